@@ -1,0 +1,60 @@
+# canary: `make` lists the targets. Needs Python 3.11 or newer and make, nothing else.
+
+PYTHON ?= python3
+UV ?= uv
+ARGS ?=
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+CODE := src tests benchmarks
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help setup train test test-slow lint format bench lock clean
+
+help: ## this list
+	@echo "Targets (options go in ARGS, for example: make train ARGS='--seeds 4'):"
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
+	  printf '  %-12s %s\n' "$$name" "$$text"; done
+
+setup: $(STAMP) ## create .venv with everything needed; done once, and again when the dependencies change
+
+$(STAMP): pyproject.toml requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "canary needs Python 3.11 or newer, and '$(PYTHON)' is not; name another one: make setup PYTHON=python3.12" >&2; \
+	  exit 2; }
+	@echo "Installing into $(VENV), once; this downloads a few hundred megabytes ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --no-deps --editable .
+	@touch $@
+
+train: setup ## train Canary on IcyLake (or whatever ARGS say)
+	@$(BIN)/canary train $(ARGS)
+
+test: setup lint ## linting, formatting, types and all quick tests
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
+
+test-slow: setup ## the learning tests, several minutes each
+	$(BIN)/python -m pytest -m slow $(ARGS)
+
+lint: setup ## linting, formatting and types
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/pyrefly check
+
+format: setup ## format the code and repair what can be repaired
+	$(BIN)/ruff format $(CODE)
+	$(BIN)/ruff check --fix $(CODE)
+
+bench: setup ## measure the speed on this machine
+	@$(BIN)/canary bench $(ARGS)
+
+lock: ## pin all dependencies anew (needs uv; ARGS=--upgrade takes the newest versions)
+	$(UV) pip compile --quiet --universal --python-version 3.11 pyproject.toml --group dev --no-annotate \
+	  --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' -o requirements.lock $(ARGS)
+
+clean: ## remove the environment and caches; runs stay
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis build dist
+	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +

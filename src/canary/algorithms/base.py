@@ -1,0 +1,62 @@
+"""What an algorithm is: two pure functions in a record, and the settings that all of them share."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import equinox as eqx
+from jaxtyping import PRNGKeyArray, PyTree
+
+from canary.algorithms.critics import Critics
+from canary.environments.protocol import ActionSpace
+from canary.networks import Policy
+from canary.numerics.moments import EpisodeWindow
+from canary.types import Chance, Metrics, Rollout
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """What an algorithm must know of the problem it is made for."""
+
+    constraint: Chance
+    input_size: int
+    action_space: ActionSpace
+    updates: int
+    """Updates of the whole run: learning rates are annealed to zero over them."""
+    merge_capacity: int = 0
+    """Evaluate networks once per distinct input if there are at most this many; 0 to evaluate every sample."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EstimationConfig:
+    """Networks, discounts and how returns are estimated: shared by all algorithms."""
+
+    hidden: tuple[int, ...] = (256, 256)
+    """Units of the hidden tanh layers, for the policy and each scalar critic."""
+    reward_discount: float = 0.99
+    """Discount of the reward, gamma."""
+    cost_discount: float = 1.0
+    """Discount of the cost, gamma_c; below 1 the episode cost itself is the discounted sum."""
+    gae_lambda: float = 0.95
+    """Decay of generalised advantage estimation, for reward and cost signals alike."""
+    bootstrap_truncated: bool = True
+    """Whether the reward value goes on past the horizon. Cost returns never do: they end with the episode."""
+    window: int = 20
+    """Cost statistics use the episodes of the batch or, if fewer, this many of the most recent ones."""
+    warmup_episodes: int = 10
+    """The policy rests, and only critics learn, until this many episodes have ended."""
+
+
+class Learner(eqx.Module):
+    """Everything that learns. `extra` is what an algorithm keeps between updates beside its networks."""
+
+    policy: Policy
+    critics: Critics
+    extra: PyTree = None
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """`init(key)` makes a learner; `update(learner, rollout, episodes, key)` improves it by one batch."""
+
+    init: Callable[[PRNGKeyArray], Learner]
+    update: Callable[[Learner, Rollout, EpisodeWindow, PRNGKeyArray], tuple[Learner, Metrics]]

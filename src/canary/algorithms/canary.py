@@ -1,0 +1,111 @@
+"""Canary: Cantelli Constrained Policy Optimization.
+
+    maximise J(pi)  subject to  B(pi) = (1/epsilon - 1) sigma^2(pi) - (l - mu(pi))^2 <= 0,  mu(pi) <= l
+
+By Cantelli's inequality both together imply P(C > l) <= epsilon (paper eqs. chebyshev_constraint, cantelli-objective).
+In units of the limit (l = 1), with beta = 1/epsilon - 1 and with Z, Z~ the surrogate changes of E[C] and E[C^2], the
+surrogate of B is exactly quadratic in Z (eqs. cpo-cheb, d-surrogate):
+
+    L_B = B + beta Z~ + (2 - 2 mu / epsilon) Z - Z^2 / epsilon,        L_mu = mu - 1 + Z
+"""
+
+from dataclasses import dataclass, field
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from canary.algorithms.base import Algorithm, EstimationConfig, Task
+from canary.algorithms.critics import CriticConfig
+from canary.algorithms.trust_region_step import TrustRegionConfig
+from canary.algorithms.trust_region_update import RiskConstraint, RiskEstimate, trust_region_algorithm
+from canary.numerics.advantages import augmented_cost, generalised_advantages
+from canary.numerics.moments import EpisodeWindow, cost_moments
+from canary.numerics.risk import cantelli_value
+from canary.types import Chance, Metrics, Rollout
+
+
+@dataclass(frozen=True, kw_only=True)
+class CanaryConfig:
+    """Settings of Canary; the defaults are the paper's."""
+
+    estimation: EstimationConfig = field(default_factory=EstimationConfig)
+    trust_region: TrustRegionConfig = field(default_factory=TrustRegionConfig)
+    critic: CriticConfig = field(default_factory=CriticConfig)
+    unbiased: bool = False
+    """Add s^2 / (epsilon n) to the Cantelli value: the plug-in estimate from n episodes is too small by that much."""
+    structured_critic: bool = False
+    """Predict E[C^2 | x] as y^2-free parts: 2 y V(x) + g W(x), where W is the second moment of the cost to come. The
+    dependence on the spent cost y is then right by construction instead of learnt."""
+
+
+def make_canary(config: CanaryConfig, task: Task) -> Algorithm:
+    risk = RiskConstraint(critics=2, estimate=cantelli_constraint(config, task.constraint))
+    return trust_region_algorithm(risk, task, config.estimation, config.trust_region, config.critic)
+
+
+def cantelli_constraint(config: CanaryConfig, constraint: Chance):
+    """The Cantelli and the mean constraint of the paper's eqs. taylor-c, taylor-b, taylor-cmu."""
+    epsilon = constraint.epsilon
+    beta = 1 / epsilon - 1
+
+    def estimate(
+        rollout: Rollout,
+        values: Float[Array, "critic time env"],
+        next_values: Float[Array, "critic time env"],
+        window: EpisodeWindow,
+    ) -> RiskEstimate:
+        moments = cost_moments(window, config.estimation.window, constraint.limit)
+        value = cantelli_value(moments.mean, moments.variance, 1.0, epsilon)
+        if config.unbiased:
+            value += moments.variance / (epsilon * jnp.maximum(moments.count - 1, 1))
+
+        def bound(change: Float[Array, "signal"]) -> Float[Array, "constraint"]:
+            z, z_square = change
+            cantelli = value + beta * z_square + (2 - 2 * moments.mean / epsilon) * z - z**2 / epsilon
+            return jnp.stack([cantelli, moments.mean - 1 + z])
+
+        advantages, targets = cost_signals(rollout, values, next_values, config)
+        metrics: Metrics = {
+            "cost_mean": moments.mean * constraint.limit,
+            "cost_deviation": jnp.sqrt(moments.variance) * constraint.limit,
+            "mean_value": moments.mean - 1,
+            "window_episodes": moments.count,
+        }
+        return RiskEstimate(advantages, targets, bound, moments.length, metrics)
+
+    return estimate
+
+
+def cost_signals(
+    rollout: Rollout,
+    values: Float[Array, "critic time env"],
+    next_values: Float[Array, "critic time env"],
+    config: CanaryConfig,
+) -> tuple[Float[Array, "signal time env"], Float[Array, "critic time env"]]:
+    """Advantages of the cost and of the augmented cost c~, and the targets of their two critics."""
+    gamma, decay = config.estimation.cost_discount, config.estimation.gae_lambda
+
+    def advantages(signal: Array, value: Array, next_value: Array, discount: float) -> Array:
+        return generalised_advantages(
+            signal, value, next_value, stops=rollout.done, done=rollout.done, discount=discount, decay=decay
+        )
+
+    cost, next_cost = values[0], next_values[0]
+    cost_advantage = advantages(rollout.cost, cost, next_cost, gamma)
+    square = augmented_cost(rollout.cost, rollout.spent, rollout.discount)
+    if not config.structured_critic:
+        square_advantage = advantages(square, values[1], next_values[1], gamma)
+        targets = jnp.stack([cost_advantage + cost, square_advantage + values[1]])
+        return jnp.stack([cost_advantage, square_advantage]), targets
+
+    # With R the discounted cost to come, C = y + g R, so E[C^2 | x] - y^2 = 2 y V(x) + g^2 W(x) with W = E[R^2 | x].
+    # V~ is the value of the augmented cost discounted from now on, hence one factor g less on W.
+    to_come, next_to_come = values[1], next_values[1]
+    spent_next = rollout.spent + rollout.discount * rollout.cost
+    value = 2 * rollout.spent * cost + rollout.discount * to_come
+    next_value = 2 * spent_next * next_cost + rollout.discount * gamma * next_to_come
+    square_advantage = advantages(square, value, next_value, gamma)
+    # E[R^2 | x] = E[c^2 + 2 gamma c R' + gamma^2 R'^2]: a return of the signal c^2 + 2 gamma c V(x'), discounted by gamma^2.
+    signal = rollout.cost**2 + 2 * gamma * rollout.cost * next_cost * ~rollout.done
+    target = advantages(signal, to_come, next_to_come, gamma**2) + to_come
+    return jnp.stack([cost_advantage, square_advantage]), jnp.stack([cost_advantage + cost, target])

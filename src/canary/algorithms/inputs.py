@@ -1,0 +1,64 @@
+"""Network inputs of a batch, each distinct one evaluated once.
+
+In a finite environment a batch of a thousand steps holds only a few hundred distinct inputs x = (s, g, y). A network
+is a function, so evaluating it on the distinct rows and copying the results gives every loss, gradient and Fisher product
+of the whole batch exactly, at a fraction of the arithmetic.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+Result = TypeVar("Result")
+
+
+class Inputs(eqx.Module):
+    """Rows to evaluate, and the 0-1 matrix that says which row each sample of the batch reads (None: its own)."""
+
+    rows: Float[Array, "row input"]
+    reads: Float[Array, "sample row"] | None = None
+
+    @property
+    def merged(self) -> bool:
+        return self.reads is not None
+
+    def evaluate(self, network: Callable[[Array], Result]) -> Result:
+        """`network` on every sample of the batch; its result may be any pytree of arrays [row, ...]."""
+        result = network(self.rows)
+        if self.reads is None:
+            return result
+        # A product with the 0-1 matrix copies exactly, and so does its transpose in the backward pass; a gather's
+        # backward pass is a scatter, which XLA runs one element at a time on a CPU.
+        return jax.tree.map(lambda leaf: self.reads @ leaf, result)
+
+
+def merge_duplicates(rows: Float[Array, "sample input"], capacity: int) -> tuple[Inputs, Bool[Array, ""]]:
+    """The distinct rows, padded to `capacity`, and whether that represents the batch exactly.
+
+    Rows are sorted by a random projection, so equal rows fall together. Should two different rows share a projection, or
+    should there be more than `capacity` of them, the comparison on the last line says so.
+    """
+    projection = jax.random.normal(jax.random.key(0), (rows.shape[1],))
+    # A sum, not a matrix product: equal rows must give equal bits wherever they stand in the batch.
+    label = (rows * projection).sum(1)
+    order = jnp.argsort(label)
+    starts = jnp.concatenate([jnp.zeros(1, bool), label[order][1:] != label[order][:-1]])
+    group = jnp.zeros(rows.shape[0], jnp.int32).at[order].set(jnp.cumsum(starts))
+    source = jnp.minimum(group, capacity - 1)
+    distinct = jnp.zeros((capacity, rows.shape[1]), rows.dtype).at[source].set(rows)
+    exact = (distinct[source] == rows).all()
+    return Inputs(distinct, jax.nn.one_hot(source, capacity, dtype=rows.dtype)), exact
+
+
+def on_distinct_rows(
+    rows: Float[Array, "sample input"], capacity: int, compute: Callable[[Inputs], Result]
+) -> Result:
+    """`compute` on the merged inputs where that is exact, else on the rows as they are; capacity 0 never merges."""
+    if capacity == 0:
+        return compute(Inputs(rows))
+    merged, exact = merge_duplicates(rows, capacity)
+    return jax.lax.cond(exact, lambda: compute(merged), lambda: compute(Inputs(rows)))

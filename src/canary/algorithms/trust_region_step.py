@@ -1,0 +1,186 @@
+"""One constrained step of a policy within a trust region.
+
+    maximise L(theta)  subject to  L_i(theta) <= 0 for each constraint i,  mean KL(theta, theta_k) <= delta
+
+with L and L_i the importance-weighted surrogates of the reward return and of the constraints (paper eq. varcpo-constraint).
+The problem is linearised (eq. practical-update), solved in closed form by tiers (appendix "Closed-Form Solver"), and the
+step is backtracked until the surrogates themselves accept it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Bool, Float, Shaped
+
+from canary.algorithms.inputs import Inputs
+from canary.networks import Distribution, Policy
+from canary.numerics.conjugate_gradient import conjugate_gradient
+from canary.numerics.line_search import Candidate, acceptable, backtrack
+from canary.numerics.trust_region import Tier, solve
+from canary.types import Metrics
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrustRegionConfig:
+    """Settings of the shared trust-region update."""
+
+    target_kl: float = 0.01
+    """Radius delta of the trust region: the largest mean KL divergence of one update."""
+    damping: float = 0.1
+    """Multiple of the identity added to the Fisher matrix."""
+    cg_iterations: int = 10
+    """Most conjugate-gradient iterations for the natural gradients."""
+    cg_tolerance: float = 1e-5
+    """Conjugate gradient also stops at this residual, relative to the gradient."""
+    backtracks: int = 10
+    """Attempts of the line search."""
+    shrink: float = 0.8
+    """Factor between two attempts."""
+    surrogate_scale: Literal["step", "episode"] = "step"
+    """Units of the constraint surrogates. `episode`: per-step mean times mean episode length, the true units. `step`: the
+    per-step mean alone, which trusts the sampled gradient less and restores the constraint more eagerly."""
+
+
+class Samples(eqx.Module):
+    """A flattened batch as the policy update sees it."""
+
+    action: Shaped[Array, "sample ..."]
+    reward_advantage: Float[Array, "sample"]
+    cost_advantages: Float[Array, "signal sample"]
+    """Centred advantage of every signal that the constraints are made of."""
+    weight: Float[Array, "sample"]
+    """Discount g_t of the cost at each step."""
+
+
+class StepReport(eqx.Module):
+    """What happened, for the log."""
+
+    tier: Array
+    accepted: Bool[Array, ""]
+    backtracks: Array
+    kl: Float[Array, ""]
+    values: Float[Array, "constraint"]
+    predicted: Float[Array, "constraint"]
+    """Change of each constraint that the linear model promised for the full step."""
+    surrogate: Float[Array, "constraint"]
+    """Change of each constraint surrogate at the accepted step."""
+    cosine: Float[Array, ""]
+    """Angle between reward and (first) constraint gradient in the Fisher metric."""
+    cg_residual: Float[Array, ""]
+    entropy: Float[Array, ""]
+
+
+def trust_region_step(
+    policy: Policy,
+    inputs: Inputs,
+    samples: Samples,
+    bound: Callable[[Float[Array, "signal"]], Float[Array, "constraint"]],
+    scale: Float[Array, ""],
+    ready: Bool[Array, ""],
+    config: TrustRegionConfig,
+) -> tuple[Policy, StepReport]:
+    """One constrained step of the policy; the policy itself if there is nothing safe to do.
+
+    `bound(Z)` gives the constraint surrogates L_i from the surrogate changes Z of the signals:
+    Z = scale * mean_t[ g_t * ratio_t * A_t ], so `bound(0)` is the value c of the constraints at theta_k and autodiff
+    through it gives their gradients b.
+    """
+    start, unravel = ravel_pytree(policy)
+    old = inputs.evaluate(policy)
+    old_log_prob = old.log_prob(samples.action)
+
+    def distribution(theta: Float[Array, "params"]) -> Distribution:
+        return inputs.evaluate(unravel(theta))
+
+    def surrogates(theta: Float[Array, "params"]):
+        new = distribution(theta)
+        ratio = jnp.exp(new.log_prob(samples.action) - old_log_prob)
+        change = scale * (samples.cost_advantages * samples.weight * ratio).mean(1)
+        return jnp.append(bound(change), (ratio * samples.reward_advantage).mean()), new
+
+    at_start, pullback, _ = jax.vjp(surrogates, start, has_aux=True)
+    (rows,) = jax.vmap(pullback)(jnp.eye(at_start.shape[0]))
+    gradients = jnp.roll(rows, 1, axis=0)  # (g, b_1, b_2): the reward first, as the solver wants them
+    values = at_start[:-1]
+
+    product = fisher_product(distribution, start, old, config.damping)
+    natural = jax.vmap(
+        lambda gradient: conjugate_gradient(
+            product, gradient, iterations=config.cg_iterations, tolerance=config.cg_tolerance
+        )
+    )(gradients)
+    gram = natural.solution @ natural.image.T
+    gram = 0.5 * (gram + gram.T)
+    solution = solve(gram, values, config.target_kl)
+    tier = jnp.where(ready, solution.tier, Tier.NO_STEP)
+
+    def evaluate(theta: Float[Array, "params"]) -> Candidate:
+        now, new = surrogates(theta)
+        change = now - at_start
+        return Candidate(change[-1], change[:-1], new.kl_from(old).mean())
+
+    def accept(candidate: Candidate) -> Bool[Array, ""]:
+        return acceptable(candidate, tier=tier, values=values, radius=config.target_kl)
+
+    search = backtrack(
+        evaluate, accept, start, solution.coefficients @ natural.solution,
+        shrink=config.shrink, attempts=config.backtracks,
+    )  # fmt: skip
+    kept = search.accepted.astype(start.dtype)
+    report = StepReport(
+        tier=tier,
+        accepted=search.accepted,
+        backtracks=search.attempts_used,
+        kl=jnp.where(search.accepted, search.evaluation.kl, 0.0),
+        values=values,
+        predicted=(solution.predicted_values - values) * kept,
+        surrogate=jnp.where(search.accepted, search.evaluation.constraint_changes, 0.0),
+        cosine=gram[0, 1] / jnp.sqrt(jnp.maximum(gram[0, 0] * gram[1, 1], 1e-30)),
+        cg_residual=natural.residual_norm.max(),
+        entropy=old.entropy().mean(),
+    )
+    return unravel(search.point), report
+
+
+def fisher_product(
+    distribution: Callable[[Float[Array, "params"]], Distribution],
+    theta: Float[Array, "params"],
+    old: Distribution,
+    damping: float,
+) -> Callable[[Float[Array, "params"]], Float[Array, "params"]]:
+    """v -> (J' M J + damping) v: M is the Hessian of the mean KL in the distribution's own few numbers, J the network.
+
+    The network is linearised once, and every product reuses its activations: no second-order differentiation of it.
+    """
+    _, push = jax.linearize(distribution, theta)
+    pull = jax.linear_transpose(push, theta)
+
+    def mean_kl(new: Distribution) -> Float[Array, ""]:
+        return new.kl_from(old).mean()
+
+    def product(vector: Float[Array, "params"]) -> Float[Array, "params"]:
+        _, curvature = jax.jvp(jax.grad(mean_kl), (old,), (push(vector),))
+        return pull(curvature)[0] + damping * vector
+
+    return product
+
+
+def report_metrics(report: StepReport, config: TrustRegionConfig) -> Metrics:
+    return {
+        "tier": report.tier.astype(jnp.float32),
+        "accepted": report.accepted.astype(jnp.float32),
+        "backtracks": report.backtracks.astype(jnp.float32),
+        "kl": report.kl,
+        "kl_fraction": report.kl / config.target_kl,
+        "entropy": report.entropy,
+        "gradient_cosine": report.cosine,
+        "cg_residual": report.cg_residual,
+        "bound_value": report.values[0],
+        "bound_predicted_change": report.predicted[0],
+        "bound_surrogate_change": report.surrogate[0],
+    }

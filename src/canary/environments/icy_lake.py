@@ -1,0 +1,172 @@
+"""IcyLake: cross a frozen lake to the goal; every step that ends on ice costs 1.
+
+The paper describes it in one sentence (section "Experiments"). The dynamics are Gymnasium's FrozenLake-v1
+with one difference: ice does not end the episode, it costs.
+
+    next = move(position, direction),   direction = action      with probability 1 - 2 slip
+                                                    action -+ 1  with probability slip each
+    reward = 1{next is a goal}          cost = 1{next is ice}   (also on bumping into the border there)
+
+The paper fixes neither slip nor horizon; `docs/environments/icy_lake.md` holds the evidence for 1/3 and 100.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from canary.environments.protocol import Discrete, EnvironmentState
+from canary.errors import CanaryError
+
+STANDARD_MAPS = {
+    "4x4": "SFFF/FHFH/FFFH/HFFG",
+    "8x8": "SFFFFFFF/FFFFFFFF/FFFHFFFF/FFFFFHFF/FFFHFFFF/FHHFFFHF/FHFFHFHF/FFFHFFFG",
+}
+
+# Row and column change of left, down, right, up. Neighbours in this cyclic order are perpendicular.
+MOVES = np.array([[0, -1], [1, 0], [0, 1], [-1, 0]])
+
+
+@dataclass(frozen=True, kw_only=True)
+class IcyLake:
+    """A lake of square tiles: S start, F frozen (safe), H ice (cost 1 per step that ends there), G goal."""
+
+    map: str = "4x4"
+    """"4x4", "8x8" (Gymnasium's maps) or your own rows joined by "/", for example "SFFF/FHFH/FFFH/HFFG"."""
+    slip: float = 1 / 3
+    """Probability of sliding to each perpendicular side; the intended direction has 1 - 2 slip."""
+    horizon: int = 100
+    """Episodes are truncated after this many steps."""
+
+    def __post_init__(self):
+        _check_map(self.map, self._rows)
+        if not 0 <= self.slip <= 0.5:  # also refuses NaN
+            raise CanaryError(
+                f"The slip of IcyLake is the probability of each perpendicular side and must lie in "
+                f"[0, 0.5], not {self.slip}."
+            )
+        if isinstance(self.horizon, bool) or not isinstance(self.horizon, int) or self.horizon < 1:
+            raise CanaryError(
+                f"The horizon of IcyLake must be a positive whole number, not {self.horizon!r}."
+            )
+        if self._distance_to_goal > self.horizon:
+            raise CanaryError(
+                f"The goal of this IcyLake map is {self._distance_to_goal} moves from the start and cannot "
+                f"be reached within the horizon of {self.horizon}; raise the horizon."
+            )
+
+    @property
+    def observation_size(self) -> int:
+        return self._tiles.size
+
+    @property
+    def action_space(self) -> Discrete:
+        """0 left, 1 down, 2 right, 3 up."""
+        return Discrete(4)
+
+    @property
+    def normalise_observation(self) -> bool:
+        return False
+
+    def reset(self, key: PRNGKeyArray) -> EnvironmentState:
+        """The start tile, always: the lake has no randomness in its start, so the key goes unused."""
+        del key
+        position = jnp.asarray(self.start, jnp.int32)
+        return EnvironmentState(
+            inner=position,
+            observation=self._observe(position),
+            reward=jnp.zeros((), jnp.float32),
+            cost=jnp.zeros((), jnp.float32),
+            terminated=jnp.zeros((), bool),
+            truncated=jnp.zeros((), bool),
+            time=jnp.zeros((), jnp.int32),
+        )
+
+    def step(self, state: EnvironmentState, action: Int[Array, ""], key: PRNGKeyArray) -> EnvironmentState:
+        """One move; the key is consumed by the slip."""
+        draw = jax.random.uniform(key)
+        side = jnp.where(draw < self.slip, 0, jnp.where(draw < 2 * self.slip, 2, 1))
+        position = jnp.asarray(self.successors)[state.inner, action, side]
+        terminated = jnp.asarray(self.goal)[position]
+        time = state.time + 1
+        return EnvironmentState(
+            inner=position,
+            observation=self._observe(position),
+            reward=terminated.astype(jnp.float32),
+            cost=jnp.asarray(self.ice)[position].astype(jnp.float32),
+            terminated=terminated,
+            truncated=(time >= self.horizon) & ~terminated,
+            time=time,
+        )
+
+    def _observe(self, position: Int[Array, ""]) -> Float[Array, "obs"]:
+        return jax.nn.one_hot(position, self.observation_size, dtype=jnp.float32)
+
+    # The lake as tables, for `step` to gather from and `canary.exact` to compute with. Tiles go row by row.
+
+    @cached_property
+    def successors(self) -> Int[np.ndarray, "state action 3"]:
+        """Where directions action - 1, action, action + 1 lead; moves over the border stay, goals hold."""
+        height, width = self._tiles.shape
+        row, column = np.divmod(np.arange(height * width), width)
+        next_row = np.clip(row[:, None] + MOVES[:, 0], 0, height - 1)
+        next_column = np.clip(column[:, None] + MOVES[:, 1], 0, width - 1)
+        moved = next_row * width + next_column
+        moved = np.where(self.goal[:, None], np.arange(height * width)[:, None], moved)
+        directions = (np.arange(4)[:, None] + np.array([-1, 0, 1])) % 4
+        return moved[:, directions].astype(np.int32)
+
+    @cached_property
+    def successor_probabilities(self) -> Float[np.ndarray, "3"]:
+        return np.array([self.slip, 1 - 2 * self.slip, self.slip])
+
+    @cached_property
+    def ice(self) -> Bool[np.ndarray, "state"]:
+        return (self._tiles == "H").ravel()
+
+    @cached_property
+    def goal(self) -> Bool[np.ndarray, "state"]:
+        return (self._tiles == "G").ravel()
+
+    @cached_property
+    def start(self) -> int:
+        return int(np.flatnonzero((self._tiles == "S").ravel())[0])
+
+    @property
+    def _rows(self) -> list[str]:
+        return STANDARD_MAPS.get(self.map, self.map).split("/")
+
+    @cached_property
+    def _tiles(self) -> np.ndarray:
+        return np.array([list(row) for row in self._rows])
+
+    @property
+    def _distance_to_goal(self) -> int:
+        """There are no walls, and ice can be walked on, so the shortest path is the Manhattan distance."""
+        goals = np.argwhere(self._tiles == "G")
+        start = np.argwhere(self._tiles == "S")
+        return int(np.abs(goals - start).sum(axis=1).min())
+
+
+def _check_map(name: str, rows: list[str]) -> None:
+    letters = "".join(rows)
+    if not letters:
+        raise CanaryError('The IcyLake map is empty; give "4x4", "8x8" or rows of S, F, H, G joined by "/".')
+    unknown = sorted(set(letters) - set("SFHG"))
+    if unknown:
+        raise CanaryError(
+            f'The IcyLake map "{name}" contains {", ".join(map(repr, unknown))}; '
+            f'use "4x4", "8x8" or rows of S (start), F (frozen), H (ice), G (goal) joined by "/".'
+        )
+    if len({len(row) for row in rows}) > 1:
+        raise CanaryError(
+            f"The rows of an IcyLake map must be equally long, but these have lengths "
+            f"{', '.join(str(len(row)) for row in rows)}."
+        )
+    if letters.count("S") != 1:
+        raise CanaryError(f"An IcyLake map needs exactly one start S, but this one has {letters.count('S')}.")
+    if "G" not in letters:
+        raise CanaryError("An IcyLake map needs at least one goal G, but this one has none.")

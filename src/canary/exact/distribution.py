@@ -1,0 +1,170 @@
+"""The exact law of the episode cost under a given policy, by forward dynamic programming.
+
+With mass[t](s, k) the probability that after t steps the episode still runs, in state s, with k units spent,
+
+    mass[t+1](s', k + c(s,a,s')) += mass[t](s, k) pi_t(a | s, k) P(s' | s, a),
+
+and what enters a terminal state, or is left at the horizon, leaves the recursion as P(C = k). Nothing is
+lumped: every level that an episode can reach is kept.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from jaxtyping import Float
+
+from canary.errors import CanaryError
+from canary.exact.mdp import FiniteMDP
+
+ROUNDING = 1e-12  # slack of comparisons between probabilities that were summed in floating point
+
+Policy = np.ndarray | Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class CostLaw:
+    """The law of the episode cost C, with the expected return and length of the same episodes."""
+
+    support: Float[np.ndarray, "spent"] = field(repr=False)
+    probabilities: Float[np.ndarray, "spent"] = field(repr=False)
+    expected_return: float
+    expected_length: float
+
+    @property
+    def mean(self) -> float:
+        return float(self.support @ self.probabilities)
+
+    @property
+    def variance(self) -> float:
+        return float((self.support - self.mean) ** 2 @ self.probabilities)
+
+    def expectation(self, values: Float[np.ndarray, "spent"]) -> float:
+        """E[f(C)] for f given on the support."""
+        return float(values @ self.probabilities)
+
+    def violation(self, limit: float) -> float:
+        """P(C > limit), strictly."""
+        return float(self.probabilities[self.support > limit].sum())
+
+    def value_at_risk(self, epsilon: float) -> float:
+        """The smallest eta with P(C > eta) <= epsilon (eq:strict-var)."""
+        exceedance = np.append(np.cumsum(self.probabilities[:0:-1])[::-1], 0.0)
+        return float(self.support[np.argmax(exceedance <= epsilon + ROUNDING)])
+
+    def conditional_value_at_risk(self, epsilon: float) -> float:
+        """Mean of the worst part epsilon: eta + E[(C - eta)^+] / epsilon at eta = VaR (eq:rockafellar)."""
+        eta = self.value_at_risk(epsilon)
+        return eta + self.expectation(np.maximum(self.support - eta, 0.0)) / epsilon
+
+    def cantelli(self, limit: float, epsilon: float) -> float:
+        """B = (1/epsilon - 1) variance - (limit - mean)^2 (eq:chebyshev_constraint), for mean <= limit."""
+        return (1 / epsilon - 1) * self.variance - (limit - self.mean) ** 2
+
+
+def mix(laws: list[CostLaw], weights: Float[np.ndarray, "law"]) -> CostLaw:
+    """The law of an agent that draws one of several policies before the episode: all of it is linear."""
+    return CostLaw(
+        support=laws[0].support,
+        probabilities=weights @ np.array([law.probabilities for law in laws]),
+        expected_return=float(weights @ np.array([law.expected_return for law in laws])),
+        expected_length=float(weights @ np.array([law.expected_length for law in laws])),
+    )
+
+
+def cost_law(mdp: FiniteMDP, policy: Policy) -> CostLaw:
+    """The law of C under a policy, which is one of
+
+    - an integer array of actions: [state], [state, spent] or [time, state, spent];
+    - an array of probabilities: [state, action], [state, spent, action] or [time, state, spent, action];
+    - a function (states, spent) -> probabilities [case, action], called once with all cases;
+      spent is in the units of the cost.
+
+    The `spent` axis counts cost levels, 0 first, and must have `len(mdp.support)` entries.
+    """
+    table = tabulate(mdp, policy)
+    finished = np.zeros(mdp.levels_at(mdp.horizon))
+    expected_uses = np.zeros((mdp.states, mdp.actions))
+    for _, flow, ended in _flows(mdp, table):
+        finished[: len(ended)] += ended
+        expected_uses += flow.sum(axis=2)
+    expected_return = float((expected_uses * mdp.expected_reward).sum())
+    return CostLaw(mdp.support, finished, expected_return, float(expected_uses.sum()))
+
+
+def visits(mdp: FiniteMDP, policy: Policy) -> Float[np.ndarray, "time state spent action"]:
+    """Occupation measure: P(at this time the episode runs, in this state, with this spent, doing this)."""
+    measure = np.zeros((mdp.horizon, mdp.states, len(mdp.support), mdp.actions))
+    for time, flow, _ in _flows(mdp, tabulate(mdp, policy)):
+        if time < mdp.horizon:
+            measure[time, :, : flow.shape[2]] = np.moveaxis(flow, 1, 2)
+    return measure
+
+
+def tabulate(mdp: FiniteMDP, policy: Policy) -> np.ndarray:
+    """Any form of policy as probabilities [time, state, spent, action] (a broadcast view where it can be)
+    or, for actions, as integers [time, state, spent]."""
+    grid = (mdp.horizon, mdp.states, len(mdp.support))
+    if callable(policy):
+        states, spent = np.meshgrid(np.arange(mdp.states), mdp.support, indexing="ij")
+        policy = np.asarray(policy(states.ravel(), spent.ravel()), float)
+        policy = (
+            policy.reshape(*grid[1:], mdp.actions) if policy.size == states.size * mdp.actions else policy
+        )
+    policy = np.asarray(policy)
+    if np.issubdtype(policy.dtype, np.integer):
+        return _tabulate_actions(mdp, policy, grid)
+    full = (*grid, mdp.actions)
+    forms = {2: (mdp.states, mdp.actions), 3: full[1:], 4: full}
+    if policy.ndim not in forms or policy.shape != forms[policy.ndim]:
+        raise CanaryError(
+            f"A policy table must have shape {list(forms[2])} [state, action], {list(forms[3])} "
+            f"[state, spent, action] or {list(full)} [time, state, spent, action], not {list(policy.shape)}."
+        )
+    policy = policy.astype(float)
+    total = policy.sum(axis=-1, keepdims=True)
+    if not ((policy >= 0).all() and (np.abs(total - 1) <= 1e-5).all()):
+        raise CanaryError(
+            "The action probabilities of a policy must be non-negative and add up to 1 everywhere."
+        )
+    policy = policy / total  # removes the rounding of a float32 network
+    policy = policy[:, None, :] if policy.ndim == 2 else policy
+    return np.broadcast_to(policy, full)
+
+
+def _tabulate_actions(mdp: FiniteMDP, actions: np.ndarray, grid: tuple[int, int, int]) -> np.ndarray:
+    forms = {1: grid[1:2], 2: grid[1:], 3: grid}
+    if actions.ndim not in forms or actions.shape != forms[actions.ndim]:
+        raise CanaryError(
+            f"A table of actions must have shape {list(forms[1])} [state], {list(forms[2])} [state, spent] "
+            f"or {list(grid)} [time, state, spent], not {list(actions.shape)}."
+        )
+    if not ((actions >= 0).all() and (actions < mdp.actions).all()):
+        raise CanaryError(f"Actions must be numbers from 0 to {mdp.actions - 1}.")
+    return np.broadcast_to(actions[:, None] if actions.ndim == 1 else actions, grid)
+
+
+def _flows(mdp: FiniteMDP, table: np.ndarray) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+    """For each time 0..horizon: the flow [state, action, level] through running episodes, and the mass
+    [level] of those that have just ended. At the horizon nothing flows and everything ends."""
+    mass = np.zeros((mdp.states, 1))
+    mass[:, 0] = mdp.initial
+    every_action = np.arange(mdp.actions)[:, None]
+    for time in range(mdp.horizon + 1):
+        if time == mdp.horizon:
+            yield time, np.zeros((mdp.states, mdp.actions, 1)), mass.sum(axis=0)
+            return
+        ended = mass[mdp.terminal].sum(axis=0)
+        mass[mdp.terminal] = 0.0
+        levels = mass.shape[1]
+        here = table[time, :, :levels]
+        if here.ndim == 2:
+            chance = here[:, None, :] == every_action
+        else:
+            chance = np.moveaxis(here, 2, 1)
+        flow = mass[:, None, :] * chance
+        yield time, flow, ended
+        arrivals = mdp.kernel_transposed @ flow.reshape(mdp.states * mdp.actions, levels)
+        mass = np.zeros((mdp.states, mdp.levels_at(time + 1)))
+        for step, arrived in zip(mdp.steps_of_cost, arrivals.reshape(-1, mdp.states, levels), strict=True):
+            mass[:, step : step + levels] += arrived

@@ -1,0 +1,129 @@
+"""The best expected return under one linear constraint on the law of the cost, solved exactly.
+
+    max_pi J(pi)   subject to   E_pi[phi(C)] <= b.
+
+J and E[phi(C)] are linear in the occupation measure, and the attainable pairs (E[phi], J) are the convex
+hull of those of deterministic policies on (time, state, spent). The optimum therefore mixes at most two
+such policies, drawn once before the episode. Column generation finds them: the best mixture of the policies
+known so far has a multiplier lambda, the best response to lambda phi is a new policy, and by weak duality
+
+    max_pi { J - lambda E[phi(C)] } + lambda b
+
+bounds every feasible policy from above. When this bound meets the mixture's value, both are optimal; there
+are finitely many deterministic policies, so they meet.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from jaxtyping import Float
+
+from canary.exact.control import best_response
+from canary.exact.distribution import CostLaw, cost_law, mix
+from canary.exact.mdp import FiniteMDP
+
+TOLERANCE = 1e-10  # of the gap between mixture and dual bound, relative to max(1, |return|)
+MOST_COLUMNS = 1000  # a safeguard; some twenty are usual
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """A deterministic policy, kept as the problem whose best response it is (its table would be large)."""
+
+    penalty: Float[np.ndarray, "spent"] = field(repr=False)
+    reward_weight: float
+    law: CostLaw = field(repr=False)
+
+
+@dataclass(frozen=True, eq=False)
+class LinearOptimum:
+    """A feasible mixture and a bound on all others; value -inf and no columns if no policy is feasible."""
+
+    value: float
+    upper_bound: float
+    multiplier: float
+    columns: tuple[Column, ...] = ()
+    weights: tuple[float, ...] = ()
+
+    @property
+    def law(self) -> CostLaw:
+        return mix([column.law for column in self.columns], np.array(self.weights))
+
+
+def maximise(
+    mdp: FiniteMDP,
+    penalty: Float[np.ndarray, "spent"],
+    bound: float,
+    pool: list[Column],
+    *,
+    cutoff: float = -np.inf,
+    target: float = np.inf,
+) -> LinearOptimum:
+    """Solve the problem above; stop early once no policy can exceed `cutoff`, or once one exceeds `target`.
+
+    `pool` holds known policies of the same decision process, from any constraint, and grows: whoever solves
+    many related problems (over limits, epsilons, search parameters) shares one pool and pays for new
+    policies only.
+    """
+    if not pool:
+        _price(mdp, np.zeros_like(penalty), 1.0, pool)
+    upper_bound, multiplier = np.inf, None
+    best = LinearOptimum(-np.inf, np.inf, np.inf)
+    for _ in range(MOST_COLUMNS):
+        best = _best_mixture(penalty, bound, pool)
+        if not best.columns:
+            smallest = _price(mdp, penalty, 0.0, pool).law.expectation(penalty)
+            if smallest > bound + _slack(bound):
+                return LinearOptimum(-np.inf, -np.inf, np.inf)
+            continue
+        if best.multiplier == multiplier:  # only rounding is left in the gap
+            break
+        multiplier = best.multiplier
+        law = _price(mdp, best.multiplier * penalty, 1.0, pool).law
+        dual = law.expected_return - best.multiplier * (law.expectation(penalty) - bound)
+        upper_bound = min(upper_bound, dual)
+        closed = upper_bound <= best.value + TOLERANCE * max(1.0, abs(best.value))
+        if closed or upper_bound <= cutoff or best.value > target:
+            break
+    return LinearOptimum(
+        best.value, max(upper_bound, best.value), best.multiplier, best.columns, best.weights
+    )
+
+
+def _slack(bound: float) -> float:
+    return 1e-12 * max(1.0, abs(bound))
+
+
+def _price(mdp: FiniteMDP, penalty: np.ndarray, reward_weight: float, pool: list[Column]) -> Column:
+    _, actions = best_response(mdp, penalty, reward_weight)
+    column = Column(penalty, reward_weight, cost_law(mdp, actions))
+    pool.append(column)
+    return column
+
+
+def _best_mixture(penalty: np.ndarray, bound: float, pool: list[Column]) -> LinearOptimum:
+    """The best feasible mixture of one or two known policies, with the multiplier of the constraint."""
+    returns = np.array([column.law.expected_return for column in pool])
+    charges = np.array([column.law.probabilities for column in pool]) @ penalty
+    feasible = charges <= bound + _slack(bound)
+    inside, outside = np.flatnonzero(feasible), np.flatnonzero(~feasible)
+    if not inside.size:
+        return LinearOptimum(-np.inf, np.inf, np.inf)
+    if not outside.size:
+        single = inside[returns[inside].argmax()]
+        return LinearOptimum(float(returns[single]), np.inf, 0.0, (pool[single],), (1.0,))
+    # Each safe policy moves towards the unsafe one that gains most return per charge, until the bound is met.
+    slopes = (returns[outside] - returns[inside, None]) / (charges[outside] - charges[inside, None])
+    slope = np.maximum(slopes.max(axis=1), 0.0)
+    values = returns[inside] + np.maximum(bound - charges[inside], 0.0) * slope
+    row = values.argmax()
+    safe, unsafe = inside[row], outside[slopes[row].argmax()]
+    share = float(np.maximum(bound - charges[safe], 0.0) / (charges[unsafe] - charges[safe]))
+    mixed = slope[row] > 0 and share > 0
+    return LinearOptimum(
+        float(values[row]),
+        np.inf,
+        float(slope[row]),
+        (pool[safe], pool[unsafe]) if mixed else (pool[safe],),
+        (1 - share, share) if mixed else (1.0,),
+    )

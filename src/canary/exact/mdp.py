@@ -1,0 +1,206 @@
+"""A finite decision process with rewards, costs, terminal states and a horizon, described by tables.
+
+An episode starts in `initial` and ends on entering a terminal state or after `horizon` steps. Its return is
+J = sum r(s, a, s') and its cost C = sum c(s, a, s'), both undiscounted. All costs must be whole multiples of
+one unit: then the cost spent so far is an integer level, and (time, state, level) is all that matters.
+"""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from scipy import sparse
+
+from canary.environments.icy_lake import IcyLake
+from canary.errors import CanaryError
+
+LARGEST_DENOMINATOR = 1_000_000
+LARGEST_DENSE = 10_000
+LARGEST_TABLE = 1_000_000_000  # entries of a policy on (time, state, level)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FiniteMDP:
+    """Tables of a finite environment. Rows of terminal states are never used: leave them 0 or looping."""
+
+    # Plain arrays: wrong shapes and types are a user's mistake, which __post_init__ explains.
+    transition: np.ndarray  # [state, action, next state]
+    reward: np.ndarray  # [state, action, next state]
+    cost: np.ndarray  # [state, action, next state]
+    terminal: np.ndarray  # [state]
+    initial: np.ndarray  # [state]
+    horizon: int
+    cost_unit: Fraction | float | int | None = None
+    """All costs are whole multiples of this; if not given, their greatest common divisor is found."""
+
+    def __post_init__(self):
+        for name in ("transition", "reward", "cost", "initial"):
+            object.__setattr__(self, name, np.asarray(getattr(self, name), float))
+        object.__setattr__(self, "terminal", np.asarray(self.terminal, bool))
+        _check_shapes(self)
+        _check_values(self)
+        if self.cost_unit is not None and not 0 < self.cost_unit < math.inf:
+            raise CanaryError(f"The cost unit of a FiniteMDP must be positive, not {self.cost_unit}.")
+        unit = _common_unit(self.used_costs) if self.cost_unit is None else _as_fraction(self.cost_unit)
+        object.__setattr__(self, "cost_unit", unit)
+        _check_levels(self)
+
+    @property
+    def states(self) -> int:
+        return self.transition.shape[0]
+
+    @property
+    def actions(self) -> int:
+        return self.transition.shape[1]
+
+    @cached_property
+    def possible(self) -> Bool[np.ndarray, "state action next"]:
+        """Transitions that can happen during an episode."""
+        return (self.transition > 0) & ~self.terminal[:, None, None]
+
+    @cached_property
+    def used_costs(self) -> Float[np.ndarray, "cost"]:
+        return np.unique(self.cost[self.possible])
+
+    @cached_property
+    def levels(self) -> Int[np.ndarray, "state action next"]:
+        """The cost of each possible transition in units; 0 where the transition cannot happen."""
+        return np.where(self.possible, np.rint(self.cost / float(self.cost_unit)), 0).astype(int)
+
+    @cached_property
+    def largest_level(self) -> int:
+        return int(self.levels.max())
+
+    @cached_property
+    def support(self) -> Float[np.ndarray, "spent"]:
+        """Every cost an episode can have, in order, correctly rounded (3 units of 1/10 are the float 0.3)."""
+        count = self.levels_at(self.horizon)
+        return np.array(
+            [level * self.cost_unit.numerator / self.cost_unit.denominator for level in range(count)]
+        )
+
+    def levels_at(self, time: int) -> int:
+        """How many cost levels, 0 included, an episode can have reached after this many steps."""
+        return time * self.largest_level + 1
+
+    @cached_property
+    def expected_reward(self) -> Float[np.ndarray, "state action"]:
+        return np.where(self.possible, self.transition * self.reward, 0.0).sum(axis=2)
+
+    @cached_property
+    def steps_of_cost(self) -> Int[np.ndarray, "step"]:
+        """The distinct levels that one step can cost."""
+        return np.unique(self.levels[self.possible]) if self.possible.any() else np.zeros(1, int)
+
+    @cached_property
+    def kernel(self) -> np.ndarray | sparse.csr_array:
+        """Transition probabilities: rows (state, action), columns (step of cost, next state)."""
+        here = [self.possible & (self.levels == step) for step in self.steps_of_cost]
+        blocks = [np.where(mask, self.transition, 0.0).reshape(-1, self.states) for mask in here]
+        return _sparse_if_large(np.concatenate(blocks, axis=1))
+
+    @cached_property
+    def kernel_transposed(self) -> np.ndarray | sparse.csr_array:
+        return _sparse_if_large(self.kernel.T)
+
+
+def from_icy_lake(lake: IcyLake) -> FiniteMDP:
+    """The lake's own tables, so that the two can never disagree."""
+    states, actions, _ = lake.successors.shape
+    transition = np.zeros((states, actions, states))
+    state, action = np.indices((states, actions))
+    for side, probability in enumerate(lake.successor_probabilities):
+        np.add.at(transition, (state, action, lake.successors[:, :, side]), probability)
+    return FiniteMDP(
+        transition=transition,
+        reward=np.broadcast_to(lake.goal.astype(float), transition.shape),
+        cost=np.broadcast_to(lake.ice.astype(float), transition.shape),
+        terminal=lake.goal,
+        initial=np.eye(states)[lake.start],
+        horizon=lake.horizon,
+        cost_unit=Fraction(1),
+    )
+
+
+def _sparse_if_large(matrix: np.ndarray | sparse.sparray) -> np.ndarray | sparse.csr_array:
+    """Below some size a dense product is over before a sparse one has begun."""
+    if matrix.shape[0] * matrix.shape[1] > LARGEST_DENSE:
+        return sparse.csr_array(matrix)
+    return np.ascontiguousarray(matrix)
+
+
+def _check_shapes(mdp: FiniteMDP) -> None:
+    shape = mdp.transition.shape
+    if len(shape) != 3 or shape[0] != shape[2] or 0 in shape:
+        raise CanaryError(f"The transition table must have shape [state, action, state], not {list(shape)}.")
+    for name in ("reward", "cost"):
+        if getattr(mdp, name).shape != shape:
+            raise CanaryError(
+                f"The {name} table must have the shape {list(shape)} of the transition table, "
+                f"not {list(getattr(mdp, name).shape)}."
+            )
+    for name in ("terminal", "initial"):
+        if getattr(mdp, name).shape != shape[:1]:
+            raise CanaryError(
+                f"The {name} table must have one entry for each of the {shape[0]} states, "
+                f"not shape {list(getattr(mdp, name).shape)}."
+            )
+    if not isinstance(mdp.horizon, int) or mdp.horizon < 1:
+        raise CanaryError(f"The horizon of a FiniteMDP must be a positive whole number, not {mdp.horizon!r}.")
+
+
+def _check_values(mdp: FiniteMDP) -> None:
+    if not (np.isfinite(mdp.transition).all() and (mdp.transition >= 0).all()):
+        raise CanaryError("Transition probabilities must be finite and not negative.")
+    off = np.abs(mdp.transition.sum(axis=2) - 1) > 1e-9
+    if off[~mdp.terminal].any():
+        state, action = np.argwhere(off & ~mdp.terminal[:, None])[0]
+        raise CanaryError(
+            f"The transition probabilities of state {state}, action {action} add up to "
+            f"{mdp.transition[state, action].sum():.12g} instead of 1."
+        )
+    if not ((mdp.initial >= 0).all() and abs(mdp.initial.sum() - 1) <= 1e-9):
+        raise CanaryError("The initial distribution must be non-negative and add up to 1.")
+    if not (np.isfinite(mdp.reward[mdp.possible]).all() and np.isfinite(mdp.used_costs).all()):
+        raise CanaryError("Rewards and costs of possible transitions must be finite.")
+    if (mdp.used_costs < 0).any():
+        raise CanaryError("Costs must not be negative, for the cost spent so far may only grow.")
+
+
+def _as_fraction(value: Fraction | float | int) -> Fraction:
+    fraction = Fraction(value).limit_denominator(LARGEST_DENOMINATOR)
+    if fraction == 0:
+        raise CanaryError(
+            f"Costs as small as {float(value):.3g} cannot be counted; express them in larger numbers."
+        )
+    return fraction
+
+
+def _common_unit(costs: Float[np.ndarray, "cost"]) -> Fraction:
+    """The greatest rational number of which all costs are multiples; 1 if nothing costs anything."""
+    fractions = [_as_fraction(float(cost)) for cost in costs if cost > 0]
+    if not fractions:
+        return Fraction(1)
+    return Fraction(
+        math.gcd(*(fraction.numerator for fraction in fractions)),
+        math.lcm(*(fraction.denominator for fraction in fractions)),
+    )
+
+
+def _check_levels(mdp: FiniteMDP) -> None:
+    counts = mdp.used_costs / float(mdp.cost_unit)
+    entries = mdp.horizon * mdp.states * (mdp.horizon * counts.max(initial=0) + 1)
+    if entries > LARGEST_TABLE:
+        raise CanaryError(
+            f"With the cost unit {mdp.cost_unit} a policy on (time, state, spent) has {entries:.2g} entries; "
+            f"round the costs to a coarser unit or shorten the horizon."
+        )
+    wrong = np.abs(counts - np.rint(counts)) > 1e-9 * np.maximum(1, counts)
+    if wrong.any():
+        raise CanaryError(
+            f"The cost {mdp.used_costs[wrong][0]:.12g} is not a whole multiple of the cost unit "
+            f"{mdp.cost_unit}; round the costs or give another cost_unit."
+        )

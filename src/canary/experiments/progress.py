@@ -1,0 +1,298 @@
+"""What a person sees while training: a live table on a terminal, a line now and then in a log, or nothing.
+
+The violation probability P(cost > limit) of recent episodes carries its exact binomial (Clopper-Pearson) 95%
+band: for k violations in n episodes, from the 2.5% quantile of Beta(k, n - k + 1) to the 97.5% one of Beta(k
++ 1, n - k). Green: the band lies within epsilon; red: it lies above; yellow: the data cannot tell. These are
+training episodes of a changing policy, hence never a guarantee. Everything goes to standard error: `--json -`
+needs standard output.
+"""
+
+import math
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich import box
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+ROWS = 12  # seeds with a row of their own; the others share one
+LINE_SECONDS, LINE_FRACTION = 10.0, 0.05  # without a terminal: a line after this time or this part of the run
+NAN = math.nan
+
+
+@dataclass(frozen=True)
+class SeedStatus:
+    """One seed over its recent episodes; `kl_fraction` is the part of the trust region that its steps use."""
+
+    seed: int
+    return_mean: float
+    violations: int
+    episodes: int
+    cost_mean: float
+    cost_deviation: float
+    tier_share: dict[str, float] = field(default_factory=dict)
+    entropy: float = NAN
+    kl_fraction: float = NAN
+    warning: str | None = None
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is being trained; a resumed run begins at `start_steps`."""
+
+    env: str
+    algorithm: str
+    limit: float
+    epsilon: float
+    total_steps: int
+    start_steps: int = 0
+
+
+def clopper_pearson(violations: int, episodes: int, confidence: float = 0.95) -> tuple[float, float]:
+    """The exact two-sided binomial interval; [0, 1] when there are no episodes."""
+    from scipy.special import betaincinv  # here, because it takes longer to import than all the rest
+
+    tail, others = (1.0 - confidence) / 2.0, episodes - violations
+    lower = float(betaincinv(violations, others + 1, tail)) if violations > 0 else 0.0
+    upper = float(betaincinv(violations + 1, others, 1.0 - tail)) if others > 0 else 1.0
+    return lower, upper
+
+
+def pool(seeds: Sequence[SeedStatus]) -> SeedStatus:
+    """Several seeds as one: their episodes thrown together, everything else averaged."""
+
+    def mean(values: Sequence[float], weights: Sequence[float]) -> float:
+        pairs = [(v, w) for v, w in zip(values, weights, strict=True) if w > 0 and not math.isnan(v)]
+        return sum(v * w for v, w in pairs) / sum(w for _, w in pairs) if pairs else NAN
+
+    ones, episodes = [1] * len(seeds), [one.episodes for one in seeds]
+    cost = mean([one.cost_mean for one in seeds], episodes)
+    square = mean([one.cost_deviation**2 + (one.cost_mean - cost) ** 2 for one in seeds], episodes)
+    tiers = dict.fromkeys(tier for one in seeds for tier in one.tier_share)
+    return SeedStatus(
+        seed=-1,
+        return_mean=mean([one.return_mean for one in seeds], episodes),
+        violations=sum(one.violations for one in seeds),
+        episodes=sum(episodes),
+        cost_mean=cost,
+        cost_deviation=math.sqrt(square),
+        tier_share={tier: mean([one.tier_share.get(tier, 0.0) for one in seeds], ones) for tier in tiers},
+        entropy=mean([one.entropy for one in seeds], ones),
+        kl_fraction=mean([one.kl_fraction for one in seeds], ones),
+    )
+
+
+class TrainingProgress:
+    """Context manager around a training loop, which calls `update` after every chunk."""
+
+    def __init__(
+        self,
+        task: Task,
+        *,
+        quiet: bool = False,
+        console: Console | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        # FORCE_COLOR lets rich believe in a terminal; a log must not be animated because of it.
+        is_log = None if sys.stderr.isatty() else False
+        self._console = console or Console(stderr=True, force_interactive=is_log)
+        self._task, self._quiet, self._clock = task, quiet, clock
+        self._live: Live | None = None
+        self._seeds: tuple[SeedStatus, ...] = ()
+        self._steps, self._speed, self._notice, self._is_busy = task.start_steps, 0.0, "", False
+        self._started = self._updated = self._busy_since = clock()
+        self._line_time, self._line_steps = -math.inf, task.start_steps
+
+    def __enter__(self) -> "TrainingProgress":
+        if self._console.is_interactive and not self._quiet:
+            self._live = Live(
+                get_renderable=self._render,
+                console=self._console,
+                refresh_per_second=2,
+                redirect_stdout=False,
+            )
+            self._live.start()
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if self._live:
+            self._live.transient = error is None  # the summary follows; after a failure the last table stays
+            self._live.stop()
+        elif self._seeds and self._line_steps != self._steps:
+            self._print_line()
+
+    def update(self, seeds: Sequence[SeedStatus], steps: int, steps_per_second: float) -> None:
+        """Show the state after a chunk: all steps done so far, and the recent speed."""
+        self._seeds, self._steps, self._speed = tuple(seeds), steps, steps_per_second
+        self._updated = self._clock()
+        if self._is_busy:
+            self.notice("")
+        is_due = self._updated - self._line_time >= LINE_SECONDS
+        if self._live:
+            self._live.refresh()
+        elif is_due or steps - self._line_steps >= LINE_FRACTION * self._task.total_steps:
+            self._print_line()
+
+    def busy(self, text: str) -> None:
+        """Say what takes its time ("compiling"), with the seconds so far, until the next update."""
+        self._notice, self._is_busy, self._busy_since = text, True, self._clock()
+        if not self._live:
+            self._print(Text(f"{text} ..."))
+
+    def notice(self, text: str) -> None:
+        """A passing remark below the table ("checkpoint saved"); a log does without it."""
+        self._notice, self._is_busy = text, False
+
+    def message(self, text: str, *, warning: bool = False) -> None:
+        """A line that stays: above the table, or in the log."""
+        self._print(Text(text, style="yellow" if warning else ""))
+
+    def _print(self, line: Text) -> None:
+        if not self._quiet:
+            self._console.print(line, soft_wrap=True)
+
+    def _print_line(self) -> None:
+        self._line_time, self._line_steps = self._clock(), self._steps
+        task, whole = self._task, pool(self._seeds)
+        rate, band, _ = _chance(whole.violations, whole.episodes, task.epsilon)
+        cells = (
+            f"{self._steps / task.total_steps:4.0%}  {self._steps:,} steps",
+            f"return {_number(whole.return_mean)}",
+            f"P(cost > {task.limit:g}) {rate} [{band}]",
+            f"cost {_number(whole.cost_mean)} ± {_number(whole.cost_deviation)}",
+            f"{self._speed:,.0f} steps/s",
+            f"{self._time_left()} left",
+        )
+        for line in (Text("  ".join(cells)), *_warnings(self._seeds)):
+            self._print(line)
+
+    def _time_left(self) -> str:
+        if not self._speed > 0:
+            return "-:--"
+        left = (self._task.total_steps - self._steps) / self._speed
+        return _clock_time(max(left - (self._clock() - self._updated), 0.0))
+
+    def _render(self) -> Group:
+        """The whole display; the refresh thread of `Live` calls it too, so that the clock goes on."""
+        task, now = self._task, self._clock()
+        times = f"{_clock_time(now - self._started)} elapsed   {self._time_left()} left"
+        speed = f"{self._speed:,.0f} steps/s" if self._speed > 0 else ""
+        bar = Table.grid(padding=(0, 3, 0, 0))
+        bar.add_row(
+            ProgressBar(
+                total=task.total_steps,
+                completed=self._steps,
+                width=max(10, self._console.width - 80),
+                complete_style="cyan",
+            ),
+            *(f"{self._steps:,} / {task.total_steps:,} steps", speed, times),
+        )
+        title = _title(task.env, task.algorithm, task.limit, task.epsilon)
+        notice = f"{self._notice} ... {now - self._busy_since:.0f} s" if self._is_busy else self._notice
+        table = [_live_table(task, self._seeds, self._console)] if self._seeds else [Text()]
+        return Group(title, *table, bar, *_warnings(self._seeds), Text(notice, style="dim"))
+
+
+def _title(env: str, algorithm: str, limit: float, epsilon: float) -> Text:
+    return Text.assemble((f"{algorithm} on {env}", "bold"), (f"   P(cost > {limit:g}) <= {epsilon:g}", "dim"))
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
+    for column in columns:
+        table.add_column(column, justify="right", no_wrap=True)
+    return table
+
+
+def _live_table(task: Task, seeds: Sequence[SeedStatus], console: Console) -> Table:
+    extra = ("entropy", "KL used") if console.width >= 100 else ()
+    table = _table("seed", "return", f"P(cost > {task.limit:g})", "95% band", "cost", *extra, "tier")
+    table.columns[-1].justify, table.columns[-1].no_wrap = "left", False  # the one to give way when narrow
+    rows = min(ROWS, max(1, console.height - 13))
+    shown, rest = (seeds, ()) if len(seeds) <= rows + 1 else (seeds[:rows], seeds[rows:])
+    for one in shown:
+        table.add_row(*_cells(str(one.seed), one, task.epsilon, bool(extra)))
+    if rest:
+        table.add_row(*_cells(f"{len(rest)} more", pool(rest), task.epsilon, bool(extra)), style="dim")
+    if len(seeds) > 1:
+        table.add_section()
+        table.add_row(*_cells("all", pool(seeds), task.epsilon, bool(extra)), style="bold")
+    return table
+
+
+def _cells(name: str, one: SeedStatus, epsilon: float, is_wide: bool) -> list[str | Text]:
+    rate, band, style = _chance(one.violations, one.episodes, epsilon)
+    extra = [_number(one.entropy), "-" if math.isnan(one.kl_fraction) else f"{one.kl_fraction:.0%}"]
+    shares = sorted(one.tier_share.items(), key=lambda item: -item[1])
+    names = "  ".join(f"{tier} {share:.0%}" for tier, share in shares if share >= 0.005)
+    tiers = Text(names, no_wrap=True, overflow="ellipsis")
+    cost = f"{_number(one.cost_mean)} ± {_number(one.cost_deviation)}"
+    chance = (Text(rate, style), Text(band, style))
+    return [name, _number(one.return_mean), *chance, cost, *(extra if is_wide else ()), tiers]
+
+
+def _chance(violations: int, episodes: int, epsilon: float) -> tuple[str, str, str]:
+    """A violation rate, its band and their colour as text, with digits that suit epsilon."""
+    if episodes == 0:
+        return "-", "-", "dim"
+    digits = _digits(epsilon)
+    lower, upper = clopper_pearson(violations, episodes)
+    style = "green" if upper <= epsilon else "red" if lower > epsilon else "yellow"
+    return f"{violations / episodes:.{digits}f}", f"{lower:.{digits}f} - {upper:.{digits}f}", style
+
+
+def _digits(epsilon: float) -> int:
+    return max(3, 1 - math.floor(math.log10(epsilon)))
+
+
+def _warnings(seeds: Sequence[SeedStatus]) -> list[Text]:
+    lines = [f"seed {one.seed}: {one.warning}" for one in seeds if one.warning]
+    if len(lines) > 3:
+        lines[2:] = [f"{len(lines) - 2} more seeds have warnings"]
+    return [Text(line, style="yellow") for line in lines]
+
+
+def _number(value: float) -> str:
+    if not math.isfinite(value):
+        return "-" if math.isnan(value) else str(value)
+    digits = 3 if abs(value) < 10 else 2 if abs(value) < 100 else 1 if abs(value) < 1000 else 0
+    return f"{round(value, digits) + 0.0:,.{digits}f}"
+
+
+def _clock_time(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}" if minutes >= 60 else f"{minutes}:{rest:02d}"
+
+
+def print_summary(console: Console, summary: dict[str, Any]) -> None:
+    """The end of a run: a row per seed, one for all, and the paths written.
+
+    Takes the JSON summary. Beyond its stable keys it shows, where present: `seed_ids`, `jitter_per_seed`,
+    `episodes_per_seed` (for the intervals), a `note`, and `paths` (label to path).
+    """
+    rates, limit, epsilon = summary["violation_per_seed"], summary["limit"], summary["epsilon"]
+    names = [str(name) for name in summary.get("seed_ids", range(len(rates)))]
+    episodes = summary.get("episodes_per_seed", [0] * len(rates))
+    jitters = summary.get("jitter_per_seed", [NAN] * len(rates))
+    rows = list(zip(names, summary["return_per_seed"], rates, episodes, jitters, strict=True))
+    whole = [summary[key] for key in ("return_mean", "violation_probability", "violation_jitter")]
+    rows.append(("all", *whole[:2], sum(episodes), whole[2]))
+    table = _table("seed", "return", f"P(cost > {limit:g})", "95% interval", "jitter", "safe")
+    for name, reward, rate, count, jitter in rows:
+        _, band, style = _chance(round(rate * count), count, epsilon)
+        safe = "yes" if rate <= epsilon else "no"
+        if name == "all":
+            table.add_section()
+            safe = f"{round(summary['safe_fraction'] * len(rates))} of {len(rates)}"
+        chance = Text(f"{rate:.{_digits(epsilon)}f}", style), Text(band, style)
+        table.add_row(name, _number(reward), *chance, _number(jitter), safe)
+    title = _title(summary["env"], summary["algorithm"], limit, epsilon)
+    console.print(title, table, Text(summary.get("note", "")), sep="\n")
+    for label, path in summary.get("paths", {}).items():
+        console.print(Text.assemble((f"{label:<12}", "dim"), str(path)), soft_wrap=True)

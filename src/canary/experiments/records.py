@@ -1,0 +1,94 @@
+"""From the arrays of a chunk to the tables of a run directory and the rows of the live display."""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+
+from canary.experiments.progress import SeedStatus
+from canary.numerics.trust_region import Tier
+from canary.types import EpisodeEnds
+
+RECENT_EPISODES = 1000  # what the live display calls recent
+RECENT_UPDATES = 50
+
+Metrics = dict[str, np.ndarray]
+
+
+def metrics_frame(metrics: Metrics, seeds: Sequence[int], first: int, batch: int) -> pl.DataFrame:
+    """One row per seed and iteration from arrays [seed, iteration]."""
+    count = next(iter(metrics.values())).shape[1]
+    iteration = np.tile(np.arange(first, first + count), len(seeds))
+    columns = {
+        "seed": np.repeat(np.asarray(seeds, np.int32), count),
+        "iteration": iteration.astype(np.int32),
+        "steps": (iteration + 1).astype(np.int64) * batch,
+    }
+    return pl.DataFrame(columns | {name: value.reshape(-1) for name, value in metrics.items()})
+
+
+def episodes_frame(ends: EpisodeEnds, seeds: Sequence[int], first: int) -> pl.DataFrame:
+    """One row per episode that ended, from arrays [seed, iteration, time, environment], in the order of time."""
+    seed, iteration, _, environment = where = np.nonzero(np.asarray(ends.ended))
+    return pl.DataFrame(
+        {
+            "seed": np.asarray(seeds, np.int32)[seed],
+            "iteration": (first + iteration).astype(np.int32),
+            "environment": environment.astype(np.int32),
+            "return": np.asarray(ends.reward)[where],
+            "cost": np.asarray(ends.cost)[where],
+            "length": np.asarray(ends.length)[where],
+            "terminated": np.asarray(ends.terminated)[where],
+            "valid": np.asarray(ends.valid)[where],
+        }
+    )
+
+
+@dataclass
+class RecentSeed:
+    """What the live display remembers of one seed."""
+
+    costs: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT_EPISODES))
+    returns: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT_EPISODES))
+    tiers: deque[int] = field(default_factory=lambda: deque(maxlen=RECENT_UPDATES))
+    entropy: float = float("nan")
+    kl_fraction: float = float("nan")
+
+
+class RecentHistory:
+    """A short memory of every seed, for people to look at while it trains; no result is computed from it."""
+
+    def __init__(self, seeds: Sequence[int], limit: float):
+        self._seeds = {seed: RecentSeed() for seed in seeds}
+        self._limit = limit
+
+    def add(self, metrics: Metrics, episodes: pl.DataFrame) -> None:
+        for index, (seed, memory) in enumerate(self._seeds.items()):
+            rows = episodes.filter((pl.col("seed") == seed) & pl.col("valid"))
+            memory.costs.extend(rows["cost"])
+            memory.returns.extend(rows["return"])
+            if "tier" in metrics:
+                memory.tiers.extend(int(tier) for tier in metrics["tier"][index])
+            for name in ("entropy", "kl_fraction"):
+                if name in metrics:
+                    setattr(memory, name, float(metrics[name][index, -5:].mean()))
+
+    def status(self) -> list[SeedStatus]:
+        return [self._one(seed, memory) for seed, memory in self._seeds.items()]
+
+    def _one(self, seed: int, memory: RecentSeed) -> SeedStatus:
+        costs = np.asarray(memory.costs)
+        tiers = list(memory.tiers)
+        return SeedStatus(
+            seed=seed,
+            return_mean=float(np.mean(memory.returns)) if memory.returns else float("nan"),
+            violations=int((costs > self._limit).sum()),
+            episodes=len(costs),
+            cost_mean=float(costs.mean()) if len(costs) else float("nan"),
+            cost_deviation=float(costs.std()) if len(costs) else float("nan"),
+            tier_share={tier.label: tiers.count(tier) / len(tiers) for tier in Tier if tier in tiers},
+            entropy=memory.entropy,
+            kl_fraction=memory.kl_fraction,
+        )

@@ -1,0 +1,146 @@
+"""Policies and critics: tanh networks of two hidden layers of 256 units, and the two action distributions.
+
+A policy maps inputs x to an action distribution; the distribution knows how to sample, its log-probability, entropy and
+KL divergence. Both distributions are pytrees, so the Fisher matrix of a policy is that of its distribution's few
+numbers, pulled back through the network.
+"""
+
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from canary.environments.protocol import ActionSpace, Continuous, Discrete
+
+LOG_STD_FLOOR = -5.0  # keeps the KL divergence and its curvature finite for a policy that stops exploring
+
+
+class MLP(eqx.Module):
+    """Fully connected tanh network with a linear head; acts on the last axis of a batch of any shape."""
+
+    weights: tuple[Float[Array, "fan_in fan_out"], ...]
+    biases: tuple[Float[Array, "fan_out"], ...]
+
+    def __call__(self, x: Float[Array, "*batch input"]) -> Float[Array, "*batch output"]:
+        for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
+            x = jnp.tanh(x @ weight + bias)
+        return x @ self.weights[-1] + self.biases[-1]
+
+
+def make_mlp(key: PRNGKeyArray, sizes: Sequence[int], *, head_scale: float) -> MLP:
+    """Orthogonal weights, sqrt(2) in hidden layers and `head_scale` in the head; zero biases."""
+    shapes = list(zip(sizes[:-1], sizes[1:], strict=True))
+    scales = [2**0.5] * (len(shapes) - 1) + [head_scale]
+    ends = [sum(rows * columns for rows, columns in shapes[: index + 1]) for index in range(len(shapes))]
+    # One draw for all layers: every call of the generator costs compile time.
+    draws = jnp.split(jax.random.normal(key, (ends[-1],)), ends[:-1])
+    weights = tuple(
+        scale * orthogonal(draw.reshape(shape)) for scale, draw, shape in zip(scales, draws, shapes, strict=True)
+    )
+    return MLP(weights, tuple(jnp.zeros(fan_out) for fan_out in sizes[1:]))
+
+
+def orthogonal(matrix: Float[Array, "rows columns"]) -> Float[Array, "rows columns"]:
+    """The nearest matrix with orthonormal rows (or columns, whichever are fewer): of a Gaussian draw, a uniform one.
+
+    X <- 1.5 X - 0.5 X X' X moves every singular value to 1. Products only: no LAPACK call, which would cost seconds of
+    compile time and a lock that threads can deadlock on.
+    """
+    rows, columns = matrix.shape
+    wide = matrix if rows <= columns else matrix.T
+    start = wide / (rows**0.5 + columns**0.5)  # about the largest singular value of a Gaussian matrix
+    result = jax.lax.fori_loop(0, 40, lambda _, x: 1.5 * x - 0.5 * (x @ x.T) @ x, start)
+    return result if rows <= columns else result.T
+
+
+class Categorical(eqx.Module):
+    logits: Float[Array, "*batch action"]
+
+    def sample(self, key: PRNGKeyArray) -> Int[Array, "*batch"]:
+        return jax.random.categorical(key, self.logits)
+
+    def mode(self) -> Int[Array, "*batch"]:
+        return self.logits.argmax(-1)
+
+    def log_prob(self, action: Int[Array, "*batch"]) -> Float[Array, "*batch"]:
+        log_p = jax.nn.log_softmax(self.logits)
+        # A one-hot product instead of a gather: its gradient is a product too, not a slow scatter.
+        return (log_p * jax.nn.one_hot(action, log_p.shape[-1])).sum(-1)
+
+    def entropy(self) -> Float[Array, "*batch"]:
+        log_p = jax.nn.log_softmax(self.logits)
+        return -(jnp.exp(log_p) * log_p).sum(-1)
+
+    def kl_from(self, old: "Categorical") -> Float[Array, "*batch"]:
+        """KL(self || old)."""
+        log_p, log_q = jax.nn.log_softmax(self.logits), jax.nn.log_softmax(old.logits)
+        return (jnp.exp(log_p) * (log_p - log_q)).sum(-1)
+
+
+class Gaussian(eqx.Module):
+    mean: Float[Array, "*batch action"]
+    log_std: Float[Array, "*batch action"]
+
+    def sample(self, key: PRNGKeyArray) -> Float[Array, "*batch action"]:
+        return self.mean + jnp.exp(self.log_std) * jax.random.normal(key, self.mean.shape)
+
+    def mode(self) -> Float[Array, "*batch action"]:
+        return self.mean
+
+    def log_prob(self, action: Float[Array, "*batch action"]) -> Float[Array, "*batch"]:
+        z = (action - self.mean) * jnp.exp(-self.log_std)
+        return (-0.5 * z**2 - self.log_std - 0.5 * jnp.log(2 * jnp.pi)).sum(-1)
+
+    def entropy(self) -> Float[Array, "*batch"]:
+        return (self.log_std + 0.5 * jnp.log(2 * jnp.pi * jnp.e)).sum(-1)
+
+    def kl_from(self, old: "Gaussian") -> Float[Array, "*batch"]:
+        """KL(self || old)."""
+        ratio = jnp.exp(2 * (self.log_std - old.log_std))
+        shift = ((self.mean - old.mean) * jnp.exp(-old.log_std)) ** 2
+        return (0.5 * (ratio + shift - 1) + old.log_std - self.log_std).sum(-1)
+
+
+Distribution = Categorical | Gaussian
+
+
+class CategoricalPolicy(eqx.Module):
+    network: MLP
+
+    def __call__(self, x: Float[Array, "*batch input"]) -> Categorical:
+        return Categorical(self.network(x))
+
+
+class GaussianPolicy(eqx.Module):
+    """The standard deviation is one learnt vector, the same in every state."""
+
+    network: MLP
+    log_std: Float[Array, "action"]
+
+    def __call__(self, x: Float[Array, "*batch input"]) -> Gaussian:
+        mean = self.network(x)
+        return Gaussian(mean, jnp.broadcast_to(jnp.maximum(self.log_std, LOG_STD_FLOOR), mean.shape))
+
+
+Policy = CategoricalPolicy | GaussianPolicy
+
+
+def make_policy(key: PRNGKeyArray, input_size: int, space: ActionSpace, hidden: Sequence[int]) -> Policy:
+    """A policy that starts (almost) uniform, or centred with unit deviation: its head is scaled by 0.01."""
+    match space:
+        case Discrete(count):
+            return CategoricalPolicy(make_mlp(key, (input_size, *hidden, count), head_scale=0.01))
+        case Continuous(size):
+            network = make_mlp(key, (input_size, *hidden, size), head_scale=0.01)
+            return GaussianPolicy(network, jnp.zeros(size))
+
+
+def make_critics(key: PRNGKeyArray, count: int, input_size: int, hidden: Sequence[int]) -> MLP:
+    """`count` scalar critics of one shape, stacked along the first axis of every array."""
+    return jax.vmap(lambda k: make_mlp(k, (input_size, *hidden, 1), head_scale=1.0))(jax.random.split(key, count))
+
+
+def critic_values(critics: MLP, x: Float[Array, "*batch input"]) -> Float[Array, "critic *batch"]:
+    return jax.vmap(lambda critic: critic(x)[..., 0])(critics)

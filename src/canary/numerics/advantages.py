@@ -1,0 +1,53 @@
+"""Generalised advantage estimation (GAE) for any per-step signal.
+
+    delta_t = f_t + gamma * V(x_{t+1}) * bootstrap_t - V(x_t)
+    A_t     = delta_t + gamma * lambda * (1 - done_t) * A_{t+1}
+
+A signal bootstraps from the next state unless the episode ended there. What counts as an end differs: a cost return is a
+sum over the episode as it was played, so it stops at termination and at truncation alike; the discounted reward return
+only stops at termination. At the end of the rollout both bootstrap from the last state.
+"""
+
+import jax
+from jaxtyping import Array, Bool, Float
+
+
+def generalised_advantages(
+    signal: Float[Array, "time env"],
+    value: Float[Array, "time env"],
+    next_value: Float[Array, "time env"],
+    *,
+    stops: Bool[Array, "time env"],
+    done: Bool[Array, "time env"],
+    discount: float,
+    decay: float,
+) -> Float[Array, "time env"]:
+    """GAE of `signal`; the regression target of its critic is the result plus `value`.
+
+    `stops` marks steps after which the signal is worth nothing (no bootstrap), `done` the ends of episodes.
+    """
+    residual = signal + discount * next_value * ~stops - value
+
+    def backwards(later, step):
+        residual_t, done_t = step
+        advantage = residual_t + discount * decay * later * ~done_t
+        return advantage, advantage
+
+    _, advantages = jax.lax.scan(backwards, residual[0] * 0, (residual, done), reverse=True)
+    return advantages
+
+
+def augmented_cost(
+    cost: Float[Array, "*batch"], spent: Float[Array, "*batch"], discount: Float[Array, "*batch"]
+) -> Float[Array, "*batch"]:
+    """c~_t = g_t c_t^2 + 2 y_t c_t, whose discounted sum over an episode is C^2 (paper eqs. square-cost, aug-cost)."""
+    return discount * cost**2 + 2 * spent * cost
+
+
+def standardised(advantage: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
+    return (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+
+
+def centred(advantage: Float[Array, "*batch"], weight: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
+    """Remove the weighted mean only: a cost-type advantage keeps its units, so it is never rescaled."""
+    return advantage - (weight * advantage).sum() / weight.sum()

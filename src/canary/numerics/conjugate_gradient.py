@@ -1,0 +1,93 @@
+"""Conjugate gradients: solve H x = b when only products with H are available.
+
+The closed-form solver of the paper (appendix "Closed-Form Solver") needs H⁻¹g, H⁻¹b_B and H⁻¹b_μ, where H is
+the Hessian of the mean KL divergence. One right-hand side is solved here; callers `vmap` over several, so
+that one batched product serves all of them.
+"""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+Product = Callable[[Float[Array, "params"]], Float[Array, "params"]]
+
+
+class ConjugateGradientResult(eqx.Module):
+    """An approximate solution, together with what the iteration learned about it.
+
+    `image` is H @ solution, known without another product. `residual_norm` is relative: ‖b - H x‖ / ‖b‖.
+    """
+
+    solution: Float[Array, "params"]
+    image: Float[Array, "params"]
+    residual_norm: Float[Array, ""]
+    iterations_used: Int[Array, ""]
+
+
+class _State(eqx.Module):
+    solution: Float[Array, "params"]
+    residual: Float[Array, "params"]
+    direction: Float[Array, "params"]
+    squared_residual: Float[Array, ""]
+    iteration: Int[Array, ""]
+    broken: Bool[Array, ""]
+
+
+def conjugate_gradient(
+    product: Product, rhs: Float[Array, "params"], *, iterations: int, tolerance: float
+) -> ConjugateGradientResult:
+    """Solve H x = rhs for a symmetric positive definite H, in at most `iterations` products.
+
+    Stops when ‖rhs - H x‖ <= tolerance · ‖rhs‖. The right-hand side is scaled to unit norm first, so neither
+    a tiny nor a huge gradient changes the iteration. A zero right-hand side gives zeros. A non-finite one
+    stops at once and stays non-finite in the result, for the caller to notice.
+    """
+    norm = _norm(rhs)
+    unit = rhs / jnp.where(norm == 0, 1, norm)
+
+    def unfinished(state: _State) -> Bool[Array, ""]:
+        # A comparison with NaN is false: a non-finite residual ends the loop.
+        return (state.squared_residual > tolerance**2) & (state.iteration < iterations) & ~state.broken
+
+    def advance(state: _State) -> _State:
+        image = product(state.direction)
+        curvature = state.direction @ image
+        # Rounding can make the curvature of a nearly solved system non-positive: keep what was found so far.
+        broken = ~(curvature > 0)
+        length = jnp.where(broken, 0, state.squared_residual / jnp.where(broken, 1, curvature))
+        residual = state.residual - length * image
+        squared_residual = residual @ residual
+        return _State(
+            solution=state.solution + length * state.direction,
+            residual=jnp.where(broken, state.residual, residual),
+            direction=residual + (squared_residual / state.squared_residual) * state.direction,
+            squared_residual=jnp.where(broken, state.squared_residual, squared_residual),
+            iteration=state.iteration + 1,
+            broken=broken,
+        )
+
+    start = _State(
+        solution=jnp.zeros_like(unit),
+        residual=unit,
+        direction=unit,
+        squared_residual=unit @ unit,
+        iteration=jnp.zeros((), jnp.int32),
+        broken=jnp.asarray(False),
+    )
+    # `while_loop` under `vmap` leaves the members that have finished as they are.
+    end = jax.lax.while_loop(unfinished, advance, start)
+    return ConjugateGradientResult(
+        solution=norm * end.solution,
+        image=norm * (unit - end.residual),
+        residual_norm=jnp.sqrt(end.squared_residual),
+        iterations_used=end.iteration,
+    )
+
+
+def _norm(vector: Float[Array, "params"]) -> Float[Array, ""]:
+    """Euclidean norm without overflow or underflow of the squares."""
+    largest = jnp.max(jnp.abs(vector))
+    return largest * jnp.linalg.norm(vector / jnp.where(largest == 0, 1, largest))

@@ -1,0 +1,73 @@
+"""Moments of the episode cost over the episodes of the newest batch or, if those are few, over a window of recent ones.
+
+With few episodes per batch (EcoAnt: about two) a batch estimate would be noise, and a batch in which no episode ended says
+nothing about the cost: it must never read as "cost 0". So finished episodes go into a ring, and statistics are taken
+over the newest `max(new, window)` of them.
+"""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from canary.types import EpisodeEnds
+
+
+class EpisodeWindow(eqx.Module):
+    """Ring of the most recent valid episodes; costs in raw units."""
+
+    cost: Float[Array, "ring"]
+    length: Float[Array, "ring"]
+    total: Int[Array, ""]
+    """Episodes ever recorded."""
+    new: Int[Array, ""]
+    """Episodes recorded by the last batch."""
+
+
+class CostMoments(eqx.Module):
+    """Plug-in moments of the episode cost in units of the limit (paper: MC estimates of mu and sigma^2)."""
+
+    mean: Float[Array, ""]
+    variance: Float[Array, ""]
+    length: Float[Array, ""]
+    """Mean episode length, the factor between a per-step mean and an episode sum."""
+    count: Float[Array, ""]
+
+
+def empty_window(size: int) -> EpisodeWindow:
+    zeros = jnp.zeros(size)
+    return EpisodeWindow(zeros, zeros, jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))
+
+
+def record_episodes(window: EpisodeWindow, ends: EpisodeEnds) -> EpisodeWindow:
+    """Append the valid episodes of a batch in the order in which they ended."""
+    size = window.cost.shape[0]
+    counts = (ends.ended & ends.valid).reshape(-1)
+    if counts.shape[0] > size:
+        raise ValueError("the ring must hold at least one batch of steps")
+    order = jnp.cumsum(counts) - 1
+    place = jnp.where(counts, (window.total + order) % size, size)  # `size` is out of range: dropped
+    new = counts.sum()
+    return EpisodeWindow(
+        cost=window.cost.at[place].set(ends.cost.reshape(-1), mode="drop"),
+        length=window.length.at[place].set(ends.length.reshape(-1).astype(jnp.float32), mode="drop"),
+        total=window.total + new,
+        new=new,
+    )
+
+
+def recent(window: EpisodeWindow, minimum: int) -> Bool[Array, "ring"]:
+    """Marks the newest `max(new, minimum)` episodes, as many as there are."""
+    size = window.cost.shape[0]
+    age = (window.total - 1 - jnp.arange(size)) % size
+    wanted = jnp.maximum(window.new, minimum)
+    return age < jnp.minimum(wanted, window.total)
+
+
+def cost_moments(window: EpisodeWindow, minimum: int, limit: float) -> CostMoments:
+    """Moments over the recent episodes; NaN if there is none yet, never 0."""
+    weight = recent(window, minimum).astype(window.cost.dtype)
+    count = weight.sum()
+    cost = window.cost / limit
+    mean = (weight * cost).sum() / count
+    variance = (weight * (cost - mean) ** 2).sum() / count
+    return CostMoments(mean, variance, (weight * window.length).sum() / count, count)

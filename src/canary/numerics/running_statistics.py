@@ -1,0 +1,32 @@
+"""Running mean and variance of observations (Welford's merge), frozen within a rollout and updated after it."""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+
+class RunningStatistics(eqx.Module):
+    mean: Float[Array, "obs"]
+    squares: Float[Array, "obs"]
+    """Sum of squared deviations from the mean."""
+    count: Float[Array, ""]
+
+
+def initial_statistics(size: int) -> RunningStatistics:
+    return RunningStatistics(jnp.zeros(size), jnp.zeros(size), jnp.zeros(()))
+
+
+def merge(statistics: RunningStatistics, batch: Float[Array, "*batch obs"]) -> RunningStatistics:
+    rows = batch.reshape(-1, batch.shape[-1])
+    count = statistics.count + rows.shape[0]
+    batch_mean = rows.mean(0)
+    shift = batch_mean - statistics.mean
+    share = rows.shape[0] / count
+    squares = ((rows - batch_mean) ** 2).sum(0) + shift**2 * statistics.count * share
+    return RunningStatistics(statistics.mean + shift * share, statistics.squares + squares, count)
+
+
+def normalise(statistics: RunningStatistics, observation: Float[Array, "*batch obs"]) -> Float[Array, "*batch obs"]:
+    """(s - mean) / deviation, clipped to +-10; the identity (up to the clip) before any observation was seen."""
+    variance = jnp.where(statistics.count > 1, statistics.squares / jnp.maximum(statistics.count, 1), 1.0)
+    return jnp.clip((observation - statistics.mean) / jnp.sqrt(variance + 1e-8), -10.0, 10.0)

@@ -1,0 +1,143 @@
+"""Collect a batch of on-policy experience from parallel environments that are never reset between batches.
+
+Each environment runs in a `Lane`, which adds what the paper's augmented state needs (spent cost y_t and discount
+g_t, eqs. y-recursion and aug-state) and the running sums of its episode.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from canary.environments.protocol import Environment, EnvironmentState
+from canary.networks import Policy
+from canary.numerics.running_statistics import RunningStatistics, normalise
+from canary.types import EpisodeEnds, Rollout
+
+SPENT_CLIP = 10.0  # networks see at most this many limits of spent cost: beyond, nothing is left to decide
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """How the cost enters the rollout: in units of `limit`, discounted by `discount` per step."""
+
+    limit: float
+    discount: float
+
+    SIZE = 2
+    """Entries that the augmentation appends to an observation: g_t and y_t."""
+
+
+class Lane(eqx.Module):
+    """One environment and the running sums of its current episode (raw units)."""
+
+    environment: EnvironmentState
+    spent: Float[Array, "*env"]
+    discount: Float[Array, "*env"]
+    reward: Float[Array, "*env"]
+    length: Int[Array, "*env"]
+    valid: Bool[Array, "*env"]
+
+
+def start_lane(environment: Environment, key: PRNGKeyArray) -> Lane:
+    """A freshly reset environment with nothing spent."""
+    zero = jnp.zeros(())
+    return Lane(environment.reset(key), zero, zero + 1, zero, jnp.zeros((), jnp.int32), jnp.array(True))
+
+
+def start_lanes(environment: Environment, count: int, key: PRNGKeyArray, *, stagger: bool) -> Lane:
+    """`count` lanes, started together or, if `stagger`, at random times of the episode clock.
+
+    Environments of a fixed horizon that start together end together for ever, and each batch then sees one phase of the
+    episode only. A staggered first episode is not a whole one, so it is marked invalid and enters no statistic.
+    """
+    key_reset, key_time = jax.random.split(key)
+    lanes = jax.vmap(lambda k: start_lane(environment, k))(jax.random.split(key_reset, count))
+    if not stagger:
+        return lanes
+    time = jax.random.randint(key_time, (count,), 0, environment.horizon, lanes.environment.time.dtype)
+    return eqx.tree_at(lambda lane: (lane.environment.time, lane.valid), lanes, (time, time == 0))
+
+
+def network_input(
+    observation: Float[Array, "*batch obs"],
+    discount: Float[Array, "*batch"],
+    spent: Float[Array, "*batch"],
+    statistics: RunningStatistics | None,
+) -> Float[Array, "*batch input"]:
+    """x = (s, g, y): observation (standardised if statistics are given), cost discount, spent cost in limits."""
+    if statistics is not None:
+        observation = normalise(statistics, observation)
+    extra = jnp.stack([discount, jnp.clip(spent, -SPENT_CLIP, SPENT_CLIP)], -1)
+    return jnp.concatenate([observation, extra], -1)
+
+
+def advance(
+    environment: Environment, augmentation: Augmentation, lane: Lane, action: Array, key: PRNGKeyArray
+) -> Lane:
+    """One environment step; y_{t+1} = y_t + g_t c_t."""
+    state = environment.step(lane.environment, action, key)
+    return Lane(
+        environment=state,
+        spent=lane.spent + lane.discount * state.cost,
+        discount=lane.discount * augmentation.discount,
+        reward=lane.reward + state.reward,
+        length=lane.length + 1,
+        valid=lane.valid,
+    )
+
+
+def collect(
+    environment: Environment,
+    augmentation: Augmentation,
+    policy: Policy,
+    lanes: Lane,
+    statistics: RunningStatistics | None,
+    key: PRNGKeyArray,
+    length: int,
+) -> tuple[Lane, Rollout, Float[Array, "time env obs"]]:
+    """Play `length` steps in every lane; finished lanes are reset with fresh keys. Also returns the raw observations."""
+    count = lanes.spent.shape[0]
+    see: Callable[[Lane], Array] = lambda lane: network_input(  # noqa: E731
+        lane.environment.observation, lane.discount, lane.spent / augmentation.limit, statistics
+    )
+
+    def play(lanes: Lane, keys: PRNGKeyArray):
+        key_act, key_step, key_reset = keys
+        inputs = see(lanes)
+        action = policy(inputs).sample(key_act)
+        moved = jax.vmap(lambda lane, a, k: advance(environment, augmentation, lane, a, k))(
+            lanes, action, jax.random.split(key_step, count)
+        )
+        state = moved.environment
+        done = state.terminated | state.truncated
+        fresh = jax.vmap(lambda k: start_lane(environment, k))(jax.random.split(key_reset, count))
+        step = Rollout(
+            inputs=inputs,
+            next_inputs=see(moved),
+            elapsed=lanes.environment.time / environment.horizon,
+            next_elapsed=state.time / environment.horizon,
+            action=action,
+            reward=state.reward,
+            cost=state.cost / augmentation.limit,
+            spent=lanes.spent / augmentation.limit,
+            discount=lanes.discount,
+            terminated=state.terminated,
+            truncated=state.truncated,
+            episodes=EpisodeEnds(done, moved.valid, moved.reward, moved.spent, moved.length, state.terminated),
+        )
+        return _select(done, fresh, moved), (step, lanes.environment.observation)
+
+    lanes, (rollout, observations) = jax.lax.scan(play, lanes, jax.random.split(key, (length, 3)))
+    return lanes, rollout, observations
+
+
+def _select(done: Bool[Array, "env"], fresh: Lane, moved: Lane) -> Lane:
+    def choose(new: Array, old: Array) -> Array:
+        mask = done.reshape(done.shape + (1,) * (new.ndim - 1))
+        return jnp.where(mask, new, old)
+
+    return jax.tree.map(choose, fresh, moved)

@@ -1,0 +1,93 @@
+"""One training iteration as a pure function, and a chunk of them.
+
+Randomness is addressed, never threaded: the key of seed i is fold_in(key(base), i) and that of iteration k is
+fold_in(key of the seed, k). So a seed does not depend on how many others run beside it, nor its numbers on how
+iterations are grouped into chunks or where a run was stopped and resumed.
+"""
+
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int, PRNGKeyArray, PyTree
+
+from canary.algorithms.base import Algorithm, Learner
+from canary.environments.protocol import Environment
+from canary.numerics.moments import EpisodeWindow, empty_window, record_episodes
+from canary.numerics.running_statistics import RunningStatistics, initial_statistics, merge
+from canary.rollout import Augmentation, Lane, collect, start_lanes
+from canary.types import EpisodeEnds, Metrics
+
+RING = 512  # recent episodes kept for cost statistics, or one batch of steps if that is more
+
+
+@dataclass(frozen=True)
+class Trainer:
+    """Everything about a run that does not change while it trains."""
+
+    environment: Environment
+    algorithm: Algorithm
+    augmentation: Augmentation
+    environments: int
+    rollout_length: int
+    stagger: bool = True
+
+
+class TrainingState(eqx.Module):
+    """Everything about one seed that does change."""
+
+    learner: Learner
+    lanes: Lane
+    statistics: RunningStatistics | None
+    window: EpisodeWindow
+    iteration: Int[Array, ""]
+    key: PRNGKeyArray
+
+
+def init_training(trainer: Trainer, base_seed: int, seed: Int[Array, ""] | int) -> TrainingState:
+    key = jax.random.fold_in(jax.random.key(base_seed), seed)
+    key_learner, key_lanes, key_run = jax.random.split(key, 3)
+    environment = trainer.environment
+    steps = trainer.environments * trainer.rollout_length
+    return TrainingState(
+        learner=trainer.algorithm.init(key_learner),
+        lanes=start_lanes(environment, trainer.environments, key_lanes, stagger=trainer.stagger),
+        statistics=initial_statistics(environment.observation_size) if environment.normalise_observation else None,
+        window=empty_window(max(RING, steps)),
+        iteration=jnp.zeros((), jnp.int32),
+        key=key_run,
+    )
+
+
+def train_iteration(trainer: Trainer, state: TrainingState) -> tuple[TrainingState, tuple[Metrics, EpisodeEnds]]:
+    """Collect a batch with the current policy, record its episodes, improve the learner (paper Algorithm 1)."""
+    key_rollout, key_update = jax.random.split(jax.random.fold_in(state.key, state.iteration))
+    lanes, rollout, observations = collect(
+        trainer.environment, trainer.augmentation, state.learner.policy, state.lanes, state.statistics,
+        key_rollout, trainer.rollout_length,
+    )  # fmt: skip
+    window = record_episodes(state.window, rollout.episodes)
+    learner, metrics = trainer.algorithm.update(state.learner, rollout, window, key_update)
+    statistics = None if state.statistics is None else merge(state.statistics, observations)
+    next_state = TrainingState(learner, lanes, statistics, window, state.iteration + 1, state.key)
+    return next_state, (metrics, rollout.episodes)
+
+
+def train_chunk(
+    trainer: Trainer, state: TrainingState, count: Int[Array, ""] | int, size: int
+) -> tuple[TrainingState, tuple[Metrics, EpisodeEnds]]:
+    """`count` iterations in one program; records are stacked along a first axis of `size`, of which `count` are filled.
+
+    The count is a run-time value, so one compiled program serves chunks of any length up to `size`, and the body of its
+    loop is the same machine code however iterations are grouped.
+    """
+    _, record = jax.eval_shape(lambda s: train_iteration(trainer, s), state)
+    records = jax.tree.map(lambda leaf: jnp.zeros((size, *leaf.shape), leaf.dtype), record)
+
+    def advance(index: Int[Array, ""], carry: tuple[TrainingState, PyTree]):
+        state, records = carry
+        state, record = train_iteration(trainer, state)
+        return state, jax.tree.map(lambda all_, one: all_.at[index].set(one), records, record)
+
+    return jax.lax.fori_loop(0, count, advance, (state, records))

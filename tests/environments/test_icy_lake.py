@@ -1,0 +1,204 @@
+"""IcyLake: its tables against Gymnasium's, its dynamics against its tables, the contract of environments."""
+
+from dataclasses import replace
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium.envs.toy_text.frozen_lake import MAPS
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from canary.environments.icy_lake import STANDARD_MAPS, IcyLake
+from canary.environments.protocol import Discrete, Environment
+from canary.errors import CanaryError
+
+LEFT, DOWN, RIGHT, UP = range(4)
+LAKE = IcyLake()
+
+
+def at(lake, position, time=0):
+    state = lake.reset(jax.random.key(0))
+    return replace(state, inner=jnp.asarray(position, jnp.int32), time=jnp.asarray(time, jnp.int32))
+
+
+def distribution(lake, state, action):
+    chances = {}
+    for successor, chance in zip(lake.successors[state, action], lake.successor_probabilities, strict=True):
+        chances[int(successor)] = chances.get(int(successor), 0.0) + float(chance)
+    return chances
+
+
+@pytest.mark.parametrize("name", ["4x4", "8x8"])
+def test_transitions_equal_gymnasium_except_on_ice(name):
+    lake = IcyLake(map=name)
+    assert STANDARD_MAPS[name].split("/") == MAPS[name]
+    table = gymnasium.make("FrozenLake-v1", map_name=name, is_slippery=True).unwrapped.P
+    for state in np.flatnonzero(~lake.ice):
+        for action in range(4):
+            theirs = {}
+            for chance, successor, _, _ in table[state][action]:
+                theirs[successor] = theirs.get(successor, 0.0) + chance
+            assert distribution(lake, state, action) == pytest.approx(theirs)
+
+
+def test_the_only_difference_to_gymnasium_is_that_ice_can_be_left():
+    assert list(np.flatnonzero(LAKE.ice)) == [5, 7, 11, 12]
+    assert distribution(LAKE, 5, RIGHT) == pytest.approx({1: 1 / 3, 6: 1 / 3, 9: 1 / 3})
+
+
+def test_next_to_the_goal():
+    assert distribution(LAKE, 14, RIGHT) == pytest.approx({14: 1 / 3, 15: 1 / 3, 10: 1 / 3})
+    assert LAKE.start == 0
+    assert list(np.flatnonzero(LAKE.goal)) == [15]
+
+
+def test_entering_the_goal_pays_and_ends():
+    state = IcyLake(slip=0.0).step(at(LAKE, 14), jnp.asarray(RIGHT), jax.random.key(0))
+    assert (float(state.reward), float(state.cost)) == (1.0, 0.0)
+    assert bool(state.terminated)
+    assert not bool(state.truncated)
+
+
+def test_ice_costs_on_entering_and_on_bumping_but_not_on_leaving():
+    lake = IcyLake(slip=0.0)
+    key = jax.random.key(0)
+    entering = lake.step(at(lake, 8), jnp.asarray(DOWN), key)
+    bumping = lake.step(entering, jnp.asarray(LEFT), key)
+    leaving = lake.step(bumping, jnp.asarray(UP), key)
+    assert [int(state.inner) for state in (entering, bumping, leaving)] == [12, 12, 8]
+    assert [float(state.cost) for state in (entering, bumping, leaving)] == [1.0, 1.0, 0.0]
+    assert not any(bool(state.terminated) for state in (entering, bumping, leaving))
+
+
+@pytest.mark.parametrize("slip", [0.0, 0.2, 1 / 3, 0.5])
+def test_slip_has_the_stated_frequencies(slip):
+    lake, count = IcyLake(slip=slip), 20_000
+    keys = jax.random.split(jax.random.key(3), count)
+    landed = jax.vmap(lambda key: lake.step(at(lake, 9), jnp.asarray(RIGHT), key).inner)(keys)
+    frequency = np.bincount(np.asarray(landed), minlength=16) / count
+    expected = np.zeros(16)
+    expected[[13, 10, 5]] = [slip, 1 - 2 * slip, slip]
+    assert (frequency[expected == 0] == 0).all()
+    assert np.abs(frequency - expected).max() < 5 * np.sqrt(0.25 / count)
+
+
+def test_truncation_comes_exactly_at_the_horizon():
+    lake = IcyLake(slip=0.0, horizon=7)
+    state = lake.reset(jax.random.key(0))
+    truncated = []
+    for _ in range(7):
+        state = lake.step(state, jnp.asarray(LEFT), jax.random.key(0))
+        truncated.append(bool(state.truncated))
+        assert not bool(state.terminated)
+    assert truncated == [False] * 6 + [True]
+    assert int(state.time) == 7
+
+
+def test_the_goal_in_the_last_step_is_an_end_and_not_a_cut():
+    state = IcyLake(slip=0.0).step(at(LAKE, 14, time=99), jnp.asarray(RIGHT), jax.random.key(0))
+    assert bool(state.terminated)
+    assert not bool(state.truncated)
+
+
+def trajectory(lake, key, steps):
+    """Random actions with a fresh reset after every episode; all states, stacked."""
+
+    def advance(state, key):
+        key_action, key_step, key_reset = jax.random.split(key, 3)
+        finished = state.terminated | state.truncated
+        state = jax.tree.map(lambda new, old: jnp.where(finished, new, old), lake.reset(key_reset), state)
+        state = lake.step(state, jax.random.randint(key_action, (), 0, 4), key_step)
+        return state, state
+
+    return jax.lax.scan(advance, lake.reset(key), jax.random.split(key, steps))[1]
+
+
+def test_thousands_of_random_steps_keep_the_contract():
+    states = jax.tree.map(np.asarray, jax.jit(lambda key: trajectory(LAKE, key, 5000))(jax.random.key(1)))
+    assert states.observation.dtype == np.float32
+    assert (states.observation.sum(axis=1) == 1).all()
+    assert (states.observation.argmax(axis=1) == states.inner).all()
+    assert np.isin(states.cost, [0, 1]).all()
+    assert (states.cost == LAKE.ice[states.inner]).all()
+    assert (states.reward == states.terminated).all()
+    assert not (states.terminated & states.truncated).any()
+    assert (states.truncated == ((states.time == 100) & ~states.terminated)).all()
+    finished = (states.terminated | states.truncated)[:-1]
+    assert finished.sum() > 50
+    assert (states.time[1:] == np.where(finished, 1, states.time[:-1] + 1)).all()
+    assert np.isin(states.inner[1:][finished], [0, 1, 4]).all()  # one step after the start tile
+
+
+def test_jit_vmap_and_repetition_change_nothing():
+    keys = jax.random.split(jax.random.key(5), 4)
+    compiled = jax.jit(lambda key: trajectory(LAKE, key, 30))
+    loop = [compiled(key) for key in keys]
+    batched = jax.vmap(compiled)(keys)
+    for index, alone in enumerate(loop):
+        jax.tree.map(lambda one, all_, i=index: np.testing.assert_array_equal(one, all_[i]), alone, batched)
+    jax.tree.map(np.testing.assert_array_equal, compiled(keys[0]), loop[0])
+    assert not np.array_equal(loop[0].inner, loop[1].inner)
+
+
+def test_a_step_outside_jit_equals_one_inside():
+    eager = LAKE.reset(jax.random.key(0))
+    compiled, step = eager, jax.jit(LAKE.step)
+    for index, key in enumerate(jax.random.split(jax.random.key(7), 30)):
+        eager = LAKE.step(eager, jnp.asarray(index % 4), key)
+        compiled = step(compiled, jnp.asarray(index % 4), key)
+        jax.tree.map(np.testing.assert_array_equal, eager, compiled)
+
+
+def test_it_is_an_environment_and_a_value():
+    assert isinstance(LAKE, Environment)
+    assert LAKE.action_space == Discrete(4)
+    assert LAKE.observation_size == 16
+    assert IcyLake(map="8x8").observation_size == 64
+    assert hash(IcyLake(slip=0.25)) == hash(IcyLake(slip=0.25))
+    assert IcyLake() == LAKE != IcyLake(horizon=99)
+
+
+@given(
+    st.integers(1, 5).flatmap(
+        lambda width: st.lists(st.text("FH", min_size=width, max_size=width), min_size=2, max_size=5)
+    ),
+    st.floats(0, 0.5),
+)
+@settings(max_examples=40, deadline=None)
+def test_any_map_moves_to_neighbours_only(rows, slip):
+    letters = "S" + "".join(rows)[1:-1] + "G"
+    width = len(rows[0])
+    lake = IcyLake(map="/".join(letters[i : i + width] for i in range(0, len(letters), width)), slip=slip)
+    here = np.arange(len(letters))[:, None, None]
+    moved = np.abs(here // width - lake.successors // width) + np.abs(here % width - lake.successors % width)
+    assert (moved <= 1).all()
+    assert (lake.successors[lake.goal] == np.flatnonzero(lake.goal)[0]).all()
+    assert lake.successor_probabilities.sum() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ({"map": ""}, "empty"),
+        ({"map": "/"}, "empty"),
+        ({"map": "SFF/FG"}, "equally long"),
+        ({"map": "SXG"}, "'X'"),
+        ({"map": "5x5"}, "'5'"),
+        ({"map": "FFG"}, "exactly one start"),
+        ({"map": "SSG"}, "exactly one start"),
+        ({"map": "SFF"}, "at least one goal"),
+        ({"map": "SFFFFG", "horizon": 4}, "5 moves"),
+        ({"slip": -0.1}, "slip"),
+        ({"slip": 0.51}, "slip"),
+        ({"slip": float("nan")}, "slip"),
+        ({"horizon": 0}, "horizon"),
+        ({"horizon": -3}, "horizon"),
+        ({"horizon": True}, "horizon"),
+    ],
+)
+def test_mistakes_are_explained(setting, words):
+    with pytest.raises(CanaryError, match=words):
+        IcyLake(**setting)

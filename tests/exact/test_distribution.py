@@ -1,0 +1,193 @@
+"""The exact law of the cost against listed trajectories, simulation and published numbers."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from canary.environments.icy_lake import IcyLake
+from canary.errors import CanaryError
+from canary.exact import CostLaw, cost_law, from_icy_lake, mix, visits
+from exact.tiny_mdps import random_mdp, trajectories
+
+LAKE = IcyLake()
+LAKE_MDP = from_icy_lake(LAKE)
+
+
+def random_policy(mdp, seed):
+    shape = (mdp.horizon, mdp.states, len(mdp.support))
+    return np.random.default_rng(seed).dirichlet(np.ones(mdp.actions), size=shape)
+
+
+@given(st.integers(0, 10_000), st.integers(1, 4), st.sampled_from([1.0, 0.25, 0.1]), st.integers(1, 3))
+@settings(max_examples=30, deadline=None)
+def test_the_law_equals_the_sum_over_trajectories(seed, horizon, unit, most_cost):
+    mdp = random_mdp(seed, horizon, unit, most_cost)
+    policy = random_policy(mdp, seed)
+    law = cost_law(mdp, policy)
+    expected = np.zeros_like(law.probabilities)
+    gained = length = 0.0
+    for chance, reward, cost, steps in trajectories(mdp, policy):
+        expected[round(cost / float(mdp.cost_unit))] += chance
+        gained += chance * reward
+        length += chance * steps
+    np.testing.assert_allclose(law.probabilities, expected, atol=1e-13)
+    assert law.expected_return == pytest.approx(gained)
+    assert law.expected_length == pytest.approx(length)
+    assert visits(mdp, policy).sum() == pytest.approx(length)
+
+
+def test_simulated_lake_agrees_with_the_exact_law():
+    """A policy that looks at position and spent cost, in 4000 episodes of the JAX environment."""
+    episodes = 4000
+    table = np.random.default_rng(2).dirichlet(np.ones(4), size=(16, 101))
+    law = cost_law(LAKE_MDP, table)
+
+    def episode(key):
+        def advance(carry, key):
+            state, spent, gained = carry
+            key_action, key_step = jax.random.split(key)
+            running = ~(state.terminated | state.truncated)
+            chances = jnp.asarray(table)[state.inner, spent.astype(int)]
+            action = jax.random.categorical(key_action, jnp.log(chances))
+            following = LAKE.step(state, action, key_step)
+            state = jax.tree.map(lambda new, old: jnp.where(running, new, old), following, state)
+            return (state, spent + running * state.cost, gained + running * state.reward), None
+
+        start = (LAKE.reset(key), jnp.zeros(()), jnp.zeros(()))
+        (state, spent, gained), _ = jax.lax.scan(advance, start, jax.random.split(key, LAKE.horizon))
+        return spent, gained, state.time
+
+    results = jax.jit(jax.vmap(episode))(jax.random.split(jax.random.key(0), episodes))
+    spent, gained, length = map(np.asarray, results)
+    assert abs(gained.mean() - law.expected_return) < 4 * gained.std() / episodes**0.5
+    assert abs(length.mean() - law.expected_length) < 4 * length.std() / episodes**0.5
+    assert abs(spent.mean() - law.mean) < 4 * spent.std() / episodes**0.5
+    assert spent.var() == pytest.approx(law.variance, rel=0.15)
+    sampled = np.array([(spent > level).mean() for level in LAKE_MDP.support])
+    exact = np.array([law.violation(level) for level in LAKE_MDP.support])
+    assert np.abs(sampled - exact).max() < 1.95 / episodes**0.5  # Kolmogorov-Smirnov at 0.1%
+
+
+def discounted_optimal(penalty, discount=0.99):
+    """Optimal for reward - penalty x cost without a horizon; equally good actions are equally likely."""
+    transition = np.where(LAKE_MDP.possible, LAKE_MDP.transition, 0.0)
+    reward = (transition * (LAKE_MDP.reward - penalty * LAKE_MDP.cost)).sum(axis=2)
+    value = np.zeros(LAKE_MDP.states)
+    for _ in range(3000):
+        choices = reward + discount * transition @ value
+        value = choices.max(axis=1)
+    best = choices >= value[:, None] - 1e-9
+    return best / best.sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize(
+    ("penalty", "expected"),
+    [
+        (0.0, (0.9999, 17.876, 4.341, 3.487, 0.278, 0.013)),
+        (0.001, (0.9999, 17.876, 3.992, 3.320, 0.238, 0.011)),
+        (0.01, (0.9999, 18.176, 3.600, 2.756, 0.197, 0.003)),
+        (0.1, (0.952, 39.053, 0.716, 1.264, 0.0106, 0.0)),
+        (None, (0.8376, 51.232, 11.449, 8.123, 0.704, 0.296)),
+    ],
+)
+def test_the_table_of_the_documentation(penalty, expected):
+    policy = np.full((16, 4), 0.25) if penalty is None else discounted_optimal(penalty)
+    law = cost_law(LAKE_MDP, policy)
+    deviation = law.variance**0.5
+    found = (
+        law.expected_return,
+        law.expected_length,
+        law.mean,
+        deviation,
+        law.violation(5.5),
+        law.violation(15.0),
+    )
+    np.testing.assert_allclose(found, expected, atol=1e-3)
+
+
+def test_all_forms_of_a_policy_agree():
+    mdp = random_mdp(4)
+    levels = len(mdp.support)
+    probabilities = np.random.default_rng(0).dirichlet(np.ones(2), size=3)
+    forms = [
+        probabilities,
+        np.repeat(probabilities[:, None], levels, axis=1),
+        np.broadcast_to(probabilities[:, None], (mdp.horizon, 3, levels, 2)),
+        lambda states, spent: probabilities[states],
+    ]
+    laws = [cost_law(mdp, form) for form in forms]
+    for law in laws[1:]:
+        np.testing.assert_allclose(law.probabilities, laws[0].probabilities)
+    actions = np.array([1, 0, 0])
+    by_action = cost_law(mdp, actions)
+    by_chance = cost_law(mdp, np.eye(2)[actions])
+    np.testing.assert_allclose(by_action.probabilities, by_chance.probabilities)
+
+
+def test_a_policy_function_sees_spent_cost_in_its_own_units():
+    mdp = random_mdp(1, unit=0.25)
+    seen = []
+
+    def policy(states, spent):
+        seen.append((states, spent))
+        return np.where((spent > 0.3)[:, None], [[1.0, 0.0]], [[0.0, 1.0]])
+
+    law = cost_law(mdp, policy)
+    assert len(seen) == 1
+    assert set(seen[0][1]) == set(mdp.support) == {0.0, 0.25, 0.5, 0.75}
+    table = np.where(mdp.support > 0.3, 0, 1)
+    np.testing.assert_allclose(
+        law.probabilities, cost_law(mdp, np.broadcast_to(table, (3, 4)).copy()).probabilities
+    )
+
+
+def test_risk_measures_of_a_known_law():
+    law = CostLaw(np.arange(5.0), np.array([0.5, 0.3, 0.1, 0.06, 0.04]), 0.0, 1.0)
+    assert law.violation(2.0) == pytest.approx(0.10)  # strictly more
+    assert law.violation(1.9) == pytest.approx(0.20)
+    assert [law.value_at_risk(epsilon) for epsilon in (0.03, 0.04, 0.1, 0.2, 0.6)] == [4, 3, 2, 1, 0]
+    assert law.conditional_value_at_risk(0.1) == pytest.approx((0.04 * 4 + 0.06 * 3) / 0.1)
+    assert law.conditional_value_at_risk(0.05) == pytest.approx((0.04 * 4 + 0.01 * 3) / 0.05)
+    assert law.mean == pytest.approx(0.84)
+    assert law.variance == pytest.approx(0.3 + 0.4 + 0.54 + 0.64 - 0.84**2)
+    assert law.cantelli(3.0, 0.1) == pytest.approx(9 * law.variance - (3 - 0.84) ** 2)
+
+
+@given(st.lists(st.floats(0.01, 1), min_size=2, max_size=8), st.floats(0.01, 0.99))
+def test_risk_measures_are_ordered(weights, epsilon):
+    probabilities = np.array(weights) / sum(weights)
+    law = CostLaw(np.arange(len(weights), dtype=float), probabilities, 0.0, 1.0)
+    var, cvar = law.value_at_risk(epsilon), law.conditional_value_at_risk(epsilon)
+    assert law.violation(var) <= epsilon + 1e-9
+    assert var == 0 or law.violation(var - 1) > epsilon
+    assert var <= cvar + 1e-9
+    assert cvar <= law.mean + np.sqrt((1 / epsilon - 1) * law.variance) + 1e-9
+
+
+def test_mixing_is_linear():
+    mdp = random_mdp(7)
+    laws = [cost_law(mdp, np.full(3, action)) for action in (0, 1)]
+    mixed = mix(laws, np.array([0.3, 0.7]))
+    assert mixed.expected_return == pytest.approx(
+        0.3 * laws[0].expected_return + 0.7 * laws[1].expected_return
+    )
+    assert mixed.violation(1.0) == pytest.approx(0.3 * laws[0].violation(1.0) + 0.7 * laws[1].violation(1.0))
+
+
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        (np.ones((3, 4)) / 4, "shape"),
+        (np.ones((3, 2)), "add up to 1"),
+        (np.array([[1.5, -0.5]] * 3), "non-negative"),
+        (np.array([0, 1, 2]), "0 to 1"),
+        (np.array([0, 1]), "shape"),
+        (lambda states, spent: np.ones((5, 2)) / 2, "shape"),
+    ],
+)
+def test_mistakes_are_explained(policy, words):
+    with pytest.raises(CanaryError, match=words):
+        cost_law(random_mdp(0), policy)

@@ -1,0 +1,279 @@
+"""Exact optima against complete enumeration, an independent linear program, and known values of IcyLake."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+from scipy.sparse import coo_array
+
+from canary.environments.icy_lake import IcyLake
+from canary.errors import CanaryError
+from canary.exact import (
+    CONSTRAINTS,
+    Infeasible,
+    best_response,
+    best_under_cantelli,
+    best_under_cvar,
+    best_under_var,
+    cost_law,
+    from_icy_lake,
+    markov_policy,
+    mix,
+)
+from exact.tiny_mdps import every_deterministic_law, line, random_mdp
+
+LAKE = from_icy_lake(IcyLake())
+LIMIT = 5.5
+
+
+@cache
+def lake_optimum(constraint, epsilon):
+    return CONSTRAINTS[constraint](LAKE, LIMIT, epsilon)
+
+
+def assert_satisfied(constraint, law, limit, epsilon, slack=1e-8):
+    if constraint == "var":
+        assert law.violation(limit) <= epsilon + slack
+    elif constraint == "cvar":
+        assert law.conditional_value_at_risk(epsilon) <= limit + slack
+    else:
+        assert law.cantelli(limit, epsilon) <= slack
+        assert law.mean <= limit + slack
+
+
+# Complete enumeration: every deterministic policy of a tiny process, mixed by a linear program.
+
+
+@cache
+def enumerated(seed):
+    mdp = random_mdp(seed)
+    laws = every_deterministic_law(mdp)
+    rows = np.array([np.append(law.probabilities, law.expected_return) for law in laws])
+    return mdp, np.unique(rows.round(12), axis=0)
+
+
+def best_mixture(laws, penalty, bound):
+    returns, charges = laws[:, -1], laws[:, :-1] @ penalty
+    solution = linprog(
+        -returns, A_ub=charges[None], b_ub=[bound], A_eq=np.ones((1, len(laws))), b_eq=[1], bounds=(0, None)
+    )
+    return -solution.fun if solution.status == 0 else -np.inf
+
+
+def assert_optimum(solve, setting, expected, tolerance):
+    if np.isinf(expected):
+        with pytest.raises(Infeasible):
+            solve(*setting)
+    else:
+        assert solve(*setting).value == pytest.approx(expected, abs=tolerance)
+
+
+# Settings where the constraints bind; in the last two, Cantelli's (and CVaR's) admits no policy.
+SETTINGS = [
+    (0, 0.5, 0.3),
+    (0, 2.5, 0.1),
+    (1, 1.5, 0.25),
+    (3, 1.0, 0.2),
+    (4, 2.3, 0.3),
+    (2, 1.0, 0.2),
+    (5, 0.5, 0.6),
+]
+
+
+@pytest.mark.parametrize(("seed", "limit", "epsilon"), SETTINGS)
+def test_var_equals_enumeration(seed, limit, epsilon):
+    mdp, laws = enumerated(seed)
+    expected = best_mixture(laws, (mdp.support > limit).astype(float), epsilon)
+    assert_optimum(best_under_var, (mdp, limit, epsilon), expected, 1e-8)
+
+
+@pytest.mark.parametrize(("seed", "limit", "epsilon"), SETTINGS)
+def test_cvar_equals_enumeration(seed, limit, epsilon):
+    """Here eta is not confined to the cost levels: a fine grid must not find anything better."""
+    mdp, laws = enumerated(seed)
+    expected = max(
+        best_mixture(laws, np.maximum(mdp.support - eta, 0), epsilon * (limit - eta))
+        for eta in np.union1d(np.linspace(-0.5, limit, 12), mdp.support[mdp.support <= limit])
+    )
+    assert_optimum(best_under_cvar, (mdp, limit, epsilon), expected, 1e-8)
+
+
+@pytest.mark.parametrize(("seed", "limit", "epsilon"), SETTINGS)
+def test_cantelli_equals_enumeration(seed, limit, epsilon):
+    """Fixing the mean makes the constraint linear: E[C] = m and beta E[C^2] <= m^2/eps - 2 l m + l^2."""
+    mdp, laws = enumerated(seed)
+    means, squares = laws[:, :-1] @ mdp.support, laws[:, :-1] @ mdp.support**2
+
+    def best_with_mean(mean):
+        solution = linprog(
+            -laws[:, -1],
+            A_ub=(1 / epsilon - 1) * squares[None],
+            b_ub=[mean**2 / epsilon - 2 * limit * mean + limit**2],
+            A_eq=np.stack([np.ones(len(laws)), means]),
+            b_eq=[1, mean],
+            bounds=(0, None),
+        )
+        return -solution.fun if solution.status == 0 else -np.inf
+
+    low, high, expected = means.min(), min(means.max(), limit), -np.inf
+    for _ in range(5):  # zoom in on the best mean
+        grid = np.linspace(low, high, 41)
+        values = [best_with_mean(mean) for mean in grid]
+        expected = max(expected, *values)
+        middle, reach = grid[int(np.argmax(values))], (high - low) / 20
+        low, high = max(middle - reach, low), min(middle + reach, high)
+    assert_optimum(best_under_cantelli, (mdp, limit, epsilon), expected, 5e-6)
+
+
+def test_var_equals_an_occupation_measure_program():
+    """A different method altogether: a linear program over visits (time, state, min(spent, 3), action)."""
+    horizon, cap, epsilon = 14, 3, 0.05
+    mdp = from_icy_lake(IcyLake(horizon=horizon))
+    index = np.arange(horizon * 16 * (cap + 1) * 4).reshape(horizon, 16, cap + 1, 4)
+    ended = horizon * 16 * (cap + 1)  # flow into these rows is not balanced by anything
+    rows, columns, values = [], [], []
+    breach, reward = np.zeros(index.size), np.zeros(index.size)
+    for (time, state, spent, action), variable in np.ndenumerate(index):
+        if mdp.terminal[state]:
+            continue
+        rows.append((time * 16 + state) * (cap + 1) + spent)
+        columns.append(variable)
+        values.append(1.0)
+        for follower in np.flatnonzero(mdp.transition[state, action]):
+            chance = mdp.transition[state, action, follower]
+            after = min(spent + int(mdp.cost[state, action, follower]), cap)
+            reward[variable] += chance * mdp.reward[state, action, follower]
+            if mdp.terminal[follower] or time + 1 == horizon:
+                breach[variable] += chance * (after == cap)
+            else:
+                rows.append(((time + 1) * 16 + follower) * (cap + 1) + after)
+                columns.append(variable)
+                values.append(-chance)
+    balance = coo_array((values, (rows, columns)), shape=(ended, index.size)).tocsr()
+    source = np.zeros(ended)
+    source[0] = 1.0
+    solution = linprog(
+        -reward, A_ub=breach[None], b_ub=[epsilon], A_eq=balance, b_eq=source, bounds=(0, None)
+    )
+    assert solution.status == 0
+    assert best_under_var(mdp, cap - 0.5, epsilon).value == pytest.approx(-solution.fun, abs=1e-8)
+
+
+# IcyLake, limit 5.5, horizon 100.
+
+
+@pytest.mark.parametrize(
+    ("constraint", "epsilon", "value"),
+    [
+        ("var", 0.02, 0.98774),
+        ("cvar", 0.02, 0.97304),
+        ("cantelli", 0.02, 0.90821),
+        ("var", 0.05, 0.99806),
+        ("cvar", 0.05, 0.98484),
+        ("cantelli", 0.05, 0.95629),
+        ("var", 0.1, 0.99965),
+        ("cvar", 0.1, 0.99470),
+        ("cantelli", 0.1, 0.98537),
+    ],
+)
+def test_known_values_of_the_lake(constraint, epsilon, value):
+    optimum = lake_optimum(constraint, epsilon)
+    assert optimum.value == pytest.approx(value, abs=1e-5)
+    assert -1e-12 <= optimum.upper_bound - optimum.value <= 1.001e-6
+    assert optimum.law.expected_return == pytest.approx(optimum.value, abs=1e-12)
+    assert_satisfied(constraint, optimum.law, LIMIT, epsilon)
+
+
+def test_the_cantelli_optimum_in_detail():
+    law = lake_optimum("cantelli", 0.02).law
+    assert law.mean == pytest.approx(0.3875, abs=1e-3)
+    assert law.variance == pytest.approx(0.533, abs=2e-3)
+    assert law.violation(LIMIT) == pytest.approx(0.0005, abs=1e-4)
+    assert law.cantelli(LIMIT, 0.02) == pytest.approx(0, abs=1e-6)  # the constraint binds
+
+
+def test_constraints_are_nested_and_monotone():
+    values = np.array([[lake_optimum(name, eps).value for eps in (0.02, 0.05, 0.1)] for name in CONSTRAINTS])
+    assert (np.diff(values, axis=0) < 0).all()  # var > cvar > cantelli
+    assert (np.diff(values, axis=1) > 0).all()
+    _, unconstrained = best_response(LAKE, np.zeros(101))
+    assert values.max() < cost_law(LAKE, unconstrained).expected_return
+
+
+@pytest.mark.parametrize("constraint", ["var", "cvar", "cantelli"])
+def test_the_reported_policy_has_the_reported_law(constraint):
+    optimum = lake_optimum(constraint, 0.02)
+    mixture = optimum.policy
+    assert sum(mixture.weights) == pytest.approx(1)
+    by_mixture = mix([cost_law(LAKE, policy) for policy in mixture.policies], np.array(mixture.weights))
+    by_markov = cost_law(LAKE, markov_policy(LAKE, mixture))
+    for law in (by_mixture, by_markov):
+        np.testing.assert_allclose(law.probabilities, optimum.law.probabilities, atol=1e-12)
+        assert law.expected_return == pytest.approx(optimum.value, abs=1e-12)
+
+
+def test_a_loose_limit_costs_nothing():
+    _, unconstrained = best_response(LAKE, np.zeros(101))
+    free = cost_law(LAKE, unconstrained).expected_return
+    for solve in CONSTRAINTS.values():
+        optimum = solve(LAKE, 100.0, 0.5)
+        assert optimum.value == pytest.approx(free, abs=1e-9)
+        assert optimum.multiplier == 0
+
+
+# Properties on random processes, and mistakes.
+
+
+@given(st.integers(0, 10_000), st.floats(0.2, 4), st.floats(0.02, 0.9))
+@settings(max_examples=25, deadline=None)
+def test_optima_are_safe_nested_and_bounded(seed, limit, epsilon):
+    mdp = random_mdp(seed, horizon=5, unit=0.5, most_cost=2)
+    previous = np.inf
+    for name, solve in CONSTRAINTS.items():
+        try:
+            optimum = solve(mdp, limit, epsilon)
+        except Infeasible:
+            previous = -np.inf
+            continue
+        assert_satisfied(name, optimum.law, limit, epsilon)
+        assert optimum.value <= optimum.upper_bound <= optimum.value + 1.001e-6 * max(1, optimum.value)
+        assert optimum.value <= previous + 1e-9
+        previous = optimum.value
+
+
+@given(st.integers(0, 10_000), st.floats(0, 3))
+@settings(max_examples=25, deadline=None)
+def test_the_best_response_is_what_it_claims(seed, scale):
+    mdp = random_mdp(seed, horizon=4)
+    rng = np.random.default_rng(seed)
+    penalty = scale * np.cumsum(rng.uniform(size=len(mdp.support)))
+    value, actions = best_response(mdp, penalty)
+    law = cost_law(mdp, actions)
+    assert law.expected_return - law.expectation(penalty) == pytest.approx(value)
+    for _ in range(20):
+        other = cost_law(mdp, rng.integers(0, 2, actions.shape))
+        assert other.expected_return - other.expectation(penalty) <= value + 1e-12
+
+
+@pytest.mark.parametrize("constraint", ["var", "cvar", "cantelli"])
+def test_an_impossible_constraint_is_refused(constraint):
+    with pytest.raises(Infeasible, match="raise the limit or epsilon"):
+        CONSTRAINTS[constraint](line([2, 2, 2]), 5.5, 0.1)
+
+
+@pytest.mark.parametrize("constraint", ["var", "cvar", "cantelli"])
+def test_a_limit_of_exactly_the_certain_cost_is_allowed(constraint):
+    optimum = CONSTRAINTS[constraint](line([0.1, 0.1, 0.1]), 0.3, 0.1)
+    assert optimum.law.mean == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize(
+    ("limit", "epsilon", "words"), [(-1.0, 0.1, "limit"), (np.inf, 0.1, "limit"), (1.0, 0.0, "psilon")]
+)
+@pytest.mark.parametrize("constraint", ["var", "cvar", "cantelli"])
+def test_mistakes_are_explained(constraint, limit, epsilon, words):
+    with pytest.raises(CanaryError, match=words):
+        CONSTRAINTS[constraint](random_mdp(0), limit, epsilon)

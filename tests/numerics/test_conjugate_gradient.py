@@ -1,0 +1,119 @@
+"""Conjugate gradients against direct solution, and where the iteration could go wrong."""
+
+from functools import partial
+
+import hypothesis.strategies as st
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from canary.numerics.conjugate_gradient import conjugate_gradient
+from problems.random_programs import random_hessian
+
+
+def problem(seed: int, dimension: int, condition: float = 30.0):
+    rng = np.random.default_rng(seed)
+    return random_hessian(rng, dimension, condition), rng.normal(size=dimension)
+
+
+@partial(jax.jit, static_argnames=("iterations", "tolerance"))
+def solve_dense(hessian, rhs, *, iterations, tolerance):
+    return conjugate_gradient(lambda v: hessian @ v, rhs, iterations=iterations, tolerance=tolerance)
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=50, deadline=None)
+def test_it_solves_a_positive_definite_system_in_as_many_steps_as_dimensions(seed):
+    hessian, rhs = problem(seed, 12)
+    with jax.enable_x64(True):
+        result = solve_dense(jnp.asarray(hessian), jnp.asarray(rhs), iterations=14, tolerance=1e-9)
+        np.testing.assert_allclose(result.solution, np.linalg.solve(hessian, rhs), rtol=1e-6, atol=1e-7)
+        assert result.residual_norm <= 1e-9
+
+
+@pytest.mark.parametrize("iterations", [0, 1, 3, 10])
+def test_the_image_is_the_product_with_the_solution_even_when_cut_short(iterations):
+    hessian, rhs = problem(0, 20)
+    calls = []
+
+    def product(vector):
+        calls.append(1)
+        return jnp.asarray(hessian) @ vector
+
+    with jax.enable_x64(True):
+        result = conjugate_gradient(product, jnp.asarray(rhs), iterations=iterations, tolerance=1e-12)
+    assert len(calls) <= 1  # traced once, inside the loop only
+    assert result.iterations_used == iterations
+    np.testing.assert_allclose(result.image, hessian @ np.asarray(result.solution), atol=1e-12)
+    relative = np.linalg.norm(rhs - np.asarray(result.image)) / np.linalg.norm(rhs)
+    assert result.residual_norm == pytest.approx(relative, abs=1e-12)
+
+
+def test_it_stops_at_the_relative_tolerance():
+    hessian, rhs = problem(1, 40)
+    with jax.enable_x64(True):
+        loose = solve_dense(jnp.asarray(hessian), jnp.asarray(rhs), iterations=100, tolerance=1e-2)
+        tight = solve_dense(jnp.asarray(hessian), jnp.asarray(rhs), iterations=100, tolerance=1e-8)
+        assert loose.iterations_used < tight.iterations_used < 100
+        assert 1e-4 < loose.residual_norm <= 1e-2
+        assert tight.residual_norm <= 1e-8
+
+
+@pytest.mark.parametrize("scale", [2.0**-100, 2.0**-40, 2.0**40, 2.0**100])
+def test_the_scale_of_the_right_hand_side_does_not_change_the_iteration(scale):
+    hessian, rhs = (jnp.asarray(array, jnp.float32) for array in problem(2, 15))
+    base = solve_dense(hessian, rhs, iterations=10, tolerance=1e-5)
+    scaled = solve_dense(hessian, rhs * scale, iterations=10, tolerance=1e-5)
+    assert scaled.iterations_used == base.iterations_used
+    np.testing.assert_allclose(scaled.solution / scale, base.solution, rtol=1e-4)
+
+
+def test_a_zero_right_hand_side_gives_zeros():
+    result = solve_dense(jnp.eye(4), jnp.zeros(4), iterations=10, tolerance=1e-6)
+    assert result.iterations_used == 0
+    assert not np.asarray(result.solution).any()
+    assert not np.asarray(result.image).any()
+    assert result.residual_norm == 0
+
+
+@pytest.mark.parametrize("bad", [jnp.nan, jnp.inf])
+def test_a_non_finite_right_hand_side_ends_at_once_and_shows(bad):
+    result = solve_dense(jnp.eye(3), jnp.array([1.0, bad, 0.0]), iterations=1_000_000_000, tolerance=1e-6)
+    assert result.iterations_used <= 1
+    assert not np.isfinite(np.asarray(result.solution)).all()
+
+
+def test_a_non_finite_product_ends_the_iteration_with_the_solution_found_so_far():
+    result = conjugate_gradient(lambda v: v * jnp.nan, jnp.ones(3), iterations=1_000_000_000, tolerance=1e-6)
+    assert result.iterations_used == 1
+    assert not np.asarray(result.solution).any()
+    assert result.residual_norm == pytest.approx(1, rel=1e-6)
+
+
+def test_negative_curvature_is_not_followed():
+    hessian = jnp.diag(jnp.array([2.0, -1.0]))
+    result = solve_dense(hessian, jnp.array([0.1, 1.0]), iterations=50, tolerance=1e-6)
+    assert not np.asarray(result.solution).any()
+    np.testing.assert_allclose(result.image, hessian @ result.solution, atol=1e-6)
+
+
+def test_members_of_a_batch_equal_their_solo_runs():
+    hessian = jnp.asarray(problem(3, 12)[0], jnp.float32)
+    rows = jnp.asarray(np.random.default_rng(4).normal(size=(4, 12)), jnp.float32)
+    eigenvector = jnp.linalg.eigh(hessian)[1][:, 0]  # solved in one step
+    rows = rows.at[1].set(0.0).at[2].set(eigenvector)
+
+    def one(rhs):
+        return solve_dense(hessian, rhs, iterations=6, tolerance=1e-4)
+
+    together = jax.vmap(one)(rows)
+    assert together.iterations_used[1] == 0
+    assert together.iterations_used[2] <= 2
+    assert together.iterations_used[0] > 4
+    for index, row in enumerate(rows):
+        alone = one(row)
+        assert together.iterations_used[index] == alone.iterations_used
+        np.testing.assert_allclose(together.solution[index], alone.solution, rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(together.image[index], alone.image, rtol=1e-3, atol=1e-4)

@@ -1,0 +1,158 @@
+"""Backtracking takes the first acceptable point and nothing else; acceptance follows the table."""
+
+from functools import partial
+
+import hypothesis.strategies as st
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from canary.numerics.line_search import Candidate, acceptable, backtrack
+from canary.numerics.trust_region import Tier
+
+START = jnp.array([1.0, -2.0, 1 / 3])
+STEP = jnp.array([0.5, 0.25, -1.0])
+
+
+@partial(jax.jit, static_argnames="attempts")
+def search(longest: float, *, attempts: int = 10, step=STEP):
+    """Backtrack to a step no longer than `longest` times the full one."""
+
+    def length(point):
+        return (point - START)[0] / STEP[0]
+
+    return backtrack(length, lambda found: found <= longest, START, step, attempts=attempts)
+
+
+@pytest.mark.parametrize("index", range(10))
+def test_the_first_acceptable_point_is_taken_including_the_last_attempt(index):
+    result = search(0.8**index * 1.001)
+    assert result.accepted
+    assert result.attempts_used == index + 1
+    np.testing.assert_allclose(result.point, START + 0.8**index * STEP, atol=1e-6)
+    assert result.evaluation == pytest.approx(0.8**index, rel=1e-5)
+
+
+def test_without_an_acceptable_point_the_start_comes_back_bit_for_bit():
+    result = search(0.0)
+    assert not result.accepted
+    assert result.attempts_used == 10
+    np.testing.assert_array_equal(np.asarray(result.point).view(np.int32), np.asarray(START).view(np.int32))
+    assert result.evaluation == 0
+
+
+def test_a_point_just_out_of_reach_of_the_last_attempt_is_refused():
+    assert not search(0.8**9 * 0.999).accepted
+    assert search(0.8**9 * 0.999, attempts=11).accepted
+
+
+def test_a_non_finite_step_leaves_the_start():
+    result = search(2.0, step=STEP.at[1].set(jnp.nan).at[0].set(jnp.nan))
+    assert not result.accepted
+    np.testing.assert_array_equal(result.point, START)
+
+
+def test_it_stops_evaluating_once_a_point_is_accepted():
+    evaluations = []
+
+    def evaluate(point):
+        jax.debug.callback(lambda: evaluations.append(1))
+        return (point - START)[0] / STEP[0]
+
+    result = backtrack(evaluate, lambda found: found <= 0.65, START, STEP)
+    jax.effects_barrier()
+    assert len(evaluations) == result.attempts_used == 3
+
+
+def test_members_of_a_batch_equal_their_solo_runs():
+    longest = jnp.array([2.0, 0.65, 0.0, 0.8**9 * 1.001])
+    together = jax.jit(jax.vmap(search))(longest)
+    np.testing.assert_array_equal(together.accepted, [True, True, False, True])
+    np.testing.assert_array_equal(together.attempts_used, [1, 3, 10, 10])
+    for index in range(4):
+        alone = search(longest[index])
+        np.testing.assert_allclose(together.point[index], alone.point, atol=1e-6)
+        np.testing.assert_allclose(together.evaluation[index], alone.evaluation, rtol=1e-5)
+    np.testing.assert_array_equal(together.point[2], START)
+
+
+RADIUS = 0.01
+judge = jax.jit(acceptable)
+
+
+def decide(tier, values, *, reward=0.0, changes=(0.0, 0.0), kl=RADIUS) -> bool:
+    candidate = Candidate(jnp.asarray(reward), jnp.asarray(changes), jnp.asarray(kl))
+    return bool(judge(candidate, tier=jnp.asarray(int(tier)), values=jnp.asarray(values), radius=RADIUS))
+
+
+@pytest.mark.parametrize(
+    ("tier", "values", "point", "accepted"),
+    [
+        # Started feasible: the reward may not fall and no constraint may be broken.
+        (Tier.NOMINAL, (-1.0, -0.5), {"reward": 0.1, "changes": (0.9, 0.4)}, True),
+        (Tier.NOMINAL, (-1.0, -0.5), {"reward": 0.0, "changes": (0.0, 0.0)}, True),
+        (Tier.NOMINAL, (-1.0, -0.5), {"reward": -0.1, "changes": (-1.0, -1.0)}, False),
+        (Tier.NOMINAL, (-1.0, -0.5), {"reward": 0.1, "changes": (1.1, 0.0)}, False),
+        (Tier.NOMINAL, (-1.0, -0.5), {"reward": 0.1, "changes": (0.0, 0.6)}, False),
+        # Started violated, reachable: the reward may fall, no constraint may get worse than its slack.
+        (Tier.NOMINAL, (0.2, -0.5), {"reward": -9.0, "changes": (-0.1, 0.4)}, True),
+        (Tier.NOMINAL, (0.2, -0.5), {"reward": 9.0, "changes": (0.1, 0.0)}, False),
+        (Tier.NOMINAL, (0.2, -0.5), {"reward": 9.0, "changes": (-0.1, 0.6)}, False),
+        (Tier.NOMINAL, (0.0, -0.5), {"reward": -9.0, "changes": (0.0, 0.0)}, True),
+        # Restoring the bound: the bound may not rise, the mean may use its slack.
+        (Tier.BOUND_RESTORATION, (2.0, -0.5), {"reward": -9.0, "changes": (-0.1, 0.4)}, True),
+        (Tier.BOUND_RESTORATION, (2.0, -0.5), {"reward": 9.0, "changes": (0.1, -1.0)}, False),
+        (Tier.BOUND_RESTORATION, (2.0, -0.5), {"reward": 9.0, "changes": (-1.0, 0.6)}, False),
+        (Tier.BOUND_RESTORATION, (2.0, 0.5), {"reward": 9.0, "changes": (-1.0, 0.1)}, False),
+        # Restoring the mean: nothing else counts.
+        (Tier.MEAN_RESTORATION, (-2.0, 3.0), {"reward": -9.0, "changes": (50.0, -0.1)}, True),
+        (Tier.MEAN_RESTORATION, (-2.0, 3.0), {"reward": 9.0, "changes": (-50.0, 0.1)}, False),
+        (Tier.NO_STEP, (-1.0, -1.0), {"reward": 1.0, "changes": (-1.0, -1.0)}, False),
+        # One constraint (CPO): the only one is the bound.
+        (Tier.NOMINAL, (-1.0,), {"reward": 0.1, "changes": (0.5,)}, True),
+        (Tier.NOMINAL, (-1.0,), {"reward": 0.1, "changes": (1.5,)}, False),
+        (Tier.BOUND_RESTORATION, (1.0,), {"reward": -5.0, "changes": (-0.1,)}, True),
+        (Tier.BOUND_RESTORATION, (1.0,), {"reward": 5.0, "changes": (0.1,)}, False),
+    ],
+)
+def test_each_row_of_the_table(tier, values, point, accepted):
+    assert decide(tier, values, **point) == accepted
+
+
+@pytest.mark.parametrize("tier", Tier)
+@pytest.mark.parametrize(
+    "spoiled",
+    [
+        {"kl": RADIUS * 1.01},
+        {"kl": np.nan},
+        {"reward": np.nan},
+        {"reward": np.inf},
+        {"changes": (-np.inf, -1.0)},
+    ],
+)
+def test_no_tier_accepts_a_broken_or_distant_point(tier, spoiled):
+    good = {"reward": 1.0, "changes": (-1.0, -1.0), "kl": RADIUS}
+    values = {Tier.NOMINAL: (-1.0, -1.0), Tier.BOUND_RESTORATION: (1.0, -1.0)}.get(tier, (1.0, 1.0))
+    assert decide(tier, values, **good) == (tier != Tier.NO_STEP)
+    assert not decide(tier, values, **(good | spoiled))
+
+
+@given(st.lists(st.integers(-20, 20).map(lambda n: n / 10), min_size=6, max_size=6), st.sampled_from(Tier))
+@settings(max_examples=100, deadline=None)
+def test_a_feasible_start_stays_feasible_and_a_restored_constraint_never_rises(numbers, tier):
+    values, changes, (reward, kl) = numbers[:2], numbers[2:4], numbers[4:]
+    if not decide(tier, values, reward=reward, changes=changes, kl=kl):
+        return
+    after = np.float32(values) + np.float32(changes)
+    assert kl <= RADIUS
+    if tier != Tier.MEAN_RESTORATION:
+        assert after[1] <= max(values[1], 0) + 1e-6
+    if tier == Tier.NOMINAL:
+        assert after[0] <= max(values[0], 0) + 1e-6
+        assert reward >= 0 or max(values) >= 0
+    if tier == Tier.BOUND_RESTORATION:
+        assert changes[0] <= 0
+    if tier == Tier.MEAN_RESTORATION:
+        assert changes[1] <= 0

@@ -4,7 +4,6 @@ Each environment runs in a `Lane`, which adds what the paper's augmented state n
 g_t, eqs. y-recursion and aug-state) and the running sums of its episode.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import equinox as eqx
@@ -62,17 +61,15 @@ def start_lanes(environment: Environment, count: int, key: PRNGKeyArray, *, stag
     return eqx.tree_at(lambda lane: (lane.environment.time, lane.valid), lanes, (time, time == 0))
 
 
-def network_input(
-    observation: Float[Array, "*batch obs"],
-    discount: Float[Array, "*batch"],
-    spent: Float[Array, "*batch"],
-    statistics: RunningStatistics | None,
-) -> Float[Array, "*batch input"]:
+def see(
+    lanes: Lane, augmentation: Augmentation, statistics: RunningStatistics | None
+) -> Float[Array, "*env input"]:
     """x = (s, g, y): observation (standardised if statistics are given), cost discount, spent cost in limits."""
+    observation = lanes.environment.observation
     if statistics is not None:
         observation = normalise(statistics, observation)
-    extra = jnp.stack([discount, jnp.clip(spent, -SPENT_CLIP, SPENT_CLIP)], -1)
-    return jnp.concatenate([observation, extra], -1)
+    spent = jnp.clip(lanes.spent / augmentation.limit, -SPENT_CLIP, SPENT_CLIP)
+    return jnp.concatenate([observation, jnp.stack([lanes.discount, spent], -1)], -1)
 
 
 def advance(
@@ -101,13 +98,10 @@ def collect(
 ) -> tuple[Lane, Rollout, Float[Array, "time env obs"]]:
     """Play `length` steps in every lane; finished lanes are reset with fresh keys. Also returns the raw observations."""
     count = lanes.spent.shape[0]
-    see: Callable[[Lane], Array] = lambda lane: network_input(  # noqa: E731
-        lane.environment.observation, lane.discount, lane.spent / augmentation.limit, statistics
-    )
 
     def play(lanes: Lane, keys: PRNGKeyArray):
         key_act, key_step, key_reset = keys
-        inputs = see(lanes)
+        inputs = see(lanes, augmentation, statistics)
         action = policy(inputs).sample(key_act)
         moved = jax.vmap(lambda lane, a, k: advance(environment, augmentation, lane, a, k))(
             lanes, action, jax.random.split(key_step, count)
@@ -117,7 +111,7 @@ def collect(
         fresh = jax.vmap(lambda k: start_lane(environment, k))(jax.random.split(key_reset, count))
         step = Rollout(
             inputs=inputs,
-            next_inputs=see(moved),
+            next_inputs=see(moved, augmentation, statistics),
             elapsed=lanes.environment.time / environment.horizon,
             next_elapsed=state.time / environment.horizon,
             action=action,
@@ -129,15 +123,16 @@ def collect(
             truncated=state.truncated,
             episodes=EpisodeEnds(done, moved.valid, moved.reward, moved.spent, moved.length, state.terminated),
         )
-        return _select(done, fresh, moved), (step, lanes.environment.observation)
+        return select(done, fresh, moved), (step, lanes.environment.observation)
 
     lanes, (rollout, observations) = jax.lax.scan(play, lanes, jax.random.split(key, (length, 3)))
     return lanes, rollout, observations
 
 
-def _select(done: Bool[Array, "env"], fresh: Lane, moved: Lane) -> Lane:
-    def choose(new: Array, old: Array) -> Array:
-        mask = done.reshape(done.shape + (1,) * (new.ndim - 1))
-        return jnp.where(mask, new, old)
+def select(which: Bool[Array, "env"], chosen: Lane, other: Lane) -> Lane:
+    """Lane by lane, `chosen` where `which` holds and `other` elsewhere."""
 
-    return jax.tree.map(choose, fresh, moved)
+    def choose(new: Array, old: Array) -> Array:
+        return jnp.where(which.reshape(which.shape + (1,) * (new.ndim - 1)), new, old)
+
+    return jax.tree.map(choose, chosen, other)

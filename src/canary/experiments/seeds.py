@@ -29,8 +29,14 @@ class SeedGroups:
         self._groups = [seeds[start : start + per_group] for start in range(0, len(seeds), per_group)]
         self._devices = [devices[index % len(devices)] for index in range(len(self._groups))]
         self._pool = ThreadPoolExecutor(max_workers=(os.cpu_count() or 1) if on_cpu else len(devices))
-        self._init = jax.jit(_over_group(lambda seed: init_training(trainer, base_seed, seed)))
-        self._chunk = jax.jit(_over_group(partial(_chunk, trainer, size)), donate_argnums=0)
+        # Seeds are the unit of parallelism on a CPU. XLA's own thread pool under concurrent programs can deadlock.
+        options = {"xla_cpu_multi_thread_eigen": False} if on_cpu else None
+        self._init = jax.jit(
+            _over_group(lambda seed: init_training(trainer, base_seed, seed)), compiler_options=options
+        )
+        self._chunk = jax.jit(
+            _over_group(partial(_chunk, trainer, size)), donate_argnums=0, compiler_options=options
+        )
         self._states: list[TrainingState] = []
 
     def start(self) -> None:

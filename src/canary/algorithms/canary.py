@@ -19,8 +19,8 @@ from canary.algorithms.critics import CriticConfig
 from canary.algorithms.trust_region_step import TrustRegionConfig
 from canary.algorithms.trust_region_update import RiskConstraint, RiskEstimate, trust_region_algorithm
 from canary.numerics.advantages import augmented_cost, generalised_advantages
-from canary.numerics.moments import EpisodeWindow, cost_moments
-from canary.numerics.risk import cantelli_value
+from canary.numerics.moments import CostMoments, EpisodeWindow, cost_moments
+from canary.numerics.risk import cantelli_value, provably_violating, worst_case_cantelli, worst_case_mean
 from canary.types import Chance, Metrics, Rollout
 
 
@@ -34,7 +34,7 @@ class CanaryConfig:
     unbiased: bool = False
     """Add s^2 / (epsilon n) to the Cantelli value: the plug-in estimate from n episodes is too small by that much."""
     structured_critic: bool = False
-    """Predict E[C^2 | x] as y^2-free parts: 2 y V(x) + g W(x), where W is the second moment of the cost to come. The
+    """Compose the second-moment value from parts: 2 y V(x) + g W(x), where W is the second moment of the cost to come. Its
     dependence on the spent cost y is then right by construction instead of learnt."""
 
 
@@ -71,9 +71,29 @@ def cantelli_constraint(config: CanaryConfig, constraint: Chance):
             "mean_value": moments.mean - 1,
             "window_episodes": moments.count,
         }
-        return RiskEstimate(advantages, targets, bound, moments.length, metrics)
+        worst = worst_case(config, epsilon, moments) if config.estimation.cost_discount < 1 else None
+        return RiskEstimate(advantages, targets, bound, moments.length, metrics, worst)
 
     return estimate
+
+
+def worst_case(config: CanaryConfig, epsilon: float, moments: CostMoments):
+    """The paper's theorem and corollary in units of the limit; with an undiscounted cost they say nothing (K is infinite)."""
+    region = {"radius": config.trust_region.target_kl, "discount": config.estimation.cost_discount}
+
+    def bounds(largest: Float[Array, "signal"]) -> Metrics:
+        cost, square = largest
+        return {
+            "worst_case_bound": worst_case_cantelli(
+                mean=moments.mean, limit=1.0, epsilon=epsilon, advantage=cost, augmented_advantage=square, **region
+            ),
+            "worst_case_mean": worst_case_mean(1.0, cost, **region),
+            "provably_violating": provably_violating(
+                moments.mean, jnp.sqrt(moments.variance), 1.0, epsilon
+            ).astype(jnp.float32),
+        }
+
+    return bounds
 
 
 def cost_signals(

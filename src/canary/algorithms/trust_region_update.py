@@ -15,7 +15,7 @@ from canary.algorithms.base import Algorithm, EstimationConfig, Learner, Task
 from canary.algorithms.critics import CriticConfig, fit_critics, init_critics, make_optimiser
 from canary.algorithms.inputs import Inputs, on_distinct_rows
 from canary.algorithms.trust_region_step import Samples, TrustRegionConfig, report_metrics, trust_region_step
-from canary.networks import critic_values, make_critics, make_policy
+from canary.networks import Policy, critic_values, make_critics, make_policy
 from canary.numerics.advantages import centred, generalised_advantages, standardised
 from canary.numerics.moments import EpisodeWindow
 from canary.types import Metrics, Rollout
@@ -34,6 +34,8 @@ class RiskEstimate:
     length: Float[Array, ""]
     """Mean episode length."""
     metrics: Metrics
+    worst_case: Callable[[Float[Array, "signal"]], Metrics] | None = None
+    """Bounds on what the new policy may do, given the largest advantage of each signal under it; None: no such bound."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,8 @@ def trust_region_algorithm(
                 rows, task.merge_capacity, lambda inputs: (improve(inputs), learn(inputs))
             )
         metrics = report_metrics(report, trust_region) | critic_metrics(losses, targets) | estimate.metrics
+        if estimate.worst_case is not None:
+            metrics |= estimate.worst_case(largest_advantages(learner.policy, policy, rows, samples))
         return Learner(policy, critics), metrics
 
     return Algorithm(init, update)
@@ -129,6 +133,14 @@ def flatten(rollout: Rollout, reward_advantage: Float[Array, "time env"], estima
         cost_advantages=jax.vmap(centred, in_axes=(0, None))(signals, weight),
         weight=weight,
     )
+
+
+def largest_advantages(
+    old: Policy, new: Policy, rows: Float[Array, "sample input"], samples: Samples
+) -> Float[Array, "signal"]:
+    """max over the batch of |ratio A|: a sampled stand-in for alpha = max_x |E_{a ~ new} A(x, a)| of the paper's theorem."""
+    ratio = jnp.exp(new(rows).log_prob(samples.action) - old(rows).log_prob(samples.action))
+    return jnp.abs(ratio * samples.cost_advantages).max(1)
 
 
 def critic_metrics(losses: Float[Array, "critic"], targets: Float[Array, "critic time env"]) -> Metrics:

@@ -1,0 +1,145 @@
+"""The plain way to write the same update, as a yardstick for speed: nothing here is used for training.
+
+It has what one writes first: Hessian-vector products by differentiating the mean KL divergence twice, conjugate gradients
+one right-hand side at a time with the products recomputed afterwards, a full-batch pass per critic and epoch. Seeds are
+vectorised with `vmap`, as is usual in JAX. Its steps agree with those of the library (tests/test_reference.py).
+"""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from canary.algorithms.base import Algorithm, Learner, Task
+from canary.algorithms.canary import CanaryConfig, cantelli_constraint
+from canary.algorithms.critics import Critics, init_critics, make_optimiser
+from canary.algorithms.trust_region_step import Samples
+from canary.algorithms.trust_region_update import flatten, reward_advantages
+from canary.networks import Policy, critic_values, make_critics, make_policy
+from canary.numerics.line_search import Candidate, acceptable, backtrack
+from canary.numerics.moments import EpisodeWindow
+from canary.numerics.trust_region import Tier, solve
+from canary.types import Metrics, Rollout
+
+Vector = Float[Array, "params"]
+
+
+def make_reference(config: CanaryConfig, task: Task) -> Algorithm:
+    estimate_risk = cantelli_constraint(config, task.constraint)
+    optimiser = make_optimiser(config.critic, task.updates)
+
+    def init(key: PRNGKeyArray) -> Learner:
+        key_policy, key_critics = jax.random.split(key)
+        policy = make_policy(key_policy, task.input_size, task.action_space, config.estimation.hidden)
+        networks = make_critics(key_critics, 3, task.input_size, config.estimation.hidden)
+        return Learner(policy, init_critics(networks, optimiser))
+
+    def update(learner: Learner, rollout: Rollout, window: EpisodeWindow, key: PRNGKeyArray):
+        values = critic_values(learner.critics.networks, rollout.inputs)
+        next_values = critic_values(learner.critics.networks, rollout.next_inputs)
+        reward_advantage = reward_advantages(rollout, values[0], next_values[0], config.estimation)
+        risk = estimate_risk(rollout, values[1:], next_values[1:], window)
+        rows = rollout.inputs.reshape(-1, task.input_size)
+        ready = window.total >= config.estimation.warmup_episodes
+        samples = flatten(rollout, reward_advantage, risk)
+        policy = plain_step(learner.policy, rows, samples, risk.bound, ready, config)
+        targets = jnp.concatenate([(reward_advantage + values[0])[None], risk.targets]).reshape(3, -1)
+        critics = plain_fit(learner.critics, optimiser, rows, targets, config.critic.epochs)
+        metrics: Metrics = {"bound_value": risk.bound(jnp.zeros(2))[0]}
+        return Learner(policy, critics), metrics
+
+    return Algorithm(init, update)
+
+
+def plain_step(
+    policy: Policy,
+    rows: Float[Array, "sample input"],
+    samples: Samples,
+    bound: Callable[[Array], Array],
+    ready: Array,
+    config: CanaryConfig,
+) -> Policy:
+    settings = config.trust_region
+    start, unravel = ravel_pytree(policy)
+    old = policy(rows)
+    old_log_prob = old.log_prob(samples.action)
+
+    def ratio(theta: Vector) -> Float[Array, "sample"]:
+        return jnp.exp(unravel(theta)(rows).log_prob(samples.action) - old_log_prob)
+
+    def reward(theta: Vector) -> Float[Array, ""]:
+        return (ratio(theta) * samples.reward_advantage).mean()
+
+    def constraints(theta: Vector) -> Float[Array, "constraint"]:
+        return bound((samples.cost_advantages * samples.weight * ratio(theta)).mean(1))
+
+    def mean_kl(theta: Vector) -> Float[Array, ""]:
+        return unravel(theta)(rows).kl_from(old).mean()
+
+    def product(vector: Vector) -> Vector:
+        return jax.jvp(jax.grad(mean_kl), (start,), (vector,))[1] + settings.damping * vector
+
+    gradients = [
+        jax.grad(reward)(start),
+        jax.grad(lambda theta: constraints(theta)[0])(start),
+        jax.grad(lambda theta: constraints(theta)[1])(start),
+    ]
+    natural = [plain_conjugate_gradient(product, gradient, settings.cg_iterations) for gradient in gradients]
+    images = [product(vector) for vector in natural]
+    gram = jnp.array([[x @ image for image in images] for x in natural])
+    values = constraints(start)
+    solution = solve(0.5 * (gram + gram.T), values, settings.target_kl)
+    tier = jnp.where(ready, solution.tier, Tier.NO_STEP)
+    step = sum(c * x for c, x in zip(solution.coefficients, natural, strict=True))
+
+    def evaluate(theta: Vector) -> Candidate:
+        return Candidate(reward(theta) - reward(start), constraints(theta) - values, mean_kl(theta))
+
+    search = backtrack(
+        evaluate,
+        lambda candidate: acceptable(candidate, tier=tier, values=values, radius=settings.target_kl),
+        start,
+        step,
+        shrink=settings.shrink,
+        attempts=settings.backtracks,
+    )
+    return unravel(search.point)
+
+
+def plain_conjugate_gradient(product: Callable[[Vector], Vector], rhs: Vector, iterations: int) -> Vector:
+    def advance(_: int, state: tuple[Vector, Vector, Vector]):
+        solution, residual, direction = state
+        image = product(direction)
+        length = (residual @ residual) / (direction @ image + 1e-30)
+        solution, new = solution + length * direction, residual - length * image
+        direction = new + (new @ new) / (residual @ residual + 1e-30) * direction
+        return solution, new, direction
+
+    return jax.lax.fori_loop(0, iterations, advance, (jnp.zeros_like(rhs), rhs, rhs))[0]
+
+
+def plain_fit(
+    critics: Critics,
+    optimiser: optax.GradientTransformation,
+    rows: Float[Array, "sample input"],
+    targets: Float[Array, "critic sample"],
+    epochs: int,
+) -> Critics:
+    def learn(network: eqx.Module, state: optax.OptState, target: Float[Array, "sample"]):
+        def epoch(carry: tuple, _: None):
+            network, state = carry
+            gradient = jax.grad(lambda net: ((net(rows)[:, 0] - target) ** 2).mean())(network)
+            change, state = optimiser.update(gradient, state)
+            return (optax.apply_updates(network, change), state), None
+
+        return jax.lax.scan(epoch, (network, state), length=epochs)[0]
+
+    fitted = [
+        learn(*jax.tree.map(lambda leaf, i=i: leaf[i], (critics.networks, critics.optimiser)), targets[i])
+        for i in range(3)
+    ]
+    return Critics(*jax.tree.map(lambda *leaves: jnp.stack(leaves), *fitted))

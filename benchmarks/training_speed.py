@@ -1,0 +1,144 @@
+"""Trained environment steps per second of the presets, as ratios to the plain reference in one run on one machine.
+
+    canary bench                    # everything: about five minutes on two cores
+    canary bench --seeds 4 --updates 30 --json speed.json
+
+Each variant runs in a process of its own (so that peak memory is its own), twice: first with an empty compilation cache,
+then with the cache filled. All train the same seeds on IcyLake from the start, so early batches with many distinct
+inputs count as they do in a real run.
+"""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+VARIANTS = ("reference", "paper", "fast")
+
+
+@dataclass(frozen=True)
+class Measurement:
+    variant: str
+    seeds: int
+    updates: int
+    compile_seconds: float
+    cached_compile_seconds: float
+    steps_per_second: float
+    peak_megabytes: float
+
+    @property
+    def seconds_per_seed_update(self) -> float:
+        return 1000 / self.steps_per_second
+
+
+def matrix_product_speed() -> float:
+    """GFLOP/s of 1000x256x256 float32 products, the bulk of the arithmetic."""
+    import jax
+    import jax.numpy as jnp
+
+    rows, weights = jnp.ones((1000, 256)), jnp.ones((256, 256))
+    chain = jax.jit(lambda x: jax.lax.fori_loop(0, 300, lambda _, y: 0.01 * (y @ weights), x))
+    chain(rows).block_until_ready()
+    began = time.perf_counter()
+    chain(rows).block_until_ready()
+    return 300 * 2 * 1000 * 256 * 256 / (time.perf_counter() - began) / 1e9
+
+
+def measure_here(variant: str, seeds: int, updates: int) -> dict[str, float]:
+    """One variant in this process: compile, a first chunk to warm up, then timed chunks."""
+    import canary.experiments.runner as runner
+    from canary.algorithms.base import Task
+    from canary.experiments.config import make_config
+    from canary.experiments.seeds import SeedGroups
+    from canary.rollout import Augmentation
+
+    preset = "paper" if variant == "reference" else variant
+    config = make_config(preset=preset, seeds=tuple(range(seeds)), total_steps=1_000_000)
+    trainer, per_device = runner.make_trainer(config), 0
+    if variant == "reference":
+        from benchmarks.reference import make_reference
+
+        environment = config.environment
+        task = Task(
+            constraint=config.constraint,
+            input_size=environment.observation_size + Augmentation.SIZE,
+            action_space=environment.action_space,
+            updates=config.training.updates,
+        )
+        trainer, per_device = replace(trainer, algorithm=make_reference(config.algorithm, task)), seeds
+    groups = SeedGroups(trainer, config.training.seeds, 0, per_device, 10)
+    groups.start()
+    began = time.perf_counter()
+    groups.compile()
+    compiled = time.perf_counter() - began
+    groups.advance(1)
+    began, done = time.perf_counter(), 0
+    while done < updates:
+        done += min(10, updates - done)
+        groups.advance(min(10, updates))
+    seconds = time.perf_counter() - began
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {
+        "compile": compiled,
+        "speed": done * config.training.batch * seeds / seconds,
+        "peak": peak,
+    }
+
+
+def measure(variant: str, seeds: int, updates: int) -> Measurement:
+    with tempfile.TemporaryDirectory() as cache:
+        first = _child(variant, seeds, 1, cache)
+        second = _child(variant, seeds, updates, cache)
+    return Measurement(
+        variant, seeds, updates, first["compile"], second["compile"], second["speed"], second["peak"]
+    )
+
+
+def _child(variant: str, seeds: int, updates: int, cache: str) -> dict[str, float]:
+    settings = {
+        "JAX_COMPILATION_CACHE_DIR": cache,
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "PYTHONPATH": str(Path(__file__).parents[1]),
+    }
+    command = [sys.executable, "-m", "benchmarks.training_speed", variant, str(seeds), str(updates)]
+    result = subprocess.run(command, env=os.environ | settings, capture_output=True, text=True, check=True)
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+def run(seeds: int = 4, many_seeds: int = 30, updates: int = 30, show: Any = print) -> dict[str, Any]:
+    """All variants at `seeds` seeds, and the fast preset at `many_seeds`; `show` gets a line per measurement."""
+    product = matrix_product_speed()
+    show(f"1000x256x256 float32 products: {product:.0f} GFLOP/s on {os.cpu_count()} cores")
+    rows = []
+    plan = [(variant, seeds, updates) for variant in VARIANTS]
+    plan += [("fast", many_seeds, max(5, updates // 3))] if many_seeds else []
+    # The same updates are timed at both seed counts, so that the cost per seed compares like with like.
+    plan += [("fast", seeds, max(5, updates // 3))] if many_seeds else []
+    for variant, count, length in plan:
+        row = measure(variant, count, length)
+        rows.append(row)
+        ratio = row.steps_per_second / rows[0].steps_per_second
+        show(
+            f"{variant:10s} {count:3d} seeds, {length} updates: {row.steps_per_second:7.0f} steps/s ({ratio:.2f}x), compile "
+            f"{row.compile_seconds:.1f} s cold, {row.cached_compile_seconds:.1f} s cached, peak {row.peak_megabytes:.0f} MB"
+        )
+    summary = {
+        "gflops": product,
+        "paper_ratio": rows[1].steps_per_second / rows[0].steps_per_second,
+        "fast_ratio": rows[2].steps_per_second / rows[0].steps_per_second,
+        "measurements": [vars(row) for row in rows],
+    }
+    if many_seeds:
+        summary["cost_per_seed_ratio"] = rows[3].seconds_per_seed_update / rows[4].seconds_per_seed_update
+        show(f"cost per seed at {many_seeds} seeds / at {seeds} seeds: {summary['cost_per_seed_ratio']:.2f}")
+    return summary
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure_here(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))), flush=True)

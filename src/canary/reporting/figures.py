@@ -1,0 +1,144 @@
+"""Figures as functions of a run's tables: arrays and axes in, axes out; saving is the caller's.
+
+The violation probability is drawn per block of training with its exact binomial 95% band. It describes the policies that
+were being trained, so it is a description, never a guarantee.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import numpy as np
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from canary.reporting.statistics import clopper_pearson
+
+STYLE = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 10,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "legend.frameon": False,
+    "figure.dpi": 150,
+}
+BLUE, RED, GREY, GREEN = "#2f6db5", "#c8443c", "#8a8a8a", "#3a9a5b"
+BLOCKS = 40
+
+
+def training_figure(
+    episodes: pl.DataFrame,
+    *,
+    title: str,
+    limit: float,
+    epsilon: float,
+    batch: int,
+    optimum: dict[str, float] | None = None,
+) -> Figure:
+    """Return, violation probability and cost over training; `optimum` draws exact best returns as labelled lines."""
+    blocks = _blocks(episodes.filter(pl.col("valid")), limit, batch)
+    with plt.rc_context(STYLE):
+        figure, (left, middle, right) = plt.subplots(1, 3, figsize=(10.5, 3.1), layout="constrained")
+        draw_returns(left, blocks, optimum or {})
+        draw_violations(middle, blocks, limit, epsilon)
+        draw_costs(right, blocks, limit)
+        for axes in (left, middle, right):
+            axes.set_xlabel("environment steps per seed")
+            axes.xaxis.set_major_formatter(lambda value, _: f"{value / 1000:g}k" if value else "0")
+        figure.suptitle(title, x=0.01, ha="left", fontsize=10, color=GREY)
+    return figure
+
+
+def draw_returns(axes: Axes, blocks: pl.DataFrame, optimum: dict[str, float]) -> Axes:
+    _seed_lines(axes, blocks, "return", BLUE)
+    for (label, value), shade in zip(optimum.items(), (GREEN, RED, GREY), strict=False):
+        axes.axhline(value, color=shade, linestyle="--", linewidth=1)
+        axes.annotate(
+            f"{label} {value:.3f}", (1, value), xycoords=("axes fraction", "data"), ha="right", va="bottom",
+            fontsize=7, color=shade,
+        )  # fmt: skip
+    axes.set_title("mean return (thin: seeds)")
+    return axes
+
+
+def draw_violations(axes: Axes, blocks: pl.DataFrame, limit: float, epsilon: float) -> Axes:
+    _seed_lines(axes, blocks, "violation", BLUE, pooled=False)
+    whole = blocks.group_by("steps").agg(pl.col("violations").sum(), pl.col("count").sum()).sort("steps")
+    steps, violations, count = (whole[name].to_numpy() for name in ("steps", "violations", "count"))
+    bands = np.array([clopper_pearson(int(k), int(n)) for k, n in zip(violations, count, strict=True)])
+    floor = epsilon / 50
+    axes.fill_between(steps, np.maximum(bands[:, 0], floor), np.maximum(bands[:, 1], floor), color=BLUE, alpha=0.25)
+    axes.plot(steps, np.maximum(violations / count, floor), color=BLUE, linewidth=1.8)
+    axes.axhline(epsilon, color=RED, linestyle="--", linewidth=1)
+    axes.annotate(
+        f"ε = {epsilon:g}", (1, epsilon), xycoords=("axes fraction", "data"), ha="right", va="bottom", color=RED, fontsize=8
+    )
+    axes.set_yscale("log")
+    axes.set_ylim(floor, 1)
+    axes.set_title(f"P(cost > {limit:g}), all seeds, 95% band")
+    return axes
+
+
+def draw_costs(axes: Axes, blocks: pl.DataFrame, limit: float) -> Axes:
+    _seed_lines(axes, blocks, "cost", BLUE)
+    spread = blocks.group_by("steps").agg(pl.col("cost").mean(), pl.col("deviation").mean()).sort("steps")
+    steps, mean, deviation = (spread[name].to_numpy() for name in ("steps", "cost", "deviation"))
+    axes.fill_between(steps, np.maximum(mean - deviation, 0), mean + deviation, color=BLUE, alpha=0.15)
+    axes.axhline(limit, color=RED, linestyle="--", linewidth=1)
+    axes.annotate(
+        f"limit {limit:g}", (1, limit), xycoords=("axes fraction", "data"), ha="right", va="bottom", color=RED, fontsize=8
+    )
+    axes.set_ylim(bottom=0)
+    axes.set_title("episode cost, mean ± deviation")
+    return axes
+
+
+def save(figure: Figure, path: Path) -> None:
+    figure.savefig(path)
+    plt.close(figure)
+
+
+def _blocks(episodes: pl.DataFrame, limit: float, batch: int) -> pl.DataFrame:
+    """Averages per seed over equal blocks of training."""
+    updates = int(episodes["iteration"].max() or 0) + 1  # type: ignore[arg-type]
+    width = max(1, -(-updates // BLOCKS))
+    return (
+        episodes.with_columns(
+            steps=((pl.col("iteration") // width + 0.5) * width * batch), over=pl.col("cost") > limit
+        )
+        .group_by("seed", "steps")
+        .agg(
+            pl.col("return").mean(),
+            pl.col("cost").mean(),
+            deviation=pl.col("cost").std(ddof=0),
+            violations=pl.col("over").sum(),
+            count=pl.len(),
+        )
+        .with_columns(violation=pl.col("violations") / pl.col("count"))
+        .sort("seed", "steps")
+    )
+
+
+def _seed_lines(axes: Axes, blocks: pl.DataFrame, column: str, colour: str, pooled: bool = True) -> None:
+    for _, seed in blocks.group_by("seed", maintain_order=True):
+        axes.plot(seed["steps"], seed[column], color=colour, linewidth=0.6, alpha=0.45)
+    if pooled:
+        mean = blocks.group_by("steps").agg(pl.col(column).mean()).sort("steps")
+        axes.plot(mean["steps"], mean[column], color=colour, linewidth=1.8)
+
+
+def figure_arguments(config: dict[str, Any]) -> dict[str, Any]:
+    """What `training_figure` needs of a run's configuration."""
+    constraint, training = config["constraint"], config["training"]
+    title = (
+        f"{config['algorithm']['name']} on {config['environment']['name']}, preset {config['preset']}, "
+        f"{len(training['seeds'])} seeds"
+    )
+    batch = training["environments"] * training["rollout_length"]
+    return {"title": title, "limit": constraint["limit"], "epsilon": constraint["epsilon"], "batch": batch}

@@ -6,8 +6,8 @@ vectorised with `vmap`, as is usual in JAX. Its steps agree with those of the li
 """
 
 from collections.abc import Callable
+from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
@@ -17,8 +17,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from canary.algorithms.base import Algorithm, Learner, Task
 from canary.algorithms.canary import CanaryConfig, cantelli_constraint
 from canary.algorithms.critics import Critics, init_critics, make_optimiser
+from canary.algorithms.signals import reward_advantages
 from canary.algorithms.trust_region_step import Samples
-from canary.algorithms.trust_region_update import flatten, reward_advantages
+from canary.algorithms.trust_region_update import flatten
 from canary.networks import Policy, critic_values, make_critics, make_policy
 from canary.numerics.line_search import Candidate, acceptable, backtrack
 from canary.numerics.moments import EpisodeWindow
@@ -94,7 +95,7 @@ def plain_step(
     values = constraints(start)
     solution = solve(0.5 * (gram + gram.T), values, settings.target_kl)
     tier = jnp.where(ready, solution.tier, Tier.NO_STEP)
-    step = sum(c * x for c, x in zip(solution.coefficients, natural, strict=True))
+    step = solution.coefficients @ jnp.stack(natural)
 
     def evaluate(theta: Vector) -> Candidate:
         return Candidate(reward(theta) - reward(start), constraints(theta) - values, mean_kl(theta))
@@ -129,7 +130,7 @@ def plain_fit(
     targets: Float[Array, "critic sample"],
     epochs: int,
 ) -> Critics:
-    def learn(network: eqx.Module, state: optax.OptState, target: Float[Array, "sample"]):
+    def learn(network: Any, state: optax.OptState, target: Float[Array, "sample"]):
         def epoch(carry: tuple, _: None):
             network, state = carry
             gradient = jax.grad(lambda net: ((net(rows)[:, 0] - target) ** 2).mean())(network)
@@ -138,8 +139,6 @@ def plain_fit(
 
         return jax.lax.scan(epoch, (network, state), length=epochs)[0]
 
-    fitted = [
-        learn(*jax.tree.map(lambda leaf, i=i: leaf[i], (critics.networks, critics.optimiser)), targets[i])
-        for i in range(3)
-    ]
+    parts = [jax.tree.map(lambda leaf, i=i: leaf[i], critics) for i in range(3)]
+    fitted = [learn(one.networks, one.optimiser, targets[i]) for i, one in enumerate(parts)]
     return Critics(*jax.tree.map(lambda *leaves: jnp.stack(leaves), *fitted))

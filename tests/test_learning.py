@@ -20,9 +20,7 @@ def test_canary_learns_icy_lake_within_the_limit(tmp_path: Path):
     run = start_run(config, tmp_path, quiet=True)
 
     late = storage.read(run, "episodes").filter(pl.col("valid") & (pl.col("iteration") >= 300))
-    seeds = late.group_by("seed").agg(
-        pl.col("return").mean(), violation=(pl.col("cost") > LIMIT).mean()
-    )
+    seeds = late.group_by("seed").agg(pl.col("return").mean(), violation=(pl.col("cost") > LIMIT).mean())
     good = seeds.filter((pl.col("violation") <= 0.05) & (pl.col("return") >= 0.8))
     assert len(seeds) == 4
     assert len(good) >= 3, seeds

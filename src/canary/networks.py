@@ -6,6 +6,7 @@ numbers, pulled back through the network.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -18,12 +19,17 @@ LOG_STD_FLOOR = -5.0  # keeps the KL divergence and its curvature finite for a p
 
 
 class MLP(eqx.Module):
-    """Fully connected tanh network with a linear head; acts on the last axis of a batch of any shape."""
+    """Fully connected tanh network with a linear head; acts on the last axis of a batch of any shape.
+
+    It reads as many leading entries of its input as its first layer has rows: a network that shall not see the
+    spent cost is built without the last entries of x = (s, g, y), and can be handed x all the same.
+    """
 
     weights: tuple[Float[Array, "fan_in fan_out"], ...]
     biases: tuple[Float[Array, "fan_out"], ...]
 
     def __call__(self, x: Float[Array, "*batch input"]) -> Float[Array, "*batch output"]:
+        x = x[..., : self.weights[0].shape[0]]
         for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
             x = jnp.tanh(x @ weight + bias)
         return x @ self.weights[-1] + self.biases[-1]
@@ -73,8 +79,8 @@ class Categorical(eqx.Module):
         log_p = jax.nn.log_softmax(self.logits)
         return -(jnp.exp(log_p) * log_p).sum(-1)
 
-    def kl_from(self, old: "Categorical") -> Float[Array, "*batch"]:
-        """KL(self || old)."""
+    def kl_from(self, old: Any) -> Float[Array, "*batch"]:
+        """KL(self || old), where `old` is a distribution of the same kind."""
         log_p, log_q = jax.nn.log_softmax(self.logits), jax.nn.log_softmax(old.logits)
         return (jnp.exp(log_p) * (log_p - log_q)).sum(-1)
 
@@ -96,8 +102,8 @@ class Gaussian(eqx.Module):
     def entropy(self) -> Float[Array, "*batch"]:
         return (self.log_std + 0.5 * jnp.log(2 * jnp.pi * jnp.e)).sum(-1)
 
-    def kl_from(self, old: "Gaussian") -> Float[Array, "*batch"]:
-        """KL(self || old)."""
+    def kl_from(self, old: Any) -> Float[Array, "*batch"]:
+        """KL(self || old), where `old` is a distribution of the same kind."""
         ratio = jnp.exp(2 * (self.log_std - old.log_std))
         shift = ((self.mean - old.mean) * jnp.exp(-old.log_std)) ** 2
         return (0.5 * (ratio + shift - 1) + old.log_std - self.log_std).sum(-1)

@@ -14,6 +14,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from canary.environments.protocol import Environment, EnvironmentState
 from canary.networks import Policy
 from canary.numerics.running_statistics import RunningStatistics, normalise
+from canary.numerics.units import in_limits
 from canary.types import EpisodeEnds, Rollout
 
 SPENT_CLIP = 10.0  # networks see at most this many limits of spent cost: beyond, nothing is left to decide
@@ -68,7 +69,7 @@ def see(
     observation = lanes.environment.observation
     if statistics is not None:
         observation = normalise(statistics, observation)
-    spent = jnp.clip(lanes.spent / augmentation.limit, -SPENT_CLIP, SPENT_CLIP)
+    spent = jnp.clip(in_limits(lanes.spent, augmentation.limit), -SPENT_CLIP, SPENT_CLIP)
     return jnp.concatenate([observation, jnp.stack([lanes.discount, spent], -1)], -1)
 
 
@@ -116,8 +117,9 @@ def collect(
             next_elapsed=state.time / environment.horizon,
             action=action,
             reward=state.reward,
-            cost=state.cost / augmentation.limit,
-            spent=lanes.spent / augmentation.limit,
+            cost=in_limits(state.cost, augmentation.limit),
+            spent=in_limits(lanes.spent, augmentation.limit),
+            spent_raw=lanes.spent,
             discount=lanes.discount,
             terminated=state.terminated,
             truncated=state.truncated,

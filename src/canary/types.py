@@ -59,6 +59,8 @@ class Rollout(eqx.Module):
     cost: Float[Array, "time env"]
     spent: Float[Array, "time env"]
     """y_t, the discounted cost spent before step t (paper eq. y-recursion)."""
+    spent_raw: Float[Array, "time env"]
+    """y_t in raw units: the rounding of a division must not decide whether it exceeds the limit."""
     discount: Float[Array, "time env"]
     """g_t = cost_discount ** t."""
     terminated: Bool[Array, "time env"]

@@ -11,17 +11,10 @@ import pytest
 from rich.console import Console
 from scipy import stats
 
-from canary.experiments.progress import (
-    SeedStatus,
-    Task,
-    TrainingProgress,
-    _chance,
-    _clock_time,
-    _number,
-    clopper_pearson,
-    pool,
-    print_summary,
-)
+from canary.experiments.formatting import chance, clock_time, number
+from canary.experiments.progress import SeedStatus, Task, TrainingProgress, pool
+from canary.experiments.summary_table import print_summary
+from canary.numerics.binomial import clopper_pearson
 
 TASK = Task(env="IcyLake", algorithm="canary", limit=5.5, epsilon=0.02, total_steps=1000)
 
@@ -64,17 +57,17 @@ def test_the_band_is_scipys_exact_interval(violations: int, episodes: int):
 
 def test_no_episodes_no_knowledge():
     assert clopper_pearson(0, 0) == (0.0, 1.0)
-    assert _chance(0, 0, 0.02) == ("-", "-", "dim")
+    assert chance(0, 0, 0.02) == ("-", "-", "dim")
 
 
 @pytest.mark.parametrize(("violations", "style"), [(0, "green"), (11, "green"), (20, "yellow"), (31, "red")])
 def test_the_colour_says_whether_the_data_decide(violations: int, style: str):
-    assert _chance(violations, 1000, 0.02)[2] == style
+    assert chance(violations, 1000, 0.02)[2] == style
 
 
 def test_small_epsilons_get_more_digits():
-    assert _chance(1, 10_000, 0.02)[0] == "0.000"
-    assert _chance(1, 10_000, 0.001)[0] == "0.0001"
+    assert chance(1, 10_000, 0.02)[0] == "0.000"
+    assert chance(1, 10_000, 0.001)[0] == "0.0001"
 
 
 def test_pooling_is_that_of_all_episodes_together():
@@ -195,10 +188,10 @@ def test_standard_output_stays_clean_and_a_pipe_is_never_animated():
 
 
 def test_numbers_and_times_read_well():
-    assert [_number(x) for x in (-0.0001, 9.99, 12.345, 123.45, -5300.2, math.nan, math.inf)] == [
+    assert [number(x) for x in (-0.0001, 9.99, 12.345, 123.45, -5300.2, math.nan, math.inf)] == [
         *("0.000", "9.990", "12.35", "123.5", "-5,300", "-", "inf")
     ]
-    assert [_clock_time(x) for x in (5.9, 65, 3661)] == ["0:05", "1:05", "1:01:01"]
+    assert [clock_time(x) for x in (5.9, 65, 3661)] == ["0:05", "1:05", "1:01:01"]
 
 
 def test_the_summary_has_intervals_verdicts_and_paths():

@@ -43,7 +43,10 @@ class EstimationConfig:
     window: int = 20
     """Cost statistics use the episodes of the batch or, if fewer, this many of the most recent ones."""
     warmup_episodes: int = 10
-    """The policy rests, and only critics learn, until this many episodes have ended."""
+    """A trust-region method only fits its critics, and its policy rests, until this many episodes ended."""
+    observe_spent: bool | None = None
+    """Whether the policy sees g_t and y_t, the cost spent so far; None: as the method is published (all but
+    PPO and CPPO's `state` penalty do). Critics of the trust-region methods always see them."""
 
 
 class Learner(eqx.Module):

@@ -1,18 +1,21 @@
-"""Fit scalar critics to their targets by mean squared error: one network, one optimiser and one gradient clip each.
+"""Fit critics to their targets by mean squared error: one network, one optimiser, one gradient clip each.
 
 A joint loss would let the critic with the largest targets dictate the clip and starve the others.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from canary.algorithms.inputs import Inputs
 from canary.networks import MLP
+from canary.types import Metrics, Rollout
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +31,7 @@ class CriticConfig:
     gradient_clip: float = 0.5
     """Largest gradient norm, per critic."""
     time_feature: bool = False
-    """Whether critics (never the policy) see t / horizon: a valid baseline that knows how much time is left."""
+    """Whether critics (never the policy) see t / horizon: a valid baseline that knows the time left."""
 
     @property
     def steps(self) -> int:
@@ -41,12 +44,32 @@ class Critics(eqx.Module):
     optimiser: optax.OptState
 
 
+@dataclass(frozen=True)
+class CriticModel:
+    """A critic of another kind than the scalar ones: how it begins, predicts, and learns from a rollout."""
+
+    init: Callable[[PRNGKeyArray, int], PyTree]
+    """`init(key, input_size)`: networks and optimiser."""
+    predict: Callable[[PyTree, Float[Array, "time env input"]], Float[Array, "output time env"]]
+    fit: Callable[
+        [PyTree, Inputs, Rollout, Float[Array, "output time env"], PRNGKeyArray], tuple[PyTree, Metrics]
+    ]
+    """`fit(state, inputs, rollout, predictions after each step, key)`."""
+
+
+NO_MODEL = CriticModel(
+    init=lambda key, input_size: None,
+    predict=lambda state, x: jnp.zeros((0, *x.shape[:-1])),
+    fit=lambda state, inputs, rollout, after, key: (state, {}),
+)
+
+
 def make_optimiser(config: CriticConfig, updates: int) -> optax.GradientTransformation:
     schedule = optax.linear_schedule(config.learning_rate, 0.0, updates * config.steps)
     return optax.chain(optax.clip_by_global_norm(config.gradient_clip), optax.adam(schedule, eps=1e-5))
 
 
-def init_critics(networks: MLP, optimiser: optax.GradientTransformation) -> Critics:
+def init_critics(networks: Any, optimiser: optax.GradientTransformation) -> Critics:
     return Critics(networks, jax.vmap(optimiser.init)(networks))
 
 
@@ -66,13 +89,13 @@ def fit_critics(
     def step(critics: Critics, batch: tuple[Inputs, Float[Array, "critic row"]]):
         x, targets = batch
 
-        def learn(network: MLP, state: optax.OptState, target: Float[Array, "row"]):
+        def learn(network: PyTree, state: optax.OptState, target: Float[Array, "row"]):
             def loss_of(network: MLP) -> Float[Array, ""]:
                 return jnp.mean((x.evaluate(network)[:, 0] - target) ** 2)
 
             loss, gradient = jax.value_and_grad(loss_of)(network)
             change, new_state = optimiser.update(gradient, state)
-            finite = jnp.isfinite(loss) & jnp.isfinite(optax.global_norm(gradient))
+            finite = jnp.isfinite(loss) & jnp.isfinite(optax.tree.norm(gradient))
             new = (optax.apply_updates(network, change), new_state)
             kept = jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, (network, state))
             return *kept, loss
@@ -80,15 +103,32 @@ def fit_critics(
         networks, state, loss = jax.vmap(learn)(critics.networks, critics.optimiser, targets)
         return Critics(networks, state), loss
 
+    critics, losses = over_minibatches(step, critics, config, inputs, targets, key)
+    return critics, losses[-1]
+
+
+def over_minibatches(
+    step: Callable[[PyTree, tuple[Inputs, Array]], tuple[PyTree, Array]],
+    state: PyTree,
+    config: CriticConfig,
+    inputs: Inputs,
+    targets: Float[Array, "target sample"],
+    key: PRNGKeyArray,
+) -> tuple[PyTree, Array]:
+    """All gradient steps of an update, each on the whole batch or on a share of it; their reports stacked."""
     if config.minibatches == 1 or inputs.merged:
         # Merged inputs are so few that every gradient step can afford all of them.
-        critics, losses = jax.lax.scan(lambda c, _: step(c, (inputs, targets)), critics, length=config.steps)
-    else:
-        samples = targets.shape[1]
-        size = samples // config.minibatches
-        orders = jax.vmap(lambda k: jax.random.permutation(k, samples))(jax.random.split(key, config.epochs))
-        minibatches = orders[:, : size * config.minibatches].reshape(config.steps, size)
-        critics, losses = jax.lax.scan(
-            lambda c, rows: step(c, (Inputs(inputs.rows[rows]), targets[:, rows])), critics, minibatches
-        )
-    return critics, losses[-1]
+        return jax.lax.scan(lambda s, _: step(s, (inputs, targets)), state, length=config.steps)
+    samples = targets.shape[1]
+    size = samples // config.minibatches
+    orders = jax.vmap(lambda k: jax.random.permutation(k, samples))(jax.random.split(key, config.epochs))
+    minibatches = orders[:, : size * config.minibatches].reshape(config.steps, size)
+    return jax.lax.scan(
+        lambda s, rows: step(s, (Inputs(inputs.rows[rows]), targets[:, rows])), state, minibatches
+    )
+
+
+def critic_metrics(losses: Float[Array, "critic"], targets: Float[Array, "critic time env"]) -> Metrics:
+    """Share of each target's variance that its critic leaves unexplained."""
+    spread = jnp.maximum(targets.reshape(targets.shape[0], -1).var(1), 1e-12)
+    return {f"critic_{index}_unexplained": share for index, share in enumerate(losses / spread)}

@@ -47,7 +47,7 @@ def merge_duplicates(rows: Float[Array, "sample input"], capacity: int) -> tuple
     label = (rows * projection).sum(1)
     order = jnp.argsort(label)
     starts = jnp.concatenate([jnp.zeros(1, bool), label[order][1:] != label[order][:-1]])
-    group = jnp.zeros(rows.shape[0], jnp.int32).at[order].set(jnp.cumsum(starts))
+    group = jnp.zeros(rows.shape[0], jnp.int32).at[order].set(jnp.cumsum(starts, dtype=jnp.int32))
     source = jnp.minimum(group, capacity - 1)
     distinct = jnp.zeros((capacity, rows.shape[1]), rows.dtype).at[source].set(rows)
     exact = (distinct[source] == rows).all()

@@ -1,7 +1,7 @@
 """The update that Canary, CPO and CVaR-CPO share: they differ only in the `RiskConstraint` they hand to it.
 
-It reads as the paper's Algorithm 1: estimate advantages and cost statistics, construct the constraint, step the policy,
-fit the critics.
+It reads as the paper's Algorithm 1: estimate advantages and cost statistics, construct the constraint, step
+the policy, fit the critics.
 """
 
 from collections.abc import Callable
@@ -12,13 +12,25 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from canary.algorithms.base import Algorithm, EstimationConfig, Learner, Task
-from canary.algorithms.critics import CriticConfig, fit_critics, init_critics, make_optimiser
+from canary.algorithms.critics import (
+    NO_MODEL,
+    CriticConfig,
+    CriticModel,
+    critic_metrics,
+    fit_critics,
+    init_critics,
+    make_optimiser,
+)
 from canary.algorithms.inputs import Inputs, on_distinct_rows
+from canary.algorithms.signals import reward_advantages
 from canary.algorithms.trust_region_step import Samples, TrustRegionConfig, report_metrics, trust_region_step
 from canary.networks import Policy, critic_values, make_critics, make_policy
-from canary.numerics.advantages import centred, generalised_advantages, standardised
+from canary.numerics.advantages import centred, standardised
 from canary.numerics.moments import EpisodeWindow
+from canary.rollout import Augmentation
 from canary.types import Metrics, Rollout
+
+Values = Float[Array, "critic time env"]
 
 
 @dataclass(frozen=True)
@@ -35,15 +47,21 @@ class RiskEstimate:
     """Mean episode length."""
     metrics: Metrics
     worst_case: Callable[[Float[Array, "signal"]], Metrics] | None = None
-    """Bounds on what the new policy may do, given the largest advantage of each signal under it; None: no such bound."""
+    """Bounds on what the new policy may do, given the largest advantage of each signal under it, if any."""
+    weight: Float[Array, "time env"] | None = None
+    """Weight of each step in the surrogates; None: the cost discount g_t."""
 
 
 @dataclass(frozen=True)
 class RiskConstraint:
-    """What a method must say about its risk: how many critics it needs and what it makes of a batch."""
+    """What a method says about its risk: which critics it needs and what it makes of a batch."""
 
     critics: int
-    estimate: Callable[[Rollout, Float[Array, "critic time env"], Float[Array, "critic time env"], EpisodeWindow], RiskEstimate]  # fmt: skip
+    """Scalar critics."""
+    estimate: Callable[[Rollout, Values, Values, EpisodeWindow], RiskEstimate]
+    """Of a batch, the values of the critics at each step and after it, and the recent episodes."""
+    model: CriticModel = NO_MODEL
+    """A critic of another kind; its predictions follow the values of the scalar ones."""
 
 
 def trust_region_algorithm(
@@ -59,9 +77,11 @@ def trust_region_algorithm(
 
     def init(key: PRNGKeyArray) -> Learner:
         key_policy, key_critics = jax.random.split(key)
-        policy = make_policy(key_policy, task.input_size, task.action_space, estimation.hidden)
+        seen = task.input_size - (Augmentation.SIZE if estimation.observe_spent is False else 0)
+        policy = make_policy(key_policy, seen, task.action_space, estimation.hidden)
         networks = make_critics(key_critics, 1 + risk.critics, critic_inputs, estimation.hidden)
-        return Learner(policy, init_critics(networks, optimiser))
+        model = risk.model.init(jax.random.fold_in(key, 2), critic_inputs)
+        return Learner(policy, init_critics(networks, optimiser), model)
 
     def update(
         learner: Learner, rollout: Rollout, window: EpisodeWindow, key: PRNGKeyArray
@@ -71,7 +91,13 @@ def trust_region_algorithm(
         next_values = critic_values(learner.critics.networks, seen_next)
 
         reward_advantage = reward_advantages(rollout, values[0], next_values[0], estimation)
-        estimate = risk.estimate(rollout, values[1:], next_values[1:], window)
+        predicted, predicted_next = (risk.model.predict(learner.extra, x) for x in (seen, seen_next))
+        estimate = risk.estimate(
+            rollout,
+            jnp.concatenate([values[1:], predicted]),
+            jnp.concatenate([next_values[1:], predicted_next]),
+            window,
+        )
         targets = jnp.concatenate([(reward_advantage + values[0])[None], estimate.targets])
 
         samples = flatten(rollout, reward_advantage, estimate)
@@ -85,20 +111,24 @@ def trust_region_algorithm(
 
         def learn(inputs: Inputs):
             flat = targets.reshape(targets.shape[0], -1)
-            return fit_critics(learner.critics, optimiser, critic, inputs, flat, key)
+            fitted = fit_critics(learner.critics, optimiser, critic, inputs, flat, key)
+            key_model = jax.random.fold_in(key, 1)
+            return fitted, risk.model.fit(learner.extra, inputs, rollout, predicted_next, key_model)
 
         rows = rollout.inputs.reshape(-1, task.input_size)
         if critic.time_feature:
             policy, report = on_distinct_rows(rows, task.merge_capacity, improve)
-            critics, losses = learn(Inputs(seen.reshape(-1, critic_inputs)))
+            fitted = learn(Inputs(seen.reshape(-1, critic_inputs)))
         else:
-            (policy, report), (critics, losses) = on_distinct_rows(
+            (policy, report), fitted = on_distinct_rows(
                 rows, task.merge_capacity, lambda inputs: (improve(inputs), learn(inputs))
             )
-        metrics = report_metrics(report, trust_region) | critic_metrics(losses, targets) | estimate.metrics
+        (critics, losses), (model, model_metrics) = fitted
+        metrics = report_metrics(report, trust_region) | critic_metrics(losses, targets)
+        metrics |= model_metrics | estimate.metrics
         if estimate.worst_case is not None:
             metrics |= estimate.worst_case(largest_advantages(learner.policy, policy, rows, samples))
-        return Learner(policy, critics), metrics
+        return Learner(policy, critics, model), metrics
 
     return Algorithm(init, update)
 
@@ -113,19 +143,9 @@ def critic_views(rollout: Rollout, with_time: bool) -> tuple[Array, Array]:
     )
 
 
-def reward_advantages(
-    rollout: Rollout, value: Float[Array, "time env"], next_value: Float[Array, "time env"], config: EstimationConfig
-) -> Float[Array, "time env"]:
-    stops = rollout.terminated if config.bootstrap_truncated else rollout.done
-    return generalised_advantages(
-        rollout.reward, value, next_value, stops=stops, done=rollout.done,
-        discount=config.reward_discount, decay=config.gae_lambda,
-    )  # fmt: skip
-
-
 def flatten(rollout: Rollout, reward_advantage: Float[Array, "time env"], estimate: RiskEstimate) -> Samples:
     """The reward advantage standardised, cost-type advantages centred: they carry units."""
-    weight = rollout.discount.reshape(-1)
+    weight = (rollout.discount if estimate.weight is None else estimate.weight).reshape(-1)
     signals = estimate.advantages.reshape(estimate.advantages.shape[0], -1)
     return Samples(
         action=rollout.action.reshape(-1, *rollout.action.shape[2:]),
@@ -138,12 +158,6 @@ def flatten(rollout: Rollout, reward_advantage: Float[Array, "time env"], estima
 def largest_advantages(
     old: Policy, new: Policy, rows: Float[Array, "sample input"], samples: Samples
 ) -> Float[Array, "signal"]:
-    """max over the batch of |ratio A|: a sampled stand-in for alpha = max_x |E_{a ~ new} A(x, a)| of the paper's theorem."""
+    """max over the batch of |ratio A|: stands in for the theorem's alpha = max_x |E_{a ~ new} A(x, a)|."""
     ratio = jnp.exp(new(rows).log_prob(samples.action) - old(rows).log_prob(samples.action))
     return jnp.abs(ratio * samples.cost_advantages).max(1)
-
-
-def critic_metrics(losses: Float[Array, "critic"], targets: Float[Array, "critic time env"]) -> Metrics:
-    """Share of each target's variance that its critic leaves unexplained."""
-    spread = jnp.maximum(targets.reshape(targets.shape[0], -1).var(1), 1e-12)
-    return {f"critic_{index}_unexplained": share for index, share in enumerate(losses / spread)}

@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -65,10 +66,16 @@ class FiniteMDP:
     def used_costs(self) -> Float[np.ndarray, "cost"]:
         return np.unique(self.cost[self.possible])
 
+    @property
+    def unit(self) -> Fraction:
+        """`cost_unit` as validation left it."""
+        assert isinstance(self.cost_unit, Fraction)
+        return self.cost_unit
+
     @cached_property
     def levels(self) -> Int[np.ndarray, "state action next"]:
         """The cost of each possible transition in units; 0 where the transition cannot happen."""
-        return np.where(self.possible, np.rint(self.cost / float(self.cost_unit)), 0).astype(int)
+        return np.where(self.possible, np.rint(self.cost / float(self.unit)), 0).astype(int)
 
     @cached_property
     def largest_level(self) -> int:
@@ -79,7 +86,7 @@ class FiniteMDP:
         """Every cost an episode can have, in order, correctly rounded (3 units of 1/10 are the float 0.3)."""
         count = self.levels_at(self.horizon)
         return np.array(
-            [level * self.cost_unit.numerator / self.cost_unit.denominator for level in range(count)]
+            [level * self.unit.numerator / self.unit.denominator for level in range(count)]
         )
 
     def levels_at(self, time: int) -> int:
@@ -125,9 +132,10 @@ def from_icy_lake(lake: IcyLake) -> FiniteMDP:
     )
 
 
-def _sparse_if_large(matrix: np.ndarray | sparse.sparray) -> np.ndarray | sparse.csr_array:
+def _sparse_if_large(matrix: Any) -> np.ndarray | sparse.csr_array:
     """Below some size a dense product is over before a sparse one has begun."""
-    if matrix.shape[0] * matrix.shape[1] > LARGEST_DENSE:
+    rows, columns = np.shape(matrix)
+    if rows * columns > LARGEST_DENSE:
         return sparse.csr_array(matrix)
     return np.ascontiguousarray(matrix)
 
@@ -191,7 +199,7 @@ def _common_unit(costs: Float[np.ndarray, "cost"]) -> Fraction:
 
 
 def _check_levels(mdp: FiniteMDP) -> None:
-    counts = mdp.used_costs / float(mdp.cost_unit)
+    counts = mdp.used_costs / float(mdp.unit)
     entries = mdp.horizon * mdp.states * (mdp.horizon * counts.max(initial=0) + 1)
     if entries > LARGEST_TABLE:
         raise CanaryError(

@@ -151,9 +151,8 @@ def markov_policy(mdp: FiniteMDP, mixture: Mixture) -> Float[np.ndarray, "time s
     comes.
     """
     one_hot = np.eye(mdp.actions)
-    measure = sum(
-        weight * visits(mdp, policy) for policy, weight in zip(mixture.policies, mixture.weights, strict=True)
-    )
+    parts = zip(mixture.policies, mixture.weights, strict=True)
+    measure = np.sum([weight * visits(mdp, policy) for policy, weight in parts], axis=0)
     total = measure.sum(axis=-1, keepdims=True)
     return np.where(total > 0, measure / np.where(total > 0, total, 1.0), one_hot[mixture.policies[0]])
 

@@ -1,5 +1,6 @@
 """The configuration of a run: what is trained on what, under which constraint, for how long."""
 
+import json
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -7,7 +8,9 @@ from canary.algorithms import ALGORITHMS
 from canary.environments import ENVIRONMENTS
 from canary.environments.protocol import Environment
 from canary.errors import CanaryError
-from canary.experiments.catalogue import PAPER_SETTINGS, PRESETS
+from canary.experiments.catalogue import PAPER_ALGORITHMS, PAPER_SETTINGS, PRESETS
+from canary.experiments.names import TOTAL_STEPS
+from canary.experiments.ranges import check_algorithm, check_integers
 from canary.experiments.settings import from_dict, nearest, override, to_dict
 from canary.types import Chance
 
@@ -22,7 +25,7 @@ class TrainingConfig:
     """Which seeds: seed i is the same run whatever runs beside it."""
     base_seed: int = 0
     """The key from which all seeds are derived."""
-    total_steps: int = 200_000
+    total_steps: int = TOTAL_STEPS
     """Environment steps per seed, over all its parallel environments."""
     environments: int = 5
     """Parallel environments per seed."""
@@ -113,21 +116,36 @@ def make_config(
     if paper is not None:
         defaults = {"environments": paper.environments, "rollout_length": paper.rollout_length}
         training = defaults | training
-    settings = ALGORITHMS[algorithm].config()
-    for path, text in PRESETS[preset].items():
-        settings = override(settings, path, text, "algo")
+    settings = _algorithm_settings(algorithm, name, preset)
     config = RunConfig(
         environment=environment,
         environment_name=name,
         algorithm=settings,
         algorithm_name=algorithm,
         constraint=constraint,
-        training=TrainingConfig(**training),
+        training=from_dict(TrainingConfig, training, "training"),
         preset=preset,
     )
     for item in overrides:
         config = apply_override(config, item)
+    return checked(config)
+
+
+def checked(config: RunConfig) -> RunConfig:
+    """The same configuration, if all of its numbers make sense together."""
+    check_algorithm(config.algorithm, config.training.batch)
+    check_integers(config.environment, "env")
+    check_integers(config.algorithm, "algo")
     return config
+
+
+def _algorithm_settings(algorithm: str, environment: str, preset: str) -> Any:
+    """The algorithm's defaults, then what the paper states for this environment, then the preset."""
+    stated = PAPER_ALGORITHMS.get(algorithm, {}).get(environment, {})
+    settings = ALGORITHMS[algorithm].config()
+    for path, value in (stated | PRESETS[preset].get(algorithm, {})).items():
+        settings = override(settings, path, json.dumps(value), "algo")
+    return settings
 
 
 def _environment(env: str | Environment) -> tuple[Environment, str]:
@@ -170,16 +188,18 @@ def config_from_dict(data: dict[str, Any], environment: Environment | None = Non
     try:
         env, algo = data["environment"], data["algorithm"]
         name, algorithm = env["name"], algo["name"]
+        if not (isinstance(name, str) and isinstance(algorithm, str)):
+            raise CanaryError(f"The run's configuration names {name!r} and {algorithm!r}, which are no names.")
         parts = env["settings"], algo["settings"], data["constraint"], data["training"], data["preset"]
     except (KeyError, TypeError) as error:
-        raise CanaryError(f"The run's configuration is incomplete: {error} is missing.") from None
+        raise CanaryError(f"The run's configuration is incomplete ({error}).") from None
     env_settings, algo_settings, constraint, training, preset = parts
     if environment is None:
         if name not in ENVIRONMENTS:
             raise CanaryError(f"The run was trained on {name}, which is not a named environment: pass environment=...")
         environment = from_dict(ENVIRONMENTS[name], env_settings, "env")
     algorithm = canonical(algorithm, ALGORITHMS, "algorithm")
-    return RunConfig(
+    config = RunConfig(
         environment=environment,
         environment_name=name,
         algorithm=from_dict(ALGORITHMS[algorithm].config, algo_settings, "algo"),
@@ -188,3 +208,4 @@ def config_from_dict(data: dict[str, Any], environment: Environment | None = Non
         training=from_dict(TrainingConfig, training, "training"),
         preset=preset,
     )
+    return checked(config)

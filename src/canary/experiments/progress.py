@@ -1,8 +1,7 @@
 """What a person sees while training: a live table on a terminal, a line now and then in a log, or nothing.
 
 The violation probability P(cost > limit) of recent episodes carries its exact binomial (Clopper-Pearson) 95%
-band: for k violations in n episodes, from the 2.5% quantile of Beta(k, n - k + 1) to the 97.5% one of Beta(k
-+ 1, n - k). Green: the band lies within epsilon; red: it lies above; yellow: the data cannot tell. These are
+band. Green: the band lies within epsilon; red: it lies above; yellow: the data cannot tell. These are
 training episodes of a changing policy, hence never a guarantee. Everything goes to standard error: `--json -`
 needs standard output.
 """
@@ -10,16 +9,18 @@ needs standard output.
 import math
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
-from rich import box
 from rich.console import Console, Group
 from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
+
+from canary.experiments.formatting import chance, clock_time, number, table, title
 
 ROWS = 12  # seeds with a row of their own; the others share one
 LINE_SECONDS, LINE_FRACTION = 10.0, 0.05  # without a terminal: a line after this time or this part of the run
@@ -52,16 +53,6 @@ class Task:
     epsilon: float
     total_steps: int
     start_steps: int = 0
-
-
-def clopper_pearson(violations: int, episodes: int, confidence: float = 0.95) -> tuple[float, float]:
-    """The exact two-sided binomial interval; [0, 1] when there are no episodes."""
-    from scipy.special import betaincinv  # here, because it takes longer to import than all the rest
-
-    tail, others = (1.0 - confidence) / 2.0, episodes - violations
-    lower = float(betaincinv(violations, others + 1, tail)) if violations > 0 else 0.0
-    upper = float(betaincinv(violations + 1, others, 1.0 - tail)) if others > 0 else 1.0
-    return lower, upper
 
 
 def pool(seeds: Sequence[SeedStatus]) -> SeedStatus:
@@ -160,12 +151,12 @@ class TrainingProgress:
     def _print_line(self) -> None:
         self._line_time, self._line_steps = self._clock(), self._steps
         task, whole = self._task, pool(self._seeds)
-        rate, band, _ = _chance(whole.violations, whole.episodes, task.epsilon)
+        rate, band, _ = chance(whole.violations, whole.episodes, task.epsilon)
         cells = (
             f"{self._steps / task.total_steps:4.0%}  {self._steps:,} steps",
-            f"return {_number(whole.return_mean)}",
+            f"return {number(whole.return_mean)}",
             f"P(cost > {task.limit:g}) {rate} [{band}]",
-            f"cost {_number(whole.cost_mean)} ± {_number(whole.cost_deviation)}",
+            f"cost {number(whole.cost_mean)} ± {number(whole.cost_deviation)}",
             f"{self._speed:,.0f} steps/s",
             f"{self._time_left()} left",
         )
@@ -176,12 +167,12 @@ class TrainingProgress:
         if not self._speed > 0:
             return "-:--"
         left = (self._task.total_steps - self._steps) / self._speed
-        return _clock_time(max(left - (self._clock() - self._updated), 0.0))
+        return clock_time(max(left - (self._clock() - self._updated), 0.0))
 
     def _render(self) -> Group:
         """The whole display; the refresh thread of `Live` calls it too, so that the clock goes on."""
         task, now = self._task, self._clock()
-        times = f"{_clock_time(now - self._started)} elapsed   {self._time_left()} left"
+        times = f"{clock_time(now - self._started)} elapsed   {self._time_left()} left"
         speed = f"{self._speed:,.0f} steps/s" if self._speed > 0 else ""
         bar = Table.grid(padding=(0, 3, 0, 0))
         bar.add_row(
@@ -193,62 +184,44 @@ class TrainingProgress:
             ),
             *(f"{self._steps:,} / {task.total_steps:,} steps", speed, times),
         )
-        title = _title(task.env, task.algorithm, task.limit, task.epsilon)
+        heading = title(task.env, task.algorithm, task.limit, task.epsilon)
         notice = f"{self._notice} ... {now - self._busy_since:.0f} s" if self._is_busy else self._notice
-        table = [_live_table(task, self._seeds, self._console)] if self._seeds else [Text()]
-        return Group(title, *table, bar, *_warnings(self._seeds), Text(notice, style="dim"))
-
-
-def _title(env: str, algorithm: str, limit: float, epsilon: float) -> Text:
-    return Text.assemble((f"{algorithm} on {env}", "bold"), (f"   P(cost > {limit:g}) <= {epsilon:g}", "dim"))
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
-    for column in columns:
-        table.add_column(column, justify="right", no_wrap=True)
-    return table
+        rows = [_live_table(task, self._seeds, self._console)] if self._seeds else [Text()]
+        return Group(heading, *rows, bar, *_warnings(self._seeds), Text(notice, style="dim"))
 
 
 def _live_table(task: Task, seeds: Sequence[SeedStatus], console: Console) -> Table:
     extra = ("entropy", "KL used") if console.width >= 100 else ()
-    table = _table("seed", "return", f"P(cost > {task.limit:g})", "95% band", "cost", *extra, "tier")
-    table.columns[-1].justify, table.columns[-1].no_wrap = "left", False  # the one to give way when narrow
+    live = table("seed", "return", f"P(cost > {task.limit:g})", "95% band", "cost", *extra, "tier")
+    live.columns[-1].justify, live.columns[-1].no_wrap = "left", False  # the one to give way when narrow
     rows = min(ROWS, max(1, console.height - 13))
     shown, rest = (seeds, ()) if len(seeds) <= rows + 1 else (seeds[:rows], seeds[rows:])
     for one in shown:
-        table.add_row(*_cells(str(one.seed), one, task.epsilon, bool(extra)))
+        live.add_row(*_cells(str(one.seed), one, task.epsilon, bool(extra)))
     if rest:
-        table.add_row(*_cells(f"{len(rest)} more", pool(rest), task.epsilon, bool(extra)), style="dim")
+        live.add_row(*_cells(f"{len(rest)} more", pool(rest), task.epsilon, bool(extra)), style="dim")
     if len(seeds) > 1:
-        table.add_section()
-        table.add_row(*_cells("all", pool(seeds), task.epsilon, bool(extra)), style="bold")
-    return table
+        live.add_section()
+        live.add_row(*_cells("all", pool(seeds), task.epsilon, bool(extra)), style="bold")
+    return live
 
 
 def _cells(name: str, one: SeedStatus, epsilon: float, is_wide: bool) -> list[str | Text]:
-    rate, band, style = _chance(one.violations, one.episodes, epsilon)
-    extra = [_number(one.entropy), "-" if math.isnan(one.kl_fraction) else f"{one.kl_fraction:.0%}"]
+    rate, band, style = chance(one.violations, one.episodes, epsilon)
+    extra = [number(one.entropy), "-" if math.isnan(one.kl_fraction) else f"{one.kl_fraction:.0%}"]
     shares = sorted(one.tier_share.items(), key=lambda item: -item[1])
     names = "  ".join(f"{tier} {share:.0%}" for tier, share in shares if share >= 0.005)
     tiers = Text(names, no_wrap=True, overflow="ellipsis")
-    cost = f"{_number(one.cost_mean)} ± {_number(one.cost_deviation)}"
-    chance = (Text(rate, style), Text(band, style))
-    return [name, _number(one.return_mean), *chance, cost, *(extra if is_wide else ()), tiers]
-
-
-def _chance(violations: int, episodes: int, epsilon: float) -> tuple[str, str, str]:
-    """A violation rate, its band and their colour as text, with digits that suit epsilon."""
-    if episodes == 0:
-        return "-", "-", "dim"
-    digits = _digits(epsilon)
-    lower, upper = clopper_pearson(violations, episodes)
-    style = "green" if upper <= epsilon else "red" if lower > epsilon else "yellow"
-    return f"{violations / episodes:.{digits}f}", f"{lower:.{digits}f} - {upper:.{digits}f}", style
-
-
-def _digits(epsilon: float) -> int:
-    return max(3, 1 - math.floor(math.log10(epsilon)))
+    cost = f"{number(one.cost_mean)} ± {number(one.cost_deviation)}"
+    return [
+        name,
+        number(one.return_mean),
+        Text(rate, style),
+        Text(band, style),
+        cost,
+        *(extra if is_wide else ()),
+        tiers,
+    ]
 
 
 def _warnings(seeds: Sequence[SeedStatus]) -> list[Text]:
@@ -258,41 +231,14 @@ def _warnings(seeds: Sequence[SeedStatus]) -> list[Text]:
     return [Text(line, style="yellow") for line in lines]
 
 
-def _number(value: float) -> str:
-    if not math.isfinite(value):
-        return "-" if math.isnan(value) else str(value)
-    digits = 3 if abs(value) < 10 else 2 if abs(value) < 100 else 1 if abs(value) < 1000 else 0
-    return f"{round(value, digits) + 0.0:,.{digits}f}"
-
-
-def _clock_time(seconds: float) -> str:
-    minutes, rest = divmod(int(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}" if minutes >= 60 else f"{minutes}:{rest:02d}"
-
-
-def print_summary(console: Console, summary: dict[str, Any]) -> None:
-    """The end of a run: a row per seed, one for all, and the paths written.
-
-    Takes the JSON summary. Beyond its stable keys it shows, where present: `seed_ids`, `jitter_per_seed`,
-    `episodes_per_seed` (for the intervals), a `note`, and `paths` (label to path).
-    """
-    rates, limit, epsilon = summary["violation_per_seed"], summary["limit"], summary["epsilon"]
-    names = [str(name) for name in summary.get("seed_ids", range(len(rates)))]
-    episodes = summary.get("episodes_per_seed", [0] * len(rates))
-    jitters = summary.get("jitter_per_seed", [NAN] * len(rates))
-    rows = list(zip(names, summary["return_per_seed"], rates, episodes, jitters, strict=True))
-    whole = [summary[key] for key in ("return_mean", "violation_probability", "violation_jitter")]
-    rows.append(("all", *whole[:2], sum(episodes), whole[2]))
-    table = _table("seed", "return", f"P(cost > {limit:g})", "95% interval", "jitter", "safe")
-    for name, reward, rate, count, jitter in rows:
-        _, band, style = _chance(round(rate * count), count, epsilon)
-        safe = "yes" if rate <= epsilon else "no"
-        if name == "all":
-            table.add_section()
-            safe = f"{round(summary['safe_fraction'] * len(rates))} of {len(rates)}"
-        chance = Text(f"{rate:.{_digits(epsilon)}f}", style), Text(band, style)
-        table.add_row(name, _number(reward), *chance, _number(jitter), safe)
-    title = _title(summary["env"], summary["algorithm"], limit, epsilon)
-    console.print(title, table, Text(summary.get("note", "")), sep="\n")
-    for label, path in summary.get("paths", {}).items():
-        console.print(Text.assemble((f"{label:<12}", "dim"), str(path)), soft_wrap=True)
+@contextmanager
+def evaluation_bar(episodes: int, *, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
+    """A bar on standard error for `episodes` in all; yields what to call with (seed, episodes played)."""
+    if quiet:
+        yield lambda seed, count: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    console = Console(stderr=True, force_interactive=None if sys.stderr.isatty() else False)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_interactive) as bar:
+        task = bar.add_task("compiling", total=episodes)
+        yield lambda seed, count: bar.update(task, advance=count, description=f"seed {seed}")

@@ -4,10 +4,13 @@ At a checkpoint the tables of the iterations since the last one are written firs
 kills the process, the newest intact checkpoint and the rows before it are a run that merely stopped there.
 """
 
+import contextlib
+import shutil
 import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -21,6 +24,8 @@ from canary.environments.protocol import Environment
 from canary.errors import CanaryError
 from canary.experiments import checkpoint, progress, storage
 from canary.experiments.config import RunConfig, config_from_dict, config_to_dict
+from canary.experiments.devices import prepare_devices
+from canary.experiments.manifest import read_manifest
 from canary.experiments.records import RecentHistory, episodes_frame, metrics_frame
 from canary.experiments.seeds import SeedGroups
 from canary.rollout import Augmentation
@@ -52,33 +57,47 @@ def make_trainer(config: RunConfig) -> Trainer:
 
 def start_run(config: RunConfig, out: Path, *, quiet: bool = False) -> Path:
     """Train from the beginning in a new run directory below `out`; returns the directory."""
+    prepare_devices()
+    groups = _groups(config)
+    groups.structure()  # what cannot be built must fail before anything is written
     training = config.training
     device = jax.devices()[0]
+    is_new_place = not out.exists()
     headline = storage.Headline(
         config.environment_name, config.algorithm_name, len(training.seeds), training.updates * training.batch
     )
     run = storage.create(
         out, headline, config_to_dict(config), device=f"{device.platform}: {device.device_kind}", command=sys.argv
     )
-    _train(config, run, resume=False, quiet=quiet)
+    try:
+        _train(config, groups, run, resume=False, quiet=quiet)
+    except BaseException:
+        if not checkpoint.checkpoints(run / "checkpoints"):  # nothing to go on from: leave nothing behind
+            shutil.rmtree(run, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                if is_new_place:
+                    out.rmdir()
+        raise
     return run
 
 
 def resume_run(run: Path, *, environment: Environment | None = None, quiet: bool = False) -> Path:
     """Go on where the newest intact checkpoint left off, as if the run had never stopped."""
+    prepare_devices()
     config = config_from_dict(storage.read_json(run / "config.json"), environment)
-    manifest = storage.read_json(run / "manifest.json")
-    status = storage.run_status(manifest)
+    status = read_manifest(run)["status"]
     if status == "running":
         raise CanaryError(f"{run} is being trained by another process right now; wait for it or stop it first.")
     if status != "finished":
+        groups = _groups(config)
         storage.update_manifest(run, status="running", process=storage.process_identity())
-        _train(config, run, resume=True, quiet=quiet)
+        _train(config, groups, run, resume=True, quiet=quiet)
     return run
 
 
 def load_states(config: RunConfig, run: Path) -> tuple[Any, int, list[str]]:
     """Stacked states and iteration of the newest intact checkpoint, and a sentence for each that was skipped."""
+    prepare_devices()
     groups = _groups(config)
     try:
         return _newest(run, groups)
@@ -99,15 +118,19 @@ def _groups(config: RunConfig) -> SeedGroups:
     )
 
 
-def _train(config: RunConfig, run: Path, *, resume: bool, quiet: bool) -> None:
-    groups, iteration = _groups(config), 0
+def _train(config: RunConfig, groups: SeedGroups, run: Path, *, resume: bool, quiet: bool) -> None:
+    started, iteration = time.monotonic(), 0
+    before = read_manifest(run).get("wall_seconds", 0.0)
     task = progress.Task(
         config.environment_name, config.algorithm_name, config.constraint.limit, config.constraint.epsilon,
         config.training.updates * config.training.batch * len(config.training.seeds),
     )  # fmt: skip
     status = "failed"
     try:
-        with progress.TrainingProgress(task, quiet=quiet) as display, _interruptible() as interrupted:
+        with (
+            progress.TrainingProgress(task, quiet=quiet) as display,
+            _interruptible(lambda: display.busy("stopping; Ctrl-C again stops at once")) as interrupted,
+        ):
             if resume and checkpoint.checkpoints(run / "checkpoints"):
                 states, iteration, notes = _newest(run, groups)
                 for note in notes:
@@ -128,7 +151,8 @@ def _train(config: RunConfig, run: Path, *, resume: bool, quiet: bool) -> None:
     finally:
         groups.close()
         finished = datetime.now().astimezone().isoformat(timespec="seconds")
-        storage.update_manifest(run, status=status, finished=finished)
+        seconds = round(before + time.monotonic() - started, 2)
+        storage.update_manifest(run, status=status, finished=finished, wall_seconds=seconds)
 
 
 def _loop(
@@ -150,7 +174,7 @@ def _loop(
         metrics, ends = groups.advance(count)
         seconds = time.monotonic() - began
         episodes = episodes_frame(ends, training.seeds, iteration)
-        pending.add(metrics_frame(metrics, training.seeds, iteration, training.batch), episodes)
+        pending.add(metrics_frame(metrics, training.seeds, iteration, training.batch), episodes, seconds)
         history.add(metrics, episodes)
         iteration += count
         steps = count * training.batch * len(training.seeds)
@@ -174,13 +198,15 @@ class PendingRows:
         self._metrics: list[Any] = []
         self._episodes: list[Any] = []
         self._saved = time.monotonic()
+        self._train_seconds = float(read_manifest(run).get("train_seconds", 0.0)) if iteration else 0.0
 
     def age(self) -> float:
         return time.monotonic() - self._saved
 
-    def add(self, metrics: Any, episodes: Any) -> None:
+    def add(self, metrics: Any, episodes: Any, seconds: float) -> None:
         self._metrics.append(metrics)
         self._episodes.append(episodes)
+        self._train_seconds += seconds
 
     def commit(self, groups: SeedGroups, iteration: int, steps: int) -> None:
         """Tables first, then the state that continues after them."""
@@ -194,13 +220,13 @@ class PendingRows:
         checkpoint.save(
             checkpoint.checkpoint_path(folder, iteration), groups.stacked(), metadata={"iteration": iteration}
         )
-        storage.update_manifest(self._run, steps=steps)
+        storage.update_manifest(self._run, steps=steps, train_seconds=round(self._train_seconds, 2))
         checkpoint.prune(folder)
         self._metrics, self._episodes, self._first, self._saved = [], [], iteration, time.monotonic()
 
 
 @contextmanager
-def _interruptible():
+def _interruptible(announce: Callable[[], None]):
     """Ctrl-C asks for a stop after the current chunk; a second one stops at once (the last checkpoint stays good)."""
     asked = threading.Event()
     if threading.current_thread() is not threading.main_thread():
@@ -211,6 +237,7 @@ def _interruptible():
         if asked.is_set():
             raise KeyboardInterrupt
         asked.set()
+        announce()
 
     previous = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

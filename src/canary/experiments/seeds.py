@@ -97,5 +97,5 @@ def _over_group(function: Any) -> Any:
 def _concatenate(leaves: tuple[jax.Array, ...]) -> Any:
     if jax.dtypes.issubdtype(leaves[0].dtype, jax.dtypes.prng_key):
         data = np.concatenate([np.asarray(jax.random.key_data(leaf)) for leaf in leaves])
-        return jax.random.wrap_key_data(data, impl=str(jax.random.key_impl(leaves[0])))
+        return jax.random.wrap_key_data(jnp.asarray(data), impl=str(jax.random.key_impl(leaves[0])))
     return np.concatenate([np.asarray(leaf) for leaf in leaves])

@@ -10,7 +10,9 @@ from typing import Any, TypeVar
 
 from canary.errors import CanaryError
 
-Settings = TypeVar("Settings")
+Kind = TypeVar("Kind")
+# Any: a dataclass; the type checker has no name for "any dataclass" that generic code could use.
+Settings = Any
 
 
 def nearest(name: str, known: typing.Iterable[str]) -> str:
@@ -27,15 +29,19 @@ def to_dict(settings: Any) -> dict[str, Any]:
     return json.loads(json.dumps(dataclasses.asdict(settings)))
 
 
-def from_dict(kind: type[Settings], data: Any, where: str) -> Settings:
+def from_dict(kind: type[Kind], data: Any, where: str) -> Kind:
     """The inverse of `to_dict`; `where` names the place in error sentences."""
     if not isinstance(data, dict):
         raise CanaryError(f"{where} must be a table of settings, not {data!r}.")
     hints = typing.get_type_hints(kind)
-    names = {field.name for field in dataclasses.fields(kind)}  # ty: ignore
+    names = {field.name for field in dataclasses.fields(typing.cast(Any, kind))}
     for name in data:
         if name not in names:
             raise CanaryError(f"{where} has no setting {name!r}{nearest(name, names)}")
+    for field in dataclasses.fields(typing.cast(Any, kind)):
+        has_default = field.default is not field.default_factory  # both are MISSING if there is none
+        if field.name not in data and not has_default:
+            raise CanaryError(f"{where} lacks the setting {field.name!r}.")
     return kind(**{name: convert(hints[name], value, f"{where}.{name}") for name, value in data.items()})
 
 
@@ -63,7 +69,7 @@ def convert(hint: Any, value: Any, where: str) -> Any:
 def _convert_scalar(hint: Any, value: Any, where: str) -> Any:
     if hint is bool and isinstance(value, bool):
         return value
-    if hint is int and isinstance(value, int | float) and not isinstance(value, bool) and value == int(value):
+    if hint is int and not isinstance(value, bool) and (isinstance(value, int) or _is_whole(value)):
         return int(value)
     if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
         if not math.isfinite(value):
@@ -75,13 +81,17 @@ def _convert_scalar(hint: Any, value: Any, where: str) -> Any:
     raise CanaryError(f"{where} must be {kinds.get(hint, hint)}, not {value!r}.")
 
 
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, float) and value.is_integer()  # 1e6 is a way to write a whole number; infinity is none
+
+
 def override(settings: Settings, path: str, text: str, where: str) -> Settings:
     """`settings` with the setting at `path` replaced by the value that `text` spells.
 
     The path may leave out levels where its last name is unique: `target_kl` for `trust_region.target_kl`.
     """
     head, _, rest = path.partition(".")
-    names = {field.name: field for field in dataclasses.fields(settings)}  # ty: ignore
+    names = {field.name: field for field in dataclasses.fields(settings)}
     if head not in names:
         head, rest = _find_level(settings, head, rest, where)
     current = getattr(settings, head)
@@ -95,7 +105,7 @@ def override(settings: Settings, path: str, text: str, where: str) -> Settings:
     else:
         hint = typing.get_type_hints(type(settings))[head]
         value = convert(hint, parse(text, hint), f"{where}.{head}")
-    return dataclasses.replace(settings, **{head: value})  # ty: ignore
+    return dataclasses.replace(settings, **{head: value})
 
 
 def _find_level(settings: Any, head: str, rest: str, where: str) -> tuple[str, str]:
@@ -106,7 +116,7 @@ def _find_level(settings: Any, head: str, rest: str, where: str) -> tuple[str, s
     if len(holders) == 1:
         return holders[0], f"{head}.{rest}" if rest else head
     known = {f.name for f in dataclasses.fields(settings)}
-    known |= {f.name for group in groups.values() for f in dataclasses.fields(group)}  # ty: ignore
+    known |= {f.name for group in groups.values() for f in dataclasses.fields(group)}
     raise CanaryError(f"{where} has no setting {head!r}{nearest(head, known)}")
 
 

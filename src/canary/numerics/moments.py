@@ -9,6 +9,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from canary.numerics.units import in_limits
 from canary.types import EpisodeEnds
 
 
@@ -46,7 +47,7 @@ def record_episodes(window: EpisodeWindow, ends: EpisodeEnds) -> EpisodeWindow:
         raise ValueError("the ring must hold at least one batch of steps")
     order = jnp.cumsum(counts) - 1
     place = jnp.where(counts, (window.total + order) % size, size)  # `size` is out of range: dropped
-    new = counts.sum()
+    new = counts.sum(dtype=jnp.int32)
     return EpisodeWindow(
         cost=window.cost.at[place].set(ends.cost.reshape(-1), mode="drop"),
         length=window.length.at[place].set(ends.length.reshape(-1).astype(jnp.float32), mode="drop"),
@@ -67,7 +68,7 @@ def cost_moments(window: EpisodeWindow, minimum: int, limit: float) -> CostMomen
     """Moments over the recent episodes; NaN if there is none yet, never 0."""
     weight = recent(window, minimum).astype(window.cost.dtype)
     count = weight.sum()
-    cost = window.cost / limit
+    cost = in_limits(window.cost, limit)
     mean = (weight * cost).sum() / count
     variance = (weight * (cost - mean) ** 2).sum() / count
     return CostMoments(mean, variance, (weight * window.length).sum() / count, count)

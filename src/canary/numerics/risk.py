@@ -92,14 +92,14 @@ def worst_case_cantelli(
 
 def worst_case_mean(limit: ArrayLike, advantage: ArrayLike, radius: ArrayLike, discount: ArrayLike) -> Real:
     """Largest μ after a nominal or bound-restoring step: ℓ + K α (eq:mean-overshoot, cor:recovery)."""
-    return limit + _product(surrogate_error_factor(radius, discount), advantage)
+    return jnp.asarray(limit) + _product(surrogate_error_factor(radius, discount), advantage)
 
 
 def restoration_mean_bound(
     mean: ArrayLike, advantage: ArrayLike, radius: ArrayLike, discount: ArrayLike
 ) -> Real:
     """Largest μ after a mean-restoring step: μ_k + K α, μ_k = `mean` of the old policy (cor:recovery)."""
-    return mean + _product(surrogate_error_factor(radius, discount), advantage)
+    return jnp.asarray(mean) + _product(surrogate_error_factor(radius, discount), advantage)
 
 
 def provably_violating(

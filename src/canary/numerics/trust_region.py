@@ -288,7 +288,8 @@ def _spend(
     sine = jnp.sqrt(jnp.where(degenerate, 1, free))
     length = jnp.sqrt(jnp.maximum(available, 0))
     multiplier = sine / jnp.maximum(length, _tolerances(sine.dtype)[1])
-    return tuple(jnp.where(degenerate, 0, each) for each in (length / sine, length * sine, multiplier))
+    weight, gain = length / sine, length * sine
+    return jnp.where(degenerate, 0, weight), jnp.where(degenerate, 0, gain), jnp.where(degenerate, 0, multiplier)
 
 
 def _squared_sine(cosine: Float[Array, ""]) -> Float[Array, ""]:

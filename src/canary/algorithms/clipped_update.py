@@ -1,0 +1,243 @@
+"""The update that PPO and CPPO share: epochs of minibatch steps on a clipped loss (Schulman et al., 2017).
+
+    loss = -mean min(rho A, clip(rho, 1 - k, 1 + k) A) - h * entropy + w * sum_i mean (V_i - target_i)^2 / 2
+
+with rho the probability ratio of the new policy to the one that acted. The methods differ in the `Objective`
+they hand over: the advantage A that the policy follows, and the targets of their critics.
+
+Policy and critics have no weights in common, so each has its own Adam and its own gradient clip: under a
+joint clip the critic with the largest targets would decide how much of the policy gradient is left.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Shaped
+
+from canary.algorithms.base import Algorithm, EstimationConfig, Learner, Task
+from canary.algorithms.critics import Critics, critic_metrics, init_critics
+from canary.algorithms.signals import episode_metrics, reward_advantages
+from canary.networks import Policy, critic_values, make_critics, make_policy
+from canary.numerics.advantages import standardised
+from canary.numerics.moments import EpisodeWindow
+from canary.rollout import Augmentation
+from canary.types import Metrics, Rollout
+
+Steps = Float[Array, "time env"]
+Values = Float[Array, "critic time env"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClippedConfig:
+    """Settings of the shared clipped update."""
+
+    ratio_clip: float = 0.2
+    """How far the probability ratio may leave 1 before its gradient stops."""
+    epochs: int = 4
+    """Passes over the batch per update."""
+    minibatch_size: int = 500
+    """Steps per gradient step; the whole batch if that is smaller."""
+    entropy: float = 0.0
+    """Weight of the entropy bonus."""
+    value_weight: float = 0.5
+    """Weight of the critics' losses."""
+    value_clip: float | None = None
+    """If set, how far (in raw returns) an update may move the reward critic before its gradient stops."""
+    learning_rate: float = 3e-4
+    """Adam's step size at the start; annealed linearly to zero over the run, constant within an update."""
+    gradient_clip: float = 0.5
+    """Largest gradient norm, for the policy and for each critic."""
+    standardise: Literal["minibatch", "batch"] = "minibatch"
+    """Over what the advantage is standardised."""
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What a method makes of a batch."""
+
+    advantage: Steps
+    """What the policy follows."""
+    targets: Values
+    memory: PyTree
+    """What the method keeps between updates."""
+    metrics: Metrics
+
+
+@dataclass(frozen=True)
+class ClippedMethod:
+    """What sets a clipped method apart."""
+
+    critics: int
+    """Critics of costs, beside that of the reward."""
+    observe_spent: bool
+    memory: PyTree
+    """Its memory at the start."""
+    objective: Callable[[Rollout, Steps, Values, Values, EpisodeWindow, PyTree], Objective]
+    """Of a batch, the reward advantage, the values of all critics at each step and after it, the recent
+    episodes, and the memory."""
+
+
+class ClippedExtra(eqx.Module):
+    """What a clipped method keeps beside its networks."""
+
+    optimiser: optax.OptState
+    """Of the policy."""
+    memory: PyTree
+
+
+class Minibatch(eqx.Module):
+    """Steps as the loss sees them: of a whole batch, or of a share of it."""
+
+    inputs: Float[Array, "sample input"]
+    action: Shaped[Array, "sample ..."]
+    log_prob: Float[Array, "sample"]
+    advantage: Float[Array, "sample"]
+    values: Float[Array, "sample critic"]
+    targets: Float[Array, "sample critic"]
+
+
+def clipped_algorithm(
+    method: ClippedMethod, task: Task, estimation: EstimationConfig, config: ClippedConfig
+) -> Algorithm:
+    """The clipped method for one objective."""
+    input_size = task.input_size - (0 if method.observe_spent else Augmentation.SIZE)
+
+    def init(key: PRNGKeyArray) -> Learner:
+        key_policy, key_critics = jax.random.split(key)
+        policy = make_policy(key_policy, input_size, task.action_space, estimation.hidden)
+        networks = make_critics(key_critics, 1 + method.critics, input_size, estimation.hidden)
+        optimiser = make_annealed(config, task.updates, 1)
+        extra = ClippedExtra(optimiser.init(policy), method.memory)  # ty: ignore
+        return Learner(policy, init_critics(networks, optimiser), extra)
+
+    def update(
+        learner: Learner, rollout: Rollout, window: EpisodeWindow, key: PRNGKeyArray
+    ) -> tuple[Learner, Metrics]:
+        values = critic_values(learner.critics.networks, rollout.inputs)
+        next_values = critic_values(learner.critics.networks, rollout.next_inputs)
+        reward_advantage = reward_advantages(rollout, values[0], next_values[0], estimation)
+        objective = method.objective(
+            rollout, reward_advantage, values, next_values, window, learner.extra.memory
+        )
+        batch = flatten(learner.policy, rollout, objective, values)
+        if config.standardise == "batch":
+            batch = eqx.tree_at(lambda b: b.advantage, batch, standardised(batch.advantage))
+        orders = minibatch_orders(key, batch.advantage.shape[0], config)
+        optimiser = make_annealed(config, task.updates, orders.shape[0])
+        learner = Learner(
+            learner.policy, learner.critics, ClippedExtra(learner.extra.optimiser, objective.memory)
+        )
+
+        def step(learner: Learner, order: Int[Array, "row"]):
+            return gradient_step(learner, jax.tree.map(lambda leaf: leaf[order], batch), optimiser, config)
+
+        learned, (losses, reports) = jax.lax.scan(step, learner, orders)
+        metrics = jax.tree.map(lambda report: report.mean(), reports)
+        metrics["kl"] = learned.policy(batch.inputs).kl_from(learner.policy(batch.inputs)).mean()
+        metrics |= critic_metrics(losses.mean(0), objective.targets)
+        metrics |= episode_metrics(window, estimation.window, task.constraint.limit)
+        return learned, metrics | objective.metrics
+
+    return Algorithm(init, update)
+
+
+def flatten(policy: Policy, rollout: Rollout, objective: Objective, values: Values) -> Minibatch:
+    """The whole batch as one axis of steps."""
+
+    def steps_first(array: Values) -> Float[Array, "sample critic"]:
+        return array.reshape(array.shape[0], -1).T
+
+    inputs = rollout.inputs.reshape(-1, rollout.inputs.shape[-1])
+    action = rollout.action.reshape(-1, *rollout.action.shape[2:])
+    return Minibatch(
+        inputs=inputs,
+        action=action,
+        log_prob=policy(inputs).log_prob(action),
+        advantage=objective.advantage.reshape(-1),
+        values=steps_first(values),
+        targets=steps_first(objective.targets),
+    )
+
+
+def minibatch_orders(key: PRNGKeyArray, samples: int, config: ClippedConfig) -> Int[Array, "step row"]:
+    """The steps of each minibatch: every epoch shuffles all of them and deals them into equal shares."""
+    count = max(1, samples // config.minibatch_size)
+    size = samples // count
+    orders = jax.vmap(lambda k: jax.random.permutation(k, samples))(jax.random.split(key, config.epochs))
+    return orders[:, : count * size].reshape(config.epochs * count, size)
+
+
+def make_annealed(config: ClippedConfig, updates: int, steps: int) -> optax.GradientTransformation:
+    """Adam whose learning rate falls linearly to zero with the updates, of `steps` gradient steps each."""
+
+    def schedule(count: Int[Array, ""]) -> Float[Array, ""]:
+        return config.learning_rate * (1 - (count // steps) / updates)
+
+    return optax.chain(optax.clip_by_global_norm(config.gradient_clip), optax.adam(schedule, eps=1e-5))
+
+
+def gradient_step(
+    learner: Learner, batch: Minibatch, optimiser: optax.GradientTransformation, config: ClippedConfig
+) -> tuple[Learner, tuple[Float[Array, "critic"], Metrics]]:
+    """One step of every network; networks whose gradient is not finite stay as they are."""
+    (_, report), gradient = jax.value_and_grad(policy_loss, has_aux=True)(learner.policy, batch, config)
+    policy, state = guarded_step(optimiser, learner.policy, gradient, learner.extra.optimiser)
+
+    def critics_loss(networks: PyTree) -> tuple[Float[Array, ""], Float[Array, "critic"]]:
+        values = critic_values(networks, batch.inputs).T
+        losses = value_losses(values, batch.values, batch.targets, config.value_clip)
+        return config.value_weight * losses.sum() / 2, losses
+
+    gradient, losses = jax.grad(critics_loss, has_aux=True)(learner.critics.networks)
+    critics = jax.vmap(lambda *each: guarded_step(optimiser, *each))(
+        learner.critics.networks, gradient, learner.critics.optimiser
+    )
+    return Learner(policy, Critics(*critics), ClippedExtra(state, learner.extra.memory)), (losses, report)
+
+
+def policy_loss(policy: Policy, batch: Minibatch, config: ClippedConfig) -> tuple[Float[Array, ""], Metrics]:
+    """Minus the clipped surrogate and the entropy bonus."""
+    distribution = policy(batch.inputs)
+    advantage = standardised(batch.advantage) if config.standardise == "minibatch" else batch.advantage
+    ratio = jnp.exp(distribution.log_prob(batch.action) - batch.log_prob)
+    surrogate = clipped_surrogate(ratio, advantage, config.ratio_clip).mean()
+    entropy = distribution.entropy().mean()
+    clipped = (jnp.abs(ratio - 1) > config.ratio_clip).mean()
+    return -surrogate - config.entropy * entropy, {"entropy": entropy, "clipped_share": clipped}
+
+
+def clipped_surrogate(
+    ratio: Float[Array, "sample"], advantage: Float[Array, "sample"], clip: float
+) -> Float[Array, "sample"]:
+    """min(rho A, clip(rho, 1 - k, 1 + k) A): no reward for moving a probability further than the clip."""
+    return jnp.minimum(ratio * advantage, jnp.clip(ratio, 1 - clip, 1 + clip) * advantage)
+
+
+def value_losses(
+    values: Float[Array, "sample critic"],
+    old: Float[Array, "sample critic"],
+    targets: Float[Array, "sample critic"],
+    clip: float | None,
+) -> Float[Array, "critic"]:
+    """Mean squared error of each critic. With a clip, a step counts for the reward critic (the first) with
+    the larger one of the errors of its value and of its clipped value."""
+    squares = (values - targets) ** 2
+    if clip is not None:
+        near = old[:, 0] + jnp.clip(values[:, 0] - old[:, 0], -clip, clip)
+        squares = squares.at[:, 0].max((near - targets[:, 0]) ** 2)
+    return squares.mean(0)
+
+
+def guarded_step(
+    optimiser: optax.GradientTransformation, network: PyTree, gradient: PyTree, state: optax.OptState
+) -> tuple[PyTree, optax.OptState]:
+    """One step of the optimiser, or none where the gradient is not finite."""
+    change, new_state = optimiser.update(gradient, state)
+    new = (optax.apply_updates(network, change), new_state)
+    finite = jnp.isfinite(optax.tree.norm(gradient))
+    return jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, (network, state))

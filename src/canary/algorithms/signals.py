@@ -1,0 +1,58 @@
+"""Advantages and cost statistics that several algorithms share."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from canary.algorithms.base import EstimationConfig
+from canary.numerics.advantages import generalised_advantages
+from canary.numerics.moments import EpisodeWindow, cost_moments, recent
+from canary.numerics.risk import violation_rate
+from canary.types import Metrics, Rollout
+
+Steps = Float[Array, "time env"]
+
+
+def reward_advantages(rollout: Rollout, value: Steps, next_value: Steps, config: EstimationConfig) -> Steps:
+    """GAE of the reward, whose value goes on past a truncation unless the settings say otherwise."""
+    stops = rollout.terminated if config.bootstrap_truncated else rollout.done
+    return generalised_advantages(
+        rollout.reward, value, next_value, stops=stops, done=rollout.done,
+        discount=config.reward_discount, decay=config.gae_lambda,
+    )  # fmt: skip
+
+
+def cost_advantages(
+    rollout: Rollout, signal: Steps, value: Steps, next_value: Steps, *, discount: float, decay: float
+) -> Steps:
+    """GAE of a cost-type signal: a sum over the episode as it was played, so it ends with the episode."""
+    return generalised_advantages(
+        signal, value, next_value, stops=rollout.done, done=rollout.done, discount=discount, decay=decay
+    )
+
+
+def tail_advantages(
+    rollout: Rollout, value: Steps, next_value: Steps, threshold: Float[Array, ""], decay: float
+) -> Steps:
+    """GAE of the tail excess (C - threshold)+, which is paid once, when the episode ends, undiscounted.
+
+    `value` estimates E[(C - threshold)+ | x_t] with the spent cost inside it: single steps cost nothing.
+    """
+    excess = jnp.maximum(spent_after(rollout) - threshold, 0)
+    return cost_advantages(rollout, excess * rollout.done, value, next_value, discount=1.0, decay=decay)
+
+
+def spent_after(rollout: Rollout) -> Steps:
+    """y_{t+1} = y_t + g_t c_t, which at the end of an episode is its cost C."""
+    return rollout.spent + rollout.discount * rollout.cost
+
+
+def episode_metrics(window: EpisodeWindow, minimum: int, limit: float) -> Metrics:
+    """What the recent episodes cost, in raw units; not a number while there is none."""
+    moments = cost_moments(window, minimum, limit)
+    rate = violation_rate(window.cost, limit, recent(window, minimum))
+    return {
+        "cost_mean": moments.mean * limit,
+        "cost_deviation": jnp.sqrt(moments.variance) * limit,
+        "violation_estimate": jnp.where(moments.count > 0, rate, jnp.nan),
+        "window_episodes": moments.count,
+    }

@@ -1,0 +1,174 @@
+"""The Python face: train, load and evaluate runs, and act with their policies.
+
+For example:
+
+    run = canary.train("IcyLake", constraint=canary.Chance(limit=5.5, epsilon=0.02), seeds=4)
+    run.summary()["violation_probability"]
+    episode = run.policy(seed=0).start()
+    action = episode.act(observation)
+    episode.spend(cost)  # what the environment then charged for it
+"""
+
+import json
+import operator
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from canary.environments.protocol import Environment
+from canary.errors import CanaryError
+from canary.experiments import runner, storage
+from canary.experiments.config import RunConfig, config_from_dict, make_config
+from canary.experiments.frozen import EvaluationPlan, load_policies, play
+from canary.reporting.summary import summarise_evaluation, summarise_run
+from canary.trained_policy import TrainedPolicy
+from canary.types import Chance
+
+RUNS = Path("runs")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run directory and its configuration; all else is read from the directory when it is asked for."""
+
+    directory: Path
+    config: RunConfig
+
+    def summary(self) -> dict[str, Any]:
+        """The numbers of the paper's table over the second half of training, and what was trained."""
+        return summarise_run(self.directory)
+
+    @property
+    def metrics(self) -> pl.DataFrame:
+        """One row per seed and update."""
+        return storage.read(self.directory, "metrics")
+
+    @property
+    def episodes(self) -> pl.DataFrame:
+        """One row per episode of training."""
+        return storage.read(self.directory, "episodes")
+
+    def policy(self, seed: int | None = None) -> TrainedPolicy:
+        """The policy of a seed (the first, if not said) as the newest intact checkpoint has it."""
+        policies = load_policies(self.config, self.directory)
+        _warn(policies.notes)
+        chosen, statistics = policies.of_seed(self.config.training.seeds[0] if seed is None else seed)
+        environment = self.config.environment
+        return TrainedPolicy(
+            chosen, statistics, policies.augmentation, environment.observation_size, environment.action_space
+        )
+
+    def resume(self, *, quiet: bool = False) -> "Run":
+        """Train on to the planned number of steps; a finished run stays as it is."""
+        runner.resume_run(self.directory, environment=self.config.environment, quiet=quiet)
+        return _finish(self)
+
+
+class TrainingInterrupted(KeyboardInterrupt):
+    """Ctrl-C during training, after everything was saved; `run` can be resumed."""
+
+    def __init__(self, run: Run):
+        super().__init__(f"training was interrupted; canary.load({str(run.directory)!r}).resume() goes on")
+        self.run = run
+
+
+def train(
+    env: str | Environment = "IcyLake",
+    algorithm: str = "canary",
+    constraint: Chance | None = None,
+    *,
+    seeds: int | Sequence[int] = 4,
+    total_steps: int | None = None,
+    preset: str = "fast",
+    out: str | Path = RUNS,
+    overrides: Sequence[str] = (),
+    quiet: bool = False,
+) -> Run:
+    """Train and return the run.
+
+    `seeds` says how many (0, 1, ...) or which; `total_steps` are environment steps per seed; without a
+    `constraint` the paper's limit and epsilon for the environment are taken; `overrides` are texts such as
+    "algo.target_kl=0.02". Ctrl-C saves and raises `TrainingInterrupted`, a KeyboardInterrupt that knows its
+    `run`.
+    """
+    if total_steps is not None:  # last, so that it is judged against the batch that the others chose
+        overrides = (*overrides, f"training.total_steps={json.dumps(total_steps, default=_plain)}")
+    config = make_config(env, algorithm, constraint, preset, tuple(overrides), seeds=seed_ids(seeds))
+    return _finish(Run(runner.start_run(config, Path(out), quiet=quiet), config))
+
+
+def load(
+    path: str | Path = "latest", environment: Environment | None = None, *, out: str | Path = RUNS
+) -> Run:
+    """The run of that path, or of that name below `out`, or the newest; `environment` if it has no name."""
+    directory = storage.find_run(str(path), Path(out))
+    return Run(directory, config_from_dict(storage.read_json(directory / "config.json"), environment))
+
+
+def evaluate(
+    run: Run | str | Path,
+    episodes: int = 1000,
+    *,
+    seeds: Sequence[int] | None = None,
+    deterministic: bool = False,
+    evaluation_seed: int = 0,
+    report: Callable[[int, int], None] = lambda seed, count: None,
+) -> dict[str, Any]:
+    """The summary of so many fresh episodes of each seed's frozen policy.
+
+    `report(seed, episodes)` is called after every batch.
+    """
+    run = run if isinstance(run, Run) else load(run)
+    chosen = None if seeds is None else seed_ids(seeds)
+    plan = EvaluationPlan(
+        episodes=episodes, seeds=chosen, deterministic=deterministic, evaluation_seed=evaluation_seed
+    )
+    policies = load_policies(run.config, run.directory)
+    _warn(policies.notes)
+    table, seconds = play(policies, plan, report)
+    how = {"deterministic": deterministic, "evaluation_seed": evaluation_seed, "updates": policies.iteration}
+    return summarise_evaluation(run.directory, table, seconds) | how
+
+
+def seed_ids(seeds: int | Sequence[int]) -> tuple[int, ...]:
+    """4 means seeds 0 to 3; a sequence names them."""
+    try:
+        if isinstance(seeds, bool):
+            raise TypeError
+        try:
+            return tuple(range(operator.index(seeds)))  # type: ignore[arg-type]
+        except TypeError:
+            return tuple(operator.index(seed) for seed in seeds)  # type: ignore[union-attr]
+    except (TypeError, OverflowError, MemoryError):
+        raise CanaryError(
+            f"seeds must be a number of seeds or a list of whole numbers, not {seeds!r}."
+        ) from None
+
+
+def _plain(value: Any) -> Any:
+    """numpy's whole numbers as Python's; anything else as a text, to be refused by its name."""
+    return int(value) if hasattr(value, "__index__") else str(value)
+
+
+def _finish(run: Run) -> Run:
+    """Leave the summary and the figure beside the data, and pass an interruption on to the caller."""
+    summary = run.summary()
+    storage.write_json(run.directory / "summary.json", summary)
+    episodes = run.episodes
+    if episodes["valid"].any():
+        from canary.reporting import figures  # matplotlib takes a second: only where it is needed
+
+        arguments = figures.figure_arguments(storage.read_json(run.directory / "config.json"))
+        figures.save(figures.training_figure(episodes, **arguments), run.directory / "training.png")
+    if summary["status"] == "interrupted":
+        raise TrainingInterrupted(run)
+    return run
+
+
+def _warn(notes: Sequence[str]) -> None:
+    for note in notes:
+        warnings.warn(note, stacklevel=3)

@@ -1,0 +1,96 @@
+"""Bounds on the tail of the episode cost C from order statistics: Value-at-Risk, its conditional mean, and
+the mean.
+
+VaR_eps = inf{x : P(C > x) <= eps}. Let X(1) >= X(2) >= ... be the costs. If k violations in n episodes would
+show P <= eps, then VaR <= X(k+1); if k would show P > eps, then VaR >= X(k). The bounds on P may be those of
+a fixed sample or anytime ones; either way the statement is about one event, {C >= VaR} or {C > VaR}, so its
+confidence carries over.
+
+The tail mean of the worst share s (CVaR for s = eps, the mean for s = 1) needs the largest possible cost b
+and is bounded by integrating an upper bound on the survival function S(x) = P(C > x), as Anderson (1969) did
+for the mean:
+
+    CVaR_s = min_x x + E[(C - x)+] / s  <=  min_j X(k_j+1) + (1/s) integral_{X(k_j+1)}^b S_up(x) dx
+    S_up(x) = u_j for X(k_j+1) <= x < X(k_{j-1}+1),  u_j = Clopper-Pearson bound of k_j in n at alpha / J
+
+over J order statistics k_j = 0, 1, 2, ... in geometric progression, all valid together (Bonferroni). A band
+of equal width (Dvoretzky-Kiefer-Wolfowitz) would give the tail a mass of order 1/sqrt(n) at b; this one gives
+it about log(J/alpha)/n.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from canary.certification.bounds import clopper_pearson_upper
+
+RATIO = (
+    1.2  # between successive order statistics of the band: finer costs confidence, coarser costs resolution
+)
+
+Bound = Callable[[int, int, float], float]
+"""(violations, episodes, confidence) -> bound on P."""
+
+
+def value_at_risk_upper(
+    costs: Float[np.ndarray, "episode"], epsilon: float, confidence: float, upper: Bound
+) -> float | None:
+    """VaR is at most this; None where the episodes are too few for any finite bound."""
+    within = counts_within(upper, len(costs), epsilon, confidence)
+    return float(np.sort(costs)[len(costs) - within]) if within > 0 else None
+
+
+def value_at_risk_lower(
+    costs: Float[np.ndarray, "episode"], epsilon: float, confidence: float, lower: Bound
+) -> float | None:
+    """VaR is at least this; None where the episodes are too few."""
+    within = counts_within(lower, len(costs), epsilon, confidence)
+    return float(np.sort(costs)[len(costs) - within]) if within <= len(costs) else None
+
+
+@lru_cache(maxsize=1024)  # the same few questions come up for all policies of a certificate
+def counts_within(bound: Bound, episodes: int, epsilon: float, confidence: float) -> int:
+    """How many of the counts 0, 1, ..., episodes have a bound <= epsilon; bounds grow with the count."""
+    low, high = 0, episodes + 1
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if bound(middle, episodes, confidence) <= epsilon else (low, middle)
+    return low
+
+
+def tail_mean_upper(
+    costs: Float[np.ndarray, "episode"], share: float, cost_bound: float, confidence: float
+) -> float:
+    """The mean cost of the worst `share` of episodes is at most this, if no episode can cost more than the
+    bound.
+    """
+    episodes = len(costs)
+    if episodes == 0:
+        return float(cost_bound)
+    levels = geometric_levels(episodes)
+    points = np.sort(costs)[::-1][levels].astype(float)  # descending
+    survival = clopper_pearson_upper(levels, episodes, 1 - (1 - confidence) / len(levels))
+    widths = np.concatenate([[cost_bound], points[:-1]]) - points
+    candidates = points + np.cumsum(widths * survival) / share
+    return float(min(candidates.min(), cost_bound))
+
+
+def geometric_levels(episodes: int) -> Int[np.ndarray, "level"]:
+    """0, 1, 2, ... up to episodes - 1, in about geometric progression."""
+    count = int(np.log(max(episodes, 1)) / np.log(RATIO)) + 1
+    powers = np.floor(RATIO ** np.arange(count)).astype(int)
+    return np.unique(np.concatenate([[0], powers[powers < episodes], [episodes - 1]]))
+
+
+def cantelli_plug_in(costs: Float[np.ndarray, "episode"], limit: float) -> float:
+    """s^2 / (s^2 + (limit - m)^2) of the sample's mean m < limit and variance s^2, else 1: a description, no
+    bound.
+
+    Cantelli's inequality bounds P by the true moments; those of a sample may be smaller by chance.
+    """
+    gap, variance = limit - float(np.mean(costs)), float(np.var(costs))
+    if gap < 0 or (gap == 0 and variance > 0):
+        return 1.0
+    return variance / (variance + gap**2) if variance > 0 else 0.0

@@ -1,0 +1,32 @@
+"""Set JAX up before its first computation: remembered compilations, full float32 products, no chatter."""
+
+import contextlib
+import logging
+import os
+import warnings
+from pathlib import Path
+
+
+def prepare_devices() -> None:
+    """Call it before JAX computes anything. Which devices are used (JAX_PLATFORMS) is left alone."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # XLA's C++ log, read once when it loads
+    logging.getLogger("jax._src.xla_bridge").setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", message=".*persistent compilation cache.*")
+    import jax
+
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ and jax.config.read("jax_compilation_cache_dir") is None:
+        with contextlib.suppress(OSError):  # without a place to remember, every start compiles anew
+            jax.config.update("jax_compilation_cache_dir", str(writable_cache()))
+            jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+    if jax.default_backend() != "cpu":  # GPUs and TPUs would round factors to 10 or 8 bits
+        jax.config.update("jax_default_matmul_precision", "highest")
+
+
+def writable_cache() -> Path:
+    """The user's cache directory for compiled programs, or OSError."""
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    folder = Path(home) / "canary" / "compiled"
+    folder.mkdir(parents=True, exist_ok=True)
+    if not os.access(folder, os.W_OK):
+        raise PermissionError(str(folder))
+    return folder

@@ -1,0 +1,211 @@
+"""The clipped update against hand computations, piece by piece."""
+
+from dataclasses import replace
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from canary.algorithms.base import Learner
+from canary.algorithms.clipped_update import (
+    ClippedConfig,
+    ClippedExtra,
+    Minibatch,
+    clipped_surrogate,
+    gradient_step,
+    make_annealed,
+    minibatch_orders,
+    policy_loss,
+    value_losses,
+)
+from canary.algorithms.critics import init_critics
+from canary.environments.protocol import Continuous, Discrete
+from canary.networks import critic_values, make_critics, make_policy
+from problems.compilation import quick_compilation
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick():
+    with quick_compilation():
+        yield
+
+
+def test_clipped_surrogate_by_hand():
+    """Good actions earn nothing beyond 1.2, bad ones nothing below 0.8; the wrong direction is never clipped."""
+    ratio = jnp.array([1.0, 1.1, 1.5, 0.5, 1.0, 0.9, 0.5, 1.5])
+    advantage = jnp.array([2.0, 2.0, 2.0, 2.0, -2.0, -2.0, -2.0, -2.0])
+    expected = [2.0, 2.2, 2.4, 1.0, -2.0, -1.8, -1.6, -3.0]
+    np.testing.assert_allclose(clipped_surrogate(ratio, advantage, 0.2), expected, rtol=1e-6)
+    slope = jax.grad(lambda r: clipped_surrogate(r, advantage, 0.2).sum())(ratio)
+    np.testing.assert_allclose(slope, [2, 2, 0, 2, -2, -2, 0, -2], rtol=1e-6)
+
+
+@pytest.mark.parametrize("space", [Discrete(3), Continuous(2)])
+def test_policy_loss_by_hand(space):
+    """Ratios, entropies and means computed apart from the policy's own methods."""
+    key = jax.random.key(0)
+    policy = make_policy(key, 4, space, (8,))
+    inputs = jax.random.normal(key, (6, 4))
+    action = policy(inputs).sample(jax.random.key(1))
+    old = policy(inputs).log_prob(action) + jnp.linspace(-0.5, 0.5, 6)
+    advantage = jnp.array([1.0, -1.0, 2.0, 0.5, -0.5, 3.0])
+    batch = Minibatch(inputs, action, old, advantage, jnp.zeros((6, 1)), jnp.zeros((6, 1)))
+    config = ClippedConfig(entropy=0.3, standardise="batch")
+    loss, report = policy_loss(policy, batch, config)
+
+    if isinstance(space, Discrete):
+        logits = np.asarray(policy.network(inputs), float)
+        chances = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+        log_prob = np.log(chances[np.arange(6), np.asarray(action)])
+        entropy = -(chances * np.log(chances)).sum(1).mean()
+    else:
+        error = np.asarray(action) - np.asarray(policy.network(inputs))
+        log_prob = (-(error**2) / 2 - np.log(2 * np.pi) / 2).sum(1)  # deviation 1 at the start
+        entropy = np.log(2 * np.pi * np.e)  # half of it for each of two dimensions
+    ratio = np.exp(log_prob - np.asarray(old))
+    gain = np.minimum(ratio * advantage, np.clip(ratio, 0.8, 1.2) * advantage).mean()
+    assert float(loss) == pytest.approx(-gain - 0.3 * entropy, rel=1e-5)
+    assert float(report["entropy"]) == pytest.approx(entropy, rel=1e-5)
+    assert float(report["clipped_share"]) == pytest.approx((np.abs(ratio - 1) > 0.2).mean())
+
+
+def test_advantage_is_standardised_over_the_minibatch_if_asked():
+    policy = make_policy(jax.random.key(0), 4, Discrete(3), (8,))
+    inputs = jax.random.normal(jax.random.key(1), (50, 4))
+    action = policy(inputs).sample(jax.random.key(2))
+    old = policy(inputs).log_prob(action) - 0.1 * (action - 1)
+
+    def loss(scale, shift, standardise):
+        advantage = shift + scale * jnp.sin(jnp.arange(50.0))
+        zeros = jnp.zeros((50, 1))
+        batch = Minibatch(inputs, action, old, advantage, zeros, zeros)
+        return float(policy_loss(policy, batch, ClippedConfig(standardise=standardise))[0])
+
+    assert loss(7.0, 3.0, "minibatch") == pytest.approx(loss(1.0, 0.0, "minibatch"), abs=1e-5)
+    assert abs(loss(7.0, 3.0, "batch") - loss(1.0, 0.0, "batch")) > 0.1
+
+
+def test_entropy_bonus_flattens_the_policy():
+    """With no advantage at all, the only gradient left makes the policy less certain; a negative one, more."""
+    policy = make_policy(jax.random.key(0), 2, Discrete(3), (8,))
+    policy = eqx.tree_at(lambda p: p.network.biases[-1], policy, jnp.array([2.0, 0.0, -1.0]))
+    inputs = jnp.ones((10, 2))
+    zeros = jnp.zeros((10, 1))
+    batch = Minibatch(
+        inputs, jnp.zeros(10, int), policy(inputs).log_prob(jnp.zeros(10, int)), zeros[:, 0], zeros, zeros
+    )
+
+    def entropy_after(weight):
+        gradient = jax.grad(lambda p: policy_loss(p, batch, ClippedConfig(entropy=weight))[0])(policy)
+        moved = jax.tree.map(lambda p, g: p - 0.1 * g, policy, gradient)
+        return float(moved(inputs).entropy().mean())
+
+    before = float(policy(inputs).entropy().mean())
+    assert entropy_after(1.0) > before + 1e-3
+    assert entropy_after(-1.0) < before - 1e-3
+    assert entropy_after(0.0) == pytest.approx(before)
+
+
+def test_every_epoch_deals_each_step_once_in_a_new_order():
+    config = ClippedConfig(epochs=3, minibatch_size=40)
+    orders = np.asarray(minibatch_orders(jax.random.key(0), 1000, config)).reshape(3, 25, 40)
+    for epoch in orders:
+        np.testing.assert_array_equal(np.sort(epoch.ravel()), np.arange(1000))
+    assert (orders[0] != orders[1]).mean() > 0.9
+    assert (orders[1] != orders[2]).mean() > 0.9
+    # Steps, not stretches of time: neighbours are as far apart as in any shuffle.
+    assert np.abs(np.diff(orders[0], axis=1)).mean() > 250
+
+
+@pytest.mark.parametrize(("samples", "size", "shape"), [(1000, 300, (4 * 3, 333)), (100, 500, (4, 100))])
+def test_minibatches_of_uneven_batches(samples, size, shape):
+    orders = minibatch_orders(jax.random.key(0), samples, ClippedConfig(minibatch_size=size))
+    assert orders.shape == shape
+
+
+def test_learning_rate_is_constant_within_an_update_and_ends_at_zero():
+    """5 updates of 4 steps: Adam moves a constant gradient by the learning rate itself."""
+    optimiser = make_annealed(ClippedConfig(learning_rate=0.01, gradient_clip=1e9), updates=5, steps=4)
+    state, moves = optimiser.init(jnp.zeros(())), []
+    for _ in range(24):
+        change, state = optimiser.update(jnp.ones(()), state)
+        moves.append(-float(change))
+    expected = np.repeat([0.01, 0.008, 0.006, 0.004, 0.002, 0.0], 4)
+    np.testing.assert_allclose(moves, expected, atol=1e-6)
+
+
+def test_value_losses_by_hand():
+    values = jnp.array([[1.0, 5.0], [0.0, 0.0]])
+    old = jnp.array([[0.0, 0.0], [0.1, 0.0]])
+    targets = jnp.array([[2.0, 0.0], [0.0, 1.0]])
+    np.testing.assert_allclose(value_losses(values, old, targets, None), [(1 + 0) / 2, (25 + 1) / 2])
+    # Clipped at 0.2: the first value counts as 0.2, 1.8 away; the second stays. Cost critics are never clipped.
+    np.testing.assert_allclose(value_losses(values, old, targets, 0.2), [(1.8**2 + 0) / 2, 13.0])
+
+
+def learner_and_batch(critics=2, config=ClippedConfig()):
+    policy = make_policy(jax.random.key(0), 3, Discrete(2), (8,))
+    optimiser = make_annealed(config, 10, 4)
+    networks = make_critics(jax.random.key(1), critics, 3, (8,))
+    learner = Learner(policy, init_critics(networks, optimiser), ClippedExtra(optimiser.init(policy), None))
+    inputs = jax.random.normal(jax.random.key(2), (30, 3))
+    action = policy(inputs).sample(jax.random.key(3))
+    values = critic_values(networks, inputs).T
+    targets = values + jax.random.normal(jax.random.key(4), values.shape)
+    advantage = jax.random.normal(jax.random.key(5), (30,))
+    batch = Minibatch(inputs, action, policy(inputs).log_prob(action), advantage, values, targets)
+    return learner, batch, optimiser
+
+
+def same(one, other):
+    return all(
+        bool((a == b).all()) for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+    )
+
+
+def test_step_follows_the_gradient_of_the_written_loss():
+    """-surrogate - h entropy + w sum_i MSE_i / 2, clipped per network, through one step of Adam."""
+    config = ClippedConfig(entropy=0.1, gradient_clip=1e9, value_weight=0.7)
+    learner, batch, optimiser = learner_and_batch(config=config)
+
+    def loss(policy, networks):
+        errors = ((critic_values(networks, batch.inputs).T - batch.targets) ** 2).mean(0)
+        return policy_loss(policy, batch, config)[0] + 0.7 * errors.sum() / 2
+
+    gradients = jax.grad(loss, (0, 1))(learner.policy, learner.critics.networks)
+    reference = optax.adam(config.learning_rate, eps=1e-5)
+    parts = (learner.policy, learner.critics.networks)
+    change, _ = reference.update(gradients, reference.init(parts))
+    expected = optax.apply_updates(parts, change)
+    moved, _ = gradient_step(learner, batch, optimiser, config)
+    for a, b in zip(
+        jax.tree.leaves(expected), jax.tree.leaves((moved.policy, moved.critics.networks)), strict=True
+    ):
+        np.testing.assert_allclose(a, b, atol=1e-6)
+
+
+def test_huge_cost_targets_leave_policy_and_reward_critic_alone():
+    config = ClippedConfig()
+    learner, batch, optimiser = learner_and_batch()
+    huge = replace_targets(batch, batch.targets.at[:, 1].multiply(1e6))
+    moved, _ = gradient_step(learner, batch, optimiser, config)
+    other, _ = gradient_step(learner, huge, optimiser, config)
+    assert same(moved.policy, other.policy)
+    first = [jax.tree.map(lambda leaf: leaf[0], one.critics.networks) for one in (moved, other)]
+    assert same(*first)
+
+
+def replace_targets(batch, targets):
+    return eqx.tree_at(lambda b: b.targets, batch, targets)
+
+
+def test_a_minibatch_that_is_no_number_is_dropped():
+    learner, batch, optimiser = learner_and_batch()
+    broken = eqx.tree_at(lambda b: b.advantage, batch, batch.advantage.at[3].set(jnp.nan))
+    moved, _ = gradient_step(learner, broken, optimiser, replace(ClippedConfig(), epochs=1))
+    assert same(moved.policy, learner.policy)
+    assert same(moved.extra.optimiser, learner.extra.optimiser)
+    assert not same(moved.critics.networks, learner.critics.networks)

@@ -1,0 +1,179 @@
+"""CPPO: what each penalty's policy gradient is, exactly; and the controller of the multiplier."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from canary.algorithms.base import EstimationConfig, Task
+from canary.algorithms.cppo import Controller, CPPOConfig, control, make_cppo, penalised_objective, tail_mean
+from canary.environments.protocol import Discrete
+from canary.numerics.moments import empty_window, record_episodes
+from canary.types import Chance
+from problems.breach_truth import Law, difference_quotients
+from problems.compilation import quick_compilation
+from problems.probe_mdps import EPSILON, LIMIT, ROOT, TABLE, TablePolicy, Truth, population
+
+CONSTRAINT = Chance(limit=LIMIT, epsilon=EPSILON)
+MULTIPLIER = 2.5
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick():
+    with quick_compilation():
+        yield
+
+
+@pytest.fixture(scope="module", params=[1.0, 0.9])
+def case(request):
+    """The population with exact cost values, and a reward value so large that it never limits the penalty."""
+    gamma = request.param
+    with jax.enable_x64(True):
+        rollout, nodes, afters = population(gamma)
+        truth = Truth(TABLE, gamma)
+        here, after = (
+            jnp.asarray([truth.remaining(node)[0] for node in some])[:, None] for some in (nodes, afters)
+        )
+        large = jnp.full_like(here, 1e9)
+        window = record_episodes(empty_window(rollout.done.size), rollout.episodes)
+    return SimpleNamespace(
+        gamma=gamma,
+        rollout=rollout,
+        window=window,
+        values=(jnp.stack([large, here]), jnp.stack([large, after])),
+    )
+
+
+def objective(case, penalty, **options):
+    """The objective of a batch whose reward advantage is zero: minus the penalty is all that is left."""
+    decay = options.pop("decay", 1.0)
+    estimation = EstimationConfig(cost_discount=case.gamma, gae_lambda=decay, window=1)
+    config = CPPOConfig(estimation=estimation, penalty=penalty, **options)
+    start = jnp.asarray(MULTIPLIER)
+    return penalised_objective(config, CONSTRAINT)(
+        case.rollout, jnp.zeros_like(case.rollout.cost), *case.values, case.window, Controller(start, start)
+    )
+
+
+def policy_gradient(case, advantage):
+    """Expected gradient of an episode: E[sum_t grad log pi(a_t | x_t) A_t], exactly."""
+    rows, action = case.rollout.inputs[:, 0], case.rollout.action[:, 0]
+
+    def surrogate(table):
+        return (TablePolicy(table)(rows).log_prob(action) * advantage[:, 0]).sum()
+
+    return np.asarray(jax.grad(surrogate)(jnp.asarray(TABLE))) / np.asarray(case.rollout.episodes.ended).sum()
+
+
+@pytest.mark.parametrize("threshold", ["quantile", "tail-mean"])
+def test_state_penalty_has_no_expected_gradient(case, threshold):
+    with jax.enable_x64(True):
+        found = objective(case, "state", threshold=threshold)
+        gradient = policy_gradient(case, found.advantage)
+    assert np.asarray(found.advantage).min() < -0.1  # there is a penalty
+    np.testing.assert_allclose(gradient, 0, atol=1e-9)
+
+
+def test_post_penalty_is_the_gradient_of_the_tail_excess(case):
+    """With lambda = 1 it is exactly - multiplier * d/dtheta E[(C - eta)+] / epsilon, in raw cost units."""
+    with jax.enable_x64(True):
+        found = objective(case, "post")
+        gradient = policy_gradient(case, found.advantage)
+    eta = float(found.metrics["eta"]) / LIMIT
+
+    def tail(table):
+        return sum(p * max(cost - eta, 0) for cost, p in Law(table, case.gamma).to_come(ROOT).items())
+
+    truth = -MULTIPLIER / EPSILON * LIMIT * difference_quotients(tail)
+    assert np.abs(truth).max() > 0.1
+    np.testing.assert_allclose(gradient, truth, rtol=1e-5, atol=1e-7)
+
+
+def test_post_penalty_steers_also_with_bootstrapping(case):
+    """One step of credit (lambda = 0) is biased, since (E[C | x] - eta)+ is not E[(C - eta)+ | x], but not blind."""
+    with jax.enable_x64(True):
+        exact, short = (
+            policy_gradient(case, objective(case, "post", decay=decay).advantage) for decay in (1.0, 0.0)
+        )
+    cosine = (exact * short).sum() / np.sqrt((exact**2).sum() * (short**2).sum())
+    assert cosine > 0.7
+
+
+def test_penalty_never_exceeds_its_share_of_the_reward_value(case):
+    with jax.enable_x64(True):
+        small = SimpleNamespace(**vars(case))
+        small.values = tuple(values.at[0].set(-0.01) for values in case.values)
+        for penalty in ("state", "post"):
+            found = np.abs(np.asarray(objective(small, penalty, cvar_clip_ratio=3.0).advantage))
+            assert found.max() == pytest.approx(0.03)
+
+
+def test_critics_learn_reward_and_undiscounted_cost(case):
+    """Over the copies of the first state the mean cost target is E[C]; the reward target is its value here."""
+    with jax.enable_x64(True):
+        targets = np.asarray(objective(case, "state").targets)
+    first = np.asarray(case.rollout.elapsed)[:, 0] == 0
+    assert targets[1, first].mean() == pytest.approx(Truth(TABLE, case.gamma).remaining(ROOT)[0])
+    np.testing.assert_array_equal(targets[0], 1e9)
+
+
+def test_cvar_of_episodes_or_of_predictions(case):
+    with jax.enable_x64(True):
+        predicted = jnp.full((10, 1), 0.25)
+        nothing = empty_window(case.rollout.done.size)
+        assert tail_mean(nothing, 1, predicted, CONSTRAINT) == 0.25
+        assert tail_mean(case.window, 1, predicted, CONSTRAINT) == pytest.approx(
+            Law(TABLE, case.gamma).cvar()
+        )
+
+
+# --- the controller ---
+
+GAINS = CPPOConfig(multiplier_step=0.5, proportional_gain=10.0, multiplier_cap=100.0)
+YES, NO = jnp.array(True), jnp.array(False)
+
+
+def controlled(integral, error, ready=YES, config=GAINS):
+    memory = control(Controller(jnp.asarray(integral), jnp.asarray(7.0)), jnp.asarray(error), ready, config)
+    return float(memory.integral), float(memory.multiplier)
+
+
+def test_controller_adds_integral_and_proportional_parts():
+    assert controlled(4.0, 2.0) == (5.0, 25.0)
+    assert controlled(4.0, -0.25) == (3.875, 1.375)
+
+
+def test_controller_stays_between_zero_and_the_cap_without_winding_up():
+    assert controlled(99.5, 1000.0) == (100.0, 100.0)
+    assert controlled(0.5, -1000.0) == (0.0, 0.0)
+    assert controlled(0.0, 0.5) == (0.25, 5.25)  # up again at once
+
+
+def test_controller_waits_for_episodes_and_ignores_what_is_no_number():
+    assert controlled(4.0, 2.0, NO) == (4.0, 7.0)
+    assert controlled(4.0, np.nan) == (4.0, 7.0)
+
+
+def test_batch_uses_the_multiplier_from_before_it(case):
+    with jax.enable_x64(True):
+        found = objective(case, "state", multiplier_step=0.0, proportional_gain=1.0)
+        error = (Law(TABLE, case.gamma).cvar() - 1) * LIMIT
+    assert error > 0
+    assert float(found.metrics["multiplier"]) == MULTIPLIER
+    assert float(found.memory.multiplier) == pytest.approx(MULTIPLIER + error)
+    assert float(found.memory.integral) == MULTIPLIER
+
+
+@pytest.mark.parametrize(
+    ("penalty", "observe", "size"),
+    [("state", None, 3), ("post", None, 5), ("state", True, 5), ("post", False, 3)],
+)
+def test_spent_cost_is_seen_where_the_penalty_needs_it(penalty, observe, size):
+    task = Task(constraint=CONSTRAINT, input_size=5, action_space=Discrete(2), updates=10)
+    config = CPPOConfig(estimation=EstimationConfig(hidden=(4,), observe_spent=observe), penalty=penalty)
+    learner = jax.eval_shape(make_cppo(replace(config, multiplier_init=1.0), task).init, jax.random.key(0))
+    assert learner.policy.network.weights[0].shape == (size, 4)
+    assert learner.critics.networks.weights[0].shape == (2, size, 4)

@@ -1,0 +1,120 @@
+"""Each critic learns alone: nobody's targets can slow or spoil another."""
+
+from dataclasses import replace
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from canary.algorithms.critics import CriticConfig, fit_critics, init_critics, make_optimiser
+from canary.algorithms.inputs import Inputs, merge_duplicates
+from canary.networks import critic_values, make_critics
+from problems.compilation import quick_compilation
+
+UPDATES = 30
+CONFIG = CriticConfig(learning_rate=0.01, epochs=20)
+ROWS = jnp.asarray(np.random.default_rng(0).integers(-2, 3, (64, 2)) / 2, jnp.float32)
+VALUE = ROWS[:, 0] * ROWS[:, 1] + 0.5 * ROWS[:, 0] - 0.3
+OPTIMISER = make_optimiser(CONFIG, UPDATES)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick():
+    with quick_compilation():
+        yield
+
+
+def start(count=2):
+    return init_critics(make_critics(jax.random.key(1), count, 2, (16, 16)), OPTIMISER)
+
+
+@jax.jit
+def fit(critics, targets):
+    return fit_critics(critics, OPTIMISER, CONFIG, Inputs(ROWS), targets, jax.random.key(0))
+
+
+def train(targets, updates=UPDATES):
+    critics = start()
+    for _ in range(updates):
+        critics, losses = fit(critics, targets)
+    return critics, losses
+
+
+def error(critics, index):
+    return float(jnp.abs(critic_values(critics.networks, ROWS)[index] - VALUE).max())
+
+
+@pytest.fixture(scope="module")
+def trained():
+    return train(jnp.stack([VALUE, VALUE]))
+
+
+def test_critics_converge_to_a_known_function(trained):
+    critics, losses = trained
+    assert error(start(), 0) > 0.3
+    assert error(critics, 0) < 0.05
+    assert error(critics, 1) < 0.05
+    assert losses.shape == (2,)
+    assert (losses < 1e-3).all()
+
+
+def test_huge_targets_of_one_critic_do_not_touch_the_other(trained):
+    critics, losses = train(jnp.stack([VALUE, 1e6 * VALUE]))
+    assert losses[0] == trained[1][0]
+    for one, other in zip(
+        jax.tree.leaves(critics.networks), jax.tree.leaves(trained[0].networks), strict=True
+    ):
+        np.testing.assert_array_equal(one[0], other[0])
+    assert error(critics, 1) > 0.05  # it did see other targets
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 1e30])
+def test_a_critic_without_a_finite_loss_stays_as_it_is(bad):
+    """One bad sample is enough; 1e30 is finite but its square is not."""
+    before = start()
+    after, losses = fit(before, jnp.stack([VALUE.at[3].set(bad), VALUE]))
+    assert not np.isfinite(losses[0])
+    assert np.isfinite(losses[1])
+    untouched = jax.tree.map(lambda a, b: bool((a[0] == b[0]).all()), after, before)
+    assert all(jax.tree.leaves(untouched))
+    changed = jax.tree.map(lambda a, b: bool((a[1] != b[1]).any()), after.networks, before.networks)
+    assert all(jax.tree.leaves(changed))
+    assert error(after, 1) < error(before, 1)
+
+
+def test_learning_rate_is_annealed_to_zero_at_the_end(trained):
+    """Up to the rounding of the schedule: the first update moved weights by up to 20 * 0.01."""
+    critics, _ = trained
+    further, _ = fit(critics, jnp.stack([VALUE + 1, VALUE + 1]))
+    for one, other in zip(jax.tree.leaves(further.networks), jax.tree.leaves(critics.networks), strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-7)
+
+
+def test_before_the_end_the_learning_rate_is_not_zero():
+    critics, _ = train(jnp.stack([VALUE, VALUE]), updates=UPDATES - 1)
+    further, _ = fit(critics, jnp.stack([VALUE + 1, VALUE + 1]))
+    assert float(jnp.abs(further.networks.weights[0] - critics.networks.weights[0]).max()) > 1e-4
+
+
+def test_minibatches_visit_the_whole_batch_and_merged_inputs_take_as_many_steps():
+    """Only the last sample of the batch is off, and both paths must notice in epochs * minibatches steps."""
+    config = replace(CONFIG, epochs=4, minibatches=4)
+    optimiser = make_optimiser(config, UPDATES)
+
+    @partial(jax.jit, static_argnums=0)
+    def fit_both(merge: bool, targets):
+        inputs = merge_duplicates(ROWS, 32)[0] if merge else Inputs(ROWS)
+        return fit_critics(start(), optimiser, config, inputs, targets, jax.random.key(2))[0]
+
+    targets = jnp.stack([VALUE, VALUE.at[-1].add(100.0)])
+    for merge in (False, True):
+        critics = fit_both(merge, targets)
+        counts = [
+            leaf for leaf in jax.tree.leaves(critics.optimiser) if jnp.issubdtype(leaf.dtype, jnp.integer)
+        ]
+        assert counts
+        assert all((leaf == config.steps).all() for leaf in counts)
+        first, second = critic_values(critics.networks, ROWS)
+        assert not np.allclose(first, second, atol=1e-3)

@@ -1,0 +1,230 @@
+"""CVaR-CPO: its constraint pair against the exact CVaR, and its quantile critic against known distributions."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from canary.algorithms.base import EstimationConfig
+from canary.algorithms.critics import CriticConfig
+from canary.algorithms.cvar_cpo import CVaRCPOConfig, cvar_constraint, tail_threshold, worst_episodes
+from canary.algorithms.inputs import Inputs, merge_duplicates
+from canary.algorithms.quantile_critic import (
+    QuantileConfig,
+    levels,
+    quantile_critic,
+    quantile_slope,
+    quantiles,
+    sampled_returns,
+)
+from canary.algorithms.trust_region_update import flatten
+from canary.numerics.moments import empty_window, record_episodes
+from canary.types import Chance
+from problems.breach_truth import COPIES, Law, difference_quotients
+from problems.compilation import quick_compilation
+from problems.probe_mdps import EPSILON, LIMIT, ROOT, TABLE, TablePolicy, population
+
+CONSTRAINT = Chance(limit=LIMIT, epsilon=EPSILON)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick():
+    with quick_compilation():
+        yield
+
+
+# --- the constraint on a process whose episodes can all be listed ---
+
+
+def settings_of(gamma):
+    return CVaRCPOConfig(estimation=EstimationConfig(cost_discount=gamma, window=1))
+
+
+@pytest.fixture(scope="module", params=[1.0, 0.9])
+def exact(request):
+    """The population, all quantiles of the cost to come around every step, and the constraint made of them."""
+    gamma = request.param
+    with jax.enable_x64(True):
+        rollout, nodes, afters = population(gamma)
+        law = Law(TABLE, gamma)
+        here, after = (
+            jnp.asarray(np.stack([law.quantiles(node) for node in some], -1))[..., None]
+            for some in (nodes, afters)
+        )
+        window = record_episodes(empty_window(rollout.done.size), rollout.episodes)
+        make = cvar_constraint(settings_of(gamma), CONSTRAINT)
+        estimate = make(rollout, here, after, window)
+        samples = flatten(rollout, rollout.reward, estimate)
+    return SimpleNamespace(
+        gamma=gamma, rollout=rollout, nodes=nodes, law=law, here=here, after=after, window=window, make=make,
+        estimate=estimate, samples=samples,
+    )  # fmt: skip
+
+
+def test_quantiles_of_the_truth_hold_the_whole_law(exact):
+    assert exact.here.shape[0] == COPIES
+    assert len(np.unique(np.asarray(exact.here[:, 0]))) > 5
+
+
+def test_value_is_the_exact_cvar(exact):
+    with jax.enable_x64(True):
+        np.testing.assert_allclose(exact.estimate.bound(jnp.zeros(1)), [exact.law.cvar() - 1], rtol=1e-9)
+    np.testing.assert_allclose(exact.estimate.metrics["cvar"], exact.law.cvar() * LIMIT, rtol=1e-9)
+
+
+def test_gradient_equals_finite_differences_of_the_exact_cvar(exact):
+    """The threshold is held fixed in the gradient and moves in the truth: the envelope theorem."""
+    truth = difference_quotients(lambda table: Law(table, exact.gamma).cvar())
+    rows, samples = exact.rollout.inputs[:, 0], exact.samples
+    with jax.enable_x64(True):
+        old = TablePolicy(jnp.asarray(TABLE))(rows).log_prob(samples.action)
+
+        def constraint(table):
+            ratio = jnp.exp(TablePolicy(table)(rows).log_prob(samples.action) - old)
+            change = exact.estimate.length * (samples.cost_advantages * samples.weight * ratio).mean(1)
+            return exact.estimate.bound(change)[0]
+
+        found = jax.grad(constraint)(jnp.asarray(TABLE))
+    assert np.abs(truth).max() > 0.05
+    np.testing.assert_allclose(found, truth, rtol=1e-5, atol=1e-8)
+
+
+def test_no_episode_yet_gives_no_safe_looking_value(exact):
+    with jax.enable_x64(True):
+        nothing = empty_window(exact.rollout.done.size)
+        value = exact.make(exact.rollout, exact.here, exact.after, nothing).bound(jnp.zeros(1))
+    assert not np.isfinite(value).any()
+
+
+def test_threshold_comes_from_episodes_if_they_are_many_enough():
+    costs = jnp.arange(10.0)
+    predictions = jnp.full((4, 3, 2), 6.5)
+    some = jnp.arange(10) < 9
+    assert tail_threshold(costs, some, predictions, 0.2) == 7  # 1 of 9 is above it
+    assert tail_threshold(costs, some, predictions, 0.05) == 6.5  # 9 episodes do not resolve 5%
+    assert tail_threshold(costs, some, predictions + 100, 0.05) == 8  # never above the worst episode
+    assert tail_threshold(costs, some, predictions - 100, 0.05) == 0
+
+
+def test_blind_critic_blames_the_worst_episodes(exact):
+    """A critic that predicts no cost at all, and a threshold at the worst cost: there is still a direction."""
+    worst, chance = max(exact.law.to_come(ROOT).items())
+    make = cvar_constraint(settings_of(exact.gamma), Chance(limit=LIMIT, epsilon=0.9 * chance))
+    with jax.enable_x64(True):
+        zero = jnp.zeros_like(exact.here)
+        estimate = make(exact.rollout, zero, zero, exact.window)
+        assert estimate.metrics["eta"] == pytest.approx(worst * LIMIT)
+        assert estimate.bound(jnp.zeros(1))[0] == pytest.approx(worst - 1)
+        mean = jnp.asarray(exact.estimate.metrics["cost_mean"] / LIMIT)
+        expected = worst_episodes(exact.rollout, jnp.asarray(worst - 1e-9), mean)
+    np.testing.assert_allclose(estimate.advantages[0], expected, atol=1e-9)
+    assert 0 < (np.asarray(expected) > 0).mean() < 2 * chance
+
+
+def test_worst_episodes_are_blamed_at_every_step(exact):
+    with jax.enable_x64(True):
+        threshold, mean = jnp.asarray(1.2), jnp.asarray(0.5)
+        found = np.asarray(worst_episodes(exact.rollout, threshold, mean))[:, 0]
+    done = np.asarray(exact.rollout.done)[:, 0]
+    totals = np.asarray(exact.rollout.episodes.cost)[:, 0] / LIMIT
+    ends = np.flatnonzero(done)
+    final = totals[ends[np.searchsorted(ends, np.arange(len(done)))]]
+    np.testing.assert_allclose(found, np.where(final >= 1.2, final - 0.5, 0), atol=1e-12)
+    assert 0 < (found > 0).mean() < 1
+
+
+# --- the quantile critic ---
+
+
+@given(st.lists(st.floats(-20, 20, width=32), min_size=3, max_size=12))
+@settings(deadline=None, max_examples=100)
+def test_head_is_increasing_and_not_negative(output):
+    found = np.asarray(quantiles(jnp.asarray(output, jnp.float32)))
+    assert found.shape == (len(output) - 2,)
+    assert (np.diff(found) >= 0).all()
+    assert (found >= 0).all()
+
+
+def test_slope_is_the_derivative_of_the_quantile_huber_loss():
+    rng = np.random.default_rng(0)
+    prediction, target = jnp.asarray(rng.normal(size=(5, 7))), jnp.asarray(rng.normal(size=(11, 5)))
+    huber = 0.3
+
+    def loss(prediction):
+        error = target[:, :, None] - prediction
+        size = jnp.where(jnp.abs(error) <= huber, error**2 / (2 * huber), jnp.abs(error) - huber / 2)
+        return (jnp.abs(levels(7) - (error < 0)) * size).mean(0).sum()
+
+    expected = jax.grad(loss)(prediction)
+    np.testing.assert_allclose(quantile_slope(prediction, target, huber), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.7, 1.0])
+def test_sampled_returns_follow_the_law_of_the_cost_to_come(exact, decay):
+    """With exact quantiles the TD(lambda) mixture is the law itself: the critic's fixed point is the truth."""
+    estimation = EstimationConfig(cost_discount=exact.gamma, gae_lambda=decay)
+    with jax.enable_x64(True):
+        returns = np.asarray(sampled_returns(exact.rollout, exact.after, 16, estimation, jax.random.key(0)))
+    for node in (exact.nodes[0], exact.nodes[1], exact.nodes[-1]):
+        here = [index for index, other in enumerate(exact.nodes) if other == node]
+        drawn = returns[:, here].ravel()
+        law = exact.law.quantiles(node)
+        assert scipy.stats.wasserstein_distance(drawn, law) < 0.03
+        if decay == 1:  # no bootstrap: the copies of an episode return exactly what the law says
+            assert scipy.stats.wasserstein_distance(drawn, law) < 1e-9
+
+
+def coin_chain(key, length, envs):
+    """Four steps that cost 1/4 each with probability 1/2: the cost to come is binomial. Inputs are the time left."""
+    cost = jax.random.bernoulli(key, 0.5, (length, envs)) / 4.0
+    time = jnp.broadcast_to(jnp.arange(length)[:, None] % 4, (length, envs))
+    done = time == 3
+    view = jax.nn.one_hot(time, 4)
+    after = jax.nn.one_hot(jnp.where(done, 3, time + 1), 4)
+    return SimpleNamespace(cost=cost, done=done, inputs=view, next_inputs=after)
+
+
+@pytest.mark.parametrize("merged", [False, True])
+def test_critic_converges_to_the_law_of_a_chain(merged):
+    updates = 120
+    critic = CriticConfig(learning_rate=0.02, epochs=10, minibatches=2)
+    estimation = EstimationConfig(gae_lambda=0.8)
+    config = QuantileConfig(hidden=(16,), quantiles=32, samples=8)
+    model = quantile_critic(config, critic, estimation, updates)
+
+    @jax.jit
+    def update(state, key):
+        key_play, key_fit = jax.random.split(key)
+        rollout = coin_chain(key_play, 10, 16)  # two episodes and a half: the rest is bootstrapped
+        rows = rollout.inputs.reshape(-1, 4)
+        inputs = merge_duplicates(rows, 8)[0] if merged else Inputs(rows)
+        state, metrics = model.fit(state, inputs, rollout, model.predict(state, rollout.next_inputs), key_fit)
+        return state, metrics["quantile_error"]
+
+    state = model.init(jax.random.key(0), 4)
+    for index in range(updates):
+        state, error = update(state, jax.random.key(index))
+    found = np.asarray(model.predict(state, jnp.eye(4)))
+    for step in range(4):
+        law = scipy.stats.binom(4 - step, 0.5).ppf(np.asarray(levels(32))) / 4
+        assert scipy.stats.wasserstein_distance(found[:, step], law) < 0.03
+    assert error < 0.05
+
+
+def test_first_predictions_are_near_zero_and_a_broken_batch_changes_nothing():
+    config = replace(QuantileConfig(), hidden=(8,), quantiles=16, samples=4)
+    model = quantile_critic(config, CriticConfig(epochs=2), EstimationConfig(), 10)
+    state = model.init(jax.random.key(0), 4)
+    assert float(model.predict(state, jnp.eye(4)).max()) < 0.2
+    rollout = coin_chain(jax.random.key(1), 8, 2)
+    rollout.cost = rollout.cost.at[0, 0].set(jnp.nan)
+    after = model.predict(state, rollout.next_inputs)
+    learned, _ = model.fit(state, Inputs(rollout.inputs.reshape(-1, 4)), rollout, after, jax.random.key(2))
+    for old, new in zip(jax.tree.leaves(state), jax.tree.leaves(learned), strict=True):
+        np.testing.assert_array_equal(old, new)

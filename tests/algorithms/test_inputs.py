@@ -1,0 +1,86 @@
+"""Merging equal inputs is exact or says that it is not."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from canary.algorithms.inputs import Inputs, merge_duplicates, on_distinct_rows
+from canary.networks import make_mlp
+
+SAMPLES, WIDTH, CAPACITY = 40, 5, 8
+merge = jax.jit(partial(merge_duplicates, capacity=CAPACITY))
+
+
+def batch(seed, kinds):
+    """Rows of exactly `kinds` different kinds, in random order."""
+    rng = np.random.default_rng(seed)
+    distinct = rng.integers(0, 3, (kinds, WIDTH)) / 5.5
+    distinct[:, 0] = np.arange(kinds) / 5.5
+    which = np.concatenate([np.arange(kinds), rng.integers(0, kinds, SAMPLES - kinds)])
+    return distinct[rng.permutation(which)].astype(np.float32)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 10**6), st.integers(1, 20))
+def test_merging_is_exact_up_to_the_capacity_and_says_so_beyond(seed, kinds):
+    rows = batch(seed, kinds)
+    merged, exact = merge(rows)
+    assert bool(exact) == (kinds <= CAPACITY)
+    assert merged.rows.shape == (CAPACITY, WIDTH)
+    reads = np.asarray(merged.reads)
+    assert (reads.sum(1) == 1).all()
+    assert set(np.unique(reads)) <= {0.0, 1.0}
+    if exact:
+        np.testing.assert_array_equal(merged.evaluate(lambda x: x), rows)
+        assert len(np.unique(np.asarray(merged.rows)[reads.any(0)], axis=0)) == kinds
+
+
+def test_rows_that_are_not_numbers_are_never_called_exact():
+    rows = batch(0, 3)
+    rows[7, 2] = np.nan
+    assert not merge(rows)[1]
+
+
+def test_rows_that_differ_by_one_bit_stay_apart():
+    rows = batch(0, 2) + np.float32(1)
+    rows[0] = np.nextafter(rows[1], np.float32(9))
+    merged, exact = merge(rows)
+    if exact:
+        np.testing.assert_array_equal(merged.evaluate(lambda x: x), rows)
+
+
+@pytest.fixture(scope="module")
+def compute():
+    """A loss and its gradient on the batch, plain or on distinct rows; also says which of the two it was."""
+    network = make_mlp(jax.random.key(0), (WIDTH, 16, 2), head_scale=1.0)
+    target = np.random.default_rng(1).normal(size=(SAMPLES, 2)).astype(np.float32)
+
+    def loss_and_gradient(inputs: Inputs):
+        def loss(network):
+            return jnp.mean((inputs.evaluate(network) - target) ** 2)
+
+        return *jax.value_and_grad(loss)(network), jnp.array(inputs.merged)
+
+    return {
+        capacity: jax.jit(partial(on_distinct_rows, capacity=capacity, compute=loss_and_gradient))
+        for capacity in (0, CAPACITY)
+    }
+
+
+@pytest.mark.parametrize(
+    ("kinds", "merged"), [(6, True), (CAPACITY, True), (CAPACITY + 1, False), (30, False)]
+)
+def test_distinct_rows_give_the_plain_loss_and_gradient(compute, kinds, merged):
+    rows = batch(3, kinds)
+    loss, gradient, was_merged = compute[CAPACITY](rows)
+    plain_loss, plain_gradient, plain = compute[0](rows)
+    assert bool(was_merged) == merged
+    assert not plain
+    np.testing.assert_allclose(loss, plain_loss, rtol=1e-6)
+    for one, other in zip(jax.tree.leaves(gradient), jax.tree.leaves(plain_gradient), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)

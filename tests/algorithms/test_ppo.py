@@ -1,0 +1,112 @@
+"""PPO: blind to cost, and with the paper's settings in each environment."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from canary.algorithms.base import EstimationConfig, Task
+from canary.algorithms.clipped_update import ClippedConfig
+from canary.algorithms.ppo import PPOConfig, make_ppo
+from canary.environments.protocol import Discrete
+from canary.experiments.catalogue import PAPER_ALGORITHMS, PAPER_SETTINGS, PRESETS
+from canary.experiments.config import make_config
+from canary.numerics.moments import empty_window, record_episodes
+from canary.rollout import Augmentation
+from canary.types import Chance
+from problems.compilation import quick_compilation
+from problems.probe_mdps import LEVELS, LIMIT, STATES, population
+
+INPUTS = STATES * LEVELS + Augmentation.SIZE
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick():
+    with quick_compilation():
+        yield
+
+
+def algorithm(**estimation):
+    task = Task(
+        constraint=Chance(limit=LIMIT, epsilon=0.1), input_size=INPUTS, action_space=Discrete(2), updates=4
+    )
+    settings = EstimationConfig(hidden=(8,), **estimation)
+    return make_ppo(PPOConfig(estimation=settings, clipped=ClippedConfig(minibatch_size=700)), task)
+
+
+@pytest.fixture(scope="module")
+def batch():
+    rollout, _, _ = population(1.0)
+    return rollout, record_episodes(empty_window(rollout.done.size), rollout.episodes)
+
+
+def rescaled(rollout, factor):
+    """The same experience, with costs, and all that is counted of them, multiplied."""
+    values = {name: getattr(rollout, name) for name in rollout.__dataclass_fields__}
+    for name in ("cost", "spent", "spent_raw"):
+        values[name] = factor * values[name]
+    values["inputs"] = rollout.inputs.at[..., -1].multiply(factor)
+    return type(rollout)(**values)
+
+
+def test_costs_change_nothing_but_the_log(batch):
+    rollout, window = batch
+    ppo = algorithm()
+    learner = ppo.init(jax.random.key(0))
+    update = jax.jit(ppo.update)
+    learned, metrics = update(learner, rollout, window, jax.random.key(1))
+    other, _ = update(learner, rescaled(rollout, 10.0), window, jax.random.key(1))
+    moved = False
+    for a, b, start in zip(*map(jax.tree.leaves, (learned, other, learner)), strict=True):
+        np.testing.assert_array_equal(a, b)
+        moved |= bool((a != start).any())
+    assert moved
+    costs = np.asarray(rollout.episodes.cost)[np.asarray(rollout.episodes.ended)]
+    assert float(metrics["cost_mean"]) == pytest.approx(costs.mean(), rel=1e-5)
+    assert float(metrics["cost_deviation"]) == pytest.approx(costs.std(), rel=1e-4)
+    assert float(metrics["violation_estimate"]) == pytest.approx((costs > LIMIT).mean(), rel=1e-5)
+    assert float(metrics["window_episodes"]) == len(costs)
+
+
+@pytest.mark.parametrize("observe", [None, False, True])
+def test_policy_sees_the_spent_cost_only_if_told_to(observe):
+    learner = algorithm(observe_spent=observe).init(jax.random.key(0))
+    x = jnp.ones(INPUTS)
+    outputs = [learner.policy(x.at[-1].set(spent)).logits for spent in (0.0, 5.0)]
+    assert bool((outputs[0] == outputs[1]).all()) == (not observe)
+
+
+# --- the paper's tables ---
+
+
+@pytest.mark.parametrize(("name", "environments"), PAPER_ALGORITHMS.items())
+def test_stated_settings_are_settings_of_the_algorithm(name, environments):
+    """Every entry can be applied, whether or not its environment is installed."""
+    from canary.algorithms import ALGORITHMS
+    from canary.experiments.settings import override
+
+    assert environments.keys() == PAPER_SETTINGS.keys()
+    for settings in environments.values():
+        config = ALGORITHMS[name].config()
+        for path, value in settings.items():
+            config = override(config, path, str(value), "algo")
+            assert value in (getattr(config, path, None), getattr(config.clipped, path, None))
+
+
+def test_configuration_takes_the_settings_of_its_environment():
+    config = make_config(env="IcyLake", algorithm="PPO", preset="paper")
+    assert config.algorithm.clipped.minibatch_size == 40
+    assert config.algorithm.clipped.entropy == 0.01
+    assert config.training.environments * config.training.rollout_length == 1000
+    cppo = make_config(env="IcyLake", algorithm="cppo", overrides=("algo.proportional_gain=3",)).algorithm
+    assert (cppo.multiplier_init, cppo.multiplier_step, cppo.proportional_gain) == (1.0, 0.03, 3.0)
+    assert cppo.clipped.standardise == "minibatch"
+
+
+@pytest.mark.parametrize("algorithm", ["canary", "ppo", "cpo", "cppo", "cvar_cpo"])
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_algorithm_has_every_preset(algorithm, preset):
+    config = make_config(algorithm=algorithm, preset=preset)
+    critic = getattr(config.algorithm, "critic", None)
+    if critic is not None:
+        assert critic.steps == (80 if preset == "paper" else 32)

@@ -1,0 +1,126 @@
+"""Every algorithm solves every probe, and finds its own known optimum of the trade-off between reward and risk."""
+
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from canary.algorithms import ALGORITHMS
+from canary.algorithms.base import EstimationConfig, Task
+from canary.algorithms.clipped_update import ClippedConfig
+from canary.algorithms.critics import CriticConfig
+from canary.algorithms.quantile_critic import QuantileConfig
+from canary.networks import critic_values
+from canary.rollout import Augmentation
+from canary.training import Trainer, init_training, train_chunk
+from canary.types import Chance
+from problems.baseline_probes import Kind, Probe
+from problems.compilation import quick_compilation
+
+LIMIT, EPSILON, DISCOUNT, UPDATES = 1.0, 0.3, 0.9, 60
+ESTIMATION = EstimationConfig(hidden=(16, 16), reward_discount=DISCOUNT)
+METHODS = ["canary", "ppo", "cpo", "cppo", "cvar-cpo"]
+
+
+def slow(*values):
+    """Right in seconds too, but every program takes ten seconds to compile: not in the default suite."""
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick():
+    with quick_compilation():
+        yield
+
+
+def settings_of(name, **options):
+    if name in ("ppo", "cppo"):
+        clipped = ClippedConfig(learning_rate=0.01, minibatch_size=64)
+        return ALGORITHMS[name].config(estimation=ESTIMATION, clipped=clipped, **options)
+    critic = CriticConfig(learning_rate=0.01, epochs=20)
+    if name == "cvar-cpo":
+        options["distribution"] = QuantileConfig(hidden=(16,), quantiles=16, samples=8)
+    return ALGORITHMS[name].config(estimation=ESTIMATION, critic=critic, **options)
+
+
+@cache
+def program(name, continuous=False, **options):
+    """Train on the probe of a given kind; the state at the end and the episodes of every update."""
+
+    @jax.jit
+    def train(kind):
+        probe = Probe(kind, continuous)
+        task = Task(
+            constraint=Chance(limit=LIMIT, epsilon=EPSILON),
+            input_size=probe.observation_size + Augmentation.SIZE,
+            action_space=probe.action_space,
+            updates=UPDATES,
+        )
+        trainer = Trainer(
+            environment=probe,
+            algorithm=ALGORITHMS[name].make(settings_of(name, **options), task),
+            augmentation=Augmentation(LIMIT, 1.0),
+            environments=16,
+            rollout_length=16,
+            stagger=False,
+        )
+        return train_chunk(trainer, init_training(trainer, 0, 7), UPDATES, UPDATES)
+
+    return train
+
+
+@cache
+def trained(name, kind, continuous=False, **options):
+    return program(name, continuous, **options)(jnp.asarray(int(kind)))
+
+
+def values(name, kind, *observations):
+    """What the reward critic says of inputs (s, g, y) with nothing spent."""
+    state, _ = trained(name, kind)
+    inputs = jnp.asarray([[*observation, 1.0, 0.0] for observation in observations])
+    return np.asarray(critic_values(state.learner.critics.networks, inputs))[0]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_values_constant_observed_and_discounted(name):
+    np.testing.assert_allclose(values(name, Kind.CONSTANT, (0, 0)), [1], atol=0.05)
+    np.testing.assert_allclose(values(name, Kind.OBSERVATION, (1, 0), (-1, 0)), [1, -1], atol=0.1)
+    np.testing.assert_allclose(values(name, Kind.DISCOUNTING, (0, 0), (0, 1)), [DISCOUNT, 1], atol=0.05)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_discrete_action_follows_the_observation(name):
+    _, (_, episodes) = trained(name, Kind.ACTION)
+    assert np.asarray(episodes.reward)[:2].mean() < 0.7
+    assert np.asarray(episodes.reward)[-5:].mean() > 0.95
+
+
+@pytest.mark.parametrize("name", [slow("canary"), "ppo", slow("cpo"), slow("cppo"), slow("cvar-cpo")])
+def test_continuous_action_follows_the_observation(name):
+    """The reward is 1 - (a - 0.5 s)^2 with s = -1 or 1."""
+    state, _ = trained(name, Kind.ACTION, continuous=True)
+    policy = state.learner.policy
+    found = policy(jnp.asarray([[1.0, 0, 1, 0], [-1.0, 0, 1, 0]]))
+    np.testing.assert_allclose(found.mode()[:, 0], [0.5, -0.5], atol=0.15)
+    assert float(jnp.exp(found.log_std).max()) < 0.7
+
+
+# The costly action's probability p at the optimum: C is 2 with probability p, else 0; the limit is 1, epsilon 0.3.
+CANTELLI = (1 - np.sqrt(1 - EPSILON)) / 2  # (1/eps - 1) 4 p (1 - p) = (1 - 2 p)^2
+OPTIMA = [
+    ("canary", {}, CANTELLI),
+    ("ppo", {}, 1.0),
+    ("cpo", {}, EPSILON),  # P(C > 1) = p
+    slow("cpo", {"constraint": "mean"}, 0.5),  # E[C] = 2 p
+    ("cvar-cpo", {}, EPSILON / 2),  # the mean of the worst 30% is 2 p / 0.3
+    ("cppo", {"penalty": "post"}, EPSILON / 2),
+    ("cppo", {}, 1.0),  # the published penalty steers nothing
+]
+
+
+@pytest.mark.parametrize(("name", "options", "optimum"), OPTIMA)
+def test_trade_off_settles_at_the_known_optimum(name, options, optimum):
+    _, (_, episodes) = trained(name, Kind.TRADE_OFF, **options)
+    assert abs(np.asarray(episodes.reward)[-20:].mean() - optimum) < 0.05

@@ -1,0 +1,230 @@
+"""The constrained step: its curvature, its promises, and the cases in which it must not move."""
+
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.flatten_util import ravel_pytree
+
+from canary.algorithms.inputs import Inputs, merge_duplicates
+from canary.algorithms.trust_region_step import Samples, TrustRegionConfig, fisher_product, trust_region_step
+from canary.environments.protocol import Continuous, Discrete
+from canary.networks import make_policy
+from canary.numerics.trust_region import Tier
+from problems.compilation import quick_compilation
+
+SPACES = {"categorical": Discrete(3), "gaussian": Continuous(2)}
+SAMPLES, WIDTH = 96, 4
+CONFIG = TrustRegionConfig()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick():
+    with quick_compilation():
+        yield
+
+
+def rows(kinds=12):
+    rng = np.random.default_rng(0)
+    return jnp.asarray(rng.normal(size=(kinds, WIDTH))[rng.integers(0, kinds, SAMPLES)], jnp.float32)
+
+
+@pytest.fixture(scope="module", params=list(SPACES))
+def problem(request):
+    """A policy off its initial point, a batch of its actions, and the step as a function of the data."""
+    x, rng = rows(), np.random.default_rng(3)
+
+    @jax.jit
+    def start():
+        flat, unravel = ravel_pytree(make_policy(jax.random.key(0), WIDTH, SPACES[request.param], (8, 8)))
+        policy = unravel(flat + rng.normal(0, 0.3, flat.shape).astype(np.float32))
+        return policy, policy(x).sample(jax.random.key(2))
+
+    policy, action = start()
+    reward, cost, square = rng.normal(size=(3, SAMPLES)).astype(np.float32)
+    costs = np.stack([cost - cost.mean(), square - square.mean()])
+    samples = Samples(action, reward, costs, np.ones(SAMPLES, np.float32))
+
+    def take(inputs, policy, samples, values, ready, wall):
+        def bound(change):
+            # The wall is invisible to the gradient and stands in the way of every trial point.
+            hidden = wall * (jnp.abs(change[0]) > 1e-5)
+            return values + jnp.stack([change[1] + 0.5 * change[0] - change[0] ** 2 + hidden, change[0]])
+
+        return trust_region_step(policy, inputs, samples, bound, jnp.array(2.0), ready, CONFIG)
+
+    plain = jax.jit(lambda *data: take(Inputs(x), *data))
+
+    def step(policy, samples, values, ready=True, wall=0.0, take=plain):
+        return take(
+            policy, samples, np.array(values, np.float32), np.array(ready), np.array(wall, np.float32)
+        )
+
+    return SimpleNamespace(policy=policy, samples=samples, step=step, take=take, x=x)
+
+
+def changed(samples, **fields):
+    """The samples with some fields replaced."""
+    return Samples(
+        **{name: fields.get(name, getattr(samples, name)) for name in Samples.__dataclass_fields__}
+    )
+
+
+def spoilt(array, index, value):
+    array = np.array(array)
+    array[index] = value
+    return array
+
+
+def mean_kl(new, old, x):
+    return float(new(x).kl_from(old(x)).mean())
+
+
+def surrogate(policy, problem, signal):
+    log_ratio = policy(problem.x).log_prob(problem.samples.action) - problem.policy(problem.x).log_prob(
+        problem.samples.action
+    )
+    return float((jnp.exp(log_ratio) * signal).mean())
+
+
+def same(one, other):
+    return all(
+        np.array_equal(a, b) for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+    )
+
+
+def test_fisher_product_is_the_hessian_of_the_mean_kl(problem):
+    with jax.enable_x64(True):
+        policy, x = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), (problem.policy, problem.x))
+        theta, unravel = ravel_pytree(policy)
+        old = policy(x)
+        merged, exact = merge_duplicates(x, 16)
+        assert exact
+        vectors = jax.random.normal(jax.random.key(5), (3, theta.size))
+
+        @jax.jit
+        def products(theta):
+            def both(inputs):
+                def distribution(t):
+                    return inputs.evaluate(unravel(t))
+
+                return jax.vmap(fisher_product(distribution, theta, distribution(theta), 0.1))(vectors)
+
+            hessian = jax.hessian(lambda t: unravel(t)(x).kl_from(old).mean())(theta)
+            return both(Inputs(x)), both(merged), vectors @ hessian + 0.1 * vectors
+
+        plain, from_merged, expected = products(theta)
+        np.testing.assert_allclose(plain, expected, rtol=1e-8, atol=1e-10)
+        np.testing.assert_allclose(from_merged, expected, rtol=1e-8, atol=1e-10)
+
+
+def test_a_safe_problem_improves_the_reward_within_the_trust_region(problem):
+    policy, report = problem.step(problem.policy, problem.samples, (-50.0, -50.0))
+    assert report.tier == Tier.NOMINAL
+    assert bool(report.accepted)
+    signal = problem.samples.reward_advantage
+    assert surrogate(policy, problem, signal) > surrogate(problem.policy, problem, signal)
+    assert (
+        0.2 * CONFIG.target_kl < mean_kl(policy, problem.policy, problem.x) <= CONFIG.target_kl * (1 + 1e-4)
+    )
+    np.testing.assert_allclose(report.kl, mean_kl(policy, problem.policy, problem.x), rtol=1e-3)
+
+
+def test_zero_costs_leave_the_reward_step_alone(problem):
+    """Nothing costs anything: the constraints have no gradient, and the step is that of TRPO."""
+    free = changed(problem.samples, cost_advantages=np.zeros((2, SAMPLES), np.float32))
+    unconstrained, report = problem.step(problem.policy, free, (-1.0, -1.0))
+    assert report.tier == Tier.NOMINAL
+    assert bool(report.accepted)
+    far, _ = problem.step(problem.policy, problem.samples, (-50.0, -50.0))
+    for one, other in zip(jax.tree.leaves(unconstrained), jax.tree.leaves(far), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("values", "tier"),
+    [
+        ((0.02, -0.01), Tier.NOMINAL),
+        ((50.0, -1.0), Tier.BOUND_RESTORATION),
+        ((50.0, 50.0), Tier.MEAN_RESTORATION),
+    ],
+)
+def test_every_tier_respects_the_trust_region_and_what_it_must_not_worsen(problem, values, tier):
+    policy, report = problem.step(problem.policy, problem.samples, values)
+    assert report.tier == tier
+    assert bool(report.accepted)
+    assert mean_kl(policy, problem.policy, problem.x) <= CONFIG.target_kl * (1 + 1e-4)
+    z, z_square = (2 * surrogate(policy, problem, signal) for signal in problem.samples.cost_advantages)
+    start = [2 * float(signal.mean()) for signal in problem.samples.cost_advantages]
+    z, z_square = z - start[0], z_square - start[1]
+    bound_change = z_square + 0.5 * z - z**2
+    np.testing.assert_allclose(report.surrogate, [bound_change, z], rtol=1e-2, atol=1e-5)
+    np.testing.assert_allclose(report.values, values, atol=1e-4)
+    slack = 1e-6
+    match tier:
+        case Tier.NOMINAL:
+            assert bound_change <= slack
+            assert z <= 0.01 + slack
+        case Tier.BOUND_RESTORATION:
+            assert bound_change < 0
+            assert z <= 1.0
+        case Tier.MEAN_RESTORATION:
+            assert z < 0
+
+
+def test_it_never_moves_without_a_sound_reason(problem):
+    """Not ready, advantages or values that are not finite: the policy is the same, bit for bit."""
+    samples, safe = problem.samples, (-1.0, -1.0)
+    reward, costs = samples.reward_advantage, samples.cost_advantages
+    cases = {
+        "not ready": (samples, safe, False),
+        "no episode yet": (samples, (np.nan, np.nan), True),
+        "infinite cost": (samples, (np.inf, 0.0), True),
+        "reward NaN": (changed(samples, reward_advantage=spoilt(reward, 0, np.nan)), safe, True),
+        "cost NaN": (changed(samples, cost_advantages=spoilt(costs, (1, 0), np.nan)), safe, True),
+        "cost advantage infinite": (
+            changed(samples, cost_advantages=spoilt(costs, (0, 0), np.inf)),
+            safe,
+            True,
+        ),
+    }
+    for name, (data, values, ready) in cases.items():
+        policy, report = problem.step(problem.policy, data, values, ready)
+        assert same(policy, problem.policy), name
+        assert report.tier == Tier.NO_STEP, name
+        assert not report.accepted, name
+        assert float(report.kl) == 0, name
+
+
+def test_an_unreachable_constraint_without_gradient_is_not_chased_in_a_random_direction(problem):
+    """c >= 0 with b = 0: no step can help, and the reward must not be raised at the constraint's expense."""
+    free = changed(problem.samples, cost_advantages=np.zeros((2, SAMPLES), np.float32))
+    policy, report = problem.step(problem.policy, free, (1.0, 1.0))
+    assert report.tier == Tier.NO_STEP
+    assert same(policy, problem.policy)
+
+
+def test_a_rejected_line_search_leaves_the_policy_bit_identical(problem):
+    """The model sees a slope, but every trial point is unacceptable."""
+    policy, report = problem.step(problem.policy, problem.samples, (-1e-3, -1.0), wall=1e3)
+    assert report.tier == Tier.NOMINAL
+    assert not report.accepted
+    assert int(report.backtracks) == CONFIG.backtracks
+    assert same(policy, problem.policy)
+    assert float(report.kl) == 0
+
+
+@pytest.mark.parametrize("problem", ["categorical"], indirect=True)
+def test_merged_inputs_take_the_same_step(problem):
+    merged, exact = merge_duplicates(problem.x, 16)
+    assert exact
+    on_merged = jax.jit(lambda *data: problem.take(merged, *data))
+    values = (0.02, -0.01)
+    policy, report = problem.step(problem.policy, problem.samples, values, take=on_merged)
+    plain, plain_report = problem.step(problem.policy, problem.samples, values)
+    np.testing.assert_allclose(report.kl, plain_report.kl, rtol=1e-3)
+    np.testing.assert_allclose(report.predicted, plain_report.predicted, rtol=1e-2, atol=1e-5)
+    start, one, other = (ravel_pytree(each)[0] for each in (problem.policy, policy, plain))
+    assert np.linalg.norm(one - other) < 1e-2 * np.linalg.norm(other - start)

@@ -1,0 +1,119 @@
+"""The anytime bounds: a supermartingale, correctly inverted, with coverage at all times together, and early
+verdicts.
+"""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import beta
+
+from canary.certification.anytime import SHAPE, anytime_lower, anytime_upper, log_evidence
+from canary.certification.bounds import clopper_pearson_lower, clopper_pearson_upper, planned_episodes
+
+LOOKS = np.unique(np.geomspace(1, 5000, 160).astype(int))
+ENOUGH = np.log(20)  # confidence 0.95
+
+
+def paths(rates: np.ndarray, looks: np.ndarray, seed: int) -> np.ndarray:
+    """Violations of each policy at each look."""
+    steps = np.diff(np.concatenate([[0], looks]))
+    return np.random.default_rng(seed).binomial(steps, rates[:, None]).cumsum(1)
+
+
+@pytest.mark.parametrize("side", ["below", "above"])
+@pytest.mark.parametrize(
+    ("violations", "episodes", "rate"), [(0, 30, 0.1), (3, 40, 0.1), (9, 25, 0.3), (25, 25, 0.8)]
+)
+def test_the_evidence_is_the_average_over_bets(side: str, violations: int, episodes: int, rate: float):
+    prior = beta(SHAPE, SHAPE * (1 - rate) / rate)
+    low, high = (0, rate) if side == "below" else (rate, 1)
+
+    bets = prior.ppf(
+        prior.cdf(low) + (prior.cdf(high) - prior.cdf(low)) * (np.arange(200_000) + 0.5) / 200_000
+    )
+    gain = (bets / rate) ** violations * ((1 - bets) / (1 - rate)) ** (episodes - violations)
+    assert log_evidence(violations, episodes, rate, side) == pytest.approx(np.log(gain.mean()), abs=1e-3)
+
+
+@given(st.integers(0, 500), st.floats(0, 1), st.floats(1e-4, 0.99), st.floats(0, 1))
+def test_the_evidence_is_a_supermartingale(episodes: int, share: float, rate: float, where: float):
+    """In expectation over the next episode it stays if P is the rate tested, and sinks on the wrong side of
+    it.
+    """
+    violations = round(share * episodes)
+    for side, truth in (("below", rate + where * (1 - rate)), ("above", rate * where)):
+        now = log_evidence(violations, episodes, rate, side)
+        after = log_evidence(np.array([violations, violations + 1]), episodes + 1, rate, side)
+        grown = np.exp(after - now) if np.isfinite(now) else np.zeros(2)
+        if np.isfinite(now):
+            assert (1 - rate) * grown[0] + rate * grown[1] == pytest.approx(1, rel=1e-6)
+        assert (1 - truth) * grown[0] + truth * grown[1] <= 1 + 1e-6
+
+
+@pytest.mark.parametrize("episodes", [1, 20, 300, 4000])
+def test_bounds_invert_the_evidence(episodes: int):
+    counts = np.unique(np.linspace(0, episodes, 23).astype(int))[:, None]
+    upper, lower = anytime_upper(counts, episodes, 0.95), anytime_lower(counts, episodes, 0.95)
+    rates = np.concatenate([np.geomspace(1e-6, 0.5, 800), np.linspace(0.5, 1 - 1e-6, 400)])[None]
+    margin = 1e-9 * (1 + rates)
+    excluded_above = log_evidence(counts, episodes, rates, "below") >= ENOUGH
+    assert (excluded_above == (rates >= upper))[np.abs(rates - upper) > margin].all()
+    excluded_below = log_evidence(counts, episodes, rates, "above") >= ENOUGH
+    assert (excluded_below == (rates <= lower))[np.abs(rates - lower) > margin].all()
+
+
+def test_bounds_are_wider_than_those_of_a_fixed_sample_and_shrink():
+    counts, episodes = np.array([0, 4, 40, 400]), np.array([200, 200, 2000, 20_000])
+    upper, lower = anytime_upper(counts, episodes, 0.95), anytime_lower(counts, episodes, 0.95)
+    assert (upper > clopper_pearson_upper(counts, episodes, 0.95)).all()
+    assert (lower <= clopper_pearson_lower(counts, episodes, 0.95)).all()
+    assert (np.diff((upper - lower)[1:]) < 0).all()
+
+
+def test_extremes():
+    assert (anytime_lower(0, 0, 0.95), anytime_upper(0, 0, 0.95)) == (0, 1)
+    assert anytime_lower(0, 1000, 0.95) == 0
+    assert anytime_upper(1000, 1000, 0.95) == 1
+    many = 10_000_000
+    assert 0.02 < anytime_upper(many // 50, many, 0.95) < 0.0203
+    assert 0.0197 < anytime_lower(many // 50, many, 0.95) < 0.02
+    assert anytime_upper(0, many, 0.999) < 3e-6
+
+
+def test_coverage_at_all_times_together_over_thousands_of_policies():
+    random = np.random.default_rng(1)
+    rates = np.concatenate([random.uniform(0.002, 0.1, 3000), random.uniform(0.1, 0.9, 1000)])
+    counts = paths(rates, LOOKS, 2)
+    slack = 4 * np.sqrt(0.05 * 0.95 / rates.size)
+    for side in ("below", "above"):
+        ever_missed = (log_evidence(counts, LOOKS, rates[:, None], side) >= ENOUGH).any(1)
+        assert 0.005 < ever_missed.mean() <= 0.05 + slack
+
+
+def test_repeated_peeking_at_a_fixed_sample_bound_would_not_cover():
+    rates = np.full(2000, 0.05)
+    missed = clopper_pearson_upper(paths(rates, LOOKS, 3), LOOKS, 0.95) < 0.05
+    assert missed.any(1).mean() > 0.12
+
+
+@pytest.mark.parametrize("multiple", [0.0, 0.1, 0.25, 3.0, 5.0])
+def test_far_from_epsilon_it_stops_before_the_planned_sample(multiple: float):
+    """The plan, without knowledge of P, is that of certify: P = epsilon / 2 is to be found safe with power
+    0.9.
+    """
+    epsilon, looks = 0.02, np.arange(10, 4000, 10)
+    planned = planned_episodes(epsilon, epsilon / 2)
+    counts = paths(np.full(400, multiple * epsilon), looks, 4)
+    side = "below" if multiple < 1 else "above"
+    decided = log_evidence(counts, looks, epsilon, side) >= ENOUGH
+    assert decided.any(1).mean() > 0.99
+    assert looks[decided.argmax(1)].mean() < 0.5 * planned
+
+
+def test_wrong_verdicts_are_rare_at_epsilon_itself():
+    """P = epsilon is the hardest case: whichever verdict is called wrong, it is given to at most 5%."""
+    counts = paths(np.full(4000, 0.02), LOOKS, 5)
+    for side in ("below", "above"):
+        ever = (log_evidence(counts, LOOKS, 0.02, side) >= ENOUGH).any(1).mean()
+        assert ever <= 0.05 + 4 * np.sqrt(0.05 * 0.95 / 4000)

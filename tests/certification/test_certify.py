@@ -1,0 +1,179 @@
+"""Certifying policies on the lake, against its exact law; stopping, interrupting, hashing and shifting."""
+
+import dataclasses
+import hashlib
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from canary.certification.certify import Subject, certify, make_player, policy_hash, shift_grid
+from canary.certification.plan import Plan
+from canary.environments.icy_lake import IcyLake
+from canary.errors import CanaryError
+from canary.exact import CostLaw, cost_law, from_icy_lake
+from canary.networks import CategoricalPolicy, make_policy
+from canary.numerics.running_statistics import initial_statistics
+from canary.rollout import Augmentation
+from canary.types import Chance
+
+LAKE = IcyLake(horizon=30)
+AUGMENTATION = Augmentation(limit=5.5, discount=1.0)
+KEY = jax.random.key(3)
+
+
+def network(seed: int = 0) -> CategoricalPolicy:
+    """An untrained network whose outputs are scaled up, so that it is far from uniform."""
+    policy = make_policy(jax.random.key(seed), LAKE.observation_size + 2, LAKE.action_space, (16,))
+    assert isinstance(policy, CategoricalPolicy)
+    return eqx.tree_at(lambda p: p.network.weights[-1], policy, policy.network.weights[-1] * 100)
+
+
+POLICY = network()
+
+
+def exact_law(policy: CategoricalPolicy) -> CostLaw:
+    def probabilities(states: np.ndarray, spent: np.ndarray) -> np.ndarray:
+        columns = [np.eye(16)[states], np.ones((len(states), 1)), spent[:, None] / AUGMENTATION.limit]
+        return np.asarray(
+            jax.nn.softmax(policy(jnp.asarray(np.concatenate(columns, 1), jnp.float32)).logits), float
+        )
+
+    return cost_law(from_icy_lake(LAKE), probabilities)
+
+
+LAW = exact_law(POLICY)
+
+
+def subject(limit: float = 5.5, epsilon: float = 0.02) -> Subject:
+    return Subject(LAKE, AUGMENTATION, Chance(limit=limit, epsilon=epsilon))
+
+
+@pytest.fixture(scope="module")
+def player():
+    """The episodes do not depend on the constraint, so one compiled program serves all tests."""
+    return make_player(subject(), Plan(batch=100))
+
+
+@pytest.mark.parametrize("early_stop", [False, True])
+def test_the_exact_law_lies_within_the_bounds(player, early_stop: bool):
+    epsilon = LAW.violation(5.5) + 0.08
+    plan = Plan(
+        episodes=3000, early_stop=early_stop, batch=100, cost_bound=float(LAKE.horizon), confidence=0.99
+    )
+    evidence, result = certify(subject(epsilon=epsilon), POLICY, None, plan, key=KEY, player=player)
+    assert result.lower <= LAW.violation(5.5) <= result.upper
+    assert result.verdict == "SATISFIED"
+    assert result.value_at_risk_lower <= LAW.value_at_risk(epsilon) <= result.value_at_risk_upper
+    assert LAW.conditional_value_at_risk(epsilon) <= result.conditional_value_at_risk_upper < LAKE.horizon
+    assert LAW.mean <= result.mean_upper < 1.5 * LAW.mean + 1
+    assert evidence.return_mean == pytest.approx(LAW.expected_return, abs=0.1)
+    assert evidence.length_mean == pytest.approx(LAW.expected_length, rel=0.1)
+    assert sum(count for _, count in evidence.costs) == result.episodes == 100 * evidence.looks
+    assert (result.episodes < 3000) == early_stop
+
+
+def test_over_many_keys_the_bounds_miss_as_rarely_as_they_say(player):
+    """Sixty certificates of 90% confidence each: more than 14 misses would have a chance of 1e-3."""
+    epsilon = LAW.violation(5.5)
+    plan = Plan(episodes=100, early_stop=False, batch=100, confidence=0.9)
+    results = [
+        certify(subject(epsilon=epsilon), POLICY, None, plan, key=jax.random.key(seed), player=player)[1]
+        for seed in range(60)
+    ]
+    assert sum(one.upper < epsilon for one in results) <= 14
+    assert sum(one.lower > epsilon for one in results) <= 14
+    assert len({one.violations for one in results}) > 3
+
+
+def test_a_policy_far_outside_is_found_out_in_one_batch(player):
+    evidence, result = certify(subject(limit=0.5), POLICY, None, Plan(batch=100), key=KEY, player=player)
+    assert (result.verdict, result.episodes, evidence.looks) == ("VIOLATED", 100, 1)
+
+
+def test_episodes_do_not_depend_on_the_batch(player):
+    def costs(batch: int) -> tuple:
+        plan = Plan(episodes=250, early_stop=False, batch=batch)
+        evidence, _ = certify(subject(), POLICY, None, plan, key=KEY, player=player if batch == 100 else None)
+        return evidence.costs
+
+    assert costs(100) == costs(64)
+
+
+def test_the_limit_itself_is_no_violation(player):
+    plan = Plan(episodes=200, early_stop=False, batch=100)
+    at, below = (
+        certify(subject(limit=limit), POLICY, None, plan, key=KEY, player=player)[1].violations
+        for limit in (2.0, 1.5)
+    )
+    assert at < below
+
+
+def test_an_interruption_gets_the_valid_verdict_so_far(player):
+    for early_stop, unseen in ((True, False), (False, True)):
+        seen = []
+
+        def interrupt(episodes: int, violations: int | None, seen: list = seen) -> None:
+            seen.append(violations)
+            if episodes >= 300:
+                raise KeyboardInterrupt
+
+        plan = Plan(episodes=1000, early_stop=early_stop, batch=100)
+        wanted = subject(epsilon=LAW.violation(5.5))
+        evidence, result = certify(wanted, POLICY, None, plan, key=KEY, progress=interrupt, player=player)
+        assert evidence.interrupted
+        assert evidence.method == "anytime"
+        assert (result.episodes, evidence.looks, result.verdict) == (300, 3, "UNDECIDED")
+        assert result.lower < LAW.violation(5.5) < result.upper
+        assert all(violations is None for violations in seen) == unseen
+
+
+def test_an_interruption_before_the_first_episode_leaves_nothing_known():
+    def refuse(*_):
+        raise KeyboardInterrupt
+
+    evidence, result = certify(subject(), POLICY, None, Plan(), key=KEY, player=refuse)
+    assert (evidence.interrupted, result.episodes, result.verdict) == (True, 0, "UNDECIDED")
+    assert (result.lower, result.upper, result.mean) == (0, 1, None)
+
+
+def test_a_cost_that_is_not_finite_ends_the_certification(player):
+    def broken(*arguments):
+        ends = player(*arguments)
+        return dataclasses.replace(ends, cost=ends.cost.at[3].set(jnp.nan))
+
+    with pytest.raises(CanaryError, match="not finite"):
+        certify(subject(), POLICY, None, Plan(batch=100), key=KEY, player=broken)
+
+
+def test_the_hash_is_of_every_array_and_nothing_else():
+    digest = policy_hash(POLICY)
+    assert digest == policy_hash(network())
+    assert digest == policy_hash(jax.tree.map(np.asarray, POLICY))
+    assert len(digest) == len(hashlib.sha256().hexdigest())
+    changed = eqx.tree_at(lambda p: p.network.biases[0], POLICY, POLICY.network.biases[0].at[0].add(1e-7))
+    statistics = initial_statistics(16)
+    shifted = eqx.tree_at(lambda s: s.mean, statistics, statistics.mean.at[5].set(1e-6))
+    digests = [
+        digest,
+        *(policy_hash(*pair) for pair in ((changed,), (POLICY, statistics), (POLICY, shifted))),
+    ]
+    assert len(set(digests)) == 4
+
+
+def test_shifts_form_a_grid():
+    rows = shift_grid(LAKE, {"slip": [0.1, 0.2], "horizon": [20, 40]})
+    assert [changes for changes, _ in rows][:2] == [
+        {"slip": 0.1, "horizon": 20},
+        {"slip": 0.1, "horizon": 40},
+    ]
+    assert [environment for _, environment in rows][3] == IcyLake(slip=0.2, horizon=40)
+    for name in ("map", "wind"):
+        with pytest.raises(CanaryError, match=f"no numeric setting '{name}' to shift; it has slip, horizon"):
+            shift_grid(LAKE, {name: [1.0]})
+    with pytest.raises(CanaryError, match="slip of IcyLake"):
+        shift_grid(LAKE, {"slip": [0.9]})
+    with pytest.raises(CanaryError, match="has no values"):
+        shift_grid(LAKE, {"slip": []})

@@ -1,0 +1,142 @@
+"""Verdicts, their sentences, and the correction for choosing among several policies."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from canary.certification.bounds import clopper_pearson_upper, planned_episodes
+from canary.certification.plan import Plan, complete
+from canary.certification.verdict import Evidence, assess, decide, overall
+from canary.errors import CanaryError
+from canary.types import Chance
+
+CHANCE = Chance(limit=5.5, epsilon=0.02)
+
+
+def evidence(violations: int, episodes: int, *, method: str = "fixed", looks: int = 1) -> Evidence:
+    """Cost 7 is a violation, 5.5 is not."""
+    pairs = [(5.5, episodes - violations), (7.0, violations)]
+    return Evidence(
+        policy_sha256="0" * 64,
+        method=method,  # type: ignore[arg-type]
+        looks=looks,
+        interrupted=False,
+        costs=tuple(pair for pair in pairs if pair[1]),
+        return_mean=1.0,
+        length_mean=10.0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("violations", "episodes", "verdict", "words"),
+    [
+        (0, 149, "SATISFIED", "With 95% confidence, at most 1.991% of episodes cost more than 5.5"),
+        (0, 148, "UNDECIDED", "cannot tell. About 149 would decide"),
+        (3, 150, "UNDECIDED", "cannot tell."),  # the rate is epsilon: no number of episodes would help
+        (20, 200, "VIOLATED", "With 95% confidence, more than 6.726% of episodes cost more than 5.5"),
+        (0, 0, "UNDECIDED", "nothing is known"),
+    ],
+)
+def test_each_verdict_has_its_sentence(violations: int, episodes: int, verdict: str, words: str):
+    result = assess(evidence(violations, episodes), Plan(early_stop=False), CHANCE)
+    assert (result.verdict, result.episodes, result.violations) == (verdict, episodes, violations)
+    assert words in result.sentence
+    assert result.sentence.endswith(".")
+
+
+def test_the_verdict_agrees_with_the_bound_on_value_at_risk():
+    """P <= epsilon is certified exactly when VaR <= limit is."""
+    for method in ("fixed", "anytime"):
+        for violations in range(12):
+            result = assess(evidence(violations, 600, method=method), Plan(early_stop=False), CHANCE)
+            within = result.value_at_risk_upper is not None and result.value_at_risk_upper <= CHANCE.limit
+            assert (result.verdict == "SATISFIED") == within
+
+
+def test_bounds_on_means_need_a_largest_cost():
+    without = assess(evidence(2, 600), Plan(), CHANCE)
+    assert without.mean_upper is None
+    assert without.conditional_value_at_risk_upper is None
+    given = assess(evidence(2, 600), Plan(cost_bound=20.0), CHANCE)
+    assert given.mean_upper is not None
+    assert given.mean is not None
+    assert given.mean < given.mean_upper < 7.0
+    # More looks spend more of the confidence.
+    later = assess(evidence(2, 600, method="anytime", looks=9), Plan(cost_bound=20.0), CHANCE)
+    assert later.mean_upper is not None
+    assert later.mean_upper > given.mean_upper
+    with pytest.raises(
+        CanaryError, match=r"An episode cost 7, but the largest possible cost was said to be 6\.5"
+    ):
+        assess(evidence(2, 600), Plan(cost_bound=6.5), CHANCE)
+
+
+def test_more_statements_need_more_evidence():
+    alone, many = Plan(early_stop=False), Plan(early_stop=False, statements=10)
+    one, ten = (assess(evidence(0, 160), plan, CHANCE) for plan in (alone, many))
+    assert (one.verdict, ten.verdict) == ("SATISFIED", "UNDECIDED")
+    assert ten.alone_verdict == "SATISFIED"
+    assert (ten.alone_lower, ten.alone_upper) == (one.lower, one.upper)
+    assert ten.upper == pytest.approx(clopper_pearson_upper(0, 160, 0.995))
+    assert "in all 10 statements together" in ten.sentence
+
+
+def test_picking_the_best_of_many_seeds_keeps_the_confidence():
+    """Twenty policies just outside the limit: picking the one that looks best must not make it safe."""
+    policies, episodes, epsilon, trials = 20, 1500, 0.02, 4000
+    best = np.random.default_rng(0).binomial(episodes, epsilon * 1.0001, (trials, policies)).min(1)
+    corrected = Plan(statements=policies).corrected_confidence
+    fooled = (clopper_pearson_upper(best, episodes, corrected) <= epsilon).mean()
+    assert fooled <= 0.05 + 4 * np.sqrt(0.05 * 0.95 / trials)
+    assert (clopper_pearson_upper(best, episodes, 0.95) <= epsilon).mean() > 0.3
+
+
+def test_the_whole_is_satisfied_if_all_are_and_violated_if_any_is():
+    plan = Plan(early_stop=False, statements=3)
+    good, bad, open_ = (assess(evidence(k, 1000), plan, CHANCE) for k in (2, 60, 18))
+    assert (good.verdict, bad.verdict, open_.verdict) == ("SATISFIED", "VIOLATED", "UNDECIDED")
+    assert overall([good, good, good], [0, 1, 2], plan)[0] == "SATISFIED"
+    assert overall([good, open_, good], [0, 1, 2], plan)[0] == "UNDECIDED"
+    verdict, sentence = overall([good, bad, open_], [4, 5, 6], plan)
+    assert verdict == "VIOLATED"
+    assert "keep the limit: 4; these break the limit: 5; these remain undecided: 6." in sentence
+    assert overall([bad], [0], plan) == ("VIOLATED", bad.sentence)
+
+
+def test_decide_is_strict_on_the_right_side():
+    assert decide(0.0, 0.02, 0.02) == "SATISFIED"
+    assert decide(0.02, 0.5, 0.02) == "UNDECIDED"
+    assert decide(0.0201, 0.5, 0.02) == "VIOLATED"
+
+
+def test_plans_are_completed_from_epsilon():
+    fixed = complete(Plan(early_stop=False), CHANCE)
+    assert fixed.episodes == planned_episodes(0.02, 0.01) == 1271
+    assert complete(Plan(), CHANCE).episodes == 2 * 1271
+    several = complete(Plan(early_stop=False, statements=4), CHANCE)
+    assert several.episodes is not None
+    assert several.episodes > fixed.episodes
+    assert complete(Plan(episodes=77), CHANCE).episodes == 77
+    # Such a plan does what it says: P = epsilon / 2 gets its verdict with probability 0.9.
+    decided = clopper_pearson_upper(np.arange(1272), 1271, 0.95) <= 0.02
+    assert binom.pmf(np.arange(1272), 1271, 0.01) @ decided >= 0.9
+    with pytest.raises(CanaryError, match="takes too many episodes to plan them"):
+        complete(Plan(), dataclasses.replace(CHANCE, epsilon=1e-6))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("confidence", 95.0),
+        ("confidence", 1.0),
+        ("episodes", 0),
+        ("batch", 0),
+        ("statements", 0),
+        ("cost_bound", np.nan),
+    ],
+)
+def test_mistakes_in_a_plan_are_sentences(field: str, value: float):
+    with pytest.raises(CanaryError, match=r"must (lie|be)"):
+        Plan(**{field: value})

@@ -1,0 +1,72 @@
+"""Policies of every kind that can be exported, with weights that no training made."""
+
+from dataclasses import replace
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+
+from canary.environments.protocol import Continuous, Discrete
+from canary.export.portable import PortablePolicy, RiskCritics
+from canary.networks import make_critics, make_policy
+from canary.numerics.running_statistics import initial_statistics, merge
+from canary.rollout import Augmentation
+
+OBSERVATIONS, HORIZON = 5, 20
+ABOUT = {
+    "environment": {"name": "Probe", "settings": {"slip": 0.25}},
+    "horizon": HORIZON,
+    "epsilon": 0.02,
+    "algorithm": "canary",
+    "seed": 3,
+    "updates": 40,
+}
+
+
+@cache  # drawing orthogonal weights compiles a program per shape
+def make_portable(
+    *, continuous: bool = False, normalised: bool = False, blind: bool = False, discount: float = 1.0
+) -> PortablePolicy:
+    """`blind` policies do not see the account: their first layer has no rows for it."""
+    space = Continuous(3) if continuous else Discrete(4)
+    size = OBSERVATIONS + (0 if blind else Augmentation.SIZE)
+    policy = make_policy(jax.random.key(1), size, space, (16, 12))
+    # Weights as after training: a sharp head, biases, deviations on both sides of the floor.
+    noise = jax.random.normal(jax.random.key(2), (64,))
+    network = replace(
+        policy.network,
+        weights=(*policy.network.weights[:-1], 100 * policy.network.weights[-1]),
+        biases=tuple(noise[: bias.size] for bias in policy.network.biases),
+    )
+    policy = replace(policy, network=network)
+    if continuous:
+        policy = replace(policy, log_std=jnp.array([-0.5, -7.0, 0.3]))
+    statistics = None
+    if normalised:
+        seen = 3.0 + jnp.array([0.1, 1, 10, 100, 0]) * jax.random.normal(
+            jax.random.key(4), (200, OBSERVATIONS)
+        )
+        statistics = merge(initial_statistics(OBSERVATIONS), seen)
+    return PortablePolicy(policy, statistics, Augmentation(2.5, discount), OBSERVATIONS, space, ABOUT)
+
+
+@cache
+def make_risk_critics(inputs: int):
+    return make_critics(jax.random.key(6), 2, inputs, (16, 12))
+
+
+def with_critics(
+    portable: PortablePolicy, *, structured: bool = False, time_feature: bool = False
+) -> PortablePolicy:
+    networks = make_risk_critics(OBSERVATIONS + Augmentation.SIZE + time_feature)
+    return replace(portable, critics=RiskCritics(networks, structured, time_feature))
+
+
+KINDS = {
+    "discrete": {},
+    "continuous": {"continuous": True},
+    "normalised": {"normalised": True},
+    "normalised continuous": {"continuous": True, "normalised": True},
+    "blind to its account": {"blind": True},
+    "discounted": {"discount": 0.9},
+}

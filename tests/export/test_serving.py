@@ -1,0 +1,124 @@
+"""The serving example: real requests to a real server on this machine."""
+
+import io
+import json
+import re
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from examples.serve_policy import Episodes, make_server
+
+from canary.export import numpy_format, numpy_policy
+from export.portable_policies import OBSERVATIONS, make_portable, with_critics
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def ask(url: str, method: str, path: str, body: object = None) -> tuple[int, dict]:
+    data = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+    request = urllib.request.Request(url + path, data, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return answer.status, json.loads(answer.read())
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.loads(error.read())
+
+
+@pytest.fixture(scope="module")
+def policy() -> numpy_policy.NumpyPolicy:
+    return numpy_policy.load(io.BytesIO(numpy_format.encode(with_critics(make_portable()))))
+
+
+@pytest.fixture(scope="module")
+def url(policy: numpy_policy.NumpyPolicy) -> Iterator[str]:
+    server = make_server(policy)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_an_episode_over_http_is_an_episode(url: str, policy: numpy_policy.NumpyPolicy):
+    status, started = ask(url, "POST", "/episodes", {"seed": 4})
+    assert (status, started["remaining"]) == (200, 2.5)
+    place, local = f"/episodes/{started['episode']}", policy.start(4)
+    for observation, cost in zip(np.eye(OBSERVATIONS), [0, 1, 0.5, 0, 2], strict=True):
+        risk, action = local.risk(observation), local.act(observation)
+        status, answer = ask(url, "POST", f"{place}/act", {"observation": observation.tolist()})
+        assert (status, answer["action"]) == (200, action)
+        assert answer["risk"] == pytest.approx(risk)
+        local.spend(cost)
+        assert ask(url, "POST", f"{place}/spend", {"cost": cost}) == (
+            200,
+            {"spent": local.spent, "remaining": local.remaining},
+        )
+    assert ask(url, "DELETE", place) == (200, {})
+    assert ask(url, "POST", f"{place}/spend", {"cost": 0})[0] == 404
+
+
+def test_episodes_do_not_share_their_account(url: str):
+    names = [ask(url, "POST", "/episodes", {})[1]["episode"] for _ in range(2)]
+    ask(url, "POST", f"/episodes/{names[0]}/act", {"observation": [0] * OBSERVATIONS})
+    assert ask(url, "POST", f"/episodes/{names[0]}/spend", {"cost": 2})[1]["spent"] == 2
+    ask(url, "POST", f"/episodes/{names[1]}/act", {"observation": [0] * OBSERVATIONS})
+    assert ask(url, "POST", f"/episodes/{names[1]}/spend", {"cost": 0})[1]["spent"] == 0
+
+
+def test_it_says_what_it_serves(url: str, policy: numpy_policy.NumpyPolicy):
+    assert ask(url, "GET", "/") == (200, policy.metadata)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "sentence"),
+    [
+        ("/episodes/{}/act", {"observation": [1, 2]}, 400, "shape"),
+        ("/episodes/{}/act", {}, 400, "shape|numbers|finite"),
+        ("/episodes/{}/spend", {"cost": 1}, 400, "without an action"),
+        ("/episodes/{}/act", b"{not json", 400, "."),
+        ("/episodes/{}/act", [1], 400, "JSON object"),
+        ("/episodes", {"seed": "x"}, 400, "whole number"),
+        ("/episodes/abc/act", {"observation": []}, 404, "no open episode"),
+        ("/elsewhere", {}, 404, "no POST /elsewhere"),
+    ],
+)
+def test_mistakes_are_sentences(url: str, path: str, body: object, status: int, sentence: str):
+    name = ask(url, "POST", "/episodes", {})[1]["episode"]
+    found, answer = ask(url, "POST", path.format(name), body)
+    assert found == status
+    assert re.search(sentence, answer["error"])
+
+
+def test_the_oldest_episode_makes_room(policy: numpy_policy.NumpyPolicy):
+    episodes = Episodes(policy, most=2)
+    first, second = (episodes.start({})["episode"] for _ in range(2))
+    episodes.act(first, {"observation": [0] * OBSERVATIONS})  # now the second was used longest ago
+    episodes.start({})
+    with pytest.raises(LookupError):
+        episodes.close(second)
+    episodes.close(first)
+
+
+def test_it_runs_as_a_program(tmp_path: Path):
+    (tmp_path / "policy.npz").write_bytes(numpy_format.encode(make_portable()))
+    server = subprocess.Popen(
+        [sys.executable, str(ROOT / "examples" / "serve_policy.py"), "policy.npz", "--port", "0"],
+        cwd=tmp_path, env={"PYTHONPATH": str(ROOT / "src")}, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert server.stdout is not None
+        url = re.search(r"http://127\.0\.0\.1:\d+", server.stdout.readline())
+        assert url is not None
+        assert ask(url[0], "POST", "/episodes", {"seed": 0})[1]["remaining"] == 2.5
+    finally:
+        server.terminate()
+        server.communicate(timeout=10)

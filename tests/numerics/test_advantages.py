@@ -1,0 +1,137 @@
+"""Advantages against sums written out, and the algebra of the augmented cost."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from canary.numerics.advantages import augmented_cost, centred, generalised_advantages, standardised
+
+GAMMA, DECAY = 0.9, 0.8
+
+
+def summed_out(signal, value, next_value, stops, done, gamma, decay):
+    """A_t = sum of (gamma * decay)^(k - t) * delta_k over k >= t of its episode and rollout, one by one."""
+    time, lanes = signal.shape
+    result = np.zeros_like(signal)
+    for lane in range(lanes):
+        for t in range(time):
+            for k in range(t, time):
+                future = 0.0 if stops[k, lane] else gamma * next_value[k, lane]
+                delta = signal[k, lane] + future - value[k, lane]
+                result[t, lane] += (gamma * decay) ** (k - t) * delta
+                if done[k, lane]:
+                    break
+    return result
+
+
+def gae(signal, value, next_value, stops, done, gamma=GAMMA, decay=DECAY):
+    return generalised_advantages(
+        jnp.asarray(signal), jnp.asarray(value), jnp.asarray(next_value),
+        stops=jnp.asarray(stops), done=jnp.asarray(done), discount=gamma, decay=decay,
+    )  # fmt: skip
+
+
+def random_batch(seed, time=40, lanes=6):
+    """Values unrelated between steps, so that reading a wrong one shows; ends of both kinds."""
+    rng = np.random.default_rng(seed)
+    signal, value, next_value = rng.normal(size=(3, time, lanes))
+    terminated = rng.random((time, lanes)) < 0.1
+    truncated = ~terminated & (rng.random((time, lanes)) < 0.1)
+    return signal, value, next_value, terminated, truncated
+
+
+def test_reward_advantages_match_the_sum_and_bootstrap_at_truncation():
+    signal, value, next_value, terminated, truncated = random_batch(0)
+    done = terminated | truncated
+    assert terminated[:-1].any()
+    assert truncated[:-1].any()
+    with jax.enable_x64(True):
+        found = gae(signal, value, next_value, terminated, done)
+    np.testing.assert_allclose(
+        found, summed_out(signal, value, next_value, terminated, done, GAMMA, DECAY), rtol=1e-12, atol=1e-12
+    )
+    # The value after a truncation counts, with one discount; that after a termination does not.
+    with jax.enable_x64(True):
+        after_truncation = gae(signal, value, next_value + truncated, terminated, done)
+        after_termination = gae(signal, value, next_value + 5 * terminated, terminated, done)
+    np.testing.assert_allclose(
+        (np.asarray(after_truncation) - np.asarray(found))[truncated], GAMMA, rtol=1e-9
+    )
+    np.testing.assert_array_equal(after_termination, found)
+
+
+def test_cost_advantages_match_the_sum_and_end_with_the_episode():
+    signal, value, next_value, terminated, truncated = random_batch(1)
+    done = terminated | truncated
+    with jax.enable_x64(True):
+        found = gae(signal, value, next_value, done, done)
+        elsewhere = gae(signal, value, next_value + 5 * done, done, done)
+    np.testing.assert_allclose(
+        found, summed_out(signal, value, next_value, done, done, GAMMA, DECAY), rtol=1e-12, atol=1e-12
+    )
+    np.testing.assert_array_equal(elsewhere, found)
+
+
+def test_a_case_by_hand():
+    """Three steps, truncated after the second; gamma 1/2, lambda 1/2: all fractions are exact in binary."""
+    signal, value = [[1.0], [2.0], [4.0]], [[8.0], [16.0], [32.0]]
+    next_value = [[16.0], [64.0], [128.0]]  # 64 is the value before the reset, not that of the third step
+    truncated = [[False], [True], [False]]
+    never = [[False], [False], [False]]
+    # Third step, end of the rollout: 4 + 64 - 32 = 36.
+    # Reward, second step: 2 + 32 - 16 = 18; first: (1 + 8 - 8) + 18 / 4 = 5.5.
+    assert gae(signal, value, next_value, never, truncated, 0.5, 0.5).tolist() == [[5.5], [18.0], [36.0]]
+    # Cost, second step: 2 - 16 = -14; first: (1 + 8 - 8) - 14 / 4 = -2.5.
+    assert gae(signal, value, next_value, truncated, truncated, 0.5, 0.5).tolist() == [
+        [-2.5],
+        [-14.0],
+        [36.0],
+    ]
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.floats(-3, 3), min_size=1, max_size=30), st.sampled_from([1.0, 0.99, 0.9, 0.5, 0.0]))
+def test_discounted_augmented_costs_sum_to_the_square(costs, gamma):
+    costs = np.array(costs)
+    discount = gamma ** np.arange(len(costs))
+    spent = np.concatenate([[0], np.cumsum(discount * costs)[:-1]])
+    square = np.asarray(augmented_cost(costs, spent, discount))
+    np.testing.assert_allclose((discount * square).sum(), (discount * costs).sum() ** 2, rtol=1e-9, atol=1e-9)
+
+
+def test_variance_advantage_is_the_advantage_of_the_centred_cost():
+    """GAE(c~) - 2 mu GAE(c) = GAE(g c^2 + 2 (y - mu) c) for critics that are combined in the same way."""
+    cost, value, next_value, terminated, truncated = random_batch(2)
+    rng = np.random.default_rng(3)
+    spent, discount, square_value, square_next = rng.random((4, *cost.shape))
+    done, mean = terminated | truncated, 0.7
+    with jax.enable_x64(True):
+        square = gae(augmented_cost(cost, spent, discount), square_value, square_next, done, done)
+        linear = gae(cost, value, next_value, done, done)
+        combined = gae(
+            discount * cost**2 + 2 * (spent - mean) * cost,
+            square_value - 2 * mean * value,
+            square_next - 2 * mean * next_value,
+            done,
+            done,
+        )
+        np.testing.assert_allclose(square - 2 * mean * linear, combined, rtol=1e-10, atol=1e-10)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 2**31 - 1))
+def test_centring_keeps_units_and_standardising_does_not(seed):
+    rng = np.random.default_rng(seed)
+    advantage = rng.normal(3, 5, 50)
+    weight = rng.uniform(0.1, 1, 50)
+    moved = np.asarray(centred(jnp.asarray(advantage), jnp.asarray(weight)))
+    np.testing.assert_allclose((weight * moved).sum(), 0, atol=1e-3)
+    np.testing.assert_allclose(np.diff(moved), np.diff(advantage), rtol=1e-3, atol=1e-4)
+    scaled = np.asarray(standardised(jnp.asarray(advantage)))
+    np.testing.assert_allclose([scaled.mean(), scaled.std()], [0, 1], atol=1e-5)
+
+
+def test_constant_advantages_standardise_to_zero():
+    assert not np.asarray(standardised(jnp.full(10, 3.0))).any()

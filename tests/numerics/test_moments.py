@@ -1,0 +1,130 @@
+"""The window of recent episodes against a plain list, and what its moments mean."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from canary.numerics.moments import cost_moments, empty_window, recent, record_episodes
+from canary.numerics.risk import cantelli_value
+from canary.types import EpisodeEnds
+
+RING, TIME, LANES = 12, 3, 2
+
+
+def ends(ended, valid, cost, length):
+    """Episode records [time, env]; what did not end holds junk, as in a rollout."""
+    ended, valid = np.asarray(ended, bool), np.asarray(valid, bool)
+    return EpisodeEnds(
+        jnp.asarray(ended), jnp.asarray(valid), jnp.zeros(ended.shape), jnp.asarray(cost, jnp.float32),
+        jnp.asarray(length, jnp.int32), jnp.zeros(ended.shape, bool),
+    )  # fmt: skip
+
+
+def whole(costs, lengths=None):
+    """A batch in which exactly these episodes ended, all valid."""
+    costs = np.asarray(costs, float)[:, None]
+    lengths = np.ones_like(costs) if lengths is None else np.asarray(lengths)[:, None]
+    return ends(np.ones(costs.shape), np.ones(costs.shape), costs, lengths)
+
+
+record = jax.jit(record_episodes)
+summarise = jax.jit(cost_moments, static_argnums=1)
+
+flag = st.lists(st.booleans(), min_size=TIME * LANES, max_size=TIME * LANES)
+batch = st.tuples(flag, flag, st.integers(0, 10**6))
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(batch, min_size=1, max_size=8), st.sampled_from([1, 5, 20]))
+def test_ring_agrees_with_a_list(batches, minimum):
+    window, kept = empty_window(RING), []
+    for ended, valid, seed in batches:
+        rng = np.random.default_rng(seed)
+        shape = (TIME, LANES)
+        ended, valid = np.reshape(ended, shape), np.reshape(valid, shape)
+        cost, length = rng.integers(0, 50, shape), rng.integers(1, 9, shape)
+        window = record(window, ends(ended, valid, cost, length))
+        new = [
+            (cost[i, j], length[i, j])
+            for i in range(TIME)
+            for j in range(LANES)
+            if ended[i, j] and valid[i, j]
+        ]
+        kept += new
+        # Newest max(new, minimum), as far as the ring remembers.
+        expected = kept[-min(max(len(new), minimum), RING) :]
+        found = summarise(window, minimum, 5.0)
+        assert int(window.total) == len(kept)
+        assert int(window.new) == len(new)
+        assert int(found.count) == len(expected)
+        if expected:
+            costs, lengths = np.array(expected, float).T
+            np.testing.assert_allclose(found.mean, costs.mean() / 5, rtol=1e-5)
+            np.testing.assert_allclose(found.variance, costs.var() / 25, rtol=1e-4, atol=1e-6)
+            np.testing.assert_allclose(found.length, lengths.mean(), rtol=1e-5)
+        else:
+            assert np.isnan([found.mean, found.variance, found.length]).all()
+
+
+def test_window_is_the_batch_or_the_minimum_whichever_is_more():
+    window = record(empty_window(RING), whole(range(8)))
+    assert sorted(np.asarray(window.cost)[np.asarray(recent(window, 3))]) == list(range(8))  # the batch has 8
+    window = record(window, whole([100, 101]))
+    assert sorted(np.asarray(window.cost)[np.asarray(recent(window, 3))]) == [7, 100, 101]  # 2 new: 3 newest
+    assert sorted(np.asarray(window.cost)[np.asarray(recent(window, 1))]) == [100, 101]
+
+
+def test_no_episode_is_nan_and_never_cost_zero():
+    moments = summarise(empty_window(RING), 5, 1.0)
+    assert np.isnan([moments.mean, moments.variance, moments.length]).all()
+    assert moments.count == 0
+    # Nor do episodes that started in mid-clock count, however cheap they are.
+    window = record(empty_window(RING), ends([[1, 1]], [[0, 0]], [[0.0, 0.0]], [[1, 1]]))
+    assert window.total == 0
+    assert np.isnan(summarise(window, 5, 1.0).mean)
+
+
+def test_a_batch_without_ends_keeps_what_is_known():
+    window = record(empty_window(RING), whole([4, 8], [10, 30]))
+    before = summarise(window, 5, 2.0)
+    window = record(window, ends(np.zeros((3, 2)), np.ones((3, 2)), np.full((3, 2), 99), np.ones((3, 2))))
+    after = summarise(window, 5, 2.0)
+    assert window.new == 0
+    assert jax.tree.map(float, after) == jax.tree.map(float, before)
+    assert (float(after.mean), float(after.variance), float(after.length)) == (3.0, 1.0, 20.0)
+
+
+def test_a_ring_smaller_than_a_batch_is_refused():
+    with pytest.raises(ValueError, match="at least one batch"):
+        record_episodes(empty_window(3), whole(range(4)))
+
+
+def test_plug_in_is_optimistic_and_the_correction_unbiased():
+    """Over samples of n episodes the plug-in Cantelli value is low by sigma^2 / (epsilon n) in the mean."""
+    epsilon, n, trials = 0.2, 5, 40_000
+    support, chance = np.array([0.0, 1.0, 3.0]), np.array([0.5, 0.3, 0.2])
+    mean = support @ chance
+    variance = (support - mean) ** 2 @ chance
+    exact = float(cantelli_value(mean, variance, 1.0, epsilon))
+    draws = np.random.default_rng(0).choice(support, p=chance, size=(trials, n))
+
+    def values(costs):
+        moments = cost_moments(record_episodes(empty_window(n), whole_row(costs)), n, 1.0)
+        plug_in = cantelli_value(moments.mean, moments.variance, 1.0, epsilon)
+        return plug_in, plug_in + moments.variance / (epsilon * (moments.count - 1))
+
+    def whole_row(costs):
+        shape = (n, 1)
+        yes = jnp.ones(shape, bool)
+        return EpisodeEnds(yes, yes, jnp.zeros(shape), costs[:, None], jnp.ones(shape, jnp.int32), yes)
+
+    plug_in, corrected = (
+        np.asarray(v, float) for v in jax.jit(jax.vmap(values))(jnp.asarray(draws, jnp.float32))
+    )
+    error = 4 * plug_in.std() / trials**0.5
+    assert abs(plug_in.mean() - (exact - variance / (epsilon * n))) < error
+    assert abs(corrected.mean() - exact) < 4 * corrected.std() / trials**0.5
+    assert exact - plug_in.mean() > 3 * error  # the bias is far larger than the noise of this test

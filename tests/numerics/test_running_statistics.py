@@ -1,0 +1,48 @@
+"""Merged statistics equal those of all observations at once."""
+
+import jax.numpy as jnp
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from canary.numerics.running_statistics import initial_statistics, merge, normalise
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=6), st.integers(0, 10**6))
+def test_batches_merge_to_the_whole(sizes, seed):
+    rng = np.random.default_rng(seed)
+    batches = [rng.normal(5, 2, (size, 3, 2)) for size in sizes]
+    statistics = initial_statistics(2)
+    for batch in batches:
+        statistics = merge(statistics, jnp.asarray(batch, jnp.float32))
+    rows = np.concatenate(batches).reshape(-1, 2)
+    assert statistics.count == len(rows)
+    np.testing.assert_allclose(statistics.mean, rows.mean(0), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(statistics.squares / statistics.count, rows.var(0), rtol=1e-3, atol=1e-5)
+
+
+def test_far_from_zero_the_variance_survives_rounding():
+    """A naive mean of squares would lose all of it: 1e4^2 has no room for 1 in single precision."""
+    rows = 1e4 + np.random.default_rng(0).normal(size=(5, 200, 1))
+    statistics = initial_statistics(1)
+    for batch in rows:
+        statistics = merge(statistics, jnp.asarray(batch, jnp.float32))
+    np.testing.assert_allclose(statistics.squares / statistics.count, rows.var(), rtol=0.02)
+
+
+def test_normalise_standardises_and_clips():
+    rows = np.random.default_rng(1).normal([100, -3], [20, 0.1], (1000, 2))
+    statistics = merge(initial_statistics(2), jnp.asarray(rows, jnp.float32))
+    seen = np.asarray(normalise(statistics, jnp.asarray(rows, jnp.float32)))
+    np.testing.assert_allclose([seen.mean(0), seen.std(0)], [[0, 0], [1, 1]], atol=1e-3)
+    assert normalise(statistics, jnp.array([1e6, -1e6])).tolist() == [10.0, -10.0]
+
+
+def test_before_any_observation_normalise_only_clips():
+    assert normalise(initial_statistics(3), jnp.array([0.5, -2.0, 50.0])).tolist() == [0.5, -2.0, 10.0]
+
+
+def test_a_constant_observation_stays_finite():
+    statistics = merge(initial_statistics(1), jnp.full((10, 1), 7.0))
+    assert jnp.isfinite(normalise(statistics, jnp.array([7.0]))).all()

@@ -1,0 +1,168 @@
+"""Environments with one question each, whose answers are known: values, actions, and a price worth paying."""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PRNGKeyArray
+
+from canary.environments.icy_lake import IcyLake
+from canary.environments.protocol import ActionSpace, Continuous, Discrete, EnvironmentState
+
+
+def state(inner, observation, time=0, reward=0.0, cost=0.0, terminated=False, truncated=False):
+    return EnvironmentState(
+        inner=inner,
+        observation=jnp.asarray(observation, jnp.float32),
+        reward=jnp.asarray(reward, jnp.float32),
+        cost=jnp.asarray(cost, jnp.float32),
+        terminated=jnp.asarray(terminated),
+        truncated=jnp.asarray(truncated),
+        time=jnp.asarray(time, jnp.int32),
+    )
+
+
+@dataclass(frozen=True)
+class Questions:
+    """Four questions, one per episode, drawn at the reset; two actions.
+
+    0 constant: one step, reward 1, cost 1. 1 observation: one step, reward 2, no cost. 2 discounting: two steps, cost 1 each,
+    reward 1 at the end. 3 action: one step, reward equal to the action (0 or 1).
+    The observation is the question and the time, one-hot; the last entry is 1 in the second step of question 2.
+    """
+
+    horizon: int = 2
+
+    @property
+    def observation_size(self) -> int:
+        return 5
+
+    @property
+    def action_space(self) -> ActionSpace:
+        return Discrete(2)
+
+    @property
+    def normalise_observation(self) -> bool:
+        return False
+
+    def reset(self, key: PRNGKeyArray) -> EnvironmentState:
+        question = jax.random.randint(key, (), 0, 4)
+        return state(question, jax.nn.one_hot(question, 5))
+
+    def step(self, now: EnvironmentState, action: Array, key: PRNGKeyArray) -> EnvironmentState:
+        question, time = now.inner, now.time + 1
+        terminated = (question != 2) | (time == 2)
+        rewards = jnp.stack([1.0, 2.0, (time == 2).astype(float), action.astype(float)])
+        cost = jnp.array([1.0, 0.0, 1.0, 0.0])[question]
+        return state(
+            question,
+            jax.nn.one_hot(4, 5),
+            time,
+            rewards[question],
+            cost,
+            terminated,
+            (time >= 2) & ~terminated,
+        )
+
+
+@dataclass(frozen=True)
+class Price:
+    """One step: action 1 earns 1 and costs 1, action 0 earns and costs nothing."""
+
+    horizon: int = 1
+
+    @property
+    def observation_size(self) -> int:
+        return 1
+
+    @property
+    def action_space(self) -> ActionSpace:
+        return Discrete(2)
+
+    @property
+    def normalise_observation(self) -> bool:
+        return False
+
+    def reset(self, key: PRNGKeyArray) -> EnvironmentState:
+        return state(jnp.zeros(()), jnp.ones(1))
+
+    def step(self, now: EnvironmentState, action: Array, key: PRNGKeyArray) -> EnvironmentState:
+        return state(now.inner, jnp.ones(1), now.time + 1, action, action, terminated=True)
+
+
+def best_price(limit: float, epsilon: float) -> float:
+    """Largest probability p of action 1 in `Price` with B = (1/epsilon - 1) p (1 - p) - (limit - p)^2 <= 0, p <= limit."""
+    roots = np.roots([1 / epsilon, -(1 / epsilon - 1 + 2 * limit), limit**2])
+    return float(min(roots))
+
+
+@dataclass(frozen=True)
+class Aim:
+    """Continuous actions: reward 1 - (a - target)^2 with the target in the observation, which has physical units.
+
+    A new place is drawn every step; the place is 300 + 50 * target, the second entry is noise around -1000. Nothing ends
+    an episode but the horizon, and every step costs `cost`.
+    """
+
+    horizon: int = 5
+    cost: float = 0.0
+
+    @property
+    def observation_size(self) -> int:
+        return 2
+
+    @property
+    def action_space(self) -> ActionSpace:
+        return Continuous(1)
+
+    @property
+    def normalise_observation(self) -> bool:
+        return True
+
+    def reset(self, key: PRNGKeyArray) -> EnvironmentState:
+        return self._at(key)
+
+    def step(self, now: EnvironmentState, action: Array, key: PRNGKeyArray) -> EnvironmentState:
+        time = now.time + 1
+        reward = 1 - (jnp.clip(action[0], -1, 1) - now.inner) ** 2
+        return self._at(key, time=time, reward=reward, cost=self.cost, truncated=time >= self.horizon)
+
+    def _at(self, key: PRNGKeyArray, **fields) -> EnvironmentState:
+        draws = jax.random.normal(key, (2,))
+        target = jnp.where(draws[0] > 0, 0.6, -0.6)
+        return state(target, jnp.array([300.0, -1000.0]) + jnp.stack([50 * target, 0.3 * draws[1]]), **fields)
+
+
+@dataclass(frozen=True)
+class DearLake:
+    """IcyLake with all costs multiplied."""
+
+    factor: float
+    lake: IcyLake = IcyLake()
+
+    @property
+    def horizon(self) -> int:
+        return self.lake.horizon
+
+    @property
+    def observation_size(self) -> int:
+        return self.lake.observation_size
+
+    @property
+    def action_space(self) -> ActionSpace:
+        return self.lake.action_space
+
+    @property
+    def normalise_observation(self) -> bool:
+        return False
+
+    def reset(self, key: PRNGKeyArray) -> EnvironmentState:
+        return self.lake.reset(key)
+
+    def step(self, now: EnvironmentState, action: Array, key: PRNGKeyArray) -> EnvironmentState:
+        after = self.lake.step(now, action, key)
+        return EnvironmentState(
+            after.inner, after.observation, after.reward, self.factor * after.cost,
+            after.terminated, after.truncated, after.time,
+        )  # fmt: skip

@@ -1,0 +1,36 @@
+import numpy as np
+import polars as pl
+import pytest
+
+from canary.reporting.figures import save, training_figure
+
+
+@pytest.fixture
+def episodes() -> pl.DataFrame:
+    """Two seeds, four updates; seed 1 violates the limit 5.5 in every second episode, and one episode does not count."""
+    rows = [
+        {"seed": seed, "iteration": iteration, "return": 0.5 + seed / 4, "cost": cost, "length": 10, "valid": True}
+        for seed in (0, 1)
+        for iteration in range(4)
+        for cost in (1.0, 1.0 + 8.0 * seed)
+    ]
+    return pl.DataFrame([*rows, rows[0] | {"cost": 99.0, "valid": False}])
+
+
+def test_figure_shows_the_numbers_of_the_episodes(episodes: pl.DataFrame):
+    figure = training_figure(
+        episodes, title="t", limit=5.5, epsilon=0.02, batch=1000, optimum={"best": 0.988}
+    )
+    returns, violations, costs = figure.axes
+    bold = {axes: max(axes.lines, key=lambda line: line.get_linewidth()) for axes in figure.axes}
+    np.testing.assert_allclose(np.asarray(bold[returns].get_ydata(), float), 0.625)
+    np.testing.assert_allclose(np.asarray(bold[violations].get_ydata(), float), 0.25)
+    np.testing.assert_allclose(np.asarray(bold[costs].get_ydata(), float), 3.0)  # the invalid 99 is left out
+    np.testing.assert_allclose(np.asarray(bold[returns].get_xdata(), float), [500, 1500, 2500, 3500])
+    assert any("best 0.988" in text.get_text() for text in returns.texts)
+
+
+def test_figure_is_a_file_that_others_can_open(episodes: pl.DataFrame, tmp_path):
+    path = tmp_path / "training.png"
+    save(training_figure(episodes, title="t", limit=5.5, epsilon=0.02, batch=1000), path)
+    assert path.read_bytes().startswith(b"\x89PNG")

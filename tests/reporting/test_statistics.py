@@ -1,0 +1,86 @@
+"""The paper's measures against hand-computed values and simulated episodes."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from canary.reporting.statistics import (
+    is_violation,
+    mean_over_seeds,
+    safe_fraction,
+    standard_error,
+    violation_jitter,
+)
+
+
+def test_a_violation_is_strictly_above_the_limit_and_nan_is_not_safe():
+    costs = np.array([5.5, 5.500001, 0.0, math.nan, math.inf])
+    assert is_violation(costs, 5.5).tolist() == [False, True, False, True, True]
+
+
+def test_jitter_by_hand():
+    """Two blocks: 1 of 4 and 3 of 4. Var = 0.125, pooled 0.5, floor 0.25 / 4, excess 0.0625."""
+    violated = np.array([1, 0, 0, 0, 1, 1, 1, 0], bool)
+    iteration = np.array([10, 10, 11, 11, 12, 12, 13, 13])
+    assert violation_jitter(violated, iteration, 10, 14, blocks=2) == pytest.approx(0.25)
+
+
+def test_blocks_without_episodes_are_left_out():
+    violated = np.array([1, 0, 0, 0, 1, 1, 1, 0], bool)
+    iteration = np.array([0, 0, 1, 1, 22, 22, 23, 23])  # the blocks between are empty
+    assert violation_jitter(violated, iteration, 0, 24) == pytest.approx(0.25)
+
+
+def test_unequal_counts_enter_the_floor_block_by_block():
+    violated = np.array([1, 0] * 5 + [1] * 30 + [0] * 10, bool)
+    iteration = np.array([0] * 10 + [1] * 40)
+    pooled = 35 / 50
+    expected = (0.75 - 0.5) ** 2 / 2 - pooled * (1 - pooled) * (1 / 10 + 1 / 40) / 2
+    assert violation_jitter(violated, iteration, 0, 2, blocks=2) == pytest.approx(math.sqrt(expected))
+
+
+def test_less_spread_than_chance_alone_is_no_jitter():
+    violated = np.array([1, 0] * 12, bool)
+    assert violation_jitter(violated, np.arange(24) // 2, 0, 12) == 0.0
+
+
+@pytest.mark.parametrize(("first", "last"), [(0, 0), (5, 6)])
+def test_too_little_to_speak_of_jitter(first: int, last: int):
+    count = last - first
+    assert violation_jitter(np.zeros(count, bool), np.full(count, first), first, last) is None
+
+
+def test_a_constant_probability_has_almost_no_jitter_and_a_wandering_one_has_its_own():
+    generator = np.random.default_rng(0)
+    iteration = np.repeat(np.arange(120), 50)
+    frozen = [violation_jitter(generator.random(6000) < 0.05, iteration, 0, 120) for _ in range(200)]
+    # Without the floor the jitter would be sqrt(0.05 * 0.95 / 500) = 0.0097. The excess is noise around 0 of
+    # standard deviation 0.0097^2 sqrt(2 / 11) = 4e-5: about half of the time it is negative, hence 0.
+    excess = np.array([value**2 for value in frozen if value is not None])
+    assert excess.mean() < 2.5e-5
+    assert (excess == 0).mean() > 0.4
+    wandering = 0.05 + 0.04 * np.sign((iteration // 10) % 2 - 0.5)  # block by block 0.01 and 0.09
+    found = [violation_jitter(generator.random(6000) < wandering, iteration, 0, 120) for _ in range(50)]
+    assert np.mean(found) == pytest.approx(0.04 * math.sqrt(12 / 11), rel=0.05)
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(3, 30)), max_size=60), st.integers(1, 15))
+def test_jitter_is_never_nan_nor_outside_what_probabilities_allow(
+    episodes: list[tuple[bool, int]], blocks: int
+):
+    violated = np.array([violated for violated, _ in episodes], bool)
+    iteration = np.array([iteration for _, iteration in episodes], int)
+    jitter = violation_jitter(violated, iteration, 3, 31, blocks)
+    assert jitter is None or 0.0 <= jitter <= math.sqrt(0.5)
+
+
+def test_unknown_seeds_are_left_out_and_never_zero():
+    assert mean_over_seeds([0.1, None, 0.3]) == pytest.approx(0.2)
+    assert mean_over_seeds([None]) is None
+    assert standard_error([0.1, None, 0.3]) == pytest.approx(0.1)
+    assert standard_error([0.1, None]) is None
+    assert safe_fraction([0.02, 0.021, None], 0.02) == 0.5
+    assert safe_fraction([None], 0.02) is None

@@ -1,0 +1,123 @@
+"""The summary is a function of the stored files: hand-made runs with hand-computed numbers."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from canary.errors import CanaryError
+from canary.experiments import storage
+from canary.reporting.summary import summarise_evaluation, summarise_run
+
+CONFIG = {
+    "environment": {"name": "IcyLake", "settings": {}},
+    "algorithm": {"name": "canary", "settings": {}},
+    "constraint": {"limit": 5.5, "epsilon": 0.25},
+    "training": {"seeds": [3, 5, 9], "environments": 2, "rollout_length": 50},
+    "preset": "fast",
+}
+# seed, iteration, return, cost, length, valid. Four updates are done: iterations 2 and 3 count.
+EPISODES = [
+    (3, 1, 9.0, 99.0, 10, True),
+    (3, 2, 1.0, 5.5, 10, True),
+    (3, 2, 0.0, 6.0, 20, True),
+    (3, 3, 1.0, 0.5, 30, True),
+    (3, 3, 1.0, 0.0, 40, True),
+    (5, 2, 1.0, 7.0, 10, True),
+    (5, 3, 7.0, 0.0, 10, False),
+    (5, 3, 0.0, 1.0, 10, True),
+    (5, 4, 5.0, 1.0, 10, True),  # written just before a kill: its checkpoint never was
+    (9, 3, 5.0, 1.0, 10, False),
+]
+
+
+def make_run(root: Path, config: dict[str, Any] = CONFIG, steps: int = 400) -> Path:
+    run = storage.create(
+        root, storage.Headline("IcyLake", "canary", 3, 1000), config, device="cpu", command=[]
+    )
+    names = ["seed", "iteration", "return", "cost", "length", "valid"]
+    frame = pl.DataFrame(EPISODES, schema=names, orient="row").with_columns(
+        environment=pl.lit(0), terminated=pl.lit(True)
+    )
+    storage.append_part(run, "episodes", frame, 0, 5)
+    storage.update_manifest(run, steps=steps, train_seconds=6.0, wall_seconds=9.0, status="interrupted")
+    return run
+
+
+def test_the_second_half_of_what_was_done(tmp_path: Path):
+    run = make_run(tmp_path)
+    summary = summarise_run(run)
+    assert summary["episodes_per_seed"] == [4, 2, 0]
+    assert summary["violation_per_seed"] == [0.25, 0.5, None]
+    assert summary["return_per_seed"] == [0.75, 0.5, None]
+    assert summary["cost_per_seed"] == [3.0, 4.0, None]
+    assert summary["cost_deviation_per_seed"] == pytest.approx([2.7613402542968153, 3.0, None])
+    assert summary["length_per_seed"] == [25.0, 10.0, None]
+    # Two blocks with episodes each. Seed 3: rates 1/2 and 0, variance 1/8, floor 3/32. Seed 5: 1/2 - 1/4.
+    assert summary["jitter_per_seed"] == pytest.approx([(1 / 32) ** 0.5, 0.5, None])
+    assert summary["violation_probability"] == 0.375
+    assert summary["violation_standard_error"] == pytest.approx(0.125)
+    assert summary["safe_fraction"] == 0.5
+    assert summary["return_mean"] == 0.625
+    assert summary["cost_mean"] == 3.5
+    assert summary["steps_per_second"] == pytest.approx(400 * 3 / 6)
+    known = {"env": "IcyLake", "algorithm": "canary", "preset": "fast", "limit": 5.5, "epsilon": 0.25}
+    known |= {"seeds": 3}
+    known |= {"seed_ids": [3, 5, 9], "total_steps": 400, "planned_steps": 1000, "status": "interrupted"}
+    known |= {"wall_seconds": 9.0, "run_dir": str(run)}
+    assert {name: summary[name] for name in known} == known
+    assert json.loads(json.dumps(summary, allow_nan=False)) == summary
+
+
+def test_a_run_that_has_done_nothing_knows_nothing(tmp_path: Path):
+    run = make_run(tmp_path, steps=0)
+    summary = summarise_run(run)
+    assert summary["violation_per_seed"] == [None, None, None]
+    for name in ("violation_probability", "violation_jitter", "safe_fraction", "return_mean", "cost_mean"):
+        assert summary[name] is None
+    assert summary["total_steps"] == 0
+
+
+def test_an_odd_number_of_updates_counts_the_later_half(tmp_path: Path):
+    summary = summarise_run(make_run(tmp_path, steps=300))  # updates 0, 1, 2: only 2 is >= 1.5
+    assert summary["episodes_per_seed"] == [2, 1, 0]
+
+
+def test_an_evaluation_counts_every_episode_of_the_seeds_played(tmp_path: Path):
+    run = make_run(tmp_path)
+    frame = pl.DataFrame(
+        {"seed": [5, 5, 3], "return": [1.0, 0.0, 1.0], "cost": [6.0, 1.0, 5.5], "length": [4, 6, 10]}
+    )
+    summary = summarise_evaluation(run, frame, seconds=2.0)
+    assert summary["seed_ids"] == [5, 3]
+    assert summary["seeds"] == 2
+    assert summary["violation_per_seed"] == [0.5, 0.0]
+    assert summary["violation_jitter"] is None
+    assert (summary["total_steps"], summary["steps_per_second"]) == (20, 10.0)
+
+
+def test_numbers_that_are_none_become_null(tmp_path: Path):
+    frame = pl.DataFrame({"seed": [3], "return": [float("nan")], "cost": [float("inf")], "length": [4]})
+    summary = summarise_evaluation(make_run(tmp_path), frame, seconds=1.0)
+    assert (summary["return_mean"], summary["cost_mean"]) == (None, None)
+    assert summary["violation_probability"] == 1.0
+    json.dumps(summary, allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("config.json", '{"training": {}}'),
+        ("config.json", '{"environment": 1'),
+        ("manifest.json", "{}"),
+        ("manifest.json", '{"status": "finished", "steps": "many"}'),
+        ("manifest.json", "[]"),
+    ],
+)
+def test_damaged_files_are_named(tmp_path: Path, file: str, text: str):
+    run = make_run(tmp_path)
+    (run / file).write_text(text)
+    with pytest.raises(CanaryError, match=file):
+        summarise_run(run)

@@ -1,0 +1,279 @@
+"""The Python face: train, load, evaluate, and act with a policy that keeps account of the cost."""
+
+import subprocess
+import sys
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import canary
+from canary import CanaryError
+from canary.algorithms import ALGORITHMS
+from canary.api import Run, seed_ids
+from canary.environments import ENVIRONMENTS
+from canary.environments.icy_lake import IcyLake
+from canary.environments.protocol import Continuous
+from canary.evaluation import play_episodes
+from canary.experiments import checkpoint, names, storage
+from canary.experiments.catalogue import PRESETS
+from canary.experiments.config import TrainingConfig, config_to_dict, make_config
+from canary.networks import GaussianPolicy, make_mlp
+from canary.rollout import Augmentation
+from canary.trained_policy import TrainedPolicy
+from tiny_runs import SETTINGS, STEPS, environment
+
+HERE = np.eye(16)[0]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    out = tmp_path_factory.mktemp("api") / "runs"
+    constraint = canary.Chance(limit=5.5, epsilon=0.02)
+    lake, steps = IcyLake(horizon=60), np.int64(STEPS)
+    return canary.train(
+        lake,
+        "Canary",
+        constraint,
+        seeds=[0, 3],
+        total_steps=steps,
+        out=out,
+        overrides=SETTINGS[1:],
+        quiet=True,
+    )
+
+
+def test_importing_is_light():
+    code = (
+        "import sys, canary, canary.experiments.storage, canary.cli\n"
+        "heavy = {'jax', 'polars', 'numpy', 'scipy', 'matplotlib'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+        "assert set(canary.__all__) <= set(dir(canary))\n"
+        "canary.CanaryError; assert 'jax' not in sys.modules\n"
+        "canary.Chance(limit=1.0, epsilon=0.5); assert 'jax' in sys.modules\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_the_light_names_are_the_real_ones():
+    assert names.ENVIRONMENTS.keys() == ENVIRONMENTS.keys()
+    assert names.ALGORITHMS.keys() == ALGORITHMS.keys()
+    assert names.PRESETS.keys() == PRESETS.keys()
+    assert TrainingConfig().total_steps == names.TOTAL_STEPS
+    for name in canary.__all__:
+        assert getattr(canary, name) is not None
+    with pytest.raises(AttributeError, match="trian"):
+        canary.trian  # noqa: B018
+
+
+def test_train_leaves_a_run_that_loads_again(run: Run):
+    summary = run.summary()
+    assert (summary["status"], summary["seed_ids"], summary["total_steps"]) == ("finished", [0, 3], STEPS)
+    assert (run.directory / "summary.json").is_file()
+    loaded = canary.load(run.directory)
+    assert loaded.config == run.config
+    assert loaded.config.environment == IcyLake(horizon=60)
+    assert loaded.summary() == summary
+    assert canary.load("latest", out=run.directory.parent).directory == run.directory
+    assert run.metrics.shape[0] == 2 * 4
+    assert set(run.episodes["seed"]) == {0, 3}
+    assert loaded.resume(quiet=True).summary() == summary  # finished: nothing changes
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnLake(IcyLake):
+    """Somebody's own environment, which has no name here."""
+
+
+def test_an_environment_without_a_name_is_handed_over(tmp_path: Path):
+    config = make_config(OwnLake(horizon=9), constraint=canary.Chance(limit=2.0, epsilon=0.3))
+    headline = storage.Headline("OwnLake", "canary", 4, 1000)
+    directory = storage.create(tmp_path, headline, config_to_dict(config), device="cpu", command=[])
+    with pytest.raises(CanaryError, match="OwnLake, which is not a named environment: pass environment"):
+        canary.load(directory)
+    assert canary.load(directory, OwnLake(horizon=9)).config == config
+    with pytest.raises(CanaryError, match="constraint"):
+        canary.train(OwnLake(), out=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"env": "IceLake"}, "IcyLake"),
+        ({"env": 3}, "not an environment"),
+        ({"algorithm": "canari"}, "canary"),
+        ({"preset": "slow"}, "preset"),
+        ({"seeds": 0}, "seed"),
+        ({"seeds": []}, "seed"),
+        ({"seeds": [1, 1]}, "different"),
+        ({"seeds": 2.5}, "whole numbers"),
+        ({"seeds": True}, "whole numbers"),
+        ({"total_steps": 10}, "one update"),
+        ({"total_steps": "many"}, "whole number"),
+        ({"total_steps": float("inf")}, "whole number"),
+        ({"overrides": ["algo.target_kl"]}, "section.setting=value"),
+        ({"overrides": ["env.map=SFX"]}, "map"),
+    ],
+)
+def test_mistakes_are_sentences_and_write_nothing(tmp_path: Path, arguments: dict[str, Any], sentence: str):
+    with pytest.raises(CanaryError, match=sentence):
+        canary.train(**{"out": tmp_path / "runs", "quiet": True} | arguments)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_seeds_are_a_number_or_a_list():
+    assert seed_ids(3) == (0, 1, 2)
+    assert seed_ids(np.int64(2)) == (0, 1)
+    assert seed_ids(np.array([4, 2])) == (4, 2)
+
+
+def test_episodes_of_an_evaluation_are_addressed(run: Run):
+    played: list[tuple[int, int]] = []
+    many = canary.evaluate(run, episodes=40, report=lambda seed, count: played.append((seed, count)))
+    assert played == [(0, 40), (3, 40)]
+    assert (many["episodes_per_seed"], many["violation_jitter"], many["updates"]) == ([40, 40], None, 4)
+    alone = canary.evaluate(run.directory, episodes=40, seeds=[3])
+    assert alone["cost_per_seed"] == many["cost_per_seed"][1:]
+    other = canary.evaluate(run, episodes=40, evaluation_seed=1, seeds=[3])
+    assert other["cost_per_seed"] != alone["cost_per_seed"]
+    likely = canary.evaluate(run, episodes=40, deterministic=True, seeds=[3])
+    assert likely["cost_per_seed"] != alone["cost_per_seed"]
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"episodes": 0}, {"episodes": 1.5}, {"seeds": [1]}, {"evaluation_seed": -1}]
+)
+def test_evaluation_mistakes_are_sentences(run: Run, arguments: dict[str, Any]):
+    with pytest.raises(CanaryError):
+        canary.evaluate(run, **arguments)
+
+
+def test_an_environment_with_a_cost_that_is_no_number_is_not_called_safe(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+):
+    step = IcyLake.step
+    monkeypatch.setattr(
+        IcyLake, "step", lambda *a: (s := step(*a)).__class__(**(s.__dict__ | {"cost": s.cost * jnp.nan}))
+    )
+    with pytest.raises(CanaryError, match="cost that is not finite"):
+        canary.evaluate(run, episodes=3)
+
+
+def test_a_damaged_checkpoint_is_passed_over_with_a_warning(run: Run, tmp_path: Path):
+    folder = run.directory / "checkpoints"
+    newest = checkpoint.checkpoints(folder)[0]
+    broken = checkpoint.checkpoint_path(folder, 99)
+    broken.write_bytes(newest.read_bytes()[:1000])
+    try:
+        with pytest.warns(UserWarning, match="checkpoint-00000099"):
+            run.policy(0)
+    finally:
+        broken.unlink()
+
+
+def test_an_episode_handle_plays_as_evaluation_does(run: Run):
+    """Step by step with the handle, the same key gives the same episode as the vectorised program."""
+    trained, lake = run.policy(3), run.config.environment
+    keys = jax.random.split(jax.random.key(8), 3)
+    play = jax.jit(lambda k: play_episodes(lake, trained.augmentation, trained.policy, trained.statistics, k))
+    ends = play(keys)
+    step = jax.jit(lake.step)
+    for index, key in enumerate(keys):
+        episode, key_step = trained.start(key), jax.random.split(key, 3)[2]
+        state, time = lake.reset(key), 0
+        while not (state.terminated or state.truncated):
+            action = episode.act(np.asarray(state.observation))
+            assert isinstance(action, int)
+            state = step(state, action, jax.random.fold_in(key_step, time))
+            episode.spend(float(state.cost))
+            time += 1
+        assert time == int(ends.length[index])
+        assert episode.spent == float(ends.cost[index])
+        assert episode.remaining == 5.5 - episode.spent
+
+
+def test_the_cost_spent_changes_what_the_policy_does(run: Run):
+    trained = run.policy(0)
+    spender, saver = trained.start(1), trained.start(1)
+    first = spender.act(HERE), saver.act(HERE)
+    assert first[0] == first[1]
+    spender.spend(50.0)
+    saver.spend(0.0)
+    assert (spender.spent, saver.spent) == (50.0, 0.0)
+    assert spender.remaining < 0 < saver.remaining
+
+
+def test_discounted_costs_are_accounted_as_in_training(run: Run):
+    trained = run.policy(0)
+    halving = TrainedPolicy(
+        trained.policy, None, Augmentation(5.5, 0.5), trained.observation_size, trained.action_space
+    )
+    episode = halving.start(0)
+    for _ in range(3):
+        episode.act(HERE)
+        episode.spend(1.0)
+    assert episode.spent == 1.75
+
+
+def test_a_handle_says_what_is_wrong_and_stays_usable(run: Run):
+    episode = run.policy().start(seed=5)
+    with pytest.raises(CanaryError, match="act"):
+        episode.spend(0.0)
+    for bad in (np.zeros(3), np.full(16, np.nan), "x", np.zeros((1, 16)), None):
+        with pytest.raises(CanaryError, match="observation"):
+            episode.act(bad)
+    episode.act(HERE)
+    with pytest.raises(CanaryError, match="spend"):
+        episode.act(HERE)
+    for cost in (float("nan"), float("inf"), None, "a lot"):
+        with pytest.raises(CanaryError, match="cost"):
+            episode.spend(cost)  # type: ignore[arg-type]
+    episode.spend(2)
+    assert episode.spent == 2.0
+    with pytest.raises(CanaryError, match="spend"):
+        episode.spend(1.0)
+    with pytest.raises(CanaryError, match="whole number"):
+        run.policy().start("x")  # type: ignore[arg-type]
+
+
+def test_unseeded_episodes_differ_and_seeded_ones_repeat(run: Run):
+    trained = run.policy(0)
+
+    def actions(seed: int | None) -> list[Any]:
+        episode, result = trained.start(seed), []
+        for _ in range(30):
+            result.append(episode.act(HERE))
+            episode.spend(0.0)
+        return result
+
+    assert actions(4) == actions(4)
+    assert actions(None) != actions(None)
+
+
+def test_continuous_actions_are_vectors_within_their_bounds():
+    network = make_mlp(jax.random.key(0), (4 + Augmentation.SIZE, 8, 3), head_scale=50.0)
+    trained = TrainedPolicy(
+        GaussianPolicy(network, jnp.zeros(3)), None, Augmentation(1.0, 1.0), 4, Continuous(3)
+    )
+    action = trained.start(0).act([1.0, -2.0, 0.5, 3.0], deterministic=True)
+    assert isinstance(action, np.ndarray)
+    assert action.shape == (3,)
+    assert np.abs(action).max() == 1.0
+
+
+def test_missing_seeds_and_runs_are_named(run: Run, tmp_path: Path):
+    with pytest.raises(CanaryError, match="no seed 1; it has 0, 3"):
+        run.policy(1)
+    with pytest.raises(CanaryError, match="no run"):
+        canary.load("nothing", out=tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        canary.load(run.directory).policy(0)

@@ -1,4 +1,4 @@
-"""Reinforcement learning under a hard tail-risk limit: P(episode cost > limit) <= epsilon, trained, measured.
+"""Reinforcement learning under a hard tail-risk limit: P(episode cost > limit) <= epsilon, trained, measured and certified.
 
 The names below are loaded when they are first used: `import canary` is light, JAX takes its second only where
 needed.
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from canary.algorithms import ALGORITHMS
-    from canary.api import Run, evaluate, load, train
+    from canary.api import Run, certify, evaluate, load, train
     from canary.environments import ENVIRONMENTS
     from canary.errors import CanaryError
     from canary.types import Chance
@@ -23,6 +23,7 @@ __all__ = [
     "Chance",
     "Run",
     "__version__",
+    "certify",
     "evaluate",
     "load",
     "train",
@@ -34,6 +35,7 @@ _HOMES = {
     "Chance": "canary.types",
     "ENVIRONMENTS": "canary.environments",
     "Run": "canary.api",
+    "certify": "canary.api",
     "evaluate": "canary.api",
     "load": "canary.api",
     "train": "canary.api",

@@ -134,6 +134,18 @@ def evaluate(
     return summarise_evaluation(run.directory, table, seconds) | how
 
 
+def certify(run: Run | str | Path, *, quiet: bool = True, **request: Any) -> dict[str, Any]:
+    """A certificate from fresh episodes of the run's frozen policies, also written into the run.
+
+    `request` holds fields of `canary.experiments.certificates.Request`: confidence, episodes, early_stop, seeds, shift,
+    limit, epsilon, ... For a policy that belongs to no run there is `canary.certification.certify`.
+    """
+    from canary.experiments.certificates import Request, certify_run
+
+    run = run if isinstance(run, Run) else load(run)
+    return certify_run(run.directory, Request(**request), environment=run.config.environment, quiet=quiet)
+
+
 def seed_ids(seeds: int | Sequence[int]) -> tuple[int, ...]:
     """4 means seeds 0 to 3; a sequence names them."""
     try:

@@ -1,8 +1,7 @@
 """The `canary` command: parse into a dataclass, call one function, and turn mistakes into a sentence.
 
 Exit codes: 0 done; 2 a mistake of the caller, explained by one sentence on standard error; 130 interrupted by
-Ctrl-C. A new command is a dataclass and a function in `commands.py` (or a module of its own) and a line in
-`COMMANDS`.
+Ctrl-C. A new command is a file in `commands/` and a line in `COMMANDS`.
 """
 
 import contextlib
@@ -18,15 +17,16 @@ from typing import Any
 
 import tyro
 
-from canary import commands
+from canary.commands import bench, certify, evaluate, listing, train
 from canary.errors import CanaryError
 from canary.experiments.settings import nearest
 
 COMMANDS: dict[str, tuple[type, Callable[[Any], int]]] = {
-    "train": (commands.Train, commands.train),
-    "evaluate": (commands.Evaluate, commands.evaluate),
-    "list": (commands.List, commands.show),
-    "bench": (commands.Bench, commands.bench),
+    "train": (train.Train, train.train),
+    "evaluate": (evaluate.Evaluate, evaluate.evaluate),
+    "certify": (certify.Certify, certify.certify),
+    "list": (listing.List, listing.show),
+    "bench": (bench.Bench, bench.bench),
 }
 
 HELP = """usage: canary COMMAND [options]

@@ -1,6 +1,6 @@
 """The clipped update against hand computations, piece by piece."""
 
-from dataclasses import replace
+from functools import cache, partial
 
 import equinox as eqx
 import jax
@@ -34,7 +34,7 @@ def quick():
 
 
 def test_clipped_surrogate_by_hand():
-    """Good actions earn nothing beyond 1.2, bad ones nothing below 0.8; the wrong direction is never clipped."""
+    """Good actions earn nothing beyond 1.2, bad ones nothing below 0.8; the wrong way is never clipped."""
     ratio = jnp.array([1.0, 1.1, 1.5, 0.5, 1.0, 0.9, 0.5, 1.5])
     advantage = jnp.array([2.0, 2.0, 2.0, 2.0, -2.0, -2.0, -2.0, -2.0])
     expected = [2.0, 2.2, 2.4, 1.0, -2.0, -1.8, -1.6, -3.0]
@@ -89,7 +89,7 @@ def test_advantage_is_standardised_over_the_minibatch_if_asked():
 
 
 def test_entropy_bonus_flattens_the_policy():
-    """With no advantage at all, the only gradient left makes the policy less certain; a negative one, more."""
+    """Without any advantage the gradient that is left makes the policy less certain; a negative one, more."""
     policy = make_policy(jax.random.key(0), 2, Discrete(3), (8,))
     policy = eqx.tree_at(lambda p: p.network.biases[-1], policy, jnp.array([2.0, 0.0, -1.0]))
     inputs = jnp.ones((10, 2))
@@ -98,10 +98,11 @@ def test_entropy_bonus_flattens_the_policy():
         inputs, jnp.zeros(10, int), policy(inputs).log_prob(jnp.zeros(10, int)), zeros[:, 0], zeros, zeros
     )
 
+    @jax.jit
     def entropy_after(weight):
         gradient = jax.grad(lambda p: policy_loss(p, batch, ClippedConfig(entropy=weight))[0])(policy)
         moved = jax.tree.map(lambda p, g: p - 0.1 * g, policy, gradient)
-        return float(moved(inputs).entropy().mean())
+        return moved(inputs).entropy().mean()
 
     before = float(policy(inputs).entropy().mean())
     assert entropy_after(1.0) > before + 1e-3
@@ -142,14 +143,20 @@ def test_value_losses_by_hand():
     old = jnp.array([[0.0, 0.0], [0.1, 0.0]])
     targets = jnp.array([[2.0, 0.0], [0.0, 1.0]])
     np.testing.assert_allclose(value_losses(values, old, targets, None), [(1 + 0) / 2, (25 + 1) / 2])
-    # Clipped at 0.2: the first value counts as 0.2, 1.8 away; the second stays. Cost critics are never clipped.
+    # Clipped at 0.2: the first value counts as 0.2, 1.8 away; the second stays. Costs are never clipped.
     np.testing.assert_allclose(value_losses(values, old, targets, 0.2), [(1.8**2 + 0) / 2, 13.0])
 
 
-def learner_and_batch(critics=2, config=ClippedConfig()):
+@cache
+def learner_and_batch():
+    """A policy, two critics, and thirty steps."""
+    return jax.jit(make_learner_and_batch)()
+
+
+def make_learner_and_batch():
     policy = make_policy(jax.random.key(0), 3, Discrete(2), (8,))
-    optimiser = make_annealed(config, 10, 4)
-    networks = make_critics(jax.random.key(1), critics, 3, (8,))
+    optimiser = make_annealed(ClippedConfig(), 10, 4)
+    networks = make_critics(jax.random.key(1), 2, 3, (8,))
     learner = Learner(policy, init_critics(networks, optimiser), ClippedExtra(optimiser.init(policy), None))
     inputs = jax.random.normal(jax.random.key(2), (30, 3))
     action = policy(inputs).sample(jax.random.key(3))
@@ -157,7 +164,12 @@ def learner_and_batch(critics=2, config=ClippedConfig()):
     targets = values + jax.random.normal(jax.random.key(4), values.shape)
     advantage = jax.random.normal(jax.random.key(5), (30,))
     batch = Minibatch(inputs, action, policy(inputs).log_prob(action), advantage, values, targets)
-    return learner, batch, optimiser
+    return learner, batch
+
+
+@partial(jax.jit, static_argnums=2)
+def take_step(learner, batch, config):
+    return gradient_step(learner, batch, make_annealed(config, 10, 4), config)[0]
 
 
 def same(one, other):
@@ -169,43 +181,40 @@ def same(one, other):
 def test_step_follows_the_gradient_of_the_written_loss():
     """-surrogate - h entropy + w sum_i MSE_i / 2, clipped per network, through one step of Adam."""
     config = ClippedConfig(entropy=0.1, gradient_clip=1e9, value_weight=0.7)
-    learner, batch, optimiser = learner_and_batch(config=config)
+    learner, batch = learner_and_batch()
 
     def loss(policy, networks):
         errors = ((critic_values(networks, batch.inputs).T - batch.targets) ** 2).mean(0)
         return policy_loss(policy, batch, config)[0] + 0.7 * errors.sum() / 2
 
-    gradients = jax.grad(loss, (0, 1))(learner.policy, learner.critics.networks)
-    reference = optax.adam(config.learning_rate, eps=1e-5)
-    parts = (learner.policy, learner.critics.networks)
-    change, _ = reference.update(gradients, reference.init(parts))
-    expected = optax.apply_updates(parts, change)
-    moved, _ = gradient_step(learner, batch, optimiser, config)
-    for a, b in zip(
-        jax.tree.leaves(expected), jax.tree.leaves((moved.policy, moved.critics.networks)), strict=True
-    ):
+    @jax.jit
+    def by_hand(policy, networks):
+        reference = optax.adam(config.learning_rate, eps=1e-5)
+        change, _ = reference.update(
+            jax.grad(loss, (0, 1))(policy, networks), reference.init((policy, networks))
+        )
+        return optax.apply_updates((policy, networks), change)
+
+    expected = by_hand(learner.policy, learner.critics.networks)
+    moved = take_step(learner, batch, config)
+    found = (moved.policy, moved.critics.networks)
+    for a, b in zip(jax.tree.leaves(expected), jax.tree.leaves(found), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-6)
 
 
 def test_huge_cost_targets_leave_policy_and_reward_critic_alone():
-    config = ClippedConfig()
-    learner, batch, optimiser = learner_and_batch()
-    huge = replace_targets(batch, batch.targets.at[:, 1].multiply(1e6))
-    moved, _ = gradient_step(learner, batch, optimiser, config)
-    other, _ = gradient_step(learner, huge, optimiser, config)
+    learner, batch = learner_and_batch()
+    huge = eqx.tree_at(lambda b: b.targets, batch, batch.targets.at[:, 1].multiply(1e6))
+    moved, other = (take_step(learner, one, ClippedConfig()) for one in (batch, huge))
     assert same(moved.policy, other.policy)
     first = [jax.tree.map(lambda leaf: leaf[0], one.critics.networks) for one in (moved, other)]
     assert same(*first)
 
 
-def replace_targets(batch, targets):
-    return eqx.tree_at(lambda b: b.targets, batch, targets)
-
-
 def test_a_minibatch_that_is_no_number_is_dropped():
-    learner, batch, optimiser = learner_and_batch()
+    learner, batch = learner_and_batch()
     broken = eqx.tree_at(lambda b: b.advantage, batch, batch.advantage.at[3].set(jnp.nan))
-    moved, _ = gradient_step(learner, broken, optimiser, replace(ClippedConfig(), epochs=1))
+    moved = take_step(learner, broken, ClippedConfig())
     assert same(moved.policy, learner.policy)
     assert same(moved.extra.optimiser, learner.extra.optimiser)
     assert not same(moved.critics.networks, learner.critics.networks)

@@ -113,7 +113,7 @@ def exact(request):
 
 
 def surrogates(case, theta):
-    """(reward, constraint) surrogates of a table of logits, in true units, and its mean KL from the first one."""
+    """(reward, constraint) surrogates of a table of logits, in true units, and its mean KL from the start."""
     policy, start = TablePolicy(theta.reshape(TABLE.shape)), TablePolicy(jnp.asarray(TABLE))
     old, new = start(case.inputs.rows), policy(case.inputs.rows)
     ratio = jnp.exp(new.log_prob(case.samples.action) - old.log_prob(case.samples.action))
@@ -143,7 +143,7 @@ def test_no_episode_yet_gives_no_safe_looking_value(exact):
 def dual_step(g, b, hessian, c, radius):
     """max g.s subject to c + b.s <= 0 and s'Hs/2 <= radius, by projection of the two branches of CPO's dual.
 
-    Written after the derivation in the appendix of Achiam et al.; returns the step and whether it is a recovery.
+    After the derivation in the appendix of Achiam et al.; returns the step and whether it is a recovery.
     """
     v, w = np.linalg.solve(hessian, g), np.linalg.solve(hessian, b)
     q, r, s = g @ v, g @ w, b @ w
@@ -177,7 +177,7 @@ def dual_step(g, b, hessian, c, radius):
     st.integers(0, 2**32 - 1), st.floats(-2.5, 2.5).filter(lambda c: abs(c) > 1e-3 and abs(abs(c) - 1) > 1e-3)
 )
 def test_solver_agrees_with_the_dual_on_random_problems(seed, reach):
-    """`reach` is c in units of what the trust region can change: beyond 1 a recovery, below -1 without effect."""
+    """`reach` is c over what the trust region can change of it: beyond 1 a recovery, below -1 no effect."""
     rng = np.random.default_rng(seed)
     size, radius = int(rng.integers(2, 6)), 10 ** rng.uniform(-3, 0)
     factor = rng.normal(size=(size, size))
@@ -200,7 +200,7 @@ jitted_solve = jax.jit(solve)
 
 @pytest.fixture(scope="module")
 def take_step(exact):
-    """The trust-region step of the shared update as a function of the radius, and of a shift of the constraint."""
+    """The trust-region step of the shared update as a function of a shift of the constraint."""
     config = TrustRegionConfig(cg_iterations=40, cg_tolerance=1e-12, target_kl=1e-3)
 
     @jax.jit

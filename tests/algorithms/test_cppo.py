@@ -93,7 +93,7 @@ def test_post_penalty_is_the_gradient_of_the_tail_excess(case):
 
 
 def test_post_penalty_steers_also_with_bootstrapping(case):
-    """One step of credit (lambda = 0) is biased, since (E[C | x] - eta)+ is not E[(C - eta)+ | x], but not blind."""
+    """One step of credit (lambda = 0) is biased, for (E[C | x] - eta)+ is not E[(C - eta)+ | x], not blind."""
     with jax.enable_x64(True):
         exact, short = (
             policy_gradient(case, objective(case, "post", decay=decay).advantage) for decay in (1.0, 0.0)

@@ -1,4 +1,4 @@
-"""CVaR-CPO: its constraint pair against the exact CVaR, and its quantile critic against known distributions."""
+"""CVaR-CPO: its constraint pair against the exact CVaR, its quantile critic against known distributions."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -48,7 +48,7 @@ def settings_of(gamma):
 
 @pytest.fixture(scope="module", params=[1.0, 0.9])
 def exact(request):
-    """The population, all quantiles of the cost to come around every step, and the constraint made of them."""
+    """The population, all quantiles of the cost to come around every step, the constraint made of them."""
     gamma = request.param
     with jax.enable_x64(True):
         rollout, nodes, afters = population(gamma)
@@ -113,7 +113,7 @@ def test_threshold_comes_from_episodes_if_they_are_many_enough():
 
 
 def test_blind_critic_blames_the_worst_episodes(exact):
-    """A critic that predicts no cost at all, and a threshold at the worst cost: there is still a direction."""
+    """A critic that predicts no cost, and a threshold at the worst cost: there is still a direction."""
     worst, chance = max(exact.law.to_come(ROOT).items())
     make = cvar_constraint(settings_of(exact.gamma), Chance(limit=LIMIT, epsilon=0.9 * chance))
     with jax.enable_x64(True):
@@ -167,7 +167,7 @@ def test_slope_is_the_derivative_of_the_quantile_huber_loss():
 
 @pytest.mark.parametrize("decay", [0.0, 0.7, 1.0])
 def test_sampled_returns_follow_the_law_of_the_cost_to_come(exact, decay):
-    """With exact quantiles the TD(lambda) mixture is the law itself: the critic's fixed point is the truth."""
+    """With exact quantiles the TD(lambda) mixture is the law itself: the truth is a fixed point."""
     estimation = EstimationConfig(cost_discount=exact.gamma, gae_lambda=decay)
     with jax.enable_x64(True):
         returns = np.asarray(sampled_returns(exact.rollout, exact.after, 16, estimation, jax.random.key(0)))
@@ -181,7 +181,7 @@ def test_sampled_returns_follow_the_law_of_the_cost_to_come(exact, decay):
 
 
 def coin_chain(key, length, envs):
-    """Four steps that cost 1/4 each with probability 1/2: the cost to come is binomial. Inputs are the time left."""
+    """Four steps that cost 1/4 each with probability 1/2: the cost to come is binomial."""
     cost = jax.random.bernoulli(key, 0.5, (length, envs)) / 4.0
     time = jnp.broadcast_to(jnp.arange(length)[:, None] % 4, (length, envs))
     done = time == 3

@@ -1,4 +1,4 @@
-"""Every algorithm solves every probe, and finds its own known optimum of the trade-off between reward and risk."""
+"""Every algorithm solves every probe, and finds its own known optimum between reward and risk."""
 
 from functools import cache
 
@@ -107,7 +107,7 @@ def test_continuous_action_follows_the_observation(name):
     assert float(jnp.exp(found.log_std).max()) < 0.7
 
 
-# The costly action's probability p at the optimum: C is 2 with probability p, else 0; the limit is 1, epsilon 0.3.
+# The costly action's probability p at the optimum: C is 2 with probability p, else 0; limit 1, epsilon 0.3.
 CANTELLI = (1 - np.sqrt(1 - EPSILON)) / 2  # (1/eps - 1) 4 p (1 - p) = (1 - 2 p)^2
 OPTIMA = [
     ("canary", {}, CANTELLI),

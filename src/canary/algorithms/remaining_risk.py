@@ -55,7 +55,7 @@ def episode_moments(
 
 
 def markov(mean: ArrayLike, budget: ArrayLike) -> Float[Array, "*batch"]:
-    """P(R > budget) <= E[R] / budget for a cost R >= 0 that is still to come; 1 if nothing is left of the budget."""
+    """P(R > budget) <= E[R] / budget for a cost R >= 0 that is still to come; 1 if the budget is gone."""
     mean, budget = jnp.asarray(mean), jnp.asarray(budget)
     bound = jnp.minimum(mean / jnp.where(budget > 0, budget, 1), 1.0)
     return jnp.where((budget < 0) | ((budget == 0) & (mean > 0)), 1.0, jnp.where(budget == 0, 0.0, bound))

@@ -97,7 +97,7 @@ class NumpyPolicy:
         mean = y + g * value
         variance = y**2 + g * square - mean**2
         cantelli = np.where(mean < 1, variance / np.where(variance > 0, variance + (1 - mean) ** 2, 1), 1.0)
-        # Critics that contradict each other (no variance) leave Markov's bound: E[R] / (1 - y), R the cost to come.
+        # Critics that contradict each other leave Markov's bound: E[R] / (1 - y), R the cost to come.
         markov = np.minimum(g * value / np.where(y < 1, 1 - y, 1), 1.0)
         markov = np.where((y > 1) | ((y == 1) & (value > 0)), 1.0, markov)
         return np.where(variance > 0, cantelli, markov)

@@ -1,0 +1,124 @@
+"""`canary train`."""
+
+import sys
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, ClassVar
+
+from tyro.conf import UseAppendAction
+
+from canary.commands.common import Json, Out, Switch, flag, parse_seeds
+from canary.errors import CanaryError
+from canary.experiments.names import TOTAL_STEPS
+from canary.output import check_json, console_for, emit_json
+
+NOTE = "Second half of training. These are episodes of a changing policy: a description, not a guarantee."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Train:
+    """Train a policy under P(episode cost > limit) <= epsilon, several seeds side by side."""
+
+    EXAMPLES: ClassVar[str] = """
+  canary train                                       Canary on IcyLake, 4 seeds
+  canary train --limit 4 --epsilon 0.01 --seeds 8    another constraint, more seeds
+  canary train --set algo.target_kl=0.02             another setting of the algorithm
+  canary train --set env.map=8x8                     another lake
+  canary train --resume latest                       go on after Ctrl-C, which saves and stops
+  canary train --quiet --json - | jq .return_mean    for scripts
+
+Everything goes into a new directory below --out: configuration, metrics, every episode, checkpoints and
+the summary. `canary list` shows what --env, --algo and --preset can be."""
+
+    env: Annotated[str | None, flag("NAME", "IcyLake")] = None
+    """Environment to train on."""
+    algo: Annotated[str | None, flag("NAME", "canary")] = None
+    """Algorithm to train with."""
+    limit: Annotated[str | None, flag("COST", "the paper's: 5.5 on IcyLake")] = None
+    """Cost limit: an episode whose cost is above it is a violation."""
+    epsilon: Annotated[str | None, flag("PROBABILITY", "the paper's: 0.02")] = None
+    """Largest allowed probability of a violation."""
+    seeds: Annotated[str | None, flag("N|LIST", "4")] = None
+    """How many seeds (4 means 0 to 3), or which: 3,5,7 or 0-9 or 7-7."""
+    total_steps: Annotated[str | None, flag("STEPS", str(TOTAL_STEPS))] = None
+    """Environment steps per seed."""
+    preset: Annotated[str | None, flag("NAME", "fast")] = None
+    """Settings to start from: fast, or paper for the paper's exactly."""
+    set: Annotated[tuple[str, ...], UseAppendAction, flag("SECTION.NAME=VALUE")] = ()
+    """Change one setting; sections are algo, env, training and constraint. Repeatable."""
+    out: Out = "runs"
+    """Directory that holds the runs."""
+    json: Json = None
+    """Write the summary as JSON to a file, or to standard output (-) and nothing else there."""
+    resume: Annotated[str | None, flag("RUN")] = None
+    """Go on with a stopped run: its path, its name below --out, or latest."""
+    quiet: Switch = False
+    """Show no progress and no table; print only the run's directory."""
+
+
+def train(options: Train) -> int:
+    check_json(options.json)
+    console = console_for(options.json)
+    from canary import api
+
+    status = 0
+    try:
+        if options.resume is not None:
+            run = _resume(options, console)
+        else:
+            run = api.train(**_choices(options), out=options.out, quiet=options.quiet)
+    except api.TrainingInterrupted as stop:
+        run, status = stop.run, 130
+    summary = run.summary()
+    if not options.quiet:
+        from canary.experiments.summary_table import print_summary
+
+        names = {
+            "run": "",
+            "episodes": "episodes.parquet",
+            "metrics": "metrics.parquet",
+            "summary": "summary.json",
+            "figure": "training.png",
+        }
+        paths = {
+            label: run.directory / name for label, name in names.items() if (run.directory / name).exists()
+        }
+        print_summary(console, summary | {"note": NOTE, "paths": paths})
+    elif options.json != "-":
+        print(run.directory)
+    emit_json(options.json, summary)
+    if status == 130:
+        print(f"Interrupted and saved; go on with: canary train --resume {run.directory}", file=sys.stderr)
+    return status
+
+
+def _choices(options: Train) -> dict[str, Any]:
+    """The arguments of `canary.train`; what was not said keeps its default there."""
+    said = {"env": options.env, "algorithm": options.algo, "preset": options.preset}
+    settings = {
+        "constraint.limit": options.limit,
+        "constraint.epsilon": options.epsilon,
+        "training.total_steps": options.total_steps,
+    }
+    overrides = (*options.set, *(f"{name}={text}" for name, text in settings.items() if text is not None))
+    choices: dict[str, Any] = {name: text for name, text in said.items() if text is not None}
+    if options.seeds is not None:
+        choices["seeds"] = parse_seeds(options.seeds)
+    return choices | {"overrides": overrides}
+
+
+def _resume(options: Train, console: Any) -> Any:
+    from canary import api
+
+    keeps = {"out", "json", "resume", "quiet"}
+    for field in fields(options):
+        if field.name not in keeps and getattr(options, field.name) != field.default:
+            name = field.name.replace("_", "-")
+            raise CanaryError(f"--resume goes on with the run's own settings; leave out --{name}.")
+    run = api.load(options.resume or "", out=options.out)
+    if run.summary()["status"] == "finished":
+        if not options.quiet:
+            console.print(
+                f"{run.directory} is finished already; nothing was trained.", soft_wrap=True, highlight=False
+            )
+        return run
+    return run.resume(quiet=options.quiet)

@@ -6,7 +6,7 @@ ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-CODE := src tests benchmarks
+CODE := src tests benchmarks examples
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 

@@ -45,7 +45,7 @@ def icy(request):
 
 
 def test_icy_lake_rollout_replayed(icy):
-    """Positions, costs in limits, y_t, g_t, clocks and episode records of every step, from the actions alone."""
+    """Positions, costs in limits, y_t, g_t, clocks and episode records of every step."""
     staggered, first, rollout, _ = icy
     tiles = LAKE.observation_size
     here, there = rollout.inputs[..., :tiles].argmax(-1), rollout.next_inputs[..., :tiles].argmax(-1)

@@ -41,7 +41,7 @@ def questions():
 
 
 def test_critics_learn_the_known_values(questions):
-    """Constant, observation-dependent, discounted and action-dependent rewards; costs in limits and their squares."""
+    """Constant, observation-dependent, discounted and action-dependent rewards; costs and their squares."""
     state, _ = questions
     # One-hot question (and second step of question 2), discount g, spent cost in limits.
     x = np.zeros((5, 7), np.float32)
@@ -60,8 +60,8 @@ def test_policy_answers_the_question_of_actions(questions):
     asked = jnp.array([0.0, 0, 0, 1, 0, 1, 0])
     assert float(jax.nn.softmax(state.learner.policy(asked).logits)[1]) > 0.95
     assert metrics["kl"].max() <= 0.01 * (1 + 1e-3)
-    # Costs of 2 against a limit of 4 leave B < 0 throughout: nothing to restore. Once every critic is exact to the
-    # last bit, no advantage is left to act upon either.
+    # Costs of 2 against a limit of 4 leave B < 0 throughout: nothing to restore. Once every critic is exact
+    # to the last bit, no advantage is left to act upon either.
     assert set(metrics["tier"]) <= {Tier.NOMINAL, Tier.NO_STEP}
     assert (metrics["tier"][5:20] == Tier.NOMINAL).all()
     assert np.isfinite(list(metrics.values())).all()

@@ -56,10 +56,17 @@ class Run:
         """The policy of a seed (the first, if not said) as the newest intact checkpoint has it."""
         policies = load_policies(self.config, self.directory)
         _warn(policies.notes)
-        chosen, statistics = policies.of_seed(self.config.training.seeds[0] if seed is None else seed)
+        seed = self.config.training.seeds[0] if seed is None else seed
+        chosen, statistics = policies.of_seed(seed)
         environment = self.config.environment
         return TrainedPolicy(
-            chosen, statistics, policies.augmentation, environment.observation_size, environment.action_space
+            chosen,
+            statistics,
+            policies.augmentation,
+            environment.observation_size,
+            environment.action_space,
+            environment.horizon,
+            policies.risk_critics(seed),
         )
 
     def resume(self, *, quiet: bool = False) -> "Run":

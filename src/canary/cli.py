@@ -17,7 +17,7 @@ from typing import Any
 
 import tyro
 
-from canary.commands import bench, certify, evaluate, listing, train
+from canary.commands import bench, certify, evaluate, export, frontier, listing, train
 from canary.errors import CanaryError
 from canary.experiments.settings import nearest
 
@@ -25,6 +25,8 @@ COMMANDS: dict[str, tuple[type, Callable[[Any], int]]] = {
     "train": (train.Train, train.train),
     "evaluate": (evaluate.Evaluate, evaluate.evaluate),
     "certify": (certify.Certify, certify.certify),
+    "frontier": (frontier.Frontier, frontier.frontier),
+    "export": (export.Export, export.export),
     "list": (listing.List, listing.show),
     "bench": (bench.Bench, bench.bench),
 }

@@ -6,6 +6,7 @@ numbers, pulled back through the network.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import equinox as eqx
@@ -37,13 +38,14 @@ class MLP(eqx.Module):
 
 def make_mlp(key: PRNGKeyArray, sizes: Sequence[int], *, head_scale: float) -> MLP:
     """Orthogonal weights, sqrt(2) in hidden layers and `head_scale` in the head; zero biases."""
-    shapes = list(zip(sizes[:-1], sizes[1:], strict=True))
+    shapes = list(pairwise(sizes))
     scales = [2**0.5] * (len(shapes) - 1) + [head_scale]
     ends = [sum(rows * columns for rows, columns in shapes[: index + 1]) for index in range(len(shapes))]
     # One draw for all layers: every call of the generator costs compile time.
     draws = jnp.split(jax.random.normal(key, (ends[-1],)), ends[:-1])
     weights = tuple(
-        scale * orthogonal(draw.reshape(shape)) for scale, draw, shape in zip(scales, draws, shapes, strict=True)
+        scale * orthogonal(draw.reshape(shape))
+        for scale, draw, shape in zip(scales, draws, shapes, strict=True)
     )
     return MLP(weights, tuple(jnp.zeros(fan_out) for fan_out in sizes[1:]))
 
@@ -145,7 +147,9 @@ def make_policy(key: PRNGKeyArray, input_size: int, space: ActionSpace, hidden: 
 
 def make_critics(key: PRNGKeyArray, count: int, input_size: int, hidden: Sequence[int]) -> MLP:
     """`count` scalar critics of one shape, stacked along the first axis of every array."""
-    return jax.vmap(lambda k: make_mlp(k, (input_size, *hidden, 1), head_scale=1.0))(jax.random.split(key, count))
+    return jax.vmap(lambda k: make_mlp(k, (input_size, *hidden, 1), head_scale=1.0))(
+        jax.random.split(key, count)
+    )
 
 
 def critic_values(critics: MLP, x: Float[Array, "*batch input"]) -> Float[Array, "critic *batch"]:

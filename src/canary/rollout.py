@@ -123,7 +123,9 @@ def collect(
             discount=lanes.discount,
             terminated=state.terminated,
             truncated=state.truncated,
-            episodes=EpisodeEnds(done, moved.valid, moved.reward, moved.spent, moved.length, state.terminated),
+            episodes=EpisodeEnds(
+                done, moved.valid, moved.reward, moved.spent, moved.length, state.terminated
+            ),
         )
         return select(done, fresh, moved), (step, lanes.environment.observation)
 

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from canary.algorithms.remaining_risk import RiskCritics, remaining_risk
 from canary.environments.protocol import ActionSpace, Discrete, EnvironmentState
 from canary.errors import CanaryError
 from canary.networks import Policy
@@ -32,6 +33,9 @@ class TrainedPolicy:
     augmentation: Augmentation
     observation_size: int
     action_space: ActionSpace
+    horizon: int = 1
+    critics: RiskCritics | None = None
+    """What the risk estimate needs; None for algorithms without such critics."""
 
     def start(self, seed: int | PRNGKeyArray | None = None) -> "Episode":
         """A new episode, nothing spent; a `seed` (whole number or JAX key) makes its actions repeatable."""
@@ -48,9 +52,7 @@ class Episode:
 
     def __init__(self, trained: TrainedPolicy, key: PRNGKeyArray):
         self._trained = trained
-        self._key = jax.random.split(key, 3)[
-            1
-        ]  # the stream of actions that evaluation draws from the same key
+        self._key = jax.random.split(key, 3)[1]  # the stream of actions that evaluation draws from this key
         self._time, self._spent, self._discount, self._has_acted = 0, 0.0, 1.0, False
 
     @property
@@ -78,6 +80,36 @@ class Episode:
         if isinstance(trained.action_space, Discrete):
             return int(action)
         return np.clip(np.asarray(action), -1.0, 1.0)  # as the environment did in training
+
+    def risk(self, observation: Any) -> float:
+        """Estimated bound on P(episode cost > limit) from here on, by Cantelli's inequality and Canary's own critics.
+
+        A warning light for people and supervisors, as good as the critics are; a guarantee comes from certification.
+        """
+        trained = self._trained
+        if trained.critics is None:
+            raise CanaryError(
+                "Only policies that Canary trained can estimate their risk: it needs Canary's cost critics."
+            )
+        seen = _checked_observation(observation, trained.observation_size)
+        x = _see(
+            trained.statistics,
+            trained.augmentation,
+            seen,
+            (jnp.float32(self._spent), jnp.float32(self._discount)),
+        )
+        if trained.critics.time_feature:
+            x = jnp.append(x, jnp.float32(self._time / trained.horizon))
+        spent = jnp.float32(self._spent / trained.augmentation.limit)
+        return float(
+            remaining_risk(
+                trained.critics.networks,
+                x,
+                spent,
+                jnp.float32(self._discount),
+                structured=trained.critics.structured,
+            )
+        )
 
     def spend(self, cost: float) -> None:
         """Enter the cost of the last action, 0 included: y_{t+1} = y_t + g_t c_t."""
@@ -122,9 +154,18 @@ def _choose(
     key: PRNGKeyArray,
 ) -> tuple[Array, Array]:
     """A sampled action and the most likely one."""
+    distribution = policy(_see(statistics, augmentation, observation, account))
+    return distribution.sample(key), distribution.mode()
+
+
+def _see(
+    statistics: RunningStatistics | None,
+    augmentation: Augmentation,
+    observation: Any,
+    account: tuple[Float[Array, ""], Float[Array, ""]],
+) -> Float[Array, "input"]:
+    """x as training saw it, from an observation and the account (spent, discount)."""
     zero, no, (spent, discount) = jnp.zeros(()), jnp.zeros((), bool), account
     count = jnp.zeros((), jnp.int32)
-    state = EnvironmentState(None, observation, zero, zero, no, no, count)
-    lane = Lane(state, spent, discount, zero, count, ~no)
-    distribution = policy(see(lane, augmentation, statistics))
-    return distribution.sample(key), distribution.mode()
+    state = EnvironmentState(None, jnp.asarray(observation), zero, zero, no, no, count)
+    return see(Lane(state, spent, discount, zero, count, ~no), augmentation, statistics)

@@ -53,14 +53,18 @@ def init_training(trainer: Trainer, base_seed: int, seed: Int[Array, ""] | int) 
     return TrainingState(
         learner=trainer.algorithm.init(key_learner),
         lanes=start_lanes(environment, trainer.environments, key_lanes, stagger=trainer.stagger),
-        statistics=initial_statistics(environment.observation_size) if environment.normalise_observation else None,
+        statistics=initial_statistics(environment.observation_size)
+        if environment.normalise_observation
+        else None,
         window=empty_window(max(RING, steps)),
         iteration=jnp.zeros((), jnp.int32),
         key=key_run,
     )
 
 
-def train_iteration(trainer: Trainer, state: TrainingState) -> tuple[TrainingState, tuple[Metrics, EpisodeEnds]]:
+def train_iteration(
+    trainer: Trainer, state: TrainingState
+) -> tuple[TrainingState, tuple[Metrics, EpisodeEnds]]:
     """Collect a batch with the current policy, record its episodes, improve the learner (paper Algorithm 1)."""
     key_rollout, key_update = jax.random.split(jax.random.fold_in(state.key, state.iteration))
     lanes, rollout, observations = collect(

@@ -198,36 +198,29 @@ def test_solver_agrees_with_the_dual_on_random_problems(seed, reach):
 jitted_solve = jax.jit(solve)
 
 
-@pytest.fixture(scope="module")
-def take_step(exact):
-    """The trust-region step of the shared update as a function of a shift of the constraint."""
-    config = TrustRegionConfig(cg_iterations=40, cg_tolerance=1e-12, target_kl=1e-3)
+REGION = TrustRegionConfig(cg_iterations=40, cg_tolerance=1e-12, target_kl=1e-3)
 
-    @jax.jit
-    def step(shift):
-        return trust_region_step(
-            TablePolicy(jnp.asarray(TABLE)), exact.inputs, exact.samples,
-            lambda change: exact.estimate.bound(change) + shift, exact.estimate.length, jnp.array(True), config,
-        )  # fmt: skip
 
-    return step, config
+@jax.jit
+def take_step(inputs, samples, length, value):
+    """The step of the shared update for a constraint of the given value."""
+    start = TablePolicy(jnp.asarray(TABLE))
+    return trust_region_step(start, inputs, samples, lambda z: value + z, length, jnp.array(True), REGION)
 
 
 @pytest.mark.parametrize("reach", [-1.5, -0.5, 0.5, 1.5])
-def test_step_is_the_one_constraint_solution(exact, take_step, reach):
+def test_step_is_the_one_constraint_solution(exact, reach):
     """Up to the backtracking factor; feasible, at the limit from both sides, and out of reach."""
-    step, config = take_step
     with jax.enable_x64(True):
         theta = jnp.asarray(TABLE).ravel()
-        rows = np.asarray(jax.jacobian(lambda t: surrogates(exact, t)[0])(theta))
+        g, b = np.asarray(jax.jacobian(lambda t: surrogates(exact, t)[0])(theta))
         curvature = np.asarray(jax.hessian(lambda t: surrogates(exact, t)[1])(theta))
-        hessian = curvature + config.damping * np.eye(len(theta))
-        g, b = rows
-        c = reach * np.sqrt(2 * config.target_kl * (b @ np.linalg.solve(hessian, b)))
-        expected, recovery = dual_step(g, b, hessian, c, config.target_kl)
-        policy, report = step(c - exact.value(TABLE))
+        hessian = curvature + REGION.damping * np.eye(len(theta))
+        c = reach * np.sqrt(2 * REGION.target_kl * (b @ np.linalg.solve(hessian, b)))
+        expected, recovery = dual_step(g, b, hessian, c, REGION.target_kl)
+        policy, report = take_step(exact.inputs, exact.samples, exact.estimate.length, c)
         found = np.asarray(policy.table).ravel() - TABLE.ravel()
     assert bool(report.accepted)
     assert (report.tier == Tier.BOUND_RESTORATION) == recovery
-    shrunk = config.shrink ** (int(report.backtracks) - 1)
+    shrunk = REGION.shrink ** (int(report.backtracks) - 1)
     np.testing.assert_allclose(found, shrunk * expected, atol=1e-5 * np.abs(expected).max())

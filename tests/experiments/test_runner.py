@@ -65,7 +65,7 @@ def whole(tmp_path_factory):
 def survivor(tmp_path_factory):
     """A run killed again and again, its newest checkpoint cut short, and resumed to the end.
 
-    Also what the process said that found the damaged checkpoint, and the paths of that one and the one before it.
+    Also what the process said that found the damaged checkpoint, and the paths of that and the one before it.
     """
     out = tmp_path_factory.mktemp("killed")
     killed("start", str(out), "half:checkpoints/:1")  # the first state is half written: no checkpoint yet
@@ -130,7 +130,8 @@ def test_nothing_half_written_is_left(whole, survivor):
         checkpoints = {name for name in names if name.startswith("checkpoints/")}
         assert len(checkpoints) == 2
         assert names - checkpoints == {
-            "config.json", "manifest.json", "metrics", "episodes", "checkpoints", "metrics.parquet", "episodes.parquet"
+            "config.json", "manifest.json", "metrics", "episodes", "checkpoints", "metrics.parquet",
+            "episodes.parquet",
         }  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """Environments with one question each, whose answers are known: values, actions, and a price worth paying."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import jax
 import jax.numpy as jnp
@@ -27,9 +27,9 @@ def state(inner, observation, time=0, reward=0.0, cost=0.0, terminated=False, tr
 class Questions:
     """Four questions, one per episode, drawn at the reset; two actions.
 
-    0 constant: one step, reward 1, cost 1. 1 observation: one step, reward 2, no cost. 2 discounting: two steps, cost 1 each,
-    reward 1 at the end. 3 action: one step, reward equal to the action (0 or 1).
-    The observation is the question and the time, one-hot; the last entry is 1 in the second step of question 2.
+    0 constant: one step, reward 1, cost 1. 1 observation: one step, reward 2, no cost. 2 discounting: two
+    steps, cost 1 each, reward 1 at the end. 3 action: one step, reward equal to the action (0 or 1).
+    The observation is the question, one-hot; its last entry is 1 in the second step of question 2 instead.
     """
 
     horizon: int = 2
@@ -92,16 +92,16 @@ class Price:
 
 
 def best_price(limit: float, epsilon: float) -> float:
-    """Largest probability p of action 1 in `Price` with B = (1/epsilon - 1) p (1 - p) - (limit - p)^2 <= 0, p <= limit."""
+    """Largest probability p of action 1 in `Price` with (1/epsilon - 1) p (1 - p) <= (limit - p)^2, p < limit."""
     roots = np.roots([1 / epsilon, -(1 / epsilon - 1 + 2 * limit), limit**2])
     return float(min(roots))
 
 
 @dataclass(frozen=True)
 class Aim:
-    """Continuous actions: reward 1 - (a - target)^2 with the target in the observation, which has physical units.
+    """Continuous actions: reward 1 - (a - target)^2, the target in an observation that has physical units.
 
-    A new place is drawn every step; the place is 300 + 50 * target, the second entry is noise around -1000. Nothing ends
+    A new target is drawn every step; it is seen as 300 + 50 * target, beside noise around -1000. Nothing ends
     an episode but the horizon, and every step costs `cost`.
     """
 
@@ -139,7 +139,7 @@ class DearLake:
     """IcyLake with all costs multiplied."""
 
     factor: float
-    lake: IcyLake = IcyLake()
+    lake: IcyLake = field(default_factory=IcyLake)
 
     @property
     def horizon(self) -> int:

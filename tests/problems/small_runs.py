@@ -2,8 +2,8 @@
 
     python -m problems.small_runs start OUT [KILL]     python -m problems.small_runs resume RUN [KILL]
 
-KILL is `half:PART:N`, `written:PART:N` or `renamed:PART:N`: SIGKILL when the N-th file with PART in its path is half
-written, is written but not yet in its place, or has just been put there.
+KILL is `half:PART:N`, `written:PART:N` or `renamed:PART:N`: SIGKILL when the N-th file with PART in its path
+is half written, is written but not yet in its place, or has just been put there.
 """
 
 import os

@@ -9,7 +9,14 @@ from canary.reporting.figures import save, training_figure
 def episodes() -> pl.DataFrame:
     """Two seeds, four updates; seed 1 violates the limit 5.5 in every second episode, and one episode does not count."""
     rows = [
-        {"seed": seed, "iteration": iteration, "return": 0.5 + seed / 4, "cost": cost, "length": 10, "valid": True}
+        {
+            "seed": seed,
+            "iteration": iteration,
+            "return": 0.5 + seed / 4,
+            "cost": cost,
+            "length": 10,
+            "valid": True,
+        }
         for seed in (0, 1)
         for iteration in range(4)
         for cost in (1.0, 1.0 + 8.0 * seed)

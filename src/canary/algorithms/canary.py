@@ -85,7 +85,12 @@ def worst_case(config: CanaryConfig, epsilon: float, moments: CostMoments):
         cost, square = largest
         return {
             "worst_case_bound": worst_case_cantelli(
-                mean=moments.mean, limit=1.0, epsilon=epsilon, advantage=cost, augmented_advantage=square, **region
+                mean=moments.mean,
+                limit=1.0,
+                epsilon=epsilon,
+                advantage=cost,
+                augmented_advantage=square,
+                **region,
             ),
             "worst_case_mean": worst_case_mean(1.0, cost, **region),
             "provably_violating": provably_violating(

@@ -11,7 +11,7 @@ joint clip the critic with the largest targets would decide how much of the poli
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, cast
 
 import equinox as eqx
 import jax
@@ -112,7 +112,7 @@ def clipped_algorithm(
         policy = make_policy(key_policy, input_size, task.action_space, estimation.hidden)
         networks = make_critics(key_critics, 1 + method.critics, input_size, estimation.hidden)
         optimiser = make_annealed(config, task.updates, 1)
-        extra = ClippedExtra(optimiser.init(policy), method.memory)  # ty: ignore
+        extra = ClippedExtra(optimiser.init(cast(Any, policy)), method.memory)
         return Learner(policy, init_critics(networks, optimiser), extra)
 
     def update(
@@ -175,7 +175,7 @@ def minibatch_orders(key: PRNGKeyArray, samples: int, config: ClippedConfig) -> 
 def make_annealed(config: ClippedConfig, updates: int, steps: int) -> optax.GradientTransformation:
     """Adam whose learning rate falls linearly to zero with the updates, of `steps` gradient steps each."""
 
-    def schedule(count: Int[Array, ""]) -> Float[Array, ""]:
+    def schedule(count: Any) -> Any:
         return config.learning_rate * (1 - (count // steps) / updates)
 
     return optax.chain(optax.clip_by_global_norm(config.gradient_clip), optax.adam(schedule, eps=1e-5))

@@ -11,6 +11,7 @@ just c_t at the end, by quantile regression with a loss that is quadratic within
 """
 
 from dataclasses import dataclass
+from typing import Any, cast
 
 import equinox as eqx
 import jax
@@ -80,7 +81,7 @@ def quantile_critic(
             slope = quantile_slope(prediction, target, config.huber)
             (gradient,) = pull(slope / slope.size)
             change, new = optimiser.update(gradient, state.optimiser)
-            moved = QuantileState(optax.apply_updates(state.network, change), new)
+            moved = QuantileState(optax.apply_updates(cast(Any, state.network), change), new)
             finite = jnp.isfinite(optax.tree.norm(gradient))
             # The mean slope of quantile i is P(return < q_i) minus its level: 0 if it is calibrated.
             error = jnp.abs(slope.mean(0)).mean()

@@ -11,6 +11,8 @@ one too: it tells a person or a supervisor when an episode turns risky; a guaran
 certification.
 """
 
+from dataclasses import dataclass
+
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
@@ -20,6 +22,16 @@ from canary.numerics.risk import cantelli_probability
 
 COST_CRITICS = slice(1, 3)
 """Where Canary keeps the critics of the cost and of its square; the first is that of the reward."""
+
+
+@dataclass(frozen=True)
+class RiskCritics:
+    """Canary's two cost critics, which tell the risk that is left in an episode."""
+
+    networks: MLP
+    """V and V~ (or W, if structured), stacked along the first axis."""
+    structured: bool
+    time_feature: bool
 
 
 def remaining_risk(

@@ -138,7 +138,8 @@ def _check_statistics(data: dict[str, Any]) -> list[str]:
             f"It makes {len(data['results'])} statements but was corrected for {plan.statements}."
         )
     for stored in data["results"]:
-        evidence = Evidence(**{**stored["evidence"], "costs": tuple(map(tuple, stored["evidence"]["costs"]))})
+        fields: dict[str, Any] = dict(stored["evidence"])
+        evidence = Evidence(**(fields | {"costs": tuple(map(tuple, fields["costs"]))}))
         name = f"Seed {stored['seed']}"
         if stored["changes"]:
             name += f" ({', '.join(f'{key} = {value:g}' for key, value in stored['changes'].items())})"

@@ -10,9 +10,9 @@ import dataclasses
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -112,7 +112,7 @@ def make_player(subject: Subject, plan: Plan) -> Player:
 
 
 def shift_grid(
-    environment: Environment, shifts: dict[str, Sequence[int | float]]
+    environment: Environment, shifts: Mapping[str, Sequence[int | float]]
 ) -> list[tuple[dict[str, int | float], Environment]]:
     """The environment under every combination of the given values of its numeric settings, with what was
     changed.
@@ -132,7 +132,7 @@ def shift_grid(
     rows = []
     for values in itertools.product(*shifts.values()):
         changes = dict(zip(shifts, values, strict=True))
-        shifted: Any = dataclasses.replace(environment, **changes)  # ty: ignore
+        shifted: Any = dataclasses.replace(cast(Any, environment), **changes)
         if shifted.observation_size != environment.observation_size:
             raise CanaryError(
                 f"Changing {', '.join(changes)} changes what the policy sees, so it cannot be played."
@@ -143,7 +143,7 @@ def shift_grid(
 
 def environment_settings(environment: Environment) -> dict[str, Any]:
     """The fields of the environment's dataclass as plain data."""
-    fields = dataclasses.asdict(environment) if dataclasses.is_dataclass(environment) else {}  # ty: ignore
+    fields = dataclasses.asdict(cast(Any, environment)) if dataclasses.is_dataclass(environment) else {}
     return json.loads(json.dumps(fields, default=str))
 
 

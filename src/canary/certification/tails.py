@@ -20,6 +20,7 @@ it about log(J/alpha)/n.
 
 from collections.abc import Callable
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -30,7 +31,7 @@ RATIO = (
     1.2  # between successive order statistics of the band: finer costs confidence, coarser costs resolution
 )
 
-Bound = Callable[[int, int, float], float]
+Bound = Callable[[int, int, float], Any]
 """(violations, episodes, confidence) -> bound on P."""
 
 

@@ -34,14 +34,21 @@ def bench(options: Bench) -> int:
     check_json(options.json)
     checkout = Path(__file__).parents[3]
     if not (checkout / "benchmarks" / "training_speed.py").exists():
-        raise CanaryError("canary bench needs a source checkout with its benchmarks/ directory; there is none here.")
+        raise CanaryError(
+            "canary bench needs a source checkout with its benchmarks/ directory; there is none here."
+        )
     sys.path.insert(0, str(checkout))
     from benchmarks.training_speed import run
 
     console = console_for(options.json)
-    counts = (whole(f"--{name.replace('_', '-')}", getattr(options, name)) for name in ("seeds", "many_seeds", "updates"))
+    counts = (
+        whole(f"--{name.replace('_', '-')}", getattr(options, name))
+        for name in ("seeds", "many_seeds", "updates")
+    )
     seeds, many_seeds, updates = counts
     if min(seeds, updates) < 1:
         raise CanaryError("canary bench needs at least one seed and one update.")
-    emit_json(options.json, run(seeds, many_seeds, updates, show=lambda line: console.print(line, highlight=False)))
+    emit_json(
+        options.json, run(seeds, many_seeds, updates, show=lambda line: console.print(line, highlight=False))
+    )
     return 0

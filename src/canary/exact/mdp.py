@@ -85,9 +85,7 @@ class FiniteMDP:
     def support(self) -> Float[np.ndarray, "spent"]:
         """Every cost an episode can have, in order, correctly rounded (3 units of 1/10 are the float 0.3)."""
         count = self.levels_at(self.horizon)
-        return np.array(
-            [level * self.unit.numerator / self.unit.denominator for level in range(count)]
-        )
+        return np.array([level * self.unit.numerator / self.unit.denominator for level in range(count)])
 
     def levels_at(self, time: int) -> int:
         """How many cost levels, 0 included, an episode can have reached after this many steps."""

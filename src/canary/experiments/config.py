@@ -58,6 +58,10 @@ class TrainingConfig:
         for name in ("seeds_per_device", "merge_capacity", "checkpoint_seconds", "base_seed"):
             if getattr(self, name) < 0:
                 raise CanaryError(f"training.{name} must not be negative.")
+        if (
+            self.base_seed >= 2**32
+        ):  # JAX would silently keep the low bits only, and two base seeds would be one
+            raise CanaryError(f"training.base_seed must be less than 2**32, not {self.base_seed}.")
 
     @property
     def batch(self) -> int:
@@ -111,7 +115,9 @@ def make_config(
     paper = PAPER_SETTINGS.get(name)
     if constraint is None:
         if paper is None:
-            raise CanaryError(f"{name} has no default constraint: pass constraint=canary.Chance(limit=..., epsilon=...).")
+            raise CanaryError(
+                f"{name} has no default constraint: pass constraint=canary.Chance(limit=..., epsilon=...)."
+            )
         constraint = Chance(limit=paper.limit, epsilon=paper.epsilon)
     if paper is not None:
         defaults = {"environments": paper.environments, "rollout_length": paper.rollout_length}
@@ -165,7 +171,9 @@ def apply_override(config: RunConfig, item: str) -> RunConfig:
     path, equals, text = item.partition("=")
     section, _, rest = path.strip().partition(".")
     if not equals or not rest:
-        raise CanaryError(f"--set expects section.setting=value, for example algo.target_kl=0.02, not {item!r}.")
+        raise CanaryError(
+            f"--set expects section.setting=value, for example algo.target_kl=0.02, not {item!r}."
+        )
     if section not in SECTIONS:
         raise CanaryError(f"--set knows no section {section!r}{nearest(section, SECTIONS)}")
     attribute = SECTIONS[section]
@@ -189,14 +197,18 @@ def config_from_dict(data: dict[str, Any], environment: Environment | None = Non
         env, algo = data["environment"], data["algorithm"]
         name, algorithm = env["name"], algo["name"]
         if not (isinstance(name, str) and isinstance(algorithm, str)):
-            raise CanaryError(f"The run's configuration names {name!r} and {algorithm!r}, which are no names.")
+            raise CanaryError(
+                f"The run's configuration names {name!r} and {algorithm!r}, which are no names."
+            )
         parts = env["settings"], algo["settings"], data["constraint"], data["training"], data["preset"]
     except (KeyError, TypeError) as error:
         raise CanaryError(f"The run's configuration is incomplete ({error}).") from None
     env_settings, algo_settings, constraint, training, preset = parts
     if environment is None:
         if name not in ENVIRONMENTS:
-            raise CanaryError(f"The run was trained on {name}, which is not a named environment: pass environment=...")
+            raise CanaryError(
+                f"The run was trained on {name}, which is not a named environment: pass environment=..."
+            )
         environment = from_dict(ENVIRONMENTS[name], env_settings, "env")
     algorithm = canonical(algorithm, ALGORITHMS, "algorithm")
     config = RunConfig(

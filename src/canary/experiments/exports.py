@@ -4,9 +4,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-import jax
-
-from canary.algorithms.remaining_risk import COST_CRITICS
 from canary.certification.certify import environment_settings
 from canary.environments.protocol import Environment
 from canary.errors import CanaryError
@@ -14,7 +11,7 @@ from canary.experiments import storage
 from canary.experiments.config import canonical, config_from_dict
 from canary.experiments.frozen import FrozenPolicies, load_policies
 from canary.export import numpy_format, onnx_format, stablehlo_format
-from canary.export.portable import PortablePolicy, RiskCritics, metadata
+from canary.export.portable import PortablePolicy, metadata
 
 
 class Format(NamedTuple):
@@ -90,20 +87,8 @@ def portable_policy(policies: FrozenPolicies, seed: int) -> PortablePolicy:
             "seed": seed,
             "updates": policies.iteration,
         },
-        critics=_risk_critics(policies, seed),
+        critics=policies.risk_critics(seed),
     )
-
-
-def _risk_critics(policies: FrozenPolicies, seed: int) -> RiskCritics | None:
-    """Only Canary has critics of the cost and of its square."""
-    config = policies.config
-    if config.algorithm_name != "canary":
-        return None
-    index = config.training.seeds.index(seed)
-    networks = policies.states.learner.critics.networks
-    networks = jax.tree.map(lambda leaf: leaf[index, COST_CRITICS], networks)
-    settings = config.algorithm
-    return RiskCritics(networks, settings.structured_critic, settings.critic.time_feature)
 
 
 def write(path: Path, data: bytes) -> None:

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import polars as pl
 
+from canary.algorithms.remaining_risk import COST_CRITICS, RiskCritics
 from canary.errors import CanaryError
 from canary.evaluation import play_episodes
 from canary.experiments.config import RunConfig
@@ -41,6 +42,15 @@ class FrozenPolicies:
     def of_seed(self, seed: int) -> tuple[Policy, RunningStatistics | None]:
         index = self._index(seed)
         return jax.tree.map(lambda leaf: leaf[index], (self.states.learner.policy, self.states.statistics))
+
+    def risk_critics(self, seed: int) -> RiskCritics | None:
+        """Canary's critics of the cost and of its square; the other algorithms have none."""
+        if self.config.algorithm_name != "canary":
+            return None
+        index = self._index(seed)
+        networks = jax.tree.map(lambda leaf: leaf[index, COST_CRITICS], self.states.learner.critics.networks)
+        settings = self.config.algorithm
+        return RiskCritics(networks, settings.structured_critic, settings.critic.time_feature)
 
     @property
     def augmentation(self) -> Augmentation:

@@ -232,13 +232,27 @@ def _warnings(seeds: Sequence[SeedStatus]) -> list[Text]:
 
 
 @contextmanager
-def evaluation_bar(episodes: int, *, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
-    """A bar on standard error for `episodes` in all; yields what to call with (seed, episodes played)."""
+def counting_bar(label: str, *, quiet: bool = False) -> Iterator[Callable[[int, int, str], None]]:
+    """A bar on standard error; yields what to call with (done, total, what is being done)."""
     if quiet:
-        yield lambda seed, count: None
+        yield lambda done, total, what: None
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     console = Console(stderr=True, force_interactive=None if sys.stderr.isatty() else False)
     with Progress(*columns, console=console, transient=True, disable=not console.is_interactive) as bar:
-        task = bar.add_task("compiling", total=episodes)
-        yield lambda seed, count: bar.update(task, advance=count, description=f"seed {seed}")
+        task = bar.add_task(label, total=None)
+        yield lambda done, total, what: bar.update(task, completed=done, total=total, description=what)
+
+
+@contextmanager
+def evaluation_bar(episodes: int, *, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
+    """A bar for `episodes` in all; yields what to call with (seed, episodes played since the last call)."""
+    played = 0
+    with counting_bar("compiling", quiet=quiet) as show:
+
+        def report(seed: int, count: int) -> None:
+            nonlocal played
+            played += count
+            show(played, episodes, f"seed {seed}")
+
+        yield report

@@ -67,7 +67,11 @@ def start_run(config: RunConfig, out: Path, *, quiet: bool = False) -> Path:
         config.environment_name, config.algorithm_name, len(training.seeds), training.updates * training.batch
     )
     run = storage.create(
-        out, headline, config_to_dict(config), device=f"{device.platform}: {device.device_kind}", command=sys.argv
+        out,
+        headline,
+        config_to_dict(config),
+        device=f"{device.platform}: {device.device_kind}",
+        command=sys.argv,
     )
     try:
         _train(config, groups, run, resume=False, quiet=quiet)
@@ -87,7 +91,9 @@ def resume_run(run: Path, *, environment: Environment | None = None, quiet: bool
     config = config_from_dict(storage.read_json(run / "config.json"), environment)
     status = read_manifest(run)["status"]
     if status == "running":
-        raise CanaryError(f"{run} is being trained by another process right now; wait for it or stop it first.")
+        raise CanaryError(
+            f"{run} is being trained by another process right now; wait for it or stop it first."
+        )
     if status != "finished":
         groups = _groups(config)
         storage.update_manifest(run, status="running", process=storage.process_identity())
@@ -113,8 +119,9 @@ def _newest(run: Path, groups: SeedGroups) -> tuple[Any, int, list[str]]:
 
 def _groups(config: RunConfig) -> SeedGroups:
     training = config.training
+    size = min(training.chunk, training.updates)  # the records of a whole chunk are kept in memory
     return SeedGroups(
-        make_trainer(config), training.seeds, training.base_seed, training.seeds_per_device, training.chunk
+        make_trainer(config), training.seeds, training.base_seed, training.seeds_per_device, size
     )
 
 

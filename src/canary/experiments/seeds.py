@@ -63,11 +63,15 @@ class SeedGroups:
 
     def compile(self) -> None:
         """Compile the program for chunks, so that the time it takes can be told apart from training."""
-        jax.block_until_ready(self._map(lambda state, device: self._chunk.lower(state, 1).compile(), self._states[:1]))
+        jax.block_until_ready(
+            self._map(lambda state, device: self._chunk.lower(state, 1).compile(), self._states[:1])
+        )
 
     def advance(self, count: int) -> PyTree:
         """`count` iterations of every seed; the records as numpy arrays [seed, iteration, ...]."""
-        results = self._map(lambda state, device: jax.block_until_ready(self._chunk(state, count)), self._states)
+        results = self._map(
+            lambda state, device: jax.block_until_ready(self._chunk(state, count)), self._states
+        )
         self._states = [state for state, _ in results]
         records = [jax.tree.map(lambda leaf: np.asarray(leaf)[:, :count], record) for _, record in results]
         return jax.tree.map(lambda *leaves: np.concatenate(leaves), *records)
@@ -89,7 +93,9 @@ def _over_group(function: Any) -> Any:
     def over(first: PyTree, *rest: Any) -> PyTree:
         if jax.tree.leaves(first)[0].shape[0] > 1:
             return jax.vmap(lambda item: function(item, *rest))(first)
-        return jax.tree.map(lambda leaf: leaf[None], function(jax.tree.map(lambda leaf: leaf[0], first), *rest))
+        return jax.tree.map(
+            lambda leaf: leaf[None], function(jax.tree.map(lambda leaf: leaf[0], first), *rest)
+        )
 
     return over
 

@@ -69,6 +69,8 @@ def convert(hint: Any, value: Any, where: str) -> Any:
 def _convert_scalar(hint: Any, value: Any, where: str) -> Any:
     if hint is bool and isinstance(value, bool):
         return value
+    if isinstance(value, int) and abs(value) >= 2**63:
+        raise CanaryError(f"{where} must be less than 2**63 in size; it has {len(str(abs(value)))} digits.")
     if hint is int and not isinstance(value, bool) and (isinstance(value, int) or _is_whole(value)):
         return int(value)
     if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
@@ -82,7 +84,9 @@ def _convert_scalar(hint: Any, value: Any, where: str) -> Any:
 
 
 def _is_whole(value: Any) -> bool:
-    return isinstance(value, float) and value.is_integer()  # 1e6 is a way to write a whole number; infinity is none
+    return (
+        isinstance(value, float) and value.is_integer()
+    )  # 1e6 is a way to write a whole number; infinity is none
 
 
 def override(settings: Settings, path: str, text: str, where: str) -> Settings:

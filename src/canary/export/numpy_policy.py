@@ -19,7 +19,7 @@ import zipfile
 import zlib
 from dataclasses import dataclass, field
 from os import PathLike
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 
@@ -194,7 +194,7 @@ def load(path: str | PathLike | BinaryIO) -> NumpyPolicy:
                 return _read(file, path)
         except OSError as error:
             raise ValueError(f"There is no policy {path} ({error.strerror}).") from None
-    return _read(path, "this file")
+    return _read(cast(BinaryIO, path), "this file")
 
 
 def _read(file: BinaryIO, path: Any) -> NumpyPolicy:

@@ -16,10 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
+from canary.algorithms.remaining_risk import RiskCritics
 from canary.certification.certify import policy_hash
 from canary.environments.protocol import ActionSpace, Continuous, Discrete, EnvironmentState
 from canary.errors import CanaryError
-from canary.networks import LOG_STD_FLOOR, MLP, Categorical, Policy
+from canary.networks import LOG_STD_FLOOR, Categorical, Policy
 from canary.numerics.running_statistics import RunningStatistics
 from canary.rollout import SPENT_CLIP, Augmentation, Lane, see
 
@@ -34,16 +35,6 @@ NORMALISER = {
 Outputs = dict[str, np.ndarray]
 Run = Callable[[np.ndarray, np.ndarray, np.ndarray], Outputs]
 """An implementation: observation [case, obs], discount [case], spent [case] to outputs [case, action]."""
-
-
-@dataclass(frozen=True)
-class RiskCritics:
-    """Canary's two cost critics, which tell the risk that is left in an episode."""
-
-    networks: MLP
-    """V and V~ (or W, if structured), stacked along the first axis."""
-    structured: bool
-    time_feature: bool
 
 
 @dataclass(frozen=True)
@@ -152,7 +143,7 @@ def check_parity(portable: PortablePolicy, run: Run) -> Parity:
     inputs = random_inputs(portable)
     with jax.default_matmul_precision("highest"):
         truth = jax.jit(lambda *cases: respond(portable, *cases))(*inputs)
-    expected = {name: np.asarray(value) for name, value in truth.items()}
+    expected: Outputs = {str(name): np.asarray(value) for name, value in truth.items()}
     found = run(*inputs)
     raw = max(float(np.abs(found[name] - value).max()) for name, value in expected.items())
     parity = Parity(len(inputs[0]), _distance(expected, found), raw)
@@ -184,7 +175,7 @@ def _named(prefix: str, tree: PyTree) -> dict[str, np.ndarray]:
 
 
 def _versions() -> dict[str, str]:
-    versions = {}
+    versions: dict[str, str] = {}
     for distribution in ("canary-rl", "jax", "numpy", "onnx"):
         with suppress(importlib.metadata.PackageNotFoundError):
             versions[distribution.removesuffix("-rl")] = importlib.metadata.version(distribution)

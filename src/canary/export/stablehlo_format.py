@@ -76,7 +76,7 @@ def _without_source_locations() -> Iterator[None]:
         jax.config.update(name, before)
 
 
-def load(data: bytes) -> tuple[Callable[..., dict[str, jax.Array]], dict[str, Any]]:
+def load(data: bytes) -> tuple[Callable[..., Any], dict[str, Any]]:
     """The function of an archive, and its metadata."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:

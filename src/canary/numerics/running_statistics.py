@@ -26,7 +26,9 @@ def merge(statistics: RunningStatistics, batch: Float[Array, "*batch obs"]) -> R
     return RunningStatistics(statistics.mean + shift * share, statistics.squares + squares, count)
 
 
-def normalise(statistics: RunningStatistics, observation: Float[Array, "*batch obs"]) -> Float[Array, "*batch obs"]:
+def normalise(
+    statistics: RunningStatistics, observation: Float[Array, "*batch obs"]
+) -> Float[Array, "*batch obs"]:
     """(s - mean) / deviation, clipped to +-10; the identity (up to the clip) before any observation was seen."""
     variance = jnp.where(statistics.count > 1, statistics.squares / jnp.maximum(statistics.count, 1), 1.0)
     return jnp.clip((observation - statistics.mean) / jnp.sqrt(variance + 1e-8), -10.0, 10.0)

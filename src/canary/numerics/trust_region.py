@@ -289,7 +289,11 @@ def _spend(
     length = jnp.sqrt(jnp.maximum(available, 0))
     multiplier = sine / jnp.maximum(length, _tolerances(sine.dtype)[1])
     weight, gain = length / sine, length * sine
-    return jnp.where(degenerate, 0, weight), jnp.where(degenerate, 0, gain), jnp.where(degenerate, 0, multiplier)
+    return (
+        jnp.where(degenerate, 0, weight),
+        jnp.where(degenerate, 0, gain),
+        jnp.where(degenerate, 0, multiplier),
+    )
 
 
 def _squared_sine(cosine: Float[Array, ""]) -> Float[Array, ""]:

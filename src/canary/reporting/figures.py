@@ -73,11 +73,19 @@ def draw_violations(axes: Axes, blocks: pl.DataFrame, limit: float, epsilon: flo
     steps, violations, count = (whole[name].to_numpy() for name in ("steps", "violations", "count"))
     bands = np.array([clopper_pearson(int(k), int(n)) for k, n in zip(violations, count, strict=True)])
     floor = epsilon / 50
-    axes.fill_between(steps, np.maximum(bands[:, 0], floor), np.maximum(bands[:, 1], floor), color=BLUE, alpha=0.25)
+    axes.fill_between(
+        steps, np.maximum(bands[:, 0], floor), np.maximum(bands[:, 1], floor), color=BLUE, alpha=0.25
+    )
     axes.plot(steps, np.maximum(violations / count, floor), color=BLUE, linewidth=1.8)
     axes.axhline(epsilon, color=RED, linestyle="--", linewidth=1)
     axes.annotate(
-        f"ε = {epsilon:g}", (1, epsilon), xycoords=("axes fraction", "data"), ha="right", va="bottom", color=RED, fontsize=8
+        f"ε = {epsilon:g}",
+        (1, epsilon),
+        xycoords=("axes fraction", "data"),
+        ha="right",
+        va="bottom",
+        color=RED,
+        fontsize=8,
     )
     axes.set_yscale("log")
     axes.set_ylim(floor, 1)
@@ -92,7 +100,13 @@ def draw_costs(axes: Axes, blocks: pl.DataFrame, limit: float) -> Axes:
     axes.fill_between(steps, np.maximum(mean - deviation, 0), mean + deviation, color=BLUE, alpha=0.15)
     axes.axhline(limit, color=RED, linestyle="--", linewidth=1)
     axes.annotate(
-        f"limit {limit:g}", (1, limit), xycoords=("axes fraction", "data"), ha="right", va="bottom", color=RED, fontsize=8
+        f"limit {limit:g}",
+        (1, limit),
+        xycoords=("axes fraction", "data"),
+        ha="right",
+        va="bottom",
+        color=RED,
+        fontsize=8,
     )
     axes.set_ylim(bottom=0)
     axes.set_title("episode cost, mean ± deviation")

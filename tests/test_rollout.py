@@ -115,6 +115,7 @@ def test_both_outcomes_of_actions_are_sampled(icy):
 def test_every_reset_draws_a_fresh_state():
     """The observation after a reset has never been seen before, in no lane and no episode."""
     _, rollout, raw = play(Aim(), Augmentation(LIMIT, 1.0), stagger=False)
+    assert len(np.unique(raw[0, :, 1])) == LANES
     done = rollout.done[:-1]
     starts = raw[1:][done]
     assert len(starts) >= LANES * (2 * LENGTH // 5 - 1)

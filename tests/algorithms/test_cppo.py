@@ -93,7 +93,7 @@ def test_post_penalty_is_the_gradient_of_the_tail_excess(case):
 
 
 def test_post_penalty_steers_also_with_bootstrapping(case):
-    """One step of credit (lambda = 0) is biased, for (E[C | x] - eta)+ is not E[(C - eta)+ | x], not blind."""
+    """One step of credit is biased, for (E[C | x] - eta)+ is not E[(C - eta)+ | x], but it is not blind."""
     with jax.enable_x64(True):
         exact, short = (
             policy_gradient(case, objective(case, "post", decay=decay).advantage) for decay in (1.0, 0.0)
@@ -112,7 +112,7 @@ def test_penalty_never_exceeds_its_share_of_the_reward_value(case):
 
 
 def test_critics_learn_reward_and_undiscounted_cost(case):
-    """Over the copies of the first state the mean cost target is E[C]; the reward target is its value here."""
+    """Over the copies of the first state the mean cost target is E[C]; the reward target is its value."""
     with jax.enable_x64(True):
         targets = np.asarray(objective(case, "state").targets)
     first = np.asarray(case.rollout.elapsed)[:, 0] == 0
@@ -125,9 +125,8 @@ def test_cvar_of_episodes_or_of_predictions(case):
         predicted = jnp.full((10, 1), 0.25)
         nothing = empty_window(case.rollout.done.size)
         assert tail_mean(nothing, 1, predicted, CONSTRAINT) == 0.25
-        assert tail_mean(case.window, 1, predicted, CONSTRAINT) == pytest.approx(
-            Law(TABLE, case.gamma).cvar()
-        )
+        found = tail_mean(case.window, 1, predicted, CONSTRAINT)
+    assert found == pytest.approx(Law(TABLE, case.gamma).cvar())
 
 
 # --- the controller ---

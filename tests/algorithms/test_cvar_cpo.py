@@ -142,11 +142,11 @@ def test_worst_episodes_are_blamed_at_every_step(exact):
 # --- the quantile critic ---
 
 
-@given(st.lists(st.floats(-20, 20, width=32), min_size=3, max_size=12))
-@settings(deadline=None, max_examples=100)
+@given(st.lists(st.floats(-20, 20, width=32), min_size=12, max_size=12))
+@settings(deadline=None, max_examples=200)
 def test_head_is_increasing_and_not_negative(output):
-    found = np.asarray(quantiles(jnp.asarray(output, jnp.float32)))
-    assert found.shape == (len(output) - 2,)
+    found = np.asarray(jax.jit(quantiles)(np.array(output, np.float32)))
+    assert found.shape == (10,)
     assert (np.diff(found) >= 0).all()
     assert (found >= 0).all()
 
@@ -225,6 +225,7 @@ def test_first_predictions_are_near_zero_and_a_broken_batch_changes_nothing():
     rollout = coin_chain(jax.random.key(1), 8, 2)
     rollout.cost = rollout.cost.at[0, 0].set(jnp.nan)
     after = model.predict(state, rollout.next_inputs)
-    learned, _ = model.fit(state, Inputs(rollout.inputs.reshape(-1, 4)), rollout, after, jax.random.key(2))
+    rows = rollout.inputs.reshape(-1, 4)
+    learned, _ = jax.jit(lambda s: model.fit(s, Inputs(rows), rollout, after, jax.random.key(2)))(state)
     for old, new in zip(jax.tree.leaves(state), jax.tree.leaves(learned), strict=True):
         np.testing.assert_array_equal(old, new)

@@ -1,4 +1,4 @@
-"""Configurations: built from few choices, changed by name, written and read without loss, wrong ones explained."""
+"""Configurations: built from few choices, changed by name, read back without loss, explained when wrong."""
 
 import dataclasses
 import json

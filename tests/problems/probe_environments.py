@@ -92,7 +92,7 @@ class Price:
 
 
 def best_price(limit: float, epsilon: float) -> float:
-    """Largest probability p of action 1 in `Price` with (1/epsilon - 1) p (1 - p) <= (limit - p)^2, p < limit."""
+    """Largest chance p of action 1 in `Price` with (1/epsilon - 1) p (1 - p) <= (limit - p)^2, p < limit."""
     roots = np.roots([1 / epsilon, -(1 / epsilon - 1 + 2 * limit), limit**2])
     return float(min(roots))
 

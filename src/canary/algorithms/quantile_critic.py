@@ -81,7 +81,7 @@ def quantile_critic(
             slope = quantile_slope(prediction, target, config.huber)
             (gradient,) = pull(slope / slope.size)
             change, new = optimiser.update(gradient, state.optimiser)
-            moved = QuantileState(optax.apply_updates(cast(Any, state.network), change), new)
+            moved = QuantileState(cast(Any, optax.apply_updates(cast(Any, state.network), change)), new)
             finite = jnp.isfinite(optax.tree.norm(gradient))
             # The mean slope of quantile i is P(return < q_i) minus its level: 0 if it is calibrated.
             error = jnp.abs(slope.mean(0)).mean()

@@ -1,3 +1,4 @@
+import matplotlib.pyplot as plt
 import numpy as np
 import polars as pl
 import pytest
@@ -35,6 +36,7 @@ def test_figure_shows_the_numbers_of_the_episodes(episodes: pl.DataFrame):
     np.testing.assert_allclose(np.asarray(bold[costs].get_ydata(), float), 3.0)  # the invalid 99 is left out
     np.testing.assert_allclose(np.asarray(bold[returns].get_xdata(), float), [500, 1500, 2500, 3500])
     assert any("best 0.988" in text.get_text() for text in returns.texts)
+    plt.close(figure)
 
 
 def test_figure_is_a_file_that_others_can_open(episodes: pl.DataFrame, tmp_path):

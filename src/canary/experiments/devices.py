@@ -14,7 +14,10 @@ def prepare_devices() -> None:
     warnings.filterwarnings("ignore", message=".*persistent compilation cache.*")
     import jax
 
-    if "JAX_COMPILATION_CACHE_DIR" not in os.environ and getattr(jax.config, "jax_compilation_cache_dir", None) is None:
+    if (
+        "JAX_COMPILATION_CACHE_DIR" not in os.environ
+        and getattr(jax.config, "jax_compilation_cache_dir", None) is None
+    ):
         with contextlib.suppress(OSError):  # without a place to remember, every start compiles anew
             jax.config.update("jax_compilation_cache_dir", str(writable_cache()))
             jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)

@@ -68,11 +68,12 @@ def draw_returns(axes: Axes, blocks: pl.DataFrame, optimum: dict[str, float]) ->
 
 
 def draw_violations(axes: Axes, blocks: pl.DataFrame, limit: float, epsilon: float) -> Axes:
-    _seed_lines(axes, blocks, "violation", BLUE, pooled=False)
+    floor = epsilon / 50  # where the axis ends: a block without violations runs along it
+    shown = blocks.with_columns(pl.col("violation").clip(lower_bound=floor))
+    _seed_lines(axes, shown, "violation", BLUE, pooled=False)
     whole = blocks.group_by("steps").agg(pl.col("violations").sum(), pl.col("count").sum()).sort("steps")
     steps, violations, count = (whole[name].to_numpy() for name in ("steps", "violations", "count"))
     bands = np.array([clopper_pearson(int(k), int(n)) for k, n in zip(violations, count, strict=True)])
-    floor = epsilon / 50
     axes.fill_between(
         steps, np.maximum(bands[:, 0], floor), np.maximum(bands[:, 1], floor), color=BLUE, alpha=0.25
     )
@@ -121,10 +122,14 @@ def save(figure: Figure, path: Path) -> None:
 def _blocks(episodes: pl.DataFrame, limit: float, batch: int) -> pl.DataFrame:
     """Averages per seed over equal blocks of training."""
     updates = int(episodes["iteration"].max() or 0) + 1  # type: ignore[arg-type]
-    width = max(1, -(-updates // BLOCKS))
+    width = max(1, updates // BLOCKS)
     return (
         episodes.with_columns(
-            steps=((pl.col("iteration") // width + 0.5) * width * batch), over=pl.col("cost") > limit
+            # The last block takes what the division leaves over, rather than being a thin one of its own.
+            steps=((pl.col("iteration") // width).clip(upper_bound=max(updates // width - 1, 0)) + 0.5)
+            * width
+            * batch,
+            over=pl.col("cost") > limit,
         )
         .group_by("seed", "steps")
         .agg(

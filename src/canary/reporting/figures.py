@@ -61,7 +61,7 @@ def draw_returns(axes: Axes, blocks: pl.DataFrame, optimum: dict[str, float]) ->
         axes.axhline(value, color=shade, linestyle="--", linewidth=1)
         axes.annotate(
             f"{label} {value:.3f}", (1, value), xycoords=("axes fraction", "data"), ha="right", va="bottom",
-            fontsize=7, color=shade,
+            fontsize=7, color=shade, bbox={"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.5},
         )  # fmt: skip
     axes.set_title("mean return (thin: seeds)")
     return axes

@@ -17,7 +17,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from canary.cli import COMMANDS, main
-from canary.commands import parse_seeds
+from canary.commands.common import parse_seeds
 from canary.experiments import checkpoint, storage
 from tiny_runs import FLAGS, STEPS, command, environment, run_canary
 

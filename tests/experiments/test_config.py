@@ -250,3 +250,8 @@ def test_configurations_cannot_be_changed_in_place():
     config = make_config()
     with pytest.raises(dataclasses.FrozenInstanceError):
         config.training.chunk = 3  # ty: ignore
+
+
+def test_a_constraint_of_another_kind_is_refused():
+    with pytest.raises(CanaryError, match=r"must be canary\.Chance"):
+        make_config(constraint=3)  # type: ignore[arg-type]

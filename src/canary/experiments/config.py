@@ -119,6 +119,8 @@ def make_config(
                 f"{name} has no default constraint: pass constraint=canary.Chance(limit=..., epsilon=...)."
             )
         constraint = Chance(limit=paper.limit, epsilon=paper.epsilon)
+    if not isinstance(constraint, Chance):
+        raise CanaryError(f"The constraint must be canary.Chance(limit=..., epsilon=...), not {constraint!r}.")
     if paper is not None:
         defaults = {"environments": paper.environments, "rollout_length": paper.rollout_length}
         training = defaults | training

@@ -247,8 +247,11 @@ def test_the_json_is_the_only_thing_on_standard_output(
 
 
 def test_list_shows_the_run(
-    trained: tuple[Path, subprocess.CompletedProcess[str]], capsys: pytest.CaptureFixture[str]
+    trained: tuple[Path, subprocess.CompletedProcess[str]],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ):
+    monkeypatch.setenv("COLUMNS", "110")  # a narrow terminal folds the names
     run, _ = trained
     assert main(["list", "--out", str(run.parent)]) == 0
     shown = capsys.readouterr().out
@@ -423,3 +426,80 @@ def test_ctrl_c_saves_and_resume_ends_as_if_nothing_had_happened(
     for kind in ("metrics", "episodes"):
         assert_frame_equal(storage.read(run, kind), storage.read(whole, kind), check_exact=True)
     assert isinstance(storage.read(run, "episodes"), pl.DataFrame)
+
+
+def test_trained_run_is_certified_and_the_certificate_verified(
+    trained: tuple[Path, subprocess.CompletedProcess[str]], capsys: pytest.CaptureFixture[str]
+):
+    run, _ = trained
+    arguments = [
+        "certify",
+        str(run),
+        "--seeds",
+        "1",
+        "--episodes",
+        "300",
+        "--seed",
+        "5",
+        "--quiet",
+        "--json",
+        "-",
+    ]
+    assert main(arguments) == 1  # hardly trained, so the limit is broken
+    certificate = json.loads(capsys.readouterr().out)
+    assert certificate["verdict"] == "VIOLATED"
+    assert (run / "certificate.html").read_text().startswith("<!")
+    file = run / "certificate.json"
+    assert main(["certify", "--verify", str(file), "--quiet"]) == 0
+    file.write_text(file.read_text().replace('"VIOLATED"', '"SATISFIED"'))
+    assert main(["certify", "--verify", str(file)]) == 1
+    assert "NOT VALID" in capsys.readouterr().out
+
+
+def test_trained_run_is_exported(
+    trained: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    from canary.export import numpy_policy
+
+    run, _ = trained
+    file = tmp_path / "policy.npz"
+    assert main(["export", str(run), "--format", "numpy", "--file", str(file), "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)["max_abs_difference"] < 1e-5
+    episode = numpy_policy.load(str(file)).start(0)
+    assert episode.act([1.0] + [0.0] * 15) in range(4)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["certify", "nowhere"],
+        ["certify", "--confidence", "much"],
+        ["certify", "--verify", "nothing.json"],
+        ["export", "nowhere"],
+        ["export", "--format", "papyrus"],
+        ["frontier", "--epsilon", "2"],
+        ["frontier", "--env", "Volcano"],
+        ["frontier", "--run", "nowhere"],
+        ["bench", "--seeds", "0"],
+        ["bench", "--updates", "-3"],
+    ],
+    ids=" ".join,
+)
+def test_a_mistake_with_the_other_commands_is_one_sentence(
+    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert len(shown.err.strip().splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_frontier_has_its_stable_keys(capsys: pytest.CaptureFixture[str]):
+    arguments = ["frontier", "--limit", "1.5", "--epsilon", "0.2", "--set", "env.map=SFF/FHG"]
+    assert main([*arguments, "--set", "env.horizon=8", "--quiet", "--json", "-"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    returns = [report[f"{kind}_optimal_return"] for kind in ("cantelli", "cvar", "var")]
+    assert returns == sorted(returns)
+    assert returns[-1] <= report["unconstrained_return"]

@@ -32,7 +32,7 @@ def print_lists(
     console: Console, root: str, runs: list[dict[str, Any]], known: dict[str, dict[str, str]]
 ) -> None:
     if runs:
-        lines = table("run", "seeds", "steps", "status", "return", "P(cost > limit)")
+        lines = table("run", "seeds", "steps", "status", "return", "P(violation)")
         lines.columns[0].justify = "left"
         lines.columns[0].no_wrap = False
         lines.columns[0].overflow = "fold"

@@ -120,7 +120,9 @@ def make_config(
             )
         constraint = Chance(limit=paper.limit, epsilon=paper.epsilon)
     if not isinstance(constraint, Chance):
-        raise CanaryError(f"The constraint must be canary.Chance(limit=..., epsilon=...), not {constraint!r}.")
+        raise CanaryError(
+            f"The constraint must be canary.Chance(limit=..., epsilon=...), not {constraint!r}."
+        )
     if paper is not None:
         defaults = {"environments": paper.environments, "rollout_length": paper.rollout_length}
         training = defaults | training

@@ -109,7 +109,6 @@ def collect(
         )
         state = moved.environment
         done = state.terminated | state.truncated
-        fresh = jax.vmap(lambda k: start_lane(environment, k))(jax.random.split(key_reset, count))
         step = Rollout(
             inputs=inputs,
             next_inputs=see(moved, augmentation, statistics),
@@ -127,7 +126,14 @@ def collect(
                 done, moved.valid, moved.reward, moved.spent, moved.length, state.terminated
             ),
         )
-        return select(done, fresh, moved), (step, lanes.environment.observation)
+
+        def restart() -> Lane:
+            fresh = jax.vmap(lambda k: start_lane(environment, k))(jax.random.split(key_reset, count))
+            return select(done, fresh, moved)
+
+        # A reset may cost more than a step, and is seldom needed.
+        following = jax.lax.cond(done.any(), restart, lambda: moved)
+        return following, (step, lanes.environment.observation)
 
     lanes, (rollout, observations) = jax.lax.scan(play, lanes, jax.random.split(key, (length, 3)))
     return lanes, rollout, observations

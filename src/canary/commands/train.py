@@ -43,6 +43,8 @@ the summary. `canary list` shows what --env, --algo and --preset can be."""
     """Environment steps per seed."""
     preset: Annotated[str | None, flag("NAME", "fast")] = None
     """Settings to start from: fast, or paper for the paper's exactly."""
+    engine: Annotated[str | None, flag("NAME", "auto")] = None
+    """Physics engine of a simulated robot: native on CPUs, mjx on accelerators, auto chooses."""
     set: Annotated[tuple[str, ...], UseAppendAction, flag("SECTION.NAME=VALUE")] = ()
     """Change one setting; sections are algo, env, training and constraint. Repeatable."""
     out: Out = "runs"
@@ -98,12 +100,28 @@ def _choices(options: Train) -> dict[str, Any]:
         "constraint.limit": options.limit,
         "constraint.epsilon": options.epsilon,
         "training.total_steps": options.total_steps,
+        "env.engine": _engine(options),
     }
     overrides = (*options.set, *(f"{name}={text}" for name, text in settings.items() if text is not None))
     choices: dict[str, Any] = {name: text for name, text in said.items() if text is not None}
     if options.seeds is not None:
         choices["seeds"] = parse_seeds(options.seeds)
     return choices | {"overrides": overrides}
+
+
+def _engine(options: Train) -> str | None:
+    """The engine that was asked for, if the environment has engines to choose from."""
+    if options.engine is None:
+        return None
+    from canary.environments import ENVIRONMENTS
+    from canary.experiments.config import canonical
+
+    name = canonical(options.env or "IcyLake", ENVIRONMENTS, "environment")
+    if "engine" not in {field.name for field in fields(ENVIRONMENTS[name])}:
+        raise CanaryError(
+            f"{name} simulates no physics, so there is no engine to choose: leave out --engine."
+        )
+    return options.engine
 
 
 def _resume(options: Train, console: Any) -> Any:

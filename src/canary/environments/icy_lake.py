@@ -87,6 +87,10 @@ class IcyLake:
 
     def step(self, state: EnvironmentState, action: Int[Array, ""], key: PRNGKeyArray) -> EnvironmentState:
         """One move; the key is consumed by the slip."""
+        if jnp.shape(action) != ():
+            raise CanaryError(
+                f"An action of IcyLake is one number; this one has the shape {jnp.shape(action)}."
+            )
         draw = jax.random.uniform(key)
         side = jnp.where(draw < self.slip, 0, jnp.where(draw < 2 * self.slip, 2, 1))
         position = jnp.asarray(self.successors)[state.inner, action, side]

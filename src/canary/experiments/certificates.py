@@ -41,7 +41,7 @@ STREAM = 0x63657274  # "cert": neither training nor evaluation uses these keys
 JSON_NAME, PAGE_NAME = "certificate.json", "certificate.html"
 
 # The largest cost that one step can have; elsewhere the caller must say it, or means and CVaR get no bound.
-LARGEST_STEP_COST = {"IcyLake": 1.0, "PointGoal": 1.0, "EcoAnt": 4.0}
+LARGEST_STEP_COST = {"IcyLake": 1.0, "PointGoal": 1.0, "PointGoal2500": 1.0, "EcoAnt": 4.0}
 
 Rows = list[tuple[dict[str, int | float], Environment]]
 """What was changed, and the environment so changed; the first row is the environment as it was trained in."""

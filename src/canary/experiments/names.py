@@ -4,7 +4,10 @@ A test holds these names equal to `ENVIRONMENTS`, `ALGORITHMS` and `PRESETS`.
 """
 
 ENVIRONMENTS = {
+    "EcoAnt": "run forward on four legs; the energy of each step is its cost",
     "IcyLake": "cross a slippery lake to the goal; every step that ends on ice costs 1",
+    "PointGoal": "drive a point robot from goal to goal; every step inside a hazard costs 1",
+    "PointGoal2500": "PointGoal with the horizon that the paper's returns suggest, 2500 instead of 1000",
 }
 
 ALGORITHMS = {
@@ -16,7 +19,7 @@ ALGORITHMS = {
 }
 
 PRESETS = {
-    "fast": "the same algorithm with cheaper critic fits (default)",
+    "fast": "the same algorithm with cheaper critic fits and less noisy cost advantages (default)",
     "paper": "the paper's hyper-parameters exactly",
 }
 

@@ -1,0 +1,199 @@
+"""EcoAnt: run forward on four legs, spending little energy; noise makes the energy of an episode random.
+
+The paper describes it in a sentence (section "Experiments"): maximise forward velocity, cost c_t = 0.5 ||a_t||^2. The rest
+is the authors' public EcoAnt, the Ant of Brax with a battery:
+
+    a = clip(action + noise_scale * N(0, I), -1, 1)           the executed action
+    cost   = 0.5 ||a||^2
+    reward = (x' - x) / dt + healthy_bonus - control_cost * cost
+    end:     torso below 0.2 m or above 1 m, or battery = battery_limit - sum of costs <= 0
+
+What the paper leaves open is a setting here; `docs/environments/eco_ant.md` says which variant is which.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, get_args
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from canary.environments.physics.engine import (
+    Engine,
+    EngineName,
+    PhysicsState,
+    load_model,
+    make_engine,
+    resolve,
+)
+from canary.environments.protocol import Continuous, EnvironmentState
+from canary.errors import CanaryError
+
+TIME_STEP = 0.01  # of the model
+JOINTS = 8
+POSE = 7  # x, y, z and a quaternion (w, x, y, z) in front of the hinges
+HEALTHY_HEIGHT = (0.2, 1.0)
+# Standing on bent legs; hinges are hip 1, ankle 1, ..., hip 4, ankle 4.
+INITIAL_POSITION = np.array([0, 0, 0.55, 1, 0, 0, 0, 0, 1, 0, -1, 0, -1, 0, 1])
+
+
+class AntState(eqx.Module):
+    """The body, and the energy that is left."""
+
+    physics: PhysicsState
+    battery: Float[Array, "*env"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EcoAnt:
+    """An ant that is paid for forward velocity and charged for effort."""
+
+    engine: EngineName = "auto"
+    """Physics: "native" (C MuJoCo), "mjx" (JAX), or "auto": native on a CPU and mjx elsewhere."""
+    horizon: int = 1000
+    """Episodes are truncated after this many steps."""
+    frame_skip: int = 5
+    """Time steps of 0.01 s per step of the environment."""
+    noise_scale: float = 0.1
+    """Standard deviation of the noise that is added to each component of an action."""
+    healthy_bonus: float = 1.0
+    """Reward per step for being alive; 0 leaves forward velocity only."""
+    control_cost: float = 1.0
+    """How much of the cost is also taken off the reward; 0 leaves it to the constraint alone."""
+    battery: bool = True
+    """Whether the observation ends with the fraction of the battery that is left."""
+    battery_limit: float = 500.0
+    """Energy of a full battery, in units of the cost."""
+    terminate_when_empty: bool = True
+    """Whether an empty battery ends the episode."""
+    terminate_when_unhealthy: bool = True
+    """Whether a torso below 0.2 m or above 1 m ends the episode; if not, it forgoes the healthy bonus."""
+    reset_noise: float = 0.1
+    """Half-width of the uniform noise on initial positions, and deviation of the initial velocities."""
+    cached_reset: int = 0
+    """0 draws a fresh initial state for each episode; n draws from n fixed ones (the authors' code replays 20)."""
+
+    def __post_init__(self):
+        if self.engine not in get_args(EngineName):
+            raise CanaryError(
+                f"The engine of EcoAnt must be {', '.join(get_args(EngineName))}, not {self.engine!r}."
+            )
+        for name, least in (("horizon", 1), ("frame_skip", 1), ("cached_reset", 0)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise CanaryError(
+                    f"The {name} of EcoAnt must be a whole number of at least {least}, not {value!r}."
+                )
+        for name in ("noise_scale", "healthy_bonus", "control_cost", "battery_limit", "reset_noise"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value >= 0) or (name == "battery_limit" and value == 0):
+                least = "positive" if name == "battery_limit" else "at least 0"
+                raise CanaryError(f"The {name} of EcoAnt must be finite and {least}, not {value}.")
+
+    @property
+    def observation_size(self) -> int:
+        """Position without x and y (13), velocity (14), and the battery."""
+        return 27 + self.battery
+
+    @property
+    def action_space(self) -> Continuous:
+        """Torques of hip 4, ankle 4, hip 1, ankle 1, hip 2, ankle 2, hip 3, ankle 3; 1 means 150 N m."""
+        return Continuous(JOINTS)
+
+    @property
+    def normalise_observation(self) -> bool:
+        return True
+
+    @property
+    def physics(self) -> Engine:
+        """The model and what steps it."""
+        return _engine(resolve(self.engine), self.frame_skip)
+
+    @property
+    def model(self) -> Any:
+        """The `mujoco.MjModel`, for drawing the ant and for measuring it."""
+        return self.physics.model
+
+    def reset(self, key: PRNGKeyArray) -> EnvironmentState:
+        """A noisy stance. Only numbers are drawn, nothing is simulated: rollouts reset every lane at each step."""
+        if self.cached_reset:
+            key = jax.random.fold_in(jax.random.key(0), jax.random.randint(key, (), 0, self.cached_reset))
+        key_position, key_velocity = jax.random.split(key)
+        scale = self.reset_noise
+        noise = jax.random.uniform(key_position, (15,), minval=-scale, maxval=scale)
+        position = jnp.asarray(INITIAL_POSITION) + noise
+        quaternion = position[3:POSE] / jnp.linalg.norm(position[3:POSE])
+        qpos = position.at[3:POSE].set(quaternion)
+        qvel = scale * jax.random.normal(key_velocity, (14,))
+        zero, no = jnp.zeros(()), jnp.zeros((), bool)
+        inner = AntState(PhysicsState(qpos, qvel, jnp.zeros(0), no), zero + self.battery_limit)
+        return EnvironmentState(
+            inner=inner,
+            observation=self._observe(inner),
+            reward=zero,
+            cost=zero,
+            terminated=no,
+            truncated=no,
+            time=jnp.zeros((), jnp.int32),
+        )
+
+    def step(
+        self, state: EnvironmentState, action: Float[Array, "action"], key: PRNGKeyArray
+    ) -> EnvironmentState:
+        """One step of 0.05 s; the key is consumed by the noise on the action."""
+        before: AntState = state.inner
+        executed, missing = self._execute(action, key)
+        physics = self.physics.step(before.physics, executed)
+        cost = 0.5 * jnp.sum(executed**2)
+        after = AntState(physics, before.battery - cost)
+        velocity = (physics.qpos[0] - before.physics.qpos[0]) / (TIME_STEP * self.frame_skip)
+        healthy = self._is_healthy(physics)
+        bonus = self.healthy_bonus * (healthy | self.terminate_when_unhealthy)
+        terminated = missing | physics.diverged
+        if self.terminate_when_unhealthy:
+            terminated |= ~healthy
+        if self.terminate_when_empty:
+            terminated |= after.battery <= 0
+        time = state.time + 1
+        return EnvironmentState(
+            inner=after,
+            observation=self._observe(after),
+            reward=velocity + bonus - self.control_cost * cost,
+            cost=cost,
+            terminated=terminated,
+            truncated=(time >= self.horizon) & ~terminated,
+            time=time,
+        )
+
+    def _execute(
+        self, action: Float[Array, "action"], key: PRNGKeyArray
+    ) -> tuple[Float[Array, "action"], Bool[Array, ""]]:
+        """The action as the motors carry it out, and whether a component is NaN: that counts as full effort, so that
+        the cost of such a step is never less than that of any action, and the episode ends."""
+        if jnp.shape(action) != (JOINTS,):
+            raise CanaryError(
+                f"An action of EcoAnt is {JOINTS} numbers; this one has the shape {jnp.shape(action)}."
+            )
+        missing = jnp.isnan(action)
+        noisy = action + self.noise_scale * jax.random.normal(key, (JOINTS,))
+        return jnp.where(missing, 1.0, jnp.clip(noisy, -1.0, 1.0)), missing.any()
+
+    def _is_healthy(self, physics: PhysicsState) -> Bool[Array, ""]:
+        lowest, highest = HEALTHY_HEIGHT
+        return (physics.qpos[2] >= lowest) & (physics.qpos[2] <= highest)
+
+    def _observe(self, state: AntState) -> Float[Array, "obs"]:
+        parts = [state.physics.qpos[2:], state.physics.qvel]
+        if self.battery:
+            parts.append(jnp.maximum(state.battery / self.battery_limit, 0.0)[None])
+        return jnp.concatenate(parts)
+
+
+@lru_cache(maxsize=8)
+def _engine(name: EngineName, frame_skip: int) -> Engine:
+    """One engine per kind, whichever EcoAnt asks: its model, threads and compiled programs are shared."""
+    return make_engine(name, load_model("eco_ant.xml"), frame_skip)

@@ -1,0 +1,251 @@
+"""Both physics engines: against MuJoCo's own loop, against each other, under vmap, threads and several devices."""
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+import pytest
+
+from canary.environments.eco_ant import INITIAL_POSITION
+from canary.environments.physics import native
+from canary.environments.physics.engine import PhysicsState, load_model, make_engine, resolve, start
+from canary.errors import CanaryError
+
+MODEL = load_model("eco_ant.xml")
+NATIVE = make_engine("native", MODEL, 5)
+SWINGER = """<mujoco><option timestep="0.004"/><worldbody><body>
+  <joint name="swing" type="hinge" axis="0 1 0" damping="0.1"/><geom size="0.1" pos="0.5 0 0"/>
+  <site name="tip" pos="0.5 0 0"/></body></worldbody>
+  <actuator><motor joint="swing"/></actuator>
+  <sensor><accelerometer site="tip"/><gyro site="tip"/><jointpos joint="swing"/></sensor></mujoco>"""
+
+
+def stance(dtype=np.float32):
+    return start(MODEL, jnp.asarray(INITIAL_POSITION, dtype), jnp.zeros(14, dtype))
+
+
+def wave(steps, dtype=np.float32):
+    """The open-loop actions of the published parity numbers."""
+    return (0.5 * np.sin(np.arange(8) + 0.3 * np.arange(steps)[:, None])).astype(dtype)
+
+
+def positions(step, state, controls):
+    found = []
+    for control in controls:
+        state = step(state, control)
+        found.append(np.asarray(state.qpos))
+    return np.array(found)
+
+
+def mujoco_loop(controls, model=MODEL, frame_skip=5):
+    data = mujoco.MjData(model)
+    data.qpos[:] = INITIAL_POSITION
+    found = []
+    for control in controls:
+        data.ctrl[:] = control
+        for _ in range(frame_skip):
+            mujoco.mj_step(model, data)
+        found.append(data.qpos.copy())
+    return np.array(found)
+
+
+def random_rows(count, seed=0):
+    """Stances with random velocities and controls, packed as the callback receives them."""
+    generator = np.random.default_rng(seed)
+    rows = np.zeros((count, 37), np.float32)
+    rows[:, :15] = INITIAL_POSITION
+    rows[:, 15:29] = generator.normal(size=(count, 14))
+    rows[:, 29:] = generator.uniform(-1, 1, (count, 8))
+    return rows
+
+
+def test_native_equals_a_loop_of_mujoco_steps():
+    """Also the cold start of the solver in each call: it converges, so a warm one leads to the same state."""
+    with jax.enable_x64(True):
+        found = positions(jax.jit(NATIVE.step), stance(np.float64), wave(50, np.float64))
+    expected = mujoco_loop(wave(50, np.float64))
+    np.testing.assert_allclose(found[:10], expected[:10], rtol=0, atol=1e-9)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize(("x64", "tolerance"), [(True, 1e-9), (False, 1e-5)])
+def test_mjx_equals_c_mujoco(x64, tolerance):
+    engine = make_engine("mjx", MODEL, 5)
+    quick_to_compile = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+    with jax.enable_x64(x64):
+        dtype = np.float64 if x64 else np.float32
+        step = jax.jit(engine.step, compiler_options=quick_to_compile)
+        found = positions(step, stance(dtype), wave(10, dtype))
+        assert found.dtype == dtype
+        diverged = step(PhysicsState(*_with_huge_velocity(stance(dtype))), wave(1, dtype)[0])
+    np.testing.assert_allclose(found, mujoco_loop(wave(10, dtype)), rtol=0, atol=tolerance)
+    assert bool(diverged.diverged)
+    np.testing.assert_allclose(diverged.qpos, INITIAL_POSITION, rtol=1e-6)
+
+
+def _with_huge_velocity(state):
+    return state.qpos, state.qvel.at[3].set(1e12), state.sensors, state.diverged
+
+
+def test_nested_vmaps_are_one_call_with_the_numbers_of_single_steps():
+    engine = make_engine("native", MODEL, 5)
+    rows = random_rows(6)
+    states = PhysicsState(rows[:, :15], rows[:, 15:29], np.zeros((6, 0), np.float32), np.zeros(6, bool))
+    nest = jax.tree.map(lambda leaf: jnp.asarray(leaf).reshape(2, 3, *leaf.shape[1:]), states)
+    together = jax.jit(jax.vmap(jax.vmap(engine.step)))(nest, rows[:, 29:].reshape(2, 3, 8))
+    assert [sorted(worker.buffers) for worker in engine.idle[0]] == [[6]]
+    for index in range(6):
+        alone = engine.step(
+            jax.tree.map(lambda leaf, i=index: jnp.asarray(leaf[i]), states), rows[index, 29:]
+        )
+        np.testing.assert_array_equal(alone.qpos, together.qpos.reshape(6, 15)[index])
+        np.testing.assert_array_equal(alone.qvel, together.qvel.reshape(6, 14)[index])
+
+
+def test_neither_batch_nor_threads_change_a_number(monkeypatch):
+    monkeypatch.setattr(native, "CORES", 3)
+    engine, rows = make_engine("native", MODEL, 5), random_rows(100)
+    together = engine.advance(rows)
+    assert list(engine.idle) == [3]
+    np.testing.assert_array_equal(together, [engine.advance(row) for row in rows])
+    np.testing.assert_array_equal(together, engine.advance(rows))  # nothing is left over from the other calls
+    assert [len(worker.data) for worker in engine.idle[3]] == [3]
+
+
+def test_concurrent_calls_do_not_meet():
+    batches = [random_rows(20, seed) for seed in range(8)]
+    engine = make_engine("native", MODEL, 5)
+    alone = [engine.advance(batch) for batch in batches]
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(5):
+            together = list(pool.map(engine.advance, batches))
+            np.testing.assert_array_equal(together, alone)
+    assert not engine.under_way
+
+
+TWO_DEVICES = """
+import jax, numpy as np
+from concurrent.futures import ThreadPoolExecutor
+from canary.environments.eco_ant import INITIAL_POSITION
+from canary.environments.physics.engine import load_model, make_engine, start
+model = load_model("eco_ant.xml")
+engine = make_engine("native", model, 5)
+def run(speeds):
+    states = jax.vmap(lambda v: start(model, INITIAL_POSITION.astype("f4"), v))(speeds)
+    return jax.lax.scan(lambda s, c: (jax.vmap(engine.step, (0, None))(s, c), None), states, np.ones((60, 8), "f4"))[0].qpos
+program = jax.jit(run)
+inputs = [jax.device_put(np.full((20, 14), 0.1 * i, "f4"), d) for i, d in enumerate(jax.devices())]
+assert len(inputs) == 2
+alone = [np.asarray(program(x)) for x in inputs]
+with ThreadPoolExecutor(2) as pool:
+    for _ in range(5):
+        together = list(pool.map(lambda x: np.asarray(program(x)), inputs))
+        np.testing.assert_array_equal(together, alone)
+assert np.isfinite(alone).all()
+print("done")
+"""
+
+
+def test_two_devices_step_at_once(tmp_path):
+    script = tmp_path / "two_devices.py"
+    script.write_text(TWO_DEVICES)
+    environment = {
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
+        "JAX_PLATFORMS": "cpu",
+        "PYTHONPATH": str(Path(native.__file__).parents[3]),
+    }
+    done = subprocess.run(
+        [sys.executable, script], env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+
+
+def test_a_diverged_simulation_is_marked_and_stays_finite(monkeypatch, tmp_path, capfd):
+    monkeypatch.chdir(tmp_path)
+    step, control = jax.jit(NATIVE.step), jnp.asarray(wave(1)[0])
+    wild = PhysicsState(*_with_huge_velocity(stance()))
+    after = step(wild, control)
+    assert bool(after.diverged)
+    np.testing.assert_array_equal(after.qpos, wild.qpos)
+    np.testing.assert_array_equal(after.qvel, wild.qvel)
+    assert not bool(step(stance(), control).diverged)
+    assert bool(step(stance(), control.at[2].set(jnp.nan)).diverged)
+    assert not list(tmp_path.iterdir())  # no MUJOCO_LOG.TXT
+    assert capfd.readouterr() == ("", "")
+
+
+def test_one_diverged_environment_leaves_its_neighbours_alone():
+    rows = random_rows(4)
+    alone = NATIVE.advance(rows[3])
+    rows[2, 20] = np.inf
+    together = NATIVE.advance(rows)
+    assert np.isnan(together[2]).all()
+    np.testing.assert_array_equal(together[3], alone)
+
+
+@pytest.mark.parametrize("name", ["native", "mjx"])
+def test_sensors_belong_to_the_state_they_come_with(name):
+    model = mujoco.MjModel.from_xml_string(SWINGER)
+    engine = make_engine(name, model, 3)
+    step = jax.jit(engine.step)
+    state = start(model, jnp.array([0.3]), jnp.array([1.0]))
+    data = mujoco.MjData(model)
+    for control in (0.5, -1.0, 0.2):
+        state = step(state, jnp.array([control]))
+        data.qpos[:], data.qvel[:], data.ctrl[:] = np.asarray(state.qpos), np.asarray(state.qvel), control
+        mujoco.mj_forward(model, data)
+        # MJX leaves accelerometers at 0 in models without constraints.
+        first = 3 if name == "mjx" else 0
+        np.testing.assert_allclose(state.sensors[first:], data.sensordata[first:], rtol=1e-5, atol=1e-5)
+
+
+def test_the_callback_for_accelerators_gives_the_same_numbers(monkeypatch):
+    expected = jax.jit(jax.vmap(NATIVE.step))(*_batch(5))
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    found = jax.jit(jax.vmap(make_engine("native", MODEL, 5).step))(*_batch(5))
+    jax.tree.map(np.testing.assert_array_equal, found, expected)
+
+
+def _batch(count):
+    rows = random_rows(count)
+    states = jax.vmap(lambda q, v: start(MODEL, q, v))(rows[:, :15], rows[:, 15:29])
+    return states, jnp.asarray(rows[:, 29:])
+
+
+def test_auto_is_native_on_a_cpu_and_mjx_elsewhere(monkeypatch):
+    assert resolve("auto") == "native"
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert resolve("auto") == "mjx"
+    assert resolve("native") == "native"
+
+
+def test_without_mujoco_a_sentence_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "mujoco", None)
+    with pytest.raises(CanaryError, match=r"needs MuJoCo .* install mujoco and mujoco-mjx"):
+        load_model("eco_ant.xml")
+
+
+def test_states_that_engines_do_not_carry_are_refused():
+    @dataclass
+    class Model:
+        na: int = 1
+        nmocap: int = 0
+        nplugin: int = 0
+
+    with pytest.raises(ValueError, match="no actuator states"):
+        make_engine("native", Model(), 1)
+
+
+def test_mujoco_is_imported_only_when_something_moves():
+    code = (
+        "import sys, canary.environments as e; ant = e.ENVIRONMENTS['EcoAnt']()\n"
+        "import jax; ant.reset(jax.random.key(0)); assert 'mujoco' not in sys.modules"
+    )
+    path = str(Path(native.__file__).parents[3])
+    subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": path, "JAX_PLATFORMS": "cpu"}, check=True)

@@ -1,0 +1,244 @@
+"""What every environment promises, on every engine it has.
+
+One compiled program per case serves most tests: a rollout of random actions, as training makes it. Environments that have
+a choice of integrator are held to the comparisons of one program with another under `implicitfast`: PointGoal's Euler
+steps amplify rounding, so that there even the same formulas, compiled twice, part within a few steps.
+"""
+
+import json
+from dataclasses import fields, replace
+from functools import lru_cache, partial
+from typing import get_args, get_type_hints
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from canary.environments import ENVIRONMENTS
+from canary.environments.protocol import Continuous, Discrete, Environment
+from canary.errors import CanaryError
+from canary.experiments.config import config_from_dict, config_to_dict, make_config
+from canary.networks import make_policy
+from canary.rollout import Augmentation, collect, start_lanes
+from problems.compilation import quick_compilation
+
+FIXED_START = {"IcyLake"}  # its reset has nothing to draw
+AUGMENTATION = Augmentation(limit=1.0, discount=1.0)
+
+
+def engines(kind: type) -> tuple[str, ...]:
+    """The engines of an environment: "auto" stands for one of the others."""
+    hint = get_type_hints(kind).get("engine")
+    return tuple(name for name in get_args(hint) if name != "auto") if hint else ()
+
+
+def cases() -> dict[str, Environment]:
+    """Every environment on every engine, with episodes of a few steps; a subclass changes a default only."""
+    found = {}
+    for name, kind in ENVIRONMENTS.items():
+        if any(issubclass(kind, other) and kind is not other for other in ENVIRONMENTS.values()):
+            found[name] = kind(horizon=12)
+            continue
+        for engine in engines(kind) or (None,):
+            settings = {"horizon": 4 if engine == "mjx" else 12} | ({"engine": engine} if engine else {})
+            found[f"{name}-{engine}" if engine else name] = kind(**settings)
+    found["PointGoal-native"] = replace(found["PointGoal-native"], vase="free")  # what that engine is for
+    return found
+
+
+CASES = cases()
+# Comparisons of two programs take as many compilations; the default suite makes them once for each kind of physics.
+SLOW_TO_COMPARE = {"PointGoal-native", "PointGoal2500"} | {name for name in CASES if "mjx" in name}
+COMPARED = [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW_TO_COMPARE else []) for name in CASES]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick():
+    with quick_compilation():
+        yield
+
+
+def sizes(name: str) -> tuple[int, int]:
+    """Lanes and steps of a case's rollout: few where a step takes a while."""
+    return (2, 9) if "mjx" in name else (20, 150)
+
+
+def comparable(environment: Environment) -> Environment:
+    """Without the oscillation that amplifies rounding, where there is a choice (MJX's implicitfast is another one)."""
+    names = {field.name for field in fields(environment)}
+    if "integrator" not in names or environment.engine == "mjx":
+        return environment
+    return replace(environment, integrator="implicitfast")
+
+
+@lru_cache
+def program(name: str, count: int, length: int):
+    """A rollout with a policy that acts at random, as a compiled function of its key."""
+    environment = CASES[name]
+
+    def run(key):
+        key_policy, key_lanes, key_run = jax.random.split(key, 3)
+        size = environment.observation_size + Augmentation.SIZE
+        policy = make_policy(key_policy, size, environment.action_space, (8,))
+        lanes = start_lanes(environment, count, key_lanes, stagger=False)
+        return lanes, collect(environment, AUGMENTATION, policy, lanes, None, key_run, length)
+
+    return jax.jit(run)
+
+
+@lru_cache
+def played(name: str, seed: int = 0):
+    """Initial lanes, final lanes, rollout and raw observations, as numpy."""
+    first, (last, rollout, raw) = program(name, *sizes(name))(jax.random.key(seed))
+    return jax.tree.map(np.asarray, (first, last, rollout, raw))
+
+
+def random_action(space, key):
+    if isinstance(space, Discrete):
+        return jax.random.randint(key, (), 0, space.count)
+    return jax.random.uniform(key, (space.size,), minval=-1.2, maxval=1.2)
+
+
+def walk(environment, steps, key):
+    """All states of one environment that takes random actions, the first included; a prefix of every longer walk."""
+
+    def advance(state, time):
+        key_action, key_step = jax.random.split(jax.random.fold_in(key, time))
+        state = environment.step(state, random_action(environment.action_space, key_action), key_step)
+        return state, state
+
+    start = environment.reset(key)
+    _, states = jax.lax.scan(advance, start, jnp.arange(steps))
+    return jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), start, states)
+
+
+@lru_cache
+def alone(name: str):
+    """A whole episode of a case as a compiled function of its key."""
+    return jax.jit(partial(walk, comparable(CASES[name]), CASES[name].horizon))
+
+
+def assert_same(one, other, scale=1e-4):
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=scale, rtol=scale), one, other)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_shapes_and_types(name):
+    environment = CASES[name]
+    assert isinstance(environment, Environment)
+    assert isinstance(environment.action_space, Discrete | Continuous)
+    assert hash(environment) == hash(replace(environment))
+    reset = jax.eval_shape(environment.reset, jax.random.key(0))
+    action = jax.eval_shape(lambda key: random_action(environment.action_space, key), jax.random.key(0))
+    step = jax.eval_shape(environment.step, reset, action, jax.random.key(0))
+    assert jax.tree.structure(reset) == jax.tree.structure(step)
+    for before, after in zip(jax.tree.leaves(reset), jax.tree.leaves(step), strict=True):
+        assert (before.shape, before.dtype) == (after.shape, after.dtype)
+    assert step.observation.shape == (environment.observation_size,)
+    kinds = [jnp.float32, jnp.float32, jnp.float32, bool, bool]
+    found = [step.observation, step.reward, step.cost, step.terminated, step.truncated]
+    assert [leaf.dtype for leaf in found] == kinds
+    assert all(leaf.shape == () for leaf in [*found[1:], step.time])
+    assert jnp.issubdtype(step.time.dtype, jnp.integer)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_random_steps_give_finite_numbers_and_no_negative_cost(name):
+    first, last, rollout, raw = played(name)
+    assert rollout.cost.shape == sizes(name)[::-1]
+    for leaf in jax.tree.leaves((first, last, rollout, raw)):
+        if np.issubdtype(leaf.dtype, np.floating):
+            assert np.isfinite(leaf).all()
+    assert (rollout.cost >= 0).all()
+    assert (first.environment.cost == 0).all()
+    assert (first.environment.reward == 0).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in CASES if "mjx" in name])
+def test_thousands_of_steps_on_mjx(name):
+    _, (_, rollout, raw) = program(name, 20, 100)(jax.random.key(0))
+    assert np.isfinite(raw).all()
+    assert np.isfinite(rollout.reward).all()
+    assert (np.asarray(rollout.cost) >= 0).all()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_episodes_are_cut_exactly_at_the_horizon(name):
+    _, _, rollout, _ = played(name)
+    horizon = CASES[name].horizon
+    time = np.rint(rollout.next_elapsed * horizon).astype(int)
+    assert rollout.truncated.any()
+    assert not (rollout.truncated & rollout.terminated).any()
+    np.testing.assert_array_equal(rollout.truncated, (time == horizon) & ~rollout.terminated)
+    started = np.rint(rollout.elapsed * horizon).astype(int)
+    np.testing.assert_array_equal(time, started + 1)
+    np.testing.assert_array_equal(started[1:], np.where(rollout.done[:-1], 0, time[:-1]))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_same_key_gives_the_same_numbers_and_another_key_others(name):
+    again = jax.tree.map(np.asarray, program(name, *sizes(name))(jax.random.key(0))[1][1])
+    jax.tree.map(np.testing.assert_array_equal, again, played(name)[2])
+    assert not np.array_equal(played(name, 1)[2].inputs, again.inputs)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in FIXED_START])
+def test_every_reset_is_a_fresh_one(name):
+    """First observations of all lanes, and those after each end: no two alike."""
+    first, _, rollout, raw = played(name)
+    starts = np.concatenate([first.environment.observation, raw[1:][rollout.done[:-1]]])
+    assert len(starts) > len(first.environment.observation)
+    assert len(np.unique(starts, axis=0)) == len(starts)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_observation_before_a_reset_is_kept(name):
+    """Within an episode what comes next is what is seen next; at its end it is not what the reset shows."""
+    _, _, rollout, raw = played(name)
+    size = CASES[name].observation_size
+    following, seen = rollout.next_inputs[:-1, :, :size], raw[1:]
+    same = (following == seen).all(-1)
+    assert same[~rollout.done[:-1]].all()
+    if name not in FIXED_START:
+        assert not same[rollout.done[:-1]].any()
+
+
+@pytest.mark.parametrize("name", COMPARED)
+def test_vmap_equals_a_loop_to_the_last_observation(name):
+    """The episodes of three environments at once, and each of them alone; what is compared last is the cut state."""
+    environment, keys = comparable(CASES[name]), jax.random.split(jax.random.key(3), 3)
+    together = jax.jit(jax.vmap(partial(walk, environment, environment.horizon)))(keys)
+    assert not np.array_equal(together.observation[0, 1:], together.observation[1, 1:])
+    for lane, key in enumerate(keys):
+        assert_same(jax.tree.map(lambda leaf, i=lane: leaf[i], together), alone(name)(key))
+
+
+@pytest.mark.parametrize("name", [case for case in COMPARED if "mjx" not in case.values[0]])
+def test_jit_changes_nothing(name):
+    key, steps = jax.random.key(6), 2
+    with jax.disable_jit():
+        plain = walk(comparable(CASES[name]), steps, key)
+    assert_same(plain, jax.tree.map(lambda leaf: leaf[: steps + 1], alone(name)(key)))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_configuration_survives_json(name):
+    environment = CASES[name]
+    config = replace(make_config(type(environment).__name__, total_steps=10_000), environment=environment)
+    assert config_from_dict(json.loads(json.dumps(config_to_dict(config)))) == config
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("shape", [(), (1,), (3,), (20,), (20, 2), (1, 8)])
+def test_an_action_of_the_wrong_shape_is_refused_in_a_sentence(name, shape):
+    environment = CASES[name]
+    space = environment.action_space
+    if shape == (() if isinstance(space, Discrete) else (space.size,)):
+        return
+    state = jax.eval_shape(environment.reset, jax.random.key(0))
+    with pytest.raises(CanaryError, match=r"action of .* shape"):
+        jax.eval_shape(
+            lambda state: environment.step(state, jnp.zeros(shape, jnp.int32), jax.random.key(0)), state
+        )

@@ -1,0 +1,275 @@
+"""PointGoal against recordings of Safety-Gymnasium 1.0.0 and its statistics; the order within a step; settings."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from canary.environments.layouts import AWAY
+from canary.environments.lidar import lidar
+from canary.environments.point_goal import PointGoal, PointGoal2500, PointGoalState
+from canary.environments.point_physics import place
+from canary.environments.point_robot import PointRobot
+from canary.environments.protocol import EnvironmentState
+from canary.errors import CanaryError
+from problems.compilation import quick_compilation
+
+GOLDEN = dict(np.load(Path(__file__).parent / "golden" / "safety_point_goal.npz"))
+REACHED = (GOLDEN["goal"] != GOLDEN["goal_before"]).any(1)
+PUSHED = np.abs(GOLDEN["vase_position"] - GOLDEN["vase_position_before"])[:, :2].max(1) > 1e-6
+SENSORS, GOAL_LIDAR, HAZARD_LIDAR, VASE_LIDAR = slice(0, 12), slice(12, 28), slice(28, 44), slice(44, 60)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick():
+    with quick_compilation():
+        yield
+
+
+def wrap(inner: PointGoalState) -> EnvironmentState:
+    zero, no = jnp.zeros((), jnp.float32), jnp.array(False)
+    return EnvironmentState(inner, jnp.zeros(60, jnp.float32), zero, zero, no, no, jnp.zeros((), jnp.int32))
+
+
+def state_of(environment, row) -> EnvironmentState:
+    """Upstream's state before a recorded step."""
+    robot = PointRobot(
+        row["position_before"], row["heading_before"], row["velocity_before"], row["yaw_rate_before"]
+    )
+    vase, physics = row["vase_position_before"], None
+    if environment.physics is not None:
+        physics = place(environment.physics, robot, vase[:2], jnp.zeros_like(robot.heading))
+        qpos = jnp.concatenate([physics.qpos[:3], vase])
+        qvel = jnp.concatenate([physics.qvel[:3], row["vase_velocity_before"]])
+        physics = eqx.tree_at(lambda p: (p.qpos, p.qvel), physics, (qpos, qvel))
+    distance = jnp.linalg.norm(row["goal_before"] - robot.position)
+    return wrap(PointGoalState(robot, row["goal_before"], row["hazards"], vase[:2], distance, physics))
+
+
+def replay(environment, *, x64):
+    """Every recorded step, each from upstream's own state before it."""
+    with jax.enable_x64(x64):
+        dtype = jnp.float64 if x64 else jnp.float32
+        rows = {name: jnp.asarray(values, dtype) for name, values in GOLDEN.items()}
+        keys = jax.random.split(jax.random.key(0), len(REACHED))
+        step = jax.vmap(lambda row, key: environment.step(state_of(environment, row), row["action"], key))
+        return jax.tree.map(np.asarray, jax.jit(step)(rows, keys))
+
+
+def robot_error(after, name):
+    ours, theirs = getattr(after.inner.robot, name), GOLDEN[name]
+    if name == "heading":
+        ours, theirs = np.exp(1j * ours), np.exp(1j * theirs)
+    return np.abs(ours - theirs).reshape(len(theirs), -1).max(1)
+
+
+def test_recordings_have_what_is_to_be_tested():
+    assert REACHED.sum() >= 3
+    assert GOLDEN["cost"].sum() >= 30
+    assert PUSHED.sum() >= 10
+
+
+def test_every_recorded_step_is_ours_in_double_precision():
+    """Pose, velocity, reward, cost, goals reached and all 60 observations, except while upstream pushes its vase."""
+    after, alone = replay(PointGoal(), x64=True), ~PUSHED
+    touching = np.abs(GOLDEN["observation"][:, 1] - after.observation[:, 1]) > 1e-5  # from the last frame on
+    assert (touching & ~PUSHED).sum() <= 3
+    assert robot_error(after, "position")[alone].max() < 1e-13
+    assert robot_error(after, "heading")[alone].max() < 1e-12
+    assert robot_error(after, "velocity")[alone].max() < 1e-11
+    assert robot_error(after, "yaw_rate")[alone].max() < 1e-9
+    np.testing.assert_array_equal(after.cost, GOLDEN["cost"])
+    np.testing.assert_allclose(after.reward[alone], GOLDEN["reward"][alone], atol=1e-7)
+    np.testing.assert_array_equal((after.inner.goal != GOLDEN["goal_before"]).any(1), REACHED)
+    compare = np.ones_like(after.observation, bool)
+    compare[PUSHED], compare[touching, SENSORS], compare[REACHED, GOAL_LIDAR] = False, False, False
+    np.testing.assert_allclose(after.observation[compare], GOLDEN["observation"][compare], atol=1e-6)
+
+
+def test_every_recorded_step_in_single_precision():
+    """Rounding grows a million times in the ten frames of a step where the servo oscillates: gyroscope and
+    accelerometer show it, the rest does not."""
+    after, alone = replay(PointGoal(), x64=False), ~PUSHED
+    assert robot_error(after, "position")[alone].max() < 2e-6
+    assert robot_error(after, "heading")[alone].max() < 2e-5
+    np.testing.assert_array_equal(after.cost, GOLDEN["cost"])
+    np.testing.assert_allclose(after.reward[alone], GOLDEN["reward"][alone], atol=5e-6)
+    np.testing.assert_array_equal(np.abs(after.inner.goal - GOLDEN["goal_before"]).max(1) > 1e-5, REACHED)
+    shown = np.concatenate([after.observation[:, HAZARD_LIDAR], after.observation[:, VASE_LIDAR]], axis=1)
+    theirs = GOLDEN["observation"][:, 28:]
+    np.testing.assert_allclose(shown[alone], theirs[alone], atol=1e-4)
+
+
+def test_a_free_vase_is_pushed_as_upstream_does():
+    """Upstream is MuJoCo 2.3.3: contacts are computed a little differently there."""
+    after = replay(PointGoal(vase="free", engine="native"), x64=True)
+    assert robot_error(after, "position").max() < 1e-5
+    assert robot_error(after, "position")[~PUSHED].max() < 1e-13
+    moved = np.abs(GOLDEN["vase_position"] - GOLDEN["vase_position_before"])[:, :2].max()
+    error = np.abs(after.inner.vase - GOLDEN["vase_position"][:, :2]).max()
+    assert error < 1e-3 < 0.03 < moved
+    np.testing.assert_allclose(after.reward, GOLDEN["reward"], atol=1e-5)
+    np.testing.assert_array_equal(after.cost, GOLDEN["cost"])
+
+
+def test_upstream_shows_the_new_goal_and_so_do_we():
+    """The lidar that upstream returns with the step that reached a goal is that of the next goal, by our own lidar."""
+    for index in np.flatnonzero(REACHED):
+        for goal, is_shown in ((GOLDEN["goal"][index], True), (GOLDEN["goal_before"][index], False)):
+            seen = lidar(
+                jnp.asarray(GOLDEN["position"][index]), jnp.asarray(GOLDEN["heading"][index]), (goal[None],)
+            )
+            assert np.allclose(seen, GOLDEN["observation"][index, GOAL_LIDAR], atol=1e-4) == is_shown
+
+
+def lone(goal=(1.0, 0.0), hazard=(-1.0, -1.0), environment=None) -> EnvironmentState:
+    """A robot at rest in the origin; one hazard where it is said, all else out of the way."""
+    away, zero = jnp.full((8, 2), AWAY), jnp.zeros(())
+    robot = PointRobot(jnp.zeros(2), zero + 0.5, jnp.zeros(2), zero)
+    engine = None if environment is None else environment.physics
+    physics = None if engine is None else place(engine, robot, away[0], zero)
+    goal, hazards = jnp.array(goal), away.at[0].set(jnp.array(hazard))
+    return wrap(PointGoalState(robot, goal, hazards, away[0], jnp.linalg.norm(goal), physics))
+
+
+step = jax.jit(PointGoal().step)
+REST = jnp.zeros(2)
+
+
+def test_order_of_a_step_that_reaches_a_goal_inside_a_hazard():
+    """Reward and cost belong to the old goal; the observation and the next reward to the new one."""
+    before = lone(goal=(0.29, 0.0), hazard=(0.0, 0.1))
+    after = step(before, REST, jax.random.key(1))
+    assert float(after.reward) == pytest.approx(1.0)
+    assert float(after.cost) == 1.0
+    assert not bool(after.terminated | after.truncated)
+    goal, robot = after.inner.goal, after.inner.robot
+    assert float(jnp.linalg.norm(goal - robot.position)) > 0.705 - 1e-6
+    np.testing.assert_allclose(after.inner.last_distance, jnp.linalg.norm(goal - robot.position), rtol=1e-6)
+    np.testing.assert_allclose(
+        after.observation[GOAL_LIDAR], lidar(robot.position, robot.heading, (goal[None],)), atol=1e-6
+    )
+    again = step(after, REST, jax.random.key(2))
+    assert abs(float(again.reward)) < 1e-6
+
+
+@pytest.mark.parametrize(("distance", "cost"), [(0.1999, 1.0), (0.2001, 0.0)])
+def test_a_hazard_costs_inside_its_radius_only(distance, cost):
+    assert float(step(lone(hazard=(distance, 0.0)), REST, jax.random.key(0)).cost) == cost
+
+
+def test_two_hazards_cost_as_much_as_one():
+    state = lone(hazard=(0.1, 0.0))
+    both = eqx.tree_at(lambda s: s.inner.hazards, state, state.inner.hazards.at[1].set(jnp.array([0.0, 0.1])))
+    assert float(step(both, REST, jax.random.key(0)).cost) == 1.0
+
+
+@pytest.mark.parametrize(("distance", "reward"), [(0.2999, 1.0), (0.3001, 0.0)])
+def test_a_goal_pays_inside_its_radius_only(distance, reward):
+    assert float(step(lone(goal=(0.0, distance)), REST, jax.random.key(0)).reward) == pytest.approx(reward)
+
+
+def test_actions_are_clipped_and_a_missing_one_ends_the_episode():
+    state, key = lone(), jax.random.key(0)
+    wild, full = step(state, jnp.array([7.0, -9.0]), key), step(state, jnp.array([1.0, -1.0]), key)
+    jax.tree.map(np.testing.assert_array_equal, wild, full)
+    broken = step(state, jnp.array([jnp.nan, 0.0]), key)
+    assert (float(broken.cost), float(broken.reward)) == (1.0, -10.0)
+    assert bool(broken.terminated)
+    assert np.isfinite(broken.observation).all()
+
+
+def episodes(environment, policy, count, seed):
+    """Returns and costs of whole episodes of `policy(key) -> action`."""
+
+    def play(key):
+        def advance(state, key):
+            key_action, key_step = jax.random.split(key)
+            state = environment.step(state, policy(key_action), key_step)
+            return state, (state.reward, state.cost)
+
+        start = environment.reset(jax.random.fold_in(key, 0))
+        _, (reward, cost) = jax.lax.scan(advance, start, jax.random.split(key, environment.horizon))
+        return reward.sum(), cost.sum()
+
+    keys = jax.random.split(jax.random.key(seed), count)
+    return map(np.asarray, jax.jit(jax.vmap(play))(keys))
+
+
+def test_a_random_policy_is_as_safe_as_upstream():
+    """Upstream (40 episodes) and an independent clone of it (400): J -0.11 +- 0.64, C 36.7 +- 96, P(C = 0) 0.78,
+    P(C > 100) 0.13. All within four standard errors of both samples together."""
+    returns, costs = episodes(
+        PointGoal(), lambda key: jax.random.uniform(key, (2,), minval=-1, maxval=1), 600, 3
+    )
+    error = np.sqrt(1 / 400 + 1 / 600)
+    assert returns.mean() == pytest.approx(-0.11, abs=4 * 0.64 * error)
+    assert costs.mean() == pytest.approx(36.7, abs=4 * 96 * error)
+    assert costs.std() == pytest.approx(96, rel=0.25)
+    assert (costs == 0).mean() == pytest.approx(0.78, abs=4 * np.sqrt(0.78 * 0.22) * error)
+    assert (costs > 100).mean() == pytest.approx(0.13, abs=4 * np.sqrt(0.13 * 0.87) * error)
+
+
+def test_doing_nothing_neither_pays_nor_costs():
+    returns, costs = episodes(PointGoal(horizon=200), lambda key: jnp.zeros(2), 20, 4)
+    np.testing.assert_allclose(returns, 0, atol=1e-5)
+    assert (costs == 0).all()
+
+
+@pytest.mark.parametrize("engine", ["native", "mjx"])
+def test_engines_without_a_vase_are_the_closed_form(engine):
+    """Three steps in double precision: long enough to move, too short to amplify rounding to anything."""
+    with jax.enable_x64(True):
+        environments = PointGoal(), PointGoal(engine=engine)
+        states = [lone(environment=environment) for environment in environments]
+        steps = [jax.jit(environment.step) for environment in environments]
+        for action in ([1.0, 0.5], [0.02, -1.0], [-1.0, 0.3]):
+            action, key = jnp.array(action), jax.random.key(5)
+            states = [move(state, action, key) for move, state in zip(steps, states, strict=True)]
+        ours, theirs = states
+        assert float(jnp.linalg.norm(ours.inner.robot.velocity)) > 0.01
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6, rtol=1e-6),
+            replace(ours, inner=replace(ours.inner, physics=None)),
+            replace(theirs, inner=replace(theirs.inner, physics=None)),
+        )
+
+
+def test_without_a_vase_its_lidar_is_dark():
+    readings = [
+        jax.jit(PointGoal(vase=vase).reset)(jax.random.key(0)).observation[VASE_LIDAR]
+        for vase in ("none", "static")
+    ]
+    assert readings[0].max() == 0 < readings[1].max()
+
+
+def test_settings_and_variants():
+    assert PointGoal2500() != PointGoal()
+    assert (PointGoal().horizon, PointGoal2500().horizon) == (1000, 2500)
+    assert hash(PointGoal(horizon=7)) == hash(PointGoal(horizon=7))
+    long, short = PointGoal(frame_skip=25), PointGoal(frame_skip=1)
+    state, action = lone(), jnp.array([1.0, 0.0])
+    far, near = (jax.jit(e.step)(state, action, jax.random.key(0)).reward for e in (long, short))
+    assert float(far) > 100 * float(near) > 0
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ({"vase": "glass"}, "'none', 'static' or 'free'"),
+        ({"engine": "warp"}, "'mjx'"),
+        ({"integrator": "rk4"}, "implicitfast"),
+        ({"horizon": 0}, "horizon"),
+        ({"horizon": True}, "horizon"),
+        ({"frame_skip": 2.5}, "frame_skip"),
+        ({"vase": "free"}, "closed form"),
+        ({"engine": "mjx", "integrator": "implicitfast"}, "saturates"),
+    ],
+)
+def test_mistakes_are_explained(setting, words):
+    with pytest.raises(CanaryError, match=words):
+        PointGoal(**setting)

@@ -14,8 +14,9 @@ import operator
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -27,6 +28,10 @@ from canary.experiments.frozen import EvaluationPlan, load_policies, play
 from canary.reporting.summary import summarise_evaluation, summarise_run
 from canary.trained_policy import TrainedPolicy
 from canary.types import Chance
+
+if TYPE_CHECKING:
+    from canary.experiments.videos import VideoRequest
+    from canary.rendering.episode import Drawing
 
 RUNS = Path("runs")
 
@@ -68,6 +73,24 @@ class Run:
             environment.horizon,
             policies.risk_critics(seed),
         )
+
+    def video(
+        self,
+        path: str | Path | None = None,
+        episodes: int = 200,
+        *,
+        drawing: "Drawing | None" = None,
+        most_frames: int = 300,
+        **how: Any,
+    ) -> Path:
+        """A .gif or .mp4 of the worst of so many fresh episodes beside the median one; video.gif in the run, if not said.
+
+        `drawing` draws an environment that canary cannot (docs/rendering.md); `how` holds arguments of `canary.evaluate`.
+        """
+        from canary.experiments.videos import VideoRequest
+
+        request = VideoRequest(path=path, drawing=drawing, most_frames=most_frames)
+        return Path(evaluate(self, episodes, video=request, **how)["video"]["path"])
 
     def resume(self, *, quiet: bool = False) -> "Run":
         """Train on to the planned number of steps; a finished run stays as it is."""
@@ -124,21 +147,25 @@ def evaluate(
     deterministic: bool = False,
     evaluation_seed: int = 0,
     report: Callable[[int, int], None] = lambda seed, count: None,
+    video: "VideoRequest | None" = None,
 ) -> dict[str, Any]:
     """The summary of so many fresh episodes of each seed's frozen policy.
 
-    `report(seed, episodes)` is called after every batch.
+    `report(seed, episodes)` is called after every batch. With a `video`, the worst and the median episode are drawn, and
+    the summary says under "video" what was written; `Run.video` is the short way.
     """
     run = run if isinstance(run, Run) else load(run)
     chosen = None if seeds is None else seed_ids(seeds)
     plan = EvaluationPlan(
         episodes=episodes, seeds=chosen, deterministic=deterministic, evaluation_seed=evaluation_seed
     )
+    film = None if video is None else _film(video, run)
     policies = load_policies(run.config, run.directory)
     _warn(policies.notes)
     table, seconds = play(policies, plan, report)
     how = {"deterministic": deterministic, "evaluation_seed": evaluation_seed, "updates": policies.iteration}
-    return summarise_evaluation(run.directory, table, seconds) | how
+    drawn = {} if film is None else {"video": film(policies, plan, table)}
+    return summarise_evaluation(run.directory, table, seconds) | how | drawn
 
 
 def certify(run: Run | str | Path, *, quiet: bool = True, **request: Any) -> dict[str, Any]:
@@ -166,6 +193,13 @@ def seed_ids(seeds: int | Sequence[int]) -> tuple[int, ...]:
         raise CanaryError(
             f"seeds must be a number of seeds or a list of whole numbers, not {seeds!r}."
         ) from None
+
+
+def _film(video: "VideoRequest", run: Run) -> Callable[..., dict[str, Any]]:
+    """What draws the video once the episodes are played; mistakes in the request are found now."""
+    from canary.experiments import videos  # Pillow and matplotlib's fonts: only where they are needed
+
+    return partial(videos.make_video, videos.plan_video(video, run.config.environment, run.directory))
 
 
 def _plain(value: Any) -> Any:

@@ -3,9 +3,11 @@
 One episode per key, rather than the first so many that end, because short episodes end first and would be overcounted.
 """
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, Int, PRNGKeyArray
 
 from canary.environments.protocol import Environment
 from canary.networks import Policy
@@ -24,9 +26,7 @@ def play_episodes(
     deterministic: bool = False,
 ) -> EpisodeEnds:
     """One episode per key, sampling actions as in training or, if `deterministic`, taking the most likely ones."""
-    split = jax.vmap(lambda key: jax.random.split(key, 3))(keys)
-    lanes = jax.vmap(lambda key: start_lane(environment, key))(split[:, 0])
-    key_act, key_step = split[:, 1], split[:, 2]
+    lanes, move = _start(environment, augmentation, policy, statistics, keys, deterministic)
 
     def unfinished(carry: tuple[Lane, jax.Array]):
         lanes, time = carry
@@ -34,6 +34,57 @@ def play_episodes(
 
     def play(carry: tuple[Lane, jax.Array]):
         lanes, time = carry
+        return move(lanes, time), time + 1
+
+    lanes, _ = jax.lax.while_loop(unfinished, play, (lanes, jnp.zeros((), jnp.int32)))
+    return EpisodeEnds(
+        _done(lanes), lanes.valid, lanes.reward, lanes.spent, lanes.length, lanes.environment.terminated
+    )
+
+
+def record_episodes(
+    environment: Environment,
+    augmentation: Augmentation,
+    policy: Policy,
+    statistics: RunningStatistics | None,
+    keys: PRNGKeyArray,
+    chosen: Int[Array, "chosen"],
+    *,
+    length: int,
+    deterministic: bool = False,
+) -> Lane:
+    """Play `length` steps of the same episodes and keep every state of the `chosen` ones: axes (time 0, ..., length; chosen).
+
+    All keys are played, not only the chosen ones: a batch of another size may be rounded differently, and in a chaotic
+    environment the last digit grows into another episode. A lane that is done stays as it is.
+    """
+    lanes, move = _start(environment, augmentation, policy, statistics, keys, deterministic)
+
+    def pick(lanes: Lane) -> Lane:
+        return jax.tree.map(lambda leaf: leaf[chosen], lanes)
+
+    def play(lanes: Lane, time: jax.Array):
+        lanes = move(lanes, time)
+        return lanes, pick(lanes)
+
+    _, moved = jax.lax.scan(play, lanes, jnp.arange(length, dtype=jnp.int32))
+    return jax.tree.map(lambda start, later: jnp.concatenate([start[None], later]), pick(lanes), moved)
+
+
+def _start(
+    environment: Environment,
+    augmentation: Augmentation,
+    policy: Policy,
+    statistics: RunningStatistics | None,
+    keys: PRNGKeyArray,
+    deterministic: bool,
+) -> tuple[Lane, Callable[[Lane, jax.Array], Lane]]:
+    """A fresh lane per key, and the function that moves every lane that is not done by one step."""
+    split = jax.vmap(lambda key: jax.random.split(key, 3))(keys)
+    lanes = jax.vmap(lambda key: start_lane(environment, key))(split[:, 0])
+    key_act, key_step = split[:, 1], split[:, 2]
+
+    def move(lanes: Lane, time: jax.Array) -> Lane:
         distribution = policy(see(lanes, augmentation, statistics))
         if deterministic:
             action = distribution.mode()
@@ -42,12 +93,9 @@ def play_episodes(
         moved = jax.vmap(
             lambda lane, a, key: advance(environment, augmentation, lane, a, jax.random.fold_in(key, time))
         )(lanes, action, key_step)
-        return select(_done(lanes), lanes, moved), time + 1
+        return select(_done(lanes), lanes, moved)
 
-    lanes, _ = jax.lax.while_loop(unfinished, play, (lanes, jnp.zeros((), jnp.int32)))
-    return EpisodeEnds(
-        _done(lanes), lanes.valid, lanes.reward, lanes.spent, lanes.length, lanes.environment.terminated
-    )
+    return lanes, move
 
 
 def _done(lanes: Lane):

@@ -1,11 +1,12 @@
 """`canary evaluate`."""
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from tyro.conf import Positional, arg
 
 from canary.commands.common import Json, Out, Switch, flag, parse_seeds, whole
+from canary.errors import CanaryError
 from canary.output import check_json, console_for, emit_json
 
 
@@ -17,8 +18,10 @@ class Evaluate:
   canary evaluate                                    the newest run, 1000 episodes per seed
   canary evaluate runs/NAME --episodes 10000         a certain run, more episodes
   canary evaluate latest --deterministic --seeds 0-3 --json -
+  canary evaluate runs/NAME --episodes 200 --video   watch the worst episode beside the median one
 
-The newest intact checkpoint is used, and every episode is played from its start to its end."""
+The newest intact checkpoint is used, and every episode is played from its start to its end. A video shows, of all
+episodes of all seeds, the one with the highest cost and the median one, with the cost spent so far against the limit."""
 
     run: Annotated[Positional[str], arg(metavar="RUN", help_behavior_hint="(default: latest)")] = "latest"
     """The run: its path, its name below --out, or latest."""
@@ -30,6 +33,8 @@ The newest intact checkpoint is used, and every episode is played from its start
     """Which seeds of the run: the first N, or a list such as 3,5,7 or 0-9."""
     seed: Annotated[str, flag("N", "0")] = "0"
     """Seed of the evaluation itself; another one gives other episodes."""
+    video: Annotated[tuple[str, ...] | None, arg(metavar="[FILE]", help_behavior_hint="")] = None
+    """Draw the worst and the median episode: a .gif, or an .mp4 (needs canary-rl[video]). Without FILE: RUN/video.gif."""
     out: Out = "runs"
     """Directory that holds the runs."""
     json: Json = None
@@ -45,12 +50,13 @@ def evaluate(options: Evaluate) -> int:
     from canary.experiments.summary_table import print_summary
 
     episodes, seed = whole("--episodes", options.episodes), whole("--seed", options.seed)
+    video = _video_file(options)
     run = api.load(options.run, out=options.out)
     seeds = run.config.training.seeds
     if options.seeds is not None:
         chosen = parse_seeds(options.seeds)
         seeds = seeds[:chosen] if isinstance(chosen, int) else chosen
-    with evaluation_bar(len(seeds) * episodes, quiet=options.quiet) as report:
+    with evaluation_bar(len(seeds) * episodes, quiet=options.quiet) as (report, show):
         summary = api.evaluate(
             run,
             episodes,
@@ -58,9 +64,30 @@ def evaluate(options: Evaluate) -> int:
             deterministic=options.deterministic,
             evaluation_seed=seed,
             report=report,
+            video=None if options.video is None else _request(video, show),
         )
     if not options.quiet:
         note = f"{episodes:,} fresh episodes per seed of the policies after update {summary['updates']:,}."
-        print_summary(console_for(options.json), summary | {"note": note})
+        paths = {"video": summary["video"]["path"]} if options.video is not None else {}
+        print_summary(console_for(options.json), summary | {"note": note, "paths": paths})
+    elif options.video is not None and options.json != "-":
+        print(summary["video"]["path"])
     emit_json(options.json, summary)
     return 0
+
+
+def _video_file(options: Evaluate) -> str | None:
+    """The file that --video names, if it names one; what follows it may be a run by mistake."""
+    named = options.video or ()
+    if len(named) > 1 or any(not name.lower().endswith((".gif", ".mp4")) for name in named):
+        raise CanaryError(
+            f"--video takes one file that ends in .gif or .mp4, not {' '.join(named)!r}; the run goes before it: "
+            "canary evaluate RUN --video FILE."
+        )
+    return named[0] if named else None
+
+
+def _request(path: str | None, show: Any) -> Any:
+    from canary.experiments.videos import VideoRequest
+
+    return VideoRequest(path=path, progress=show)

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import polars as pl
+from jaxtyping import PRNGKeyArray
 
 from canary.algorithms.remaining_risk import COST_CRITICS, RiskCritics
 from canary.errors import CanaryError
@@ -86,6 +87,16 @@ class EvaluationPlan:
                 f"The evaluation seed must be a whole number below 2**31, not {self.evaluation_seed!r}."
             )
 
+    @property
+    def batch(self) -> int:
+        """Episodes that are played at once."""
+        return min(BATCH, self.episodes)
+
+    def keys(self, seed: int, first: int) -> PRNGKeyArray:
+        """The keys of one batch: episodes first, first + 1, ... of a seed."""
+        key = jax.random.fold_in(jax.random.fold_in(jax.random.key(self.evaluation_seed), seed), STREAM)
+        return jax.vmap(lambda j: jax.random.fold_in(key, j))(first + jnp.arange(self.batch))
+
 
 def load_policies(config: RunConfig, run: Path) -> FrozenPolicies:
     states, iteration, notes = load_states(config, run)
@@ -98,11 +109,10 @@ def play(
     report: Callable[[int, int], None] = lambda seed, count: None,
 ) -> tuple[pl.DataFrame, float]:
     """One row per episode, and the seconds it took; `report(seed, episodes)` is called after every batch."""
-    environment, batch = policies.config.environment, min(BATCH, plan.episodes)
+    environment, batch = policies.config.environment, plan.batch
 
     @jax.jit
-    def program(policy: Policy, statistics: RunningStatistics | None, key: Any, first: Any) -> Any:
-        keys = jax.vmap(lambda j: jax.random.fold_in(key, j))(first + jnp.arange(batch))
+    def program(policy: Policy, statistics: RunningStatistics | None, keys: Any) -> Any:
         return play_episodes(
             environment, policies.augmentation, policy, statistics, keys, deterministic=plan.deterministic
         )
@@ -113,10 +123,9 @@ def play(
     }  # an unknown seed fails before anything is played
     began, frames = time.monotonic(), []
     for seed, (policy, statistics) in chosen.items():
-        key = jax.random.fold_in(jax.random.fold_in(jax.random.key(plan.evaluation_seed), seed), STREAM)
         for first in range(0, plan.episodes, batch):
             count = min(batch, plan.episodes - first)
-            ends = jax.tree.map(np.asarray, program(policy, statistics, key, first))
+            ends = jax.tree.map(np.asarray, program(policy, statistics, plan.keys(seed, first)))
             ends = jax.tree.map(operator.itemgetter(slice(count)), ends)
             columns = {
                 "return": ends.reward,

@@ -1,0 +1,124 @@
+"""EcoAnt by MuJoCo's own renderer, without a window: the camera follows the torso, whose path is laid on the floor.
+
+`mujoco.Renderer` takes the OpenGL that MUJOCO_GL named when mujoco was first imported, and by default one that needs a
+screen. The physics has imported mujoco long before anybody thinks of a video, so the context is made here.
+"""
+
+import ctypes.util
+import importlib
+import itertools
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from canary.environments.eco_ant import EcoAnt
+from canary.environments.physics.engine import require
+from canary.errors import CanaryError
+from canary.rendering.episode import Episode, Picture
+
+DISTANCE, LOOK_AT_HEIGHT = 4.0, 0.35
+AZIMUTH, ELEVATION = 115.0, -24.0
+SMOOTHING = 12  # steps over which the camera averages the ant's position
+PATH_COLOUR = np.array([0.18, 0.43, 0.71, 1.0], np.float32)
+MOST_GEOMS = 2000
+
+
+def draw(environment: EcoAnt, episode: Episode, moments: Sequence[int], size: int) -> Iterator[Picture]:
+    """A picture per moment; the graphics are released when the last one is taken."""
+    mujoco = require("mujoco")
+    model = environment.model
+    data, scene = mujoco.MjData(model), mujoco.MjvScene(model, MOST_GEOMS)
+    scene.flags[mujoco.mjtRndFlag.mjRND_REFLECTION] = False  # a ghost of the ant in the floor
+    camera, option = mujoco.MjvCamera(), mujoco.MjvOption()
+    camera.type = mujoco.mjtCamera.mjCAMERA_FREE
+    camera.distance, camera.azimuth, camera.elevation = DISTANCE, AZIMUTH, ELEVATION
+    position = np.asarray(episode.states.inner.physics.qpos)
+    centre, times = smoothed(position[:, :2]), np.asarray(moments)
+    rectangle, pixels = mujoco.MjrRect(0, 0, size, size), np.empty((size, size, 3), np.uint8)
+    with ExitStack() as stack:
+        graphics = open_graphics(size)
+        stack.callback(graphics.free)
+        graphics.make_current()
+        target = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_100)
+        stack.callback(target.free)
+        stack.callback(graphics.make_current)  # the last callback comes first
+        mujoco.mjr_resizeOffscreen(size, size, target)
+        for now in moments:
+            graphics.make_current()  # another episode may be drawn between two of this one's frames
+            mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, target)
+            data.qpos[:] = position[now]
+            mujoco.mj_kinematics(model, data)
+            mujoco.mj_camlight(model, data)
+            camera.lookat[:] = *centre[now], LOOK_AT_HEIGHT
+            mujoco.mjv_updateScene(model, data, option, None, camera, mujoco.mjtCatBit.mjCAT_ALL, scene)
+            _lay_path(mujoco, scene, position[times[times <= now], :2])
+            mujoco.mjr_render(rectangle, scene, target)
+            mujoco.mjr_readPixels(pixels, None, rectangle, target)
+            yield pixels[::-1].copy()
+
+
+def smoothed(path: Float[np.ndarray, "time 2"]) -> Float[np.ndarray, "time 2"]:
+    """The average over SMOOTHING steps before and after, so that the camera glides."""
+    padded = np.pad(path, ((SMOOTHING, SMOOTHING), (0, 0)), "edge")
+    window = 2 * SMOOTHING + 1
+    sums = np.cumsum(np.pad(padded, ((1, 0), (0, 0))), axis=0, dtype=np.float64)
+    return (sums[window:] - sums[:-window]) / window
+
+
+def check_graphics() -> None:
+    """A sentence now rather than after all episodes have been played."""
+    open_graphics(16).free()
+
+
+def open_graphics(size: int) -> Any:
+    """An OpenGL context without a window; has make_current() and free()."""
+    kind = graphics_kind()
+    try:
+        require("mujoco")  # with MUJOCO_GL=osmesa it looks for OpenGL already when it is imported
+        return importlib.import_module(f"mujoco.{kind}").GLContext(size, size)
+    except CanaryError:
+        raise
+    except Exception as error:  # PyOpenGL raises AttributeError, ImportError, its own errors, ... alike
+        reason = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
+        raise _no_graphics(f"{kind} fails: {reason}") from None
+
+
+def graphics_kind() -> str:
+    """egl, osmesa, glfw or cgl: what MUJOCO_GL says, or what is installed."""
+    asked = os.environ.get("MUJOCO_GL", "").lower().strip()
+    if asked in ("egl", "osmesa", "glfw", "cgl"):
+        return asked
+    if sys.platform == "darwin":
+        return "cgl"
+    if not sys.platform.startswith("linux"):
+        return "glfw"
+    for kind, library in (("egl", "EGL"), ("osmesa", "OSMesa")):
+        if ctypes.util.find_library(library):
+            return kind
+    if os.environ.get("DISPLAY"):
+        return "glfw"
+    raise _no_graphics("neither libEGL nor libOSMesa is installed")
+
+
+def _no_graphics(reason: str) -> CanaryError:
+    return CanaryError(
+        f"The ant cannot be drawn because OpenGL is not available ({reason}); on Debian or Ubuntu run "
+        "`apt install libegl1 libgl1-mesa-dri`, or `apt install libosmesa6` and set MUJOCO_GL=osmesa."
+    )
+
+
+def _lay_path(mujoco: Any, scene: Any, path: Float[np.ndarray, "time 2"]) -> None:
+    """Flat links between the places of the torso, just above the floor."""
+    for start, end in itertools.pairwise(path):
+        if scene.ngeom >= scene.maxgeom:
+            return
+        geom = scene.geoms[scene.ngeom]
+        kind = mujoco.mjtGeom.mjGEOM_CAPSULE
+        mujoco.mjv_initGeom(geom, kind, np.zeros(3), np.zeros(3), np.zeros(9), PATH_COLOUR)
+        mujoco.mjv_connector(geom, kind, 0.025, np.append(start, 0.0), np.append(end, 0.0))
+        scene.ngeom += 1

@@ -1,0 +1,50 @@
+"""Recorded episodes that were never played: a walk over IcyLake, and a drive through PointGoal."""
+
+from types import SimpleNamespace
+
+import numpy as np
+
+from canary.environments.icy_lake import IcyLake
+from canary.environments.protocol import EnvironmentState
+from canary.rendering.episode import Episode
+
+LAKE = IcyLake(map="SFF/FHF/FFG", horizon=12)
+
+
+def episode(inner, cost, **choices) -> Episode:
+    """States around `inner`, with the cost of each step (0 first)."""
+    cost = np.asarray(cost, np.float32)
+    count, no = len(cost), np.zeros(len(cost), bool)
+    states = EnvironmentState(
+        inner=inner,
+        observation=np.zeros((count, 1), np.float32),
+        reward=np.zeros(count, np.float32),
+        cost=cost,
+        terminated=no,
+        truncated=np.arange(count) == count - 1,
+        time=np.arange(count),
+    )
+    facts = {"caption": "median", "seed": 0, "number": 4, "reward": np.zeros(count, np.float32)} | choices
+    return Episode(states=states, spent=np.cumsum(cost), **facts)
+
+
+def lake_walk(positions, **choices) -> Episode:
+    positions = np.asarray(positions)
+    cost = LAKE.ice[positions].astype(np.float32)
+    return episode(positions, cost, **choices)
+
+
+def drive(positions, cost) -> Episode:
+    positions = np.asarray(positions, np.float32)
+    count = len(positions)
+    hazards = np.array(
+        [[1, 1], [-1, 1], [1, -1], [-1, -1], [0, 1.2], [0, -1.2], [1.2, 0], [-1.2, 0]], np.float32
+    )
+    robot = SimpleNamespace(position=positions, heading=np.zeros(count, np.float32))
+    inner = SimpleNamespace(
+        robot=robot,
+        goal=np.tile(np.array([0.5, 0.6], np.float32), (count, 1)),
+        hazards=np.tile(hazards, (count, 1, 1)),
+        vase=np.tile(np.array([-0.5, 0.5], np.float32), (count, 1)),
+    )
+    return episode(inner, cost)

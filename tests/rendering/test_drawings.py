@@ -1,0 +1,150 @@
+"""The drawings: what is where, how the path grows, and what happens without a drawing or without OpenGL."""
+
+import ctypes.util
+import importlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from canary.environments.icy_lake import IcyLake
+from canary.environments.point_goal import PointGoal, PointGoal2500
+from canary.errors import CanaryError
+from canary.rendering import eco_ant, icy_lake, point_goal
+from canary.rendering.canvas import AMBER, BLUE, CANARY, RED
+from canary.rendering.drawings import drawing_for
+from rendering.recorded_episodes import LAKE, drive, lake_walk
+from tiny_runs import environment
+
+SIZE = 240
+
+
+def count(picture, colour: str, tolerance: int = 40) -> int:
+    wanted = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)])
+    return int((np.abs(picture.astype(int) - wanted).max(-1) <= tolerance).sum())
+
+
+def centre(picture, colour: str) -> np.ndarray:
+    wanted = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)])
+    return np.argwhere(np.abs(picture.astype(int) - wanted).max(-1) <= 30).mean(0)
+
+
+def test_the_walk_over_the_lake_grows_and_ends_where_the_walker_is():
+    episode = lake_walk([0, 1, 2, 5, 8])
+    pictures = list(icy_lake.draw(LAKE, episode, range(5), SIZE))
+    assert {(picture.shape, picture.dtype) for picture in pictures} == {((SIZE, SIZE, 3), np.dtype(np.uint8))}
+    lengths = [count(picture, BLUE) for picture in pictures]
+    assert lengths == sorted(set(lengths))
+    for picture, tile in zip(pictures, (0, 1, 2, 5, 8), strict=True):
+        assert np.abs(centre(picture, CANARY) / SIZE * 3 - np.array(divmod(tile, 3)) - 0.5).max() < 0.15
+
+
+def test_steps_on_ice_leave_amber_marks_and_nothing_is_red():
+    safe, costly = lake_walk([0, 1, 2]), lake_walk([0, 1, 4, 4, 5])
+    assert all(count(picture, AMBER) < 60 for picture in icy_lake.draw(LAKE, safe, range(3), SIZE))  # a beak
+    marks = [count(picture, AMBER) for picture in icy_lake.draw(LAKE, costly, range(5), SIZE)]
+    assert marks[1] < 60 < marks[4] < marks[2]  # on ice the walker itself is amber; two marks stay behind
+    for episode in (safe, costly):
+        for picture in icy_lake.draw(LAKE, episode, range(3), SIZE):
+            assert count(picture, RED, 5) == 0
+
+
+def test_visits_of_a_tile_are_drawn_apart_but_inside_it():
+    places = icy_lake.walk(np.array([0, 1] * 50), 3)
+    assert len(np.unique(places.round(6), axis=0)) == 100
+    assert (places.astype(int) == np.array([[0, 0], [1, 0]] * 50)).all()
+    assert np.abs(places[:2] - [[0.5, 0.5], [1.5, 0.5]]).max() == 0
+
+
+@pytest.mark.parametrize("name", ["4x4", "8x8", "SFFFFG", "S/F/G"])
+def test_any_lake_can_be_drawn(name):
+    lake = IcyLake(map=name)
+    (picture,) = icy_lake.draw(lake, lake_walk([0, 0]), [1], SIZE)
+    assert picture.shape == (SIZE, SIZE, 3)
+
+
+def test_the_drive_grows_and_is_amber_where_it_cost():
+    path = np.stack([np.linspace(-0.8, 0.8, 17), np.zeros(17)], axis=-1)
+    cost = np.zeros(17)
+    cost[6:9] = 1.0
+    pictures = list(point_goal.draw(PointGoal(), drive(path, cost), range(17), SIZE))
+    free = list(point_goal.draw(PointGoal(), drive(path, 0 * cost), range(17), SIZE))
+    blue = [count(picture, BLUE) for picture in free]
+    assert blue[0] < 5
+    assert (np.diff(blue[2:]) > 0).all()
+    assert count(pictures[16], AMBER, 8) > 10
+    assert (pictures[5] == free[5]).all()
+    assert count(free[16], AMBER, 8) == 0
+    for picture in pictures:
+        assert count(picture, RED, 5) == 0
+
+
+def test_the_robot_stays_in_view_wherever_it_goes():
+    far = np.array([[0.0, 0.0], [4.0, -7.0]])
+    middle, half = point_goal.view(far)
+    assert (np.abs(far - middle) < half).all()
+    assert (np.abs(np.array([[-1.5, 1.5], [1.5, 1.5]]) - middle) < half).all()
+    assert point_goal.view(np.zeros((3, 2)))[1] == pytest.approx(1.7)
+    start, end = (
+        centre(picture, CANARY) for picture in point_goal.draw(PointGoal(), drive(far, [0, 0]), [0, 1], SIZE)
+    )
+    assert end[0] > start[0]  # south is down
+    assert end[1] > start[1]  # east is right
+
+
+def test_an_environment_without_a_drawing_is_a_sentence():
+    assert drawing_for(PointGoal2500()) is point_goal.draw  # a kind of PointGoal
+    with pytest.raises(CanaryError, match=r"no drawing of object; .* run.video\(drawing=...\)"):
+        drawing_for(object())
+
+
+def test_no_opengl_is_a_sentence_that_says_what_to_install(monkeypatch):
+    for name in ("MUJOCO_GL", "DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(ctypes.util, "find_library", lambda name: None)
+    with pytest.raises(CanaryError, match=r"neither libEGL nor libOSMesa .* `apt install libegl1"):
+        eco_ant.check_graphics()
+    monkeypatch.setattr(
+        ctypes.util, "find_library", lambda name: "libOSMesa.so" if name == "OSMesa" else None
+    )
+    assert eco_ant.graphics_kind() == "osmesa"
+    monkeypatch.setenv("MUJOCO_GL", "EGL")
+    assert eco_ant.graphics_kind() == "egl"
+
+    def fail(name):
+        raise AttributeError("'NoneType' object has no attribute 'eglQueryString'\nand more")
+
+    monkeypatch.setattr(importlib, "import_module", lambda name: fail(name) if "egl" in name else object())
+    with pytest.raises(CanaryError, match=r"egl fails: 'NoneType' .* 'eglQueryString'\); on Debian"):
+        eco_ant.check_graphics()
+
+
+def test_a_machine_without_a_screen_driver_is_told_so():
+    """In a process of its own: MuJoCo looks for real and finds no osmesa under that name."""
+    code = (
+        "import OpenGL.platform.ctypesloader as loader\n"
+        "def missing(*arguments, **keywords): raise ImportError('no such library')\n"
+        "loader.loadLibrary = missing\n"
+        "from canary.rendering import eco_ant\n"
+        "try: eco_ant.check_graphics()\n"
+        "except ValueError as error: print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment() | {"MUJOCO_GL": "osmesa"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.startswith("The ant cannot be drawn because OpenGL is not available (osmesa fails: ")
+    assert "apt install libegl1 libgl1-mesa-dri" in done.stdout
+
+
+def test_looking_for_a_drawing_does_not_import_mujoco():
+    code = "import sys, canary.rendering.drawings; assert 'mujoco' not in sys.modules"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,115 @@
+"""Episodes side by side: red exactly when more than the limit is spent, captions, and strangers' drawings."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from canary.errors import CanaryError
+from canary.rendering import icy_lake
+from canary.rendering.canvas import RED
+from canary.rendering.episode import frame_moments
+from canary.rendering.panel import CAPTION, HEADING, MARGIN, SIZE, caption, compose, nth
+from rendering.recorded_episodes import LAKE, lake_walk
+
+BREACH = np.array([int(RED[i : i + 2], 16) for i in (1, 3, 5)], np.uint8)
+WORST = lake_walk([0, 1, 4, 4, 3, 4, 5, 8], caption="worst of 9 episodes")  # tile 4 is ice: cost 1, 2, 2, 3
+MEDIAN = lake_walk([0, 3, 6, 7, 8])
+
+
+def frames_of(episodes, limit, moments):
+    return list(compose(LAKE, episodes, icy_lake.draw, limit=limit, title="lake", moments=moments))
+
+
+def column(frame, index):
+    left = MARGIN + index * (SIZE + MARGIN)
+    return frame[:, left : left + SIZE]
+
+
+def is_red(picture):
+    return bool((picture == BREACH).all(-1).any())
+
+
+def test_frames_have_one_shape_and_turn_red_exactly_above_the_limit():
+    frames = frames_of([WORST, MEDIAN], 2.0, range(8))
+    assert {(frame.shape, frame.dtype) for frame in frames} == {
+        ((746, 2 * 480 + 3 * 24, 3), np.dtype(np.uint8))
+    }
+    assert [is_red(column(frame, 0)) for frame in frames] == [spent > 2.0 for spent in WORST.spent]
+    assert WORST.spent[3] == 2.0  # a cost equal to the limit is no violation, and not red
+    assert not any(is_red(column(frame, 1)) for frame in frames)
+
+
+def test_an_episode_that_is_over_keeps_its_last_state():
+    frames = frames_of([WORST, MEDIAN], 2.0, range(8))
+    assert (column(frames[4], 1) == column(frames[7], 1)).all()
+    assert (column(frames[3], 1) != column(frames[4], 1)).any()
+    assert (column(frames[4], 0) != column(frames[7], 0)).any()
+
+
+def test_moments_that_are_left_out_change_no_frame():
+    every, some = frames_of([WORST], 2.0, [0, 1, 2, 4, 7]), frames_of([WORST], 2.0, [0, 1, 4, 7])
+    assert [(every[i] == some[j]).all() for i, j in ((0, 0), (1, 1), (3, 2), (4, 3))] == [True] * 4
+
+
+def test_a_stride_is_stated():
+    corner = np.s_[:HEADING, SIZE // 2 :]
+    whole, sparse = frames_of([WORST], 2.0, [0, 1, 7])[0], frames_of([WORST], 2.0, [0, 3, 7])[0]
+    assert (whole[corner] == 255).all()
+    assert (sparse[corner] < 200).any()
+    assert [nth(n) for n in (2, 3, 4, 11, 12, 21)] == ["2nd", "3rd", "4th", "11th", "12th", "21st"]
+
+
+def test_captions_say_what_is_shown():
+    assert caption(WORST, 2.5) == "worst of 9 episodes: cost 3.0 > 2.5"
+    assert caption(WORST, 3.0) == "worst of 9 episodes: cost 3.0"
+    assert caption(MEDIAN, 3.0) == "median: cost 0.0"
+
+
+def test_negative_costs_and_large_limits_stay_in_the_chart():
+    earned = lake_walk([0, 1, 2])
+    earned.spent[1:] = -3.0
+    frames = frames_of([earned], 1e6, range(3))
+    below = frames[-1][HEADING + CAPTION + SIZE :]
+    assert (below < 120).any()
+
+
+@pytest.mark.parametrize(
+    ("drawing", "what"),
+    [
+        (lambda *_: iter([]), "not None"),
+        (lambda *_: [np.zeros((4, 4, 3), np.uint8)], r"not uint8\[4, 4, 3\]"),
+        (lambda *_: [np.zeros((SIZE, SIZE, 3))], "not float64"),
+    ],
+)
+def test_a_wrong_drawing_is_a_sentence(drawing, what):
+    with pytest.raises(CanaryError, match=what):
+        list(compose(LAKE, [MEDIAN], drawing, limit=1.0, title="", moments=range(3)))
+
+
+def test_a_drawing_is_closed_after_its_last_frame():
+    closed = []
+
+    def draw(environment, episode, moments, size):
+        try:
+            for _ in moments:
+                yield np.zeros((size, size, 3), np.uint8)
+        finally:
+            closed.append(moments)
+
+    list(compose(LAKE, [WORST, MEDIAN], draw, limit=1.0, title="", moments=[0, 3, 6, 7]))
+    assert closed == [[0, 3, 6, 7], [0, 3, 4]]
+
+
+@settings(deadline=None)
+@given(length=st.integers(1, 5000), most=st.integers(2, 400))
+def test_moments_cover_the_episode_evenly(length, most):
+    moments = frame_moments(length, most)
+    steps = np.diff(moments)
+    assert (moments[0], moments[-1]) == (0, length)
+    assert len(moments) <= most
+    assert (steps > 0).all()
+    assert (steps[:-1] == steps[0]).all()
+    assert steps[-1] <= steps[0]
+    if length < most:
+        assert len(moments) == length + 1

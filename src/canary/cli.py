@@ -17,7 +17,7 @@ from typing import Any
 
 import tyro
 
-from canary.commands import bench, certify, evaluate, export, frontier, listing, train
+from canary.commands import bench, certify, evaluate, export, frontier, listing, reproduce, train
 from canary.errors import CanaryError
 from canary.experiments.settings import nearest
 
@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[type, Callable[[Any], int]]] = {
     "evaluate": (evaluate.Evaluate, evaluate.evaluate),
     "certify": (certify.Certify, certify.certify),
     "frontier": (frontier.Frontier, frontier.frontier),
+    "reproduce": (reproduce.Reproduce, reproduce.reproduce),
     "export": (export.Export, export.export),
     "list": (listing.List, listing.show),
     "bench": (bench.Bench, bench.bench),

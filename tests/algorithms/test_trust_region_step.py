@@ -100,7 +100,7 @@ def test_fisher_product_is_the_hessian_of_the_mean_kl(problem):
         policy, x = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), (problem.policy, problem.x))
         theta, unravel = ravel_pytree(policy)
         old = policy(x)
-        merged, exact = merge_duplicates(x, 16)
+        merged, _, exact = merge_duplicates(x, 16)
         assert exact
         vectors = jax.random.normal(jax.random.key(5), (3, theta.size))
 
@@ -218,7 +218,7 @@ def test_a_rejected_line_search_leaves_the_policy_bit_identical(problem):
 
 @pytest.mark.parametrize("problem", ["categorical"], indirect=True)
 def test_merged_inputs_take_the_same_step(problem):
-    merged, exact = merge_duplicates(problem.x, 16)
+    merged, _, exact = merge_duplicates(problem.x, 16)
     assert exact
     on_merged = jax.jit(lambda *data: problem.take(merged, *data))
     values = (0.02, -0.01)

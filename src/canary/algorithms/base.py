@@ -37,7 +37,10 @@ class EstimationConfig:
     cost_discount: float = 1.0
     """Discount of the cost, gamma_c; below 1 the episode cost itself is the discounted sum."""
     gae_lambda: float = 0.95
-    """Decay of generalised advantage estimation, for reward and cost signals alike."""
+    """Decay of generalised advantage estimation, lambda."""
+    cost_gae_lambda: float | None = None
+    """The decay for cost signals, if it is another one. Smaller values trust the cost critics more and the sampled costs
+    to come less: the gradient of a second moment is mostly noise at 0.95."""
     bootstrap_truncated: bool = True
     """Whether the reward value goes on past the horizon. Cost returns never do: they end with the episode."""
     window: int = 20
@@ -47,6 +50,10 @@ class EstimationConfig:
     observe_spent: bool | None = None
     """Whether the policy sees g_t and y_t, the cost spent so far; None: as the method is published (all but
     PPO and CPPO's `state` penalty do). Critics of the trust-region methods always see them."""
+
+    @property
+    def cost_decay(self) -> float:
+        return self.gae_lambda if self.cost_gae_lambda is None else self.cost_gae_lambda
 
 
 class Learner(eqx.Module):

@@ -12,6 +12,7 @@ surrogate of B is exactly quadratic in Z (eqs. cpo-cheb, d-surrogate):
 from dataclasses import dataclass, field
 
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from canary.algorithms.base import Algorithm, EstimationConfig, Task
@@ -19,7 +20,8 @@ from canary.algorithms.critics import CriticConfig
 from canary.algorithms.trust_region_step import TrustRegionConfig
 from canary.algorithms.trust_region_update import RiskConstraint, RiskEstimate, trust_region_algorithm
 from canary.numerics.advantages import augmented_cost, generalised_advantages
-from canary.numerics.moments import CostMoments, EpisodeWindow, cost_moments
+from canary.numerics.calibration import tail_multiple
+from canary.numerics.moments import CostMoments, EpisodeWindow, cost_moments, recent
 from canary.numerics.risk import cantelli_value, provably_violating, worst_case_cantelli, worst_case_mean
 from canary.types import Chance, Metrics, Rollout
 
@@ -36,6 +38,13 @@ class CanaryConfig:
     structured_critic: bool = False
     """Compose the second-moment value from parts: 2 y V(x) + g W(x), where W is the second moment of the cost to come. Its
     dependence on the spent cost y is then right by construction instead of learnt."""
+    calibration: bool = False
+    """Replace Cantelli's sqrt(1/epsilon - 1) by an upper confidence bound on the multiple of sigma that the recent episodes
+    need (see `canary.numerics.calibration`): less conservative, and no longer free of assumptions on the cost's law."""
+    calibration_episodes: int = 500
+    """Recent episodes that the calibration looks at."""
+    calibration_confidence: float = 0.95
+    """Confidence of its bound."""
 
 
 def make_canary(config: CanaryConfig, task: Task) -> Algorithm:
@@ -45,8 +54,6 @@ def make_canary(config: CanaryConfig, task: Task) -> Algorithm:
 
 def cantelli_constraint(config: CanaryConfig, constraint: Chance):
     """The Cantelli and the mean constraint of the paper's eqs. taylor-c, taylor-b, taylor-cmu."""
-    epsilon = constraint.epsilon
-    beta = 1 / epsilon - 1
 
     def estimate(
         rollout: Rollout,
@@ -55,6 +62,8 @@ def cantelli_constraint(config: CanaryConfig, constraint: Chance):
         window: EpisodeWindow,
     ) -> RiskEstimate:
         moments = cost_moments(window, config.estimation.window, constraint.limit)
+        epsilon, metrics = tail_share(config, constraint.epsilon, window)
+        beta = 1 / epsilon - 1
         value = cantelli_value(moments.mean, moments.variance, 1.0, epsilon)
         if config.unbiased:
             value += moments.variance / (epsilon * jnp.maximum(moments.count - 1, 1))
@@ -65,7 +74,7 @@ def cantelli_constraint(config: CanaryConfig, constraint: Chance):
             return jnp.stack([cantelli, moments.mean - 1 + z])
 
         advantages, targets = cost_signals(rollout, values, next_values, config)
-        metrics: Metrics = {
+        metrics |= {
             "cost_mean": moments.mean * constraint.limit,
             "cost_deviation": jnp.sqrt(moments.variance) * constraint.limit,
             "mean_value": moments.mean - 1,
@@ -77,7 +86,17 @@ def cantelli_constraint(config: CanaryConfig, constraint: Chance):
     return estimate
 
 
-def worst_case(config: CanaryConfig, epsilon: float, moments: CostMoments):
+def tail_share(config: CanaryConfig, epsilon: float, window: EpisodeWindow) -> tuple[ArrayLike, Metrics]:
+    """The epsilon of the Cantelli bound: the constraint's own or, calibrated, the larger one that suffices,
+    1 / (1 + kappa^2)."""
+    if not config.calibration:
+        return epsilon, {}
+    counts = recent(window, config.calibration_episodes)
+    multiple = tail_multiple(window.cost, counts, epsilon, config.calibration_confidence)
+    return 1 / (1 + multiple**2), {"tail_multiple": multiple}
+
+
+def worst_case(config: CanaryConfig, epsilon: ArrayLike, moments: CostMoments):
     """The paper's theorem and corollary in units of the limit; with an undiscounted cost they say nothing (K is infinite)."""
     region = {"radius": config.trust_region.target_kl, "discount": config.estimation.cost_discount}
 
@@ -108,7 +127,7 @@ def cost_signals(
     config: CanaryConfig,
 ) -> tuple[Float[Array, "signal time env"], Float[Array, "critic time env"]]:
     """Advantages of the cost and of the augmented cost c~, and the targets of their two critics."""
-    gamma, decay = config.estimation.cost_discount, config.estimation.gae_lambda
+    gamma, decay = config.estimation.cost_discount, config.estimation.cost_decay
 
     def advantages(signal: Array, value: Array, next_value: Array, discount: float) -> Array:
         return generalised_advantages(

@@ -70,7 +70,7 @@ def expectation_constraint(config: CPOConfig, constraint: Chance):
             discount, weight = 1.0, jnp.ones_like(rollout.discount)  # a probability is never discounted
             value = metrics["violation_estimate"] - constraint.epsilon
         advantage = cost_advantages(
-            rollout, signal, values[0], next_values[0], discount=discount, decay=config.estimation.gae_lambda
+            rollout, signal, values[0], next_values[0], discount=discount, decay=config.estimation.cost_decay
         )
         return RiskEstimate(
             advantages=advantage[None],

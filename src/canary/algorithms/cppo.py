@@ -89,7 +89,7 @@ def penalised_objective(config: CPPOConfig, constraint: Chance):
         tail = jnp.maximum(predicted - eta, 0)
         if config.penalty == "post":
             after = spent_after(rollout) + estimation.cost_discount * rollout.discount * next_values[1]
-            tail = tail_advantages(rollout, tail, jnp.maximum(after - eta, 0), eta, estimation.gae_lambda)
+            tail = tail_advantages(rollout, tail, jnp.maximum(after - eta, 0), eta, estimation.cost_decay)
         largest = config.cvar_clip_ratio * jnp.abs(values[0])
         penalty = jnp.clip(memory.multiplier / epsilon * tail * limit, -largest, largest)
 
@@ -97,7 +97,7 @@ def penalised_objective(config: CPPOConfig, constraint: Chance):
         ready = window.total >= estimation.warmup_episodes
         cost_advantage = cost_advantages(
             rollout, rollout.cost, values[1], next_values[1],
-            discount=estimation.cost_discount, decay=estimation.gae_lambda,
+            discount=estimation.cost_discount, decay=estimation.cost_decay,
         )  # fmt: skip
         targets = jnp.stack([reward_advantage + values[0], cost_advantage + values[1]])
         return Objective(

@@ -64,7 +64,7 @@ def cvar_constraint(config: CVaRCPOConfig, constraint: Chance):
         gamma = config.estimation.cost_discount
         next_totals = spent_after(rollout) + gamma * rollout.discount * next_to_come
         tail, next_tail = (jnp.maximum(total - eta, 0).mean(0) for total in (totals, next_totals))
-        advantage = tail_advantages(rollout, tail, next_tail, eta, config.estimation.gae_lambda)
+        advantage = tail_advantages(rollout, tail, next_tail, eta, config.estimation.cost_decay)
         # The limit is exceeded while no quantile and no new episode lies above eta: blame the worst episodes.
         helpless = (value >= 0) & jnp.all(advantage == 0)
         advantage = jnp.where(helpless, worst_episodes(rollout, eta, moments.mean), advantage)

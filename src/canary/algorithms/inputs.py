@@ -11,7 +11,7 @@ from typing import TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 Result = TypeVar("Result")
 
@@ -36,8 +36,10 @@ class Inputs(eqx.Module):
         return jax.tree.map(lambda leaf: self.reads @ leaf, result)
 
 
-def merge_duplicates(rows: Float[Array, "sample input"], capacity: int) -> tuple[Inputs, Bool[Array, ""]]:
-    """The distinct rows, padded to `capacity`, and whether that represents the batch exactly.
+def merge_duplicates(
+    rows: Float[Array, "sample input"], capacity: int
+) -> tuple[Inputs, Int[Array, ""], Bool[Array, ""]]:
+    """The distinct rows first, padded to `capacity`; how many they are; and whether they represent the batch exactly.
 
     Rows are sorted by a random projection, so equal rows fall together. Should two different rows share a projection, or
     should there be more than `capacity` of them, the comparison on the last line says so.
@@ -51,14 +53,21 @@ def merge_duplicates(rows: Float[Array, "sample input"], capacity: int) -> tuple
     source = jnp.minimum(group, capacity - 1)
     distinct = jnp.zeros((capacity, rows.shape[1]), rows.dtype).at[source].set(rows)
     exact = (distinct[source] == rows).all()
-    return Inputs(distinct, jax.nn.one_hot(source, capacity, dtype=rows.dtype)), exact
+    reads = jax.nn.one_hot(source, capacity, dtype=rows.dtype)
+    return Inputs(distinct, reads), group.max() + 1, exact
 
 
 def on_distinct_rows(
     rows: Float[Array, "sample input"], capacity: int, compute: Callable[[Inputs], Result]
 ) -> Result:
-    """`compute` on the merged inputs where that is exact, else on the rows as they are; capacity 0 never merges."""
+    """`compute` on the merged inputs where that is exact, else on the rows as they are; capacity 0 never merges.
+
+    A good policy visits few inputs, so a quarter of the capacity is tried as well: arithmetic is in proportion to it.
+    """
     if capacity == 0:
         return compute(Inputs(rows))
-    merged, exact = merge_duplicates(rows, capacity)
-    return jax.lax.cond(exact, lambda: compute(merged), lambda: compute(Inputs(rows)))
+    merged, count, exact = merge_duplicates(rows, capacity)
+    few = max(capacity // 4, 1)
+    fewer = Inputs(merged.rows[:few], None if merged.reads is None else merged.reads[:, :few])
+    branches = [lambda: compute(fewer), lambda: compute(merged), lambda: compute(Inputs(rows))]
+    return jax.lax.switch(jnp.where(exact, jnp.where(count <= few, 0, 1), 2), branches)

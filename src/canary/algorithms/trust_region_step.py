@@ -71,6 +71,11 @@ class StepReport(eqx.Module):
     """Change of each constraint surrogate at the accepted step."""
     cosine: Float[Array, ""]
     """Angle between reward and (first) constraint gradient in the Fisher metric."""
+    signal: Float[Array, ""]
+    """Cosine, in the Fisher metric, of the (first) constraint's gradient with that of the last update. Two batches share what
+    is true and not their noise, so this is the share of the gradient that is signal."""
+    direction: Float[Array, "params"]
+    """The natural gradient of the (first) constraint, of unit length: what the next update compares its own with."""
     cg_residual: Float[Array, ""]
     entropy: Float[Array, ""]
 
@@ -83,6 +88,7 @@ def trust_region_step(
     scale: Float[Array, ""],
     ready: Bool[Array, ""],
     config: TrustRegionConfig,
+    last_direction: Float[Array, "params"] | None = None,
 ) -> tuple[Policy, StepReport]:
     """One constrained step of the policy; the policy itself if there is nothing safe to do.
 
@@ -132,6 +138,8 @@ def trust_region_step(
         shrink=config.shrink, attempts=config.backtracks,
     )  # fmt: skip
     kept = search.accepted.astype(start.dtype)
+    strength = jnp.sqrt(jnp.maximum(gram[1, 1], 1e-30))
+    before = jnp.zeros_like(start) if last_direction is None else last_direction
     report = StepReport(
         tier=tier,
         accepted=search.accepted,
@@ -141,6 +149,8 @@ def trust_region_step(
         predicted=(solution.predicted_values - values) * kept,
         surrogate=jnp.where(search.accepted, search.evaluation.constraint_changes, 0.0),
         cosine=gram[0, 1] / jnp.sqrt(jnp.maximum(gram[0, 0] * gram[1, 1], 1e-30)),
+        signal=gradients[1] @ before / strength,
+        direction=jnp.nan_to_num(natural.solution[1] / strength),
         cg_residual=natural.residual_norm.max(),
         entropy=old.entropy().mean(),
     )
@@ -179,8 +189,8 @@ def report_metrics(report: StepReport, config: TrustRegionConfig) -> Metrics:
         "kl_fraction": report.kl / config.target_kl,
         "entropy": report.entropy,
         "gradient_cosine": report.cosine,
+        "signal_fraction": report.signal,
         "cg_residual": report.cg_residual,
         "bound_value": report.values[0],
-        "bound_predicted_change": report.predicted[0],
         "bound_surrogate_change": report.surrogate[0],
     }

@@ -7,9 +7,11 @@ the policy, fit the critics.
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from canary.algorithms.base import Algorithm, EstimationConfig, Learner, Task
 from canary.algorithms.critics import (
@@ -31,6 +33,16 @@ from canary.rollout import Augmentation
 from canary.types import Metrics, Rollout
 
 Values = Float[Array, "critic time env"]
+
+
+class TrustRegionExtra(eqx.Module):
+    """What is kept between updates beside the networks: a method's own critic, and the last step to compare with."""
+
+    model: PyTree
+    direction: Float[Array, "params"]
+    """Natural gradient of the constraint at the last update, of unit length."""
+    value: Float[Array, ""]
+    """Value of the constraint at the last update; NaN before the first."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +93,9 @@ def trust_region_algorithm(
         policy = make_policy(key_policy, seen, task.action_space, estimation.hidden)
         networks = make_critics(key_critics, 1 + risk.critics, critic_inputs, estimation.hidden)
         model = risk.model.init(jax.random.fold_in(key, 2), critic_inputs)
-        return Learner(policy, init_critics(networks, optimiser), model)
+        nothing = jnp.zeros_like(ravel_pytree(policy)[0])
+        extra = TrustRegionExtra(model, direction=nothing, value=jnp.array(jnp.nan))
+        return Learner(policy, init_critics(networks, optimiser), extra)
 
     def update(
         learner: Learner, rollout: Rollout, window: EpisodeWindow, key: PRNGKeyArray
@@ -91,7 +105,7 @@ def trust_region_algorithm(
         next_values = critic_values(learner.critics.networks, seen_next)
 
         reward_advantage = reward_advantages(rollout, values[0], next_values[0], estimation)
-        predicted, predicted_next = (risk.model.predict(learner.extra, x) for x in (seen, seen_next))
+        predicted, predicted_next = (risk.model.predict(learner.extra.model, x) for x in (seen, seen_next))
         estimate = risk.estimate(
             rollout,
             jnp.concatenate([values[1:], predicted]),
@@ -106,14 +120,15 @@ def trust_region_algorithm(
 
         def improve(inputs: Inputs):
             return trust_region_step(
-                learner.policy, inputs, samples, estimate.bound, scale, ready, trust_region
-            )
+                learner.policy, inputs, samples, estimate.bound, scale, ready, trust_region,
+                learner.extra.direction,
+            )  # fmt: skip
 
         def learn(inputs: Inputs):
             flat = targets.reshape(targets.shape[0], -1)
             fitted = fit_critics(learner.critics, optimiser, critic, inputs, flat, key)
             key_model = jax.random.fold_in(key, 1)
-            return fitted, risk.model.fit(learner.extra, inputs, rollout, predicted_next, key_model)
+            return fitted, risk.model.fit(learner.extra.model, inputs, rollout, predicted_next, key_model)
 
         rows = rollout.inputs.reshape(-1, task.input_size)
         if critic.time_feature:
@@ -126,9 +141,14 @@ def trust_region_algorithm(
         (critics, losses), (model, model_metrics) = fitted
         metrics = report_metrics(report, trust_region) | critic_metrics(losses, targets)
         metrics |= model_metrics | estimate.metrics
+        metrics |= {
+            # In true units, an episode's: `step` surrogates are smaller by its length.
+            "bound_predicted_change": report.predicted[0] * estimate.length / scale,
+            "bound_realised_change": report.values[0] - learner.extra.value,
+        }
         if estimate.worst_case is not None:
             metrics |= estimate.worst_case(largest_advantages(learner.policy, policy, rows, samples))
-        return Learner(policy, critics, model), metrics
+        return Learner(policy, critics, TrustRegionExtra(model, report.direction, report.values[0])), metrics
 
     return Algorithm(init, update)
 

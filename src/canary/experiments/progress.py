@@ -29,7 +29,11 @@ NAN = math.nan
 
 @dataclass(frozen=True)
 class SeedStatus:
-    """One seed over its recent episodes; `kl_fraction` is the part of the trust region that its steps use."""
+    """One seed over its recent episodes.
+
+    `kl_fraction` is the part of the trust region that its steps use, `signal_fraction` the part of its constraint gradient
+    that two batches agree on.
+    """
 
     seed: int
     return_mean: float
@@ -40,6 +44,7 @@ class SeedStatus:
     tier_share: dict[str, float] = field(default_factory=dict)
     entropy: float = NAN
     kl_fraction: float = NAN
+    signal_fraction: float = NAN
     warning: str | None = None
 
 
@@ -76,6 +81,7 @@ def pool(seeds: Sequence[SeedStatus]) -> SeedStatus:
         tier_share={tier: mean([one.tier_share.get(tier, 0.0) for one in seeds], ones) for tier in tiers},
         entropy=mean([one.entropy for one in seeds], ones),
         kl_fraction=mean([one.kl_fraction for one in seeds], ones),
+        signal_fraction=mean([one.signal_fraction for one in seeds], ones),
     )
 
 
@@ -191,24 +197,25 @@ class TrainingProgress:
 
 
 def _live_table(task: Task, seeds: Sequence[SeedStatus], console: Console) -> Table:
-    extra = ("entropy", "KL used") if console.width >= 100 else ()
+    extra = ("entropy", "KL used", "signal")[: 3 * (console.width >= 120) or 2 * (console.width >= 100)]
     live = table("seed", "return", f"P(cost > {task.limit:g})", "95% band", "cost", *extra, "tier")
     live.columns[-1].justify, live.columns[-1].no_wrap = "left", False  # the one to give way when narrow
     rows = min(ROWS, max(1, console.height - 13))
     shown, rest = (seeds, ()) if len(seeds) <= rows + 1 else (seeds[:rows], seeds[rows:])
     for one in shown:
-        live.add_row(*_cells(str(one.seed), one, task.epsilon, bool(extra)))
+        live.add_row(*_cells(str(one.seed), one, task.epsilon, len(extra)))
     if rest:
-        live.add_row(*_cells(f"{len(rest)} more", pool(rest), task.epsilon, bool(extra)), style="dim")
+        live.add_row(*_cells(f"{len(rest)} more", pool(rest), task.epsilon, len(extra)), style="dim")
     if len(seeds) > 1:
         live.add_section()
-        live.add_row(*_cells("all", pool(seeds), task.epsilon, bool(extra)), style="bold")
+        live.add_row(*_cells("all", pool(seeds), task.epsilon, len(extra)), style="bold")
     return live
 
 
-def _cells(name: str, one: SeedStatus, epsilon: float, is_wide: bool) -> list[str | Text]:
+def _cells(name: str, one: SeedStatus, epsilon: float, extras: int) -> list[str | Text]:
     rate, band, style = chance(one.violations, one.episodes, epsilon)
-    extra = [number(one.entropy), "-" if math.isnan(one.kl_fraction) else f"{one.kl_fraction:.0%}"]
+    shares_of_one = (one.kl_fraction, one.signal_fraction)
+    extra = [number(one.entropy), *("-" if math.isnan(share) else f"{share:.0%}" for share in shares_of_one)]
     shares = sorted(one.tier_share.items(), key=lambda item: -item[1])
     names = "  ".join(f"{tier} {share:.0%}" for tier, share in shares if share >= 0.005)
     tiers = Text(names, no_wrap=True, overflow="ellipsis")
@@ -219,7 +226,7 @@ def _cells(name: str, one: SeedStatus, epsilon: float, is_wide: bool) -> list[st
         Text(rate, style),
         Text(band, style),
         cost,
-        *(extra if is_wide else ()),
+        *extra[:extras],
         tiers,
     ]
 
@@ -245,8 +252,13 @@ def counting_bar(label: str, *, quiet: bool = False) -> Iterator[Callable[[int, 
 
 
 @contextmanager
-def evaluation_bar(episodes: int, *, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
-    """A bar for `episodes` in all; yields what to call with (seed, episodes played since the last call)."""
+def evaluation_bar(
+    episodes: int, *, quiet: bool = False
+) -> Iterator[tuple[Callable[[int, int], None], Callable[[int, int, str], None]]]:
+    """A bar for `episodes` in all; yields what to call with (seed, episodes played since the last call).
+
+    And, for work that follows, what `counting_bar` yields.
+    """
     played = 0
     with counting_bar("compiling", quiet=quiet) as show:
 
@@ -255,4 +267,4 @@ def evaluation_bar(episodes: int, *, quiet: bool = False) -> Iterator[Callable[[
             played += count
             show(played, episodes, f"seed {seed}")
 
-        yield report
+        yield report, show

@@ -12,9 +12,18 @@ from canary.errors import CanaryError
 POSITIVE = {
     *("hidden", "window", "target_kl", "cg_iterations", "backtracks", "shrink", "learning_rate", "epochs"),
     *("minibatches", "gradient_clip", "ratio_clip", "minibatch_size", "quantiles", "samples", "huber"),
+    *("calibration_episodes", "calibration_confidence"),
     *("multiplier_cap", "cvar_clip_ratio", "reward_discount", "cost_discount", "value_clip"),
 }
-AT_MOST = {"reward_discount": 1, "cost_discount": 1, "gae_lambda": 1, "shrink": 1, "hidden": 2**16}
+AT_MOST = {
+    "reward_discount": 1,
+    "cost_discount": 1,
+    "gae_lambda": 1,
+    "cost_gae_lambda": 1,
+    "shrink": 1,
+    "calibration_confidence": 1,
+    "hidden": 2**16,
+}
 LARGEST_INTEGER = 2**31 - 1  # device integers have 32 bits
 
 

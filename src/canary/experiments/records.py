@@ -7,12 +7,18 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 
+from canary.experiments.diagnosis import SeedSeries, diagnose, joined, seed_series
 from canary.experiments.progress import SeedStatus
 from canary.numerics.trust_region import Tier
 from canary.types import EpisodeEnds
 
 RECENT_EPISODES = 1000  # what the live display calls recent
 RECENT_UPDATES = 50
+AVERAGED = {
+    "entropy": 5,
+    "kl_fraction": 5,
+    "signal_fraction": RECENT_UPDATES,
+}  # over so many updates of a chunk
 
 Metrics = dict[str, np.ndarray]
 
@@ -55,25 +61,29 @@ class RecentSeed:
     tiers: deque[int] = field(default_factory=lambda: deque(maxlen=RECENT_UPDATES))
     entropy: float = float("nan")
     kl_fraction: float = float("nan")
+    signal_fraction: float = float("nan")
+    series: SeedSeries | None = None
 
 
 class RecentHistory:
     """A short memory of every seed, for people to look at while it trains; no result is computed from it."""
 
-    def __init__(self, seeds: Sequence[int], limit: float):
+    def __init__(self, seeds: Sequence[int], limit: float, epsilon: float):
         self._seeds = {seed: RecentSeed() for seed in seeds}
-        self._limit = limit
+        self._limit, self._epsilon = limit, epsilon
 
-    def add(self, metrics: Metrics, episodes: pl.DataFrame) -> None:
+    def add(self, metrics: Metrics, rows: pl.DataFrame, episodes: pl.DataFrame) -> None:
+        """A chunk: its metrics as arrays and as rows, and its episodes."""
         for index, (seed, memory) in enumerate(self._seeds.items()):
-            rows = episodes.filter((pl.col("seed") == seed) & pl.col("valid"))
-            memory.costs.extend(rows["cost"])
-            memory.returns.extend(rows["return"])
+            memory.series = joined(memory.series, seed_series(rows, episodes, seed, self._limit))
+            own = episodes.filter((pl.col("seed") == seed) & pl.col("valid"))
+            memory.costs.extend(own["cost"])
+            memory.returns.extend(own["return"])
             if "tier" in metrics:
                 memory.tiers.extend(int(tier) for tier in metrics["tier"][index])
-            for name in ("entropy", "kl_fraction"):
+            for name, updates in AVERAGED.items():
                 if name in metrics:
-                    setattr(memory, name, float(metrics[name][index, -5:].mean()))
+                    setattr(memory, name, float(metrics[name][index, -updates:].mean()))
 
     def status(self) -> list[SeedStatus]:
         return [self._one(seed, memory) for seed, memory in self._seeds.items()]
@@ -91,4 +101,6 @@ class RecentHistory:
             tier_share={tier.label: tiers.count(tier) / len(tiers) for tier in Tier if tier in tiers},
             entropy=memory.entropy,
             kl_fraction=memory.kl_fraction,
+            signal_fraction=memory.signal_fraction,
+            warning=None if memory.series is None else diagnose(memory.series, self._epsilon),
         )

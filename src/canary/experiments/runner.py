@@ -172,7 +172,7 @@ def _loop(
 ) -> str:
     """Advance until the end or an interruption; returns the status of the run."""
     training = config.training
-    history = RecentHistory(training.seeds, config.constraint.limit)
+    history = RecentHistory(training.seeds, config.constraint.limit, config.constraint.epsilon)
     pending = PendingRows(run, first)
     iteration, count = first, 1
     while iteration < training.updates and not interrupted.is_set():
@@ -181,8 +181,9 @@ def _loop(
         metrics, ends = groups.advance(count)
         seconds = time.monotonic() - began
         episodes = episodes_frame(ends, training.seeds, iteration)
-        pending.add(metrics_frame(metrics, training.seeds, iteration, training.batch), episodes, seconds)
-        history.add(metrics, episodes)
+        rows = metrics_frame(metrics, training.seeds, iteration, training.batch)
+        pending.add(rows, episodes, seconds)
+        history.add(metrics, rows, episodes)
         iteration += count
         steps = count * training.batch * len(training.seeds)
         display.update(history.status(), iteration * training.batch * len(training.seeds), steps / seconds)

@@ -38,6 +38,8 @@ def print_summary(console: Console, summary: dict[str, Any]) -> None:
     lines.add_row(*whole, style="bold")
     heading = title(summary["env"], summary["algorithm"], summary["limit"], summary["epsilon"])
     console.print(heading, lines, Text(summary.get("note", "")), sep="\n")
+    for seed, sentence in summary.get("warnings", {}).items():
+        console.print(Text(f"seed {seed} is {sentence}.", style="yellow"), soft_wrap=True)
     for label, path in summary.get("paths", {}).items():
         console.print(Text.assemble((f"{label:<12}", "dim"), str(path)), soft_wrap=True)
 

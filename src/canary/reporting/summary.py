@@ -15,6 +15,7 @@ import polars as pl
 
 from canary.errors import CanaryError
 from canary.experiments import storage
+from canary.experiments.diagnosis import diagnose, seed_series
 from canary.experiments.manifest import read_manifest
 from canary.reporting.statistics import (
     is_violation,
@@ -55,10 +56,23 @@ def summarise_run(run: Path) -> dict[str, Any]:
         "total_steps": manifest["steps"],
         "planned_steps": manifest["total_steps"],
         **_over_seeds(seeds, head["epsilon"]),
+        "warnings": _warnings(run, done, head),
         "steps_per_second": manifest["steps"] * len(seeds) / seconds if seconds else None,
         "wall_seconds": manifest.get("wall_seconds"),
         "run_dir": str(run),
     }
+
+
+def _warnings(run: Path, done: int, head: dict[str, Any]) -> dict[str, str]:
+    """By seed, what its last updates look like if it is stuck or timid."""
+    metrics, episodes = (
+        storage.read(run, kind).filter(pl.col("iteration") < done) for kind in ("metrics", "episodes")
+    )
+    found = {
+        str(seed): diagnose(seed_series(metrics, episodes, seed, head["limit"]), head["epsilon"])
+        for seed in head["seed_ids"]
+    }
+    return {seed: sentence for seed, sentence in found.items() if sentence}
 
 
 def summarise_evaluation(run: Path, episodes: pl.DataFrame, seconds: float) -> dict[str, Any]:

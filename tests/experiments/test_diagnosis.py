@@ -1,0 +1,90 @@
+"""Stuck and timid seeds are named; seeds that are fine, on their way or new are not."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+from canary.experiments.diagnosis import RESTORING_TIERS, WINDOW, SeedSeries, diagnose, joined, seed_series
+from canary.numerics.trust_region import Tier
+
+UPDATES = 4 * WINDOW
+
+
+def series(*, rate=0.0, returns=1.0, restoring=False, bound=-1.0, updates=UPDATES):
+    """A seed with 20 episodes per update; numbers may be arrays over the updates."""
+    return SeedSeries(
+        episodes=np.full(updates, 20),
+        violations=np.broadcast_to(np.round(20 * np.asarray(rate)), updates).astype(int),
+        returns=np.broadcast_to(np.asarray(returns, float), updates),
+        restoring=np.broadcast_to(restoring, updates),
+        bound=np.broadcast_to(np.asarray(bound, float), updates),
+        entropy=np.full(updates, 0.05),
+    )
+
+
+def test_a_seed_on_the_reward_optimal_path_is_stuck():
+    warning = diagnose(series(rate=0.2, restoring=True, bound=9.0), 0.02)
+    assert str(warning).startswith("stuck")
+    assert "0.2" in str(warning)
+
+
+def test_a_seed_whose_constraint_comes_down_is_on_its_way():
+    assert diagnose(series(rate=0.2, restoring=True, bound=np.geomspace(50, 1, UPDATES)), 0.02) is None
+
+
+def test_a_violating_seed_that_does_not_restore_is_not_called_stuck():
+    assert diagnose(series(rate=0.2, restoring=False, bound=9.0), 0.02) is None
+
+
+def test_a_safe_seed_that_lost_its_return_is_timid():
+    warning = diagnose(series(returns=np.linspace(1.0, 0.28, UPDATES)), 0.02)
+    assert str(warning).startswith("timid")
+    assert "0.3" in str(warning)
+
+
+@pytest.mark.parametrize(
+    "returns", [0.88, np.linspace(1.0, 0.86, UPDATES), np.linspace(0.2, 0.9, UPDATES), -3.0]
+)
+def test_safe_seeds_that_kept_their_return_are_fine(returns):
+    assert diagnose(series(returns=returns), 0.02) is None
+
+
+def test_a_short_run_and_one_without_episodes_are_not_judged():
+    assert diagnose(series(rate=0.2, restoring=True, bound=9.0, updates=2 * WINDOW - 1), 0.02) is None
+    empty = series(rate=0.2, restoring=True, bound=9.0)
+    nothing = SeedSeries(
+        0 * empty.episodes,
+        0 * empty.violations,
+        empty.returns * np.nan,
+        empty.restoring,
+        empty.bound,
+        empty.entropy,
+    )
+    assert diagnose(nothing, 0.02) is None
+
+
+def test_the_restoring_tiers_are_those_of_the_solver():
+    assert RESTORING_TIERS == (Tier.BOUND_RESTORATION, Tier.MEAN_RESTORATION)
+
+
+def test_series_come_from_the_rows_of_a_run():
+    metrics = pl.DataFrame(
+        {"seed": [7, 8, 7], "iteration": [1, 0, 0], "tier": [0.0, 1.0, 2.0], "bound_value": [-1.0, 5.0, 3.0]}
+    )
+    episodes = pl.DataFrame(
+        {
+            "seed": [7, 7, 7, 8],
+            "iteration": [1, 1, 1, 0],
+            "cost": [6.0, 5.5, 9.0, 9.0],
+            "return": [1.0, 0.0, 5.0, 1.0],
+            "valid": [True, True, False, True],
+        }
+    )
+    found = seed_series(metrics, episodes, 7, 5.5)
+    np.testing.assert_array_equal(found.episodes, [0, 2])
+    np.testing.assert_array_equal(found.violations, [0, 1])
+    np.testing.assert_array_equal(found.returns, [np.nan, 0.5])
+    np.testing.assert_array_equal(found.restoring, [True, False])
+    np.testing.assert_array_equal(found.bound, [3.0, -1.0])
+    assert np.isnan(found.entropy).all()
+    np.testing.assert_array_equal(joined(joined(None, found), found).episodes, [0, 2, 0, 2])

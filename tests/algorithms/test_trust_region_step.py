@@ -110,7 +110,7 @@ def test_fisher_product_is_the_hessian_of_the_mean_kl(problem):
                 def distribution(t):
                     return inputs.evaluate(unravel(t))
 
-                return jax.vmap(fisher_product(distribution, theta, distribution(theta), 0.1))(vectors)
+                return jax.vmap(fisher_product(distribution, theta, 0.1))(vectors)
 
             hessian = jax.hessian(lambda t: unravel(t)(x).kl_from(old).mean())(theta)
             return both(Inputs(x)), both(merged), vectors @ hessian + 0.1 * vectors

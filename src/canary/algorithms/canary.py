@@ -43,7 +43,7 @@ class CanaryConfig:
     need (see `canary.numerics.calibration`): less conservative, and no longer free of assumptions on the cost's law."""
     calibration_episodes: int = 500
     """Recent episodes that the calibration looks at."""
-    calibration_confidence: float = 0.95
+    calibration_confidence: float = 0.99
     """Confidence of its bound."""
 
 

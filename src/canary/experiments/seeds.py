@@ -38,6 +38,7 @@ class SeedGroups:
             _over_group(partial(_chunk, trainer, size)), donate_argnums=0, compiler_options=options
         )
         self._states: list[TrainingState] = []
+        self._programs: dict[tuple[int, Any], Any] = {}
 
     def start(self) -> None:
         """Fresh states for all seeds."""
@@ -63,18 +64,33 @@ class SeedGroups:
 
     def compile(self) -> None:
         """Compile the program for chunks, so that the time it takes can be told apart from training."""
-        jax.block_until_ready(
-            self._map(lambda state, device: self._chunk.lower(state, 1).compile(), self._states[:1])
-        )
+        # The compiled program itself is kept: a call of the jitted function would compile once more, and programs that call
+        # a physics engine are in no cache.
+        kinds = {
+            self._kind(state, device): state
+            for state, device in zip(self._states, self._devices, strict=True)
+        }
+        self._programs = {
+            kind: self._chunk.lower(state, np.int32(1)).compile() for kind, state in kinds.items()
+        }
 
     def advance(self, count: int) -> PyTree:
         """`count` iterations of every seed; the records as numpy arrays [seed, iteration, ...]."""
-        results = self._map(
-            lambda state, device: jax.block_until_ready(self._chunk(state, count)), self._states
-        )
+        if not self._programs:
+            self.compile()
+
+        def run(state: TrainingState, device: Any) -> Any:
+            return jax.block_until_ready(self._programs[self._kind(state, device)](state, np.int32(count)))
+
+        results = self._map(run, self._states)
         self._states = [state for state, _ in results]
         records = [jax.tree.map(lambda leaf: np.asarray(leaf)[:, :count], record) for _, record in results]
         return jax.tree.map(lambda *leaves: np.concatenate(leaves), *records)
+
+    @staticmethod
+    def _kind(state: TrainingState, device: Any) -> tuple[int, Any]:
+        """What a program is compiled for: so many seeds at once, on that device."""
+        return state.iteration.shape[0], device
 
     def close(self) -> None:
         self._pool.shutdown()

@@ -10,6 +10,7 @@ converges (Newton, 4 or more iterations). Engines are used inside jit, vmap (nes
 
 import contextlib
 import importlib
+import os
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -110,4 +111,9 @@ def require(module: str) -> Any:
     except ImportError as error:
         raise CanaryError(
             f"This environment needs MuJoCo ({error}): install mujoco and mujoco-mjx, both >=3.17,<4."
+        ) from None
+    except AttributeError as error:  # how PyOpenGL says that the graphics library named by MUJOCO_GL is not there
+        raise CanaryError(
+            f"MuJoCo cannot load the graphics library of MUJOCO_GL={os.environ.get('MUJOCO_GL', '')} ({error}): "
+            "install it or unset MUJOCO_GL."
         ) from None

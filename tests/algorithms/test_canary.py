@@ -19,7 +19,7 @@ from canary.algorithms.trust_region_update import flatten
 from canary.numerics.advantages import augmented_cost
 from canary.numerics.moments import empty_window, record_episodes
 from canary.numerics.risk import cantelli_value
-from canary.types import Chance
+from canary.types import Chance, EpisodeEnds
 from problems.compilation import quick_compilation
 from problems.probe_mdps import (
     EPSILON,
@@ -229,6 +229,26 @@ def test_surrogate_bound_is_that_formula(exact):
         found = exact.estimate.bound(jnp.array([z, z_square]))
     expected = beta * (square + z_square) + 2 * (mean + z) - (mean + z) ** 2 / EPSILON - 1
     np.testing.assert_allclose(found, [expected, mean + z - 1], rtol=1e-12)
+
+
+def test_calibration_uses_the_multiple_that_the_episodes_need(exact):
+    """With enough episodes the multiple is a measured one, and B is Cantelli's with the epsilon that belongs to it."""
+    with jax.enable_x64(True):
+        costs = jnp.asarray(np.random.default_rng(0).exponential(size=(600, 1)) * LIMIT / 9)
+        ends = EpisodeEnds(
+            ended=jnp.ones((600, 1), bool), valid=jnp.ones((600, 1), bool), reward=costs, cost=costs,
+            length=jnp.ones((600, 1), jnp.int32), terminated=jnp.ones((600, 1), bool),
+        )  # fmt: skip
+        window = record_episodes(empty_window(600), ends)
+        config = settings_of(exact.gamma, calibration=True, calibration_episodes=600)
+        estimate = cantelli_constraint(config, Chance(limit=LIMIT, epsilon=0.02))(
+            exact.rollout, exact.values, exact.next_values, window
+        )
+        multiple = float(estimate.metrics["tail_multiple"])
+        assert 2.9 < multiple < 7, "an exponential cost needs log(50) - 1, Cantelli asks for 7"
+        mean, variance = float(costs.mean()) / LIMIT, float(costs.var()) / LIMIT**2
+        expected = cantelli_value(mean, variance, 1.0, 1 / (1 + multiple**2))
+        np.testing.assert_allclose(estimate.bound(jnp.zeros(2))[0], expected, rtol=1e-6)
 
 
 def test_no_episode_yet_gives_no_safe_looking_value(exact):

@@ -9,7 +9,13 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 from canary.algorithms.inputs import Inputs, merge_duplicates
-from canary.algorithms.trust_region_step import Samples, TrustRegionConfig, fisher_product, trust_region_step
+from canary.algorithms.trust_region_step import (
+    Samples,
+    TrustRegionConfig,
+    few_states,
+    fisher_product,
+    trust_region_step,
+)
 from canary.environments.protocol import Continuous, Discrete
 from canary.networks import make_policy
 from canary.numerics.trust_region import Tier
@@ -118,6 +124,39 @@ def test_fisher_product_is_the_hessian_of_the_mean_kl(problem):
         plain, from_merged, expected = products(theta)
         np.testing.assert_allclose(plain, expected, rtol=1e-8, atol=1e-10)
         np.testing.assert_allclose(from_merged, expected, rtol=1e-8, atol=1e-10)
+
+
+def test_few_states_are_some_of_the_batch_and_never_of_merged_inputs():
+    x = rows()
+    merged, _, _ = merge_duplicates(x, 16)
+    assert few_states(Inputs(x), 0).rows is x
+    assert few_states(Inputs(x), SAMPLES).rows is x
+    assert few_states(merged, 5) is merged
+    few = np.asarray(few_states(Inputs(x), 40).rows)
+    assert few.shape == (40, WIDTH)
+    assert {*map(tuple, few)} <= {*map(tuple, np.asarray(x))}
+    assert len({*map(tuple, few)}) > 6, "a batch has 12 kinds of rows, and an even draw sees most of them"
+
+
+def test_signal_is_the_cosine_with_the_last_constraint_gradient(problem):
+    def signal(last):
+        return problem.step(problem.policy, problem.samples, (9.0, -50.0), take=jax.jit(remembering(last)))[1]
+
+    def remembering(last):
+        def take(policy, samples, values, ready, wall):
+            def bound(change):
+                return values + jnp.stack([change[1] + 0.5 * change[0], change[0]])
+
+            return trust_region_step(
+                policy, Inputs(problem.x), samples, bound, jnp.array(2.0), ready, CONFIG, last
+            )
+
+        return take
+
+    first = signal(None)
+    assert first.signal == 0
+    np.testing.assert_allclose(signal(first.direction).signal, 1, atol=1e-3)
+    np.testing.assert_allclose(signal(-first.direction).signal, -1, atol=1e-3)
 
 
 def test_a_safe_problem_improves_the_reward_within_the_trust_region(problem):

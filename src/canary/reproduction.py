@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from canary import __version__
 from canary.errors import CanaryError
 from canary.experiments import storage
 from canary.experiments.config import RunConfig, config_to_dict, make_config
@@ -72,7 +71,7 @@ def _finish_variant(variant: Variant, study: Study, runs: Path, result: Path, qu
         storage.write_json(result / "exact.json", exact)
     summary = summarise_run(run)
     del summary["run_dir"]  # a place on one machine
-    storage.write_json(result / "summary.json", summary | {"version": __version__})
+    storage.write_json(result / "summary.json", summary)
 
 
 def _existing(runs: Path, config: dict[str, Any]) -> Path | None:

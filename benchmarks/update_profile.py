@@ -71,7 +71,7 @@ def profile(env: str, algorithm: str, preset: str) -> dict[str, float]:
 
     def update_time(*overrides: str) -> float:
         update = make_trainer(configured(*overrides)).algorithm.update
-        return single_threaded(lambda *data: update(*data, key), state.learner, rollout, window)[0]
+        return single_threaded(update, state.learner, rollout, window, key)[0]
 
     physics, whole = physics_seconds(trainer.environment, state, length), update_time()
     parts = {name: whole - update_time(*overrides) for name, overrides in WITHOUT.items()}

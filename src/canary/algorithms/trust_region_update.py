@@ -141,10 +141,12 @@ def trust_region_algorithm(
         (critics, losses), (model, model_metrics) = fitted
         metrics = report_metrics(report, trust_region) | critic_metrics(losses, targets)
         metrics |= model_metrics | estimate.metrics
+        is_first = jnp.isnan(learner.extra.value)
         metrics |= {
             # In true units, an episode's: `step` surrogates are smaller by its length.
             "bound_predicted_change": report.predicted[0] * estimate.length / scale,
-            "bound_realised_change": report.values[0] - learner.extra.value,
+            "bound_realised_change": report.values[0]
+            - jnp.where(is_first, report.values[0], learner.extra.value),
         }
         if estimate.worst_case is not None:
             metrics |= estimate.worst_case(largest_advantages(learner.policy, policy, rows, samples))

@@ -48,10 +48,12 @@ def seed_series(metrics: pl.DataFrame, episodes: pl.DataFrame, seed: int, limit:
     rows = metrics.filter(pl.col("seed") == seed).sort("iteration")
     ended = (
         episodes.filter((pl.col("seed") == seed) & pl.col("valid"))
-        .group_by("iteration")
+        .group_by(pl.col("iteration").cast(pl.Int64))
         .agg(pl.len().alias("n"), (pl.col("cost") > limit).sum().alias("bad"), pl.col("return").mean())
     )
-    counts = rows.select("iteration").join(ended, on="iteration", how="left", maintain_order="left")
+    counts = rows.select(pl.col("iteration").cast(pl.Int64)).join(
+        ended, on="iteration", how="left", maintain_order="left"
+    )
 
     def column(name: str) -> np.ndarray:
         known = rows[name].to_numpy() if name in rows.columns else np.full(len(rows), np.nan)

@@ -126,7 +126,7 @@ class EcoAnt:
         scale = self.reset_noise
         noise = jax.random.uniform(key_position, (15,), minval=-scale, maxval=scale)
         # A copy in the right precision: JAX may remember a shared constant as it was first rounded.
-        position = INITIAL_POSITION.astype(noise.dtype) + noise
+        position = jnp.asarray(INITIAL_POSITION.astype(noise.dtype)) + noise
         quaternion = position[3:POSE] / jnp.linalg.norm(position[3:POSE])
         qpos = position.at[3:POSE].set(quaternion)
         qvel = scale * jax.random.normal(key_velocity, (14,))

@@ -13,7 +13,7 @@ from canary.experiments.studies import STUDIES, PaperRow, Study, Variant
 from canary.reporting.study import save_study
 from canary.reproduction import Places, configuration, reproduce
 
-SMALL = ("algo.hidden=[8]", "training.rollout_length=100")
+SMALL = ("algo.hidden=[8]", "training.environments=5", "training.rollout_length=100")
 STUDY = Study(
     title="A small study",
     seeds=(5, 6),

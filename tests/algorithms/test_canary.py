@@ -131,6 +131,27 @@ def test_without_the_discount_weight_the_gradient_would_be_wrong(exact):
     assert (wrong > 1e-2) == (exact.gamma < 1)
 
 
+@pytest.mark.parametrize("limit", [LIMIT / 2, 100 * LIMIT])
+def test_restoring_the_second_moment_gives_no_credit_for_a_higher_mean(exact, limit):
+    """Violated: d L_B = beta dE[C^2] + 2 dE[C], wherever the mean is. Met: the bound's own derivative."""
+    constraint = Chance(limit=limit, epsilon=EPSILON)
+
+    def derivative(**options):
+        estimate = cantelli_constraint(settings_of(exact.gamma, **options), constraint)(
+            exact.rollout, exact.values, exact.next_values, exact.window
+        )
+        value = float(estimate.bound(jnp.zeros(2))[0])
+        return value, np.asarray(jax.jacobian(estimate.bound)(jnp.zeros(2))[0])
+
+    with jax.enable_x64(True):
+        (value, plain), (same, restoring) = derivative(), derivative(restoration="second-moment")
+    assert value == same
+    assert (value > 0) == (limit < LIMIT)
+    mean = exact.truth.remaining(ROOT)[0] * LIMIT / limit
+    np.testing.assert_allclose(plain, [2 - 2 * mean / EPSILON, 1 / EPSILON - 1], rtol=1e-9)
+    np.testing.assert_allclose(restoring, [2, 1 / EPSILON - 1] if value > 0 else plain, rtol=1e-9)
+
+
 @pytest.mark.parametrize("decay", [0.0, 0.95, 1.0])
 def test_structured_critic_is_exact_where_its_parts_are(exact, decay):
     """2 y V + g W is the value of the augmented cost; its targets and advantages agree with it."""

@@ -11,7 +11,7 @@ import pytest
 from canary.algorithms.base import EstimationConfig, Task
 from canary.algorithms.cppo import Controller, CPPOConfig, control, make_cppo, penalised_objective, tail_mean
 from canary.environments.protocol import Discrete
-from canary.numerics.moments import empty_window, record_episodes
+from canary.numerics.moments import Span, empty_window, record_episodes
 from canary.types import Chance
 from problems.breach_truth import Law, difference_quotients
 from problems.compilation import quick_compilation
@@ -124,8 +124,8 @@ def test_cvar_of_episodes_or_of_predictions(case):
     with jax.enable_x64(True):
         predicted = jnp.full((10, 1), 0.25)
         nothing = empty_window(case.rollout.done.size)
-        assert tail_mean(nothing, 1, predicted, CONSTRAINT) == 0.25
-        found = tail_mean(case.window, 1, predicted, CONSTRAINT)
+        assert tail_mean(nothing, Span(1), predicted, CONSTRAINT) == 0.25
+        found = tail_mean(case.window, Span(1), predicted, CONSTRAINT)
     assert found == pytest.approx(Law(TABLE, case.gamma).cvar())
 
 

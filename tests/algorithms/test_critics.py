@@ -118,3 +118,21 @@ def test_minibatches_visit_the_whole_batch_and_merged_inputs_take_as_many_steps(
         assert all((leaf == config.steps).all() for leaf in counts)
         first, second = critic_values(critics.networks, ROWS)
         assert not np.allclose(first, second, atol=1e-3)
+
+
+def test_merged_inputs_give_the_fit_and_the_loss_of_the_whole_batch():
+    """Samples of one row have different targets: only their mean may pull, and their spread stays in the loss."""
+    rows = jnp.concatenate([ROWS[:20], ROWS[:10], ROWS[:10]])
+    targets = jax.random.normal(jax.random.key(3), (2, rows.shape[0]))
+    merged, _, exact = merge_duplicates(rows, 32)
+    assert exact
+
+    def fitted(inputs):
+        return jax.jit(lambda x: fit_critics(start(), OPTIMISER, CONFIG, x, targets, jax.random.key(0)))(
+            inputs
+        )
+
+    (plain, plain_loss), (condensed, condensed_loss) = fitted(Inputs(rows)), fitted(merged)
+    np.testing.assert_allclose(condensed_loss, plain_loss, rtol=1e-4)
+    for one, other in zip(jax.tree.leaves(plain.networks), jax.tree.leaves(condensed.networks), strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=2e-4)

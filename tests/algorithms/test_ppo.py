@@ -110,3 +110,6 @@ def test_every_algorithm_has_every_preset(algorithm, preset):
     critic = getattr(config.algorithm, "critic", None)
     if critic is not None:
         assert critic.steps == (80 if preset == "paper" else 32)
+    clipped = getattr(config.algorithm, "clipped", None)
+    if clipped is not None:  # the batches of `fast` are larger; an update still takes 100 gradient steps
+        assert clipped.epochs * config.training.batch // clipped.minibatch_size == 100

@@ -1,5 +1,6 @@
 """The constrained step: its curvature, its promises, and the cases in which it must not move."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import jax
@@ -14,6 +15,7 @@ from canary.algorithms.trust_region_step import (
     TrustRegionConfig,
     few_states,
     fisher_product,
+    report_metrics,
     trust_region_step,
 )
 from canary.environments.protocol import Continuous, Discrete
@@ -114,9 +116,9 @@ def test_fisher_product_is_the_hessian_of_the_mean_kl(problem):
         def products(theta):
             def both(inputs):
                 def distribution(t):
-                    return inputs.evaluate(unravel(t))
+                    return unravel(t)(inputs.rows)
 
-                return jax.vmap(fisher_product(distribution, theta, 0.1))(vectors)
+                return jax.vmap(fisher_product(distribution, theta, inputs.shares(), 0.1))(vectors)
 
             hessian = jax.hessian(lambda t: unravel(t)(x).kl_from(old).mean())(theta)
             return both(Inputs(x)), both(merged), vectors @ hessian + 0.1 * vectors
@@ -157,6 +159,34 @@ def test_signal_is_the_cosine_with_the_last_constraint_gradient(problem):
     assert first.signal == 0
     np.testing.assert_allclose(signal(first.direction).signal, 1, atol=1e-3)
     np.testing.assert_allclose(signal(-first.direction).signal, -1, atol=1e-3)
+
+
+def test_the_radius_goes_linearly_to_its_end_and_bounds_the_step(problem):
+    shrinking = replace(CONFIG, target_kl_end=CONFIG.target_kl / 10)
+    assert CONFIG.radius(0.7) == CONFIG.target_kl
+    np.testing.assert_allclose(
+        [shrinking.radius(p) for p in (0, 0.5, 1)], CONFIG.target_kl * np.array([1, 0.55, 0.1])
+    )
+
+    @jax.jit
+    def late(policy, samples, values, ready, wall):
+        return trust_region_step(
+            policy,
+            Inputs(problem.x),
+            samples,
+            lambda z: values + z,
+            jnp.array(2.0),
+            ready,
+            shrinking,
+            progress=1.0,
+        )
+
+    policy, report = problem.step(problem.policy, problem.samples, (-50.0, -50.0), take=late)
+    moved = mean_kl(policy, problem.policy, problem.x)
+    assert 0.2 * shrinking.target_kl_end < moved <= shrinking.target_kl_end * (1 + 1e-4)
+    np.testing.assert_allclose(
+        report_metrics(report)["kl_fraction"], moved / shrinking.target_kl_end, rtol=1e-3
+    )
 
 
 def test_a_safe_problem_improves_the_reward_within_the_trust_region(problem):

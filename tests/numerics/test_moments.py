@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from canary.numerics.moments import cost_moments, empty_window, recent, record_episodes
+from canary.numerics.moments import Span, cost_moments, empty_window, recent, record_episodes
 from canary.numerics.risk import cantelli_value
 from canary.types import EpisodeEnds
 
@@ -38,8 +38,8 @@ batch = st.tuples(flag, flag, st.integers(0, 10**6))
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.lists(batch, min_size=1, max_size=8), st.sampled_from([1, 5, 20]))
-def test_ring_agrees_with_a_list(batches, minimum):
+@given(st.lists(batch, min_size=1, max_size=8), st.sampled_from([Span(1), Span(5), Span(20), Span(1, 2)]))
+def test_ring_agrees_with_a_list(batches, span):
     window, kept = empty_window(RING), []
     for ended, valid, seed in batches:
         rng = np.random.default_rng(seed)
@@ -54,9 +54,9 @@ def test_ring_agrees_with_a_list(batches, minimum):
             if ended[i, j] and valid[i, j]
         ]
         kept += new
-        # Newest max(new, minimum), as far as the ring remembers.
-        expected = kept[-min(max(len(new), minimum), RING) :]
-        found = summarise(window, minimum, 5.0)
+        # Newest max(batches * new, minimum), as far as the ring remembers.
+        expected = kept[-min(max(span.batches * len(new), span.minimum), RING) :]
+        found = summarise(window, span, 5.0)
         assert int(window.total) == len(kept)
         assert int(window.new) == len(new)
         assert int(found.count) == len(expected)
@@ -71,27 +71,37 @@ def test_ring_agrees_with_a_list(batches, minimum):
 
 def test_window_is_the_batch_or_the_minimum_whichever_is_more():
     window = record(empty_window(RING), whole(range(8)))
-    assert sorted(np.asarray(window.cost)[np.asarray(recent(window, 3))]) == list(range(8))  # the batch has 8
+    assert sorted(np.asarray(window.cost)[np.asarray(recent(window, Span(3)))]) == list(
+        range(8)
+    )  # the batch has 8
     window = record(window, whole([100, 101]))
-    assert sorted(np.asarray(window.cost)[np.asarray(recent(window, 3))]) == [7, 100, 101]  # 2 new: 3 newest
-    assert sorted(np.asarray(window.cost)[np.asarray(recent(window, 1))]) == [100, 101]
+    assert sorted(np.asarray(window.cost)[np.asarray(recent(window, Span(3)))]) == [
+        7,
+        100,
+        101,
+    ]  # 2 new: 3 newest
+    assert sorted(np.asarray(window.cost)[np.asarray(recent(window, Span(1)))]) == [100, 101]
+    two_batches = np.asarray(
+        recent(window, Span(1, batches=2))
+    )  # as many episodes as two like the last would hold
+    assert sorted(np.asarray(window.cost)[two_batches]) == [6, 7, 100, 101]
 
 
 def test_no_episode_is_nan_and_never_cost_zero():
-    moments = summarise(empty_window(RING), 5, 1.0)
+    moments = summarise(empty_window(RING), Span(5), 1.0)
     assert np.isnan([moments.mean, moments.variance, moments.length]).all()
     assert moments.count == 0
     # Nor do episodes that started in mid-clock count, however cheap they are.
     window = record(empty_window(RING), ends([[1, 1]], [[0, 0]], [[0.0, 0.0]], [[1, 1]]))
     assert window.total == 0
-    assert np.isnan(summarise(window, 5, 1.0).mean)
+    assert np.isnan(summarise(window, Span(5), 1.0).mean)
 
 
 def test_a_batch_without_ends_keeps_what_is_known():
     window = record(empty_window(RING), whole([4, 8], [10, 30]))
-    before = summarise(window, 5, 2.0)
+    before = summarise(window, Span(5), 2.0)
     window = record(window, ends(np.zeros((3, 2)), np.ones((3, 2)), np.full((3, 2), 99), np.ones((3, 2))))
-    after = summarise(window, 5, 2.0)
+    after = summarise(window, Span(5), 2.0)
     assert window.new == 0
     assert jax.tree.map(float, after) == jax.tree.map(float, before)
     assert (float(after.mean), float(after.variance), float(after.length)) == (3.0, 1.0, 20.0)
@@ -112,7 +122,7 @@ def test_plug_in_is_optimistic_and_the_correction_unbiased():
     draws = np.random.default_rng(0).choice(support, p=chance, size=(trials, n))
 
     def values(costs):
-        moments = cost_moments(record_episodes(empty_window(n), whole_row(costs)), n, 1.0)
+        moments = cost_moments(record_episodes(empty_window(n), whole_row(costs)), Span(n), 1.0)
         plug_in = cantelli_value(moments.mean, moments.variance, 1.0, epsilon)
         return plug_in, plug_in + moments.variance / (epsilon * (moments.count - 1))
 

@@ -9,7 +9,7 @@ from jaxtyping import PRNGKeyArray, PyTree
 from canary.algorithms.critics import Critics
 from canary.environments.protocol import ActionSpace
 from canary.networks import Policy
-from canary.numerics.moments import EpisodeWindow
+from canary.numerics.moments import EpisodeWindow, Span
 from canary.types import Chance, Metrics, Rollout
 
 
@@ -45,11 +45,17 @@ class EstimationConfig:
     """Whether the reward value goes on past the horizon. Cost returns never do: they end with the episode."""
     window: int = 20
     """Cost statistics use the episodes of the batch or, if fewer, this many of the most recent ones."""
+    window_batches: int = 1
+    """Cost statistics use about as many episodes as this many batches hold: less noise, and news comes later."""
     warmup_episodes: int = 10
     """A trust-region method only fits its critics, and its policy rests, until this many episodes ended."""
     observe_spent: bool | None = None
     """Whether the policy sees g_t and y_t, the cost spent so far; None: as the method is published (all but
     PPO and CPPO's `state` penalty do). Critics of the trust-region methods always see them."""
+
+    @property
+    def span(self) -> Span:
+        return Span(self.window, self.window_batches)
 
     @property
     def cost_decay(self) -> float:

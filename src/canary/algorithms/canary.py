@@ -10,6 +10,7 @@ surrogate of B is exactly quadratic in Z (eqs. cpo-cheb, d-surrogate):
 """
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -21,7 +22,7 @@ from canary.algorithms.trust_region_step import TrustRegionConfig
 from canary.algorithms.trust_region_update import RiskConstraint, RiskEstimate, trust_region_algorithm
 from canary.numerics.advantages import augmented_cost, generalised_advantages
 from canary.numerics.calibration import tail_multiple
-from canary.numerics.moments import CostMoments, EpisodeWindow, cost_moments, recent
+from canary.numerics.moments import CostMoments, EpisodeWindow, Span, cost_moments, recent
 from canary.numerics.risk import cantelli_value, provably_violating, worst_case_cantelli, worst_case_mean
 from canary.types import Chance, Metrics, Rollout
 
@@ -38,6 +39,10 @@ class CanaryConfig:
     structured_critic: bool = False
     """Compose the second-moment value from parts: 2 y V(x) + g W(x), where W is the second moment of the cost to come. Its
     dependence on the spent cost y is then right by construction instead of learnt."""
+    restoration: Literal["bound", "second-moment"] = "bound"
+    """What is lowered while the bound is violated. `bound`: the Cantelli value itself, to which a cost that is always 1 is as
+    good as one that is mostly 0: both vary little. `second-moment`: the same without credit for a higher mean, so
+    beta E[C^2] + 2 E[C], which leads to low costs; once the bound is met, the bound is what holds."""
     calibration: bool = False
     """Replace Cantelli's sqrt(1/epsilon - 1) by an upper confidence bound on the multiple of sigma that the recent episodes
     need (see `canary.numerics.calibration`): less conservative, and no longer free of assumptions on the cost's law."""
@@ -61,7 +66,7 @@ def cantelli_constraint(config: CanaryConfig, constraint: Chance):
         next_values: Float[Array, "critic time env"],
         window: EpisodeWindow,
     ) -> RiskEstimate:
-        moments = cost_moments(window, config.estimation.window, constraint.limit)
+        moments = cost_moments(window, config.estimation.span, constraint.limit)
         epsilon, metrics = tail_share(config, constraint.epsilon, window)
         beta = 1 / epsilon - 1
         value = cantelli_value(moments.mean, moments.variance, 1.0, epsilon)
@@ -70,8 +75,10 @@ def cantelli_constraint(config: CanaryConfig, constraint: Chance):
 
         def bound(change: Float[Array, "signal"]) -> Float[Array, "constraint"]:
             z, z_square = change
-            cantelli = value + beta * z_square + (2 - 2 * moments.mean / epsilon) * z - z**2 / epsilon
-            return jnp.stack([cantelli, moments.mean - 1 + z])
+            credit = (2 * moments.mean * z + z**2) / epsilon  # what a higher mean takes off the variance
+            if config.restoration == "second-moment":
+                credit *= value <= 0
+            return jnp.stack([value + beta * z_square + 2 * z - credit, moments.mean - 1 + z])
 
         advantages, targets = cost_signals(rollout, values, next_values, config)
         metrics |= {
@@ -91,7 +98,7 @@ def tail_share(config: CanaryConfig, epsilon: float, window: EpisodeWindow) -> t
     1 / (1 + kappa^2)."""
     if not config.calibration:
         return epsilon, {}
-    counts = recent(window, config.calibration_episodes)
+    counts = recent(window, Span(config.calibration_episodes))
     multiple = tail_multiple(window.cost, counts, epsilon, config.calibration_confidence)
     return 1 / (1 + multiple**2), {"tail_multiple": multiple}
 

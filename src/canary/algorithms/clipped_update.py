@@ -140,7 +140,7 @@ def clipped_algorithm(
         metrics = jax.tree.map(lambda report: report.mean(), reports)
         metrics["kl"] = learned.policy(batch.inputs).kl_from(learner.policy(batch.inputs)).mean()
         metrics |= critic_metrics(losses.mean(0), objective.targets)
-        metrics |= episode_metrics(window, estimation.window, task.constraint.limit)
+        metrics |= episode_metrics(window, estimation, task.constraint.limit)
         return learned, metrics | objective.metrics
 
     return Algorithm(init, update)

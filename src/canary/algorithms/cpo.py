@@ -58,8 +58,8 @@ def expectation_constraint(config: CPOConfig, constraint: Chance):
         next_values: Float[Array, "critic time env"],
         window: EpisodeWindow,
     ) -> RiskEstimate:
-        moments = cost_moments(window, config.estimation.window, constraint.limit)
-        metrics = episode_metrics(window, config.estimation.window, constraint.limit)
+        moments = cost_moments(window, config.estimation.span, constraint.limit)
+        metrics = episode_metrics(window, config.estimation, constraint.limit)
         if config.constraint == "mean":
             signal, discount, weight = rollout.cost, config.estimation.cost_discount, rollout.discount
             value = moments.mean - 1

@@ -24,7 +24,7 @@ from jaxtyping import Array, Bool, Float
 from canary.algorithms.base import Algorithm, EstimationConfig, Task
 from canary.algorithms.clipped_update import ClippedConfig, ClippedMethod, Objective, clipped_algorithm
 from canary.algorithms.signals import cost_advantages, spent_after, tail_advantages
-from canary.numerics.moments import EpisodeWindow, recent
+from canary.numerics.moments import EpisodeWindow, Span, recent
 from canary.numerics.risk import conditional_value_at_risk, value_at_risk
 from canary.types import Chance, Rollout
 
@@ -84,7 +84,7 @@ def penalised_objective(config: CPPOConfig, constraint: Chance):
     ) -> Objective:
         predicted = rollout.spent + rollout.discount * values[1]
         eta = batch_threshold(predicted.reshape(-1), epsilon, config.threshold)
-        cvar = tail_mean(window, estimation.window, predicted, constraint)
+        cvar = tail_mean(window, estimation.span, predicted, constraint)
 
         tail = jnp.maximum(predicted - eta, 0)
         if config.penalty == "post":
@@ -121,9 +121,9 @@ def batch_threshold(predicted: Float[Array, "sample"], epsilon: float, kind: str
     return (value_at_risk if kind == "quantile" else conditional_value_at_risk)(predicted, epsilon)
 
 
-def tail_mean(window: EpisodeWindow, minimum: int, predicted: Steps, constraint: Chance) -> Float[Array, ""]:
+def tail_mean(window: EpisodeWindow, span: Span, predicted: Steps, constraint: Chance) -> Float[Array, ""]:
     """CVaR of the recent episodes if there are at least 1 / epsilon, else of the predictions; in limits."""
-    valid = recent(window, minimum)
+    valid = recent(window, span)
     of_episodes = conditional_value_at_risk(window.cost / constraint.limit, constraint.epsilon, valid)
     of_predictions = conditional_value_at_risk(predicted.reshape(-1), constraint.epsilon)
     return jnp.where(jnp.sum(valid) * constraint.epsilon >= 1 - 1e-6, of_episodes, of_predictions)

@@ -83,15 +83,19 @@ def fit_critics(
 ) -> tuple[Critics, Float[Array, "critic"]]:
     """Returns the fitted critics and the loss of each at its last gradient step.
 
-    A critic whose loss is not finite keeps its weights for that step.
+    A critic whose loss is not finite keeps its weights for that step. Samples that share a row pull its value towards
+    their mean and only towards it: their squared error is that of the mean plus their spread around it.
     """
+    means = inputs.averaged(targets)
+    merged_shares = inputs.shares() if inputs.merged else None
 
     def step(critics: Critics, batch: tuple[Inputs, Float[Array, "critic row"]]):
         x, targets = batch
+        weights = x.shares() if merged_shares is None else merged_shares
 
         def learn(network: PyTree, state: optax.OptState, target: Float[Array, "row"]):
             def loss_of(network: MLP) -> Float[Array, ""]:
-                return jnp.mean((x.evaluate(network)[:, 0] - target) ** 2)
+                return weights @ (network(x.rows)[:, 0] - target) ** 2
 
             loss, gradient = jax.value_and_grad(loss_of)(network)
             change, new_state = optimiser.update(gradient, state)
@@ -103,8 +107,8 @@ def fit_critics(
         networks, state, loss = jax.vmap(learn)(critics.networks, critics.optimiser, targets)
         return Critics(networks, state), loss
 
-    critics, losses = over_minibatches(step, critics, config, inputs, targets, key)
-    return critics, losses[-1]
+    critics, losses = over_minibatches(step, critics, config, inputs, means, key)
+    return critics, losses[-1] + (targets**2).mean(1) - means**2 @ inputs.shares()
 
 
 def over_minibatches(

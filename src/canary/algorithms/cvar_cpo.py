@@ -46,7 +46,7 @@ def make_cvar_cpo(config: CVaRCPOConfig, task: Task) -> Algorithm:
 
 def cvar_constraint(config: CVaRCPOConfig, constraint: Chance):
     """CVaR_epsilon(C) - limit <= 0, in units of the limit."""
-    epsilon, minimum = constraint.epsilon, config.estimation.window
+    epsilon, span = constraint.epsilon, config.estimation.span
 
     def estimate(
         rollout: Rollout,
@@ -54,8 +54,8 @@ def cvar_constraint(config: CVaRCPOConfig, constraint: Chance):
         next_to_come: Float[Array, "quantile time env"],
         window: EpisodeWindow,
     ) -> RiskEstimate:
-        moments = cost_moments(window, minimum, constraint.limit)
-        costs, valid = window.cost / constraint.limit, recent(window, minimum)
+        moments = cost_moments(window, span, constraint.limit)
+        costs, valid = window.cost / constraint.limit, recent(window, span)
         totals = rollout.spent + rollout.discount * to_come
         eta = tail_threshold(costs, valid, totals, epsilon)
         excess = jnp.sum(jnp.maximum(costs - eta, 0) * valid) / moments.count
@@ -73,7 +73,7 @@ def cvar_constraint(config: CVaRCPOConfig, constraint: Chance):
             targets=jnp.zeros((0, *rollout.cost.shape)),
             bound=lambda change: value + change / epsilon,
             length=moments.length,
-            metrics=episode_metrics(window, minimum, constraint.limit)
+            metrics=episode_metrics(window, config.estimation, constraint.limit)
             | {"eta": eta * constraint.limit, "cvar": (value + 1) * constraint.limit},
             weight=jnp.ones_like(rollout.discount),  # V^h is about the whole cost C: its discounts are inside
         )

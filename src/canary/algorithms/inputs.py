@@ -35,6 +35,17 @@ class Inputs(eqx.Module):
         # backward pass is a scatter, which XLA runs one element at a time on a CPU.
         return jax.tree.map(lambda leaf: self.reads @ leaf, result)
 
+    def shares(self) -> Float[Array, "row"]:
+        """Share of the batch that reads each row: weights for what depends on the row alone."""
+        count = self.rows.shape[0]
+        return jnp.full(count, 1 / count, self.rows.dtype) if self.reads is None else self.reads.mean(0)
+
+    def averaged(self, values: Float[Array, "kind sample"]) -> Float[Array, "kind row"]:
+        """Mean of each row's samples, 0 for a row that nobody reads."""
+        if self.reads is None:
+            return values
+        return values @ self.reads / jnp.maximum(self.reads.sum(0), 1)
+
 
 def merge_duplicates(
     rows: Float[Array, "sample input"], capacity: int
@@ -62,12 +73,18 @@ def on_distinct_rows(
 ) -> Result:
     """`compute` on the merged inputs where that is exact, else on the rows as they are; capacity 0 never merges.
 
-    A good policy visits few inputs, so a quarter of the capacity is tried as well: arithmetic is in proportion to it.
+    A good policy visits few inputs, so parts of the capacity are tried as well: arithmetic is in proportion to it.
     """
     if capacity == 0:
         return compute(Inputs(rows))
     merged, count, exact = merge_duplicates(rows, capacity)
-    few = max(capacity // 4, 1)
-    fewer = Inputs(merged.rows[:few], None if merged.reads is None else merged.reads[:, :few])
-    branches = [lambda: compute(fewer), lambda: compute(merged), lambda: compute(Inputs(rows))]
-    return jax.lax.switch(jnp.where(exact, jnp.where(count <= few, 0, 1), 2), branches)
+    sizes = [max(capacity * eighths // 8, 1) for eighths in (1, 3, 8)]
+
+    def merged_to(size: int) -> Callable[[], Result]:
+        return lambda: compute(
+            Inputs(merged.rows[:size], None if merged.reads is None else merged.reads[:, :size])
+        )
+
+    branches = [*map(merged_to, sizes), lambda: compute(Inputs(rows))]
+    smallest = jnp.searchsorted(jnp.array(sizes), count)  # the first size that holds them all
+    return jax.lax.switch(jnp.where(exact, smallest, len(sizes)), branches)

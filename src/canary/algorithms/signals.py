@@ -46,10 +46,11 @@ def spent_after(rollout: Rollout) -> Steps:
     return rollout.spent + rollout.discount * rollout.cost
 
 
-def episode_metrics(window: EpisodeWindow, minimum: int, limit: float) -> Metrics:
+def episode_metrics(window: EpisodeWindow, estimation: EstimationConfig, limit: float) -> Metrics:
     """What the recent episodes cost, in raw units; not a number while there is none."""
-    moments = cost_moments(window, minimum, limit)
-    rate = violation_rate(window.cost, limit, recent(window, minimum))
+    span = estimation.span
+    moments = cost_moments(window, span, limit)
+    rate = violation_rate(window.cost, limit, recent(window, span))
     return {
         "cost_mean": moments.mean * limit,
         "cost_deviation": jnp.sqrt(moments.variance) * limit,

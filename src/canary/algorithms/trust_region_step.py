@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
+from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Shaped
 
 from canary.algorithms.inputs import Inputs
@@ -32,6 +33,9 @@ class TrustRegionConfig:
 
     target_kl: float = 0.01
     """Radius delta of the trust region: the largest mean KL divergence of one update."""
+    target_kl_end: float | None = None
+    """The radius at the end of the run, if it is another one: it goes there linearly. Steps whose length never falls keep
+    wandering with the noise of their gradients."""
     damping: float = 0.1
     """Multiple of the identity added to the Fisher matrix."""
     fisher_states: int = 0
@@ -45,9 +49,16 @@ class TrustRegionConfig:
     """Attempts of the line search."""
     shrink: float = 0.8
     """Factor between two attempts."""
-    surrogate_scale: Literal["step", "episode"] = "step"
-    """Units of the constraint surrogates. `episode`: per-step mean times mean episode length, the true units. `step`: the
-    per-step mean alone, which trusts the sampled gradient less and restores the constraint more eagerly."""
+    surrogate_scale: Literal["step", "episode", "signal"] = "step"
+    """Units of the constraint surrogates. `episode`: per-step mean times mean episode length, the true units, of which the
+    noise of a sampled gradient promises too much. `signal`: those times the share of the gradient that is signal, so
+    that a step does what was promised of it. `step`: the per-step mean alone, as if one step in an episode were signal."""
+
+    def radius(self, progress: ArrayLike) -> ArrayLike:
+        """delta when this share of the run is over."""
+        if self.target_kl_end is None:
+            return self.target_kl
+        return self.target_kl + (self.target_kl_end - self.target_kl) * progress
 
 
 class Samples(eqx.Module):
@@ -65,6 +76,7 @@ class StepReport(eqx.Module):
     """What happened, for the log."""
 
     tier: Array
+    radius: ArrayLike
     accepted: Bool[Array, ""]
     backtracks: Array
     kl: Float[Array, ""]
@@ -93,13 +105,15 @@ def trust_region_step(
     ready: Bool[Array, ""],
     config: TrustRegionConfig,
     last_direction: Float[Array, "params"] | None = None,
+    progress: ArrayLike = 0.0,
 ) -> tuple[Policy, StepReport]:
     """One constrained step of the policy; the policy itself if there is nothing safe to do.
 
     `bound(Z)` gives the constraint surrogates L_i from the surrogate changes Z of the signals:
     Z = scale * mean_t[ g_t * ratio_t * A_t ], so `bound(0)` is the value c of the constraints at theta_k and autodiff
-    through it gives their gradients b.
+    through it gives their gradients b. `progress` in [0, 1] is the share of the run that is over.
     """
+    radius = config.radius(progress)
     start, unravel = ravel_pytree(policy)
     old = inputs.evaluate(policy)
     old_log_prob = old.log_prob(samples.action)
@@ -119,7 +133,7 @@ def trust_region_step(
     values = at_start[:-1]
 
     seen = few_states(inputs, config.fisher_states)
-    product = fisher_product(lambda theta: seen.evaluate(unravel(theta)), start, config.damping)
+    product = fisher_product(lambda theta: unravel(theta)(seen.rows), start, seen.shares(), config.damping)
     natural = jax.vmap(
         lambda gradient: conjugate_gradient(
             product, gradient, iterations=config.cg_iterations, tolerance=config.cg_tolerance
@@ -127,7 +141,7 @@ def trust_region_step(
     )(gradients)
     gram = natural.solution @ natural.image.T
     gram = 0.5 * (gram + gram.T)
-    solution = solve(gram, values, config.target_kl)
+    solution = solve(gram, values, radius)
     tier = jnp.where(ready, solution.tier, Tier.NO_STEP)
 
     def evaluate(theta: Float[Array, "params"]) -> Candidate:
@@ -136,7 +150,7 @@ def trust_region_step(
         return Candidate(change[-1], change[:-1], new.kl_from(old).mean())
 
     def accept(candidate: Candidate) -> Bool[Array, ""]:
-        return acceptable(candidate, tier=tier, values=values, radius=config.target_kl)
+        return acceptable(candidate, tier=tier, values=values, radius=radius)
 
     search = backtrack(
         evaluate, accept, start, solution.coefficients @ natural.solution,
@@ -147,6 +161,7 @@ def trust_region_step(
     before = jnp.zeros_like(start) if last_direction is None else last_direction
     report = StepReport(
         tier=tier,
+        radius=radius,
         accepted=search.accepted,
         backtracks=search.attempts_used,
         kl=jnp.where(search.accepted, search.evaluation.kl, 0.0),
@@ -173,6 +188,7 @@ def few_states(inputs: Inputs, most: int) -> Inputs:
 def fisher_product(
     distribution: Callable[[Float[Array, "params"]], Distribution],
     theta: Float[Array, "params"],
+    weights: Float[Array, "row"],
     damping: float,
 ) -> Callable[[Float[Array, "params"]], Float[Array, "params"]]:
     """v -> (J' M J + damping) v: M is the Hessian of the mean KL in the distribution's own few numbers, J the network.
@@ -183,7 +199,7 @@ def fisher_product(
     pull = jax.linear_transpose(push, theta)
 
     def mean_kl(new: Distribution) -> Float[Array, ""]:
-        return new.kl_from(old).mean()
+        return new.kl_from(old) @ weights
 
     def product(vector: Float[Array, "params"]) -> Float[Array, "params"]:
         _, curvature = jax.jvp(jax.grad(mean_kl), (old,), (push(vector),))
@@ -192,13 +208,13 @@ def fisher_product(
     return product
 
 
-def report_metrics(report: StepReport, config: TrustRegionConfig) -> Metrics:
+def report_metrics(report: StepReport) -> Metrics:
     return {
         "tier": report.tier.astype(jnp.float32),
         "accepted": report.accepted.astype(jnp.float32),
         "backtracks": report.backtracks.astype(jnp.float32),
         "kl": report.kl,
-        "kl_fraction": report.kl / config.target_kl,
+        "kl_fraction": report.kl / report.radius,
         "entropy": report.entropy,
         "gradient_cosine": report.cosine,
         "signal_fraction": report.signal,

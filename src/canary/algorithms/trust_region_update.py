@@ -11,7 +11,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from canary.algorithms.base import Algorithm, EstimationConfig, Learner, Task
 from canary.algorithms.critics import (
@@ -34,6 +34,9 @@ from canary.types import Metrics, Rollout
 
 Values = Float[Array, "critic time env"]
 
+SIGNAL_MEMORY = 0.9  # of the average over updates; single cosines are mostly noise themselves
+LEAST_SIGNAL = 0.02
+
 
 class TrustRegionExtra(eqx.Module):
     """What is kept between updates beside the networks: a method's own critic, and the last step to compare with."""
@@ -43,6 +46,10 @@ class TrustRegionExtra(eqx.Module):
     """Natural gradient of the constraint at the last update, of unit length."""
     value: Float[Array, ""]
     """Value of the constraint at the last update; NaN before the first."""
+    updates: Int[Array, ""]
+    """How many there were."""
+    signal: Float[Array, ""]
+    """Share of the constraint's gradient that is signal: its cosine with that of the update before, averaged."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +101,10 @@ def trust_region_algorithm(
         networks = make_critics(key_critics, 1 + risk.critics, critic_inputs, estimation.hidden)
         model = risk.model.init(jax.random.fold_in(key, 2), critic_inputs)
         nothing = jnp.zeros_like(ravel_pytree(policy)[0])
-        extra = TrustRegionExtra(model, direction=nothing, value=jnp.array(jnp.nan))
+        extra = TrustRegionExtra(
+            model, direction=nothing, value=jnp.array(jnp.nan), updates=jnp.zeros((), jnp.int32),
+            signal=jnp.zeros(()),
+        )  # fmt: skip
         return Learner(policy, init_critics(networks, optimiser), extra)
 
     def update(
@@ -115,13 +125,13 @@ def trust_region_algorithm(
         targets = jnp.concatenate([(reward_advantage + values[0])[None], estimate.targets])
 
         samples = flatten(rollout, reward_advantage, estimate)
-        scale = estimate.length if trust_region.surrogate_scale == "episode" else jnp.ones(())
+        scale = surrogate_scale(trust_region, estimate.length, learner.extra.signal)
         ready = window.total >= estimation.warmup_episodes
 
         def improve(inputs: Inputs):
             return trust_region_step(
                 learner.policy, inputs, samples, estimate.bound, scale, ready, trust_region,
-                learner.extra.direction,
+                learner.extra.direction, learner.extra.updates / task.updates,
             )  # fmt: skip
 
         def learn(inputs: Inputs):
@@ -139,7 +149,7 @@ def trust_region_algorithm(
                 rows, task.merge_capacity, lambda inputs: (improve(inputs), learn(inputs))
             )
         (critics, losses), (model, model_metrics) = fitted
-        metrics = report_metrics(report, trust_region) | critic_metrics(losses, targets)
+        metrics = report_metrics(report) | critic_metrics(losses, targets)
         metrics |= model_metrics | estimate.metrics
         is_first = jnp.isnan(learner.extra.value)
         metrics |= {
@@ -150,9 +160,26 @@ def trust_region_algorithm(
         }
         if estimate.worst_case is not None:
             metrics |= estimate.worst_case(largest_advantages(learner.policy, policy, rows, samples))
-        return Learner(policy, critics, TrustRegionExtra(model, report.direction, report.values[0])), metrics
+        extra = TrustRegionExtra(
+            model, report.direction, report.values[0], learner.extra.updates + 1,
+            SIGNAL_MEMORY * learner.extra.signal + (1 - SIGNAL_MEMORY) * jnp.nan_to_num(report.signal),
+        )  # fmt: skip
+        return Learner(policy, critics, extra), metrics
 
     return Algorithm(init, update)
+
+
+def surrogate_scale(
+    config: TrustRegionConfig, length: Float[Array, ""], signal: Float[Array, ""]
+) -> Float[Array, ""]:
+    """What a per-step mean is multiplied by; see `TrustRegionConfig.surrogate_scale`."""
+    match config.surrogate_scale:
+        case "step":
+            return jnp.ones(())
+        case "episode":
+            return length
+        case "signal":
+            return length * jnp.clip(signal, LEAST_SIGNAL, 1)
 
 
 def critic_views(rollout: Rollout, with_time: bool) -> tuple[Array, Array]:

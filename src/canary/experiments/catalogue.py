@@ -1,6 +1,6 @@
 """The paper's settings as plain data."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,16 +62,45 @@ PAPER_SETTINGS["PointGoal2500"] = PAPER_SETTINGS["PointGoal"]
 for _by_environment in PAPER_ALGORITHMS.values():
     _by_environment["PointGoal2500"] = _by_environment["PointGoal"]
 
-# As many gradient steps per critic in fewer passes, the Fisher matrix on as many states as IcyLake's batches have, and
-# cost advantages of less noise: see docs/algorithms/canary.md for what was measured.
+
+@dataclass(frozen=True, kw_only=True)
+class Preset:
+    """What differs from the settings above: by algorithm, and further by environment and algorithm or `training`."""
+
+    algorithms: dict[str, Settings] = field(default_factory=dict)
+    environments: dict[str, dict[str, Settings]] = field(default_factory=dict)
+
+    def changes(self, environment: str, part: str) -> Settings:
+        """Of one algorithm, or of `training`."""
+        return self.algorithms.get(part, {}) | self.environments.get(environment, {}).get(part, {})
+
+
+# The trust-region methods share their update, and these changes to it. docs/algorithms/canary.md says what each does:
+# cheaper critics and curvature, cost advantages of less noise, constraint values from more episodes, surrogates in the
+# units that their gradient deserves, and steps that get shorter.
 _FAST_TRUST_REGION: Settings = {
-    "critic.epochs": 4, "critic.minibatches": 8, "fisher_states": 1000, "cost_gae_lambda": 0.7,
+    "critic.epochs": 4, "critic.minibatches": 8, "fisher_states": 1000,
+    "cost_gae_lambda": 0.7, "window_batches": 5, "surrogate_scale": "signal",
+    "target_kl_end": 0.001,
 }  # fmt: skip
 
-# By preset and algorithm, what differs from the settings above.
-PRESETS: dict[str, dict[str, Settings]] = {
+PRESETS: dict[str, Preset] = {
     # The paper's hyper-parameters: the defaults of the algorithms' settings.
-    "paper": {},
-    # The same algorithms; the trust-region methods, which share their update, share these changes too.
-    "fast": {"canary": _FAST_TRUST_REGION, "cpo": _FAST_TRUST_REGION, "cvar-cpo": _FAST_TRUST_REGION},
+    "paper": Preset(),
+    "fast": Preset(
+        algorithms={
+            "canary": _FAST_TRUST_REGION | {"restoration": "second-moment"},
+            "cpo": _FAST_TRUST_REGION,
+            "cvar-cpo": _FAST_TRUST_REGION,
+        },
+        # Four times the batch: a quarter of the updates, each with half the noise. Clipped updates take as many
+        # gradient steps in each.
+        environments={
+            "IcyLake": {
+                "training": {"environments": 20},
+                "ppo": {"minibatch_size": 160},
+                "cppo": {"minibatch_size": 160},
+            }
+        },
+    ),
 }

@@ -39,7 +39,7 @@ class TrainingConfig:
     """Least time between two checkpoints."""
     seeds_per_device: int = 0
     """Seeds that one device trains at once, as one vectorised program; 0 chooses 1 on CPUs and all on accelerators."""
-    merge_capacity: int = 256
+    merge_capacity: int = 512
     """On CPUs, evaluate networks once per distinct input where a batch has at most this many; 0 turns it off."""
 
     def __post_init__(self):
@@ -124,8 +124,8 @@ def make_config(
             f"The constraint must be canary.Chance(limit=..., epsilon=...), not {constraint!r}."
         )
     if paper is not None:
-        defaults = {"environments": paper.environments, "rollout_length": paper.rollout_length}
-        training = defaults | training
+        batch = {"environments": paper.environments, "rollout_length": paper.rollout_length}
+        training = batch | PRESETS[preset].changes(name, "training") | training
     settings = _algorithm_settings(algorithm, name, preset)
     config = RunConfig(
         environment=environment,
@@ -153,7 +153,7 @@ def _algorithm_settings(algorithm: str, environment: str, preset: str) -> Any:
     """The algorithm's defaults, then what the paper states for this environment, then the preset."""
     stated = PAPER_ALGORITHMS.get(algorithm, {}).get(environment, {})
     settings = ALGORITHMS[algorithm].config()
-    for path, value in (stated | PRESETS[preset].get(algorithm, {})).items():
+    for path, value in (stated | PRESETS[preset].changes(environment, algorithm)).items():
         settings = override(settings, path, json.dumps(value), "algo")
     return settings
 

@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from canary.numerics.binomial import clopper_pearson
 
 RESTORING_TIERS = (1, 2)  # of `canary.numerics.trust_region.Tier`, which would bring JAX along
-WINDOW = 50  # updates
+WINDOW = 25  # updates
 RESTORING = 0.9  # share of updates spent on restoring
 PROGRESS = 0.9  # a bound that fell to less than this share of what it was is coming down
 LOST = 0.3  # share of the best return whose loss makes a safe seed timid

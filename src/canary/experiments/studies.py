@@ -59,26 +59,41 @@ METHODS = Study(
     ),
 )  # fmt: skip
 
-_PAPER_DECAY = ("algo.cost_gae_lambda=0.95",)
+# What `fast` does to the noise of the update, each with the paper's setting that takes it back.
+_INGREDIENTS = {
+    "lambda": ("decay 0.7 for cost advantages", ("algo.cost_gae_lambda=0.95",)),
+    "batch": ("batches of 4000 steps", ("training.environments=5",)),
+    "moments": ("moments of five batches", ("algo.window_batches=1",)),
+    "scale": ("surrogates in units of their signal", ("algo.surrogate_scale=step",)),
+    "radius": ("steps that get shorter", ("algo.target_kl_end=none",)),
+    "restoration": ("restoration of the second moment", ("algo.restoration=bound",)),
+}
+
+
+def _without(*ingredients: str) -> tuple[str, ...]:
+    return tuple(change for name in ingredients for change in _INGREDIENTS[name][1])
+
+
+def _alone(ingredient: str) -> tuple[str, ...]:
+    return _without(*(name for name in _INGREDIENTS if name != ingredient))
+
 
 ABLATION = Study(
     title="What each ingredient of Canary does on IcyLake (limit 5.5, epsilon 0.02)",
     seeds=tuple(range(400, 408)),
     total_steps=300_000,
     variants=(
-        Variant(name="default", about="the `fast` preset"),
-        Variant(name="lambda-0.95", about="the paper's decay for cost advantages", overrides=_PAPER_DECAY),
-        Variant(name="lambda-0.85", about="", overrides=("algo.cost_gae_lambda=0.85",)),
-        Variant(name="lambda-0.5", about="", overrides=("algo.cost_gae_lambda=0.5",)),
-        Variant(name="episode-scale", about="constraint surrogates in true units",
+        Variant(name="default", about="the `fast` preset: all together"),
+        *(Variant(name=f"without-{name}", about=f"all but: {about}", overrides=_without(name))
+          for name, (about, _) in _INGREDIENTS.items()),
+        Variant(name="none", about="the paper's update with `fast` critics", overrides=_without(*_INGREDIENTS)),
+        *(Variant(name=f"only-{name}", about=f"alone: {about}", overrides=_alone(name))
+          for name, (about, _) in _INGREDIENTS.items()),
+        Variant(name="episode-scale", about="surrogates in true units, no allowance for noise",
                 overrides=("algo.surrogate_scale=episode",)),
+        Variant(name="damping-0.01", about="a tenth of the damping", overrides=("algo.damping=0.01",)),
         Variant(name="structured-critic", about="second-moment value composed from parts",
                 overrides=("algo.structured_critic=true",)),
-        Variant(name="structured-critic-0.95", about="the same with the paper's decay",
-                overrides=("algo.structured_critic=true", *_PAPER_DECAY)),
-        Variant(name="damping-0.01", about="a tenth of the damping", overrides=("algo.damping=0.01",)),
-        Variant(name="window-100", about="moments of 100 episodes instead of a batch's",
-                overrides=("algo.window=100",)),
         Variant(name="calibrated", about="measured multiple of sigma", overrides=("algo.calibration=true",)),
         Variant(name="paper", about="the `paper` preset", preset="paper"),
     ),

@@ -1,9 +1,11 @@
-"""Moments of the episode cost over the episodes of the newest batch or, if those are few, over a window of recent ones.
+"""Moments of the episode cost over the episodes of the newest batches or, if those are few, over a window of recent ones.
 
 With few episodes per batch (EcoAnt: about two) a batch estimate would be noise, and a batch in which no episode ended says
 nothing about the cost: it must never read as "cost 0". So finished episodes go into a ring, and statistics are taken
-over the newest `max(new, window)` of them.
+over the newest `max(batches * new, minimum)` of them.
 """
+
+from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -56,17 +58,24 @@ def record_episodes(window: EpisodeWindow, ends: EpisodeEnds) -> EpisodeWindow:
     )
 
 
-def recent(window: EpisodeWindow, minimum: int) -> Bool[Array, "ring"]:
-    """Marks the newest `max(new, minimum)` episodes, as many as there are."""
+class Span(NamedTuple):
+    """How far back to look: at the episodes of about so many batches, and at no fewer than the minimum."""
+
+    minimum: int
+    batches: int = 1
+
+
+def recent(window: EpisodeWindow, span: Span) -> Bool[Array, "ring"]:
+    """Marks the newest `max(batches * new, minimum)` episodes, as many as there are."""
     size = window.cost.shape[0]
     age = (window.total - 1 - jnp.arange(size)) % size
-    wanted = jnp.maximum(window.new, minimum)
+    wanted = jnp.maximum(span.batches * window.new, span.minimum)
     return age < jnp.minimum(wanted, window.total)
 
 
-def cost_moments(window: EpisodeWindow, minimum: int, limit: float) -> CostMoments:
+def cost_moments(window: EpisodeWindow, span: Span, limit: float) -> CostMoments:
     """Moments over the recent episodes; NaN if there is none yet, never 0."""
-    weight = recent(window, minimum).astype(window.cost.dtype)
+    weight = recent(window, span).astype(window.cost.dtype)
     count = weight.sum()
     cost = in_limits(window.cost, limit)
     mean = (weight * cost).sum() / count

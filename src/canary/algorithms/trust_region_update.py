@@ -35,7 +35,6 @@ from canary.types import Metrics, Rollout
 Values = Float[Array, "critic time env"]
 
 SIGNAL_MEMORY = 0.9  # of the average over updates; single cosines are mostly noise themselves
-LEAST_SIGNAL = 0.02
 
 
 class TrustRegionExtra(eqx.Module):
@@ -179,7 +178,7 @@ def surrogate_scale(
         case "episode":
             return length
         case "signal":
-            return length * jnp.clip(signal, LEAST_SIGNAL, 1)
+            return jnp.maximum(length * jnp.minimum(signal, 1), 1)  # never less than `step`
 
 
 def critic_views(rollout: Rollout, with_time: bool) -> tuple[Array, Array]:

@@ -75,7 +75,14 @@ def compute():
 
 @pytest.mark.parametrize(
     ("kinds", "merged"),
-    [(CAPACITY // 4, True), (6, True), (CAPACITY, True), (CAPACITY + 1, False), (30, False)],
+    [
+        (CAPACITY // 8, True),
+        (CAPACITY * 3 // 8, True),
+        (6, True),
+        (CAPACITY, True),
+        (CAPACITY + 1, False),
+        (30, False),
+    ],
 )
 def test_distinct_rows_give_the_plain_loss_and_gradient(compute, kinds, merged):
     rows = batch(3, kinds)

@@ -19,7 +19,7 @@ ALGORITHMS = {
 }
 
 PRESETS = {
-    "fast": "the same algorithm with cheaper critic fits and less noisy cost advantages (default)",
+    "fast": "the same algorithm with cheaper critic fits and less noise in its updates (default)",
     "paper": "the paper's hyper-parameters exactly",
 }
 

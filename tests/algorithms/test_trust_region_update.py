@@ -1,0 +1,50 @@
+"""What the shared update remembers, and the units that it gives to a constraint."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from canary.algorithms.trust_region_step import TrustRegionConfig
+from canary.algorithms.trust_region_update import SIGNAL_MEMORY, surrogate_scale
+from canary.experiments.config import make_config
+from canary.experiments.runner import make_trainer
+from canary.training import init_training, train_iteration
+
+
+@pytest.mark.parametrize(
+    ("kind", "signal", "expected"),
+    [
+        ("step", 0.5, 1),
+        ("episode", 0.5, 40),
+        ("signal", 0.5, 20),
+        (
+            "signal",
+            3.0,
+            40,
+        ),  # a cosine of noisy gradients can exceed 1 in another metric: no more than the true units
+        ("signal", 0.001, 1),  # nor less than one step's
+        ("signal", -0.7, 1),
+    ],
+)
+def test_units_of_the_surrogates(kind, signal, expected):
+    config = TrustRegionConfig(surrogate_scale=kind)
+    assert surrogate_scale(config, jnp.array(40.0), jnp.array(signal)) == pytest.approx(expected)
+
+
+def test_updates_are_counted_and_the_signal_is_averaged():
+    config = make_config(
+        overrides=("algo.hidden=[8]", "algo.warmup_episodes=0", "env.horizon=20"),
+        environments=4, rollout_length=50, total_steps=1200,
+    )  # fmt: skip
+    trainer = make_trainer(config)
+    advance = jax.jit(lambda state: train_iteration(trainer, state))
+    state, average = jax.jit(lambda: init_training(trainer, 0, 0))(), 0.0
+    for index in range(4):
+        assert state.learner.extra.updates == index
+        state, (metrics, _) = advance(state)
+        average = SIGNAL_MEMORY * average + (1 - SIGNAL_MEMORY) * np.nan_to_num(
+            float(metrics["signal_fraction"])
+        )
+        np.testing.assert_allclose(state.learner.extra.signal, average, rtol=1e-5, atol=1e-7)
+    assert average != 0

@@ -11,6 +11,7 @@ SETTINGS = (
     "algo.critic.minibatches=1",
     "algo.hidden=[16,16]",
     "training.merge_capacity=0",
+    "training.environments=5",
 )
 STEPS = 4000
 FLAGS = ["--total-steps", str(STEPS), *(part for setting in SETTINGS for part in ("--set", setting))]

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis.extra.numpy import arrays
 
 from canary.numerics.trust_region import Tier, TrustRegionSolution, solve
@@ -149,7 +149,13 @@ def vectors_and_excess():
     return st.tuples(arrays(float, (3, 4), elements=grid), arrays(float, 2, elements=tenths))
 
 
+# Opposite constraints, both tight: only one of the two has a multiplier that holds.
+OPPOSITE = np.array([[0, 0, 0.5, 0.5], [0, 0, 0, -0.5], [0, 0, 0, 0.5]]), np.zeros(2)
+
+
 @given(vectors_and_excess(), st.floats(-4, 2))
+@example(OPPOSITE, 0.0)
+@example((OPPOSITE[0][[0, 2, 1]], OPPOSITE[1]), 0.0)
 @settings(max_examples=300, deadline=None)
 def test_multipliers_satisfy_the_optimality_conditions(drawn, log_radius):
     whitened, excess = drawn

@@ -192,7 +192,10 @@ def _maximise(problem: _Problem) -> tuple[_Candidate, Bool[Array, ""]]:
     parallel = jnp.all(problem.has_gradient) & (_squared_sine(problem.cosine) <= smallest)
     settled = jnp.any(stacked.violation <= smallest)
     feasible = stacked.violation <= jnp.where(parallel & ~settled, 2 * smallest_sine, smallest)
-    best = jnp.argmax(jnp.where(feasible, stacked.objective, -jnp.inf))
+    objective = jnp.where(feasible, stacked.objective, -jnp.inf)
+    # Opposite constraints that are both tight leave one point for several candidates: take the one whose multipliers hold.
+    tied = objective >= jnp.max(objective) - 8 * jnp.finfo(objective.dtype).eps
+    best = jnp.argmax(jnp.where(tied, stacked.constraint_multipliers.min(1), -jnp.inf))
     return jax.tree.map(lambda leaf: leaf[best], stacked), jnp.any(feasible)
 
 

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import polars as pl
 import pytest
 from PIL import Image
@@ -48,6 +49,12 @@ def test_the_table_has_a_row_per_variant(written, places):
     summary = json.loads((places.results / "small" / "plain" / "summary.json").read_text())
     assert data["violation"][0] == pytest.approx(summary["violation_probability"])
     assert data["exact_largest_violation"][0] >= data["exact_violation"][0] > 0
+    per_seed = [
+        json.loads((places.results / "small" / name / "summary.json").read_text())["return_per_seed"]
+        for name in ("plain", "other")
+    ]
+    assert data["reward_difference"][0] is None
+    assert data["reward_difference"][1] == pytest.approx(np.mean(per_seed[1]) - np.mean(per_seed[0]))
     with Image.open(written["figure"]) as figure:
         assert figure.size[0] > 500
 

@@ -4,12 +4,14 @@ import math
 
 import numpy as np
 import pytest
+import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
 from canary.reporting.statistics import (
     is_violation,
     mean_over_seeds,
+    paired_difference,
     safe_fraction,
     standard_error,
     violation_jitter,
@@ -84,3 +86,14 @@ def test_unknown_seeds_are_left_out_and_never_zero():
     assert standard_error([0.1, None]) is None
     assert safe_fraction([0.02, 0.021, None], 0.02) == 0.5
     assert safe_fraction([None], 0.02) is None
+
+
+def test_paired_differences_against_scipy():
+    rng = np.random.default_rng(0)
+    first, second = rng.normal(size=9), rng.normal(0.3, 1, 9)
+    mean, half_width = paired_difference(second.tolist(), first.tolist())
+    expected = scipy.stats.ttest_rel(second, first).confidence_interval(0.95)
+    np.testing.assert_allclose([mean - half_width, mean + half_width], expected, rtol=1e-9)
+    with_gap = paired_difference([*second.tolist(), None], [*first.tolist(), 5.0])
+    assert with_gap == (mean, half_width)  # a seed without a value has no difference
+    assert paired_difference([1.0], [2.0]) is None

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
+from scipy.special import stdtrit
 
 from canary.numerics.binomial import clopper_pearson
 
@@ -21,6 +22,7 @@ __all__ = [
     "clopper_pearson",
     "is_violation",
     "mean_over_seeds",
+    "paired_difference",
     "safe_fraction",
     "standard_error",
     "violation_jitter",
@@ -76,3 +78,15 @@ def standard_error(values: Sequence[float | None]) -> float | None:
 def safe_fraction(rates: Sequence[float | None], epsilon: float) -> float | None:
     """Share of seeds whose violation probability is at most epsilon, among those that have one."""
     return mean_over_seeds([None if rate is None else float(rate <= epsilon) for rate in rates])
+
+
+def paired_difference(
+    values: Sequence[float | None], reference: Sequence[float | None], confidence: float = 0.95
+) -> tuple[float, float] | None:
+    """Mean of `values` - `reference` seed by seed, and the half-width of its Student interval; None for fewer than two."""
+    pairs = [(a, b) for a, b in zip(values, reference, strict=True) if a is not None and b is not None]
+    if len(pairs) < 2:
+        return None
+    differences = np.array([a - b for a, b in pairs])
+    quantile = float(stdtrit(len(pairs) - 1, (1 + confidence) / 2))
+    return float(differences.mean()), quantile * float(differences.std(ddof=1)) / math.sqrt(len(pairs))

@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 
 from canary.experiments.studies import Study, Variant
+from canary.reporting.statistics import paired_difference
 
 COLUMNS = (
     "variant",
@@ -19,6 +20,8 @@ COLUMNS = (
     "safe",
     "J",
     "lowest J",
+    "J against the first",
+    "P against the first",
     "exact P (largest)",
     "exact J",
     "paper: P, jitter, safe, J",
@@ -28,14 +31,26 @@ COLUMNS = (
 
 def study_rows(study: Study, results: Path) -> list[dict[str, Any]]:
     """One row per variant that has results, numbers as numbers."""
-    rows = []
+    rows: list[dict[str, Any]] = []
+    first: dict[str, Any] | None = None
     for variant in study.variants:
         folder = results / variant.name
         if (folder / "summary.json").exists():
             summary = json.loads((folder / "summary.json").read_text())
             path = folder / "exact.json"
-            rows.append(_row(variant, summary, json.loads(path.read_text()) if path.exists() else None))
+            row = _row(variant, summary, json.loads(path.read_text()) if path.exists() else None)
+            rows.append(row | _against(summary, first))
+            first = first or summary
     return rows
+
+
+def _against(summary: dict[str, Any], first: dict[str, Any] | None) -> dict[str, float | None]:
+    """How a variant differs from the first on the same seeds, with 95% intervals."""
+    result: dict[str, float | None] = {}
+    for name, key in (("reward", "return_per_seed"), ("violation", "violation_per_seed")):
+        pair = None if first is None else paired_difference(summary[key], first[key])
+        result[f"{name}_difference"], result[f"{name}_difference_error"] = pair or (None, None)
+    return result
 
 
 def _row(variant: Variant, summary: dict[str, Any], exact: dict[str, Any] | None) -> dict[str, Any]:
@@ -82,7 +97,8 @@ def markdown(study: Study, rows: list[dict[str, Any]], name: str) -> str:
         f"# {study.title}",
         "",
         f"`canary reproduce {name}`: seeds {seeds}, {study.total_steps:,} steps each. P, jitter, safe and J are of the second",
-        "half of training (± standard error over seeds); the exact columns are of the final policies, by dynamic programming.",
+        "half of training (± standard error over seeds), differences to the first row seed by seed (± 95% interval); the",
+        "exact columns are of the final policies, by dynamic programming.",
         "",
         "| " + " | ".join(COLUMNS) + " |",
         "|" + "---|" * len(COLUMNS),
@@ -103,6 +119,8 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
         show("safe", ".0%"),
         f"{show('reward', '.3f')} ± {show('reward_error', '.3f')}",
         show("lowest_reward", ".3f"),
+        f"{show('reward_difference', '+.3f')} ± {show('reward_difference_error', '.3f')}",
+        f"{show('violation_difference', '+.4f')} ± {show('violation_difference_error', '.4f')}",
         f"{show('exact_violation', '.4f')} ({show('exact_largest_violation', '.4f')})",
         show("exact_reward", ".3f"),
         ", ".join(show(f"paper_{name}", form) for name, form in paper)

@@ -22,6 +22,7 @@ from canary.algorithms.clipped_update import (
     value_losses,
 )
 from canary.algorithms.critics import init_critics
+from canary.algorithms.inputs import Inputs, merge_duplicates
 from canary.environments.protocol import Continuous, Discrete
 from canary.networks import critic_values, make_critics, make_policy
 from problems.compilation import quick_compilation
@@ -52,7 +53,7 @@ def test_policy_loss_by_hand(space):
     action = policy(inputs).sample(jax.random.key(1))
     old = policy(inputs).log_prob(action) + jnp.linspace(-0.5, 0.5, 6)
     advantage = jnp.array([1.0, -1.0, 2.0, 0.5, -0.5, 3.0])
-    batch = Minibatch(inputs, action, old, advantage, jnp.zeros((6, 1)), jnp.zeros((6, 1)))
+    batch = Minibatch(Inputs(inputs), action, old, advantage, jnp.zeros((6, 1)), jnp.zeros((6, 1)))
     config = ClippedConfig(entropy=0.3, standardise="batch")
     loss, report = policy_loss(policy, batch, config)
 
@@ -81,7 +82,7 @@ def test_advantage_is_standardised_over_the_minibatch_if_asked():
     def loss(scale, shift, standardise):
         advantage = shift + scale * jnp.sin(jnp.arange(50.0))
         zeros = jnp.zeros((50, 1))
-        batch = Minibatch(inputs, action, old, advantage, zeros, zeros)
+        batch = Minibatch(Inputs(inputs), action, old, advantage, zeros, zeros)
         return float(policy_loss(policy, batch, ClippedConfig(standardise=standardise))[0])
 
     assert loss(7.0, 3.0, "minibatch") == pytest.approx(loss(1.0, 0.0, "minibatch"), abs=1e-5)
@@ -95,7 +96,12 @@ def test_entropy_bonus_flattens_the_policy():
     inputs = jnp.ones((10, 2))
     zeros = jnp.zeros((10, 1))
     batch = Minibatch(
-        inputs, jnp.zeros(10, int), policy(inputs).log_prob(jnp.zeros(10, int)), zeros[:, 0], zeros, zeros
+        Inputs(inputs),
+        jnp.zeros(10, int),
+        policy(inputs).log_prob(jnp.zeros(10, int)),
+        zeros[:, 0],
+        zeros,
+        zeros,
     )
 
     @jax.jit
@@ -163,7 +169,7 @@ def make_learner_and_batch():
     values = critic_values(networks, inputs).T
     targets = values + jax.random.normal(jax.random.key(4), values.shape)
     advantage = jax.random.normal(jax.random.key(5), (30,))
-    batch = Minibatch(inputs, action, policy(inputs).log_prob(action), advantage, values, targets)
+    batch = Minibatch(Inputs(inputs), action, policy(inputs).log_prob(action), advantage, values, targets)
     return learner, batch
 
 
@@ -184,7 +190,7 @@ def test_step_follows_the_gradient_of_the_written_loss():
     learner, batch = learner_and_batch()
 
     def loss(policy, networks):
-        errors = ((critic_values(networks, batch.inputs).T - batch.targets) ** 2).mean(0)
+        errors = ((critic_values(networks, batch.inputs.rows).T - batch.targets) ** 2).mean(0)
         return policy_loss(policy, batch, config)[0] + 0.7 * errors.sum() / 2
 
     @jax.jit
@@ -218,3 +224,18 @@ def test_a_minibatch_that_is_no_number_is_dropped():
     assert same(moved.policy, learner.policy)
     assert same(moved.extra.optimiser, learner.extra.optimiser)
     assert not same(moved.critics.networks, learner.critics.networks)
+
+
+def test_minibatches_of_merged_inputs_take_the_same_step():
+    learner, batch = learner_and_batch()
+    rows = jnp.tile(batch.inputs.rows[:10], (3, 1))
+    merged, _, exact = merge_duplicates(rows, 16)
+    assert exact
+    order = jnp.arange(30)[::2]
+    plain, shared = (
+        take_step(learner, eqx.tree_at(lambda b: b.inputs, batch, inputs).subset(order), ClippedConfig())
+        for inputs in (Inputs(rows), merged)
+    )
+    assert not same(plain.policy, learner.policy)
+    for one, other in zip(jax.tree.leaves(plain), jax.tree.leaves(shared), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)

@@ -21,6 +21,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Shaped
 
 from canary.algorithms.base import Algorithm, EstimationConfig, Learner, Task
 from canary.algorithms.critics import Critics, critic_metrics, init_critics
+from canary.algorithms.inputs import Inputs, on_distinct_rows
 from canary.algorithms.signals import episode_metrics, reward_advantages
 from canary.networks import Policy, critic_values, make_critics, make_policy
 from canary.numerics.advantages import standardised
@@ -93,12 +94,16 @@ class ClippedExtra(eqx.Module):
 class Minibatch(eqx.Module):
     """Steps as the loss sees them: of a whole batch, or of a share of it."""
 
-    inputs: Float[Array, "sample input"]
+    inputs: Inputs
     action: Shaped[Array, "sample ..."]
     log_prob: Float[Array, "sample"]
     advantage: Float[Array, "sample"]
     values: Float[Array, "sample critic"]
     targets: Float[Array, "sample critic"]
+
+    def subset(self, samples: Int[Array, "row"]) -> "Minibatch":
+        rest = (self.action, self.log_prob, self.advantage, self.values, self.targets)
+        return Minibatch(self.inputs.subset(samples), *(leaf[samples] for leaf in rest))
 
 
 def clipped_algorithm(
@@ -124,7 +129,7 @@ def clipped_algorithm(
         objective = method.objective(
             rollout, reward_advantage, values, next_values, window, learner.extra.memory
         )
-        batch = flatten(learner.policy, rollout, objective, values)
+        batch = flatten(learner.policy, rollout, objective, values, input_size)
         if config.standardise == "batch":
             batch = eqx.tree_at(lambda b: b.advantage, batch, standardised(batch.advantage))
         orders = minibatch_orders(key, batch.advantage.shape[0], config)
@@ -133,12 +138,17 @@ def clipped_algorithm(
             learner.policy, learner.critics, ClippedExtra(learner.extra.optimiser, objective.memory)
         )
 
-        def step(learner: Learner, order: Int[Array, "row"]):
-            return gradient_step(learner, jax.tree.map(lambda leaf: leaf[order], batch), optimiser, config)
+        def learn(inputs: Inputs):
+            merged = eqx.tree_at(lambda b: b.inputs, batch, inputs)
 
-        learned, (losses, reports) = jax.lax.scan(step, learner, orders)
-        metrics = jax.tree.map(lambda report: report.mean(), reports)
-        metrics["kl"] = learned.policy(batch.inputs).kl_from(learner.policy(batch.inputs)).mean()
+            def step(learner: Learner, order: Int[Array, "row"]):
+                return gradient_step(learner, merged.subset(order), optimiser, config)
+
+            learned, (losses, reports) = jax.lax.scan(step, learner, orders)
+            kl = inputs.evaluate(learned.policy).kl_from(inputs.evaluate(learner.policy)).mean()
+            return learned, losses, jax.tree.map(lambda report: report.mean(), reports) | {"kl": kl}
+
+        learned, losses, metrics = on_distinct_rows(batch.inputs.rows, task.merge_capacity, learn)
         metrics |= critic_metrics(losses.mean(0), objective.targets)
         metrics |= episode_metrics(window, estimation, task.constraint.limit)
         return learned, metrics | objective.metrics
@@ -146,16 +156,18 @@ def clipped_algorithm(
     return Algorithm(init, update)
 
 
-def flatten(policy: Policy, rollout: Rollout, objective: Objective, values: Values) -> Minibatch:
-    """The whole batch as one axis of steps."""
+def flatten(
+    policy: Policy, rollout: Rollout, objective: Objective, values: Values, input_size: int
+) -> Minibatch:
+    """The whole batch as one axis of steps, with as much of each input as the networks see."""
 
     def steps_first(array: Values) -> Float[Array, "sample critic"]:
         return array.reshape(array.shape[0], -1).T
 
-    inputs = rollout.inputs.reshape(-1, rollout.inputs.shape[-1])
+    inputs = rollout.inputs.reshape(-1, rollout.inputs.shape[-1])[:, :input_size]
     action = rollout.action.reshape(-1, *rollout.action.shape[2:])
     return Minibatch(
-        inputs=inputs,
+        inputs=Inputs(inputs),
         action=action,
         log_prob=policy(inputs).log_prob(action),
         advantage=objective.advantage.reshape(-1),
@@ -189,7 +201,7 @@ def gradient_step(
     policy, state = guarded_step(optimiser, learner.policy, gradient, learner.extra.optimiser)
 
     def critics_loss(networks: PyTree) -> tuple[Float[Array, ""], Float[Array, "critic"]]:
-        values = critic_values(networks, batch.inputs).T
+        values = batch.inputs.evaluate(lambda rows: critic_values(networks, rows).T)
         losses = value_losses(values, batch.values, batch.targets, config.value_clip)
         return config.value_weight * losses.sum() / 2, losses
 
@@ -202,7 +214,7 @@ def gradient_step(
 
 def policy_loss(policy: Policy, batch: Minibatch, config: ClippedConfig) -> tuple[Float[Array, ""], Metrics]:
     """Minus the clipped surrogate and the entropy bonus."""
-    distribution = policy(batch.inputs)
+    distribution = batch.inputs.evaluate(policy)
     advantage = standardised(batch.advantage) if config.standardise == "minibatch" else batch.advantage
     ratio = jnp.exp(distribution.log_prob(batch.action) - batch.log_prob)
     surrogate = clipped_surrogate(ratio, advantage, config.ratio_clip).mean()

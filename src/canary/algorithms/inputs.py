@@ -35,6 +35,12 @@ class Inputs(eqx.Module):
         # backward pass is a scatter, which XLA runs one element at a time on a CPU.
         return jax.tree.map(lambda leaf: self.reads @ leaf, result)
 
+    def subset(self, samples: Int[Array, "sample"]) -> "Inputs":
+        """What some samples of the batch read."""
+        if self.reads is None:
+            return Inputs(self.rows[samples])
+        return Inputs(self.rows, self.reads[samples])
+
     def shares(self) -> Float[Array, "row"]:
         """Share of the batch that reads each row: weights for what depends on the row alone."""
         count = self.rows.shape[0]

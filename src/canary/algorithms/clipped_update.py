@@ -148,7 +148,9 @@ def clipped_algorithm(
             kl = inputs.evaluate(learned.policy).kl_from(inputs.evaluate(learner.policy)).mean()
             return learned, losses, jax.tree.map(lambda report: report.mean(), reports) | {"kl": kl}
 
-        learned, losses, metrics = on_distinct_rows(batch.inputs.rows, task.merge_capacity, learn)
+        # The smallest merged program has an eighth of the capacity; minibatches below that are cheaper as they are.
+        capacity = task.merge_capacity if orders.shape[1] > task.merge_capacity // 8 else 0
+        learned, losses, metrics = on_distinct_rows(batch.inputs.rows, capacity, learn)
         metrics |= critic_metrics(losses.mean(0), objective.targets)
         metrics |= episode_metrics(window, estimation, task.constraint.limit)
         return learned, metrics | objective.metrics

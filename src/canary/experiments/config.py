@@ -125,7 +125,7 @@ def make_config(
         )
     if paper is not None:
         batch = {"environments": paper.environments, "rollout_length": paper.rollout_length}
-        training = batch | PRESETS[preset].changes(name, "training") | training
+        training = batch | PRESETS[preset].batch(name, algorithm) | training
     settings = _algorithm_settings(algorithm, name, preset)
     config = RunConfig(
         environment=environment,

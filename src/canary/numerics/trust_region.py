@@ -291,12 +291,9 @@ def _spend(
     sine = jnp.sqrt(jnp.where(degenerate, 1, free))
     length = jnp.sqrt(jnp.maximum(available, 0))
     multiplier = sine / jnp.maximum(length, _tolerances(sine.dtype)[1])
-    weight, gain = length / sine, length * sine
-    return (
-        jnp.where(degenerate, 0, weight),
-        jnp.where(degenerate, 0, gain),
-        jnp.where(degenerate, 0, multiplier),
-    )
+    spent = length / sine, length * sine, multiplier
+    weight, gain, multiplier = (jnp.where(degenerate, 0, number) for number in spent)
+    return weight, gain, multiplier
 
 
 def _squared_sine(cosine: Float[Array, ""]) -> Float[Array, ""]:

@@ -139,10 +139,10 @@ def clipped_algorithm(
         )
 
         def learn(inputs: Inputs):
-            merged = eqx.tree_at(lambda b: b.inputs, batch, inputs)
+            whole = eqx.tree_at(lambda b: b.inputs, batch, inputs)
 
             def step(learner: Learner, order: Int[Array, "row"]):
-                return gradient_step(learner, merged.subset(order), optimiser, config)
+                return gradient_step(learner, whole.subset(order), optimiser, config)
 
             learned, (losses, reports) = jax.lax.scan(step, learner, orders)
             kl = inputs.evaluate(learned.policy).kl_from(inputs.evaluate(learner.policy)).mean()

@@ -10,17 +10,8 @@ from typing import Any
 from canary.errors import CanaryError
 
 POSITIVE = {
-    *(
-        "hidden",
-        "window",
-        "target_kl",
-        "target_kl_end",
-        "cg_iterations",
-        "backtracks",
-        "shrink",
-        "learning_rate",
-        "epochs",
-    ),
+    *("hidden", "window", "window_batches", "target_kl", "target_kl_end", "cg_iterations", "backtracks"),
+    *("shrink", "learning_rate", "epochs"),
     *("minibatches", "gradient_clip", "ratio_clip", "minibatch_size", "quantiles", "samples", "huber"),
     *("calibration_episodes", "calibration_confidence"),
     *("multiplier_cap", "cvar_clip_ratio", "reward_discount", "cost_discount", "value_clip"),

@@ -21,9 +21,8 @@ def allowed_exceedances(episodes: int, epsilon: float, confidence: float) -> Int
 
     If at most k of n costs are above a value, that value is an upper confidence bound on the (1 - epsilon) quantile.
     """
-    most = (
-        int(episodes * epsilon) + 1 if confidence >= 0.5 else episodes
-    )  # k stays below the median of the count
+    # Above a confidence of one half, k stays below the median of the count, which is at most its mean rounded up.
+    most = int(episodes * epsilon) + 1 if confidence >= 0.5 else episodes
     k, n = np.arange(most + 1.0), np.arange(episodes + 1.0)[:, None]
     unlikely = bdtr(np.minimum(k, n), n.astype(int), epsilon) <= 1 - confidence
     return (unlikely & (k <= n)).sum(1) - 1

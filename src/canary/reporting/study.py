@@ -119,8 +119,12 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
         show("safe", ".0%"),
         f"{show('reward', '.3f')} ± {show('reward_error', '.3f')}",
         show("lowest_reward", ".3f"),
-        f"{show('reward_difference', '+.3f')} ± {show('reward_difference_error', '.3f')}",
-        f"{show('violation_difference', '+.4f')} ± {show('violation_difference_error', '.4f')}",
+        *(
+            f"{show(f'{name}_difference', f'+.{digits}f')} ± {show(f'{name}_difference_error', f'.{digits}f')}"
+            if row[f"{name}_difference"] is not None
+            else "-"
+            for name, digits in (("reward", 3), ("violation", 4))
+        ),
         f"{show('exact_violation', '.4f')} ({show('exact_largest_violation', '.4f')})",
         show("exact_reward", ".3f"),
         ", ".join(show(f"paper_{name}", form) for name, form in paper)

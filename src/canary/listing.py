@@ -44,7 +44,7 @@ def print_lists(
     for title, entries in known.items():
         console.print(f"[bold]{title}[/]")
         for name, text in entries.items():
-            console.print(f"  {name:<10} [dim]{text}[/]")
+            console.print(f"  {name:<13} [dim]{text}[/]")
         console.print()
 
 

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from canary.certification.bounds import clopper_pearson_upper, planned_episodes
 from canary.certification.plan import Plan, complete
+from canary.certification.sample_size import planned_episodes
 from canary.certification.verdict import Evidence, assess, decide, overall
 from canary.errors import CanaryError
+from canary.numerics.binomial import clopper_pearson_upper
 from canary.types import Chance
 
 CHANCE = Chance(limit=5.5, epsilon=0.02)

@@ -14,7 +14,7 @@ from scipy import stats
 from canary.experiments.formatting import chance, clock_time, number
 from canary.experiments.progress import SeedStatus, Task, TrainingProgress, pool
 from canary.experiments.summary_table import print_summary
-from canary.numerics.binomial import clopper_pearson
+from canary.numerics.binomial import clopper_pearson_interval
 
 TASK = Task(env="IcyLake", algorithm="canary", limit=5.5, epsilon=0.02, total_steps=1000)
 
@@ -52,11 +52,13 @@ def rendered(progress: TrainingProgress, width: int = 110) -> str:
 @pytest.mark.parametrize(("violations", "episodes"), [(0, 59), (3, 59), (59, 59), (1, 1), (17, 10_000)])
 def test_the_band_is_scipys_exact_interval(violations: int, episodes: int):
     expected = stats.binomtest(violations, episodes).proportion_ci(0.95, method="exact")
-    assert clopper_pearson(violations, episodes) == pytest.approx((expected.low, expected.high), rel=1e-9)
+    assert clopper_pearson_interval(violations, episodes) == pytest.approx(
+        (expected.low, expected.high), rel=1e-9
+    )
 
 
 def test_no_episodes_no_knowledge():
-    assert clopper_pearson(0, 0) == (0.0, 1.0)
+    assert clopper_pearson_interval(0, 0) == (0.0, 1.0)
     assert chance(0, 0, 0.02) == ("-", "-", "dim")
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import betainc, betaincc, betaln, xlog1py, xlogy
 
-from canary.certification.bounds import Numbers
+from canary.numerics.binomial import Numbers
 
 Side = Literal["below", "above"]
 SHAPE = 0.5  # a

@@ -5,7 +5,7 @@ certificate.
 import math
 from dataclasses import dataclass, replace
 
-from canary.certification.bounds import clean_episodes, planned_episodes
+from canary.certification.sample_size import clean_episodes, planned_episodes
 from canary.errors import CanaryError
 from canary.types import Chance
 

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from canary.certification.bounds import clopper_pearson_upper
+from canary.numerics.binomial import clopper_pearson_upper
 
 RATIO = (
     1.2  # between successive order statistics of the band: finer costs confidence, coarser costs resolution

@@ -17,16 +17,18 @@ from typing import Literal
 
 import numpy as np
 
-from canary.certification import anytime, bounds, tails
+from canary.certification import anytime, tails
 from canary.certification.plan import POWER, Plan
+from canary.certification.sample_size import planned_episodes
 from canary.errors import CanaryError
+from canary.numerics.binomial import clopper_pearson_lower, clopper_pearson_upper
 from canary.types import Chance
 
 Verdict = Literal["SATISFIED", "VIOLATED", "UNDECIDED"]
 Method = Literal["fixed", "anytime"]
 
-UPPER = {"fixed": bounds.clopper_pearson_upper, "anytime": anytime.anytime_upper}
-LOWER = {"fixed": bounds.clopper_pearson_lower, "anytime": anytime.anytime_lower}
+UPPER = {"fixed": clopper_pearson_upper, "anytime": anytime.anytime_upper}
+LOWER = {"fixed": clopper_pearson_lower, "anytime": anytime.anytime_lower}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,9 +95,7 @@ def assess(evidence: Evidence, plan: Plan, constraint: Chance) -> Assessment:
     rate = violations / episodes if episodes else None
     needed = None
     if rate is not None:
-        needed = bounds.planned_episodes(
-            constraint.epsilon, rate, confidence=plan.corrected_confidence, power=POWER
-        )
+        needed = planned_episodes(constraint.epsilon, rate, confidence=plan.corrected_confidence, power=POWER)
     verdict = decide(lower, upper, constraint.epsilon)
     return Assessment(
         episodes=episodes,

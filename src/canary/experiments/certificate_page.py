@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from canary.certification.bounds import clean_episodes, planned_episodes
 from canary.certification.plan import POWER
+from canary.certification.sample_size import clean_episodes, planned_episodes
 from canary.certification.verdict import percent
 from canary.experiments.certificate_table import footnote
 from canary.experiments.formatting import number

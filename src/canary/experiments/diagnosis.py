@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from jaxtyping import Bool, Float, Int
 
-from canary.numerics.binomial import clopper_pearson
+from canary.numerics.binomial import clopper_pearson_interval
 
 RESTORING_TIERS = (1, 2)  # of `canary.numerics.trust_region.Tier`, which would bring JAX along
 WINDOW = 25  # updates
@@ -76,7 +76,7 @@ def diagnose(series: SeedSeries, epsilon: float) -> str | None:
     episodes, violations = int(series.episodes[-WINDOW:].sum()), int(series.violations[-WINDOW:].sum())
     if episodes == 0:
         return None
-    low, _ = clopper_pearson(violations, episodes)
+    low, _ = clopper_pearson_interval(violations, episodes)
     if low > epsilon:
         return _stuck(series, violations / episodes)
     if violations <= epsilon * episodes:

@@ -6,7 +6,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from canary.numerics.binomial import clopper_pearson
+from canary.numerics.binomial import clopper_pearson_interval
 
 
 def title(env: str, algorithm: str, limit: float, epsilon: float) -> Text:
@@ -25,7 +25,7 @@ def chance(violations: int, episodes: int, epsilon: float) -> tuple[str, str, st
     if episodes == 0:
         return "-", "-", "dim"
     places = digits(epsilon)
-    lower, upper = clopper_pearson(violations, episodes)
+    lower, upper = clopper_pearson_interval(violations, episodes)
     style = "green" if upper <= epsilon else "red" if lower > epsilon else "yellow"
     return f"{violations / episodes:.{places}f}", f"{lower:.{places}f} - {upper:.{places}f}", style
 

@@ -16,7 +16,7 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from canary.reporting.statistics import clopper_pearson
+from canary.numerics.binomial import clopper_pearson_interval
 
 STYLE = {
     "font.size": 9,
@@ -73,10 +73,8 @@ def draw_violations(axes: Axes, blocks: pl.DataFrame, limit: float, epsilon: flo
     _seed_lines(axes, shown, "violation", BLUE, pooled=False)
     whole = blocks.group_by("steps").agg(pl.col("violations").sum(), pl.col("count").sum()).sort("steps")
     steps, violations, count = (whole[name].to_numpy() for name in ("steps", "violations", "count"))
-    bands = np.array([clopper_pearson(int(k), int(n)) for k, n in zip(violations, count, strict=True)])
-    axes.fill_between(
-        steps, np.maximum(bands[:, 0], floor), np.maximum(bands[:, 1], floor), color=BLUE, alpha=0.25
-    )
+    lower, upper = clopper_pearson_interval(violations, count)
+    axes.fill_between(steps, np.maximum(lower, floor), np.maximum(upper, floor), color=BLUE, alpha=0.25)
     axes.plot(steps, np.maximum(violations / count, floor), color=BLUE, linewidth=1.8)
     axes.axhline(epsilon, color=RED, linestyle="--", linewidth=1)
     axes.annotate(

@@ -16,10 +16,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.special import stdtrit
 
-from canary.numerics.binomial import clopper_pearson
-
 __all__ = [
-    "clopper_pearson",
     "is_violation",
     "mean_over_seeds",
     "paired_difference",

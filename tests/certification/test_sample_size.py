@@ -6,14 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, binomtest
 
-from canary.certification.bounds import (
-    clean_episodes,
-    clopper_pearson_interval,
-    clopper_pearson_lower,
-    clopper_pearson_upper,
-    planned_episodes,
-)
+from canary.certification.sample_size import clean_episodes, planned_episodes
 from canary.errors import CanaryError
+from canary.numerics.binomial import clopper_pearson_interval, clopper_pearson_lower, clopper_pearson_upper
 
 
 def test_textbook_values():

@@ -1,19 +1,10 @@
-"""Exact bounds on a probability from a number of episodes fixed in advance, and how many episodes to plan.
-
-With k violations in n episodes and alpha = 1 - confidence, Clopper and Pearson (1934) bound P by the values
-at which what was seen, or less (more), would have had the probability alpha:
-
-    P(Bin(n, upper) <= k) = alpha,   upper = the (1 - alpha) quantile of Beta(k + 1, n - k)
-    P(Bin(n, lower) >= k) = alpha,   lower = the alpha quantile of Beta(k, n - k + 1)
-
-Each bound holds with the stated confidence for any P and any n. Both hold together with 1 - 2 alpha.
-"""
+"""How many episodes to plan for a verdict by exact bounds (`numerics/binomial.py`), with their number fixed in advance."""
 
 from functools import lru_cache
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
-from scipy.special import betainc, betaincc, betainccinv, betaincinv
+from jaxtyping import Bool, Int
+from scipy.special import betainc, betaincc
 
 from canary.errors import CanaryError
 
@@ -21,34 +12,6 @@ LARGEST_PLAN = (
     1_000_000  # episodes; whoever needs more is deciding between P and epsilon that are practically equal
 )
 ROUNDING = 64
-
-Numbers = int | float | np.number | np.ndarray
-
-
-def clopper_pearson_upper(
-    violations: Numbers, episodes: Numbers, confidence: float
-) -> Float[np.ndarray, "..."]:
-    """P is at most this, with the given (one-sided) confidence; 1 if every episode was a violation."""
-    k, others = np.asarray(violations, float), np.asarray(episodes, float) - violations
-    return np.where(others > 0, betainccinv(k + 1, np.maximum(others, 1), 1 - confidence), 1.0)
-
-
-def clopper_pearson_lower(
-    violations: Numbers, episodes: Numbers, confidence: float
-) -> Float[np.ndarray, "..."]:
-    """P is at least this, with the given (one-sided) confidence; 0 if no episode was a violation."""
-    k, others = np.asarray(violations, float), np.asarray(episodes, float) - violations
-    return np.where(k > 0, betaincinv(np.maximum(k, 1), others + 1, 1 - confidence), 0.0)
-
-
-def clopper_pearson_interval(
-    violations: Numbers, episodes: Numbers, confidence: float
-) -> tuple[Float[np.ndarray, "..."], Float[np.ndarray, "..."]]:
-    """Lower and upper bound that hold together with the given (two-sided) confidence."""
-    each = (1 + confidence) / 2
-    return clopper_pearson_lower(violations, episodes, each), clopper_pearson_upper(
-        violations, episodes, each
-    )
 
 
 def clean_episodes(epsilon: float, confidence: float) -> int:

@@ -81,6 +81,11 @@ class Categorical(eqx.Module):
         log_p = jax.nn.log_softmax(self.logits)
         return -(jnp.exp(log_p) * log_p).sum(-1)
 
+    def exploration(self) -> Float[Array, ""]:
+        """Share of the actions that are tried beside the first: (e^H - 1) / (n - 1), with H the mean entropy."""
+        others = max(self.logits.shape[-1] - 1, 1)
+        return jnp.expm1(self.entropy().mean()) / others
+
     def kl_from(self, old: Any) -> Float[Array, "*batch"]:
         """KL(self || old), where `old` is a distribution of the same kind."""
         log_p, log_q = jax.nn.log_softmax(self.logits), jax.nn.log_softmax(old.logits)
@@ -103,6 +108,10 @@ class Gaussian(eqx.Module):
 
     def entropy(self) -> Float[Array, "*batch"]:
         return (self.log_std + 0.5 * jnp.log(2 * jnp.pi * jnp.e)).sum(-1)
+
+    def exploration(self) -> Float[Array, ""]:
+        """Width e^(H/d) of the d actions as a share of [-1, 1], with H the mean entropy; wider than that is more than 1."""
+        return jnp.exp(self.entropy().mean() / self.mean.shape[-1]) / 2
 
     def kl_from(self, old: Any) -> Float[Array, "*batch"]:
         """KL(self || old), where `old` is a distribution of the same kind."""

@@ -297,3 +297,31 @@ def test_merged_inputs_take_the_same_step(problem):
     np.testing.assert_allclose(report.predicted, plain_report.predicted, rtol=1e-2, atol=1e-5)
     start, one, other = (ravel_pytree(each)[0] for each in (problem.policy, policy, plain))
     assert np.linalg.norm(one - other) < 1e-2 * np.linalg.norm(other - start)
+
+
+def test_below_its_floor_a_policy_explores_more_while_it_restores(problem):
+    def entropy(floor, end=None, values=(900.0, -50.0)):
+        config = replace(CONFIG, exploration_floor=floor, target_kl_end=end)
+
+        @jax.jit
+        def take(policy, samples, values, ready, wall):
+            def bound(change):
+                return values + jnp.stack([change[1] + 0.5 * change[0], change[0]])
+
+            return trust_region_step(
+                policy, Inputs(problem.x), samples, bound, jnp.array(2.0), ready, config, progress=1.0
+            )
+
+        policy, report = problem.step(problem.policy, problem.samples, values, take=take)
+        assert report.accepted
+        np.testing.assert_allclose(report.exploration, problem.policy(problem.x).exploration(), rtol=1e-5)
+        return float(policy(problem.x).entropy().mean())
+
+    plenty = float(problem.policy(problem.x).exploration())
+    assert entropy(10 * plenty) > entropy(0.0) + 1e-3
+    safe = (-50.0, -50.0)
+    np.testing.assert_allclose(entropy(10 * plenty, values=safe), entropy(0.0, values=safe), atol=1e-5)
+    np.testing.assert_allclose(entropy(0.5 * plenty), entropy(0.0), atol=1e-5)
+    # The floor falls with the radius: a fifth of it is below what this policy has.
+    short = CONFIG.target_kl / 5
+    np.testing.assert_allclose(entropy(2 * plenty, short), entropy(0.0, short), atol=1e-5)

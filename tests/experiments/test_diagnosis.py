@@ -64,7 +64,21 @@ def test_a_short_run_and_one_without_episodes_are_not_judged():
 
 
 def test_the_restoring_tiers_are_those_of_the_solver():
-    assert RESTORING_TIERS == (Tier.BOUND_RESTORATION, Tier.MEAN_RESTORATION)
+    assert RESTORING_TIERS == (Tier.BOUND_RESTORATION, Tier.MEAN_RESTORATION, Tier.NO_STEP)
+
+
+def test_a_violating_policy_that_no_longer_moves_is_stuck():
+    rows = {
+        "seed": 0,
+        "iteration": np.arange(UPDATES),
+        "bound_value": 2.0,
+        "entropy": 0.0,
+        "tier": float(Tier.NO_STEP),
+    }
+    ended = {"seed": 0, "iteration": np.arange(20 * UPDATES) // 20, "valid": True, "return": 0.95}
+    costs = np.where(np.arange(20 * UPDATES) % 10 == 0, 9.0, 1.0)
+    frames = pl.DataFrame(rows), pl.DataFrame(ended | {"cost": costs})
+    assert str(diagnose(seed_series(*frames, 0, 5.5), 0.02)).startswith("stuck")
 
 
 def test_series_come_from_the_rows_of_a_run():

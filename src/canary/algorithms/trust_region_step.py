@@ -22,6 +22,7 @@ from jaxtyping import Array, Bool, Float, Shaped
 from canary.algorithms.inputs import Inputs
 from canary.networks import Distribution, Policy
 from canary.numerics.conjugate_gradient import conjugate_gradient
+from canary.numerics.exploration import exploration_need, solve_exploring
 from canary.numerics.line_search import Candidate, acceptable, backtrack
 from canary.numerics.trust_region import Tier, solve
 from canary.types import Metrics
@@ -53,6 +54,10 @@ class TrustRegionConfig:
     """Units of the constraint surrogates. `episode`: per-step mean times mean episode length, the true units, of which the
     noise of a sampled gradient promises too much. `signal`: those times the share of the gradient that is signal, so
     that a step does what was promised of it. `step`: the per-step mean alone, as if one step in an episode were signal."""
+    exploration_floor: float = 0.0
+    """Share of the actions (0 to 1; see `Distribution.exploration`) below which restoring steps turn towards entropy, the more
+    the less is left; 0: never. It falls with the radius. A policy that became deterministic has no gradient left and
+    stays as it is, whatever its constraint says."""
 
     def radius(self, progress: ArrayLike) -> ArrayLike:
         """delta when this share of the run is over."""
@@ -94,6 +99,8 @@ class StepReport(eqx.Module):
     """The natural gradient of the (first) constraint, of unit length: what the next update compares its own with."""
     cg_residual: Float[Array, ""]
     entropy: Float[Array, ""]
+    exploration: Float[Array, ""]
+    """Share of the actions that the policy still tries."""
 
 
 def trust_region_step(
@@ -125,12 +132,13 @@ def trust_region_step(
         new = distribution(theta)
         ratio = jnp.exp(new.log_prob(samples.action) - old_log_prob)
         change = scale * (samples.cost_advantages * samples.weight * ratio).mean(1)
-        return jnp.append(bound(change), (ratio * samples.reward_advantage).mean()), new
+        reward, entropy = (ratio * samples.reward_advantage).mean(), new.entropy().mean()
+        return jnp.concatenate([reward[None], bound(change), entropy[None]]), new
 
     at_start, pullback, _ = jax.vjp(surrogates, start, has_aux=True)
-    (rows,) = jax.vmap(pullback)(jnp.eye(at_start.shape[0]))
-    gradients = jnp.roll(rows, 1, axis=0)  # (g, b_1, b_2): the reward first, as the solver wants them
-    values = at_start[:-1]
+    wanted = at_start.shape[0] - (config.exploration_floor == 0)  # the last one is the entropy
+    (gradients,) = jax.vmap(pullback)(jnp.eye(wanted, at_start.shape[0]))  # (g, b_1, b_2, h)
+    values = at_start[1:-1]
 
     seen = few_states(inputs, config.fisher_states)
     product = fisher_product(lambda theta: unravel(theta)(seen.rows), start, seen.shares(), config.damping)
@@ -141,13 +149,20 @@ def trust_region_step(
     )(gradients)
     gram = natural.solution @ natural.image.T
     gram = 0.5 * (gram + gram.T)
-    solution = solve(gram, values, radius)
+    exploration = old.exploration()
+    if config.exploration_floor > 0:
+        # As much as the steps can still use: the floor falls with the radius.
+        floor = config.exploration_floor * radius / config.target_kl
+        need = exploration_need(exploration, floor)
+        solution = solve_exploring(gram, values, radius, need)
+    else:
+        solution = solve(gram, values, radius)
     tier = jnp.where(ready, solution.tier, Tier.NO_STEP)
 
     def evaluate(theta: Float[Array, "params"]) -> Candidate:
         now, new = surrogates(theta)
         change = now - at_start
-        return Candidate(change[-1], change[:-1], new.kl_from(old).mean())
+        return Candidate(change[0], change[1:-1], new.kl_from(old).mean())
 
     def accept(candidate: Candidate) -> Bool[Array, ""]:
         return acceptable(candidate, tier=tier, values=values, radius=radius)
@@ -172,7 +187,8 @@ def trust_region_step(
         signal=gradients[1] @ before / strength,
         direction=jnp.nan_to_num(natural.solution[1] / strength),
         cg_residual=natural.residual_norm.max(),
-        entropy=old.entropy().mean(),
+        entropy=at_start[-1],
+        exploration=exploration,
     )
     return unravel(search.point), report
 
@@ -216,6 +232,7 @@ def report_metrics(report: StepReport) -> Metrics:
         "kl": report.kl,
         "kl_fraction": report.kl / report.radius,
         "entropy": report.entropy,
+        "exploration": report.exploration,
         "gradient_cosine": report.cosine,
         "signal_fraction": report.signal,
         "cg_residual": report.cg_residual,

@@ -14,9 +14,13 @@ from jaxtyping import Bool, Float, Int
 
 from canary.numerics.binomial import clopper_pearson_interval
 
-RESTORING_TIERS = (1, 2)  # of `canary.numerics.trust_region.Tier`, which would bring JAX along
+RESTORING_TIERS = (
+    1,
+    2,
+    3,
+)  # of `canary.numerics.trust_region.Tier`, which would bring JAX along; 3 is no step at all
 WINDOW = 25  # updates
-RESTORING = 0.9  # share of updates spent on restoring
+RESTORING = 0.9  # share of updates spent on restoring, or on nothing
 PROGRESS = 0.9  # a bound that fell to less than this share of what it was is coming down
 LOST = 0.3  # share of the best return whose loss makes a safe seed timid
 
@@ -90,8 +94,8 @@ def _stuck(series: SeedSeries, rate: float) -> str | None:
     if series.restoring[-2 * WINDOW :].mean() < RESTORING or is_falling:
         return None
     return (
-        f"stuck: it has done little but restore its constraint for {2 * WINDOW} updates, and the constraint does not "
-        f"come down (violation rate {rate:.2g}, entropy {series.entropy[-WINDOW:].mean():.2g})"
+        f"stuck: it has done little but try to restore its constraint for {2 * WINDOW} updates, and the constraint "
+        f"does not come down (violation rate {rate:.2g}, entropy {series.entropy[-WINDOW:].mean():.2g})"
     )
 
 

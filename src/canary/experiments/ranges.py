@@ -22,6 +22,7 @@ AT_MOST = {
     "gae_lambda": 1,
     "cost_gae_lambda": 1,
     "shrink": 1,
+    "exploration_floor": 1,
     "calibration_confidence": 1,
     "hidden": 2**16,
 }

@@ -67,6 +67,7 @@ _INGREDIENTS = {
     "scale": ("surrogates in units of their signal", ("algo.surrogate_scale=step",)),
     "radius": ("steps that get shorter", ("algo.target_kl_end=none",)),
     "restoration": ("restoration of the second moment", ("algo.restoration=bound",)),
+    "exploration": ("restoration that keeps exploring", ("algo.exploration_floor=0",)),
 }
 
 

@@ -67,7 +67,6 @@ _INGREDIENTS = {
     "scale": ("surrogates in units of their signal", ("algo.surrogate_scale=step",)),
     "radius": ("steps that get shorter", ("algo.target_kl_end=none",)),
     "restoration": ("restoration of the second moment", ("algo.restoration=bound",)),
-    "exploration": ("restoration that keeps exploring", ("algo.exploration_floor=0",)),
 }
 
 
@@ -93,6 +92,8 @@ ABLATION = Study(
         Variant(name="episode-scale", about="surrogates in true units, no allowance for noise",
                 overrides=("algo.surrogate_scale=episode",)),
         Variant(name="damping-0.01", about="a tenth of the damping", overrides=("algo.damping=0.01",)),
+        Variant(name="exploration", about="restoration that keeps exploring",
+                overrides=("algo.exploration_floor=0.02",)),
         Variant(name="structured-critic", about="second-moment value composed from parts",
                 overrides=("algo.structured_critic=true",)),
         Variant(name="calibrated", about="measured multiple of sigma", overrides=("algo.calibration=true",)),

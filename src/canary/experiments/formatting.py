@@ -6,8 +6,6 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from canary.numerics.binomial import clopper_pearson_interval
-
 
 def title(env: str, algorithm: str, limit: float, epsilon: float) -> Text:
     return Text.assemble((f"{algorithm} on {env}", "bold"), (f"   P(cost > {limit:g}) <= {epsilon:g}", "dim"))
@@ -24,6 +22,8 @@ def chance(violations: int, episodes: int, epsilon: float) -> tuple[str, str, st
     """A violation rate, its band and their colour as text, with digits that suit epsilon."""
     if episodes == 0:
         return "-", "-", "dim"
+    from canary.numerics.binomial import clopper_pearson_interval  # here, because listing runs needs no numpy
+
     places = digits(epsilon)
     lower, upper = clopper_pearson_interval(violations, episodes)
     style = "green" if upper <= epsilon else "red" if lower > epsilon else "yellow"

@@ -89,6 +89,16 @@ ABLATION = Study(
         Variant(name="none", about="the paper's update with `fast` critics", overrides=_without(*_INGREDIENTS)),
         *(Variant(name=f"only-{name}", about=f"alone: {about}", overrides=_alone(name))
           for name, (about, _) in _INGREDIENTS.items()),
+        Variant(name="paper", about="the `paper` preset", preset="paper"),
+    ),
+)  # fmt: skip
+
+OPTIONS = Study(
+    title="What the options of Canary do on IcyLake (limit 5.5, epsilon 0.02)",
+    seeds=ABLATION.seeds,
+    total_steps=ABLATION.total_steps,
+    variants=(
+        ABLATION.variants[0],
         Variant(name="episode-scale", about="surrogates in true units, no allowance for noise",
                 overrides=("algo.surrogate_scale=episode",)),
         Variant(name="damping-0.01", about="a tenth of the damping", overrides=("algo.damping=0.01",)),
@@ -97,7 +107,6 @@ ABLATION = Study(
         Variant(name="structured-critic", about="second-moment value composed from parts",
                 overrides=("algo.structured_critic=true",)),
         Variant(name="calibrated", about="measured multiple of sigma", overrides=("algo.calibration=true",)),
-        Variant(name="paper", about="the `paper` preset", preset="paper"),
     ),
 )  # fmt: skip
 
@@ -128,6 +137,7 @@ ELSEWHERE = Study(
 STUDIES: dict[str, Study] = {
     "methods": METHODS,
     "ablation": ABLATION,
+    "options": OPTIONS,
     "reliability": RELIABILITY,
     "elsewhere": ELSEWHERE,
 }

@@ -15,6 +15,7 @@ SIZE = 96
 
 @pytest.fixture(scope="module")
 def graphics():
+    """Drawing needs OpenGL, which a machine may lack; the skip then says what is missing."""
     try:
         eco_ant.check_graphics()
     except CanaryError as error:

@@ -14,11 +14,8 @@ from jaxtyping import Bool, Float, Int
 
 from canary.numerics.binomial import clopper_pearson_interval
 
-RESTORING_TIERS = (
-    1,
-    2,
-    3,
-)  # of `canary.numerics.trust_region.Tier`, which would bring JAX along; 3 is no step at all
+# Of `canary.numerics.trust_region.Tier`, which would bring JAX along. The last one is no step at all: nothing usable was found.
+RESTORING_TIERS = (1, 2, 3)
 WINDOW = 25  # updates
 RESTORING = 0.9  # share of updates spent on restoring, or on nothing
 PROGRESS = 0.9  # a bound that fell to less than this share of what it was is coming down

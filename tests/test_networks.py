@@ -95,6 +95,16 @@ def test_gaussian_is_the_textbook_one():
     np.testing.assert_allclose(draws.std(0), s, rtol=0.05)
 
 
+def test_exploration_is_a_share_of_the_actions():
+    assert float(Categorical(jnp.zeros((7, 4))).exploration()) == pytest.approx(1)
+    assert float(Categorical(jnp.array([[50.0, 0, 0, 0]])).exploration()) == pytest.approx(0, abs=1e-6)
+    half = Categorical(jnp.array([[0.0, 0, -50, -50]]))
+    assert float(half.exploration()) == pytest.approx(1 / 3)
+    # A Gaussian as wide as the uniform law on [-1, 1] has its entropy, log 2 per action.
+    std = 2 / np.sqrt(2 * np.pi * np.e)
+    assert float(Gaussian(jnp.zeros((3, 2)), jnp.full((3, 2), np.log(std))).exploration()) == pytest.approx(1)
+
+
 def test_a_policy_that_stops_exploring_keeps_a_finite_divergence():
     policy = make_policy(jax.random.key(0), 2, Continuous(1), (4,))
     frozen = eqx.tree_at(lambda p: p.log_std, policy, jnp.array([-80.0]))

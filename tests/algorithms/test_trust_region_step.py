@@ -53,7 +53,8 @@ def problem(request):
     policy, action = start()
     reward, cost, square = rng.normal(size=(3, SAMPLES)).astype(np.float32)
     costs = np.stack([cost - cost.mean(), square - square.mean()])
-    samples = Samples(action, reward, costs, np.ones(SAMPLES, np.float32))
+    half = np.arange(SAMPLES) % 2 == 0
+    samples = Samples(action, reward, costs, np.ones(SAMPLES, np.float32), half)
 
     def take(inputs, policy, samples, values, ready, wall):
         def bound(change):
@@ -299,32 +300,55 @@ def test_merged_inputs_take_the_same_step(problem):
     assert np.linalg.norm(one - other) < 1e-2 * np.linalg.norm(other - start)
 
 
-def test_below_its_floor_a_policy_explores_more_while_it_restores(problem):
-    def entropies(config):
-        """Mean entropy after a step: restoring and safe at the start of a run, restoring at its end."""
+def test_a_policy_that_lost_its_return_turns_to_the_reward_while_it_restores(problem):
+    def gains(config):
+        """Gain of the reward by a step: restoring with all its return, with half of it gone, safe with half gone."""
 
         @jax.jit
-        def take(values, progress):
+        def take(value, lost):
             def bound(change):
-                return values + jnp.stack([change[1] + 0.5 * change[0], change[0]])
+                return jnp.stack([value + change[1] + 0.5 * change[0], change[0] - 50.0])
 
-            policy, report = trust_region_step(
+            return trust_region_step(
                 problem.policy, Inputs(problem.x), problem.samples, bound, jnp.array(2.0), jnp.array(True),
-                config, progress=progress,
+                config, lost=lost,
             )  # fmt: skip
-            return policy(problem.x).entropy().mean(), report
 
-        results = [take(jnp.array([value, -50.0]), progress) for value, progress in cases]
+        results = [take(value, lost) for value, lost in ((900.0, 0.0), (900.0, 0.5), (-50.0, 0.5))]
         assert all(report.accepted for _, report in results)
-        np.testing.assert_allclose(results[0][1].exploration, plenty, rtol=1e-5)
-        return [float(entropy) for entropy, _ in results]
+        return [surrogate(policy, problem, problem.samples.reward_advantage) for policy, _ in results]
 
-    cases = (900.0, 0.0), (-50.0, 0.0), (900.0, 1.0)
-    plenty = float(problem.policy(problem.x).exploration())
-    free = replace(CONFIG, target_kl_end=CONFIG.target_kl / 5)
-    floored = replace(
-        free, exploration_floor=2 * plenty
-    )  # at the end of the run a fifth: below what there is
-    (restoring, safe, late), (explored, improved, settled) = entropies(free), entropies(floored)
-    assert explored > restoring + 1e-3
-    np.testing.assert_allclose((improved, settled), (safe, late), atol=1e-5)
+    deaf, careful = gains(CONFIG), gains(replace(CONFIG, tolerated_loss=0.2))
+    assert deaf[0] == deaf[1]
+    assert careful[1] > careful[0] + 1e-3
+    np.testing.assert_allclose((careful[0], careful[2]), (deaf[0], deaf[2]), rtol=1e-4)
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_halves_of_the_environments_tell_signal_from_noise(problem, alike: bool):
+    """Both halves of the batch give the same gradient, or opposite ones."""
+    count = SAMPLES // 3
+    first = np.arange(SAMPLES) < count
+    pattern = np.tile(problem.samples.cost_advantages[:, :count], 3)
+    samples = changed(
+        problem.samples,
+        action=jnp.concatenate([problem.samples.action[:count]] * 3),
+        cost_advantages=pattern if alike else np.where(first, -pattern, pattern),
+        half=first,
+    )
+    config = replace(CONFIG, signal_between="environments")
+
+    def bound(change):
+        return jnp.stack([900.0 + change[1] + 0.5 * change[0], change[0] - 50.0])
+
+    @jax.jit
+    def take(samples):
+        inputs = Inputs(jnp.concatenate([problem.x[:count]] * 3))
+        return trust_region_step(
+            problem.policy, inputs, samples, bound, jnp.array(2.0), jnp.array(True), config
+        )[1]
+
+    # Alike: b_1 = b_2 = b. Opposite: b_1 = -b_2, and b = (2/3 - 1/3) b_2.
+    np.testing.assert_allclose(take(samples).signal, 1 if alike else -9, rtol=2e-2)
+    alone = changed(samples, half=np.ones(SAMPLES, bool))
+    assert take(alone).signal == 0

@@ -32,17 +32,25 @@ def test_units_of_the_surrogates(kind, signal, expected):
     assert surrogate_scale(config, jnp.array(40.0), jnp.array(signal)) == pytest.approx(expected)
 
 
-def test_updates_are_counted_and_the_signal_is_averaged():
+@pytest.mark.parametrize("between", ["updates", "environments"])
+def test_updates_are_counted_the_signal_is_averaged_and_the_best_return_kept(between: str):
     config = make_config(
-        overrides=("algo.hidden=[8]", "algo.warmup_episodes=0", "env.horizon=20"),
+        overrides=(
+            "algo.hidden=[8]", "algo.warmup_episodes=0", "algo.window=5", "env.horizon=20", f"algo.signal_between={between}",
+        ),
         environments=4, rollout_length=50, total_steps=1200,
     )  # fmt: skip
     trainer = make_trainer(config)
     advance = jax.jit(lambda state: train_iteration(trainer, state))
-    state, average = jax.jit(lambda: init_training(trainer, 0, 0))(), 0.0
+    state, average, best = jax.jit(lambda: init_training(trainer, 0, 0))(), 0.0, -np.inf
     for index in range(4):
         assert state.learner.extra.updates == index
-        state, (metrics, _) = advance(state)
+        state, (metrics, ends) = advance(state)
+        returns = np.asarray(ends.reward)[np.asarray(ends.ended & ends.valid)]
+        assert len(returns) >= 5  # else the window would hold episodes of earlier batches as well
+        best = max(best, returns.mean())
+        np.testing.assert_allclose(state.learner.extra.best_return, best, rtol=1e-5)
+        np.testing.assert_allclose(metrics["return_lost"] * best, best - returns.mean(), rtol=1e-4, atol=1e-6)
         average = SIGNAL_MEMORY * average + (1 - SIGNAL_MEMORY) * np.nan_to_num(
             float(metrics["signal_fraction"])
         )

@@ -22,7 +22,7 @@ def test_the_defaults_of_everything_are_in_range():
 
 def test_the_lists_name_only_settings_that_exist():
     known = {name for entry in ALGORITHMS.values() for _, name, _ in _numbers(entry.config(), "")}
-    none_by_default = {"value_clip", "cost_gae_lambda", "target_kl_end"}
+    none_by_default = {"value_clip", "cost_gae_lambda", "target_kl_end", "tolerated_loss"}
     assert known | none_by_default >= POSITIVE | AT_MOST.keys()
 
 
@@ -32,7 +32,7 @@ def test_the_lists_name_only_settings_that_exist():
         ("critic.epochs=0", r"algo\.critic\.epochs must be positive, not 0\."),
         ("damping=-0.1", r"algo\.trust_region\.damping must be at least 0, not -0\.1\."),
         ("window_batches=0", r"algo\.estimation\.window_batches must be positive, not 0\."),
-        ("exploration_floor=2", r"algo\.trust_region\.exploration_floor must be at most 1, not 2"),
+        ("tolerated_loss=0", r"algo\.trust_region\.tolerated_loss must be positive, not 0"),
         ("hidden=[8,0]", r"algo\.estimation\.hidden must be positive, not 0\."),
         ("reward_discount=1.01", r"algo\.estimation\.reward_discount must be at most 1, not 1\.01\."),
         ("critic.minibatches=4001", r"more than the 4000 steps of a batch"),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from canary.numerics.moments import Span, cost_moments, empty_window, recent, record_episodes
+from canary.numerics.moments import Span, cost_moments, empty_window, mean_return, recent, record_episodes
 from canary.numerics.risk import cantelli_value
 from canary.types import EpisodeEnds
 
@@ -15,10 +15,10 @@ RING, TIME, LANES = 12, 3, 2
 
 
 def ends(ended, valid, cost, length):
-    """Episode records [time, env]; what did not end holds junk, as in a rollout."""
+    """Episode records [time, env], of return 3 - cost; what did not end holds junk, as in a rollout."""
     ended, valid = np.asarray(ended, bool), np.asarray(valid, bool)
     return EpisodeEnds(
-        jnp.asarray(ended), jnp.asarray(valid), jnp.zeros(ended.shape), jnp.asarray(cost, jnp.float32),
+        jnp.asarray(ended), jnp.asarray(valid), 3 - jnp.asarray(cost, jnp.float32), jnp.asarray(cost, jnp.float32),
         jnp.asarray(length, jnp.int32), jnp.zeros(ended.shape, bool),
     )  # fmt: skip
 
@@ -65,8 +65,9 @@ def test_ring_agrees_with_a_list(batches, span):
             np.testing.assert_allclose(found.mean, costs.mean() / 5, rtol=1e-5)
             np.testing.assert_allclose(found.variance, costs.var() / 25, rtol=1e-4, atol=1e-6)
             np.testing.assert_allclose(found.length, lengths.mean(), rtol=1e-5)
+            np.testing.assert_allclose(mean_return(window, span), 3 - costs.mean(), rtol=1e-5, atol=1e-5)
         else:
-            assert np.isnan([found.mean, found.variance, found.length]).all()
+            assert np.isnan([found.mean, found.variance, found.length, mean_return(window, span)]).all()
 
 
 def test_window_is_the_batch_or_the_minimum_whichever_is_more():

@@ -22,8 +22,8 @@ from jaxtyping import Array, Bool, Float, Shaped
 from canary.algorithms.inputs import Inputs
 from canary.networks import Distribution, Policy
 from canary.numerics.conjugate_gradient import conjugate_gradient
-from canary.numerics.exploration import exploration_need, solve_exploring
 from canary.numerics.line_search import Candidate, acceptable, backtrack
+from canary.numerics.restoration import reward_need, turn_to_reward
 from canary.numerics.trust_region import Tier, solve
 from canary.types import Metrics
 
@@ -54,10 +54,13 @@ class TrustRegionConfig:
     """Units of the constraint surrogates. `episode`: per-step mean times mean episode length, the true units, of which the
     noise of a sampled gradient promises too much. `signal`: those times the share of the gradient that is signal, so
     that a step does what was promised of it. `step`: the per-step mean alone, as if one step in an episode were signal."""
-    exploration_floor: float = 0.0
-    """Share of the actions (0 to 1; see `Distribution.exploration`) below which restoring steps turn towards entropy, the more
-    the less is left; 0: never. It falls with the radius. A policy that became deterministic has no gradient left and
-    stays as it is, whatever its constraint says."""
+    signal_between: Literal["updates", "environments"] = "updates"
+    """Whose gradients are compared to tell signal from noise. `updates`: those of this batch and the last, which costs nothing,
+    but calls signal what an episode that lasts through both has of its own. `environments`: those of two halves of the
+    environments, at the price of one more conjugate gradient."""
+    tolerated_loss: float | None = None
+    """Share of its best mean return that a policy may lose while it restores its constraint. Beyond it restoring steps turn
+    towards the reward, at three times as much entirely (see `canary.numerics.restoration`). None: they never do."""
 
     def radius(self, progress: ArrayLike) -> ArrayLike:
         """delta when this share of the run is over."""
@@ -75,6 +78,8 @@ class Samples(eqx.Module):
     """Centred advantage of every signal that the constraints are made of."""
     weight: Float[Array, "sample"]
     """Discount g_t of the cost at each step."""
+    half: Bool[Array, "sample"]
+    """Whether the sample is of one half of the environments or of the other."""
 
 
 class StepReport(eqx.Module):
@@ -93,8 +98,8 @@ class StepReport(eqx.Module):
     cosine: Float[Array, ""]
     """Angle between reward and (first) constraint gradient in the Fisher metric."""
     signal: Float[Array, ""]
-    """Cosine, in the Fisher metric, of the (first) constraint's gradient with that of the last update. Two batches share what
-    is true and not their noise, so this is the share of the gradient that is signal."""
+    """Share of the (first) constraint's gradient that is signal: what gradients of independent samples have in common, in the
+    Fisher metric. They share what is true and not their noise."""
     direction: Float[Array, "params"]
     """The natural gradient of the (first) constraint, of unit length: what the next update compares its own with."""
     cg_residual: Float[Array, ""]
@@ -113,12 +118,14 @@ def trust_region_step(
     config: TrustRegionConfig,
     last_direction: Float[Array, "params"] | None = None,
     progress: ArrayLike = 0.0,
+    lost: ArrayLike = 0.0,
 ) -> tuple[Policy, StepReport]:
     """One constrained step of the policy; the policy itself if there is nothing safe to do.
 
     `bound(Z)` gives the constraint surrogates L_i from the surrogate changes Z of the signals:
     Z = scale * mean_t[ g_t * ratio_t * A_t ], so `bound(0)` is the value c of the constraints at theta_k and autodiff
-    through it gives their gradients b. `progress` in [0, 1] is the share of the run that is over.
+    through it gives their gradients b. `progress` in [0, 1] is the share of the run that is over, `lost` the share of the
+    best return that is gone.
     """
     radius = config.radius(progress)
     start, unravel = ravel_pytree(policy)
@@ -136,27 +143,26 @@ def trust_region_step(
         return jnp.concatenate([reward[None], bound(change), entropy[None]]), new
 
     at_start, pullback, _ = jax.vjp(surrogates, start, has_aux=True)
-    wanted = at_start.shape[0] - (config.exploration_floor == 0)  # the last one is the entropy
-    (gradients,) = jax.vmap(pullback)(jnp.eye(wanted, at_start.shape[0]))  # (g, b_1, b_2, h)
+    (gradients,) = jax.vmap(pullback)(
+        jnp.eye(at_start.shape[0] - 1, at_start.shape[0])
+    )  # (g, b_1, b_2); not the entropy
     values = at_start[1:-1]
 
     seen = few_states(inputs, config.fisher_states)
     product = fisher_product(lambda theta: unravel(theta)(seen.rows), start, seen.shares(), config.damping)
-    natural = jax.vmap(
-        lambda gradient: conjugate_gradient(
+
+    def natural_gradient(gradient: Float[Array, "params"]):
+        return conjugate_gradient(
             product, gradient, iterations=config.cg_iterations, tolerance=config.cg_tolerance
         )
-    )(gradients)
+
+    natural = jax.vmap(natural_gradient)(gradients)
     gram = natural.solution @ natural.image.T
     gram = 0.5 * (gram + gram.T)
-    exploration = old.exploration()
-    if config.exploration_floor > 0:
-        # As much as the steps can still use: the floor falls with the radius.
-        floor = config.exploration_floor * radius / config.target_kl
-        need = exploration_need(exploration, floor)
-        solution = solve_exploring(gram, values, radius, need)
-    else:
-        solution = solve(gram, values, radius)
+    solution = solve(gram, values, radius)
+    if config.tolerated_loss is not None:
+        need = reward_need(jnp.asarray(lost), config.tolerated_loss)
+        solution = turn_to_reward(solution, gram, values, need)
     tier = jnp.where(ready, solution.tier, Tier.NO_STEP)
 
     def evaluate(theta: Float[Array, "params"]) -> Candidate:
@@ -173,7 +179,22 @@ def trust_region_step(
     )  # fmt: skip
     kept = search.accepted.astype(start.dtype)
     strength = jnp.sqrt(jnp.maximum(gram[1, 1], 1e-30))
-    before = jnp.zeros_like(start) if last_direction is None else last_direction
+    if config.signal_between == "updates":
+        signal = (
+            gradients[1] @ (jnp.zeros_like(start) if last_direction is None else last_direction) / strength
+        )
+    else:
+        slope = jax.jacobian(bound)(jnp.zeros(samples.cost_advantages.shape[0]))[0]
+
+        def half_surrogate(theta: Float[Array, "params"]):
+            ratio = jnp.exp(distribution(theta).log_prob(samples.action) - old_log_prob)
+            signals = samples.cost_advantages * samples.weight * ratio
+            return scale * slope @ (signals * samples.half).mean(1) / samples.half.mean()
+
+        half = jax.grad(half_surrogate)(start)
+        signal = shared_signal(
+            half, natural_gradient(half).solution, natural.solution[1], strength, samples.half
+        )
     report = StepReport(
         tier=tier,
         radius=radius,
@@ -184,13 +205,29 @@ def trust_region_step(
         predicted=(solution.predicted_values - values) * kept,
         surrogate=jnp.where(search.accepted, search.evaluation.constraint_changes, 0.0),
         cosine=gram[0, 1] / jnp.sqrt(jnp.maximum(gram[0, 0] * gram[1, 1], 1e-30)),
-        signal=gradients[1] @ before / strength,
+        signal=signal,
         direction=jnp.nan_to_num(natural.solution[1] / strength),
         cg_residual=natural.residual_norm.max(),
         entropy=at_start[-1],
-        exploration=exploration,
+        exploration=old.exploration(),
     )
     return unravel(search.point), report
+
+
+def shared_signal(
+    half: Float[Array, "params"],
+    natural_half: Float[Array, "params"],
+    natural: Float[Array, "params"],
+    strength: Float[Array, ""],
+    members: Bool[Array, "sample"],
+) -> Float[Array, ""]:
+    """b_1·b_2 / b·b in the H⁻¹ metric, where b = p b_1 + (1 - p) b_2 and half of the environments gave b_1.
+
+    0 if there is one environment only: nothing then tells its signal from its noise.
+    """
+    share = members.mean()
+    other = half @ (natural - share * natural_half) / (1 - share)
+    return jnp.where(share < 1, other / strength**2, 0)
 
 
 def few_states(inputs: Inputs, most: int) -> Inputs:

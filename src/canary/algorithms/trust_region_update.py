@@ -28,7 +28,8 @@ from canary.algorithms.signals import reward_advantages
 from canary.algorithms.trust_region_step import Samples, TrustRegionConfig, report_metrics, trust_region_step
 from canary.networks import Policy, critic_values, make_critics, make_policy
 from canary.numerics.advantages import centred, standardised
-from canary.numerics.moments import EpisodeWindow
+from canary.numerics.moments import EpisodeWindow, Span, mean_return
+from canary.numerics.restoration import lost_share
 from canary.rollout import Augmentation
 from canary.types import Metrics, Rollout
 
@@ -48,7 +49,9 @@ class TrustRegionExtra(eqx.Module):
     updates: Int[Array, ""]
     """How many there were."""
     signal: Float[Array, ""]
-    """Share of the constraint's gradient that is signal: its cosine with that of the update before, averaged."""
+    """Share of the constraint's gradient that is signal, averaged over updates."""
+    best_return: Float[Array, ""]
+    """Best mean return so far; -inf before the first."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,7 @@ def trust_region_algorithm(
         nothing = jnp.zeros_like(ravel_pytree(policy)[0])
         extra = TrustRegionExtra(
             model, direction=nothing, value=jnp.array(jnp.nan), updates=jnp.zeros((), jnp.int32),
-            signal=jnp.zeros(()),
+            signal=jnp.zeros(()), best_return=jnp.array(-jnp.inf),
         )  # fmt: skip
         return Learner(policy, init_critics(networks, optimiser), extra)
 
@@ -126,11 +129,15 @@ def trust_region_algorithm(
         samples = flatten(rollout, reward_advantage, estimate)
         scale = surrogate_scale(trust_region, estimate.length, learner.extra.signal)
         ready = window.total >= estimation.warmup_episodes
+        # Of this batch alone where it can be: a return that falls is seen in time.
+        returned = jnp.where(ready, mean_return(window, Span(estimation.window)), jnp.nan)
+        best = jnp.fmax(learner.extra.best_return, returned)
+        lost = lost_share(returned, best)
 
         def improve(inputs: Inputs):
             return trust_region_step(
                 learner.policy, inputs, samples, estimate.bound, scale, ready, trust_region,
-                learner.extra.direction, learner.extra.updates / task.updates,
+                learner.extra.direction, learner.extra.updates / task.updates, lost,
             )  # fmt: skip
 
         def learn(inputs: Inputs):
@@ -152,6 +159,7 @@ def trust_region_algorithm(
         metrics |= model_metrics | estimate.metrics
         is_first = jnp.isnan(learner.extra.value)
         metrics |= {
+            "return_lost": lost,
             # In true units, an episode's: `step` surrogates are smaller by its length.
             "bound_predicted_change": report.predicted[0] * estimate.length / scale,
             "bound_realised_change": report.values[0]
@@ -162,6 +170,7 @@ def trust_region_algorithm(
         extra = TrustRegionExtra(
             model, report.direction, report.values[0], learner.extra.updates + 1,
             SIGNAL_MEMORY * learner.extra.signal + (1 - SIGNAL_MEMORY) * jnp.nan_to_num(report.signal),
+            best,
         )  # fmt: skip
         return Learner(policy, critics, extra), metrics
 
@@ -200,6 +209,9 @@ def flatten(rollout: Rollout, reward_advantage: Float[Array, "time env"], estima
         reward_advantage=standardised(reward_advantage.reshape(-1)),
         cost_advantages=jax.vmap(centred, in_axes=(0, None))(signals, weight),
         weight=weight,
+        half=jnp.broadcast_to(jnp.arange(rollout.discount.shape[1]) % 2 == 0, rollout.discount.shape).reshape(
+            -1
+        ),
     )
 
 

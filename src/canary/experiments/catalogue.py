@@ -80,12 +80,17 @@ class Preset:
 
 # The trust-region methods share their update, and these changes to it. docs/algorithms/canary.md says what each does:
 # cheaper critics and curvature, cost advantages of less noise, constraint values from more episodes, surrogates in the
-# units that their gradient deserves, and steps that get shorter.
+# units that their gradient deserves, steps that get shorter, and restoration that keeps an eye on the reward.
 _FAST_TRUST_REGION: Settings = {
     "critic.epochs": 4, "critic.minibatches": 8, "fisher_states": 1000,
     "cost_gae_lambda": 0.7, "window_batches": 5, "surrogate_scale": "signal",
-    "target_kl_end": 0.001,
+    "target_kl_end": 0.001, "tolerated_loss": 0.2,
 }  # fmt: skip
+
+# Episodes that outlast a batch make two batches alike in their noise too, so there signal is what environments share.
+_LONG_EPISODES: dict[str, Settings] = {
+    name: {"signal_between": "environments"} for name in ("canary", "cpo", "cvar-cpo")
+}
 
 PRESETS: dict[str, Preset] = {
     # The paper's hyper-parameters: the defaults of the algorithms' settings.
@@ -99,6 +104,9 @@ PRESETS: dict[str, Preset] = {
         # Four times the batch: a quarter of the updates, each with half the noise. PPO takes as many gradient steps in
         # each. CPPO and CVaR-CPO, whose critics need more updates than 500,000 steps then have, keep the paper's batch.
         batches={"IcyLake": {name: {"environments": 20} for name in ("canary", "cpo", "ppo")}},
-        environments={"IcyLake": {"ppo": {"minibatch_size": 160}}},
+        environments={
+            "IcyLake": {"ppo": {"minibatch_size": 160}},
+            **dict.fromkeys(("PointGoal", "PointGoal2500", "EcoAnt"), _LONG_EPISODES),
+        },
     ),
 }

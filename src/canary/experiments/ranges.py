@@ -13,7 +13,7 @@ POSITIVE = {
     *("hidden", "window", "window_batches", "target_kl", "target_kl_end", "cg_iterations", "backtracks"),
     *("shrink", "learning_rate", "epochs"),
     *("minibatches", "gradient_clip", "ratio_clip", "minibatch_size", "quantiles", "samples", "huber"),
-    *("calibration_episodes", "calibration_confidence"),
+    *("calibration_episodes", "calibration_confidence", "tolerated_loss"),
     *("multiplier_cap", "cvar_clip_ratio", "reward_discount", "cost_discount", "value_clip"),
 }
 AT_MOST = {
@@ -22,7 +22,6 @@ AT_MOST = {
     "gae_lambda": 1,
     "cost_gae_lambda": 1,
     "shrink": 1,
-    "exploration_floor": 1,
     "calibration_confidence": 1,
     "hidden": 2**16,
 }

@@ -67,6 +67,7 @@ _INGREDIENTS = {
     "scale": ("surrogates in units of their signal", ("algo.surrogate_scale=step",)),
     "radius": ("steps that get shorter", ("algo.target_kl_end=none",)),
     "restoration": ("restoration of the second moment", ("algo.restoration=bound",)),
+    "reward": ("restoration that heeds the reward", ("algo.tolerated_loss=none",)),
 }
 
 
@@ -102,8 +103,6 @@ OPTIONS = Study(
         Variant(name="episode-scale", about="surrogates in true units, no allowance for noise",
                 overrides=("algo.surrogate_scale=episode",)),
         Variant(name="damping-0.01", about="a tenth of the damping", overrides=("algo.damping=0.01",)),
-        Variant(name="exploration", about="restoration that keeps exploring",
-                overrides=("algo.exploration_floor=0.02",)),
         Variant(name="structured-critic", about="second-moment value composed from parts",
                 overrides=("algo.structured_critic=true",)),
         Variant(name="calibrated", about="measured multiple of sigma", overrides=("algo.calibration=true",)),
@@ -134,10 +133,26 @@ ELSEWHERE = Study(
     ),
 )  # fmt: skip
 
+POINT_GOAL = Study(
+    title="Canary on PointGoal (limit 100, epsilon 0.02)",
+    environment="PointGoal",
+    seeds=tuple(range(500, 508)),
+    total_steps=400_000,
+    variants=(
+        Variant(name="default", about="the `fast` preset: all together"),
+        Variant(name="without-reward", about="all but: restoration that heeds the reward", overrides=_without("reward")),
+        Variant(name="signal-of-updates", about="signal is what two updates share, not two halves of the environments",
+                overrides=("algo.signal_between=updates",)),
+        Variant(name="none", about="the paper's update with `fast` critics", overrides=_without(
+            *(name for name in _INGREDIENTS if name != "batch"))),
+    ),
+)  # fmt: skip
+
 STUDIES: dict[str, Study] = {
     "methods": METHODS,
     "ablation": ABLATION,
     "options": OPTIONS,
     "reliability": RELIABILITY,
     "elsewhere": ELSEWHERE,
+    "point-goal": POINT_GOAL,
 }

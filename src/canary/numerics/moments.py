@@ -1,4 +1,4 @@
-"""Moments of the episode cost over the episodes of the newest batches or, if those are few, over a window of recent ones.
+"""Moments of the episode cost, and the mean return, over the newest batches or, if those are few, over recent episodes.
 
 With few episodes per batch (EcoAnt: about two) a batch estimate would be noise, and a batch in which no episode ended says
 nothing about the cost: it must never read as "cost 0". So finished episodes go into a ring, and statistics are taken
@@ -19,6 +19,8 @@ class EpisodeWindow(eqx.Module):
     """Ring of the most recent valid episodes; costs in raw units."""
 
     cost: Float[Array, "ring"]
+    reward: Float[Array, "ring"]
+    """Undiscounted return."""
     length: Float[Array, "ring"]
     total: Int[Array, ""]
     """Episodes ever recorded."""
@@ -38,7 +40,7 @@ class CostMoments(eqx.Module):
 
 def empty_window(size: int) -> EpisodeWindow:
     zeros = jnp.zeros(size)
-    return EpisodeWindow(zeros, zeros, jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))
+    return EpisodeWindow(zeros, zeros, zeros, jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))
 
 
 def record_episodes(window: EpisodeWindow, ends: EpisodeEnds) -> EpisodeWindow:
@@ -52,6 +54,7 @@ def record_episodes(window: EpisodeWindow, ends: EpisodeEnds) -> EpisodeWindow:
     new = counts.sum(dtype=jnp.int32)
     return EpisodeWindow(
         cost=window.cost.at[place].set(ends.cost.reshape(-1), mode="drop"),
+        reward=window.reward.at[place].set(ends.reward.reshape(-1), mode="drop"),
         length=window.length.at[place].set(ends.length.reshape(-1).astype(jnp.float32), mode="drop"),
         total=window.total + new,
         new=new,
@@ -81,3 +84,9 @@ def cost_moments(window: EpisodeWindow, span: Span, limit: float) -> CostMoments
     mean = (weight * cost).sum() / count
     variance = (weight * (cost - mean) ** 2).sum() / count
     return CostMoments(mean, variance, (weight * window.length).sum() / count, count)
+
+
+def mean_return(window: EpisodeWindow, span: Span) -> Float[Array, ""]:
+    """Mean undiscounted return of the recent episodes; NaN if there is none yet."""
+    weight = recent(window, span).astype(window.reward.dtype)
+    return (weight * window.reward).sum() / weight.sum()

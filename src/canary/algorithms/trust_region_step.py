@@ -143,9 +143,8 @@ def trust_region_step(
         return jnp.concatenate([reward[None], bound(change), entropy[None]]), new
 
     at_start, pullback, _ = jax.vjp(surrogates, start, has_aux=True)
-    (gradients,) = jax.vmap(pullback)(
-        jnp.eye(at_start.shape[0] - 1, at_start.shape[0])
-    )  # (g, b_1, b_2); not the entropy
+    all_but_entropy = jnp.eye(at_start.shape[0] - 1, at_start.shape[0])
+    (gradients,) = jax.vmap(pullback)(all_but_entropy)  # (g, b_1, b_2)
     values = at_start[1:-1]
 
     seen = few_states(inputs, config.fisher_states)
@@ -180,18 +179,10 @@ def trust_region_step(
     kept = search.accepted.astype(start.dtype)
     strength = jnp.sqrt(jnp.maximum(gram[1, 1], 1e-30))
     if config.signal_between == "updates":
-        signal = (
-            gradients[1] @ (jnp.zeros_like(start) if last_direction is None else last_direction) / strength
-        )
+        before = jnp.zeros_like(start) if last_direction is None else last_direction
+        signal = gradients[1] @ before / strength
     else:
-        slope = jax.jacobian(bound)(jnp.zeros(samples.cost_advantages.shape[0]))[0]
-
-        def half_surrogate(theta: Float[Array, "params"]):
-            ratio = jnp.exp(distribution(theta).log_prob(samples.action) - old_log_prob)
-            signals = samples.cost_advantages * samples.weight * ratio
-            return scale * slope @ (signals * samples.half).mean(1) / samples.half.mean()
-
-        half = jax.grad(half_surrogate)(start)
+        half = jax.grad(lambda theta: half_surrogate(distribution(theta), samples, bound, scale))(start)
         signal = shared_signal(
             half, natural_gradient(half).solution, natural.solution[1], strength, samples.half
         )
@@ -212,6 +203,18 @@ def trust_region_step(
         exploration=old.exploration(),
     )
     return unravel(search.point), report
+
+
+def half_surrogate(
+    new: Distribution,
+    samples: Samples,
+    bound: Callable[[Float[Array, "signal"]], Float[Array, "constraint"]],
+    scale: Float[Array, ""],
+) -> Float[Array, ""]:
+    """What has at theta_k the gradient of the (first) constraint that one half of the environments alone would give."""
+    slope = jax.jacobian(bound)(jnp.zeros(samples.cost_advantages.shape[0]))[0]
+    share = samples.weight * samples.half / samples.half.mean()
+    return scale * slope @ (samples.cost_advantages * share * new.log_prob(samples.action)).mean(1)
 
 
 def shared_signal(

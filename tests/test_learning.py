@@ -6,21 +6,33 @@ import polars as pl
 import pytest
 
 from canary.experiments import storage
-from canary.experiments.config import make_config
+from canary.experiments.config import RunConfig, make_config
 from canary.experiments.runner import start_run
 
 LIMIT, EPSILON = 5.5, 0.02
 
 
+def last_quarter(config: RunConfig, runs: Path) -> pl.DataFrame:
+    """Mean return and violation rate of every seed over the last quarter of its updates."""
+    assert (config.constraint.limit, config.constraint.epsilon) == (LIMIT, EPSILON)
+    episodes = storage.read(start_run(config, runs, quiet=True), "episodes").filter(pl.col("valid"))
+    late = episodes.filter(pl.col("iteration") >= 0.75 * (pl.col("iteration").max() + 1))
+    return late.group_by("seed").agg(pl.col("return").mean(), violation=(pl.col("cost") > LIMIT).mean())
+
+
 @pytest.mark.slow
 def test_canary_learns_icy_lake_within_the_limit(tmp_path: Path):
-    """At least 3 of 4 seeds: violation probability <= 0.05 and mean return >= 0.8 over the last quarter of 400k steps."""
-    config = make_config("IcyLake", "canary", preset="fast", seeds=(0, 1, 2, 3), total_steps=400_000)
-    assert (config.constraint.limit, config.constraint.epsilon) == (LIMIT, EPSILON)
-    run = start_run(config, tmp_path, quiet=True)
+    seeds = last_quarter(make_config("IcyLake", "canary", seeds=(0, 1, 2, 3), total_steps=400_000), tmp_path)
+    good = seeds.filter((pl.col("violation") <= EPSILON) & (pl.col("return") >= 0.85))
+    assert len(good) == 4, seeds
 
-    late = storage.read(run, "episodes").filter(pl.col("valid") & (pl.col("iteration") >= 300))
-    seeds = late.group_by("seed").agg(pl.col("return").mean(), violation=(pl.col("cost") > LIMIT).mean())
-    good = seeds.filter((pl.col("violation") <= 0.05) & (pl.col("return") >= 0.8))
-    assert len(seeds) == 4
+
+@pytest.mark.slow
+def test_canary_keeps_a_sparse_reward_while_it_becomes_safe(tmp_path: Path):
+    """On the 8x8 lake a random policy violates in three quarters of its episodes and reaches the goal in a sixth."""
+    config = make_config(
+        "IcyLake", "canary", seeds=(100, 101, 102, 103), total_steps=400_000, overrides=("env.map=8x8",)
+    )
+    seeds = last_quarter(config, tmp_path)
+    good = seeds.filter((pl.col("violation") <= EPSILON) & (pl.col("return") >= 0.4))
     assert len(good) >= 3, seeds

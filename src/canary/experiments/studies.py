@@ -137,7 +137,7 @@ POINT_GOAL = Study(
     title="Canary on PointGoal (limit 100, epsilon 0.02)",
     environment="PointGoal",
     seeds=tuple(range(500, 508)),
-    total_steps=1_000_000,
+    total_steps=600_000,
     variants=(
         Variant(name="default", about="the `fast` preset: all together"),
         Variant(name="without-reward", about="all but: restoration that heeds the reward", overrides=_without("reward")),

@@ -40,6 +40,12 @@ def test_a_safe_seed_that_lost_its_return_is_timid():
     warning = diagnose(series(returns=np.linspace(1.0, 0.28, UPDATES)), 0.02)
     assert str(warning).startswith("timid")
     assert "0.3" in str(warning)
+    assert "tolerated_loss" not in str(warning)  # an option of methods that restore
+
+
+def test_a_timid_seed_that_used_to_restore_gets_a_hint():
+    warning = diagnose(series(returns=np.linspace(1.0, 0.28, UPDATES), restoring=True), 0.02)
+    assert "tolerated_loss" in str(warning)
 
 
 @pytest.mark.parametrize(

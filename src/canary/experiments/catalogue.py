@@ -80,11 +80,11 @@ class Preset:
 
 # The trust-region methods share their update, and these changes to it. docs/algorithms/canary.md says what each does:
 # cheaper critics and curvature, cost advantages of less noise, constraint values from more episodes, surrogates in the
-# units that their gradient deserves, steps that get shorter, and restoration that keeps an eye on the reward.
+# units that their gradient deserves, and steps that get shorter.
 _FAST_TRUST_REGION: Settings = {
     "critic.epochs": 4, "critic.minibatches": 8, "fisher_states": 1000,
     "cost_gae_lambda": 0.7, "window_batches": 5, "surrogate_scale": "signal",
-    "target_kl_end": 0.001, "tolerated_loss": 0.2,
+    "target_kl_end": 0.001,
 }  # fmt: skip
 
 # Episodes that outlast a batch make two batches alike in their noise too, so there signal is what environments share.

@@ -102,7 +102,8 @@ def _timid(series: SeedSeries) -> str | None:
     known = [float(np.nanmean(block)) for block in blocks if np.isfinite(block).any()]
     if len(known) < 2 or known[-1] >= max(known) - LOST * abs(max(known)):
         return None
+    remedy = "; `--set algo.tolerated_loss=0.2` may keep it" if series.restoring.any() else ""
     return (
         f"timid: it keeps its limit, but its return fell from {max(known):.3g} to {known[-1]:.3g} "
-        f"(entropy {series.entropy[-WINDOW:].mean():.2g})"
+        f"(entropy {series.entropy[-WINDOW:].mean():.2g}){remedy}"
     )

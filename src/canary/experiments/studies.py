@@ -67,7 +67,6 @@ _INGREDIENTS = {
     "scale": ("surrogates in units of their signal", ("algo.surrogate_scale=step",)),
     "radius": ("steps that get shorter", ("algo.target_kl_end=none",)),
     "restoration": ("restoration of the second moment", ("algo.restoration=bound",)),
-    "reward": ("restoration that heeds the reward", ("algo.tolerated_loss=none",)),
 }
 
 
@@ -94,6 +93,8 @@ ABLATION = Study(
     ),
 )  # fmt: skip
 
+_HEED_REWARD = ("algo.tolerated_loss=0.2",)
+
 OPTIONS = Study(
     title="What the options of Canary do on IcyLake (limit 5.5, epsilon 0.02)",
     seeds=ABLATION.seeds,
@@ -103,6 +104,7 @@ OPTIONS = Study(
         Variant(name="episode-scale", about="surrogates in true units, no allowance for noise",
                 overrides=("algo.surrogate_scale=episode",)),
         Variant(name="damping-0.01", about="a tenth of the damping", overrides=("algo.damping=0.01",)),
+        Variant(name="reward", about="restoration that heeds the reward", overrides=_HEED_REWARD),
         Variant(name="structured-critic", about="second-moment value composed from parts",
                 overrides=("algo.structured_critic=true",)),
         Variant(name="calibrated", about="measured multiple of sigma", overrides=("algo.calibration=true",)),
@@ -130,6 +132,10 @@ ELSEWHERE = Study(
         Variant(name="epsilon-0.05", about="limit 5.5", overrides=("constraint.epsilon=0.05",)),
         Variant(name="epsilon-0.1", about="limit 5.5", overrides=("constraint.epsilon=0.1",)),
         Variant(name="8x8", about="limit 5.5, epsilon 0.02", overrides=("env.map=8x8",)),
+        Variant(name="8x8-reward", about="the same, and restoration that heeds the reward",
+                overrides=("env.map=8x8", *_HEED_REWARD)),
+        Variant(name="limit-3.5-reward", about="restoration that heeds the reward",
+                overrides=("constraint.limit=3.5", *_HEED_REWARD)),
     ),
 )  # fmt: skip
 
@@ -140,7 +146,7 @@ POINT_GOAL = Study(
     total_steps=600_000,
     variants=(
         Variant(name="default", about="the `fast` preset: all together"),
-        Variant(name="without-reward", about="all but: restoration that heeds the reward", overrides=_without("reward")),
+        Variant(name="reward", about="restoration that heeds the reward", overrides=_HEED_REWARD),
         Variant(name="signal-of-updates", about="signal is what two updates share, not two halves of the environments",
                 overrides=("algo.signal_between=updates",)),
         Variant(name="none", about="the paper's update with `fast` critics", overrides=_without(

@@ -146,6 +146,7 @@ POINT_GOAL = Study(
     total_steps=600_000,
     variants=(
         Variant(name="default", about="the `fast` preset: all together"),
+        Variant(name="without-lambda", about="all but: decay 0.7 for cost advantages", overrides=_without("lambda")),
         Variant(name="reward", about="restoration that heeds the reward", overrides=_HEED_REWARD),
         Variant(name="signal-of-updates", about="signal is what two updates share, not two halves of the environments",
                 overrides=("algo.signal_between=updates",)),

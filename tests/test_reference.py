@@ -11,9 +11,15 @@ from canary.algorithms.base import Task
 from canary.experiments.config import make_config
 from canary.experiments.runner import make_trainer
 from canary.training import init_training, train_iteration
+from problems.compilation import quick_compilation
 
 
 def test_plain_reference_and_library_take_the_same_steps():
+    with quick_compilation():
+        compare()
+
+
+def compare():
     config = make_config(preset="paper", overrides=("algo.hidden=[16,16]", "algo.critic.epochs=5"))
     trainer = make_trainer(config)
     environment = config.environment

@@ -13,8 +13,14 @@ from canary.experiments.config import config_to_dict
 from canary.experiments.studies import STUDIES, PaperRow, Study, Variant
 from canary.reporting.study import save_study
 from canary.reproduction import Places, configuration, reproduce
+from problems.compilation import quick_compilation
 
-SMALL = ("algo.hidden=[8]", "training.environments=5", "training.rollout_length=100")
+SMALL = (
+    "algo.hidden=[8]",
+    "training.environments=5",
+    "training.rollout_length=100",
+    "training.merge_capacity=0",
+)
 STUDY = Study(
     title="A small study",
     seeds=(5, 6),
@@ -25,6 +31,12 @@ STUDY = Study(
         Variant(name="other", about="bolder", algorithm="ppo", overrides=(*SMALL, "algo.entropy=0.1")),
     ),
 )  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick():
+    with quick_compilation():
+        yield
 
 
 @pytest.fixture(scope="module")

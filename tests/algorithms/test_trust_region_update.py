@@ -10,6 +10,13 @@ from canary.algorithms.trust_region_update import SIGNAL_MEMORY, surrogate_scale
 from canary.experiments.config import make_config
 from canary.experiments.runner import make_trainer
 from canary.training import init_training, train_iteration
+from problems.compilation import quick_compilation
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick():
+    with quick_compilation():
+        yield
 
 
 @pytest.mark.parametrize(
@@ -36,7 +43,8 @@ def test_units_of_the_surrogates(kind, signal, expected):
 def test_updates_are_counted_the_signal_is_averaged_and_the_best_return_kept(between: str):
     config = make_config(
         overrides=(
-            "algo.hidden=[8]", "algo.warmup_episodes=0", "algo.window=5", "env.horizon=20", f"algo.signal_between={between}",
+            "algo.hidden=[8]", "algo.warmup_episodes=0", "algo.window=5", "env.horizon=20",
+            "training.merge_capacity=0", f"algo.signal_between={between}",
         ),
         environments=4, rollout_length=50, total_steps=1200,
     )  # fmt: skip

@@ -79,7 +79,7 @@ class Samples(eqx.Module):
     weight: Float[Array, "sample"]
     """Discount g_t of the cost at each step."""
     half: Bool[Array, "sample"]
-    """Whether the sample is of one half of the environments or of the other."""
+    """Whether the sample is of the first half of the environments (every other one)."""
 
 
 class StepReport(eqx.Module):

@@ -48,9 +48,10 @@ def turn_to_reward(
     reward = jnp.zeros_like(step).at[0].set(1 / jnp.sqrt(jnp.maximum(gram[0, 0], smallest)))
     aside = reward - jnp.minimum(reward @ gram @ step, 0) * step
     size = _length(aside, gram)
-    usable = (
-        restores & (need > 0) & (size > jnp.sqrt(jnp.finfo(gram.dtype).eps))
-    )  # else g is -s^, or there is none
+    has_aside = size > jnp.sqrt(
+        jnp.finfo(gram.dtype).eps
+    )  # not if the reward points right against the step, or nowhere
+    usable = restores & (need > 0) & has_aside
     angle = need * jnp.pi / 2
     turned = jnp.cos(angle) * step + jnp.sin(angle) * aside / jnp.where(usable, size, 1)
     turned = turned * length / jnp.maximum(_length(turned, gram), smallest)

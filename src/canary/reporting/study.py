@@ -172,6 +172,8 @@ def _figure(rows: list[dict[str, Any]], study: Study, results: Path, path: Path)
                 xycoords=("data", "axes fraction"),
                 color=RED,
                 fontsize=8,
+                rotation=90,  # several thresholds may stand close together
+                ha="right",
             )
         axes.set(
             xscale="log", xlabel="violation probability, second half of training (3e-4 and below at 3e-4)"

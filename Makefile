@@ -11,7 +11,7 @@ CODE := src tests benchmarks examples
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup train test test-slow lint format bench lock clean
+.PHONY: help setup train test test-attacks test-slow test-adapters lint format bench docs lock clean
 
 help: ## this list
 	@echo "Targets (options go in ARGS, for example: make train ARGS='--seeds 4'):"
@@ -34,10 +34,25 @@ train: setup ## train Canary on IcyLake (or whatever ARGS say)
 	@$(BIN)/canary train $(ARGS)
 
 test: setup lint ## linting, formatting, types and all quick tests
-	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+
+test-attacks: setup ## attack runs, files, certificates and commands for 15 minutes; goes on where it stopped
+	@PYTHONPATH=tests $(BIN)/python -m attacks $(ARGS)
 
 test-slow: setup ## the learning tests, several minutes each
 	$(BIN)/python -m pytest -m slow $(ARGS)
+
+test-adapters: ## the adapters against the real packages, which exclude each other: an environment for each
+	@for package in "gymnax" "gymnax<1" "crax-bench" "playground brax"; do \
+	  place=.cache/adapters/$$(echo "$$package" | tr -c 'a-z0-9\n' '-'); \
+	  test -d $$place || $(PYTHON) -m venv $$place; \
+	  echo "== $$package"; \
+	  $$place/bin/python -m pip install --quiet pytest beartype six $$package \
+	    equinox jaxtyping jinja2 matplotlib mujoco-mjx optax pillow polars rich scipy tyro && \
+	  PYTHONPATH=src:tests:. $$place/bin/python -m pytest -p no:cacheprovider -o filterwarnings=ignore \
+	    tests/environments/test_jax_adapters.py \
+	    || exit 1; \
+	done
 
 lint: setup ## linting, formatting and types
 	$(BIN)/ruff check $(CODE)
@@ -51,10 +66,13 @@ format: setup ## format the code and repair what can be repaired
 bench: setup ## measure the speed on this machine
 	@$(BIN)/canary bench $(ARGS)
 
+docs: setup ## build the site of the docs into site/, strictly and without a network
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 lock: ## pin all dependencies anew (needs uv; ARGS=--upgrade takes the newest versions)
-	$(UV) pip compile --quiet --universal --python-version 3.11 pyproject.toml --group dev --no-annotate \
+	$(UV) pip compile --quiet --universal --python-version 3.11 pyproject.toml --group dev --group docs --no-annotate \
 	  --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' -o requirements.lock $(ARGS)
 
 clean: ## remove the environment and caches; runs stay
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) .cache .pytest_cache .ruff_cache .hypothesis build dist site
 	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -16,40 +16,48 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from canary.algorithms.base import Algorithm, Learner, Task
 from canary.algorithms.canary import CanaryConfig, cantelli_constraint
-from canary.algorithms.critics import Critics, init_critics, make_optimiser
+from canary.algorithms.critics import Critics, init_critics, learning_rates, make_optimiser
 from canary.algorithms.signals import reward_advantages
-from canary.algorithms.trust_region_step import Samples
-from canary.algorithms.trust_region_update import flatten
+from canary.algorithms.surrogates import Samples
+from canary.algorithms.trust_region_update import Evidence, flatten
 from canary.networks import Policy, critic_values, make_critics, make_policy
 from canary.numerics.line_search import Candidate, acceptable, backtrack
 from canary.numerics.moments import EpisodeWindow
 from canary.numerics.trust_region import Tier, solve
-from canary.types import Metrics, Rollout
+from canary.types import Metrics, Rollout, Terms
 
 Vector = Float[Array, "params"]
 
 
 def make_reference(config: CanaryConfig, task: Task) -> Algorithm:
-    estimate_risk = cantelli_constraint(config, task.constraint)
-    optimiser = make_optimiser(config.critic, task.updates)
+    estimate_risk = cantelli_constraint(config)
+    optimiser = make_optimiser(config.critic.gradient_clip)
 
     def init(key: PRNGKeyArray) -> Learner:
-        key_policy, key_critics = jax.random.split(key)
+        key_policy, key_critics, _ = jax.random.split(key, 3)
         policy = make_policy(key_policy, task.input_size, task.action_space, config.estimation.hidden)
         networks = make_critics(key_critics, 3, task.input_size, config.estimation.hidden)
         return Learner(policy, init_critics(networks, optimiser))
 
-    def update(learner: Learner, rollout: Rollout, window: EpisodeWindow, key: PRNGKeyArray):
+    def update(
+        learner: Learner, rollout: Rollout, window: EpisodeWindow, terms: Terms, key: PRNGKeyArray
+    ) -> tuple[Learner, Metrics]:
+        del key
         values = critic_values(learner.critics.networks, rollout.inputs)
         next_values = critic_values(learner.critics.networks, rollout.next_inputs)
-        reward_advantage = reward_advantages(rollout, values[0], next_values[0], config.estimation)
-        risk = estimate_risk(rollout, values[1:], next_values[1:], window)
+        advantage, target = reward_advantages(rollout, values[0], next_values[0], config.estimation)
+        risk = estimate_risk(Evidence(rollout, values[1:], next_values[1:], window, terms, None))
         rows = rollout.inputs.reshape(-1, task.input_size)
         ready = window.total >= config.estimation.warmup_episodes
-        samples = flatten(rollout, reward_advantage, risk)
-        policy = plain_step(learner.policy, rows, samples, risk.bound, ready, config)
-        targets = jnp.concatenate([(reward_advantage + values[0])[None], risk.targets]).reshape(3, -1)
-        critics = plain_fit(learner.critics, optimiser, rows, targets, config.critic.epochs)
+        samples = flatten(rollout, advantage, risk)
+
+        def bound(change: Float[Array, "signal"]) -> Float[Array, "constraint"]:
+            return risk.bound(risk.length * change)  # in episode units
+
+        policy = plain_step(learner.policy, rows, samples, bound, ready, config)
+        targets = jnp.concatenate([target[None], risk.targets]).reshape(3, -1)
+        rates = learning_rates(config.critic, terms)
+        critics = plain_fit(learner.critics, optimiser, rows, targets, rates)
         metrics: Metrics = {"bound_value": risk.bound(jnp.zeros(2))[0]}
         return Learner(policy, critics), metrics
 
@@ -128,16 +136,17 @@ def plain_fit(
     optimiser: optax.GradientTransformation,
     rows: Float[Array, "sample input"],
     targets: Float[Array, "critic sample"],
-    epochs: int,
+    rates: Float[Array, "epoch"],
 ) -> Critics:
     def learn(network: Any, state: optax.OptState, target: Float[Array, "sample"]):
-        def epoch(carry: tuple, _: None):
+        def epoch(carry: tuple, rate: Float[Array, ""]):
             network, state = carry
             gradient = jax.grad(lambda net: ((net(rows)[:, 0] - target) ** 2).mean())(network)
             change, state = optimiser.update(gradient, state)
-            return (optax.apply_updates(network, change), state), None
+            moved = jax.tree.map(lambda leaf, delta: leaf - rate * delta, network, change)
+            return (moved, state), None
 
-        return jax.lax.scan(epoch, (network, state), length=epochs)[0]
+        return jax.lax.scan(epoch, (network, state), rates)[0]
 
     parts = [jax.tree.map(lambda leaf, i=i: leaf[i], critics) for i in range(3)]
     fitted = [learn(one.networks, one.optimiser, targets[i]) for i, one in enumerate(parts)]

@@ -52,11 +52,11 @@ def matrix_product_speed() -> float:
 
 def measure_here(variant: str, seeds: int, updates: int) -> dict[str, float]:
     """One variant in this process: compile, a first chunk to warm up, then timed chunks."""
-    import canary.experiments.runner as runner
+    import canary.runs.runner as runner
     from canary.algorithms.base import Task
-    from canary.experiments.config import make_config
-    from canary.experiments.seeds import SeedGroups
-    from canary.rollout import Augmentation
+    from canary.config.config import make_config
+    from canary.rollout import CostAccount
+    from canary.runs.seeds import SeedGroups
 
     preset = "paper" if variant == "reference" else variant
     config = make_config(preset=preset, seeds=tuple(range(seeds)), total_steps=1_000_000)
@@ -66,13 +66,11 @@ def measure_here(variant: str, seeds: int, updates: int) -> dict[str, float]:
 
         environment = config.environment
         task = Task(
-            constraint=config.constraint,
-            input_size=environment.observation_size + Augmentation.SIZE,
+            input_size=environment.observation_size + CostAccount.SIZE,
             action_space=environment.action_space,
-            updates=config.training.updates,
         )
         trainer, per_device = replace(trainer, algorithm=make_reference(config.algorithm, task)), seeds
-    groups = SeedGroups(trainer, config.training.seeds, 0, per_device, 10)
+    groups = SeedGroups(trainer, runner.make_terms(config), config.training.seeds, per_device, 10)
     groups.start()
     began = time.perf_counter()
     groups.compile()

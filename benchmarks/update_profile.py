@@ -17,11 +17,11 @@ import jax
 import jax.numpy as jnp
 
 from benchmarks.environment_speed import REPEATS
+from canary.config.config import RunConfig, make_config
 from canary.environments.protocol import Environment
-from canary.experiments.config import RunConfig, make_config
-from canary.experiments.runner import make_trainer
 from canary.numerics.moments import record_episodes
-from canary.rollout import collect
+from canary.rollout import CostAccount, collect
+from canary.runs.runner import make_terms, make_trainer
 from canary.training import TrainingState, init_training, train_iteration
 
 WITHOUT = {
@@ -62,8 +62,8 @@ def profile(env: str, algorithm: str, preset: str) -> dict[str, float]:
     def configured(*overrides: str) -> RunConfig:
         return make_config(env, algorithm, preset=preset, overrides=overrides)
 
-    trainer = make_trainer(configured())
-    state = jax.jit(lambda: init_training(trainer, 0, 0))()
+    trainer, terms = make_trainer(configured()), make_terms(configured())
+    state = jax.jit(lambda: init_training(trainer, terms, 0))()
     _, state = single_threaded(
         lambda s: jax.lax.fori_loop(0, 3, lambda _, s: train_iteration(trainer, s)[0], s), state
     )
@@ -71,14 +71,15 @@ def profile(env: str, algorithm: str, preset: str) -> dict[str, float]:
 
     def play(state: TrainingState) -> Any:
         arguments = state.learner.policy, state.lanes, state.statistics, key, length
-        return collect(trainer.environment, trainer.augmentation, *arguments)
+        account = CostAccount(state.terms.limit, trainer.cost_discount)
+        return collect(trainer.environment, account, *arguments)
 
     rollout_time, (_, rollout, _) = single_threaded(play, state)
     window = record_episodes(state.window, rollout.episodes)
 
     def update_time(*overrides: str) -> float:
         update = make_trainer(configured(*overrides)).algorithm.update
-        return single_threaded(update, state.learner, rollout, window, key)[0]
+        return single_threaded(update, state.learner, rollout, window, state.terms, key)[0]
 
     physics, whole = physics_seconds(trainer.environment, state, length), update_time()
     parts = {name: whole - update_time(*overrides) for name, overrides in WITHOUT.items()}

@@ -1,7 +1,7 @@
 """Serve an exported policy over HTTP, one account per episode; needs numpy and the standard library.
 
-    canary export RUN --format numpy --out policy.npz
-    python examples/serve_policy.py policy.npz --port 8000
+    canary export RUN --format numpy --file policy.npz
+    python examples/serve_policy.py policy.npz --port 8000 --sha256 DIGEST     the certified policy and no other
 
     POST   /episodes             {"seed": 0}              -> {"episode": ID, "spent": 0, "remaining": LIMIT}
     POST   /episodes/ID/act      {"observation": [...]}   -> {"action": A, "risk": R, "spent": Y, ...}
@@ -154,8 +154,9 @@ def main() -> None:
         "--host", default="127.0.0.1", help="there is no password: keep it local, or behind something"
     )
     parser.add_argument("--port", type=int, default=8000)
+    parser.add_argument("--sha256", help="the policy_sha256 of its certificate: serve no other policy")
     options = parser.parse_args()
-    server = make_server(numpy_policy.load(options.policy), options.host, options.port)
+    server = make_server(numpy_policy.load(options.policy, options.sha256), options.host, options.port)
     print(
         f"Serving {options.policy} at http://{options.host}:{server.server_address[1]} (Ctrl-C stops)",
         flush=True,

@@ -16,16 +16,19 @@ import canary
 from canary import CanaryError
 from canary.algorithms import ALGORITHMS
 from canary.api import Run, seed_ids
-from canary.environments import ENVIRONMENTS
+from canary.config import names
+from canary.config.config import config_to_dict, make_config
+from canary.config.presets import PRESETS
+from canary.environments import DESCRIPTIONS, ENVIRONMENTS
 from canary.environments.icy_lake import IcyLake
 from canary.environments.protocol import Continuous
 from canary.evaluation import play_episodes
-from canary.experiments import checkpoint, names, storage
-from canary.experiments.catalogue import PRESETS
-from canary.experiments.config import TrainingConfig, config_to_dict, make_config
+from canary.export.trained_policy import TrainedPolicy
+from canary.identity import Place
 from canary.networks import GaussianPolicy, make_mlp
-from canary.rollout import Augmentation
-from canary.trained_policy import TrainedPolicy
+from canary.rollout import CostAccount
+from canary.runs import checkpoint, directory
+from problems.probe_environments import Price
 from tiny_runs import SETTINGS, STEPS, environment
 
 HERE = np.eye(16)[0]
@@ -50,12 +53,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 def test_importing_is_light():
     code = (
-        "import sys, canary, canary.experiments.storage, canary.cli\n"
+        "import sys, canary, canary.runs.directory, canary.cli\n"
         "heavy = {'jax', 'polars', 'numpy', 'scipy', 'matplotlib'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
         "assert set(canary.__all__) <= set(dir(canary))\n"
         "canary.CanaryError; assert 'jax' not in sys.modules\n"
-        "canary.Chance(limit=1.0, epsilon=0.5); assert 'jax' in sys.modules\n"
+        "canary.Chance(limit=1.0, epsilon=0.5); assert 'jax' not in sys.modules\n"
+        "canary.ALGORITHMS; assert 'jax' in sys.modules\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=False
@@ -64,10 +68,9 @@ def test_importing_is_light():
 
 
 def test_the_light_names_are_the_real_ones():
-    assert names.ENVIRONMENTS.keys() == ENVIRONMENTS.keys()
+    assert DESCRIPTIONS.keys() == ENVIRONMENTS.keys()
     assert names.ALGORITHMS.keys() == ALGORITHMS.keys()
     assert names.PRESETS.keys() == PRESETS.keys()
-    assert TrainingConfig().total_steps == names.TOTAL_STEPS
     for name in canary.__all__:
         assert getattr(canary, name) is not None
     with pytest.raises(AttributeError, match="trian"):
@@ -95,13 +98,13 @@ class OwnLake(IcyLake):
 
 def test_an_environment_without_a_name_is_handed_over(tmp_path: Path):
     config = make_config(OwnLake(horizon=9), constraint=canary.Chance(limit=2.0, epsilon=0.3))
-    headline = storage.Headline("OwnLake", "canary", 4, 1000)
-    directory = storage.create(tmp_path, headline, config_to_dict(config), device="cpu", command=[])
+    headline = directory.Headline("OwnLake", "canary", 4, 1000)
+    place = directory.create(tmp_path, headline, config_to_dict(config), device="cpu", command=[])
     with pytest.raises(CanaryError, match="OwnLake, which is not a named environment: pass environment"):
-        canary.load(directory)
-    assert canary.load(directory, OwnLake(horizon=9)).config == config
+        canary.load(place)
+    assert canary.load(place, OwnLake(horizon=9)).config == config
     with pytest.raises(CanaryError, match="constraint"):
-        canary.train(OwnLake(), out=tmp_path)
+        canary.train(Price(), out=tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -183,7 +186,7 @@ def test_an_episode_handle_plays_as_evaluation_does(run: Run):
     """Step by step with the handle, the same key gives the same episode as the vectorised program."""
     trained, lake = run.policy(3), run.config.environment
     keys = jax.random.split(jax.random.key(8), 3)
-    play = jax.jit(lambda k: play_episodes(lake, trained.augmentation, trained.policy, trained.statistics, k))
+    play = jax.jit(lambda k: play_episodes(lake, trained.account, trained.policy, trained.statistics, k))
     ends = play(keys)
     step = jax.jit(lake.step)
     for index, key in enumerate(keys):
@@ -213,9 +216,8 @@ def test_the_cost_spent_changes_what_the_policy_does(run: Run):
 
 def test_discounted_costs_are_accounted_as_in_training(run: Run):
     trained = run.policy(0)
-    halving = TrainedPolicy(
-        trained.policy, None, Augmentation(5.5, 0.5), trained.observation_size, trained.action_space
-    )
+    halving = TrainedPolicy(trained.policy, None, CostAccount(5.5, 0.5), trained.place)
+    assert halving.sha256 != trained.sha256
     episode = halving.start(0)
     for _ in range(3):
         episode.act(HERE)
@@ -258,15 +260,21 @@ def test_unseeded_episodes_differ_and_seeded_ones_repeat(run: Run):
     assert actions(None) != actions(None)
 
 
-def test_continuous_actions_are_vectors_within_their_bounds():
-    network = make_mlp(jax.random.key(0), (4 + Augmentation.SIZE, 8, 3), head_scale=50.0)
+def test_continuous_actions_are_vectors_that_the_environment_clips():
+    """As in training and certification, where an environment with noise of its own clips after the noise."""
+    network = make_mlp(jax.random.key(0), (4 + CostAccount.SIZE, 8, 3), head_scale=50.0)
     trained = TrainedPolicy(
-        GaussianPolicy(network, jnp.zeros(3)), None, Augmentation(1.0, 1.0), 4, Continuous(3)
+        GaussianPolicy(network, jnp.zeros(3)),
+        None,
+        CostAccount(1.0, 1.0),
+        Place("Probe", {}, 10, 4, Continuous(3)),
     )
     action = trained.start(0).act([1.0, -2.0, 0.5, 3.0], deterministic=True)
     assert isinstance(action, np.ndarray)
     assert action.shape == (3,)
-    assert np.abs(action).max() == 1.0
+    x = jnp.array([1.0, -2.0, 0.5, 3.0, 1.0, 0.0])
+    np.testing.assert_allclose(action, network(x), atol=1e-5)
+    assert np.abs(action).max() > 1.0
 
 
 def test_missing_seeds_and_runs_are_named(run: Run, tmp_path: Path):

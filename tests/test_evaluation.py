@@ -7,14 +7,14 @@ import pytest
 
 from canary.environments.icy_lake import IcyLake
 from canary.evaluation import play_episodes
-from canary.exact import cost_law, from_icy_lake
+from canary.exact import cost_law, from_environment
 from canary.networks import CategoricalPolicy, make_mlp
-from canary.rollout import Augmentation
+from canary.rollout import CostAccount
 from problems.compilation import quick_compilation
 from problems.probe_environments import Questions
 
 LAKE = IcyLake(horizon=30)
-AUGMENTATION = Augmentation(5.5, 1.0)
+ACCOUNT = CostAccount(5.5, 1.0)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -31,7 +31,7 @@ def network(inputs, actions, scale=0.0):
 @pytest.fixture(scope="module")
 def uniform():
     policy = network(18, 4)
-    return jax.jit(lambda keys: play_episodes(LAKE, AUGMENTATION, policy, None, keys))
+    return jax.jit(lambda keys: play_episodes(LAKE, ACCOUNT, policy, None, keys))
 
 
 def keys_of(count):
@@ -47,7 +47,7 @@ def test_costs_follow_the_exact_law_of_a_uniform_policy(uniform):
     assert ((ends.length < LAKE.horizon) <= ends.terminated).all()
     assert (ends.length <= LAKE.horizon).all()
     np.testing.assert_array_equal(ends.reward, ends.terminated)
-    mdp = from_icy_lake(LAKE)
+    mdp = from_environment(LAKE)
     law = cost_law(mdp, np.full((mdp.horizon, mdp.states, len(mdp.support), mdp.actions), 1 / 4))
     error = 4 * (law.variance / count) ** 0.5
     assert abs(ends.cost.mean() - law.mean) < error
@@ -69,7 +69,7 @@ def test_deterministic_play_takes_the_most_likely_action():
     questions, policy = Questions(), network(7, 2, scale=0.5)
     run = jax.jit(
         lambda keys, deterministic: play_episodes(
-            questions, Augmentation(1.0, 1.0), policy, None, keys, deterministic=deterministic
+            questions, CostAccount(1.0, 1.0), policy, None, keys, deterministic=deterministic
         ),
         static_argnums=1,
     )

@@ -5,9 +5,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from canary.experiments import storage
-from canary.experiments.config import RunConfig, make_config
-from canary.experiments.runner import start_run
+from canary.config.config import RunConfig, make_config
+from canary.runs import directory
+from canary.runs.runner import start_run
 
 LIMIT, EPSILON = 5.5, 0.02
 
@@ -15,7 +15,7 @@ LIMIT, EPSILON = 5.5, 0.02
 def last_quarter(config: RunConfig, runs: Path) -> pl.DataFrame:
     """Mean return and violation rate of every seed over the last quarter of its updates."""
     assert (config.constraint.limit, config.constraint.epsilon) == (LIMIT, EPSILON)
-    episodes = storage.read(start_run(config, runs, quiet=True), "episodes").filter(pl.col("valid"))
+    episodes = directory.read(start_run(config, runs, quiet=True), "episodes").filter(pl.col("valid"))
     late = episodes.filter(pl.col("iteration") >= 0.75 * (pl.col("iteration").max() + 1))
     return late.group_by("seed").agg(pl.col("return").mean(), violation=(pl.col("cost") > LIMIT).mean())
 

@@ -17,6 +17,7 @@ from canary.networks import (
     make_mlp,
     make_policy,
     orthogonal,
+    within_bounds,
 )
 
 RNG = np.random.default_rng(0)
@@ -111,3 +112,29 @@ def test_a_policy_that_stops_exploring_keeps_a_finite_divergence():
     x = jnp.ones((3, 2))
     np.testing.assert_allclose(frozen(x).log_std, LOG_STD_FLOOR)
     assert np.isfinite(policy(x).kl_from(frozen(x))).all()
+
+
+def test_a_deviation_at_its_floor_feels_a_gradient_and_comes_back():
+    """Below the floor it would feel none. So it is lifted to the floor, from where a few steps take it up."""
+    policy = make_policy(jax.random.key(0), 2, Continuous(2), (4,))
+    lost = eqx.tree_at(lambda p: p.log_std, policy, jnp.array([-80.0, LOG_STD_FLOOR]))
+    x = jnp.ones((3, 2))
+    action = policy(x).mode() + 1.0  # far from the mode: a wider policy would fit better
+
+    def fit(policy):
+        return policy(x).log_prob(action).mean()
+
+    assert jax.grad(fit)(lost).log_std[0] == 0
+    found = within_bounds(lost)
+    np.testing.assert_array_equal(found.log_std, LOG_STD_FLOOR)
+    assert (jax.grad(fit)(found).log_std > 1).all()
+    for _ in range(10):
+        slope = jax.grad(fit)(found).log_std
+        found = within_bounds(eqx.tree_at(lambda p: p.log_std, found, found.log_std + 0.1 * jnp.sign(slope)))
+    assert (found.log_std > LOG_STD_FLOOR + 0.5).all()
+
+
+def test_bounds_leave_all_else_as_it_is():
+    for space in (Discrete(3), Continuous(2)):
+        policy = make_policy(jax.random.key(0), 2, space, (4,))
+        jax.tree.map(np.testing.assert_array_equal, within_bounds(policy), policy)

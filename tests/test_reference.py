@@ -8,10 +8,12 @@ from benchmarks.reference import make_reference
 from jax.flatten_util import ravel_pytree
 
 from canary.algorithms.base import Task
-from canary.experiments.config import make_config
-from canary.experiments.runner import make_trainer
+from canary.config.config import make_config
+from canary.rollout import CostAccount
+from canary.runs.runner import make_trainer
 from canary.training import init_training, train_iteration
 from problems.compilation import quick_compilation
+from problems.terms import terms_of
 
 
 def test_plain_reference_and_library_take_the_same_steps():
@@ -24,13 +26,10 @@ def compare():
     trainer = make_trainer(config)
     environment = config.environment
     task = Task(
-        constraint=config.constraint,
-        input_size=environment.observation_size + 2,
-        action_space=environment.action_space,
-        updates=config.training.updates,
+        input_size=environment.observation_size + CostAccount.SIZE, action_space=environment.action_space
     )
     plain = replace(trainer, algorithm=make_reference(config.algorithm, task))
-    ours = theirs = init_training(trainer, 0, 0)
+    ours = theirs = init_training(trainer, terms_of(config), 0)
     start = ravel_pytree(ours.learner.policy)[0]
     advance_ours = jax.jit(lambda state: train_iteration(trainer, state)[0])
     advance_theirs = jax.jit(lambda state: train_iteration(plain, state)[0])

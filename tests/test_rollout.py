@@ -8,7 +8,7 @@ import pytest
 from canary.environments.icy_lake import IcyLake
 from canary.networks import make_policy
 from canary.numerics.running_statistics import RunningStatistics
-from canary.rollout import SPENT_CLIP, Augmentation, collect, start_lanes
+from canary.rollout import SPENT_CLIP, CostAccount, collect, start_lanes
 from problems.compilation import quick_compilation
 from problems.probe_environments import Aim
 
@@ -22,17 +22,17 @@ def quick():
         yield
 
 
-def play(environment, augmentation, statistics=None, *, stagger, length=LENGTH, seed=0):
+def play(environment, account, statistics=None, *, stagger, length=LENGTH, seed=0):
     """Two rollouts in a row: episodes span them. Returns numpy records of both, one after the other."""
 
     @jax.jit
     def run(key):
         keys = jax.random.split(key, 4)
-        size = environment.observation_size + Augmentation.SIZE
+        size = environment.observation_size + CostAccount.SIZE
         policy = make_policy(keys[0], size, environment.action_space, (8,))
         lanes = first = start_lanes(environment, LANES, keys[1], stagger=stagger)
-        lanes, one, raw = collect(environment, augmentation, policy, lanes, statistics, keys[2], length)
-        lanes, two, more = collect(environment, augmentation, policy, lanes, statistics, keys[3], length)
+        lanes, one, raw = collect(environment, account, policy, lanes, statistics, keys[2], length)
+        lanes, two, more = collect(environment, account, policy, lanes, statistics, keys[3], length)
         join = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), (one, raw), (two, more))
         return first, *join
 
@@ -41,7 +41,7 @@ def play(environment, augmentation, statistics=None, *, stagger, length=LENGTH, 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["together", "staggered"])
 def icy(request):
-    return request.param, *play(LAKE, Augmentation(LIMIT, GAMMA), stagger=request.param)
+    return request.param, *play(LAKE, CostAccount(LIMIT, GAMMA), stagger=request.param)
 
 
 def test_icy_lake_rollout_replayed(icy):
@@ -114,7 +114,7 @@ def test_both_outcomes_of_actions_are_sampled(icy):
 
 def test_every_reset_draws_a_fresh_state():
     """The observation after a reset has never been seen before, in no lane and no episode."""
-    _, rollout, raw = play(Aim(), Augmentation(LIMIT, 1.0), stagger=False)
+    _, rollout, raw = play(Aim(), CostAccount(LIMIT, 1.0), stagger=False)
     assert len(np.unique(raw[0, :, 1])) == LANES
     done = rollout.done[:-1]
     starts = raw[1:][done]
@@ -122,14 +122,14 @@ def test_every_reset_draws_a_fresh_state():
     assert len(np.unique(starts[:, 1])) > 0.99 * len(starts)
     # Episodes of a fixed horizon that start together end together: what staggering is for.
     np.testing.assert_array_equal(rollout.done.all(1), rollout.done.any(1))
-    _, mixed, _ = play(Aim(), Augmentation(LIMIT, 1.0), stagger=True)
+    _, mixed, _ = play(Aim(), CostAccount(LIMIT, 1.0), stagger=True)
     assert not np.array_equal(mixed.done.all(1), mixed.done.any(1))
 
 
 def test_observations_are_standardised_but_never_the_augmentation():
     mean, deviation = np.array([300.0, -1000.0]), np.array([40.0, 0.5])
     statistics = RunningStatistics(jnp.asarray(mean), jnp.asarray(deviation**2 * 100), jnp.asarray(100.0))
-    first, rollout, raw = play(Aim(cost=7.0), Augmentation(1.0, 0.5), statistics, stagger=False)
+    first, rollout, raw = play(Aim(cost=7.0), CostAccount(1.0, 0.5), statistics, stagger=False)
     np.testing.assert_array_equal(raw[0], first.environment.observation)
     expected = np.clip((raw - mean) / deviation, -10, 10)
     np.testing.assert_allclose(rollout.inputs[..., :2], expected, rtol=1e-4, atol=1e-3)

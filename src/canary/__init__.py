@@ -10,34 +10,41 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from canary.algorithms import ALGORITHMS
     from canary.api import Run, certify, evaluate, load, train
+    from canary.constraints import Chance, CVaR, Mean
     from canary.environments import ENVIRONMENTS
+    from canary.environments.gymnasium_face import to_gymnasium
     from canary.errors import CanaryError
-    from canary.types import Chance
 
     __version__: str
 
 __all__ = [
     "ALGORITHMS",
     "ENVIRONMENTS",
+    "CVaR",
     "CanaryError",
     "Chance",
+    "Mean",
     "Run",
     "__version__",
     "certify",
     "evaluate",
     "load",
+    "to_gymnasium",
     "train",
 ]
 
 _HOMES = {
     "ALGORITHMS": "canary.algorithms",
     "CanaryError": "canary.errors",
-    "Chance": "canary.types",
+    "CVaR": "canary.constraints",
+    "Chance": "canary.constraints",
     "ENVIRONMENTS": "canary.environments",
+    "Mean": "canary.constraints",
     "Run": "canary.api",
     "certify": "canary.api",
     "evaluate": "canary.api",
     "load": "canary.api",
+    "to_gymnasium": "canary.environments.gymnasium_face",
     "train": "canary.api",
 }
 

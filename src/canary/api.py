@@ -9,10 +9,9 @@ For example:
     episode.spend(cost)  # what the environment then charged for it
 """
 
-import json
 import operator
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,18 +19,21 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from canary.config.config import Overrides, make_config
+from canary.config.run_config import RunConfig
+from canary.constraints import Constraint
 from canary.environments.protocol import Environment
 from canary.errors import CanaryError
-from canary.experiments import runner, storage
-from canary.experiments.config import RunConfig, config_from_dict, make_config
-from canary.experiments.frozen import EvaluationPlan, load_policies, play
+from canary.export.trained_policy import TrainedPolicy
+from canary.identity import place_of
 from canary.reporting.summary import summarise_evaluation, summarise_run
-from canary.trained_policy import TrainedPolicy
-from canary.types import Chance
+from canary.runs import directory, runner
+from canary.runs.opening import open_config
+from canary.runs.policies import EvaluationPlan, load_policies, play
 
 if TYPE_CHECKING:
-    from canary.experiments.videos import VideoRequest
     from canary.rendering.episode import Drawing
+    from canary.rendering.run import VideoRequest
 
 RUNS = Path("runs")
 
@@ -50,12 +52,12 @@ class Run:
     @property
     def metrics(self) -> pl.DataFrame:
         """One row per seed and update."""
-        return storage.read(self.directory, "metrics")
+        return directory.read(self.directory, "metrics")
 
     @property
     def episodes(self) -> pl.DataFrame:
         """One row per episode of training."""
-        return storage.read(self.directory, "episodes")
+        return directory.read(self.directory, "episodes")
 
     def policy(self, seed: int | None = None) -> TrainedPolicy:
         """The policy of a seed (the first, if not said) as the newest intact checkpoint has it."""
@@ -67,10 +69,8 @@ class Run:
         return TrainedPolicy(
             chosen,
             statistics,
-            policies.augmentation,
-            environment.observation_size,
-            environment.action_space,
-            environment.horizon,
+            policies.account,
+            place_of(environment, self.config.environment_name),
             policies.risk_critics(seed),
         )
 
@@ -87,14 +87,23 @@ class Run:
 
         `drawing` draws an environment that canary cannot (docs/rendering.md); `how` holds arguments of `canary.evaluate`.
         """
-        from canary.experiments.videos import VideoRequest
+        from canary.rendering.run import VideoRequest
 
         request = VideoRequest(path=path, drawing=drawing, most_frames=most_frames)
         return Path(evaluate(self, episodes, video=request, **how)["video"]["path"])
 
-    def resume(self, *, quiet: bool = False) -> "Run":
-        """Train on to the planned number of steps; a finished run stays as it is."""
-        runner.resume_run(self.directory, environment=self.config.environment, quiet=quiet)
+    def resume(self, *, force: bool = False, quiet: bool = False) -> "Run":
+        """Train on to the planned number of steps; a finished run stays as it is.
+
+        `force` takes the run over from a process on another machine that seems to hold it.
+        """
+        runner.resume_run(
+            self.directory,
+            environment=self.config.environment,
+            accept_change=bool(self.config.environment_changes),
+            force=force,
+            quiet=quiet,
+        )
         return _finish(self)
 
 
@@ -109,34 +118,45 @@ class TrainingInterrupted(KeyboardInterrupt):
 def train(
     env: str | Environment = "IcyLake",
     algorithm: str = "canary",
-    constraint: Chance | None = None,
+    constraint: Constraint | Mapping[str, Any] | None = None,
     *,
     seeds: int | Sequence[int] = 4,
     total_steps: int | None = None,
     preset: str = "fast",
     out: str | Path = RUNS,
-    overrides: Sequence[str] = (),
+    overrides: Overrides = (),
+    cost: str | None = None,
     quiet: bool = False,
 ) -> Run:
     """Train and return the run.
 
-    `seeds` says how many (0, 1, ...) or which; `total_steps` are environment steps per seed; without a
-    `constraint` the paper's limit and epsilon for the environment are taken; `overrides` are texts such as
-    "algo.target_kl=0.02". Ctrl-C saves and raises `TrainingInterrupted`, a KeyboardInterrupt that knows its
-    `run`.
+    `env` is an environment, the name of one of ours, or a reference such as "my_package.shop:Shop" or
+    "gymnasium:Pendulum-v1" (docs/environments/your-own.md); of other packages `cost` says where the cost is.
+    `seeds` says how many (0, 1, ...) or which; `total_steps` are environment steps per seed. The `constraint` is a `Chance`,
+    a `Mean` or a `CVaR`, or some of "kind", "limit" and "epsilon" where the rest is the environment's own. `overrides`
+    change single settings, {"algo.target_kl": 0.02} or ("algo.target_kl=0.02",). Ctrl-C saves and raises
+    `TrainingInterrupted`, a KeyboardInterrupt that knows its `run`.
     """
-    if total_steps is not None:  # last, so that it is judged against the batch that the others chose
-        overrides = (*overrides, f"training.total_steps={json.dumps(total_steps, default=_plain)}")
-    config = make_config(env, algorithm, constraint, preset, tuple(overrides), seeds=seed_ids(seeds))
+    training = {"seeds": seed_ids(seeds)} | ({} if total_steps is None else {"total_steps": total_steps})
+    config = make_config(env, algorithm, constraint, preset, overrides, cost, **training)
     return _finish(Run(runner.start_run(config, Path(out), quiet=quiet), config))
 
 
 def load(
-    path: str | Path = "latest", environment: Environment | None = None, *, out: str | Path = RUNS
+    path: str | Path = "latest",
+    environment: Environment | None = None,
+    *,
+    out: str | Path = RUNS,
+    trust: bool = False,
+    accept_change: bool = False,
 ) -> Run:
-    """The run of that path, or of that name below `out`, or the newest; `environment` if it has no name."""
-    directory = storage.find_run(str(path), Path(out))
-    return Run(directory, config_from_dict(storage.read_json(directory / "config.json"), environment))
+    """The run of that path, or of that name below `out`, or the newest.
+
+    A run that was trained on code of your own makes its environment again: pass it as `environment`, or say `trust` once to
+    let the code that the run names be imported. Another environment than the run's is refused, unless you `accept_change`.
+    """
+    place = directory.find_run(str(path), Path(out))
+    return Run(place, open_config(place, environment, trust=trust, accept_change=accept_change))
 
 
 def evaluate(
@@ -164,6 +184,10 @@ def evaluate(
     _warn(policies.notes)
     table, seconds = play(policies, plan, report)
     how = {"deterministic": deterministic, "evaluation_seed": evaluation_seed, "updates": policies.iteration}
+    digests = {
+        str(seed): policies.identity(seed).sha256 for seed in table["seed"].unique(maintain_order=True)
+    }
+    how |= {"policy_sha256": digests}
     drawn = {} if film is None else {"video": film(policies, plan, table)}
     return summarise_evaluation(run.directory, table, seconds) | how | drawn
 
@@ -171,13 +195,19 @@ def evaluate(
 def certify(run: Run | str | Path, *, quiet: bool = True, **request: Any) -> dict[str, Any]:
     """A certificate from fresh episodes of the run's frozen policies, also written into the run.
 
-    `request` holds fields of `canary.experiments.certificates.Request`: confidence, episodes, early_stop, seeds, shift,
+    `request` holds fields of `canary.certification.run.Request`: confidence, episodes, early_stop, seeds, shift,
     limit, epsilon, ... For a policy that belongs to no run there is `canary.certification.certify`.
     """
-    from canary.experiments.certificates import Request, certify_run
+    from canary.certification.run import Request, certify_run
 
     run = run if isinstance(run, Run) else load(run)
-    return certify_run(run.directory, Request(**request), environment=run.config.environment, quiet=quiet)
+    return certify_run(
+        run.directory,
+        Request(**request),
+        environment=run.config.environment,
+        accept_change=bool(run.config.environment_changes),
+        quiet=quiet,
+    )
 
 
 def seed_ids(seeds: int | Sequence[int]) -> tuple[int, ...]:
@@ -197,25 +227,20 @@ def seed_ids(seeds: int | Sequence[int]) -> tuple[int, ...]:
 
 def _film(video: "VideoRequest", run: Run) -> Callable[..., dict[str, Any]]:
     """What draws the video once the episodes are played; mistakes in the request are found now."""
-    from canary.experiments import videos  # Pillow and matplotlib's fonts: only where they are needed
+    from canary.rendering import run as videos  # Pillow and matplotlib's fonts: only where they are needed
 
     return partial(videos.make_video, videos.plan_video(video, run.config.environment, run.directory))
-
-
-def _plain(value: Any) -> Any:
-    """numpy's whole numbers as Python's; anything else as a text, to be refused by its name."""
-    return int(value) if hasattr(value, "__index__") else str(value)
 
 
 def _finish(run: Run) -> Run:
     """Leave the summary and the figure beside the data, and pass an interruption on to the caller."""
     summary = run.summary()
-    storage.write_json(run.directory / "summary.json", summary)
+    directory.write_json(run.directory / "summary.json", summary)
     episodes = run.episodes
     if episodes["valid"].any():
         from canary.reporting import figures  # matplotlib takes a second: only where it is needed
 
-        arguments = figures.figure_arguments(storage.read_json(run.directory / "config.json"))
+        arguments = figures.figure_arguments(directory.read_config(run.directory))
         figures.save(figures.training_figure(episodes, **arguments), run.directory / "training.png")
     if summary["status"] == "interrupted":
         raise TrainingInterrupted(run)

@@ -1,5 +1,17 @@
-"""The one exception that a user's mistake may end in."""
+"""The one exception that a user's mistake may end in, and the tail of a sentence about an unknown name."""
+
+import difflib
+from collections.abc import Iterable
 
 
 class CanaryError(ValueError):
     """A mistake that one sentence explains: what is wrong, and what to do about it."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`; did you mean X?` or, if nothing is near, the whole list."""
+    known = sorted(known)
+    matches = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    if matches:
+        return f"; did you mean {' or '.join(matches)}?"
+    return f"; known are {', '.join(known)}." if known else "."

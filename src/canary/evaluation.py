@@ -5,6 +5,7 @@ One episode per key, rather than the first so many that end, because short episo
 
 from collections.abc import Callable
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, PRNGKeyArray
@@ -12,21 +13,36 @@ from jaxtyping import Array, Int, PRNGKeyArray
 from canary.environments.protocol import Environment
 from canary.networks import Policy
 from canary.numerics.running_statistics import RunningStatistics
-from canary.rollout import Augmentation, Lane, advance, see, select, start_lane
+from canary.rollout import CostAccount, Lane, advance, select, start_lane
 from canary.types import EpisodeEnds
 
 
 def play_episodes(
     environment: Environment,
-    augmentation: Augmentation,
+    account: CostAccount,
     policy: Policy,
     statistics: RunningStatistics | None,
     keys: PRNGKeyArray,
     *,
     deterministic: bool = False,
 ) -> EpisodeEnds:
-    """One episode per key, sampling actions as in training or, if `deterministic`, taking the most likely ones."""
-    lanes, move = _start(environment, augmentation, policy, statistics, keys, deterministic)
+    """One episode per key, sampling actions as in training or, if `deterministic`, taking the most likely ones.
+
+    An episode in which the policy saw an observation that is not finite is not `valid`.
+    Where a lane is dear (`most_lanes`), the keys are played in several rounds of so many.
+    """
+    most = getattr(environment, "most_lanes", len(keys))
+    if len(keys) > most:
+        rounds = -(-len(keys) // most)
+        padded = keys[jnp.arange(rounds * most) % len(keys)].reshape(rounds, most)
+        ends = jax.lax.map(
+            lambda some: play_episodes(
+                environment, account, policy, statistics, some, deterministic=deterministic
+            ),
+            padded,
+        )
+        return jax.tree.map(lambda leaf: leaf.reshape(-1)[: len(keys)], ends)
+    lanes, move = _start(environment, account, policy, statistics, keys, deterministic)
 
     def unfinished(carry: tuple[Lane, jax.Array]):
         lanes, time = carry
@@ -42,9 +58,9 @@ def play_episodes(
     )
 
 
-def record_episodes(
+def film_episodes(
     environment: Environment,
-    augmentation: Augmentation,
+    account: CostAccount,
     policy: Policy,
     statistics: RunningStatistics | None,
     keys: PRNGKeyArray,
@@ -58,7 +74,7 @@ def record_episodes(
     All keys are played, not only the chosen ones: a batch of another size may be rounded differently, and in a chaotic
     environment the last digit grows into another episode. A lane that is done stays as it is.
     """
-    lanes, move = _start(environment, augmentation, policy, statistics, keys, deterministic)
+    lanes, move = _start(environment, account, policy, statistics, keys, deterministic)
 
     def pick(lanes: Lane) -> Lane:
         return jax.tree.map(lambda leaf: leaf[chosen], lanes)
@@ -73,7 +89,7 @@ def record_episodes(
 
 def _start(
     environment: Environment,
-    augmentation: Augmentation,
+    account: CostAccount,
     policy: Policy,
     statistics: RunningStatistics | None,
     keys: PRNGKeyArray,
@@ -85,13 +101,16 @@ def _start(
     key_act, key_step = split[:, 1], split[:, 2]
 
     def move(lanes: Lane, time: jax.Array) -> Lane:
-        distribution = policy(see(lanes, augmentation, statistics))
+        # An action chosen by what is no number proves nothing: such an episode does not count.
+        sane = jnp.isfinite(lanes.environment.observation).all(-1)
+        lanes = eqx.tree_at(lambda lane: lane.valid, lanes, lanes.valid & (sane | _done(lanes)))
+        distribution = policy(lanes.inputs(account, statistics))
         if deterministic:
             action = distribution.mode()
         else:
             action = jax.vmap(lambda d, key: d.sample(jax.random.fold_in(key, time)))(distribution, key_act)
         moved = jax.vmap(
-            lambda lane, a, key: advance(environment, augmentation, lane, a, jax.random.fold_in(key, time))
+            lambda lane, a, key: advance(environment, account, lane, a, jax.random.fold_in(key, time))
         )(lanes, action, key_step)
         return select(_done(lanes), lanes, moved)
 

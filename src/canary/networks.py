@@ -26,8 +26,9 @@ class MLP(eqx.Module):
     spent cost is built without the last entries of x = (s, g, y), and can be handed x all the same.
     """
 
-    weights: tuple[Float[Array, "fan_in fan_out"], ...]
-    biases: tuple[Float[Array, "fan_out"], ...]
+    # Layers differ in size, so their axes have no names to be held equal; a stack of networks has one axis more.
+    weights: tuple[Float[Array, "*stack _ _"], ...]
+    biases: tuple[Float[Array, "*stack _"], ...]
 
     def __call__(self, x: Float[Array, "*batch input"]) -> Float[Array, "*batch output"]:
         x = x[..., : self.weights[0].shape[0]]
@@ -142,6 +143,13 @@ class GaussianPolicy(eqx.Module):
 
 
 Policy = CategoricalPolicy | GaussianPolicy
+
+
+def within_bounds(policy: Policy) -> Policy:
+    """The same policy with log deviations lifted to the floor: below it they would feel no gradient and never return."""
+    if isinstance(policy, CategoricalPolicy):
+        return policy
+    return GaussianPolicy(policy.network, jnp.maximum(policy.log_std, LOG_STD_FLOOR))
 
 
 def make_policy(key: PRNGKeyArray, input_size: int, space: ActionSpace, hidden: Sequence[int]) -> Policy:

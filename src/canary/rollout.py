@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 
-from canary.environments.protocol import Environment, EnvironmentState
+from canary.environments.protocol import Environment, EnvironmentState, PartialReset
 from canary.networks import Policy
 from canary.numerics.running_statistics import RunningStatistics, normalise
 from canary.numerics.units import in_limits
@@ -21,31 +21,45 @@ SPENT_CLIP = 10.0  # networks see at most this many limits of spent cost: beyond
 
 
 @dataclass(frozen=True)
-class Augmentation:
-    """How the cost enters the rollout: in units of `limit`, discounted by `discount` per step."""
+class CostAccount:
+    """How the cost of an episode is counted: in units of `limit`, discounted by `cost_discount` per step."""
 
-    limit: float
-    discount: float
+    limit: float | Float[Array, ""]
+    """A run-time value while training, so that another limit needs no other program."""
+    cost_discount: float
 
     SIZE = 2
-    """Entries that the augmentation appends to an observation: g_t and y_t."""
+    """Entries that the account appends to an observation: g_t and y_t."""
 
 
 class Lane(eqx.Module):
-    """One environment and the running sums of its current episode (raw units)."""
+    """One environment and the running sums of its current episode."""
 
     environment: EnvironmentState
     spent: Float[Array, "*env"]
+    """y_t, still in raw units: it is divided by the limit where it enters a rollout or a network."""
     discount: Float[Array, "*env"]
+    """g_t = cost_discount ** t."""
     reward: Float[Array, "*env"]
     length: Int[Array, "*env"]
     valid: Bool[Array, "*env"]
 
+    def inputs(
+        self, account: CostAccount, statistics: RunningStatistics | None
+    ) -> Float[Array, "*env input"]:
+        """What the policy sees in this lane."""
+        return policy_inputs(self.environment.observation, self.spent, self.discount, account, statistics)
+
 
 def start_lane(environment: Environment, key: PRNGKeyArray) -> Lane:
     """A freshly reset environment with nothing spent."""
+    return fresh_lane(environment.reset(key))
+
+
+def fresh_lane(state: EnvironmentState) -> Lane:
+    """An environment that was just reset, and the account of an episode that begins."""
     zero = jnp.zeros(())
-    return Lane(environment.reset(key), zero, zero + 1, zero, jnp.zeros((), jnp.int32), jnp.array(True))
+    return Lane(state, zero, zero + 1, zero, jnp.zeros((), jnp.int32), jnp.array(True))
 
 
 def start_lanes(environment: Environment, count: int, key: PRNGKeyArray, *, stagger: bool) -> Lane:
@@ -62,26 +76,32 @@ def start_lanes(environment: Environment, count: int, key: PRNGKeyArray, *, stag
     return eqx.tree_at(lambda lane: (lane.environment.time, lane.valid), lanes, (time, time == 0))
 
 
-def see(
-    lanes: Lane, augmentation: Augmentation, statistics: RunningStatistics | None
+def policy_inputs(
+    observation: Float[Array, "*env obs"],
+    spent_raw: Float[Array, "*env"],
+    discount: Float[Array, "*env"],
+    account: CostAccount,
+    statistics: RunningStatistics | None,
 ) -> Float[Array, "*env input"]:
-    """x = (s, g, y): observation (standardised if statistics are given), cost discount, spent cost in limits."""
-    observation = lanes.environment.observation
+    """x = (s, g, y): observation (standardised if statistics are given), cost discount, spent cost in limits.
+
+    This is the one place where networks get their inputs from, in training and wherever a trained policy acts.
+    """
     if statistics is not None:
         observation = normalise(statistics, observation)
-    spent = jnp.clip(in_limits(lanes.spent, augmentation.limit), -SPENT_CLIP, SPENT_CLIP)
-    return jnp.concatenate([observation, jnp.stack([lanes.discount, spent], -1)], -1)
+    spent = jnp.clip(in_limits(spent_raw, account.limit), -SPENT_CLIP, SPENT_CLIP)
+    return jnp.concatenate([observation, jnp.stack([discount, spent], -1)], -1)
 
 
 def advance(
-    environment: Environment, augmentation: Augmentation, lane: Lane, action: Array, key: PRNGKeyArray
+    environment: Environment, account: CostAccount, lane: Lane, action: Array, key: PRNGKeyArray
 ) -> Lane:
     """One environment step; y_{t+1} = y_t + g_t c_t."""
     state = environment.step(lane.environment, action, key)
     return Lane(
         environment=state,
         spent=lane.spent + lane.discount * state.cost,
-        discount=lane.discount * augmentation.discount,
+        discount=lane.discount * account.cost_discount,
         reward=lane.reward + state.reward,
         length=lane.length + 1,
         valid=lane.valid,
@@ -90,7 +110,7 @@ def advance(
 
 def collect(
     environment: Environment,
-    augmentation: Augmentation,
+    account: CostAccount,
     policy: Policy,
     lanes: Lane,
     statistics: RunningStatistics | None,
@@ -100,24 +120,24 @@ def collect(
     """Play `length` steps in every lane; finished lanes are reset with fresh keys. Also returns the raw observations."""
     count = lanes.spent.shape[0]
 
-    def play(lanes: Lane, keys: PRNGKeyArray):
+    def play(lanes: Lane, keys: Key[Array, "3"]):
         key_act, key_step, key_reset = keys
-        inputs = see(lanes, augmentation, statistics)
+        inputs = lanes.inputs(account, statistics)
         action = policy(inputs).sample(key_act)
-        moved = jax.vmap(lambda lane, a, k: advance(environment, augmentation, lane, a, k))(
+        moved = jax.vmap(lambda lane, a, k: advance(environment, account, lane, a, k))(
             lanes, action, jax.random.split(key_step, count)
         )
         state = moved.environment
         done = state.terminated | state.truncated
         step = Rollout(
             inputs=inputs,
-            next_inputs=see(moved, augmentation, statistics),
+            next_inputs=moved.inputs(account, statistics),
             elapsed=lanes.environment.time / environment.horizon,
             next_elapsed=state.time / environment.horizon,
             action=action,
             reward=state.reward,
-            cost=in_limits(state.cost, augmentation.limit),
-            spent=in_limits(lanes.spent, augmentation.limit),
+            cost=in_limits(state.cost, account.limit),
+            spent=in_limits(lanes.spent, account.limit),
             spent_raw=lanes.spent,
             discount=lanes.discount,
             terminated=state.terminated,
@@ -127,16 +147,24 @@ def collect(
             ),
         )
 
-        def restart() -> Lane:
-            fresh = jax.vmap(lambda k: start_lane(environment, k))(jax.random.split(key_reset, count))
-            return select(done, fresh, moved)
-
         # A reset may cost more than a step, and is seldom needed.
-        following = jax.lax.cond(done.any(), restart, lambda: moved)
+        following = jax.lax.cond(
+            done.any(), lambda: restart(environment, moved, done, key_reset), lambda: moved
+        )
         return following, (step, lanes.environment.observation)
 
     lanes, (rollout, observations) = jax.lax.scan(play, lanes, jax.random.split(key, (length, 3)))
     return lanes, rollout, observations
+
+
+def restart(environment: Environment, lanes: Lane, done: Bool[Array, "env"], key: PRNGKeyArray) -> Lane:
+    """Fresh lanes where the episodes are done; an environment that can reset some lanes only does just that."""
+    keys = jax.random.split(key, len(done))
+    if isinstance(environment, PartialReset):
+        fresh = jax.vmap(fresh_lane)(jax.vmap(environment.restart)(lanes.environment, done, keys))
+    else:
+        fresh = jax.vmap(lambda k: start_lane(environment, k))(keys)
+    return select(done, fresh, lanes)
 
 
 def select(which: Bool[Array, "env"], chosen: Lane, other: Lane) -> Lane:

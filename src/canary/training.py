@@ -1,6 +1,6 @@
 """One training iteration as a pure function, and a chunk of them.
 
-Randomness is addressed, never threaded: the key of seed i is fold_in(key(base), i) and that of iteration k is
+Randomness is addressed, never threaded: the key of seed i is fold_in(key(0), i) and that of iteration k is
 fold_in(key of the seed, k). So a seed does not depend on how many others run beside it, nor its numbers on how
 iterations are grouped into chunks or where a run was stopped and resumed.
 """
@@ -10,15 +10,17 @@ from dataclasses import dataclass
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from canary.algorithms.base import Algorithm, Learner
 from canary.environments.protocol import Environment
 from canary.numerics.moments import EpisodeWindow, empty_window, record_episodes
 from canary.numerics.running_statistics import RunningStatistics, initial_statistics, merge
-from canary.rollout import Augmentation, Lane, collect, start_lanes
-from canary.types import EpisodeEnds, Metrics
+from canary.rollout import CostAccount, Lane, collect, start_lanes
+from canary.types import EpisodeEnds, Metrics, Rollout, Terms
 
+FAULT = "fault"  # the metric that says where a batch went wrong; read by the runner, kept nowhere
+FAULT_KINDS = ("action", "cost", "reward", "observation")
 RING = 512  # recent episodes kept for cost statistics, or one batch of steps if that is more
 
 
@@ -28,7 +30,7 @@ class Trainer:
 
     environment: Environment
     algorithm: Algorithm
-    augmentation: Augmentation
+    cost_discount: float
     environments: int
     rollout_length: int
     stagger: bool = True
@@ -41,12 +43,12 @@ class TrainingState(eqx.Module):
     lanes: Lane
     statistics: RunningStatistics | None
     window: EpisodeWindow
-    iteration: Int[Array, ""]
+    terms: Terms
     key: PRNGKeyArray
 
 
-def init_training(trainer: Trainer, base_seed: int, seed: Int[Array, ""] | int) -> TrainingState:
-    key = jax.random.fold_in(jax.random.key(base_seed), seed)
+def init_training(trainer: Trainer, terms: Terms, seed: Int[Array, ""] | int) -> TrainingState:
+    key = jax.random.fold_in(jax.random.key(0), seed)
     key_learner, key_lanes, key_run = jax.random.split(key, 3)
     environment = trainer.environment
     steps = trainer.environments * trainer.rollout_length
@@ -57,7 +59,7 @@ def init_training(trainer: Trainer, base_seed: int, seed: Int[Array, ""] | int) 
         if environment.normalise_observation
         else None,
         window=empty_window(max(RING, steps)),
-        iteration=jnp.zeros((), jnp.int32),
+        terms=terms,
         key=key_run,
     )
 
@@ -66,16 +68,31 @@ def train_iteration(
     trainer: Trainer, state: TrainingState
 ) -> tuple[TrainingState, tuple[Metrics, EpisodeEnds]]:
     """Collect a batch with the current policy, record its episodes, improve the learner (paper Algorithm 1)."""
-    key_rollout, key_update = jax.random.split(jax.random.fold_in(state.key, state.iteration))
+    key_rollout, key_update = jax.random.split(jax.random.fold_in(state.key, state.terms.iteration))
+    account = CostAccount(state.terms.limit, trainer.cost_discount)
     lanes, rollout, observations = collect(
-        trainer.environment, trainer.augmentation, state.learner.policy, state.lanes, state.statistics,
+        trainer.environment, account, state.learner.policy, state.lanes, state.statistics,
         key_rollout, trainer.rollout_length,
     )  # fmt: skip
     window = record_episodes(state.window, rollout.episodes)
-    learner, metrics = trainer.algorithm.update(state.learner, rollout, window, key_update)
+    learner, metrics = trainer.algorithm.update(state.learner, rollout, window, state.terms, key_update)
+    metrics = metrics | {FAULT: first_fault(rollout, observations)}
     statistics = None if state.statistics is None else merge(state.statistics, observations)
-    next_state = TrainingState(learner, lanes, statistics, window, state.iteration + 1, state.key)
+    terms = eqx.tree_at(lambda t: t.iteration, state.terms, state.terms.iteration + 1)
+    next_state = TrainingState(learner, lanes, statistics, window, terms, state.key)
     return next_state, (metrics, rollout.episodes)
+
+
+def first_fault(rollout: Rollout, observations: Float[Array, "time env obs"]) -> Float[Array, ""]:
+    """Where a batch has its first number that is not finite: 1 + (step x lanes + lane) x kinds + kind; 0 if nowhere."""
+
+    def bad(array: Array) -> Bool[Array, "time env"]:
+        entries = ~jnp.isfinite(array.astype(jnp.float32))
+        return entries.reshape(*entries.shape[:2], -1).any(-1)
+
+    seen = bad(observations) | bad(rollout.next_inputs)
+    kinds = jnp.stack([bad(rollout.action), bad(rollout.cost), bad(rollout.reward), seen], -1).ravel()
+    return jnp.where(kinds.any(), 1.0 + kinds.argmax(), 0.0)
 
 
 def train_chunk(
@@ -87,7 +104,9 @@ def train_chunk(
     loop is the same machine code however iterations are grouped.
     """
     _, record = jax.eval_shape(lambda s: train_iteration(trainer, s), state)
-    records = jax.tree.map(lambda leaf: jnp.zeros((size, *leaf.shape), leaf.dtype), record)
+    # An array of one place is no array to XLA: it would round the numbers that go there another way.
+    places = max(size, 2)
+    records = jax.tree.map(lambda leaf: jnp.zeros((places, *leaf.shape), leaf.dtype), record)
 
     def advance(index: Int[Array, ""], carry: tuple[TrainingState, PyTree]):
         state, records = carry

@@ -7,27 +7,67 @@ episode cost, and the test C > limit stay in raw units, so that rounding can nev
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
 import equinox as eqx
+import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
-from canary.errors import CanaryError
+from canary.constraints import Chance as Chance
+
+LARGEST_INTEGER = 2**31 - 1  # device integers have 32 bits
 
 
-@dataclass(frozen=True, kw_only=True)
-class Chance:
-    """The chance constraint P(C > limit) <= epsilon on the episode cost C (paper eq. var-bound)."""
+@dataclass(frozen=True)
+class Range:
+    """Which numbers a setting may be: least <= x <= most or, if `open`, least < x <= most."""
 
-    limit: float
-    """Cost limit: an episode whose cost is strictly above it is a violation."""
-    epsilon: float
-    """Largest allowed probability of a violation."""
+    least: int | float = 0
+    most: int | float = math.inf
+    open: bool = False
 
-    def __post_init__(self):
-        if not (math.isfinite(self.limit) and self.limit > 0):
-            raise CanaryError(f"The limit must be a positive finite number, not {self.limit!r}.")
-        if not 0 < self.epsilon < 1:
-            raise CanaryError(f"Epsilon must lie strictly between 0 and 1, not {self.epsilon!r}.")
+    def __str__(self) -> str:
+        """As people write it; the size of a device's integers goes without saying."""
+        lower = f"{'>' if self.open else '>='} {self.least:g}"
+        return lower if self.most >= LARGEST_INTEGER else f"{lower}, <= {self._most}"
+
+    def complaint(self, number: int | float) -> str | None:
+        """What the number must be, if it is not."""
+        if number < self.least or (self.open and number == self.least):
+            positive = self.open and self.least == 0
+            return "must be positive" if positive else f"must be at least {self.least:g}"
+        return f"must be at most {self._most}" if number > self.most else None
+
+    @property
+    def _most(self) -> str:
+        return str(int(self.most)) if float(self.most).is_integer() else f"{self.most:g}"
+
+
+# The kinds of numbers that settings are; the range is checked once, when a configuration is made or read.
+Whole = Annotated[int, Range(0, LARGEST_INTEGER)]
+Count = Annotated[int, Range(1, LARGEST_INTEGER)]
+Amount = Annotated[float, Range(0)]
+Positive = Annotated[float, Range(0, open=True)]
+Share = Annotated[float, Range(0, 1)]
+PositiveShare = Annotated[float, Range(0, 1, open=True)]
+Layers = tuple[Annotated[int, Range(1, 2**16)], ...]
+
+
+class Terms(eqx.Module):
+    """What a run is asked for and how far it is, as run-time values: other terms need no other program."""
+
+    limit: Float[Array, "*seed"]
+    epsilon: Float[Array, "*seed"]
+    """The constraint's share of episodes: 1 under a constraint on the mean."""
+    updates: Int[Array, "*seed"]
+    """Updates of the whole run: learning rates and radii are annealed over them."""
+    iteration: Int[Array, "*seed"]
+    """Updates done."""
+
+    @property
+    def progress(self) -> Float[Array, "*seed"]:
+        """Share of the run that is over."""
+        return jnp.minimum(self.iteration / self.updates, 1)
 
 
 class EpisodeEnds(eqx.Module):
@@ -45,30 +85,33 @@ class EpisodeEnds(eqx.Module):
 
 
 class Rollout(eqx.Module):
-    """A batch of on-policy experience; time along the first axis, parallel environments along the second."""
+    """A batch of on-policy experience; time along the first axis, parallel environments along the second.
 
-    inputs: Float[Array, "time env input"]
+    Of a single step, as `collect` stacks them, it has no time axis.
+    """
+
+    inputs: Float[Array, "*time env input"]
     """x_t = (s_t, g_t, y_t), what the policy sees (paper eq. aug-state)."""
-    next_inputs: Float[Array, "time env input"]
+    next_inputs: Float[Array, "*time env input"]
     """x_{t+1} before any reset."""
-    elapsed: Float[Array, "time env"]
+    elapsed: Float[Array, "*time env"]
     """t / horizon."""
-    next_elapsed: Float[Array, "time env"]
-    action: Shaped[Array, "time env ..."]
-    reward: Float[Array, "time env"]
-    cost: Float[Array, "time env"]
-    spent: Float[Array, "time env"]
+    next_elapsed: Float[Array, "*time env"]
+    action: Shaped[Array, "..."]
+    reward: Float[Array, "*time env"]
+    cost: Float[Array, "*time env"]
+    spent: Float[Array, "*time env"]
     """y_t, the discounted cost spent before step t (paper eq. y-recursion)."""
-    spent_raw: Float[Array, "time env"]
+    spent_raw: Float[Array, "*time env"]
     """y_t in raw units: the rounding of a division must not decide whether it exceeds the limit."""
-    discount: Float[Array, "time env"]
+    discount: Float[Array, "*time env"]
     """g_t = cost_discount ** t."""
-    terminated: Bool[Array, "time env"]
-    truncated: Bool[Array, "time env"]
+    terminated: Bool[Array, "*time env"]
+    truncated: Bool[Array, "*time env"]
     episodes: EpisodeEnds
 
     @property
-    def done(self) -> Bool[Array, "time env"]:
+    def done(self) -> Bool[Array, "*time env"]:
         return self.terminated | self.truncated
 
 

@@ -1,7 +1,9 @@
 """CPO: the indicator is the breach, its gradient the exact one, and its step that of the textbook's dual."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,16 +12,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from canary.algorithms.base import EstimationConfig
-from canary.algorithms.cpo import CPOConfig, breach_indicator, expectation_constraint
+from canary.algorithms.cpo import CPOConfig, expectation_constraint
 from canary.algorithms.inputs import Inputs
-from canary.algorithms.trust_region_step import TrustRegionConfig, trust_region_step
-from canary.algorithms.trust_region_update import flatten
+from canary.algorithms.signals import breach_indicator
+from canary.algorithms.surrogates import Surrogates
+from canary.algorithms.trust_region_step import TrustRegionConfig
+from canary.algorithms.trust_region_update import Evidence, flatten
 from canary.numerics.moments import empty_window, record_episodes
 from canary.numerics.trust_region import Tier, solve
-from canary.types import Chance
 from problems.breach_truth import Law, difference_quotients
 from problems.compilation import quick_compilation
 from problems.probe_mdps import EPSILON, LIMIT, ROOT, TABLE, TablePolicy, Truth, population
+from problems.rollouts import one_lane
+from problems.steps import take_one_step
+from problems.terms import make_terms
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -38,12 +44,8 @@ def played(costs):
     spent = np.zeros(len(costs) + 1, np.float32)
     for step, cost in enumerate(costs):
         spent[step + 1] = spent[step] + cost
-    return SimpleNamespace(
-        cost=spent[1:, None],
-        spent_raw=spent[:-1, None],
-        episodes=SimpleNamespace(cost=spent[1:, None]),
-        done=np.arange(len(costs))[:, None] == len(costs) - 1,
-    )
+    rollout = one_lane(spent_raw=spent[:-1], truncated=np.arange(len(costs)) == len(costs) - 1)
+    return eqx.tree_at(lambda r: r.episodes.cost, rollout, jnp.asarray(spent[1:, None]))
 
 
 @settings(deadline=None, max_examples=200)
@@ -103,23 +105,26 @@ def exact(request):
                 return Law(table, gamma).breach() - EPSILON
 
         here, after = (jnp.asarray(values)[None, :, None] for values in (here, after))
-        make = expectation_constraint(settings_of(kind, gamma), Chance(limit=LIMIT, epsilon=EPSILON))
-        estimate = make(rollout, here, after, window)
+        make = expectation_constraint(settings_of(kind, gamma))
+        evidence = Evidence(rollout, here, after, window, make_terms(LIMIT, EPSILON), None)
+        estimate = make(evidence)
         samples = flatten(rollout, rollout.reward, estimate)
     return SimpleNamespace(
-        rollout=rollout, value=value, estimate=estimate, samples=samples, make=make, values=(here, after),
-        inputs=Inputs(rollout.inputs[:, 0]),
+        rollout=rollout, value=value, estimate=estimate, samples=samples, make=make,
+        evidence=evidence, inputs=Inputs(rollout.inputs[:, 0]),
     )  # fmt: skip
 
 
 def surrogates(case, theta):
-    """(reward, constraint) surrogates of a table of logits, in true units, and its mean KL from the start."""
+    """(reward, constraint) surrogates of a table of logits, in true units; the mean of its plain and weighted KL."""
     policy, start = TablePolicy(theta.reshape(TABLE.shape)), TablePolicy(jnp.asarray(TABLE))
     old, new = start(case.inputs.rows), policy(case.inputs.rows)
     ratio = jnp.exp(new.log_prob(case.samples.action) - old.log_prob(case.samples.action))
     change = case.estimate.length * (case.samples.cost_advantages * case.samples.weight * ratio).mean(1)
     reward = (ratio * case.samples.reward_advantage).mean()
-    return jnp.stack([reward, case.estimate.bound(change)[0]]), new.kl_from(old).mean()
+    kl = new.kl_from(old)
+    weight = case.samples.weight / case.samples.weight.mean()
+    return jnp.stack([reward, case.estimate.bound(change)[0]]), (kl * (1 + weight) / 2).mean()
 
 
 def test_value_and_gradient_are_exact(exact):
@@ -134,7 +139,9 @@ def test_value_and_gradient_are_exact(exact):
 def test_no_episode_yet_gives_no_safe_looking_value(exact):
     with jax.enable_x64(True):
         nothing = empty_window(exact.rollout.done.size)
-        assert np.isnan(exact.make(exact.rollout, *exact.values, nothing).bound(jnp.zeros(1))).all()
+        estimate = exact.make(replace(exact.evidence, window=nothing))
+        assert np.isnan(estimate.bound(jnp.zeros(1))).all()
+        assert np.isnan(estimate.metrics["batch_bound"])
 
 
 # --- the step, against the dual of the original CPO ---
@@ -205,7 +212,8 @@ REGION = TrustRegionConfig(cg_iterations=40, cg_tolerance=1e-12, target_kl=1e-3)
 def take_step(inputs, samples, length, value):
     """The step of the shared update for a constraint of the given value."""
     start = TablePolicy(jnp.asarray(TABLE))
-    return trust_region_step(start, inputs, samples, lambda z: value + z, length, jnp.array(True), REGION)
+    surrogates = Surrogates(start, inputs, inputs.evaluate(start), samples, lambda z: value + z, length)
+    return take_one_step(surrogates, REGION)
 
 
 @pytest.mark.parametrize("reach", [-1.5, -0.5, 0.5, 1.5])
@@ -218,9 +226,9 @@ def test_step_is_the_one_constraint_solution(exact, reach):
         hessian = curvature + REGION.damping * np.eye(len(theta))
         c = reach * np.sqrt(2 * REGION.target_kl * (b @ np.linalg.solve(hessian, b)))
         expected, recovery = dual_step(g, b, hessian, c, REGION.target_kl)
-        policy, report = take_step(exact.inputs, exact.samples, exact.estimate.length, c)
+        policy, step = take_step(exact.inputs, exact.samples, exact.estimate.length, c)
         found = np.asarray(policy.table).ravel() - TABLE.ravel()
-    assert bool(report.accepted)
-    assert (report.tier == Tier.BOUND_RESTORATION) == recovery
-    shrunk = REGION.shrink ** (int(report.backtracks) - 1)
+    assert bool(step.search.accepted)
+    assert (step.tier == Tier.BOUND_RESTORATION) == recovery
+    shrunk = REGION.shrink ** (int(step.search.attempts_used) - 1)
     np.testing.assert_allclose(found, shrunk * expected, atol=1e-5 * np.abs(expected).max())

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from types import SimpleNamespace
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -23,14 +24,13 @@ from canary.algorithms.quantile_critic import (
     quantiles,
     sampled_returns,
 )
-from canary.algorithms.trust_region_update import flatten
+from canary.algorithms.trust_region_update import Evidence, flatten
 from canary.numerics.moments import empty_window, record_episodes
-from canary.types import Chance
 from problems.breach_truth import COPIES, Law, difference_quotients
 from problems.compilation import quick_compilation
 from problems.probe_mdps import EPSILON, LIMIT, ROOT, TABLE, TablePolicy, population
-
-CONSTRAINT = Chance(limit=LIMIT, epsilon=EPSILON)
+from problems.rollouts import make_rollout
+from problems.terms import make_terms
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -58,11 +58,12 @@ def exact(request):
             for some in (nodes, afters)
         )
         window = record_episodes(empty_window(rollout.done.size), rollout.episodes)
-        make = cvar_constraint(settings_of(gamma), CONSTRAINT)
-        estimate = make(rollout, here, after, window)
+        make = cvar_constraint(settings_of(gamma))
+        evidence = Evidence(rollout, here, after, window, make_terms(LIMIT, EPSILON), None)
+        estimate = make(evidence)
         samples = flatten(rollout, rollout.reward, estimate)
     return SimpleNamespace(
-        gamma=gamma, rollout=rollout, nodes=nodes, law=law, here=here, after=after, window=window, make=make,
+        gamma=gamma, rollout=rollout, nodes=nodes, law=law, here=here, after=after, make=make, evidence=evidence,
         estimate=estimate, samples=samples,
     )  # fmt: skip
 
@@ -98,7 +99,7 @@ def test_gradient_equals_finite_differences_of_the_exact_cvar(exact):
 def test_no_episode_yet_gives_no_safe_looking_value(exact):
     with jax.enable_x64(True):
         nothing = empty_window(exact.rollout.done.size)
-        value = exact.make(exact.rollout, exact.here, exact.after, nothing).bound(jnp.zeros(1))
+        value = exact.make(replace(exact.evidence, window=nothing)).bound(jnp.zeros(1))
     assert not np.isfinite(value).any()
 
 
@@ -115,10 +116,10 @@ def test_threshold_comes_from_episodes_if_they_are_many_enough():
 def test_blind_critic_blames_the_worst_episodes(exact):
     """A critic that predicts no cost, and a threshold at the worst cost: there is still a direction."""
     worst, chance = max(exact.law.to_come(ROOT).items())
-    make = cvar_constraint(settings_of(exact.gamma), Chance(limit=LIMIT, epsilon=0.9 * chance))
     with jax.enable_x64(True):
         zero = jnp.zeros_like(exact.here)
-        estimate = make(exact.rollout, zero, zero, exact.window)
+        terms = make_terms(LIMIT, 0.9 * chance)
+        estimate = exact.make(replace(exact.evidence, values=zero, next_values=zero, terms=terms))
         assert estimate.metrics["eta"] == pytest.approx(worst * LIMIT)
         assert estimate.bound(jnp.zeros(1))[0] == pytest.approx(worst - 1)
         mean = jnp.asarray(exact.estimate.metrics["cost_mean"] / LIMIT)
@@ -185,9 +186,10 @@ def coin_chain(key, length, envs):
     cost = jax.random.bernoulli(key, 0.5, (length, envs)) / 4.0
     time = jnp.broadcast_to(jnp.arange(length)[:, None] % 4, (length, envs))
     done = time == 3
-    view = jax.nn.one_hot(time, 4)
     after = jax.nn.one_hot(jnp.where(done, 3, time + 1), 4)
-    return SimpleNamespace(cost=cost, done=done, inputs=view, next_inputs=after)
+    return make_rollout(
+        time=length, env=envs, cost=cost, terminated=done, inputs=jax.nn.one_hot(time, 4), next_inputs=after
+    )
 
 
 @pytest.mark.parametrize("merged", [False, True])
@@ -196,20 +198,22 @@ def test_critic_converges_to_the_law_of_a_chain(merged):
     critic = CriticConfig(learning_rate=0.02, epochs=10, minibatches=2)
     estimation = EstimationConfig(gae_lambda=0.8)
     config = QuantileConfig(hidden=(16,), quantiles=32, samples=8)
-    model = quantile_critic(config, critic, estimation, updates)
+    model = quantile_critic(config, critic, estimation)
 
     @jax.jit
-    def update(state, key):
-        key_play, key_fit = jax.random.split(key)
+    def update(state, iteration):
+        key_play, key_fit = jax.random.split(jax.random.key(iteration))
         rollout = coin_chain(key_play, 10, 16)  # two episodes and a half: the rest is bootstrapped
         rows = rollout.inputs.reshape(-1, 4)
         inputs = merge_duplicates(rows, 8)[0] if merged else Inputs(rows)
-        state, metrics = model.fit(state, inputs, rollout, model.predict(state, rollout.next_inputs), key_fit)
+        terms = make_terms(1.0, 0.1, updates, iteration)
+        after = model.predict(state, rollout.next_inputs)
+        state, metrics = model.fit(state, inputs, rollout, after, terms, key_fit)
         return state, metrics["quantile_error"]
 
     state = model.init(jax.random.key(0), 4)
     for index in range(updates):
-        state, error = update(state, jax.random.key(index))
+        state, error = update(state, index)
     found = np.asarray(model.predict(state, jnp.eye(4)))
     for step in range(4):
         law = scipy.stats.binom(4 - step, 0.5).ppf(np.asarray(levels(32))) / 4
@@ -219,13 +223,16 @@ def test_critic_converges_to_the_law_of_a_chain(merged):
 
 def test_first_predictions_are_near_zero_and_a_broken_batch_changes_nothing():
     config = replace(QuantileConfig(), hidden=(8,), quantiles=16, samples=4)
-    model = quantile_critic(config, CriticConfig(epochs=2), EstimationConfig(), 10)
+    model = quantile_critic(config, CriticConfig(epochs=2), EstimationConfig())
     state = model.init(jax.random.key(0), 4)
     assert float(model.predict(state, jnp.eye(4)).max()) < 0.2
     rollout = coin_chain(jax.random.key(1), 8, 2)
-    rollout.cost = rollout.cost.at[0, 0].set(jnp.nan)
+    rollout = eqx.tree_at(lambda r: r.cost, rollout, rollout.cost.at[0, 0].set(jnp.nan))
     after = model.predict(state, rollout.next_inputs)
     rows = rollout.inputs.reshape(-1, 4)
-    learned, _ = jax.jit(lambda s: model.fit(s, Inputs(rows), rollout, after, jax.random.key(2)))(state)
+    terms = make_terms(1.0, 0.1)
+    learned, _ = jax.jit(lambda s: model.fit(s, Inputs(rows), rollout, after, terms, jax.random.key(2)))(
+        state
+    )
     for old, new in zip(jax.tree.leaves(state), jax.tree.leaves(learned), strict=True):
         np.testing.assert_array_equal(old, new)

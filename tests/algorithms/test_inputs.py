@@ -33,7 +33,7 @@ def test_merging_is_exact_up_to_the_capacity_and_says_so_beyond(seed, kinds):
     assert bool(exact) == (kinds <= CAPACITY)
     assert count == kinds
     assert merged.rows.shape == (CAPACITY, WIDTH)
-    reads = np.asarray(merged.reads)
+    reads = np.asarray(merged.row_of_sample)
     assert (reads.sum(1) == 1).all()
     assert set(np.unique(reads)) <= {0.0, 1.0}
     if exact:

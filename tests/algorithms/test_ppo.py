@@ -8,16 +8,16 @@ import pytest
 from canary.algorithms.base import EstimationConfig, Task
 from canary.algorithms.clipped_update import ClippedConfig
 from canary.algorithms.ppo import PPOConfig, make_ppo
+from canary.config.config import make_config
+from canary.config.presets import PAPER_BASELINES, PAPER_BATCHES, PRESETS
 from canary.environments.protocol import Discrete
-from canary.experiments.catalogue import PAPER_ALGORITHMS, PAPER_SETTINGS, PRESETS
-from canary.experiments.config import make_config
 from canary.numerics.moments import empty_window, record_episodes
-from canary.rollout import Augmentation
-from canary.types import Chance
+from canary.rollout import CostAccount
 from problems.compilation import quick_compilation
 from problems.probe_mdps import LEVELS, LIMIT, STATES, population
+from problems.terms import make_terms
 
-INPUTS = STATES * LEVELS + Augmentation.SIZE
+INPUTS = STATES * LEVELS + CostAccount.SIZE
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -27,9 +27,7 @@ def quick():
 
 
 def algorithm(**estimation):
-    task = Task(
-        constraint=Chance(limit=LIMIT, epsilon=0.1), input_size=INPUTS, action_space=Discrete(2), updates=4
-    )
+    task = Task(input_size=INPUTS, action_space=Discrete(2))
     settings = EstimationConfig(hidden=(8,), **estimation)
     return make_ppo(PPOConfig(estimation=settings, clipped=ClippedConfig(minibatch_size=700)), task)
 
@@ -54,8 +52,9 @@ def test_costs_change_nothing_but_the_log(batch):
     ppo = algorithm()
     learner = ppo.init(jax.random.key(0))
     update = jax.jit(ppo.update)
-    learned, metrics = update(learner, rollout, window, jax.random.key(1))
-    other, _ = update(learner, rescaled(rollout, 10.0), window, jax.random.key(1))
+    rest = window, make_terms(LIMIT, 0.1, updates=4), jax.random.key(1)
+    learned, metrics = update(learner, rollout, *rest)
+    other, _ = update(learner, rescaled(rollout, 10.0), *rest)
     moved = False
     for a, b, start in zip(*map(jax.tree.leaves, (learned, other, learner)), strict=True):
         np.testing.assert_array_equal(a, b)
@@ -79,18 +78,9 @@ def test_policy_sees_the_spent_cost_only_if_told_to(observe):
 # --- the paper's tables ---
 
 
-@pytest.mark.parametrize(("name", "environments"), PAPER_ALGORITHMS.items())
-def test_stated_settings_are_settings_of_the_algorithm(name, environments):
-    """Every entry can be applied, whether or not its environment is installed."""
-    from canary.algorithms import ALGORITHMS
-    from canary.experiments.settings import override
-
-    assert environments.keys() == PAPER_SETTINGS.keys()
-    for settings in environments.values():
-        config = ALGORITHMS[name].config()
-        for path, value in settings.items():
-            config = override(config, path, str(value), "algo")
-            assert value in (getattr(config, path, None), getattr(config.clipped, path, None))
+def test_the_paper_states_every_baseline_for_every_environment():
+    for environments in PAPER_BASELINES.values():
+        assert environments.keys() == PAPER_BATCHES.keys()
 
 
 def test_configuration_takes_the_settings_of_its_environment():

@@ -13,15 +13,15 @@ from canary.algorithms.clipped_update import ClippedConfig
 from canary.algorithms.critics import CriticConfig
 from canary.algorithms.quantile_critic import QuantileConfig
 from canary.networks import critic_values
-from canary.rollout import Augmentation
+from canary.rollout import CostAccount
 from canary.training import Trainer, init_training, train_chunk
-from canary.types import Chance
 from problems.baseline_probes import Kind, Probe
 from problems.compilation import quick_compilation
+from problems.terms import make_terms
 
 LIMIT, EPSILON, DISCOUNT, UPDATES = 1.0, 0.3, 0.9, 60
 ESTIMATION = EstimationConfig(hidden=(16, 16), reward_discount=DISCOUNT)
-METHODS = ["canary", "ppo", "cpo", "cppo", "cvar-cpo"]
+METHODS = ["canary", "ppo", "cpo", "cppo", "cvar-cpo", "ppo-lagrangian"]
 
 
 def slow(*values):
@@ -36,8 +36,11 @@ def quick():
 
 
 def settings_of(name, **options):
-    if name in ("ppo", "cppo"):
-        clipped = ClippedConfig(learning_rate=0.01, minibatch_size=64)
+    if name in ("ppo", "cppo", "ppo-lagrangian"):
+        rate = (
+            0.003 if options.get("multiplier") else 0.01
+        )  # a policy that runs ahead of its price overshoots
+        clipped = ClippedConfig(learning_rate=rate, minibatch_size=64)
         return ALGORITHMS[name].config(estimation=ESTIMATION, clipped=clipped, **options)
     critic = CriticConfig(learning_rate=0.01, epochs=20)
     if name == "cvar-cpo":
@@ -46,27 +49,27 @@ def settings_of(name, **options):
 
 
 @cache
-def program(name, continuous=False, **options):
+def program(name, continuous=False, constraint="chance", **options):
     """Train on the probe of a given kind; the state at the end and the episodes of every update."""
 
     @jax.jit
     def train(kind):
         probe = Probe(kind, continuous)
         task = Task(
-            constraint=Chance(limit=LIMIT, epsilon=EPSILON),
-            input_size=probe.observation_size + Augmentation.SIZE,
+            input_size=probe.observation_size + CostAccount.SIZE,
             action_space=probe.action_space,
-            updates=UPDATES,
+            constraint=constraint,
         )
         trainer = Trainer(
             environment=probe,
             algorithm=ALGORITHMS[name].make(settings_of(name, **options), task),
-            augmentation=Augmentation(LIMIT, 1.0),
+            cost_discount=1.0,
             environments=16,
             rollout_length=16,
             stagger=False,
         )
-        return train_chunk(trainer, init_training(trainer, 0, 7), UPDATES, UPDATES)
+        terms = make_terms(LIMIT, 1.0 if constraint == "mean" else EPSILON, UPDATES)
+        return train_chunk(trainer, init_training(trainer, terms, 7), UPDATES, UPDATES)
 
     return train
 
@@ -114,6 +117,9 @@ OPTIMA = [
     ("ppo", {}, 1.0),
     ("cpo", {}, EPSILON),  # P(C > 1) = p
     slow("cpo", {"constraint": "mean"}, 0.5),  # E[C] = 2 p
+    ("ppo-lagrangian", {"multiplier": "pid"}, EPSILON),
+    slow("ppo-lagrangian", {"multiplier": "pid", "constraint": "mean"}, 0.5),
+    slow("ppo-lagrangian", {"multiplier": "pid", "constraint": "cvar"}, EPSILON / 2),
     ("cvar-cpo", {}, EPSILON / 2),  # the mean of the worst 30% is 2 p / 0.3
     ("cppo", {"penalty": "post"}, EPSILON / 2),
     ("cppo", {}, 1.0),  # the published penalty steers nothing

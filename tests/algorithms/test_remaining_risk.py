@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from canary.algorithms.remaining_risk import episode_moments, remaining_risk
@@ -61,16 +61,31 @@ def test_moments_and_bound_of_the_whole_episode(gamma: float, time: int, state: 
     mean, variance = episode_moments(value, square_value, spent, g)
     np.testing.assert_allclose([mean, variance], truth, rtol=1e-4, atol=1e-5)
     critics = constant_critics(value, square_value)
-    bound = remaining_risk(critics, jnp.zeros(1), jnp.array(spent), jnp.array(g), structured=False)
+    bound = remaining_risk(critics, jnp.zeros(1), jnp.array(spent), jnp.array(g), dead_zone=None)
     violation = chance @ (totals > 1)
     assert 0 < violation < 1
     assert violation <= bound + 1e-6 <= 1 + 1e-5
 
-    # The structured critic knows W = E[R^2 | x] instead.
-    to_come = (totals - spent) / g
-    structured = constant_critics(value, float(chance @ to_come**2))
-    same = remaining_risk(structured, jnp.zeros(1), jnp.array(spent), jnp.array(g), structured=True)
-    assert same == pytest.approx(float(bound), abs=1e-5)
+
+@pytest.mark.parametrize("gamma", [1.0, 0.8])
+@pytest.mark.parametrize(("time", "state", "spent"), [(0, 0, 0.0), (1, 1, 0.5), (2, 0, 0.9)])
+@pytest.mark.parametrize("dead_zone", [0.0, 0.4])
+def test_moments_and_bound_of_the_shaped_cost(
+    gamma: float, time: int, state: int, spent: float, dead_zone: float
+):
+    """V and V~ of the shaped cost are E[X] - phi(y) and E[X^2] - phi(y)^2: no discount is left in them."""
+    paths = futures(random_mdp(seed=time, most_cost=2), time, state)
+    g = gamma**time
+    totals = np.array(
+        [spent + g * sum(gamma**k * cost for k, cost in enumerate(costs)) for _, costs in paths]
+    )
+    chance = np.array([chance for chance, _ in paths])
+    x, now = (np.clip((cost - dead_zone) / (1 - dead_zone), 0, 1) for cost in (totals, spent))
+    critics = constant_critics(chance @ x - now, chance @ x**2 - now**2)
+    bound = remaining_risk(critics, jnp.zeros(1), jnp.array(spent), jnp.array(g), dead_zone=dead_zone)
+    mean, variance = chance @ x, chance @ (x - chance @ x) ** 2
+    assert float(bound) == pytest.approx(variance / (variance + (1 - mean) ** 2), rel=1e-3)
+    assert 0 < chance @ (totals > 1) <= bound + 1e-5
 
 
 def constant_critics(*outputs: float) -> MLP:
@@ -78,13 +93,19 @@ def constant_critics(*outputs: float) -> MLP:
     return MLP((jnp.zeros((len(outputs), 1, 1)),), (jnp.array(outputs)[:, None],))
 
 
-@given(st.floats(-0.5, 3), st.floats(-2, 9), st.floats(0, 3), st.floats(0.1, 1))
-def test_any_critics_give_a_probability(value: float, square: float, spent: float, g: float):
-    risk = float(
-        remaining_risk(
-            constant_critics(value, square), jnp.zeros(1), jnp.array(spent), jnp.array(g), structured=False
-        )
-    )
+@given(
+    st.floats(-0.5, 3),
+    st.floats(-2, 9),
+    st.floats(0, 3),
+    st.floats(0.1, 1),
+    st.sampled_from([None, 0.0, 0.4]),
+)
+@example(0.0, 0.0, 1.5, 1.0, 0.4)  # no shaped cost is to come once the limit is exceeded
+def test_any_critics_give_a_probability(
+    value: float, square: float, spent: float, g: float, dead_zone: float | None
+):
+    critics = constant_critics(value, square)
+    risk = float(remaining_risk(critics, jnp.zeros(1), jnp.array(spent), jnp.array(g), dead_zone=dead_zone))
     assert 0 <= risk <= 1
     if spent > 1 + 1e-6:
         assert risk == 1  # costs are never negative: what is spent is spent
@@ -92,14 +113,14 @@ def test_any_critics_give_a_probability(value: float, square: float, spent: floa
 
 def test_nothing_to_come_means_no_risk_within_the_limit():
     done = constant_critics(0.0, 0.0)
-    assert remaining_risk(done, jnp.zeros(1), jnp.array(1.0), jnp.array(1.0), structured=False) == 0
-    assert remaining_risk(done, jnp.zeros(1), jnp.array(1.01), jnp.array(1.0), structured=False) == 1
+    assert remaining_risk(done, jnp.zeros(1), jnp.array(1.0), jnp.array(1.0), dead_zone=None) == 0
+    assert remaining_risk(done, jnp.zeros(1), jnp.array(1.01), jnp.array(1.0), dead_zone=None) == 1
 
 
 def test_contradicting_critics_do_not_pass_for_safe():
     """E[C^2] < E[C]^2 cannot be; then only the mean is believed."""
     risk = remaining_risk(
-        constant_critics(0.3, 0.01), jnp.zeros(1), jnp.array(0.4), jnp.array(1.0), structured=False
+        constant_critics(0.3, 0.01), jnp.zeros(1), jnp.array(0.4), jnp.array(1.0), dead_zone=None
     )
     assert risk == pytest.approx(0.5)  # E[R] / what is left = 0.3 / 0.6
 
@@ -107,7 +128,7 @@ def test_contradicting_critics_do_not_pass_for_safe():
 def test_batches_are_evaluated_case_by_case():
     critics = make_critics(jax.random.key(0), 2, 4, (8,))
     x, spent = jax.random.normal(jax.random.key(1), (5, 4)), jnp.linspace(0, 1.2, 5)
-    risk = remaining_risk(critics, x, spent, jnp.ones(5), structured=False)
+    risk = remaining_risk(critics, x, spent, jnp.ones(5), dead_zone=None)
     value, square = critic_values(critics, x)
     mean = spent + jnp.maximum(value, 0)
     variance = spent**2 + square - mean**2

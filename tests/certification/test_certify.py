@@ -1,7 +1,6 @@
 """Certifying policies on the lake, against its exact law; stopping, interrupting, hashing and shifting."""
 
 import dataclasses
-import hashlib
 
 import equinox as eqx
 import jax
@@ -9,18 +8,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from canary.certification.certify import Subject, certify, make_player, policy_hash, shift_grid
+from canary.certification import order
+from canary.certification.certify import Subject, certify, make_player, shift_grid
 from canary.certification.plan import Plan
 from canary.environments.icy_lake import IcyLake
 from canary.errors import CanaryError
-from canary.exact import CostLaw, cost_law, from_icy_lake
+from canary.exact import CostLaw, cost_law, from_environment
 from canary.networks import CategoricalPolicy, make_policy
-from canary.numerics.running_statistics import initial_statistics
-from canary.rollout import Augmentation
+from canary.rollout import CostAccount
 from canary.types import Chance
 
 LAKE = IcyLake(horizon=30)
-AUGMENTATION = Augmentation(limit=5.5, discount=1.0)
+ACCOUNT = CostAccount(limit=5.5, cost_discount=1.0)
 KEY = jax.random.key(3)
 
 
@@ -36,19 +35,19 @@ POLICY = network()
 
 def exact_law(policy: CategoricalPolicy) -> CostLaw:
     def probabilities(states: np.ndarray, spent: np.ndarray) -> np.ndarray:
-        columns = [np.eye(16)[states], np.ones((len(states), 1)), spent[:, None] / AUGMENTATION.limit]
+        columns = [np.eye(16)[states], np.ones((len(states), 1)), spent[:, None] / ACCOUNT.limit]
         return np.asarray(
             jax.nn.softmax(policy(jnp.asarray(np.concatenate(columns, 1), jnp.float32)).logits), float
         )
 
-    return cost_law(from_icy_lake(LAKE), probabilities)
+    return cost_law(from_environment(LAKE), probabilities)
 
 
 LAW = exact_law(POLICY)
 
 
 def subject(limit: float = 5.5, epsilon: float = 0.02) -> Subject:
-    return Subject(LAKE, AUGMENTATION, Chance(limit=limit, epsilon=epsilon))
+    return Subject(LAKE, ACCOUNT, Chance(limit=limit, epsilon=epsilon))
 
 
 @pytest.fixture(scope="module")
@@ -148,19 +147,30 @@ def test_a_cost_that_is_not_finite_ends_the_certification(player):
         certify(subject(), POLICY, None, Plan(batch=100), key=KEY, player=broken)
 
 
-def test_the_hash_is_of_every_array_and_nothing_else():
-    digest = policy_hash(POLICY)
-    assert digest == policy_hash(network())
-    assert digest == policy_hash(jax.tree.map(np.asarray, POLICY))
-    assert len(digest) == len(hashlib.sha256().hexdigest())
-    changed = eqx.tree_at(lambda p: p.network.biases[0], POLICY, POLICY.network.biases[0].at[0].add(1e-7))
-    statistics = initial_statistics(16)
-    shifted = eqx.tree_at(lambda s: s.mean, statistics, statistics.mean.at[5].set(1e-6))
-    digests = [
-        digest,
-        *(policy_hash(*pair) for pair in ((changed,), (POLICY, statistics), (POLICY, shifted))),
-    ]
-    assert len(set(digests)) == 4
+def test_an_episode_that_saw_no_number_ends_the_certification(player):
+    def broken(*arguments):
+        ends = player(*arguments)
+        return dataclasses.replace(ends, valid=ends.valid.at[3].set(False))
+
+    with pytest.raises(CanaryError, match="observation that is not finite"):
+        certify(subject(), POLICY, None, Plan(batch=100), key=KEY, player=broken)
+
+
+@pytest.mark.parametrize("number", [jnp.nan, jnp.inf, 1e30])
+def test_a_policy_with_numbers_that_are_none_gets_no_verdict(player, number: float):
+    weights = POLICY.network.weights[0].at[2, 1].set(number)
+    sick = eqx.tree_at(lambda p: p.network.weights[0], POLICY, weights)
+    with pytest.raises(CanaryError, match=r"not finite.*policy\.network\.weights\[0\]"):
+        certify(subject(), sick, None, Plan(batch=100), key=KEY, player=player)
+
+
+def test_the_order_tells_the_cost_of_every_episode(player):
+    plan = Plan(episodes=150, early_stop=False, batch=100)
+    evidence, _ = certify(subject(), POLICY, None, plan, key=KEY, player=player)
+    values, counts = zip(*evidence.costs, strict=True)
+    costs = np.array(values)[order.decode(evidence.order, counts)]
+    alone = player(POLICY, None, KEY, jnp.asarray([149, 3, *range(98)], jnp.int32))
+    assert costs[[149, 3, 0, 97]].tolist() == np.asarray(alone.cost)[[0, 1, 2, 99]].tolist()
 
 
 def test_shifts_form_a_grid():
@@ -177,3 +187,7 @@ def test_shifts_form_a_grid():
         shift_grid(LAKE, {"slip": [0.9]})
     with pytest.raises(CanaryError, match="has no values"):
         shift_grid(LAKE, {"slip": []})
+    for same in (LAKE.slip, LAKE.slip + 1e-12):
+        with pytest.raises(CanaryError, match="changes nothing"):
+            shift_grid(LAKE, {"slip": [0.1, same]})
+    assert len(shift_grid(LAKE, {"slip": [LAKE.slip], "horizon": [20]})) == 1

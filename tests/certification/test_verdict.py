@@ -25,6 +25,7 @@ def evidence(violations: int, episodes: int, *, method: str = "fixed", looks: in
         looks=looks,
         interrupted=False,
         costs=tuple(pair for pair in pairs if pair[1]),
+        order="",
         return_mean=1.0,
         length_mean=10.0,
     )
@@ -141,3 +142,16 @@ def test_plans_are_completed_from_epsilon():
 def test_mistakes_in_a_plan_are_sentences(field: str, value: float):
     with pytest.raises(CanaryError, match=r"must (lie|be)"):
         Plan(**{field: value})
+
+
+def test_costs_are_compared_with_the_limit_in_the_precision_in_which_they_are_added():
+    """Three steps of 0.1 are float32's 0.3, which is above the 0.3 of a Python float: no violation of 0.3."""
+    cost = float(np.float32(0.1) + np.float32(0.1) + np.float32(0.1))
+    assert cost > 0.3
+    one = dataclasses.replace(evidence(0, 10), costs=((cost, 10),))
+    assert assess(one, Plan(early_stop=False), Chance(limit=0.3, epsilon=0.5)).violations == 0
+    assert assess(one, Plan(early_stop=False), Chance(limit=0.29999, epsilon=0.5)).violations == 10
+
+
+def test_an_empty_set_of_policies_decides_nothing():
+    assert overall([], [], Plan())[0] == "UNDECIDED"

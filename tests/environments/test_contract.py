@@ -15,16 +15,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from canary.config.config import config_from_dict, config_to_dict, make_config
 from canary.environments import ENVIRONMENTS
 from canary.environments.protocol import Continuous, Discrete, Environment
 from canary.errors import CanaryError
-from canary.experiments.config import config_from_dict, config_to_dict, make_config
 from canary.networks import make_policy
-from canary.rollout import Augmentation, collect, start_lanes
+from canary.rollout import CostAccount, collect, start_lanes
 from problems.compilation import quick_compilation
 
 FIXED_START = {"IcyLake"}  # its reset has nothing to draw
-AUGMENTATION = Augmentation(limit=1.0, discount=1.0)
+ACCOUNT = CostAccount(limit=1.0, cost_discount=1.0)
 
 
 def engines(kind: type) -> tuple[str, ...]:
@@ -79,10 +79,10 @@ def program(name: str, count: int, length: int):
 
     def run(key):
         key_policy, key_lanes, key_run = jax.random.split(key, 3)
-        size = environment.observation_size + Augmentation.SIZE
+        size = environment.observation_size + CostAccount.SIZE
         policy = make_policy(key_policy, size, environment.action_space, (8,))
         lanes = start_lanes(environment, count, key_lanes, stagger=False)
-        return lanes, collect(environment, AUGMENTATION, policy, lanes, None, key_run, length)
+        return lanes, collect(environment, ACCOUNT, policy, lanes, None, key_run, length)
 
     return jax.jit(run)
 

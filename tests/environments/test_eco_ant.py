@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from canary.config.config import config_from_dict, config_to_dict, make_config
 from canary.environments.eco_ant import INITIAL_POSITION, EcoAnt
 from canary.environments.protocol import Continuous, Environment
 from canary.errors import CanaryError
-from canary.experiments.config import config_from_dict, config_to_dict, make_config
 
 ANT = EcoAnt()
 STILL = EcoAnt(noise_scale=0.0, reset_noise=0.0)  # deterministic, from the exact stance
@@ -98,11 +98,6 @@ def test_resets_are_fresh_noisy_and_have_a_unit_quaternion():
     assert len(np.unique(qpos[:, 0])) > 1990
     assert (np.asarray(states.observation)[:, 27] == 1).all()
     assert not np.asarray(states.terminated | states.truncated).any()
-
-
-def test_cached_resets_replay_few_states():
-    few = jax.jit(jax.vmap(EcoAnt(cached_reset=5).reset))(jax.random.split(KEY, 400))
-    assert len(np.unique(np.asarray(few.inner.physics.qpos), axis=0)) == 5
 
 
 def test_cost_identities():
@@ -230,7 +225,6 @@ def test_an_action_of_another_shape_is_refused(shape):
         ({"horizon": 0}, "horizon"),
         ({"horizon": True}, "horizon"),
         ({"frame_skip": 0}, "frame_skip"),
-        ({"cached_reset": -1}, "cached_reset"),
         ({"noise_scale": -0.1}, "noise_scale"),
         ({"noise_scale": float("nan")}, "noise_scale"),
         ({"battery_limit": 0.0}, "battery_limit .* positive"),
@@ -244,8 +238,8 @@ def test_mistakes_are_explained(setting, words):
 
 
 def test_configurations_survive_json():
-    overrides = ("env.engine=native", "env.healthy_bonus=0", "env.battery=false", "env.cached_reset=20")
+    overrides = ("env.engine=native", "env.healthy_bonus=0", "env.battery=false")
     config = make_config("EcoAnt", overrides=overrides)
-    assert config.environment == EcoAnt(engine="native", healthy_bonus=0.0, battery=False, cached_reset=20)
-    assert (config.constraint.limit, config.training.environments) == (150.0, 20)
+    assert config.environment == EcoAnt(engine="native", healthy_bonus=0.0, battery=False)
+    assert (config.constraint.limit, config.training.environments) == (150.0, 100)
     assert config_from_dict(json.loads(json.dumps(config_to_dict(config)))) == config

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from canary.environments.icy_lake import IcyLake
 from canary.errors import CanaryError
-from canary.exact import CostLaw, cost_law, from_icy_lake, mix, visits
+from canary.exact import CostLaw, cost_law, from_environment, mix, visits
 from exact.tiny_mdps import random_mdp, trajectories
 
 LAKE = IcyLake()
-LAKE_MDP = from_icy_lake(LAKE)
+LAKE_MDP = from_environment(LAKE)
 
 
 def random_policy(mdp, seed):

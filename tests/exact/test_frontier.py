@@ -5,12 +5,12 @@ import pytest
 
 from canary.environments.icy_lake import IcyLake
 from canary.errors import CanaryError
-from canary.exact import CONSTRAINTS, from_icy_lake, frontier
+from canary.exact import CONSTRAINTS, from_environment, frontier
 from exact.tiny_mdps import line
 
 
 def test_points_equal_separate_solutions_and_come_in_order():
-    mdp = from_icy_lake(IcyLake(horizon=30))
+    mdp = from_environment(IcyLake(horizon=30))
     epsilons = (0.02, 0.1, 0.3)
     points = frontier(mdp, 3.5, epsilons)
     assert [(point.constraint, point.epsilon) for point in points] == [

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from canary.environments.icy_lake import IcyLake
 from canary.errors import CanaryError
-from canary.exact import from_icy_lake
+from canary.exact import from_environment
 from exact.tiny_mdps import line, random_mdp
 
 
@@ -51,7 +51,7 @@ def test_a_given_unit_is_used():
 
 def test_icy_lake_tables():
     lake = IcyLake(slip=0.2)
-    mdp = from_icy_lake(lake)
+    mdp = from_environment(lake)
     np.testing.assert_allclose(mdp.transition.sum(axis=2), 1)
     assert mdp.transition[9, 2, 10] == pytest.approx(0.6)
     assert mdp.cost[8, 1, 12] == 1

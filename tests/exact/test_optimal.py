@@ -19,13 +19,13 @@ from canary.exact import (
     best_under_cvar,
     best_under_var,
     cost_law,
-    from_icy_lake,
+    from_environment,
     markov_policy,
     mix,
 )
 from exact.tiny_mdps import every_deterministic_law, line, random_mdp
 
-LAKE = from_icy_lake(IcyLake())
+LAKE = from_environment(IcyLake())
 LIMIT = 5.5
 
 
@@ -131,7 +131,7 @@ def test_cantelli_equals_enumeration(seed, limit, epsilon):
 def test_var_equals_an_occupation_measure_program():
     """A different method altogether: a linear program over visits (time, state, min(spent, 3), action)."""
     horizon, cap, epsilon = 14, 3, 0.05
-    mdp = from_icy_lake(IcyLake(horizon=horizon))
+    mdp = from_environment(IcyLake(horizon=horizon))
     index = np.arange(horizon * 16 * (cap + 1) * 4).reshape(horizon, 16, cap + 1, 4)
     ended = horizon * 16 * (cap + 1)  # flow into these rows is not balanced by anything
     rows, columns, values = [], [], []

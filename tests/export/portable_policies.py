@@ -9,14 +9,13 @@ import jax.numpy as jnp
 from canary.algorithms.remaining_risk import RiskCritics
 from canary.environments.protocol import Continuous, Discrete
 from canary.export.portable import PortablePolicy
+from canary.identity import Place
 from canary.networks import make_critics, make_policy
 from canary.numerics.running_statistics import initial_statistics, merge
-from canary.rollout import Augmentation
+from canary.rollout import CostAccount
 
 OBSERVATIONS, HORIZON = 5, 20
 ABOUT = {
-    "environment": {"name": "Probe", "settings": {"slip": 0.25}},
-    "horizon": HORIZON,
     "epsilon": 0.02,
     "algorithm": "canary",
     "seed": 3,
@@ -30,7 +29,7 @@ def make_portable(
 ) -> PortablePolicy:
     """`blind` policies do not see the account: their first layer has no rows for it."""
     space = Continuous(3) if continuous else Discrete(4)
-    size = OBSERVATIONS + (0 if blind else Augmentation.SIZE)
+    size = OBSERVATIONS + (0 if blind else CostAccount.SIZE)
     policy = make_policy(jax.random.key(1), size, space, (16, 12))
     # Weights as after training: a sharp head, biases, deviations on both sides of the floor.
     noise = jax.random.normal(jax.random.key(2), (64,))
@@ -48,7 +47,8 @@ def make_portable(
             jax.random.key(4), (200, OBSERVATIONS)
         )
         statistics = merge(initial_statistics(OBSERVATIONS), seen)
-    return PortablePolicy(policy, statistics, Augmentation(2.5, discount), OBSERVATIONS, space, ABOUT)
+    place = Place("Probe", {"slip": 0.25}, HORIZON, OBSERVATIONS, space)
+    return PortablePolicy(policy, statistics, CostAccount(2.5, discount), place, ABOUT)
 
 
 @cache
@@ -57,10 +57,10 @@ def make_risk_critics(inputs: int):
 
 
 def with_critics(
-    portable: PortablePolicy, *, structured: bool = False, time_feature: bool = False
+    portable: PortablePolicy, *, dead_zone: float | None = None, time_feature: bool = False
 ) -> PortablePolicy:
-    networks = make_risk_critics(OBSERVATIONS + Augmentation.SIZE + time_feature)
-    return replace(portable, critics=RiskCritics(networks, structured, time_feature))
+    networks = make_risk_critics(OBSERVATIONS + CostAccount.SIZE + time_feature)
+    return replace(portable, critics=RiskCritics(networks, dead_zone, time_feature))
 
 
 KINDS = {

@@ -13,7 +13,6 @@ import onnx
 import onnxruntime
 import pytest
 
-from canary.certification import policy_hash
 from canary.errors import CanaryError
 from canary.export import numpy_format, numpy_policy, onnx_format, stablehlo_format
 from canary.export.portable import TOLERANCE, check_parity, metadata, random_inputs, respond
@@ -36,7 +35,7 @@ def test_parity(name: str, kind: str):
 def test_the_random_inputs_reach_every_branch():
     portable = make_portable(normalised=True, discount=0.9)
     observation, discount, spent = random_inputs(portable)
-    limits = spent / portable.augmentation.limit
+    limits = spent / portable.account.limit
     assert limits.min() < -10
     assert limits.max() > 10
     assert ((limits > 0) & (limits < 1)).sum() > 100
@@ -55,7 +54,7 @@ def test_a_policy_that_differs_is_noticed(name: str):
     mean = portable.statistics.mean.at[1].add(0.01)
     for other in (
         replace(portable, policy=replace(portable.policy, network=network)),
-        replace(portable, augmentation=replace(portable.augmentation, limit=2.51)),
+        replace(portable, account=replace(portable.account, limit=2.51)),
         replace(portable, statistics=replace(portable.statistics, mean=mean)),
     ):
         with pytest.raises(CanaryError, match="differs from the trained one"):
@@ -73,7 +72,7 @@ def test_metadata_is_in_every_artefact():
     expected = json.loads(json.dumps(metadata(portable)))
     assert (expected["limit"], expected["cost_discount"], expected["epsilon"]) == (2.5, 0.9, 0.02)
     assert expected["environment"] == {"name": "Probe", "settings": {"slip": 0.25}}
-    assert expected["policy_sha256"] == policy_hash(portable.policy, portable.statistics)
+    assert expected["policy_sha256"] == portable.identity.sha256
     model = onnx.load_from_string(onnx_format.encode(portable))
     in_onnx = {entry.key: entry.value for entry in model.metadata_props}
     assert json.loads(in_onnx["canary"]) == expected

@@ -1,6 +1,7 @@
 """The runner without JAX: it stands alone, keeps the JAX handle's account, and refuses what is damaged."""
 
 import ast
+import hashlib
 import io
 import json
 import math
@@ -14,10 +15,9 @@ import numpy as np
 import pytest
 
 from canary.algorithms.remaining_risk import remaining_risk
-from canary.certification import policy_hash
 from canary.export import numpy_format, numpy_policy
 from canary.export.portable import PortablePolicy, random_inputs
-from canary.trained_policy import TrainedPolicy
+from canary.export.trained_policy import TrainedPolicy
 from export.portable_policies import HORIZON, KINDS, OBSERVATIONS, make_portable, with_critics
 
 
@@ -29,9 +29,9 @@ def in_jax(portable: PortablePolicy) -> TrainedPolicy:
     return TrainedPolicy(
         policy=portable.policy,
         statistics=portable.statistics,
-        augmentation=portable.augmentation,
-        observation_size=portable.observation_size,
-        action_space=portable.action_space,
+        account=portable.account,
+        place=portable.place,
+        critics=portable.critics,
     )
 
 
@@ -92,7 +92,7 @@ def test_sampled_actions_follow_the_policy_and_repeat_with_the_seed():
     assert (np.abs(rates - chance) <= 4 * np.sqrt(chance * (1 - chance) / 3000) + 1e-3).all()
 
 
-def test_continuous_actions_are_drawn_with_their_deviation_and_clipped():
+def test_continuous_actions_are_drawn_with_their_deviation_and_left_to_the_environment_to_clip():
     policy = loaded(make_portable(continuous=True))
     cases = np.random.default_rng(0).standard_normal((200, OBSERVATIONS))
     means = policy.outputs(cases, np.ones(200), np.zeros(200))["mean"]
@@ -100,26 +100,26 @@ def test_continuous_actions_are_drawn_with_their_deviation_and_clipped():
     observation, mean = cases[case], means[case]
     assert np.abs(mean).max() < 0.9
     draws = np.array([policy.start(seed).act(observation) for seed in range(400)])
-    assert np.abs(draws).max() <= 1
+    assert np.abs(draws).max() > 1  # as in training, where the environment clips after its own noise
     assert draws[:, 1].std() == pytest.approx(np.exp(-5), rel=0.2)  # the floor of the log deviation
     assert draws[:, 1].mean() == pytest.approx(mean[1], abs=2e-3)
     assert draws[:, 0].std() > 0.1
 
 
-@pytest.mark.parametrize("structured", [False, True])
+@pytest.mark.parametrize("dead_zone", [None, 0.0, 0.35])
 @pytest.mark.parametrize("time_feature", [False, True])
-def test_risk_is_that_of_the_jax_critics(structured: bool, time_feature: bool):
-    portable = with_critics(make_portable(discount=0.9), structured=structured, time_feature=time_feature)
-    episode = loaded(portable).start(0)
-    limit, discount = portable.augmentation.limit, 1.0
+def test_risk_is_that_of_the_jax_critics(dead_zone: float | None, time_feature: bool):
+    portable = with_critics(make_portable(discount=0.9), dead_zone=dead_zone, time_feature=time_feature)
+    policy = loaded(portable)
+    assert policy.metadata["critics"] == {"dead_zone": dead_zone, "time_feature": time_feature}
+    episode = policy.start(0)
+    limit, discount = portable.account.limit, 1.0
     seen = np.array([0.3, -1, 0.2, 2, 0.5], np.float32)
     risks = []
     for time, cost in enumerate([0.0, 0.5, 1.0, 2.0, 3.0]):
-        y = np.float32(episode.spent / limit)
-        x = np.array([*seen, discount, y, *([time / HORIZON] if time_feature else [])], np.float32)
-        expected = remaining_risk(
-            portable.critics.networks, jnp.asarray(x), y, discount, structured=structured
-        )
+        y = jnp.float32(episode.spent / limit)
+        x = jnp.array([*seen, discount, y, *([time / HORIZON] if time_feature else [])], jnp.float32)
+        expected = remaining_risk(portable.critics.networks, x, y, jnp.float32(discount), dead_zone=dead_zone)
         risks.append(episode.risk(seen))
         assert risks[-1] == pytest.approx(float(expected), abs=1e-5)
         episode.act(seen)
@@ -130,6 +130,24 @@ def test_risk_is_that_of_the_jax_critics(structured: bool, time_feature: bool):
     assert 0 <= min(risks) < 1
 
 
+@pytest.mark.parametrize("dead_zone", [None, 0.0, 0.35])
+def test_risk_of_many_states_is_that_of_the_jax_critics(dead_zone: float | None):
+    """Every branch: nothing spent, within the dead zone, beyond it, at the limit, above it."""
+    portable = with_critics(make_portable(), dead_zone=dead_zone)
+    rng = np.random.default_rng(0)
+    observation = rng.normal(size=(300, OBSERVATIONS)).astype(np.float32)
+    spent = np.resize(np.array([0.0, 0.3, 1.5, 2.4, 2.5, 4.0], np.float32), 300)
+    discount, y = np.ones(300, np.float32), spent / np.float32(2.5)
+    x = jnp.concatenate([observation, np.stack([discount, y], -1)], -1)
+    expected = remaining_risk(
+        portable.critics.networks, x, jnp.asarray(y), jnp.asarray(discount), dead_zone=dead_zone
+    )
+    found = loaded(portable).risk(observation, discount, spent)
+    np.testing.assert_allclose(found, expected, atol=2e-5)
+    assert ((found > 0) & (found < 1)).sum() > 20
+    assert (found[spent > 2.5] == 1).all()
+
+
 def test_policies_without_critics_say_so():
     policy = loaded(make_portable())
     assert not policy.has_critics
@@ -137,12 +155,15 @@ def test_policies_without_critics_say_so():
         policy.start(0).risk(np.zeros(OBSERVATIONS))
 
 
-def test_the_hash_is_the_one_that_certificates_state():
+def test_the_digest_is_the_one_of_run_certificate_and_handle():
     portable = with_critics(make_portable(normalised=True, continuous=True))
     policy = loaded(portable)
-    assert numpy_policy.digest(policy.arrays, policy.metadata["arrays"]) == policy_hash(
-        portable.policy, portable.statistics
-    )
+    assert policy.sha256 == portable.identity.sha256 == in_jax(portable).sha256
+    assert numpy_policy.digest(portable.identity.facts, portable.identity.arrays) == policy.sha256
+    data = numpy_format.encode(portable)
+    assert numpy_policy.load(io.BytesIO(data), policy.sha256).sha256 == policy.sha256
+    with pytest.raises(ValueError, match="holds another policy"):
+        numpy_policy.load(io.BytesIO(data), "0" * 64)
 
 
 class TestMistakes:
@@ -199,20 +220,118 @@ class TestDamage:
             numpy_policy.load(path)
         data[len(data) // 2] ^= 1
         path.write_bytes(data)
-        with pytest.raises(ValueError, match=r"not an intact|hash"):
+        with pytest.raises(ValueError, match="not an intact"):
             numpy_policy.load(path)
 
-    def test_edited_weights_and_other_formats(self, tmp_path: Path):
-        with np.load(io.BytesIO(numpy_format.encode(make_portable()))) as archive:
+    @pytest.mark.parametrize("kind", ["flip", "cut"])
+    def test_no_flipped_byte_gives_another_policy(self, kind: str):
+        """Every place of a small file: refused, or loaded with the same numbers."""
+        portable = with_critics(make_portable(normalised=True))
+        data, original, random = numpy_format.encode(portable), loaded(portable), np.random.default_rng(0)
+        refused = 0
+        for place in random.choice(len(data), 400, replace=False):
+            damaged = bytearray(data)
+            damaged[place] ^= 1 << int(random.integers(8))
+            try:
+                found = numpy_policy.load(io.BytesIO(bytes(damaged if kind == "flip" else data[:place])))
+            except ValueError:
+                refused += 1
+                continue
+            assert found.metadata == original.metadata  # a byte that no reader reads
+            assert all((found.arrays[name] == array).all() for name, array in original.arrays.items())
+        assert refused > 200
+
+    def rewritten(
+        self, path: Path, *, metadata: dict | None = None, keep_digests: bool = True, **arrays
+    ) -> Path:
+        """The artefact with other metadata or arrays, as somebody would write it who knows the format."""
+        with np.load(
+            io.BytesIO(numpy_format.encode(with_critics(make_portable(normalised=True))))
+        ) as archive:
             members = dict(archive)
-        edited = members | {"policy.network.biases[0]": members["policy.network.biases[0]"] + 0.5}
-        np.savez(tmp_path / "edited.npz", **edited)
-        with pytest.raises(ValueError, match="hash"):
-            numpy_policy.load(tmp_path / "edited.npz")
-        text = json.dumps({"format": 99}).encode()
-        np.savez(tmp_path / "later.npz", **(members | {"metadata": np.frombuffer(text, np.uint8)}))
-        with pytest.raises(ValueError, match="format 1"):
-            numpy_policy.load(tmp_path / "later.npz")
+        known = json.loads(members.pop("metadata").tobytes()) | (metadata or {})
+        members = {name: value for name, value in (members | arrays).items() if value is not None}
+        if not keep_digests:
+            known.pop("file_sha256")
+            facts = {name: known[name] for name in known["facts"]}
+            known["policy_sha256"] = numpy_policy.digest(facts, members)
+            known["file_sha256"] = numpy_policy.digest(known, members)
+        np.savez(path, metadata=np.frombuffer(json.dumps(known).encode(), np.uint8), **members)
+        return path
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"limit": 55.0},
+            {"epsilon": 0.5},
+            {"facts": []},
+            {"arrays": []},
+            {"critics": None},
+            {"spent_clip": 1.0},
+            {"versions": {}},
+            {"algorithm": "ppo"},
+            {"note": "approved"},
+            {"format": 99},
+            {"policy_sha256": "0" * 64},
+        ],
+    )
+    def test_every_edit_of_the_metadata_is_refused(self, tmp_path: Path, changes: dict):
+        with pytest.raises(ValueError, match="not an intact exported policy"):
+            numpy_policy.load(self.rewritten(tmp_path / "edited.npz", metadata=changes))
+
+    def test_every_edit_of_an_array_is_refused(self, tmp_path: Path):
+        for name, array in with_critics(make_portable(normalised=True)).identity.arrays.items():
+            for changed in (array + np.float32(0.5), -1 - array, None, array.astype(float)):
+                with pytest.raises(ValueError, match="not an intact exported policy"):
+                    numpy_policy.load(self.rewritten(tmp_path / "edited.npz", **{name: changed}))
+
+    @pytest.mark.parametrize(
+        ("metadata", "arrays"),
+        [
+            ({"limit": -1.0}, {}),
+            ({"limit": "much"}, {}),
+            ({"layers": 10**9}, {}),
+            ({"layers": "x"}, {}),
+            ({"actions": {}}, {}),
+            ({"actions": None}, {}),
+            ({"observation_size": 6}, {}),
+            ({"critics": {}}, {}),
+            ({"normaliser": {}}, {}),
+            ({}, {"policy.network.biases[0]": np.full(16, np.nan, np.float32)}),
+            ({}, {"policy.network.weights[1]": np.zeros((3, 3), np.float32)}),
+            ({}, {"extra": np.zeros(3, np.float32)}),
+        ],
+    )
+    def test_nonsense_with_right_digests_is_a_sentence(self, tmp_path: Path, metadata: dict, arrays: dict):
+        path = self.rewritten(tmp_path / "forged.npz", metadata=metadata, keep_digests=False, **arrays)
+        with pytest.raises(ValueError, match="not an intact exported policy"):
+            numpy_policy.load(path)
+
+    def test_what_a_forger_writes_is_another_policy(self, tmp_path: Path):
+        path = self.rewritten(tmp_path / "forged.npz", metadata={"limit": 55.0}, keep_digests=False)
+        assert numpy_policy.load(path).limit == 55
+        certified = loaded(with_critics(make_portable(normalised=True))).sha256
+        with pytest.raises(ValueError, match="holds another policy"):
+            numpy_policy.load(path, certified)
+
+    def test_a_small_file_does_not_take_much_memory(self, tmp_path: Path):
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, metadata=np.zeros(1 << 28, np.uint8))
+        assert len(buffer.getvalue()) < 1 << 20
+        with pytest.raises(ValueError, match="not a plain array"):
+            numpy_policy.load(io.BytesIO(buffer.getvalue()))
+
+    def test_a_file_is_checked_with_the_digest_beside_it(self, tmp_path: Path):
+        path = tmp_path / "policy.onnx"
+        path.write_bytes(b"model")
+        with pytest.raises(ValueError, match="There is no policy"):
+            numpy_policy.read_checked(path)
+        digest = hashlib.sha256(b"model").hexdigest()
+        (tmp_path / "policy.onnx.sha256").write_text(f"{digest}  policy.onnx\n")
+        assert numpy_policy.read_checked(path) == b"model"
+        path.write_bytes(b"modem")
+        with pytest.raises(ValueError, match="digest differs"):
+            numpy_policy.read_checked(path)
 
     def test_pickles_are_not_opened(self, tmp_path: Path):
         np.savez(tmp_path / "evil.npz", metadata=np.array([{}], object), allow_pickle=True)

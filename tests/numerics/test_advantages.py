@@ -3,10 +3,17 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from canary.numerics.advantages import augmented_cost, centred, generalised_advantages, standardised
+from canary.numerics.advantages import (
+    Decays,
+    augmented_cost,
+    centred,
+    generalised_advantages,
+    standardised,
+)
 
 GAMMA, DECAY = 0.9, 0.8
 
@@ -26,11 +33,15 @@ def summed_out(signal, value, next_value, stops, done, gamma, decay):
     return result
 
 
-def gae(signal, value, next_value, stops, done, gamma=GAMMA, decay=DECAY):
+def gae_and_target(signal, value, next_value, stops, done, decays, gamma=GAMMA):
     return generalised_advantages(
         jnp.asarray(signal), jnp.asarray(value), jnp.asarray(next_value),
-        stops=jnp.asarray(stops), done=jnp.asarray(done), discount=gamma, decay=decay,
+        stops=jnp.asarray(stops), done=jnp.asarray(done), discount=gamma, decays=decays,
     )  # fmt: skip
+
+
+def gae(signal, value, next_value, stops, done, gamma=GAMMA, decay=DECAY):
+    return gae_and_target(signal, value, next_value, stops, done, Decays(decay, 0.3), gamma)[0]
 
 
 def random_batch(seed, time=40, lanes=6):
@@ -72,6 +83,18 @@ def test_cost_advantages_match_the_sum_and_end_with_the_episode():
         found, summed_out(signal, value, next_value, done, done, GAMMA, DECAY), rtol=1e-12, atol=1e-12
     )
     np.testing.assert_array_equal(elsewhere, found)
+
+
+@pytest.mark.parametrize("decays", [Decays(0.7, 0.97), Decays(0.0, 1.0), Decays(1.0, 0.0)])
+def test_advantage_and_critic_target_have_a_lambda_each(decays):
+    signal, value, next_value, terminated, truncated = random_batch(4)
+    done = terminated | truncated
+    with jax.enable_x64(True):
+        advantage, target = gae_and_target(signal, value, next_value, done, done, decays)
+    expected = [summed_out(signal, value, next_value, done, done, GAMMA, decay) for decay in decays]
+    np.testing.assert_allclose(advantage, expected[0], rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(target, expected[1] + value, rtol=1e-12, atol=1e-12)
+    assert np.abs(expected[0] - expected[1]).max() > 0.1
 
 
 def test_a_case_by_hand():

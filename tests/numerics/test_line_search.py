@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 from canary.numerics.line_search import Candidate, acceptable, backtrack
-from canary.numerics.trust_region import Tier
+from canary.numerics.tiers import Tier
 
 START = jnp.array([1.0, -2.0, 1 / 3])
 STEP = jnp.array([0.5, 0.25, -1.0])

@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from canary.numerics.moments import Span, cost_moments, empty_window, mean_return, recent, record_episodes
+from canary.numerics.moments import (
+    Span,
+    cost_moments,
+    empty_window,
+    lost_share,
+    mean_return,
+    recent,
+    record_episodes,
+)
 from canary.numerics.risk import cantelli_value
 from canary.types import EpisodeEnds
 
@@ -139,3 +147,18 @@ def test_plug_in_is_optimistic_and_the_correction_unbiased():
     assert abs(plug_in.mean() - (exact - variance / (epsilon * n))) < error
     assert abs(corrected.mean() - exact) < 4 * corrected.std() / trials**0.5
     assert exact - plug_in.mean() > 3 * error  # the bias is far larger than the noise of this test
+
+
+@pytest.mark.parametrize(
+    ("now", "best", "lost"),
+    [(0.6, 0.8, 0.25), (0.9, 0.8, 0), (-30, -20, 0.5), (np.nan, 0.8, 0), (0.5, -np.inf, 0), (0, 0, 0)],
+)
+def test_a_loss_is_a_share_of_the_best_and_nothing_while_unknown(now, best, lost):
+    assert lost_share(now, best) == pytest.approx(lost)
+
+
+def test_moments_of_the_shaped_cost_are_those_of_shaped_episodes():
+    window = record(empty_window(RING), whole([0, 2, 4, 6, 30]))
+    found = cost_moments(window, Span(5), 10.0, 0.2)
+    shaped = np.array([0, 0, 0.25, 0.5, 1])
+    np.testing.assert_allclose([found.mean, found.variance], [shaped.mean(), shaped.var()], rtol=1e-5)

@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -46,3 +47,17 @@ def test_before_any_observation_normalise_only_clips():
 def test_a_constant_observation_stays_finite():
     statistics = merge(initial_statistics(1), jnp.full((10, 1), 7.0))
     assert jnp.isfinite(normalise(statistics, jnp.array([7.0]))).all()
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf, 1e38])
+def test_one_observation_that_is_no_number_does_not_spoil_the_rest(number: float):
+    rows = np.random.default_rng(0).normal(3.0, 2.0, (200, 2)).astype(np.float32)
+    healthy = merge(initial_statistics(2), jnp.asarray(rows))
+    sick = rows.copy()
+    sick[17, 1] = number
+    merged = merge(healthy, jnp.asarray(sick))
+    assert all(np.isfinite(leaf).all() for leaf in (merged.mean, merged.squares, merged.count))
+    expected = merge(healthy, jnp.asarray(rows))
+    np.testing.assert_allclose(merged.mean, expected.mean, rtol=0.01)
+    np.testing.assert_allclose(merged.squares, expected.squares, rtol=0.02)
+    np.testing.assert_array_equal(merged.mean[0], expected.mean[0])

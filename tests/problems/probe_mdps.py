@@ -9,12 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from canary.networks import Categorical
+from canary.networks import MLP, CategoricalPolicy
 from canary.types import EpisodeEnds, Rollout
 
 STATES, LEVELS, ACTIONS, END = 3, 3, 2, -1
@@ -30,13 +29,22 @@ TICKETS = np.array([[1, 2, 3], [2, 3, 1], [3, 1, 2]])
 TABLE = np.log(np.stack([4 - TICKETS, TICKETS], -1)).reshape(STATES * LEVELS, ACTIONS)
 
 
-class TablePolicy(eqx.Module):
+class Table(MLP):
+    """A network that is one matrix and has no biases."""
+
+    def __call__(self, x: Float[Array, "*batch input"]) -> Float[Array, "*batch action"]:
+        return x[..., : STATES * LEVELS] @ self.weights[0]
+
+
+class TablePolicy(CategoricalPolicy):
     """Softmax of a table; reads the one-hot cell in front of (g, y)."""
 
-    table: Float[Array, "cell action"]
+    def __init__(self, table: Float[Array, "cell action"]):
+        self.network = Table((table,), ())
 
-    def __call__(self, x: Float[Array, "*batch input"]) -> Categorical:
-        return Categorical(x[..., : STATES * LEVELS] @ self.table)
+    @property
+    def table(self) -> Float[Array, "cell action"]:
+        return self.network.weights[0]
 
 
 @dataclass(frozen=True)

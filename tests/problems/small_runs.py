@@ -11,7 +11,7 @@ import signal
 import sys
 from pathlib import Path
 
-from canary.experiments.config import RunConfig, make_config
+from canary.config.config import RunConfig, make_config
 
 SEEDS, UPDATES = (0, 1), 60
 
@@ -65,7 +65,7 @@ def die_at(kind: str, part: str, number: int) -> None:
 
 
 def main() -> None:
-    from canary.experiments.runner import resume_run, start_run
+    from canary.runs.runner import resume_run, start_run
 
     command, place, *kill = sys.argv[1:]
     path = Path(place).resolve()

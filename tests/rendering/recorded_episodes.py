@@ -2,39 +2,40 @@
 
 from types import SimpleNamespace
 
+import jax.numpy as jnp
 import numpy as np
 
 from canary.environments.icy_lake import IcyLake
 from canary.environments.protocol import EnvironmentState
-from canary.rendering.episode import Episode
+from canary.rendering.episode import RecordedEpisode
 
 LAKE = IcyLake(map="SFF/FHF/FFG", horizon=12)
 
 
-def episode(inner, cost, **choices) -> Episode:
+def episode(inner, cost, **choices) -> RecordedEpisode:
     """States around `inner`, with the cost of each step (0 first)."""
     cost = np.asarray(cost, np.float32)
     count, no = len(cost), np.zeros(len(cost), bool)
     states = EnvironmentState(
         inner=inner,
-        observation=np.zeros((count, 1), np.float32),
-        reward=np.zeros(count, np.float32),
-        cost=cost,
-        terminated=no,
-        truncated=np.arange(count) == count - 1,
-        time=np.arange(count),
+        observation=jnp.zeros((count, 1)),
+        reward=jnp.zeros(count),
+        cost=jnp.asarray(cost),
+        terminated=jnp.asarray(no),
+        truncated=jnp.arange(count) == count - 1,
+        time=jnp.arange(count),
     )
     facts = {"caption": "median", "seed": 0, "number": 4, "reward": np.zeros(count, np.float32)} | choices
-    return Episode(states=states, spent=np.cumsum(cost), **facts)
+    return RecordedEpisode(states=states, spent=np.cumsum(cost), **facts)
 
 
-def lake_walk(positions, **choices) -> Episode:
+def lake_walk(positions, **choices) -> RecordedEpisode:
     positions = np.asarray(positions)
     cost = LAKE.ice[positions].astype(np.float32)
     return episode(positions, cost, **choices)
 
 
-def drive(positions, cost) -> Episode:
+def drive(positions, cost) -> RecordedEpisode:
     positions = np.asarray(positions, np.float32)
     count = len(positions)
     hazards = np.array(

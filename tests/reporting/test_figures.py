@@ -3,6 +3,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from canary.constraints import Chance, CVaR
 from canary.reporting.figures import save, training_figure
 
 
@@ -27,7 +28,7 @@ def episodes() -> pl.DataFrame:
 
 def test_figure_shows_the_numbers_of_the_episodes(episodes: pl.DataFrame):
     figure = training_figure(
-        episodes, title="t", limit=5.5, epsilon=0.02, batch=1000, optimum={"best": 0.988}
+        episodes, title="t", constraint=Chance(5.5, 0.02), batch=1000, optimum={"best": 0.988}
     )
     returns, violations, costs = figure.axes
     bold = {axes: max(axes.lines, key=lambda line: line.get_linewidth()) for axes in figure.axes}
@@ -39,7 +40,17 @@ def test_figure_shows_the_numbers_of_the_episodes(episodes: pl.DataFrame):
     plt.close(figure)
 
 
+def test_figure_shows_another_constraint_by_what_it_limits(episodes: pl.DataFrame):
+    figure = training_figure(episodes, title="t", constraint=CVaR(5.5, 0.25), batch=1000)
+    middle = figure.axes[1]
+    bold = max(middle.lines, key=lambda line: line.get_linewidth())
+    block = episodes.filter(pl.col("valid") & (pl.col("iteration") == 0))["cost"].to_numpy()
+    assert np.asarray(bold.get_ydata(), float)[0] == CVaR(5.5, 0.25).measure(block)
+    assert middle.get_title(loc="left") == "CVaR 25%, all seeds, 95% band"
+    plt.close(figure)
+
+
 def test_figure_is_a_file_that_others_can_open(episodes: pl.DataFrame, tmp_path):
     path = tmp_path / "training.png"
-    save(training_figure(episodes, title="t", limit=5.5, epsilon=0.02, batch=1000), path)
+    save(training_figure(episodes, title="t", constraint=Chance(5.5, 0.02), batch=1000), path)
     assert path.read_bytes().startswith(b"\x89PNG")

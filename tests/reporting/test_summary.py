@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 from canary.errors import CanaryError
-from canary.experiments import storage
 from canary.reporting.summary import summarise_evaluation, summarise_run
+from canary.runs import directory
 
 CONFIG = {
     "environment": {"name": "IcyLake", "settings": {}},
@@ -34,16 +34,33 @@ EPISODES = [
 
 
 def make_run(root: Path, config: dict[str, Any] = CONFIG, steps: int = 400) -> Path:
-    run = storage.create(
-        root, storage.Headline("IcyLake", "canary", 3, 1000), config, device="cpu", command=[]
+    run = directory.create(
+        root, directory.Headline("IcyLake", "canary", 3, 1000), config, device="cpu", command=[]
     )
     names = ["seed", "iteration", "return", "cost", "length", "valid"]
     frame = pl.DataFrame(EPISODES, schema=names, orient="row").with_columns(
         environment=pl.lit(0), terminated=pl.lit(True)
     )
-    storage.append_part(run, "episodes", frame, 0, 5)
-    storage.update_manifest(run, steps=steps, train_seconds=6.0, wall_seconds=9.0, status="interrupted")
+    directory.append_part(run, "episodes", frame, 0, 5)
+    directory.update_manifest(run, steps=steps, train_seconds=6.0, wall_seconds=9.0, status="interrupted")
     return run
+
+
+def test_other_constraints_are_judged_by_what_they_limit(tmp_path: Path):
+    """Costs of seed 3: 5.5, 6, 0.5, 0; of seed 5: 7 and 1. A run that names no kind has a chance constraint."""
+    mean = summarise_run(make_run(tmp_path, CONFIG | {"constraint": {"kind": "mean", "limit": 3.5}}))
+    assert (mean["constraint_per_seed"], mean["constraint_value"]) == ([3.0, 4.0, None], 3.5)
+    assert (mean["constraint_text"], mean["epsilon"], mean["safe_fraction"]) == (
+        "mean cost <= 3.5",
+        None,
+        0.5,
+    )
+    tail = {"kind": "cvar", "limit": 6.5, "epsilon": 0.5}
+    cvar = summarise_run(make_run(tmp_path, CONFIG | {"constraint": tail}))
+    assert (cvar["constraint_per_seed"], cvar["safe_fraction"]) == ([5.75, 7.0, None], 0.5)
+    assert cvar["constraint"] == tail
+    chance = summarise_run(make_run(tmp_path))
+    assert (chance["constraint"]["kind"], chance["constraint_per_seed"]) == ("chance", [0.25, 0.5, None])
 
 
 def test_the_second_half_of_what_was_done(tmp_path: Path):

@@ -9,17 +9,24 @@ from canary.algorithms.cpo import CPOConfig, make_cpo
 from canary.algorithms.cppo import CPPOConfig, make_cppo
 from canary.algorithms.cvar_cpo import CVaRCPOConfig, make_cvar_cpo
 from canary.algorithms.ppo import PPOConfig, make_ppo
+from canary.algorithms.ppo_lagrangian import PPOLagrangianConfig, make_ppo_lagrangian
+from canary.constraints import Kind
 
 
 class Entry(NamedTuple):
     config: type
     make: Callable[[Any, Task], Algorithm]
+    serves: tuple[Kind, ...]
+    """The kinds of constraints it can train under; docs/constraints.md says how it serves each."""
 
 
+# CVaR_eps(C) <= limit implies P(C > limit) <= eps, so methods for the tail mean serve a chance constraint as well, on the
+# safe side. PPO ignores every constraint alike.
 ALGORITHMS = {
-    "canary": Entry(CanaryConfig, make_canary),
-    "ppo": Entry(PPOConfig, make_ppo),
-    "cpo": Entry(CPOConfig, make_cpo),
-    "cppo": Entry(CPPOConfig, make_cppo),
-    "cvar-cpo": Entry(CVaRCPOConfig, make_cvar_cpo),
+    "canary": Entry(CanaryConfig, make_canary, ("chance",)),
+    "ppo": Entry(PPOConfig, make_ppo, ("chance", "mean", "cvar")),
+    "cpo": Entry(CPOConfig, make_cpo, ("chance", "mean")),
+    "cppo": Entry(CPPOConfig, make_cppo, ("chance", "cvar")),
+    "cvar-cpo": Entry(CVaRCPOConfig, make_cvar_cpo, ("chance", "cvar")),
+    "ppo-lagrangian": Entry(PPOLagrangianConfig, make_ppo_lagrangian, ("chance", "mean", "cvar")),
 }

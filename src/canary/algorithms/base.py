@@ -7,21 +7,22 @@ import equinox as eqx
 from jaxtyping import PRNGKeyArray, PyTree
 
 from canary.algorithms.critics import Critics
+from canary.constraints import Kind
 from canary.environments.protocol import ActionSpace
 from canary.networks import Policy
+from canary.numerics.advantages import Decays
 from canary.numerics.moments import EpisodeWindow, Span
-from canary.types import Chance, Metrics, Rollout
+from canary.types import Count, Layers, Metrics, PositiveShare, Rollout, Share, Terms, Whole
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
     """What an algorithm must know of the problem it is made for."""
 
-    constraint: Chance
     input_size: int
     action_space: ActionSpace
-    updates: int
-    """Updates of the whole run: learning rates are annealed to zero over them."""
+    constraint: Kind = "chance"
+    """What is constrained; its numbers are run-time values."""
     merge_capacity: int = 0
     """Evaluate networks once per distinct input if there are at most this many; 0 to evaluate every sample."""
 
@@ -30,24 +31,25 @@ class Task:
 class EstimationConfig:
     """Networks, discounts and how returns are estimated: shared by all algorithms."""
 
-    hidden: tuple[int, ...] = (256, 256)
+    hidden: Layers = (256, 256)
     """Units of the hidden tanh layers, for the policy and each scalar critic."""
-    reward_discount: float = 0.99
+    reward_discount: PositiveShare = 0.99
     """Discount of the reward, gamma."""
-    cost_discount: float = 1.0
+    cost_discount: PositiveShare = 1.0
     """Discount of the cost, gamma_c; below 1 the episode cost itself is the discounted sum."""
-    gae_lambda: float = 0.95
+    gae_lambda: Share = 0.95
     """Decay of generalised advantage estimation, lambda."""
-    cost_gae_lambda: float | None = None
+    cost_gae_lambda: Share | None = None
     """The decay for cost signals, if it is another one. Smaller values trust the cost critics more and the sampled costs
-    to come less: the gradient of a second moment is mostly noise at 0.95."""
-    bootstrap_truncated: bool = True
-    """Whether the reward value goes on past the horizon. Cost returns never do: they end with the episode."""
-    window: int = 20
+    to come less."""
+    target_lambda: Share | None = None
+    """The decay in the targets of the critics, if it is another one than in the advantages. News of a cost travels
+    1 / (1 - lambda) steps back per update, so long episodes want it near 1."""
+    window: Count = 20
     """Cost statistics use the episodes of the batch or, if fewer, this many of the most recent ones."""
-    window_batches: int = 1
+    window_batches: Count = 1
     """Cost statistics use about as many episodes as this many batches hold: less noise, and news comes later."""
-    warmup_episodes: int = 10
+    warmup_episodes: Whole = 10
     """A trust-region method only fits its critics, and its policy rests, until this many episodes ended."""
     observe_spent: bool | None = None
     """Whether the policy sees g_t and y_t, the cost spent so far; None: as the method is published (all but
@@ -58,8 +60,15 @@ class EstimationConfig:
         return Span(self.window, self.window_batches)
 
     @property
-    def cost_decay(self) -> float:
-        return self.gae_lambda if self.cost_gae_lambda is None else self.cost_gae_lambda
+    def reward_decays(self) -> Decays:
+        return self._decays(self.gae_lambda)
+
+    @property
+    def cost_decays(self) -> Decays:
+        return self._decays(self.gae_lambda if self.cost_gae_lambda is None else self.cost_gae_lambda)
+
+    def _decays(self, advantage: float) -> Decays:
+        return Decays(advantage, advantage if self.target_lambda is None else self.target_lambda)
 
 
 class Learner(eqx.Module):
@@ -72,7 +81,7 @@ class Learner(eqx.Module):
 
 @dataclass(frozen=True)
 class Algorithm:
-    """`init(key)` makes a learner; `update(learner, rollout, episodes, key)` improves it by one batch."""
+    """`init(key)` makes a learner; `update(learner, rollout, episodes, terms, key)` improves it by one batch."""
 
     init: Callable[[PRNGKeyArray], Learner]
-    update: Callable[[Learner, Rollout, EpisodeWindow, PRNGKeyArray], tuple[Learner, Metrics]]
+    update: Callable[[Learner, Rollout, EpisodeWindow, Terms, PRNGKeyArray], tuple[Learner, Metrics]]

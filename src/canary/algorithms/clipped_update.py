@@ -1,4 +1,4 @@
-"""The update that PPO and CPPO share: epochs of minibatch steps on a clipped loss (Schulman et al., 2017).
+"""The update that PPO, PPO-Lagrangian and CPPO share: epochs of minibatch steps on a clipped loss (Schulman et al., 2017).
 
     loss = -mean min(rho A, clip(rho, 1 - k, 1 + k) A) - h * entropy + w * sum_i mean (V_i - target_i)^2 / 2
 
@@ -20,14 +20,14 @@ import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Shaped
 
 from canary.algorithms.base import Algorithm, EstimationConfig, Learner, Task
-from canary.algorithms.critics import Critics, critic_metrics, init_critics
+from canary.algorithms.critics import Critics, critic_metrics, guarded_step, init_critics, make_optimiser
 from canary.algorithms.inputs import Inputs, on_distinct_rows
 from canary.algorithms.signals import episode_metrics, reward_advantages
-from canary.networks import Policy, critic_values, make_critics, make_policy
+from canary.networks import Policy, critic_values, make_critics, make_policy, within_bounds
 from canary.numerics.advantages import standardised
 from canary.numerics.moments import EpisodeWindow
-from canary.rollout import Augmentation
-from canary.types import Metrics, Rollout
+from canary.rollout import CostAccount
+from canary.types import Amount, Count, Metrics, Positive, Rollout, Terms
 
 Steps = Float[Array, "time env"]
 Values = Float[Array, "critic time env"]
@@ -37,21 +37,19 @@ Values = Float[Array, "critic time env"]
 class ClippedConfig:
     """Settings of the shared clipped update."""
 
-    ratio_clip: float = 0.2
+    ratio_clip: Positive = 0.2
     """How far the probability ratio may leave 1 before its gradient stops."""
-    epochs: int = 4
+    epochs: Count = 4
     """Passes over the batch per update."""
-    minibatch_size: int = 500
+    minibatch_size: Count = 500
     """Steps per gradient step; the whole batch if that is smaller."""
-    entropy: float = 0.0
+    entropy: Amount = 0.0
     """Weight of the entropy bonus."""
-    value_weight: float = 0.5
+    value_weight: Amount = 0.5
     """Weight of the critics' losses."""
-    value_clip: float | None = None
-    """If set, how far (in raw returns) an update may move the reward critic before its gradient stops."""
-    learning_rate: float = 3e-4
+    learning_rate: Positive = 3e-4
     """Adam's step size at the start; annealed linearly to zero over the run, constant within an update."""
-    gradient_clip: float = 0.5
+    gradient_clip: Positive = 0.5
     """Largest gradient norm, for the policy and for each critic."""
     standardise: Literal["minibatch", "batch"] = "minibatch"
     """Over what the advantage is standardised."""
@@ -78,9 +76,11 @@ class ClippedMethod:
     observe_spent: bool
     memory: PyTree
     """Its memory at the start."""
-    objective: Callable[[Rollout, Steps, Values, Values, EpisodeWindow, PyTree], Objective]
-    """Of a batch, the reward advantage, the values of all critics at each step and after it, the recent
-    episodes, and the memory."""
+    objective: Callable[
+        [Rollout, tuple[Steps, Steps], Values, Values, EpisodeWindow, Terms, PyTree], Objective
+    ]
+    """Of a batch, advantage and critic target of the reward, the values of all critics at each step and
+    after it, the recent episodes, the terms, and the memory."""
 
 
 class ClippedExtra(eqx.Module):
@@ -98,11 +98,10 @@ class Minibatch(eqx.Module):
     action: Shaped[Array, "sample ..."]
     log_prob: Float[Array, "sample"]
     advantage: Float[Array, "sample"]
-    values: Float[Array, "sample critic"]
     targets: Float[Array, "sample critic"]
 
     def subset(self, samples: Int[Array, "row"]) -> "Minibatch":
-        rest = (self.action, self.log_prob, self.advantage, self.values, self.targets)
+        rest = (self.action, self.log_prob, self.advantage, self.targets)
         return Minibatch(self.inputs.subset(samples), *(leaf[samples] for leaf in rest))
 
 
@@ -110,30 +109,30 @@ def clipped_algorithm(
     method: ClippedMethod, task: Task, estimation: EstimationConfig, config: ClippedConfig
 ) -> Algorithm:
     """The clipped method for one objective."""
-    input_size = task.input_size - (0 if method.observe_spent else Augmentation.SIZE)
+    input_size = task.input_size - (0 if method.observe_spent else CostAccount.SIZE)
+    optimiser = make_optimiser(config.gradient_clip)
 
     def init(key: PRNGKeyArray) -> Learner:
         key_policy, key_critics = jax.random.split(key)
         policy = make_policy(key_policy, input_size, task.action_space, estimation.hidden)
         networks = make_critics(key_critics, 1 + method.critics, input_size, estimation.hidden)
-        optimiser = make_annealed(config, task.updates, 1)
         extra = ClippedExtra(optimiser.init(cast(Any, policy)), method.memory)
         return Learner(policy, init_critics(networks, optimiser), extra)
 
     def update(
-        learner: Learner, rollout: Rollout, window: EpisodeWindow, key: PRNGKeyArray
+        learner: Learner, rollout: Rollout, window: EpisodeWindow, terms: Terms, key: PRNGKeyArray
     ) -> tuple[Learner, Metrics]:
         values = critic_values(learner.critics.networks, rollout.inputs)
         next_values = critic_values(learner.critics.networks, rollout.next_inputs)
-        reward_advantage = reward_advantages(rollout, values[0], next_values[0], estimation)
+        reward = reward_advantages(rollout, values[0], next_values[0], estimation)
         objective = method.objective(
-            rollout, reward_advantage, values, next_values, window, learner.extra.memory
+            rollout, reward, values, next_values, window, terms, learner.extra.memory
         )
-        batch = flatten(learner.policy, rollout, objective, values, input_size)
+        batch = flatten(learner.policy, rollout, objective, input_size)
         if config.standardise == "batch":
             batch = eqx.tree_at(lambda b: b.advantage, batch, standardised(batch.advantage))
         orders = minibatch_orders(key, batch.advantage.shape[0], config)
-        optimiser = make_annealed(config, task.updates, orders.shape[0])
+        rate = config.learning_rate * (1 - terms.progress)
         learner = Learner(
             learner.policy, learner.critics, ClippedExtra(learner.extra.optimiser, objective.memory)
         )
@@ -142,7 +141,7 @@ def clipped_algorithm(
             whole = eqx.tree_at(lambda b: b.inputs, batch, inputs)
 
             def step(learner: Learner, order: Int[Array, "row"]):
-                return gradient_step(learner, whole.subset(order), optimiser, config)
+                return gradient_step(learner, whole.subset(order), optimiser, rate, config)
 
             learned, (losses, reports) = jax.lax.scan(step, learner, orders)
             kl = inputs.evaluate(learned.policy).kl_from(inputs.evaluate(learner.policy)).mean()
@@ -152,15 +151,13 @@ def clipped_algorithm(
         capacity = task.merge_capacity if orders.shape[1] > task.merge_capacity // 8 else 0
         learned, losses, metrics = on_distinct_rows(batch.inputs.rows, capacity, learn)
         metrics |= critic_metrics(losses.mean(0), objective.targets)
-        metrics |= episode_metrics(window, estimation, task.constraint.limit)
+        metrics |= episode_metrics(window, estimation, terms.limit)
         return learned, metrics | objective.metrics
 
     return Algorithm(init, update)
 
 
-def flatten(
-    policy: Policy, rollout: Rollout, objective: Objective, values: Values, input_size: int
-) -> Minibatch:
+def flatten(policy: Policy, rollout: Rollout, objective: Objective, input_size: int) -> Minibatch:
     """The whole batch as one axis of steps, with as much of each input as the networks see."""
 
     def steps_first(array: Values) -> Float[Array, "sample critic"]:
@@ -173,7 +170,6 @@ def flatten(
         action=action,
         log_prob=policy(inputs).log_prob(action),
         advantage=objective.advantage.reshape(-1),
-        values=steps_first(values),
         targets=steps_first(objective.targets),
     )
 
@@ -186,31 +182,27 @@ def minibatch_orders(key: PRNGKeyArray, samples: int, config: ClippedConfig) -> 
     return orders[:, : count * size].reshape(config.epochs * count, size)
 
 
-def make_annealed(config: ClippedConfig, updates: int, steps: int) -> optax.GradientTransformation:
-    """Adam whose learning rate falls linearly to zero with the updates, of `steps` gradient steps each."""
-
-    def schedule(count: Any) -> Any:
-        return config.learning_rate * (1 - (count // steps) / updates)
-
-    return optax.chain(optax.clip_by_global_norm(config.gradient_clip), optax.adam(schedule, eps=1e-5))
-
-
 def gradient_step(
-    learner: Learner, batch: Minibatch, optimiser: optax.GradientTransformation, config: ClippedConfig
+    learner: Learner,
+    batch: Minibatch,
+    optimiser: optax.GradientTransformation,
+    rate: Float[Array, ""],
+    config: ClippedConfig,
 ) -> tuple[Learner, tuple[Float[Array, "critic"], Metrics]]:
     """One step of every network; networks whose gradient is not finite stay as they are."""
     (_, report), gradient = jax.value_and_grad(policy_loss, has_aux=True)(learner.policy, batch, config)
-    policy, state = guarded_step(optimiser, learner.policy, gradient, learner.extra.optimiser)
+    policy, state = guarded_step(optimiser, rate, learner.policy, gradient, learner.extra.optimiser)
 
     def critics_loss(networks: PyTree) -> tuple[Float[Array, ""], Float[Array, "critic"]]:
         values = batch.inputs.evaluate(lambda rows: critic_values(networks, rows).T)
-        losses = value_losses(values, batch.values, batch.targets, config.value_clip)
+        losses = ((values - batch.targets) ** 2).mean(0)
         return config.value_weight * losses.sum() / 2, losses
 
     gradient, losses = jax.grad(critics_loss, has_aux=True)(learner.critics.networks)
-    critics = jax.vmap(lambda *each: guarded_step(optimiser, *each))(
+    critics = jax.vmap(lambda *each: guarded_step(optimiser, rate, *each))(
         learner.critics.networks, gradient, learner.critics.optimiser
     )
+    policy = within_bounds(policy)
     return Learner(policy, Critics(*critics), ClippedExtra(state, learner.extra.memory)), (losses, report)
 
 
@@ -230,28 +222,3 @@ def clipped_surrogate(
 ) -> Float[Array, "sample"]:
     """min(rho A, clip(rho, 1 - k, 1 + k) A): no reward for moving a probability further than the clip."""
     return jnp.minimum(ratio * advantage, jnp.clip(ratio, 1 - clip, 1 + clip) * advantage)
-
-
-def value_losses(
-    values: Float[Array, "sample critic"],
-    old: Float[Array, "sample critic"],
-    targets: Float[Array, "sample critic"],
-    clip: float | None,
-) -> Float[Array, "critic"]:
-    """Mean squared error of each critic. With a clip, a step counts for the reward critic (the first) with
-    the larger one of the errors of its value and of its clipped value."""
-    squares = (values - targets) ** 2
-    if clip is not None:
-        near = old[:, 0] + jnp.clip(values[:, 0] - old[:, 0], -clip, clip)
-        squares = squares.at[:, 0].max((near - targets[:, 0]) ** 2)
-    return squares.mean(0)
-
-
-def guarded_step(
-    optimiser: optax.GradientTransformation, network: PyTree, gradient: PyTree, state: optax.OptState
-) -> tuple[PyTree, optax.OptState]:
-    """One step of the optimiser, or none where the gradient is not finite."""
-    change, new_state = optimiser.update(gradient, state)
-    new = (optax.apply_updates(network, change), new_state)
-    finite = jnp.isfinite(optax.tree.norm(gradient))
-    return jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, (network, state))

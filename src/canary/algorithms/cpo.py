@@ -9,19 +9,23 @@ step that crosses the limit: with y_t the cost spent so far and costs that are n
     c^I_t = 1[y_t <= l < y_{t+1}],     sum_t c^I_t = 1[C > l],     L = P(C > l) - epsilon + Z^I
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
 from canary.algorithms.base import Algorithm, EstimationConfig, Task
 from canary.algorithms.critics import CriticConfig
-from canary.algorithms.signals import cost_advantages, episode_metrics
+from canary.algorithms.signals import breach_indicator, cost_advantages, episode_metrics
 from canary.algorithms.trust_region_step import TrustRegionConfig
-from canary.algorithms.trust_region_update import RiskConstraint, RiskEstimate, trust_region_algorithm
-from canary.numerics.moments import EpisodeWindow, cost_moments
-from canary.types import Chance, Rollout
+from canary.algorithms.trust_region_update import (
+    Evidence,
+    RiskConstraint,
+    RiskEstimate,
+    trust_region_algorithm,
+)
+from canary.numerics.moments import Span, cost_moments, recent
+from canary.numerics.risk import violation_rate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,47 +41,38 @@ class CPOConfig:
 
 
 def make_cpo(config: CPOConfig, task: Task) -> Algorithm:
-    risk = RiskConstraint(critics=1, estimate=expectation_constraint(config, task.constraint))
+    if task.constraint == "mean":
+        config = replace(config, constraint="mean")
+    risk = RiskConstraint(critics=1, estimate=expectation_constraint(config))
     return trust_region_algorithm(risk, task, config.estimation, config.trust_region, config.critic)
 
 
-def breach_indicator(rollout: Rollout, limit: float, *, at_end: bool = False) -> Float[Array, "time env"]:
-    """1 for the step that takes the episode over the limit or, `at_end`, for the last step of one that is
-    over it. Compared in raw units, so that no rounding can flip a tie."""
-    over = rollout.episodes.cost > limit
-    pays = over & (rollout.done if at_end else rollout.spent_raw <= limit)
-    return pays.astype(rollout.cost.dtype)
-
-
-def expectation_constraint(config: CPOConfig, constraint: Chance):
+def expectation_constraint(config: CPOConfig):
     """An expected return with a limit: P(C > limit) - epsilon <= 0 or, in limits, E[C] - 1 <= 0."""
 
-    def estimate(
-        rollout: Rollout,
-        values: Float[Array, "critic time env"],
-        next_values: Float[Array, "critic time env"],
-        window: EpisodeWindow,
-    ) -> RiskEstimate:
-        moments = cost_moments(window, config.estimation.span, constraint.limit)
-        metrics = episode_metrics(window, config.estimation, constraint.limit)
+    def estimate(evidence: Evidence) -> RiskEstimate:
+        rollout, window, terms = evidence.rollout, evidence.window, evidence.terms
+        moments = cost_moments(window, config.estimation.span, terms.limit)
+        metrics = episode_metrics(window, config.estimation, terms.limit)
         if config.constraint == "mean":
             signal, discount, weight = rollout.cost, config.estimation.cost_discount, rollout.discount
-            value = moments.mean - 1
+            value, batch = moments.mean - 1, cost_moments(window, Span(0), terms.limit).mean - 1
         else:
-            signal = breach_indicator(
-                rollout, constraint.limit, at_end=config.constraint == "indicator-at-end"
-            )
+            signal = breach_indicator(rollout, terms.limit, at_end=config.constraint == "indicator-at-end")
             discount, weight = 1.0, jnp.ones_like(rollout.discount)  # a probability is never discounted
-            value = metrics["violation_estimate"] - constraint.epsilon
-        advantage = cost_advantages(
-            rollout, signal, values[0], next_values[0], discount=discount, decay=config.estimation.cost_decay
-        )
+            value = metrics["violation_estimate"] - terms.epsilon
+            new = violation_rate(window.cost, terms.limit, recent(window, Span(0)))
+            batch = jnp.where(window.new > 0, new - terms.epsilon, jnp.nan)
+        advantage, target = cost_advantages(
+            rollout, signal, evidence.values[0], evidence.next_values[0],
+            discount=discount, decays=config.estimation.cost_decays,
+        )  # fmt: skip
         return RiskEstimate(
             advantages=advantage[None],
-            targets=(advantage + values[0])[None],
+            targets=target[None],
             bound=lambda change: value + change,
             length=moments.length,
-            metrics=metrics,
+            metrics=metrics | {"batch_bound": batch},
             weight=weight,
         )
 

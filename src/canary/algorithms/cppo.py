@@ -26,30 +26,29 @@ from canary.algorithms.clipped_update import ClippedConfig, ClippedMethod, Objec
 from canary.algorithms.signals import cost_advantages, spent_after, tail_advantages
 from canary.numerics.moments import EpisodeWindow, Span, recent
 from canary.numerics.risk import conditional_value_at_risk, value_at_risk
-from canary.types import Chance, Rollout
+from canary.types import Amount, Positive, Rollout, Terms
 
 Steps = Float[Array, "time env"]
 
 
+MULTIPLIER_CAP = 4000.0  # the largest multiplier; the paper states one only for EcoAnt
+
+
 @dataclass(frozen=True, kw_only=True)
 class CPPOConfig:
-    """Settings of CPPO; those the paper states per environment are in the catalogue of experiments."""
+    """Settings of CPPO; those the paper states per environment are in `config/presets.py`."""
 
     estimation: EstimationConfig = field(default_factory=EstimationConfig)
     clipped: ClippedConfig = field(default_factory=lambda: ClippedConfig(standardise="batch"))
     penalty: Literal["state", "post"] = "state"
     """`state`: the published penalty, whose expected gradient is zero. `post`: of what the action led to."""
-    threshold: Literal["quantile", "tail-mean"] = "quantile"
-    """eta: the (1 - epsilon) quantile of all G_t of the batch, or the mean above it as in the public code."""
-    multiplier_init: float = 1.0
+    multiplier_init: Amount = 1.0
     """Lagrange multiplier at the start."""
-    multiplier_step: float = 0.03
+    multiplier_step: Amount = 0.03
     """Integral gain: what an error of one unit of cost adds to the multiplier per update."""
-    proportional_gain: float = 15.0
+    proportional_gain: Amount = 15.0
     """Proportional gain k_p."""
-    multiplier_cap: float = 4000.0
-    """Largest multiplier."""
-    cvar_clip_ratio: float = 300.0
+    cvar_clip_ratio: Positive = 300.0
     """Largest penalty, as a multiple of the reward value |V(x_t)|."""
 
 
@@ -60,46 +59,49 @@ class Controller(eqx.Module):
 
 def make_cppo(config: CPPOConfig, task: Task) -> Algorithm:
     observed = config.estimation.observe_spent
-    start = jnp.clip(jnp.asarray(config.multiplier_init), 0, config.multiplier_cap)
+    start = jnp.clip(jnp.asarray(config.multiplier_init), 0, MULTIPLIER_CAP)
     method = ClippedMethod(
         critics=1,
         observe_spent=config.penalty == "post" if observed is None else observed,
         memory=Controller(start, start),
-        objective=penalised_objective(config, task.constraint),
+        objective=penalised_objective(config),
     )
     return clipped_algorithm(method, task, config.estimation, config.clipped)
 
 
-def penalised_objective(config: CPPOConfig, constraint: Chance):
+def penalised_objective(config: CPPOConfig):
     """The reward minus the tail penalty with the multiplier from before this batch, which then moves on."""
-    epsilon, limit, estimation = constraint.epsilon, constraint.limit, config.estimation
+    estimation = config.estimation
 
     def objective(
         rollout: Rollout,
-        reward_advantage: Steps,
+        reward: tuple[Steps, Steps],
         values: Float[Array, "critic time env"],
         next_values: Float[Array, "critic time env"],
         window: EpisodeWindow,
+        terms: Terms,
         memory: Controller,
     ) -> Objective:
+        epsilon, limit = terms.epsilon, terms.limit
+        reward_advantage, reward_target = reward
         predicted = rollout.spent + rollout.discount * values[1]
-        eta = batch_threshold(predicted.reshape(-1), epsilon, config.threshold)
-        cvar = tail_mean(window, estimation.span, predicted, constraint)
+        eta = value_at_risk(predicted.reshape(-1), epsilon)
+        cvar = tail_mean(window, estimation.span, predicted, terms)
 
         tail = jnp.maximum(predicted - eta, 0)
         if config.penalty == "post":
             after = spent_after(rollout) + estimation.cost_discount * rollout.discount * next_values[1]
-            tail = tail_advantages(rollout, tail, jnp.maximum(after - eta, 0), eta, estimation.cost_decay)
+            tail = tail_advantages(rollout, tail, jnp.maximum(after - eta, 0), eta, estimation.cost_decays)
         largest = config.cvar_clip_ratio * jnp.abs(values[0])
         penalty = jnp.clip(memory.multiplier / epsilon * tail * limit, -largest, largest)
 
         error = (cvar - 1) * limit
         ready = window.total >= estimation.warmup_episodes
-        cost_advantage = cost_advantages(
+        _, cost_target = cost_advantages(
             rollout, rollout.cost, values[1], next_values[1],
-            discount=estimation.cost_discount, decay=estimation.cost_decay,
+            discount=estimation.cost_discount, decays=estimation.cost_decays,
         )  # fmt: skip
-        targets = jnp.stack([reward_advantage + values[0], cost_advantage + values[1]])
+        targets = jnp.stack([reward_target, cost_target])
         return Objective(
             advantage=reward_advantage - jnp.where(jnp.isfinite(penalty), penalty, 0),
             targets=targets,
@@ -116,25 +118,20 @@ def penalised_objective(config: CPPOConfig, constraint: Chance):
     return objective
 
 
-def batch_threshold(predicted: Float[Array, "sample"], epsilon: float, kind: str) -> Float[Array, ""]:
-    """eta from the predicted episode costs of all steps of a batch."""
-    return (value_at_risk if kind == "quantile" else conditional_value_at_risk)(predicted, epsilon)
-
-
-def tail_mean(window: EpisodeWindow, span: Span, predicted: Steps, constraint: Chance) -> Float[Array, ""]:
+def tail_mean(window: EpisodeWindow, span: Span, predicted: Steps, terms: Terms) -> Float[Array, ""]:
     """CVaR of the recent episodes if there are at least 1 / epsilon, else of the predictions; in limits."""
     valid = recent(window, span)
-    of_episodes = conditional_value_at_risk(window.cost / constraint.limit, constraint.epsilon, valid)
-    of_predictions = conditional_value_at_risk(predicted.reshape(-1), constraint.epsilon)
-    return jnp.where(jnp.sum(valid) * constraint.epsilon >= 1 - 1e-6, of_episodes, of_predictions)
+    of_episodes = conditional_value_at_risk(window.cost / terms.limit, terms.epsilon, valid)
+    of_predictions = conditional_value_at_risk(predicted.reshape(-1), terms.epsilon)
+    return jnp.where(jnp.sum(valid) * terms.epsilon >= 1 - 1e-6, of_episodes, of_predictions)
 
 
 def control(
     memory: Controller, error: Float[Array, ""], ready: Bool[Array, ""], config: CPPOConfig
 ) -> Controller:
     """The next multiplier; it waits until enough episodes ended, for early predictions mean nothing."""
-    integral = jnp.clip(memory.integral + config.multiplier_step * error, 0, config.multiplier_cap)
-    multiplier = jnp.clip(integral + config.proportional_gain * error, 0, config.multiplier_cap)
+    integral = jnp.clip(memory.integral + config.multiplier_step * error, 0, MULTIPLIER_CAP)
+    multiplier = jnp.clip(integral + config.proportional_gain * error, 0, MULTIPLIER_CAP)
     usable = ready & jnp.isfinite(error)
     return Controller(
         jnp.where(usable, integral, memory.integral), jnp.where(usable, multiplier, memory.multiplier)

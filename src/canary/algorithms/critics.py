@@ -11,24 +11,24 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from canary.algorithms.inputs import Inputs
 from canary.networks import MLP
-from canary.types import Metrics, Rollout
+from canary.types import Count, Metrics, Positive, Rollout, Terms
 
 
 @dataclass(frozen=True, kw_only=True)
 class CriticConfig:
     """Settings of the value networks and of their regression."""
 
-    learning_rate: float = 3e-4
+    learning_rate: Positive = 3e-4
     """Adam's step size at the start; annealed linearly to zero over the run."""
-    epochs: int = 80
+    epochs: Count = 80
     """Passes over the batch per update."""
-    minibatches: int = 1
+    minibatches: Count = 1
     """Gradient steps per pass, each on an equal share of the batch."""
-    gradient_clip: float = 0.5
+    gradient_clip: Positive = 0.5
     """Largest gradient norm, per critic."""
     time_feature: bool = False
     """Whether critics (never the policy) see t / horizon: a valid baseline that knows the time left."""
@@ -52,21 +52,45 @@ class CriticModel:
     """`init(key, input_size)`: networks and optimiser."""
     predict: Callable[[PyTree, Float[Array, "time env input"]], Float[Array, "output time env"]]
     fit: Callable[
-        [PyTree, Inputs, Rollout, Float[Array, "output time env"], PRNGKeyArray], tuple[PyTree, Metrics]
+        [PyTree, Inputs, Rollout, Float[Array, "output time env"], Terms, PRNGKeyArray],
+        tuple[PyTree, Metrics],
     ]
-    """`fit(state, inputs, rollout, predictions after each step, key)`."""
+    """`fit(state, inputs, rollout, predictions after each step, terms, key)`."""
 
+
+Batch = tuple[Inputs, Float[Array, "target row"], Float[Array, ""]]
+"""Rows, their targets, and the learning rate of one gradient step."""
 
 NO_MODEL = CriticModel(
     init=lambda key, input_size: None,
     predict=lambda state, x: jnp.zeros((0, *x.shape[:-1])),
-    fit=lambda state, inputs, rollout, after, key: (state, {}),
+    fit=lambda state, inputs, rollout, after, terms, key: (state, {}),
 )
 
 
-def make_optimiser(config: CriticConfig, updates: int) -> optax.GradientTransformation:
-    schedule = optax.linear_schedule(config.learning_rate, 0.0, updates * config.steps)
-    return optax.chain(optax.clip_by_global_norm(config.gradient_clip), optax.adam(schedule, eps=1e-5))
+def make_optimiser(gradient_clip: float) -> optax.GradientTransformation:
+    """Adam on the clipped gradient. Its result still wants a learning rate, which is a run-time value."""
+    return optax.chain(optax.clip_by_global_norm(gradient_clip), optax.scale_by_adam(eps=1e-5))
+
+
+def guarded_step(
+    optimiser: optax.GradientTransformation,
+    rate: Float[Array, ""],
+    network: PyTree,
+    gradient: PyTree,
+    state: optax.OptState,
+) -> tuple[PyTree, optax.OptState]:
+    """One step of the optimiser, or none where the gradient is not finite."""
+    direction, new_state = optimiser.update(gradient, state)
+    new = (jax.tree.map(lambda leaf, change: leaf - rate * change, network, direction), new_state)
+    finite = jnp.isfinite(optax.tree.norm(gradient))
+    return jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, (network, state))
+
+
+def learning_rates(config: CriticConfig, terms: Terms) -> Float[Array, "step"]:
+    """Of the gradient steps of this update: the rate falls linearly to zero over all steps of the run."""
+    done = terms.iteration + jnp.arange(config.steps) / config.steps
+    return config.learning_rate * jnp.maximum(1 - done / terms.updates, 0)
 
 
 def init_critics(networks: Any, optimiser: optax.GradientTransformation) -> Critics:
@@ -79,6 +103,7 @@ def fit_critics(
     config: CriticConfig,
     inputs: Inputs,
     targets: Float[Array, "critic sample"],
+    terms: Terms,
     key: PRNGKeyArray,
 ) -> tuple[Critics, Float[Array, "critic"]]:
     """Returns the fitted critics and the loss of each at its last gradient step.
@@ -87,49 +112,50 @@ def fit_critics(
     their mean and only towards it: their squared error is that of the mean plus their spread around it.
     """
     means = inputs.averaged(targets)
-    merged_shares = inputs.shares() if inputs.merged else None
+    merged_shares = inputs.row_weights() if inputs.merged else None
 
-    def step(critics: Critics, batch: tuple[Inputs, Float[Array, "critic row"]]):
-        x, targets = batch
-        weights = x.shares() if merged_shares is None else merged_shares
+    def step(critics: Critics, batch: Batch):
+        x, targets, rate = batch
+        weights = x.row_weights() if merged_shares is None else merged_shares
 
         def learn(network: PyTree, state: optax.OptState, target: Float[Array, "row"]):
             def loss_of(network: MLP) -> Float[Array, ""]:
                 return weights @ (network(x.rows)[:, 0] - target) ** 2
 
             loss, gradient = jax.value_and_grad(loss_of)(network)
-            change, new_state = optimiser.update(gradient, state)
-            finite = jnp.isfinite(loss) & jnp.isfinite(optax.tree.norm(gradient))
-            new = (optax.apply_updates(network, change), new_state)
-            kept = jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, (network, state))
-            return *kept, loss
+            return *guarded_step(optimiser, rate, network, gradient, state), loss
 
         networks, state, loss = jax.vmap(learn)(critics.networks, critics.optimiser, targets)
         return Critics(networks, state), loss
 
-    critics, losses = over_minibatches(step, critics, config, inputs, means, key)
-    return critics, losses[-1] + (targets**2).mean(1) - means**2 @ inputs.shares()
+    rates = learning_rates(config, terms)
+    critics, losses = over_minibatches(step, critics, config, inputs, means, rates, key)
+    return critics, losses[-1] + (targets**2).mean(1) - means**2 @ inputs.row_weights()
 
 
 def over_minibatches(
-    step: Callable[[PyTree, tuple[Inputs, Array]], tuple[PyTree, Array]],
+    step: Callable[[PyTree, Batch], tuple[PyTree, Array]],
     state: PyTree,
     config: CriticConfig,
     inputs: Inputs,
     targets: Float[Array, "target sample"],
+    rates: Float[Array, "step"],
     key: PRNGKeyArray,
 ) -> tuple[PyTree, Array]:
     """All gradient steps of an update, each on the whole batch or on a share of it; their reports stacked."""
     if config.minibatches == 1 or inputs.merged:
         # Merged inputs are so few that every gradient step can afford all of them.
-        return jax.lax.scan(lambda s, _: step(s, (inputs, targets)), state, length=config.steps)
+        return jax.lax.scan(lambda s, rate: step(s, (inputs, targets, rate)), state, rates)
     samples = targets.shape[1]
     size = samples // config.minibatches
     orders = jax.vmap(lambda k: jax.random.permutation(k, samples))(jax.random.split(key, config.epochs))
     minibatches = orders[:, : size * config.minibatches].reshape(config.steps, size)
-    return jax.lax.scan(
-        lambda s, rows: step(s, (Inputs(inputs.rows[rows]), targets[:, rows])), state, minibatches
-    )
+
+    def on_rows(state: PyTree, batch: tuple[Int[Array, "row"], Float[Array, ""]]):
+        rows, rate = batch
+        return step(state, (Inputs(inputs.rows[rows]), targets[:, rows], rate))
+
+    return jax.lax.scan(on_rows, state, (minibatches, rates))
 
 
 def critic_metrics(losses: Float[Array, "critic"], targets: Float[Array, "critic time env"]) -> Metrics:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from canary.algorithms.base import Algorithm, EstimationConfig, Task
@@ -22,10 +23,17 @@ from canary.algorithms.critics import CriticConfig
 from canary.algorithms.quantile_critic import QuantileConfig, quantile_critic
 from canary.algorithms.signals import cost_advantages, episode_metrics, spent_after, tail_advantages
 from canary.algorithms.trust_region_step import TrustRegionConfig
-from canary.algorithms.trust_region_update import RiskConstraint, RiskEstimate, trust_region_algorithm
-from canary.numerics.moments import EpisodeWindow, cost_moments, recent
-from canary.numerics.risk import value_at_risk
-from canary.types import Chance, Rollout
+from canary.algorithms.trust_region_update import (
+    Evidence,
+    RiskConstraint,
+    RiskEstimate,
+    trust_region_algorithm,
+)
+from canary.numerics.advantages import Decays
+from canary.numerics.moments import Span, cost_moments, recent
+from canary.numerics.risk import conditional_value_at_risk, value_at_risk
+from canary.numerics.units import in_limits
+from canary.types import Rollout
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,42 +47,40 @@ class CVaRCPOConfig:
 
 
 def make_cvar_cpo(config: CVaRCPOConfig, task: Task) -> Algorithm:
-    model = quantile_critic(config.distribution, config.critic, config.estimation, task.updates)
-    risk = RiskConstraint(critics=0, estimate=cvar_constraint(config, task.constraint), model=model)
+    model = quantile_critic(config.distribution, config.critic, config.estimation)
+    risk = RiskConstraint(critics=0, estimate=cvar_constraint(config), model=model)
     return trust_region_algorithm(risk, task, config.estimation, config.trust_region, config.critic)
 
 
-def cvar_constraint(config: CVaRCPOConfig, constraint: Chance):
+def cvar_constraint(config: CVaRCPOConfig):
     """CVaR_epsilon(C) - limit <= 0, in units of the limit."""
-    epsilon, span = constraint.epsilon, config.estimation.span
+    span, decays = config.estimation.span, config.estimation.cost_decays
 
-    def estimate(
-        rollout: Rollout,
-        to_come: Float[Array, "quantile time env"],
-        next_to_come: Float[Array, "quantile time env"],
-        window: EpisodeWindow,
-    ) -> RiskEstimate:
-        moments = cost_moments(window, span, constraint.limit)
-        costs, valid = window.cost / constraint.limit, recent(window, span)
-        totals = rollout.spent + rollout.discount * to_come
-        eta = tail_threshold(costs, valid, totals, epsilon)
+    def estimate(evidence: Evidence) -> RiskEstimate:
+        rollout, window, terms = evidence.rollout, evidence.window, evidence.terms
+        moments = cost_moments(window, span, terms.limit)
+        costs, valid = in_limits(window.cost, terms.limit), recent(window, span)
+        totals = rollout.spent + rollout.discount * evidence.values
+        eta = tail_threshold(costs, valid, totals, terms.epsilon)
         excess = jnp.sum(jnp.maximum(costs - eta, 0) * valid) / moments.count
-        value = eta + excess / epsilon - 1
+        value = eta + excess / terms.epsilon - 1
 
         gamma = config.estimation.cost_discount
-        next_totals = spent_after(rollout) + gamma * rollout.discount * next_to_come
+        next_totals = spent_after(rollout) + gamma * rollout.discount * evidence.next_values
         tail, next_tail = (jnp.maximum(total - eta, 0).mean(0) for total in (totals, next_totals))
-        advantage = tail_advantages(rollout, tail, next_tail, eta, config.estimation.cost_decay)
+        advantage = tail_advantages(rollout, tail, next_tail, eta, decays)
         # The limit is exceeded while no quantile and no new episode lies above eta: blame the worst episodes.
         helpless = (value >= 0) & jnp.all(advantage == 0)
         advantage = jnp.where(helpless, worst_episodes(rollout, eta, moments.mean), advantage)
+        new = recent(window, Span(0))
+        batch = conditional_value_at_risk(costs, terms.epsilon, new) - 1
         return RiskEstimate(
             advantages=advantage[None],
             targets=jnp.zeros((0, *rollout.cost.shape)),
-            bound=lambda change: value + change / epsilon,
+            bound=lambda change: value + change / terms.epsilon,
             length=moments.length,
-            metrics=episode_metrics(window, config.estimation, constraint.limit)
-            | {"eta": eta * constraint.limit, "cvar": (value + 1) * constraint.limit},
+            metrics=episode_metrics(window, config.estimation, terms.limit)
+            | {"eta": eta * terms.limit, "cvar": (value + 1) * terms.limit, "batch_bound": batch},
             weight=jnp.ones_like(rollout.discount),  # V^h is about the whole cost C: its discounts are inside
         )
 
@@ -82,7 +88,7 @@ def cvar_constraint(config: CVaRCPOConfig, constraint: Chance):
 
 
 def tail_threshold(
-    costs: Float[Array, "ring"], valid: Array, totals: Float[Array, "quantile time env"], epsilon: float
+    costs: Float[Array, "ring"], valid: Array, totals: Float[Array, "quantile time env"], epsilon: ArrayLike
 ) -> Float[Array, ""]:
     """VaR_epsilon of the recent episodes if there are at least 1 / epsilon of them; else of the critic's
     predictions of C, within the range of those episodes.
@@ -104,4 +110,4 @@ def worst_episodes(
     """C - mean for every step of an episode that ends in this batch with C >= threshold, 0 for all others."""
     total, zero = spent_after(rollout), jnp.zeros_like(rollout.cost)
     signal = (total - mean) * (rollout.done & (total >= threshold))
-    return cost_advantages(rollout, signal, zero, zero, discount=1.0, decay=1.0)
+    return cost_advantages(rollout, signal, zero, zero, discount=1.0, decays=Decays(1.0, 1.0))[0]

@@ -20,37 +20,41 @@ class Inputs(eqx.Module):
     """Rows to evaluate, and the 0-1 matrix that says which row each sample of the batch reads (None: its own)."""
 
     rows: Float[Array, "row input"]
-    reads: Float[Array, "sample row"] | None = None
+    row_of_sample: Float[Array, "sample row"] | None = None
 
     @property
     def merged(self) -> bool:
-        return self.reads is not None
+        return self.row_of_sample is not None
 
     def evaluate(self, network: Callable[[Array], Result]) -> Result:
         """`network` on every sample of the batch; its result may be any pytree of arrays [row, ...]."""
         result = network(self.rows)
-        if self.reads is None:
+        if self.row_of_sample is None:
             return result
         # A product with the 0-1 matrix copies exactly, and so does its transpose in the backward pass; a gather's
         # backward pass is a scatter, which XLA runs one element at a time on a CPU.
-        return jax.tree.map(lambda leaf: self.reads @ leaf, result)
+        return jax.tree.map(lambda leaf: self.row_of_sample @ leaf, result)
 
     def subset(self, samples: Int[Array, "sample"]) -> "Inputs":
         """What some samples of the batch read."""
-        if self.reads is None:
+        if self.row_of_sample is None:
             return Inputs(self.rows[samples])
-        return Inputs(self.rows, self.reads[samples])
+        return Inputs(self.rows, self.row_of_sample[samples])
 
-    def shares(self) -> Float[Array, "row"]:
-        """Share of the batch that reads each row: weights for what depends on the row alone."""
+    def row_weights(self, weight: Float[Array, "sample"] | None = None) -> Float[Array, "row"]:
+        """Share of the batch that reads each row, its samples counted with their weight (default: 1)."""
         count = self.rows.shape[0]
-        return jnp.full(count, 1 / count, self.rows.dtype) if self.reads is None else self.reads.mean(0)
+        if self.row_of_sample is None:
+            return jnp.full(count, 1 / count, self.rows.dtype) if weight is None else weight / count
+        if weight is None:
+            return self.row_of_sample.mean(0)
+        return weight @ self.row_of_sample / weight.shape[0]
 
     def averaged(self, values: Float[Array, "kind sample"]) -> Float[Array, "kind row"]:
         """Mean of each row's samples, 0 for a row that nobody reads."""
-        if self.reads is None:
+        if self.row_of_sample is None:
             return values
-        return values @ self.reads / jnp.maximum(self.reads.sum(0), 1)
+        return values @ self.row_of_sample / jnp.maximum(self.row_of_sample.sum(0), 1)
 
 
 def merge_duplicates(
@@ -88,7 +92,9 @@ def on_distinct_rows(
 
     def merged_to(size: int) -> Callable[[], Result]:
         return lambda: compute(
-            Inputs(merged.rows[:size], None if merged.reads is None else merged.reads[:, :size])
+            Inputs(
+                merged.rows[:size], None if merged.row_of_sample is None else merged.row_of_sample[:, :size]
+            )
         )
 
     branches = [*map(merged_to, sizes), lambda: compute(Inputs(rows))]

@@ -12,12 +12,14 @@ from jaxtyping import Array, Float, PyTree
 from canary.algorithms.base import Algorithm, EstimationConfig, Task
 from canary.algorithms.clipped_update import ClippedConfig, ClippedMethod, Objective, clipped_algorithm
 from canary.numerics.moments import EpisodeWindow
-from canary.types import Rollout
+from canary.types import Rollout, Terms
+
+Steps = Float[Array, "time env"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class PPOConfig:
-    """Settings of PPO; those the paper states per environment are in the catalogue of experiments."""
+    """Settings of PPO; those the paper states per environment are in `config/presets.py`."""
 
     estimation: EstimationConfig = field(default_factory=EstimationConfig)
     clipped: ClippedConfig = field(default_factory=ClippedConfig)
@@ -35,12 +37,14 @@ def make_ppo(config: PPOConfig, task: Task) -> Algorithm:
 
 def reward_objective(
     rollout: Rollout,
-    reward_advantage: Float[Array, "time env"],
+    reward: tuple[Steps, Steps],
     values: Float[Array, "critic time env"],
     next_values: Float[Array, "critic time env"],
     window: EpisodeWindow,
+    terms: Terms,
     memory: PyTree,
 ) -> Objective:
     """The reward, and nothing but the reward."""
-    del rollout, next_values, window
-    return Objective(reward_advantage, (reward_advantage + values[0])[None], memory, {})
+    del rollout, values, next_values, window, terms
+    advantage, target = reward
+    return Objective(advantage, target[None], memory, {})

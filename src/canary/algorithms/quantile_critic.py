@@ -11,7 +11,6 @@ just c_t at the end, by quantile regression with a loss that is quadratic within
 """
 
 from dataclasses import dataclass
-from typing import Any, cast
 
 import equinox as eqx
 import jax
@@ -20,26 +19,35 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from canary.algorithms.base import EstimationConfig
-from canary.algorithms.critics import CriticConfig, CriticModel, make_optimiser, over_minibatches
+from canary.algorithms.critics import (
+    Batch,
+    CriticConfig,
+    CriticModel,
+    guarded_step,
+    learning_rates,
+    make_optimiser,
+    over_minibatches,
+)
 from canary.algorithms.inputs import Inputs
 from canary.networks import MLP, make_mlp
-from canary.types import Metrics, Rollout
+from canary.types import Count, Layers, Metrics, Rollout, Terms
 
 START = -3.0  # bias of d and k: the first predictions are near 0, softplus(-3) = 0.05
+
+
+HUBER = 0.01  # half-width, in limits, of the quadratic part of the loss
 
 
 @dataclass(frozen=True, kw_only=True)
 class QuantileConfig:
     """Settings of the quantile critic; rate, passes and gradient clip are those of the other critics."""
 
-    hidden: tuple[int, ...] = (64, 64)
+    hidden: Layers = (64, 64)
     """Units of its hidden tanh layers."""
-    quantiles: int = 128
+    quantiles: Count = 128
     """Quantiles per input, N."""
-    samples: int = 32
+    samples: Count = 32
     """Sampled returns per step that it learns from."""
-    huber: float = 0.01
-    """Half-width, in limits, of the quadratic part of the loss."""
 
 
 class QuantileState(eqx.Module):
@@ -48,10 +56,10 @@ class QuantileState(eqx.Module):
 
 
 def quantile_critic(
-    config: QuantileConfig, critic: CriticConfig, estimation: EstimationConfig, updates: int
+    config: QuantileConfig, critic: CriticConfig, estimation: EstimationConfig
 ) -> CriticModel:
     """The critic as the shared trust-region update wants it."""
-    optimiser = make_optimiser(critic, updates)
+    optimiser = make_optimiser(critic.gradient_clip)
 
     def init(key: PRNGKeyArray, input_size: int) -> QuantileState:
         network = make_mlp(key, (input_size, *config.hidden, 2 + config.quantiles), head_scale=0.01)
@@ -66,30 +74,29 @@ def quantile_critic(
         inputs: Inputs,
         rollout: Rollout,
         after: Float[Array, "quantile time env"],
+        terms: Terms,
         key: PRNGKeyArray,
     ) -> tuple[QuantileState, Metrics]:
         key_sample, key_order = jax.random.split(key)
         targets = sampled_returns(rollout, after, config.samples, estimation, key_sample)
 
-        def step(state: QuantileState, batch: tuple[Inputs, Float[Array, "target row"]]):
-            x, target = batch
+        def step(state: QuantileState, batch: Batch):
+            x, target, rate = batch
 
             def predicted(network: MLP) -> Float[Array, "row quantile"]:
                 return x.evaluate(lambda rows: quantiles(network(rows)))
 
             prediction, pull = jax.vjp(predicted, state.network)
-            slope = quantile_slope(prediction, target, config.huber)
+            slope = quantile_slope(prediction, target, HUBER)
             (gradient,) = pull(slope / slope.size)
-            change, new = optimiser.update(gradient, state.optimiser)
-            moved = QuantileState(cast(Any, optax.apply_updates(cast(Any, state.network), change)), new)
-            finite = jnp.isfinite(optax.tree.norm(gradient))
+            moved = guarded_step(optimiser, rate, state.network, gradient, state.optimiser)
             # The mean slope of quantile i is P(return < q_i) minus its level: 0 if it is calibrated.
-            error = jnp.abs(slope.mean(0)).mean()
-            return jax.tree.map(lambda a, b: jnp.where(finite, a, b), moved, state), error
+            return QuantileState(*moved), jnp.abs(slope.mean(0)).mean()
 
         state, errors = over_minibatches(
-            step, state, critic, inputs, targets.reshape(config.samples, -1), key_order
-        )
+            step, state, critic, inputs, targets.reshape(config.samples, -1),
+            learning_rates(critic, terms), key_order,
+        )  # fmt: skip
         return state, {"quantile_error": errors[-1]}
 
     return CriticModel(init, predict, fit)
@@ -122,7 +129,7 @@ def sampled_returns(
     strata = jnp.arange(samples)[:, None, None] + jax.random.uniform(key_level, (samples, length, width))
     index = jnp.minimum((strata * (count / samples)).astype(jnp.int32), count - 1)
     drawn = jnp.take_along_axis(after, index, 0)
-    go_on = jax.random.bernoulli(key_go_on, estimation.cost_decay, drawn.shape)
+    go_on = jax.random.bernoulli(key_go_on, estimation.cost_decays.target, drawn.shape)
 
     def backwards(later: Float[Array, "target env"], step):
         cost, done, bootstrap, goes_on = step

@@ -5,6 +5,7 @@ eqs. y-recursion, aug-cost), all in units of the limit,
 
     E[C | x] = y + g V(x),        E[C^2 | x] = y^2 + g V~(x),
 
+or, with a dead zone, E[X | x] = phi(y) + V(x) and E[X^2 | x] = phi(y)^2 + V~(x) for the shaped cost X = phi(C),
 and Cantelli's inequality turns these moments into a bound on P(C > limit | x) (eq:cantelli). At the start
 of an episode (y = 0, g = 1) that is the bound the policy was trained on. Critics are estimates, so this is
 one too: it tells a person or a supervisor when an episode turns risky; a guarantee is the business of
@@ -19,6 +20,7 @@ from jaxtyping import Array, Float
 
 from canary.networks import MLP, critic_values
 from canary.numerics.risk import cantelli_probability
+from canary.numerics.shaped_cost import shaped
 
 COST_CRITICS = slice(1, 3)
 """Where Canary keeps the critics of the cost and of its square; the first is that of the reward."""
@@ -29,8 +31,9 @@ class RiskCritics:
     """Canary's two cost critics, which tell the risk that is left in an episode."""
 
     networks: MLP
-    """V and V~ (or W, if structured), stacked along the first axis."""
-    structured: bool
+    """V and V~, stacked along the first axis."""
+    dead_zone: float | None
+    """Of the shaped cost that they are about; None: of the cost itself."""
     time_feature: bool
 
 
@@ -40,21 +43,22 @@ def remaining_risk(
     spent: Float[Array, "*batch"],
     discount: Float[Array, "*batch"],
     *,
-    structured: bool,
+    dead_zone: float | None,
 ) -> Float[Array, "*batch"]:
-    """Bound on P(C > limit | x) from the stacked cost critics and what they see; y in units of the limit.
-
-    `structured` says that the second critic is W = E[R^2 | x], R the cost to come: V~ = 2 y V + g W.
-    """
-    value, second = critic_values(critics, inputs)
+    """Bound on P(C > limit | x) from the stacked cost critics and what they see; y in units of the limit."""
+    value, square_value = critic_values(critics, inputs)
+    # The shaped cost does not grow beyond the limit: then none of it is to come, which is no good news.
+    saturated = (spent >= 1) & (dead_zone is not None)
+    if dead_zone is not None:
+        spent, discount = shaped(spent, dead_zone), jnp.ones_like(discount)
     # A fit can put V a little below 0, which no cost is: a spent budget must not look half unspent.
     value = jnp.maximum(value, 0)
-    square_value = 2 * spent * value + discount * second if structured else second
     mean, variance = episode_moments(value, square_value, spent, discount)
     # Two fits can contradict each other. "No variance, hence no risk" would be the wrong way to settle that.
-    return jnp.where(
+    risk = jnp.where(
         variance > 0, cantelli_probability(mean, variance, 1.0), markov(discount * value, 1 - spent)
     )
+    return jnp.where(saturated, 1.0, risk)
 
 
 def episode_moments(

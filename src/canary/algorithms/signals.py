@@ -1,10 +1,11 @@
 """Advantages and cost statistics that several algorithms share."""
 
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from canary.algorithms.base import EstimationConfig
-from canary.numerics.advantages import generalised_advantages
+from canary.numerics.advantages import Decays, generalised_advantages
 from canary.numerics.moments import EpisodeWindow, cost_moments, recent
 from canary.numerics.risk import violation_rate
 from canary.types import Metrics, Rollout
@@ -12,33 +13,42 @@ from canary.types import Metrics, Rollout
 Steps = Float[Array, "time env"]
 
 
-def reward_advantages(rollout: Rollout, value: Steps, next_value: Steps, config: EstimationConfig) -> Steps:
-    """GAE of the reward, whose value goes on past a truncation unless the settings say otherwise."""
-    stops = rollout.terminated if config.bootstrap_truncated else rollout.done
+def reward_advantages(
+    rollout: Rollout, value: Steps, next_value: Steps, config: EstimationConfig
+) -> tuple[Steps, Steps]:
+    """GAE and critic target of the reward, whose value goes on past a truncation."""
     return generalised_advantages(
-        rollout.reward, value, next_value, stops=stops, done=rollout.done,
-        discount=config.reward_discount, decay=config.gae_lambda,
+        rollout.reward, value, next_value, stops=rollout.terminated, done=rollout.done,
+        discount=config.reward_discount, decays=config.reward_decays,
     )  # fmt: skip
 
 
 def cost_advantages(
-    rollout: Rollout, signal: Steps, value: Steps, next_value: Steps, *, discount: float, decay: float
-) -> Steps:
-    """GAE of a cost-type signal: a sum over the episode as it was played, so it ends with the episode."""
+    rollout: Rollout, signal: Steps, value: Steps, next_value: Steps, *, discount: float, decays: Decays
+) -> tuple[Steps, Steps]:
+    """GAE and critic target of a cost-type signal: a sum over the episode as it was played, so it ends with it."""
     return generalised_advantages(
-        signal, value, next_value, stops=rollout.done, done=rollout.done, discount=discount, decay=decay
+        signal, value, next_value, stops=rollout.done, done=rollout.done, discount=discount, decays=decays
     )
 
 
 def tail_advantages(
-    rollout: Rollout, value: Steps, next_value: Steps, threshold: Float[Array, ""], decay: float
+    rollout: Rollout, value: Steps, next_value: Steps, threshold: Float[Array, ""], decays: Decays
 ) -> Steps:
     """GAE of the tail excess (C - threshold)+, which is paid once, when the episode ends, undiscounted.
 
     `value` estimates E[(C - threshold)+ | x_t] with the spent cost inside it: single steps cost nothing.
     """
     excess = jnp.maximum(spent_after(rollout) - threshold, 0)
-    return cost_advantages(rollout, excess * rollout.done, value, next_value, discount=1.0, decay=decay)
+    return cost_advantages(rollout, excess * rollout.done, value, next_value, discount=1.0, decays=decays)[0]
+
+
+def breach_indicator(rollout: Rollout, limit: ArrayLike, *, at_end: bool = False) -> Float[Array, "time env"]:
+    """1 for the step that takes the episode over the limit or, `at_end`, for the last step of one that is
+    over it. Compared in raw units, so that no rounding can flip a tie."""
+    over = rollout.episodes.cost > limit
+    pays = over & (rollout.done if at_end else rollout.spent_raw <= limit)
+    return pays.astype(rollout.cost.dtype)
 
 
 def spent_after(rollout: Rollout) -> Steps:
@@ -46,7 +56,7 @@ def spent_after(rollout: Rollout) -> Steps:
     return rollout.spent + rollout.discount * rollout.cost
 
 
-def episode_metrics(window: EpisodeWindow, estimation: EstimationConfig, limit: float) -> Metrics:
+def episode_metrics(window: EpisodeWindow, estimation: EstimationConfig, limit: ArrayLike) -> Metrics:
     """What the recent episodes cost, in raw units; not a number while there is none."""
     span = estimation.span
     moments = cost_moments(window, span, limit)

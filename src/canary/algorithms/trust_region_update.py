@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
+from canary.algorithms import gradient_signal
 from canary.algorithms.base import Algorithm, EstimationConfig, Learner, Task
 from canary.algorithms.critics import (
     NO_MODEL,
@@ -23,35 +23,34 @@ from canary.algorithms.critics import (
     init_critics,
     make_optimiser,
 )
+from canary.algorithms.gradient_signal import Signal
 from canary.algorithms.inputs import Inputs, on_distinct_rows
 from canary.algorithms.signals import reward_advantages
-from canary.algorithms.trust_region_step import Samples, TrustRegionConfig, report_metrics, trust_region_step
-from canary.networks import Policy, critic_values, make_critics, make_policy
+from canary.algorithms.step_report import Foresight, report_metrics, worst_case_metrics
+from canary.algorithms.surrogates import Bound, Samples, Surrogates
+from canary.algorithms.trust_region_step import Aim, TrustRegionConfig, trust_region_step
+from canary.networks import critic_values, make_critics, make_policy
 from canary.numerics.advantages import centred, standardised
-from canary.numerics.moments import EpisodeWindow, Span, mean_return
-from canary.numerics.restoration import lost_share
-from canary.rollout import Augmentation
-from canary.types import Metrics, Rollout
+from canary.numerics.moments import EpisodeWindow, lost_share, mean_return
+from canary.rollout import CostAccount
+from canary.types import Metrics, Rollout, Terms
 
 Values = Float[Array, "critic time env"]
 
-SIGNAL_MEMORY = 0.9  # of the average over updates; single cosines are mostly noise themselves
 
+@dataclass(frozen=True)
+class Evidence:
+    """What a constraint is estimated from."""
 
-class TrustRegionExtra(eqx.Module):
-    """What is kept between updates beside the networks: a method's own critic, and the last step to compare with."""
-
-    model: PyTree
-    direction: Float[Array, "params"]
-    """Natural gradient of the constraint at the last update, of unit length."""
-    value: Float[Array, ""]
-    """Value of the constraint at the last update; NaN before the first."""
-    updates: Int[Array, ""]
-    """How many there were."""
-    signal: Float[Array, ""]
-    """Share of the constraint's gradient that is signal, averaged over updates."""
-    best_return: Float[Array, ""]
-    """Best mean return so far; -inf before the first."""
+    rollout: Rollout
+    values: Values
+    """Of the constraint's critics at each step."""
+    next_values: Values
+    """After it."""
+    window: EpisodeWindow
+    terms: Terms
+    memory: PyTree
+    """What the constraint remembers of the updates before."""
 
 
 @dataclass(frozen=True)
@@ -62,15 +61,15 @@ class RiskEstimate:
     """Advantage of every signal that the constraint is made of."""
     targets: Float[Array, "critic time env"]
     """What each of the constraint's critics should learn from this batch."""
-    bound: Callable[[Float[Array, "signal"]], Float[Array, "constraint"]]
-    """Constraint surrogates L_i as a function of the surrogate changes of the signals; <= 0 is safe."""
+    bound: Bound
     length: Float[Array, ""]
-    """Mean episode length."""
+    """Mean episode length, the factor between a per-step mean and an episode's sum."""
     metrics: Metrics
+    weight: Float[Array, "time env"]
+    """Weight of each step in the surrogates: the cost discount g_t, or 1."""
     worst_case: Callable[[Float[Array, "signal"]], Metrics] | None = None
     """Bounds on what the new policy may do, given the largest advantage of each signal under it, if any."""
-    weight: Float[Array, "time env"] | None = None
-    """Weight of each step in the surrogates; None: the cost discount g_t."""
+    memory: PyTree = None
 
 
 @dataclass(frozen=True)
@@ -79,10 +78,22 @@ class RiskConstraint:
 
     critics: int
     """Scalar critics."""
-    estimate: Callable[[Rollout, Values, Values, EpisodeWindow], RiskEstimate]
-    """Of a batch, the values of the critics at each step and after it, and the recent episodes."""
+    estimate: Callable[[Evidence], RiskEstimate]
     model: CriticModel = NO_MODEL
     """A critic of another kind; its predictions follow the values of the scalar ones."""
+    memory: PyTree = None
+    """What the constraint remembers at the start."""
+
+
+class TrustRegionMemory(eqx.Module):
+    """What is kept between updates beside policy and scalar critics."""
+
+    model: PyTree
+    risk: PyTree
+    signal: Signal
+    foresight: Foresight
+    best_return: Float[Array, ""]
+    """Best mean return so far; -inf before the first."""
 
 
 def trust_region_algorithm(
@@ -93,93 +104,90 @@ def trust_region_algorithm(
     critic: CriticConfig,
 ) -> Algorithm:
     """The trust-region method for one risk constraint."""
-    optimiser = make_optimiser(critic, task.updates)
+    optimiser = make_optimiser(critic.gradient_clip)
     critic_inputs = task.input_size + critic.time_feature
 
     def init(key: PRNGKeyArray) -> Learner:
-        key_policy, key_critics = jax.random.split(key)
-        seen = task.input_size - (Augmentation.SIZE if estimation.observe_spent is False else 0)
+        key_policy, key_critics, key_model = jax.random.split(key, 3)
+        seen = task.input_size - (CostAccount.SIZE if estimation.observe_spent is False else 0)
         policy = make_policy(key_policy, seen, task.action_space, estimation.hidden)
         networks = make_critics(key_critics, 1 + risk.critics, critic_inputs, estimation.hidden)
-        model = risk.model.init(jax.random.fold_in(key, 2), critic_inputs)
-        nothing = jnp.zeros_like(ravel_pytree(policy)[0])
-        extra = TrustRegionExtra(
-            model, direction=nothing, value=jnp.array(jnp.nan), updates=jnp.zeros((), jnp.int32),
-            signal=jnp.zeros(()), best_return=jnp.array(-jnp.inf),
-        )  # fmt: skip
-        return Learner(policy, init_critics(networks, optimiser), extra)
+        model = risk.model.init(key_model, critic_inputs)
+        memory = TrustRegionMemory(
+            model, risk.memory, gradient_signal.no_signal(), Foresight.nothing(), jnp.array(-jnp.inf)
+        )
+        return Learner(policy, init_critics(networks, optimiser), memory)
 
     def update(
-        learner: Learner, rollout: Rollout, window: EpisodeWindow, key: PRNGKeyArray
+        learner: Learner, rollout: Rollout, window: EpisodeWindow, terms: Terms, key: PRNGKeyArray
     ) -> tuple[Learner, Metrics]:
+        memory: TrustRegionMemory = learner.extra
         seen, seen_next = critic_views(rollout, critic.time_feature)
         values = critic_values(learner.critics.networks, seen)
         next_values = critic_values(learner.critics.networks, seen_next)
+        predicted, predicted_next = (risk.model.predict(memory.model, x) for x in (seen, seen_next))
 
-        reward_advantage = reward_advantages(rollout, values[0], next_values[0], estimation)
-        predicted, predicted_next = (risk.model.predict(learner.extra.model, x) for x in (seen, seen_next))
+        reward_advantage, reward_target = reward_advantages(rollout, values[0], next_values[0], estimation)
         estimate = risk.estimate(
-            rollout,
-            jnp.concatenate([values[1:], predicted]),
-            jnp.concatenate([next_values[1:], predicted_next]),
-            window,
+            Evidence(
+                rollout,
+                jnp.concatenate([values[1:], predicted]),
+                jnp.concatenate([next_values[1:], predicted_next]),
+                window,
+                terms,
+                memory.risk,
+            )
         )
-        targets = jnp.concatenate([(reward_advantage + values[0])[None], estimate.targets])
-
+        targets = jnp.concatenate([reward_target[None], estimate.targets])
         samples = flatten(rollout, reward_advantage, estimate)
-        scale = surrogate_scale(trust_region, estimate.length, learner.extra.signal)
+        scale = surrogate_scale(trust_region, estimate.length, memory.signal)
+        key_critics, key_model = jax.random.split(key)
         ready = window.total >= estimation.warmup_episodes
-        # Of this batch alone where it can be: a return that falls is seen in time.
-        returned = jnp.where(ready, mean_return(window, Span(estimation.window)), jnp.nan)
-        best = jnp.fmax(learner.extra.best_return, returned)
+        returned = jnp.where(ready, mean_return(window, estimation.span), jnp.nan)
+        best = jnp.fmax(memory.best_return, returned)
         lost = lost_share(returned, best)
+        aim = Aim(trust_region.radius(terms.progress), trust_region.share(lost))
 
         def improve(inputs: Inputs):
-            return trust_region_step(
-                learner.policy, inputs, samples, estimate.bound, scale, ready, trust_region,
-                learner.extra.direction, learner.extra.updates / task.updates, lost,
+            surrogates = Surrogates(
+                learner.policy, inputs, inputs.evaluate(learner.policy), samples, estimate.bound, scale,
+                trust_region.entropy * (1 - terms.progress), trust_region.price(terms.progress),
             )  # fmt: skip
+            policy, step = trust_region_step(surrogates, aim, ready, trust_region)
+            measured = gradient_signal.measure(surrogates, step, trust_region)
+            metrics = report_metrics(surrogates, step) | {"signal_fraction": measured}
+            if estimate.worst_case is not None:
+                metrics |= worst_case_metrics(surrogates, policy, step, estimate.worst_case)
+            return policy, memory.signal.averaged_with(measured), metrics
 
         def learn(inputs: Inputs):
             flat = targets.reshape(targets.shape[0], -1)
-            fitted = fit_critics(learner.critics, optimiser, critic, inputs, flat, key)
-            key_model = jax.random.fold_in(key, 1)
-            return fitted, risk.model.fit(learner.extra.model, inputs, rollout, predicted_next, key_model)
+            fitted = fit_critics(learner.critics, optimiser, critic, inputs, flat, terms, key_critics)
+            return fitted, risk.model.fit(memory.model, inputs, rollout, predicted_next, terms, key_model)
 
         rows = rollout.inputs.reshape(-1, task.input_size)
         if critic.time_feature:
-            policy, report = on_distinct_rows(rows, task.merge_capacity, improve)
+            improved = on_distinct_rows(rows, task.merge_capacity, improve)
             fitted = learn(Inputs(seen.reshape(-1, critic_inputs)))
         else:
-            (policy, report), fitted = on_distinct_rows(
+            improved, fitted = on_distinct_rows(
                 rows, task.merge_capacity, lambda inputs: (improve(inputs), learn(inputs))
             )
+        policy, signal, metrics = improved
         (critics, losses), (model, model_metrics) = fitted
-        metrics = report_metrics(report) | critic_metrics(losses, targets)
-        metrics |= model_metrics | estimate.metrics
-        is_first = jnp.isnan(learner.extra.value)
-        metrics |= {
-            "return_lost": lost,
-            # In true units, an episode's: `step` surrogates are smaller by its length.
-            "bound_predicted_change": report.predicted[0] * estimate.length / scale,
-            "bound_realised_change": report.values[0]
-            - jnp.where(is_first, report.values[0], learner.extra.value),
-        }
-        if estimate.worst_case is not None:
-            metrics |= estimate.worst_case(largest_advantages(learner.policy, policy, rows, samples))
-        extra = TrustRegionExtra(
-            model, report.direction, report.values[0], learner.extra.updates + 1,
-            SIGNAL_MEMORY * learner.extra.signal + (1 - SIGNAL_MEMORY) * jnp.nan_to_num(report.signal),
-            best,
-        )  # fmt: skip
-        return Learner(policy, critics, extra), metrics
+        # A step's promise in true units, an episode's, whatever units the step was computed in.
+        promise = metrics.pop("bound_promise") * estimate.length / scale
+        foresight, kept = memory.foresight.compare(estimate.metrics["batch_bound"], promise)
+        metrics["return_lost"] = lost
+        metrics |= critic_metrics(losses, targets) | model_metrics | estimate.metrics | kept
+        return Learner(
+            policy, critics, TrustRegionMemory(model, estimate.memory, signal, foresight, best)
+        ), metrics
 
     return Algorithm(init, update)
 
 
-def surrogate_scale(
-    config: TrustRegionConfig, length: Float[Array, ""], signal: Float[Array, ""]
-) -> Float[Array, ""]:
+def surrogate_scale(config: TrustRegionConfig, length: Float[Array, ""], signal: Signal) -> Float[Array, ""]:
     """What a per-step mean is multiplied by; see `TrustRegionConfig.surrogate_scale`."""
     match config.surrogate_scale:
         case "step":
@@ -187,7 +195,7 @@ def surrogate_scale(
         case "episode":
             return length
         case "signal":
-            return jnp.maximum(length * jnp.minimum(signal, 1), 1)  # never less than `step`
+            return jnp.maximum(length * signal.share, 1)  # never less than `step`
 
 
 def critic_views(rollout: Rollout, with_time: bool) -> tuple[Array, Array]:
@@ -202,22 +210,13 @@ def critic_views(rollout: Rollout, with_time: bool) -> tuple[Array, Array]:
 
 def flatten(rollout: Rollout, reward_advantage: Float[Array, "time env"], estimate: RiskEstimate) -> Samples:
     """The reward advantage standardised, cost-type advantages centred: they carry units."""
-    weight = (rollout.discount if estimate.weight is None else estimate.weight).reshape(-1)
+    weight = estimate.weight.reshape(-1)
     signals = estimate.advantages.reshape(estimate.advantages.shape[0], -1)
+    every_other = jnp.arange(rollout.discount.shape[1]) % 2 == 0
     return Samples(
         action=rollout.action.reshape(-1, *rollout.action.shape[2:]),
         reward_advantage=standardised(reward_advantage.reshape(-1)),
         cost_advantages=jax.vmap(centred, in_axes=(0, None))(signals, weight),
         weight=weight,
-        half=jnp.broadcast_to(jnp.arange(rollout.discount.shape[1]) % 2 == 0, rollout.discount.shape).reshape(
-            -1
-        ),
+        in_half=jnp.broadcast_to(every_other, rollout.discount.shape).reshape(-1),
     )
-
-
-def largest_advantages(
-    old: Policy, new: Policy, rows: Float[Array, "sample input"], samples: Samples
-) -> Float[Array, "signal"]:
-    """max over the batch of |ratio A|: stands in for the theorem's alpha = max_x |E_{a ~ new} A(x, a)|."""
-    ratio = jnp.exp(new(rows).log_prob(samples.action) - old(rows).log_prob(samples.action))
-    return jnp.abs(ratio * samples.cost_advantages).max(1)

@@ -6,34 +6,36 @@ batch, and a certificate can be replayed. Costs come from the environment in raw
 limit, strictly.
 """
 
-import dataclasses
-import hashlib
 import itertools
-import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Int, PRNGKeyArray
 
+from canary.certification import order
 from canary.certification.plan import Plan, complete
 from canary.certification.verdict import Assessment, Evidence, Method, assess, decide, probability_bounds
-from canary.environments.protocol import Environment
+from canary.environments.protocol import Environment, refuse_failure
+from canary.environments.settings import with_settings
 from canary.errors import CanaryError
 from canary.evaluation import play_episodes
+from canary.identity import Identity, environment_settings, identify, place_of, refuse_nonfinite
 from canary.networks import Policy
 from canary.numerics.running_statistics import RunningStatistics
-from canary.rollout import Augmentation
+from canary.numerics.violations import violates
+from canary.rollout import CostAccount
 from canary.types import Chance, EpisodeEnds
 
 Progress = Callable[[int, int | None], None]
 """Called after each batch with the episodes so far and the violations among them, or None where they must
 stay unseen.
 """
-Player = Callable[[Policy, RunningStatistics | None, PRNGKeyArray, Int[Array, ""]], EpisodeEnds]
+Player = Callable[[Policy, RunningStatistics | None, PRNGKeyArray, Int[Array, "batch"]], EpisodeEnds]
+"""Plays the episodes of these numbers, a batch of them at once."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Subject:
     """
 
     environment: Environment
-    augmentation: Augmentation
+    account: CostAccount
     constraint: Chance
 
 
@@ -54,54 +56,68 @@ def certify(
     plan: Plan | None = None,
     *,
     key: PRNGKeyArray,
+    identity: Identity | None = None,
     progress: Progress | None = None,
     player: Player | None = None,
 ) -> tuple[Evidence, Assessment]:
-    """Evidence and assessment of one policy; `player` saves compiling again for another policy of the same
-    shape.
+    """Evidence and assessment of one policy. `identity` says what the policy is, where more is known of it than is given
+    here; `player` saves compiling again for another policy of the same shape.
 
     With early stopping the test looks after each batch. A KeyboardInterrupt ends the episodes, and what was
     played gets its valid verdict: bounds that hold at any time do not mind who chose the time. A fixed plan
     shows nobody its violations before its end, so that the moment of an interruption cannot depend on them;
     it then uses these bounds too.
     """
-    constraint = subject.constraint
+    constraint, environment = subject.constraint, subject.environment
     plan = complete(plan or Plan(), constraint)
     assert plan.episodes is not None
+    if identity is None:
+        identity = identify(policy, statistics, subject.account, place_of(environment))
+    refuse_nonfinite(identity)
     play = player or make_player(subject, plan)
     rows: list[np.ndarray] = []
-    played, violations, interrupted = 0, 0, False
-    method: Method = "anytime" if plan.early_stop else "fixed"
-    while played < plan.episodes and not interrupted:
+    played, interrupted, decided = 0, False, False
+    while played < plan.episodes and not interrupted and not decided:
         try:
-            ends = jax.device_get(play(policy, statistics, key, jnp.asarray(played, jnp.int32)))
-            rows.append(_rows(ends)[: plan.episodes - played])
-            played += len(rows[-1])
-            violations += int((rows[-1][:, 0] > constraint.limit).sum())
+            numbers = played + jnp.arange(plan.batch, dtype=jnp.int32)
+            ends = jax.device_get(play(policy, statistics, key, numbers))
+            refuse_failure(environment)
+            rows.append(episode_rows(ends)[: plan.episodes - played])
             if progress is not None:
-                progress(played, violations if plan.early_stop else None)
+                violations = _violations(rows, constraint.limit) if plan.early_stop else None
+                progress(played + len(rows[-1]), violations)
         except KeyboardInterrupt:
-            interrupted = played < plan.episodes
-            method = "anytime" if interrupted else method
-        if plan.early_stop:
-            bounds = probability_bounds(violations, played, plan.corrected_confidence, method)
-            if decide(*bounds, constraint.epsilon) != "UNDECIDED":
-                break
-    evidence = _evidence(rows, policy_hash(policy, statistics), method, interrupted)
+            interrupted = True
+        played = sum(map(len, rows))
+        decided = plan.early_stop and is_decided(
+            _violations(rows, constraint.limit), played, plan, constraint
+        )
+    interrupted = played < plan.episodes and not decided
+    evidence = _evidence(rows, identity.sha256, plan, interrupted)
     return evidence, assess(evidence, plan, constraint)
 
 
+def is_decided(violations: int, episodes: int, plan: Plan, constraint: Chance) -> bool:
+    """Whether a test that may stop at any time stops here."""
+    bounds = probability_bounds(violations, episodes, plan.corrected_confidence, "anytime")
+    return decide(*bounds, constraint.epsilon) != "UNDECIDED"
+
+
+def _violations(rows: list[np.ndarray], limit: float) -> int:
+    return sum(int(violates(batch[:, 0], limit).sum()) for batch in rows)
+
+
 def make_player(subject: Subject, plan: Plan) -> Player:
-    """One batch of whole episodes, those numbered from `start`, as a compiled program."""
+    """One batch of whole episodes, those of the given numbers, as a compiled program."""
 
     @jax.jit
     def play(
-        policy: Policy, statistics: RunningStatistics | None, key: PRNGKeyArray, start: Int[Array, ""]
+        policy: Policy, statistics: RunningStatistics | None, key: PRNGKeyArray, numbers: Int[Array, "batch"]
     ) -> EpisodeEnds:
-        keys = jax.vmap(lambda index: jax.random.fold_in(key, index))(start + jnp.arange(plan.batch))
+        keys = jax.vmap(lambda number: jax.random.fold_in(key, number))(numbers)
         return play_episodes(
             subject.environment,
-            subject.augmentation,
+            subject.account,
             policy,
             statistics,
             keys,
@@ -120,7 +136,9 @@ def shift_grid(
     settings = environment_settings(environment)
     for name, values in shifts.items():
         known = [
-            key for key, value in settings.items() if isinstance(value, int | float) and value is not True
+            key
+            for key, value in settings.items()
+            if isinstance(value, int | float) and not isinstance(value, bool)
         ]
         if name not in known:
             raise CanaryError(
@@ -132,7 +150,12 @@ def shift_grid(
     rows = []
     for values in itertools.product(*shifts.values()):
         changes = dict(zip(shifts, values, strict=True))
-        shifted: Any = dataclasses.replace(cast(Any, environment), **changes)
+        if all(unchanged(settings[name], value) for name, value in changes.items()):
+            raise CanaryError(
+                f"The shift {', '.join(f'{name}={value:g}' for name, value in changes.items())} changes nothing: these are "
+                "the environment's own settings, which are certified anyway; leave it out."
+            )
+        shifted = with_settings(environment, changes)
         if shifted.observation_size != environment.observation_size:
             raise CanaryError(
                 f"Changing {', '.join(changes)} changes what the policy sees, so it cannot be played."
@@ -141,49 +164,36 @@ def shift_grid(
     return rows
 
 
-def environment_settings(environment: Environment) -> dict[str, Any]:
-    """The fields of the environment's dataclass as plain data."""
-    fields = dataclasses.asdict(cast(Any, environment)) if dataclasses.is_dataclass(environment) else {}
-    return json.loads(json.dumps(fields, default=str))
+def unchanged(nominal: int | float, value: int | float) -> bool:
+    """Whether a changed setting is, but for rounding, what it was before."""
+    return math.isclose(nominal, value, rel_tol=1e-6)
 
 
-def policy_hash(policy: PyTree, statistics: PyTree = None) -> str:
-    """SHA-256 of all arrays of the policy and its input normaliser: place in the tree, type, shape and bytes
-    of each.
-    """
-    digest = hashlib.sha256()
-    for name, tree in (("policy", policy), ("statistics", statistics)):
-        for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
-            array = np.asarray(leaf)
-            array = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<")))
-            digest.update(f"{name}{jax.tree_util.keystr(path)} {array.dtype.name} {array.shape}\n".encode())
-            digest.update(array.tobytes())
-    return digest.hexdigest()
-
-
-def _rows(ends: EpisodeEnds) -> np.ndarray:
+def episode_rows(ends: EpisodeEnds) -> np.ndarray:
     """Cost, return and length of each episode, in the order of their keys."""
     rows = np.stack([np.asarray(part, float) for part in (ends.cost, ends.reward, ends.length)], -1)
     if not np.asarray(ends.ended).all():
         raise CanaryError(
-            "An episode did not end at the environment's horizon; check it with `canary check-env`."
+            "An episode did not end at the environment's horizon, so it has no cost; repair the environment."
         )
+    if not np.asarray(ends.valid).all():
+        raise CanaryError("An episode had an observation that is not finite; repair the environment.")
     if not np.isfinite(rows).all():
-        raise CanaryError(
-            "An episode had a cost or return that is not finite; check it with `canary check-env`."
-        )
+        raise CanaryError("An episode had a cost or return that is not finite; repair the environment.")
     return rows
 
 
-def _evidence(rows: list[np.ndarray], digest: str, method: Method, interrupted: bool) -> Evidence:
+def _evidence(rows: list[np.ndarray], digest: str, plan: Plan, interrupted: bool) -> Evidence:
+    method: Method = "anytime" if plan.early_stop or interrupted else "fixed"
     table = np.concatenate(rows) if rows else np.zeros((0, 3))
-    values, counts = np.unique(table[:, 0], return_counts=True)
+    values, places, counts = np.unique(table[:, 0], return_inverse=True, return_counts=True)
     return Evidence(
         policy_sha256=digest,
         method=method,
         looks=len(rows),
         interrupted=interrupted,
         costs=tuple((float(value), int(count)) for value, count in zip(values, counts, strict=True)),
+        order=order.encode(places),
         return_mean=float(table[:, 1].mean()) if len(table) else None,
         length_mean=float(table[:, 2].mean()) if len(table) else None,
     )

@@ -22,6 +22,7 @@ from canary.certification.plan import POWER, Plan
 from canary.certification.sample_size import planned_episodes
 from canary.errors import CanaryError
 from canary.numerics.binomial import clopper_pearson_lower, clopper_pearson_upper
+from canary.numerics.violations import violates
 from canary.types import Chance
 
 Verdict = Literal["SATISFIED", "VIOLATED", "UNDECIDED"]
@@ -45,6 +46,8 @@ class Evidence:
     interrupted: bool
     costs: tuple[tuple[float, int], ...]
     """The distinct episode costs in ascending order, each with the number of episodes that had it."""
+    order: str
+    """Which of these costs each episode had, in the order of their numbers (`order.encode`)."""
     return_mean: float | None
     length_mean: float | None
 
@@ -84,7 +87,7 @@ class Assessment:
 def assess(evidence: Evidence, plan: Plan, constraint: Chance) -> Assessment:
     """All bounds, the verdict, and its sentence."""
     costs = np.repeat(*_columns(evidence.costs))
-    episodes, violations = len(costs), int((costs > constraint.limit).sum())
+    episodes, violations = len(costs), int(violates(costs, constraint.limit).sum())
     if plan.cost_bound is not None and episodes and costs.max() > plan.cost_bound * (1 + 1e-6):
         raise CanaryError(
             f"An episode cost {costs.max():g}, but the largest possible cost was said to be "
@@ -124,6 +127,8 @@ def decide(lower: float, upper: float, epsilon: float) -> Verdict:
 
 def overall(assessments: list[Assessment], seeds: list[int], plan: Plan) -> tuple[Verdict, str]:
     """The verdict on a set of policies: SATISFIED if all are, VIOLATED if any is, and which ones are what."""
+    if not assessments:
+        return "UNDECIDED", "No policy was played in the environment it was trained in, so nothing is known."
     if len(assessments) == 1:
         return assessments[0].verdict, assessments[0].sentence
     groups = {
@@ -134,11 +139,12 @@ def overall(assessments: list[Assessment], seeds: list[int], plan: Plan) -> tupl
         "VIOLATED" if groups["VIOLATED"] else "UNDECIDED" if groups["UNDECIDED"] else "SATISFIED"
     )
     start = f"With {percent(plan.confidence)} confidence in all {plan.statements} statements together"
+    where = " in the environment they were trained in" if plan.statements > len(seeds) else ""
     phrases = {"SATISFIED": "keep the limit", "VIOLATED": "break the limit", "UNDECIDED": "remain undecided"}
     if len(groups[verdict]) == len(seeds):
-        return verdict, f"{start}, the policies of all {len(seeds)} seeds {phrases[verdict]}."
+        return verdict, f"{start}, the policies of all {len(seeds)} seeds {phrases[verdict]}{where}."
     parts = [f"{phrases[name]}: {', '.join(group)}" for name, group in groups.items() if group]
-    return verdict, f"{start}, these seeds {'; these '.join(parts)}."
+    return verdict, f"{start}, these seeds {'; these '.join(parts)}{where}."
 
 
 def percent(value: float) -> str:

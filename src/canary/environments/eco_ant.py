@@ -14,7 +14,7 @@ What the paper leaves open is a setting here; `docs/environments/eco_ant.md` say
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, get_args
+from typing import Any, ClassVar, get_args
 
 import equinox as eqx
 import jax
@@ -32,6 +32,7 @@ from canary.environments.physics.engine import (
 )
 from canary.environments.protocol import Continuous, EnvironmentState
 from canary.errors import CanaryError
+from canary.types import Chance
 
 TIME_STEP = 0.01  # of the model
 JOINTS = 8
@@ -74,15 +75,13 @@ class EcoAnt:
     """Whether a torso below 0.2 m or above 1 m ends the episode; if not, it forgoes the healthy bonus."""
     reset_noise: float = 0.1
     """Half-width of the uniform noise on initial positions, and deviation of the initial velocities."""
-    cached_reset: int = 0
-    """0 draws a fresh initial state for each episode; n draws from n fixed ones (the authors' code replays 20)."""
 
     def __post_init__(self):
         if self.engine not in get_args(EngineName):
             raise CanaryError(
                 f"The engine of EcoAnt must be {', '.join(get_args(EngineName))}, not {self.engine!r}."
             )
-        for name, least in (("horizon", 1), ("frame_skip", 1), ("cached_reset", 0)):
+        for name, least in (("horizon", 1), ("frame_skip", 1)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise CanaryError(
@@ -93,6 +92,10 @@ class EcoAnt:
             if not (math.isfinite(value) and value >= 0) or (name == "battery_limit" and value == 0):
                 least = "positive" if name == "battery_limit" else "at least 0"
                 raise CanaryError(f"The {name} of EcoAnt must be finite and {least}, not {value}.")
+
+    default_constraint: ClassVar = Chance(limit=150.0, epsilon=0.02)
+    largest_step_cost: ClassVar = 4.0
+    drawing: ClassVar = "canary.rendering.eco_ant:draw"
 
     @property
     def observation_size(self) -> int:
@@ -120,8 +123,6 @@ class EcoAnt:
 
     def reset(self, key: PRNGKeyArray) -> EnvironmentState:
         """A noisy stance. Only numbers are drawn, nothing is simulated: rollouts reset every lane at each step."""
-        if self.cached_reset:
-            key = jax.random.fold_in(jax.random.key(0), jax.random.randint(key, (), 0, self.cached_reset))
         key_position, key_velocity = jax.random.split(key)
         scale = self.reset_noise
         noise = jax.random.uniform(key_position, (15,), minval=-scale, maxval=scale)

@@ -12,14 +12,16 @@ The paper fixes neither slip nor horizon; `docs/environments/icy_lake.md` holds 
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from canary.environments.protocol import Discrete, EnvironmentState
+from canary.environments.protocol import Discrete, EnvironmentState, FiniteTables
 from canary.errors import CanaryError
+from canary.types import Chance
 
 STANDARD_MAPS = {
     "4x4": "SFFF/FHFH/FFFH/HFFG",
@@ -57,6 +59,10 @@ class IcyLake:
                 f"The goal of this IcyLake map is {self._distance_to_goal} moves from the start and cannot "
                 f"be reached within the horizon of {self.horizon}; raise the horizon."
             )
+
+    default_constraint: ClassVar = Chance(limit=5.5, epsilon=0.02)
+    largest_step_cost: ClassVar = 1.0
+    drawing: ClassVar = "canary.rendering.icy_lake:draw"
 
     @property
     def observation_size(self) -> int:
@@ -126,6 +132,21 @@ class IcyLake:
     @cached_property
     def successor_probabilities(self) -> Float[np.ndarray, "3"]:
         return np.array([self.slip, 1 - 2 * self.slip, self.slip])
+
+    def finite_tables(self) -> FiniteTables:
+        """Made of the arrays that `step` gathers from, so that simulation and exact results cannot disagree."""
+        states, actions, _ = self.successors.shape
+        transition = np.zeros((states, actions, states))
+        state, action = np.indices((states, actions))
+        for side, probability in enumerate(self.successor_probabilities):
+            np.add.at(transition, (state, action, self.successors[:, :, side]), probability)
+        return FiniteTables(
+            transition=transition,
+            reward=np.broadcast_to(self.goal.astype(float), transition.shape),
+            cost=np.broadcast_to(self.ice.astype(float), transition.shape),
+            terminal=self.goal,
+            initial=np.eye(states)[self.start],
+        )
 
     @cached_property
     def ice(self) -> Bool[np.ndarray, "state"]:

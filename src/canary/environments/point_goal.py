@@ -8,7 +8,7 @@ when a goal is reached. `docs/environments/point_goal.md` has the whole definiti
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, ClassVar, Literal, get_args, get_type_hints
 
 import equinox as eqx
 import jax
@@ -22,6 +22,7 @@ from canary.environments.point_physics import place, point_engine, robot_in, vas
 from canary.environments.point_robot import PointRobot, sense, simulate
 from canary.environments.protocol import Continuous, EnvironmentState
 from canary.errors import CanaryError
+from canary.types import Chance
 
 GOAL_RADIUS, HAZARD_RADIUS = 0.3, 0.2
 REWARD_CLIP = 10.0
@@ -58,6 +59,10 @@ class PointGoal:
 
     def __post_init__(self):
         _check(self)
+
+    default_constraint: ClassVar = Chance(limit=100.0, epsilon=0.02)
+    largest_step_cost: ClassVar = 1.0
+    drawing: ClassVar = "canary.rendering.point_goal:draw"
 
     @property
     def observation_size(self) -> int:

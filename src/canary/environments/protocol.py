@@ -1,14 +1,26 @@
 """What an environment is: two pure functions, a horizon, and the spaces they act on.
 
+An environment may also state facts about itself, which are read where they are needed and can be left out:
+
+    default_constraint    the `Chance` that it is trained under if the caller names none
+    largest_step_cost     the largest cost of one step, from which certificates bound means and tail means
+    finite_tables()       its states, transitions, rewards and costs as `FiniteTables`, for exact optima
+    drawing               how to draw it (docs/rendering.md): a function, or "module:function"
+
 Cost, termination and truncation are fields of the state, never keys of an `info` dictionary: a tail-risk constraint is
 about the cost, and advantage estimation needs to know whether an episode ended or was merely cut off.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+
+from canary.errors import CanaryError
+from canary.types import Chance
 
 
 @dataclass(frozen=True)
@@ -36,12 +48,12 @@ class EnvironmentState(eqx.Module):
     """
 
     inner: PyTree
-    observation: Float[Array, "obs"]
-    reward: Float[Array, ""]
-    cost: Float[Array, ""]
-    terminated: Bool[Array, ""]
-    truncated: Bool[Array, ""]
-    time: Int[Array, ""]
+    observation: Float[Array, "*batch obs"]
+    reward: Float[Array, "*batch"]
+    cost: Float[Array, "*batch"]
+    terminated: Bool[Array, "*batch"]
+    truncated: Bool[Array, "*batch"]
+    time: Int[Array, "*batch"]
 
 
 @runtime_checkable
@@ -70,3 +82,50 @@ class Environment(Protocol):
     def reset(self, key: PRNGKeyArray) -> EnvironmentState: ...
 
     def step(self, state: EnvironmentState, action: Array, key: PRNGKeyArray) -> EnvironmentState: ...
+
+
+class FiniteTables(NamedTuple):
+    """A finite environment as numbers; its observation of a state is one of the states' unit vectors."""
+
+    transition: Float[np.ndarray, "state action state"]
+    reward: Float[np.ndarray, "state action state"]
+    cost: Float[np.ndarray, "state action state"]
+    terminal: Bool[np.ndarray, "state"]
+    initial: Float[np.ndarray, "state"]
+
+
+def default_constraint(environment: Environment) -> Chance | None:
+    return getattr(environment, "default_constraint", None)
+
+
+def largest_step_cost(environment: Environment) -> float | None:
+    return getattr(environment, "largest_step_cost", None)
+
+
+def finite_tables(environment: Environment) -> FiniteTables | None:
+    tables = getattr(environment, "finite_tables", None)
+    return None if tables is None else tables()
+
+
+def stated_drawing(environment: Environment) -> str | Callable[..., Any] | None:
+    return getattr(environment, "drawing", None)
+
+
+@runtime_checkable
+class PartialReset(Protocol):
+    """What an environment may have beside the above if its resets are dear: one that spares the lanes that go on."""
+
+    def restart(self, state: EnvironmentState, done: Bool[Array, ""], key: PRNGKeyArray) -> EnvironmentState:
+        """A fresh state if `done` holds, else the state as it is."""
+        ...
+
+
+def close(environment: Environment) -> None:
+    """Let an environment end what it holds outside the program, such as worker processes; most hold nothing."""
+    getattr(environment, "close", lambda: None)()
+
+
+def refuse_failure(environment: Environment) -> None:
+    """Raise the sentence of an environment that failed while a program ran; most cannot fail there."""
+    if (sentence := getattr(environment, "host_failure", lambda: None)()) is not None:
+        raise CanaryError(sentence)

@@ -9,7 +9,7 @@ from canary.exact.frontier import CONSTRAINTS as CONSTRAINTS
 from canary.exact.frontier import FrontierPoint as FrontierPoint
 from canary.exact.frontier import frontier as frontier
 from canary.exact.mdp import FiniteMDP as FiniteMDP
-from canary.exact.mdp import from_icy_lake as from_icy_lake
+from canary.exact.mdp import from_environment as from_environment
 from canary.exact.optimal import Infeasible as Infeasible
 from canary.exact.optimal import Mixture as Mixture
 from canary.exact.optimal import Optimum as Optimum

@@ -16,6 +16,7 @@ from jaxtyping import Float
 
 from canary.errors import CanaryError
 from canary.exact.mdp import FiniteMDP
+from canary.numerics.shaped_cost import shaped
 
 ROUNDING = 1e-12  # slack of comparisons between probabilities that were summed in floating point
 
@@ -57,9 +58,46 @@ class CostLaw:
         eta = self.value_at_risk(epsilon)
         return eta + self.expectation(np.maximum(self.support - eta, 0.0)) / epsilon
 
-    def cantelli(self, limit: float, epsilon: float) -> float:
-        """B = (1/epsilon - 1) variance - (limit - mean)^2 (eq:chebyshev_constraint), for mean <= limit."""
-        return (1 / epsilon - 1) * self.variance - (limit - self.mean) ** 2
+    def shaped_moments(self, limit: float, dead_zone: float | None) -> tuple[float, float]:
+        """Mean and variance of X (see `bounded_variable`)."""
+        variable, _ = bounded_variable(self.support, limit, dead_zone)
+        mean = self.expectation(variable)
+        return mean, self.expectation((variable - mean) ** 2)
+
+    def cantelli(self, limit: float, epsilon: float, dead_zone: float | None = None) -> float:
+        """B = (1/epsilon - 1) Var[X] - (b - E[X])^2 (eq:chebyshev_constraint).
+
+        A law with B <= 0 and E[X] < b is safe. Without a dead zone X is the cost and b the limit;
+        with one, X = phi_d(C / limit) and b = 1.
+        """
+        _, bound = bounded_variable(self.support, limit, dead_zone)
+        mean, variance = self.shaped_moments(limit, dead_zone)
+        return (1 / epsilon - 1) * variance - (bound - mean) ** 2
+
+    def guaranteed_violation(self, limit: float, dead_zone: float | None = None) -> float:
+        """What Cantelli's inequality makes of the two moments of X, and 1 where it says nothing:
+
+        P(C > limit) <= P(X >= b) <= Var[X] / (Var[X] + (b - E[X])^2)        for E[X] < b.
+        """
+        variable, bound = bounded_variable(self.support, limit, dead_zone)
+        mean, variance = self.shaped_moments(limit, dead_zone)
+        if mean >= bound:
+            return 1.0
+        reached = float(self.probabilities[variable >= bound].sum())
+        return max(variance / (variance + (bound - mean) ** 2), reached)  # smaller by rounding only
+
+
+def bounded_variable(
+    cost: Float[np.ndarray, "spent"], limit: float, dead_zone: float | None
+) -> tuple[Float[np.ndarray, "spent"], float]:
+    """X and the b that it reaches in every violation: (C, limit), or (phi_d(C / limit), 1)."""
+    if dead_zone is None:
+        return cost, limit
+    if not 0 <= dead_zone < 1:
+        raise CanaryError(f"A dead zone is a share of the limit in [0, 1), not {dead_zone}.")
+    if not limit > 0:
+        raise CanaryError(f"A dead zone needs a limit that is positive, not {limit}.")
+    return shaped(cost / limit, dead_zone), 1.0
 
 
 def mix(laws: list[CostLaw], weights: Float[np.ndarray, "law"]) -> CostLaw:

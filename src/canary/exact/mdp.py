@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy import sparse
 
-from canary.environments.icy_lake import IcyLake
+from canary.environments.protocol import Environment, finite_tables
 from canary.errors import CanaryError
 
 LARGEST_DENOMINATOR = 1_000_000
@@ -112,22 +112,15 @@ class FiniteMDP:
         return _sparse_if_large(self.kernel.T)
 
 
-def from_icy_lake(lake: IcyLake) -> FiniteMDP:
-    """The lake's own tables, so that the two can never disagree."""
-    states, actions, _ = lake.successors.shape
-    transition = np.zeros((states, actions, states))
-    state, action = np.indices((states, actions))
-    for side, probability in enumerate(lake.successor_probabilities):
-        np.add.at(transition, (state, action, lake.successors[:, :, side]), probability)
-    return FiniteMDP(
-        transition=transition,
-        reward=np.broadcast_to(lake.goal.astype(float), transition.shape),
-        cost=np.broadcast_to(lake.ice.astype(float), transition.shape),
-        terminal=lake.goal,
-        initial=np.eye(states)[lake.start],
-        horizon=lake.horizon,
-        cost_unit=Fraction(1),
-    )
+def from_environment(environment: Environment) -> FiniteMDP:
+    """The environment's own tables, or a sentence if it has none."""
+    tables = finite_tables(environment)
+    if tables is None:
+        raise CanaryError(
+            f"{type(environment).__name__} has no finite table of states and costs, so its best returns cannot "
+            f"be computed exactly; the frontier is for IcyLake, `canary certify` is for any environment."
+        )
+    return FiniteMDP(**tables._asdict(), horizon=environment.horizon)
 
 
 def _sparse_if_large(matrix: Any) -> np.ndarray | sparse.csr_array:

@@ -14,10 +14,13 @@ Cantelli line is the paper's B(pi) <= 0 with both squares replaced by tangents a
 
 which hold with equality at m = mu. So every m <= l gives safe policies only (mu <= (l + m) / 2 <= l follows
 as well), and m = mu loses nothing.
+
+With a dead zone d the variable is X = phi_d(C / l) in place of C and 1 in place of l
+(`canary.numerics.shaped_cost`); nothing else changes.
 """
 
 import heapq
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
@@ -25,7 +28,7 @@ from jaxtyping import Float, Int
 
 from canary.errors import CanaryError
 from canary.exact.control import best_response
-from canary.exact.distribution import CostLaw, visits
+from canary.exact.distribution import CostLaw, bounded_variable, visits
 from canary.exact.linear import Column, LinearOptimum, maximise
 from canary.exact.mdp import FiniteMDP
 
@@ -60,9 +63,11 @@ class Optimum:
     multiplier: float
     """What one unit of the linear constraint's bound is worth in return."""
     parameter: float | None
-    """eta for CVaR, m for Cantelli."""
+    """eta for CVaR, m for Cantelli (with a dead zone: a mean of phi, in [0, 1))."""
     law: CostLaw
     policy: Mixture
+    dead_zone: float | None = None
+    """That of the shaped cost; None is the paper's constraint."""
 
 
 def best_under_var(mdp: FiniteMDP, limit: float, epsilon: float, pool: list[Column] | None = None) -> Optimum:
@@ -90,58 +95,77 @@ def best_under_cvar(
 
 
 def best_under_cantelli(
-    mdp: FiniteMDP, limit: float, epsilon: float, pool: list[Column] | None = None
+    mdp: FiniteMDP,
+    limit: float,
+    epsilon: float,
+    pool: list[Column] | None = None,
+    *,
+    dead_zone: float | None = None,
 ) -> Optimum:
-    """max J subject to B <= 0 and E[C] <= limit, by branch and bound over the mean cost.
+    """max J subject to B <= 0 and E[X] <= b, by branch and bound over the mean of X.
 
-    For policies with mean in [a, b], a chord of mu^2 in place of its tangent relaxes the constraint: the
-    result is the tangent's at the midpoint with (b - a)^2 / (4 epsilon) added to the bound. Intervals whose
-    relaxed optimum is no better than the best policy found are dropped, the others halved: the answer is
-    global and its gap known.
+    (X, b) is (C, limit) or, with a dead zone, (phi_d(C / limit), 1). For policies with mean in
+    [low, high], a chord of mu^2 in place of its tangent relaxes the constraint: the result is the
+    tangent's at the midpoint with (high - low)^2 / (4 epsilon) added to the bound. Intervals whose
+    relaxed optimum is no better than the best policy found are dropped, the others halved: the
+    answer is global and its gap known.
     """
     _check_constraint(limit, epsilon)
     pool = _or_new(pool)
-    edges = np.linspace(0.0, limit, 9)
+    variable, ceiling = bounded_variable(mdp.support, limit, dead_zone)
+    setting = variable, ceiling, epsilon
+    highest = ceiling if dead_zone is None else _largest_mean(variable, epsilon)
     best, best_mean = LinearOptimum(-np.inf, -np.inf, np.inf), None
+    edges = np.linspace(0.0, highest, 9)
     queue = [(-np.inf, float(low), float(high)) for low, high in pairwise(edges)]
     heapq.heapify(queue)
     upper_bound = -np.inf
     while queue:
         _, low, high = heapq.heappop(queue)
         middle, width = (low + high) / 2, high - low
-        penalty, bound = _tangent(mdp, limit, epsilon, middle)
+        penalty, bound = _tangent(*setting, middle)
         enough = best.value + CANTELLI_GAP * (max(1.0, abs(best.value)) if best.columns else 1.0)
         relaxed = maximise(mdp, penalty, bound + width**2 / (4 * epsilon), pool, cutoff=enough, target=enough)
-        if relaxed.upper_bound <= enough or width <= 1e-7 * limit:
+        if relaxed.upper_bound <= enough or width <= 1e-7 * ceiling:
             upper_bound = max(upper_bound, relaxed.upper_bound)
             continue
-        best, best_mean = _ascend(mdp, (limit, epsilon), middle, pool, (best, best_mean))
+        best, best_mean = _ascend(mdp, setting, middle, pool, (best, best_mean))
         for half in ((low, middle), (middle, high)):
             heapq.heappush(queue, (-relaxed.upper_bound, *half))
-    return _optimum(mdp, "cantelli", (limit, epsilon), best, best_mean, upper_bound)
+    optimum = _optimum(mdp, "cantelli", (limit, epsilon), best, best_mean, upper_bound)
+    return replace(optimum, dead_zone=dead_zone)
+
+
+def _largest_mean(variable: Float[np.ndarray, "spent"], epsilon: float) -> float:
+    """The largest mean of a saturated X with P(X >= 1) <= epsilon.
+
+    Means above it are not safe. That matters for one law: an X that is always 1, where every
+    episode may violate the limit, has B = 0.
+    """
+    return float(epsilon + (1 - epsilon) * variable[variable < 1].max())
 
 
 def _tangent(
-    mdp: FiniteMDP, limit: float, epsilon: float, mean: float
+    variable: Float[np.ndarray, "spent"], ceiling: float, epsilon: float, mean: float
 ) -> tuple[Float[np.ndarray, "spent"], float]:
-    deviation = mdp.support - mean
-    return (1 / epsilon - 1) * deviation**2 + 2 * (limit - mean) * deviation, (limit - mean) ** 2
+    deviation = variable - mean
+    return (1 / epsilon - 1) * deviation**2 + 2 * (ceiling - mean) * deviation, (ceiling - mean) ** 2
 
 
 def _ascend(
     mdp: FiniteMDP,
-    setting: tuple[float, float],
+    setting: tuple[Float[np.ndarray, "spent"], float, float],
     mean: float,
     pool: list[Column],
     best: tuple[LinearOptimum, float | None],
 ) -> tuple[LinearOptimum, float | None]:
     """Follow m <- mean of the best policy at m while that improves on the best: it can never get worse."""
     while True:
-        solution = maximise(mdp, *_tangent(mdp, *setting, mean), pool, cutoff=best[0].value)
+        solution = maximise(mdp, *_tangent(*setting, mean), pool, cutoff=best[0].value)
         if solution.value <= best[0].value + 1e-12:
             return best
         best = solution, mean
-        mean = solution.law.mean
+        mean = solution.law.expectation(setting[0])
 
 
 def markov_policy(mdp: FiniteMDP, mixture: Mixture) -> Float[np.ndarray, "time state spent action"]:

@@ -6,14 +6,14 @@ import json
 import numpy as np
 
 from canary.export import numpy_policy
-from canary.export.portable import Parity, PortablePolicy, critic_arrays, hashed_arrays, metadata
+from canary.export.portable import Parity, PortablePolicy, metadata
 from canary.export.portable import check_parity as check
 
 
 def encode(portable: PortablePolicy) -> bytes:
-    """The artefact; arrays carry the names that the policy's hash is made of."""
-    text = json.dumps(metadata(portable), allow_nan=False)
-    arrays = hashed_arrays(portable) | critic_arrays(portable)
+    """The artefact; arrays carry the names that the policy's digest is made of."""
+    arrays, known = portable.identity.arrays, metadata(portable)
+    text = json.dumps(known | {"file_sha256": numpy_policy.digest(known, arrays)}, allow_nan=False)
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, metadata=np.frombuffer(text.encode(), np.uint8), **arrays)  # type: ignore
     return buffer.getvalue()

@@ -13,17 +13,16 @@ import numpy as np
 
 from canary.errors import CanaryError
 from canary.export.portable import (
-    NORMALISER,
     Outputs,
     Parity,
     PortablePolicy,
-    hashed_arrays,
     metadata,
     output_names,
 )
 from canary.export.portable import check_parity as check
+from canary.identity import NORMALISER
 from canary.networks import LOG_STD_FLOOR
-from canary.rollout import SPENT_CLIP, Augmentation
+from canary.rollout import SPENT_CLIP, CostAccount
 
 OPSET, IR_VERSION = 17, 8  # of ONNX 1.12, so that older runtimes can read it
 METADATA_KEY = "canary"
@@ -80,10 +79,10 @@ Node = tuple[str, list[str], str, dict[str, Any]]
 
 def _graph(portable: PortablePolicy) -> tuple[list[Node], dict[str, np.ndarray]]:
     """Operators in order, as (kind, inputs, output, attributes), and the named constants they use."""
-    arrays = hashed_arrays(portable)
+    arrays = portable.identity.arrays
     layers, reads = len(portable.policy.network.weights), portable.policy.network.weights[0].shape[0]
     constants = {
-        "limit": np.float32(portable.augmentation.limit),
+        "limit": np.float32(float(portable.account.limit)),
         "spent_low": np.float32(-SPENT_CLIP),
         "spent_high": np.float32(SPENT_CLIP),
         "last_axis": np.array([1]),
@@ -106,7 +105,7 @@ def _graph(portable: PortablePolicy) -> tuple[list[Node], dict[str, np.ndarray]]
         ("Concat", [observation, "discount_column", "spent_column"], "x", {"axis": 1}),
     ]
     current = "x"
-    if reads < portable.observation_size + Augmentation.SIZE:  # a policy that does not see its account
+    if reads < portable.observation_size + CostAccount.SIZE:  # a policy that does not see its account
         constants |= {"first": np.array([0]), "reads": np.array([reads])}
         nodes.append(("Slice", ["x", "first", "reads", "last_axis"], "x_read", {}))
         current = "x_read"

@@ -12,25 +12,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Float
 
 from canary.algorithms.remaining_risk import RiskCritics
-from canary.certification.certify import policy_hash
-from canary.environments.protocol import ActionSpace, Continuous, Discrete, EnvironmentState
+from canary.environments.protocol import ActionSpace, Discrete
 from canary.errors import CanaryError
-from canary.networks import LOG_STD_FLOOR, Categorical, Policy
+from canary.identity import Identity, Place, identify
+from canary.networks import Categorical, Policy
 from canary.numerics.running_statistics import RunningStatistics
-from canary.rollout import SPENT_CLIP, Augmentation, Lane, see
+from canary.rollout import CostAccount, policy_inputs
 
-FORMAT = 1
+FORMAT = 2
 TOLERANCE = 1e-5
 CHECKED_INPUTS = 512
-NORMALISER = {
-    "clip": 10.0,
-    "floor": 1e-8,
-}  # of `running_statistics.normalise`; the parity check would notice a change
 
 Outputs = dict[str, np.ndarray]
 Run = Callable[[np.ndarray, np.ndarray, np.ndarray], Outputs]
@@ -43,12 +38,23 @@ class PortablePolicy:
 
     policy: Policy
     statistics: RunningStatistics | None
-    augmentation: Augmentation
-    observation_size: int
-    action_space: ActionSpace
+    account: CostAccount
+    place: Place
     about: dict[str, Any]
-    """At least environment, algorithm, epsilon, horizon, seed and updates."""
+    """At least algorithm, epsilon, seed and updates."""
     critics: RiskCritics | None = None
+
+    @property
+    def identity(self) -> Identity:
+        return identify(self.policy, self.statistics, self.account, self.place, self.critics)
+
+    @property
+    def observation_size(self) -> int:
+        return self.place.observation_size
+
+    @property
+    def action_space(self) -> ActionSpace:
+        return self.place.action_space
 
 
 @dataclass(frozen=True)
@@ -64,42 +70,23 @@ class Parity:
 
 def metadata(portable: PortablePolicy) -> dict[str, Any]:
     """Everything but the numbers of the networks, as JSON data."""
-    match portable.action_space:
-        case Discrete(count):
-            actions = {"kind": "discrete", "count": count}
-        case Continuous(size):
-            actions = {"kind": "continuous", "size": size, "low": -1.0, "high": 1.0}
-    critics = portable.critics
-    return portable.about | {
-        "format": FORMAT,
-        "inputs": ["observation", "discount", "spent"],
-        "outputs": output_names(portable),
-        "observation_size": portable.observation_size,
-        "actions": actions,
-        "limit": portable.augmentation.limit,
-        "cost_discount": portable.augmentation.discount,
-        "spent_clip": SPENT_CLIP,
-        "log_std_floor": LOG_STD_FLOOR,
-        "normaliser": None if portable.statistics is None else NORMALISER,
-        "layers": len(portable.policy.network.weights),
-        "arrays": list(hashed_arrays(portable)),
-        "critics": critics and {"structured": critics.structured, "time_feature": critics.time_feature},
-        "policy_sha256": policy_hash(portable.policy, portable.statistics),
-        "versions": _versions(),
-    }
+    identity = portable.identity
+    return (
+        portable.about
+        | identity.facts
+        | {
+            "format": FORMAT,
+            "inputs": ["observation", "discount", "spent"],
+            "outputs": output_names(portable),
+            "facts": sorted(identity.facts),
+            "policy_sha256": identity.sha256,
+            "versions": _versions(),
+        }
+    )
 
 
 def output_names(portable: PortablePolicy) -> list[str]:
     return ["logits"] if isinstance(portable.action_space, Discrete) else ["mean", "log_std"]
-
-
-def hashed_arrays(portable: PortablePolicy) -> dict[str, np.ndarray]:
-    """The arrays of the policy and its normaliser, in the order and under the names of the policy's hash."""
-    return _named("policy", portable.policy) | _named("statistics", portable.statistics)
-
-
-def critic_arrays(portable: PortablePolicy) -> dict[str, np.ndarray]:
-    return {} if portable.critics is None else _named("critics", portable.critics.networks)
 
 
 def respond(
@@ -109,12 +96,8 @@ def respond(
     spent: Float[Array, "case"],
 ) -> dict[str, Float[Array, "case action"]]:
     """What the policy in JAX makes of these inputs: the truth that all formats are held to."""
-    zero, no = jnp.zeros_like(spent), jnp.zeros_like(spent, bool)
-    count = jnp.zeros_like(spent, jnp.int32)
-    lanes = Lane(
-        EnvironmentState(None, observation, zero, zero, no, no, count), spent, discount, zero, count, ~no
-    )
-    distribution = portable.policy(see(lanes, portable.augmentation, portable.statistics))
+    x = policy_inputs(observation, spent, discount, portable.account, portable.statistics)
+    distribution = portable.policy(x)
     if isinstance(distribution, Categorical):
         return {"logits": distribution.logits}
     return {"mean": distribution.mean, "log_std": distribution.log_std}
@@ -131,10 +114,10 @@ def random_inputs(
         # Some cases lie ten deviations out, where the normaliser clips.
         observation *= deviation * np.where(np.arange(count) % 8, 1.0, 10.0)[:, None]
         observation += np.asarray(statistics.mean)
-    spent = portable.augmentation.limit * np.where(
+    spent = float(portable.account.limit) * np.where(
         np.arange(count) % 4, random.uniform(0, 1.5, count), random.uniform(-15, 15, count)
     )
-    discount = random.uniform(0.2, 1, count) if portable.augmentation.discount < 1 else np.ones(count)
+    discount = random.uniform(0.2, 1, count) if portable.account.cost_discount < 1 else np.ones(count)
     return observation.astype(np.float32), discount.astype(np.float32), spent.astype(np.float32)
 
 
@@ -167,11 +150,6 @@ def _distance(expected: Outputs, found: Outputs) -> float:
 def _softmax(logits: np.ndarray) -> np.ndarray:
     shifted = np.exp(logits.astype(float) - logits.max(-1, keepdims=True))
     return shifted / shifted.sum(-1, keepdims=True)
-
-
-def _named(prefix: str, tree: PyTree) -> dict[str, np.ndarray]:
-    leaves = jax.tree_util.tree_leaves_with_path(tree)
-    return {prefix + jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
 
 
 def _versions() -> dict[str, str]:

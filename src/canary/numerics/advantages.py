@@ -8,8 +8,18 @@ sum over the episode as it was played, so it stops at termination and at truncat
 only stops at termination. At the end of the rollout both bootstrap from the last state.
 """
 
+from typing import NamedTuple
+
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
+
+
+class Decays(NamedTuple):
+    """lambda of the advantages, and lambda of the returns that a critic learns."""
+
+    advantage: float
+    target: float
 
 
 def generalised_advantages(
@@ -20,21 +30,23 @@ def generalised_advantages(
     stops: Bool[Array, "time env"],
     done: Bool[Array, "time env"],
     discount: float,
-    decay: float,
-) -> Float[Array, "time env"]:
-    """GAE of `signal`; the regression target of its critic is the result plus `value`.
+    decays: Decays,
+) -> tuple[Float[Array, "time env"], Float[Array, "time env"]]:
+    """GAE of `signal`, and the lambda-return that its critic should learn; each with its own lambda.
 
     `stops` marks steps after which the signal is worth nothing (no bootstrap), `done` the ends of episodes.
     """
     residual = signal + discount * next_value * ~stops - value
+    fades = discount * jnp.array(decays)[:, None]  # both in one pass
 
     def backwards(later, step):
         residual_t, done_t = step
-        advantage = residual_t + discount * decay * later * ~done_t
+        advantage = residual_t + fades * later * ~done_t
         return advantage, advantage
 
-    _, advantages = jax.lax.scan(backwards, residual[0] * 0, (residual, done), reverse=True)
-    return advantages
+    start = jnp.zeros((2, *residual.shape[1:]), residual.dtype)
+    _, both = jax.lax.scan(backwards, start, (residual, done), reverse=True)
+    return both[:, 0], both[:, 1] + value
 
 
 def augmented_cost(

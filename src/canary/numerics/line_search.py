@@ -23,7 +23,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
-from canary.numerics.trust_region import Tier
+from canary.numerics.tiers import Tier
 
 Evaluation = TypeVar("Evaluation")
 

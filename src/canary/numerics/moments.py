@@ -9,8 +9,10 @@ from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
+from canary.numerics.shaped_cost import shaped
 from canary.numerics.units import in_limits
 from canary.types import EpisodeEnds
 
@@ -29,7 +31,7 @@ class EpisodeWindow(eqx.Module):
 
 
 class CostMoments(eqx.Module):
-    """Plug-in moments of the episode cost in units of the limit (paper: MC estimates of mu and sigma^2)."""
+    """Plug-in moments of the (shaped) episode cost in units of the limit (paper: MC estimates of mu and sigma^2)."""
 
     mean: Float[Array, ""]
     variance: Float[Array, ""]
@@ -76,11 +78,13 @@ def recent(window: EpisodeWindow, span: Span) -> Bool[Array, "ring"]:
     return age < jnp.minimum(wanted, window.total)
 
 
-def cost_moments(window: EpisodeWindow, span: Span, limit: float) -> CostMoments:
-    """Moments over the recent episodes; NaN if there is none yet, never 0."""
+def cost_moments(
+    window: EpisodeWindow, span: Span, limit: ArrayLike, dead_zone: ArrayLike | None = None
+) -> CostMoments:
+    """Moments of phi(C / limit) over the recent episodes; NaN if there is none yet, never 0."""
     weight = recent(window, span).astype(window.cost.dtype)
     count = weight.sum()
-    cost = in_limits(window.cost, limit)
+    cost = shaped(in_limits(window.cost, limit), dead_zone)
     mean = (weight * cost).sum() / count
     variance = (weight * (cost - mean) ** 2).sum() / count
     return CostMoments(mean, variance, (weight * window.length).sum() / count, count)
@@ -90,3 +94,9 @@ def mean_return(window: EpisodeWindow, span: Span) -> Float[Array, ""]:
     """Mean undiscounted return of the recent episodes; NaN if there is none yet."""
     weight = recent(window, span).astype(window.reward.dtype)
     return (weight * window.reward).sum() / weight.sum()
+
+
+def lost_share(now: ArrayLike, best: ArrayLike) -> Float[Array, ""]:
+    """How much of the best return is gone; 0 if nothing is, or while one of them is not known (NaN, -inf)."""
+    known = jnp.isfinite(now) & jnp.isfinite(best)
+    return jnp.where(known, jnp.maximum(jnp.subtract(best, now), 0) / jnp.maximum(jnp.abs(best), 1e-8), 0)

@@ -19,16 +19,19 @@ def cantelli_value(mean: ArrayLike, variance: ArrayLike, limit: ArrayLike, epsil
     return jnp.asarray(_beta(epsilon) * variance - jnp.square(jnp.asarray(limit) - mean))
 
 
-def cantelli_probability(mean: ArrayLike, variance: ArrayLike, limit: ArrayLike) -> Real:
+def cantelli_probability(
+    mean: ArrayLike, variance: ArrayLike, limit: ArrayLike, *, or_equal: bool = False
+) -> Real:
     """The largest P(C > ℓ) that the moments allow: σ² / (σ² + (ℓ - μ)²) for μ < ℓ (eq:cantelli), else 1.
 
-    At μ = ℓ with σ = 0 the cost equals the limit almost surely, which is no violation: 0.
+    At μ = ℓ with σ = 0 the cost equals the limit almost surely, which is no violation: 0. But 1 if the question
+    is P(C >= ℓ), `or_equal`, as it is for a cost that saturates at the limit.
     """
     gap = jnp.asarray(limit) - mean
     variance = jnp.asarray(variance)
     square = jnp.square(gap)
     bound = variance / jnp.where(variance + square > 0, variance + square, 1)
-    certain = (gap < 0) | ((gap == 0) & (variance > 0))
+    certain = (gap < 0) | ((gap == 0) & ((variance > 0) | or_equal))
     return jnp.where(certain, 1.0, bound)
 
 

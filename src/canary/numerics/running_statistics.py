@@ -4,6 +4,10 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+CLIP = 10.0  # deviations that a network sees at most
+FLOOR = 1e-8  # of the variance
+LARGEST = 1e15  # an observation beyond this is no observation: its square would overflow
+
 
 class RunningStatistics(eqx.Module):
     mean: Float[Array, "obs"]
@@ -17,7 +21,12 @@ def initial_statistics(size: int) -> RunningStatistics:
 
 
 def merge(statistics: RunningStatistics, batch: Float[Array, "*batch obs"]) -> RunningStatistics:
+    """The statistics of all observations so far; one that is not finite, or absurdly large, counts as the mean.
+
+    It would spoil the mean for good otherwise.
+    """
     rows = batch.reshape(-1, batch.shape[-1])
+    rows = jnp.where(jnp.abs(rows) <= LARGEST, rows, statistics.mean)
     count = statistics.count + rows.shape[0]
     batch_mean = rows.mean(0)
     shift = batch_mean - statistics.mean
@@ -31,4 +40,4 @@ def normalise(
 ) -> Float[Array, "*batch obs"]:
     """(s - mean) / deviation, clipped to +-10; the identity (up to the clip) before any observation was seen."""
     variance = jnp.where(statistics.count > 1, statistics.squares / jnp.maximum(statistics.count, 1), 1.0)
-    return jnp.clip((observation - statistics.mean) / jnp.sqrt(variance + 1e-8), -10.0, 10.0)
+    return jnp.clip((observation - statistics.mean) / jnp.sqrt(variance + FLOOR), -CLIP, CLIP)

@@ -18,45 +18,18 @@ A Gram matrix resolves angles only to about the square root of the rounding erro
 is left out.
 """
 
-from enum import IntEnum
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
+from canary.numerics.tiers import Tier
+
 BOUND, MEAN = 0, 1
 
 # A constraint of which a whole trust region removes less than this fraction has no usable gradient.
 NEGLIGIBLE = 1e-6
-
-
-class Tier(IntEnum):
-    """Which case of eq:recovery produced a step."""
-
-    NOMINAL = 0
-    BOUND_RESTORATION = 1
-    MEAN_RESTORATION = 2
-    NO_STEP = 3
-
-    @property
-    def label(self) -> str:
-        """A few words, for a table."""
-        return self.name.lower().replace("_", " ")
-
-    @property
-    def sentence(self) -> str:
-        """What happened, in plain words."""
-        return _SENTENCES[self]
-
-
-_SENTENCES = {
-    Tier.NOMINAL: "One step can meet every constraint: it does, and raises the reward as far as it goes.",
-    Tier.BOUND_RESTORATION: "The risk bound is out of reach of one step: it is lowered as far as it goes.",
-    Tier.MEAN_RESTORATION: "The mean limit is out of reach of one step: the mean goes down as far as it can.",
-    Tier.NO_STEP: "There is no usable direction: the policy stays as it is.",
-}
 
 
 class TrustRegionSolution(eqx.Module):
@@ -75,6 +48,30 @@ class TrustRegionSolution(eqx.Module):
     reachable_bound: Float[Array, ""]
     kl_multiplier: Float[Array, ""]
     constraint_multipliers: Float[Array, "constraints"]
+
+
+def solve_with_share(
+    gram: Float[Array, "vectors vectors"],
+    values: Float[Array, "constraints"],
+    radius: ArrayLike,
+    share: ArrayLike,
+) -> TrustRegionSolution:
+    """`solve`, but no constraint is asked to fall by more than `share` of what the whole trust region could do.
+
+    The unit ball makes this cheap: a step that restores the share ρ has √(1 - ρ²) of its length left for the
+    objective. The tier, and m_B and m_μ with it, are those of the problem as it was put.
+    """
+    whole = solve(gram, values, radius)
+    if isinstance(share, float) and share == 1:
+        return whole
+    reach = jnp.sqrt(2 * radius * jnp.maximum(jnp.diagonal(gram)[1:], 0))
+    eased = solve(gram, jnp.minimum(values, share * reach), radius)
+    changes = gram @ eased.coefficients
+    return eqx.tree_at(
+        lambda s: (s.coefficients, s.predicted_objective, s.predicted_values),
+        whole,
+        (eased.coefficients, changes[0], values + changes[1:]),
+    )
 
 
 class _Problem(eqx.Module):

@@ -1,9 +1,10 @@
 """Costs in units of the limit: every formula holds with limit 1, and all cost critics are of order one."""
 
+from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 
-def in_limits(amount: Float[Array, "*batch"], limit: float) -> Float[Array, "*batch"]:
+def in_limits(amount: Float[Array, "*batch"], limit: ArrayLike) -> Float[Array, "*batch"]:
     """amount / limit, correctly rounded.
 
     XLA replaces a division by a constant by a product with the constant's rounded reciprocal, and then costs

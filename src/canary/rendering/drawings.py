@@ -1,31 +1,24 @@
-"""The drawing of each environment; a subclass is drawn as what it is derived from."""
+"""The drawing that an environment states, or that the caller passes for it."""
 
-from collections.abc import Callable
+import importlib
 from typing import Any
 
-from canary.environments.eco_ant import EcoAnt
-from canary.environments.icy_lake import IcyLake
-from canary.environments.point_goal import PointGoal
+from canary.environments.protocol import stated_drawing
 from canary.errors import CanaryError
-from canary.rendering import eco_ant, icy_lake, point_goal
 from canary.rendering.episode import Drawing
-
-DRAWINGS: dict[type, Drawing] = {
-    IcyLake: icy_lake.draw,
-    PointGoal: point_goal.draw,
-    EcoAnt: eco_ant.draw,
-}
-CHECKS: dict[type, Callable[[], None]] = {EcoAnt: eco_ant.check_graphics}
-"""What raises a sentence if a drawing cannot work on this machine."""
 
 
 def drawing_for(environment: Any) -> Drawing:
     """The drawing of an environment, if there is one and it can work here."""
-    for kind in type(environment).__mro__:
-        if kind in DRAWINGS:
-            CHECKS.get(kind, lambda: None)()
-            return DRAWINGS[kind]
-    raise CanaryError(
-        f"canary has no drawing of {type(environment).__name__}; pass one in Python: "
-        "run.video(drawing=...), see docs/rendering.md."
-    )
+    drawing = stated_drawing(environment)
+    if drawing is None:
+        raise CanaryError(
+            f"canary has no drawing of {type(environment).__name__}; pass one in Python: "
+            "run.video(drawing=...), see docs/rendering.md."
+        )
+    if not isinstance(drawing, str):
+        return drawing
+    module, _, function = drawing.partition(":")
+    home = importlib.import_module(module)
+    getattr(home, "check_graphics", lambda: None)()  # raises a sentence if it cannot work on this machine
+    return getattr(home, function)

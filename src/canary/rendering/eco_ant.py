@@ -19,7 +19,7 @@ from jaxtyping import Float
 from canary.environments.eco_ant import EcoAnt
 from canary.environments.physics.engine import require
 from canary.errors import CanaryError
-from canary.rendering.episode import Episode, Picture
+from canary.rendering.episode import Picture, RecordedEpisode
 
 DISTANCE, LOOK_AT_HEIGHT = 4.0, 0.35
 AZIMUTH, ELEVATION = 115.0, -24.0
@@ -28,7 +28,9 @@ PATH_COLOUR = np.array([0.18, 0.43, 0.71, 1.0], np.float32)
 MOST_GEOMS = 2000
 
 
-def draw(environment: EcoAnt, episode: Episode, moments: Sequence[int], size: int) -> Iterator[Picture]:
+def draw(
+    environment: EcoAnt, episode: RecordedEpisode, moments: Sequence[int], size: int
+) -> Iterator[Picture]:
     """A picture per moment; the graphics are released when the last one is taken."""
     mujoco = require("mujoco")
     model = environment.model

@@ -13,7 +13,7 @@ Picture = UInt8[np.ndarray, "height width 3"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Episode:
+class RecordedEpisode:
     """States, spent cost and return at times 0 (after the reset), 1, ..., length; raw units, numpy arrays."""
 
     caption: str
@@ -35,7 +35,7 @@ class Episode:
         return float(self.spent[-1])
 
 
-Drawing = Callable[[Any, Episode, Sequence[int], int], Iterator[Picture]]
+Drawing = Callable[[Any, RecordedEpisode, Sequence[int], int], Iterator[Picture]]
 """`draw(environment, episode, moments, size)` yields a (size, size, 3) uint8 picture for each of the moments.
 
 Moments are increasing times between 0 and the episode's length.

@@ -23,13 +23,15 @@ from canary.rendering.canvas import (
     font,
     pixels,
 )
-from canary.rendering.episode import Episode, Picture
+from canary.rendering.episode import Picture, RecordedEpisode
 
 SNOW, ICE, CRACK, SHORE = "#f3f7fa", "#a9d3ee", "#6faedb", "#d5dee6"
 GOLDEN_ANGLE = np.pi * (3 - np.sqrt(5))
 
 
-def draw(environment: IcyLake, episode: Episode, moments: Sequence[int], size: int) -> Iterator[Picture]:
+def draw(
+    environment: IcyLake, episode: RecordedEpisode, moments: Sequence[int], size: int
+) -> Iterator[Picture]:
     """The lake fills the picture; the walk is drawn up to each moment."""
     rows = STANDARD_MAPS.get(environment.map, environment.map).split("/")
     columns = len(rows[0])

@@ -21,7 +21,7 @@ from canary.rendering.canvas import (
     font,
     reduced,
 )
-from canary.rendering.episode import Drawing, Episode, Picture
+from canary.rendering.episode import Drawing, Picture, RecordedEpisode
 
 SIZE, MARGIN = 480, 24  # of a picture, and around it
 HEADING, CAPTION, ACCOUNT, CHART = (
@@ -34,7 +34,7 @@ HEADING, CAPTION, ACCOUNT, CHART = (
 
 def compose(
     environment: Any,
-    episodes: Sequence[Episode],
+    episodes: Sequence[RecordedEpisode],
     drawing: Drawing,
     *,
     limit: float,
@@ -75,17 +75,17 @@ def compose(
                 stream.close()
 
 
-def is_breached(episode: Episode, now: int, limit: float) -> bool:
+def is_breached(episode: RecordedEpisode, now: int, limit: float) -> bool:
     """Strictly more than the limit has been spent."""
     return bool(episode.spent[now] > limit)
 
 
-def cost_scale(episodes: Sequence[Episode], limit: float) -> float:
+def cost_scale(episodes: Sequence[RecordedEpisode], limit: float) -> float:
     """The cost at the upper end of the charts, the same for all of them."""
     return 1.12 * max(limit, *(float(np.max(episode.spent)) for episode in episodes))
 
 
-def caption(episode: Episode, limit: float) -> str:
+def caption(episode: RecordedEpisode, limit: float) -> str:
     """For example "worst of 200 episodes: cost 8.0 > 5.5"."""
     sign = f" > {limit:g}" if episode.cost > limit else ""
     return f"{episode.caption}: cost {amount(episode.cost)}{sign}"
@@ -114,7 +114,9 @@ def checked_picture(picture: Any) -> Picture:
     return picture
 
 
-def _column(episode: Episode, picture: Picture, now: int, scale: tuple[float, float, int]) -> Image.Image:
+def _column(
+    episode: RecordedEpisode, picture: Picture, now: int, scale: tuple[float, float, int]
+) -> Image.Image:
     """Caption, picture, account and chart of one episode at one moment; `scale` is limit, top cost and last time."""
     limit = scale[0]
     column = Image.new("RGB", (SIZE, CAPTION + SIZE + ACCOUNT + CHART), WHITE)

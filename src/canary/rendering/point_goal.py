@@ -21,14 +21,16 @@ from canary.rendering.canvas import (
     disc,
     pixels,
 )
-from canary.rendering.episode import Episode, Picture
+from canary.rendering.episode import Picture, RecordedEpisode
 
 ROBOT_RADIUS, VASE_SIDE, EDGE = 0.1, 0.2, 0.2  # metres; the last is kept free around all that is seen
 FLOOR, OUTSIDE, GRID = "#f6f7f8", "#e9ecee", "#e3e7ea"
 TRAIL = 150  # steps after which the path has faded
 
 
-def draw(environment: PointGoal, episode: Episode, moments: Sequence[int], size: int) -> Iterator[Picture]:
+def draw(
+    environment: PointGoal, episode: RecordedEpisode, moments: Sequence[int], size: int
+) -> Iterator[Picture]:
     """One view for the whole episode: the arena, and wherever else the robot gets to."""
     scene = episode.states.inner
     centre, half = view(np.asarray(scene.robot.position))

@@ -4,6 +4,7 @@ The violation probability is drawn per block of training with its exact binomial
 were being trained, so it is a description, never a guarantee.
 """
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,10 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from canary.constraints import Chance, Constraint, from_dict
 from canary.numerics.binomial import clopper_pearson_interval
+from canary.numerics.measurement import Measurement, measurement
+from canary.runs import directory
 
 STYLE = {
     "font.size": 9,
@@ -36,17 +40,20 @@ def training_figure(
     episodes: pl.DataFrame,
     *,
     title: str,
-    limit: float,
-    epsilon: float,
+    constraint: Constraint,
     batch: int,
     optimum: dict[str, float] | None = None,
 ) -> Figure:
     """Return, violation probability and cost over training; `optimum` draws exact best returns as labelled lines."""
-    blocks = _blocks(episodes.filter(pl.col("valid")), limit, batch)
+    limit = constraint.limit
+    blocks = training_blocks(episodes.filter(pl.col("valid")), limit, batch)
     with plt.rc_context(STYLE):
         figure, (left, middle, right) = plt.subplots(1, 3, figsize=(10.5, 3.1), layout="constrained")
         draw_returns(left, blocks, optimum or {})
-        draw_violations(middle, blocks, limit, epsilon)
+        if isinstance(constraint, Chance):
+            draw_violations(middle, blocks, limit, constraint.epsilon)
+        else:
+            draw_measured(middle, blocks, constraint)
         draw_costs(right, blocks, limit)
         for axes in (left, middle, right):
             axes.set_xlabel("environment steps per seed")
@@ -92,32 +99,56 @@ def draw_violations(axes: Axes, blocks: pl.DataFrame, limit: float, epsilon: flo
     return axes
 
 
+def draw_measured(axes: Axes, blocks: pl.DataFrame, constraint: Constraint) -> Axes:
+    """What a constraint on a mean limits, per block: of each seed, and of all with a normal 95% band."""
+
+    def measured(costs: pl.Series) -> Measurement:
+        found = measurement(constraint, costs.to_numpy())
+        assert found is not None  # a block has episodes
+        return found
+
+    seeds = blocks.with_columns(
+        pl.Series("value", [measured(costs).value for costs in blocks["costs"]], pl.Float64)
+    )
+    _seed_lines(axes, seeds, "value", BLUE, pooled=False)
+    whole = blocks.select("steps", "costs").explode("costs").group_by("steps").agg("costs").sort("steps")
+    value, lower, upper = np.array([measured(costs) for costs in whole["costs"]]).T
+    axes.fill_between(whole["steps"], np.maximum(lower, 0), upper, color=BLUE, alpha=0.25)
+    axes.plot(whole["steps"], value, color=BLUE, linewidth=1.8)
+    _limit_line(axes, constraint.limit)
+    axes.set_ylim(bottom=0)
+    axes.set_title(f"{constraint.label}, all seeds, 95% band")
+    return axes
+
+
 def draw_costs(axes: Axes, blocks: pl.DataFrame, limit: float) -> Axes:
     _seed_lines(axes, blocks, "cost", BLUE)
     spread = blocks.group_by("steps").agg(pl.col("cost").mean(), pl.col("deviation").mean()).sort("steps")
     steps, mean, deviation = (spread[name].to_numpy() for name in ("steps", "cost", "deviation"))
     axes.fill_between(steps, np.maximum(mean - deviation, 0), mean + deviation, color=BLUE, alpha=0.15)
-    axes.axhline(limit, color=RED, linestyle="--", linewidth=1)
-    axes.annotate(
-        f"limit {limit:g}",
-        (1, limit),
-        xycoords=("axes fraction", "data"),
-        ha="right",
-        va="bottom",
-        color=RED,
-        fontsize=8,
-    )
+    _limit_line(axes, limit)
     axes.set_ylim(bottom=0)
     axes.set_title("episode cost, mean ± deviation")
     return axes
 
 
+def _limit_line(axes: Axes, limit: float) -> None:
+    axes.axhline(limit, color=RED, linestyle="--", linewidth=1)
+    axes.annotate(
+        f"limit {limit:g}", (1, limit), xycoords=("axes fraction", "data"), ha="right", va="bottom",
+        color=RED, fontsize=8,
+    )  # fmt: skip
+
+
 def save(figure: Figure, path: Path) -> None:
-    figure.savefig(path)
+    """Write the figure as PNG, whole or not at all. One that is made again is the same file, whatever made it."""
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png", metadata={"Software": None})
     plt.close(figure)
+    directory.write_atomically(path, picture.getvalue())
 
 
-def _blocks(episodes: pl.DataFrame, limit: float, batch: int) -> pl.DataFrame:
+def training_blocks(episodes: pl.DataFrame, limit: float, batch: int) -> pl.DataFrame:
     """Averages per seed over equal blocks of training."""
     updates = int(episodes["iteration"].max() or 0) + 1  # type: ignore[arg-type]
     width = max(1, updates // BLOCKS)
@@ -134,6 +165,7 @@ def _blocks(episodes: pl.DataFrame, limit: float, batch: int) -> pl.DataFrame:
             pl.col("return").mean(),
             pl.col("cost").mean(),
             deviation=pl.col("cost").std(ddof=0),
+            costs=pl.col("cost"),
             violations=pl.col("over").sum(),
             count=pl.len(),
         )
@@ -152,10 +184,10 @@ def _seed_lines(axes: Axes, blocks: pl.DataFrame, column: str, colour: str, pool
 
 def figure_arguments(config: dict[str, Any]) -> dict[str, Any]:
     """What `training_figure` needs of a run's configuration."""
-    constraint, training = config["constraint"], config["training"]
+    constraint, training = from_dict(config["constraint"]), config["training"]
     title = (
         f"{config['algorithm']['name']} on {config['environment']['name']}, preset {config['preset']}, "
         f"{len(training['seeds'])} seeds"
     )
     batch = training["environments"] * training["rollout_length"]
-    return {"title": title, "limit": constraint["limit"], "epsilon": constraint["epsilon"], "batch": batch}
+    return {"title": title, "constraint": constraint, "batch": batch}

@@ -13,10 +13,10 @@ from typing import Any
 
 import polars as pl
 
+from canary.constraints import Constraint, from_dict, to_dict
 from canary.errors import CanaryError
-from canary.experiments import storage
-from canary.experiments.diagnosis import diagnose, seed_series
-from canary.experiments.manifest import read_manifest
+from canary.numerics.measurement import Measurement, measurement
+from canary.reporting.diagnosis import diagnose, seed_series
 from canary.reporting.statistics import (
     is_violation,
     mean_over_seeds,
@@ -24,6 +24,8 @@ from canary.reporting.statistics import (
     standard_error,
     violation_jitter,
 )
+from canary.runs import directory
+from canary.runs.manifest import read_manifest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +33,8 @@ class SeedSummary:
     """One seed over its counted episodes; None where there are none."""
 
     episodes: int
+    measured: Measurement | None = None
+    """What the constraint limits, with its interval."""
     violation: float | None = None
     jitter: float | None = None
     reward: float | None = None
@@ -42,51 +46,77 @@ class SeedSummary:
 def summarise_run(run: Path) -> dict[str, Any]:
     """What the training of a run achieved, from its stored files."""
     head, manifest = _head(run), read_manifest(run)
-    batch = head.pop("batch")
-    done = manifest["steps"] // batch
-    half = -(-done // 2)
-    rows = storage.read(run, "episodes").filter(
-        pl.col("valid") & (pl.col("iteration") >= half) & (pl.col("iteration") < done)
-    )
-    seeds = [_summarise_seed(rows, seed, head["limit"], (half, done)) for seed in head["seed_ids"]]
-    seconds = manifest.get("train_seconds")
+    steps, seconds = manifest["steps"], manifest.get("train_seconds")
+    done = steps // head.pop("batch")
+    metrics, episodes = (directory.read(run, kind) for kind in ("metrics", "episodes"))
     return {
         **head,
         "status": manifest["status"],
-        "total_steps": manifest["steps"],
+        "total_steps": steps,
         "planned_steps": manifest["total_steps"],
-        **_over_seeds(seeds, head["epsilon"]),
-        "warnings": _warnings(run, done, head),
-        "steps_per_second": manifest["steps"] * len(seeds) / seconds if seconds else None,
+        **_of_training(head, episodes, metrics, done),
+        "steps_per_second": steps * head["seeds"] / seconds if seconds else None,
         "wall_seconds": manifest.get("wall_seconds"),
         "run_dir": str(run),
     }
 
 
-def _warnings(run: Path, done: int, head: dict[str, Any]) -> dict[str, str]:
-    """By seed, what its last updates look like if it is stuck or timid."""
-    metrics, episodes = (
-        storage.read(run, kind).filter(pl.col("iteration") < done) for kind in ("metrics", "episodes")
-    )
-    found = {
-        str(seed): diagnose(seed_series(metrics, episodes, seed, head["limit"]), head["epsilon"])
-        for seed in head["seed_ids"]
+def summarise_tables(
+    config: dict[str, Any],
+    episodes: pl.DataFrame,
+    metrics: pl.DataFrame,
+    *,
+    steps: int,
+    seconds: float | None,
+) -> dict[str, Any]:
+    """The same of finished seeds that may have been trained apart: `seconds` is the sum of their training times."""
+    head = _head_of(config)
+    done = steps // head.pop("batch")
+    return {
+        **head,
+        "status": "finished",
+        "total_steps": steps,
+        "planned_steps": steps,
+        **_of_training(head, episodes, metrics, done),
+        "steps_per_second": steps * head["seeds"] / seconds if seconds else None,
+        "wall_seconds": seconds,
     }
+
+
+def _of_training(
+    head: dict[str, Any], episodes: pl.DataFrame, metrics: pl.DataFrame, done: int
+) -> dict[str, Any]:
+    """Over the second half of `done` updates."""
+    constraint, half = from_dict(head["constraint"]), -(-done // 2)
+    rows = episodes.filter(pl.col("valid") & (pl.col("iteration") >= half) & (pl.col("iteration") < done))
+    seeds = [_summarise_seed(rows, seed, constraint, (half, done)) for seed in head["seed_ids"]]
+    before = pl.col("iteration") < done
+    warnings = _warnings(metrics.filter(before), episodes.filter(before), head["seed_ids"], constraint)
+    return {**_over_seeds(seeds), **_judged(seeds, rows, constraint), "warnings": warnings}
+
+
+def _warnings(
+    metrics: pl.DataFrame, episodes: pl.DataFrame, seeds: list[int], constraint: Constraint
+) -> dict[str, str]:
+    """By seed, what its last updates look like if it is stuck or timid."""
+    found = {str(seed): diagnose(seed_series(metrics, episodes, seed), constraint) for seed in seeds}
     return {seed: sentence for seed, sentence in found.items() if sentence}
 
 
 def summarise_evaluation(run: Path, episodes: pl.DataFrame, seconds: float) -> dict[str, Any]:
     """The same about fresh episodes of the frozen policies, all of which count; no jitter there."""
     head = _head(run)
+    constraint = from_dict(head["constraint"])
     del head["batch"]
     head["seed_ids"] = episodes["seed"].unique(maintain_order=True).to_list()
     head["seeds"] = len(head["seed_ids"])
-    seeds = [_summarise_seed(episodes, seed, head["limit"], None) for seed in head["seed_ids"]]
+    seeds = [_summarise_seed(episodes, seed, constraint, None) for seed in head["seed_ids"]]
     steps = int(episodes["length"].sum())
     return {
         **head,
         "total_steps": steps,
-        **_over_seeds(seeds, head["epsilon"]),
+        **_over_seeds(seeds),
+        **_judged(seeds, episodes, constraint),
         "steps_per_second": steps / seconds,
         "wall_seconds": round(seconds, 2),
         "run_dir": str(run),
@@ -95,38 +125,44 @@ def summarise_evaluation(run: Path, episodes: pl.DataFrame, seconds: float) -> d
 
 def _head(run: Path) -> dict[str, Any]:
     """What was trained on what, from the stored configuration; no JAX is needed to read it."""
-    config = storage.read_json(run / "config.json")
+    config = directory.read_config(run)
     try:
-        training = config["training"]
-        return {
-            "env": str(config["environment"]["name"]),
-            "algorithm": str(config["algorithm"]["name"]),
-            "preset": str(config["preset"]),
-            "limit": float(config["constraint"]["limit"]),
-            "epsilon": float(config["constraint"]["epsilon"]),
-            "seeds": len(training["seeds"]),
-            "seed_ids": [int(seed) for seed in training["seeds"]],
-            "batch": int(training["environments"]) * int(training["rollout_length"]),
-        }
+        return _head_of(config)
     except (KeyError, TypeError, ValueError) as error:
         raise CanaryError(
             f"{run / 'config.json'} is damaged ({error}); restore it or start a new run."
         ) from error
 
 
+def _head_of(config: dict[str, Any]) -> dict[str, Any]:
+    training, constraint = config["training"], from_dict(config["constraint"])
+    return {
+        "env": str(config["environment"]["name"]),
+        "algorithm": str(config["algorithm"]["name"]),
+        "preset": str(config["preset"]),
+        "constraint": to_dict(constraint),
+        "limit": constraint.limit,
+        "epsilon": None if constraint.kind == "mean" else constraint.share,
+        "seeds": len(training["seeds"]),
+        "seed_ids": [int(seed) for seed in training["seeds"]],
+        "batch": int(training["environments"]) * int(training["rollout_length"]),
+    }
+
+
 def _summarise_seed(
-    episodes: pl.DataFrame, seed: int, limit: float, training: tuple[int, int] | None
+    episodes: pl.DataFrame, seed: int, constraint: Constraint, training: tuple[int, int] | None
 ) -> SeedSummary:
     """`training` gives the iterations [first, last) that the episodes come from, if a jitter is wanted."""
     rows = episodes.filter(pl.col("seed") == seed)
     if rows.is_empty():
         return SeedSummary(episodes=0)
-    violated = is_violation(rows["cost"].to_numpy(), limit)
+    violated = is_violation(rows["cost"].to_numpy(), constraint.limit)
     jitter = None
     if training is not None:
         jitter = violation_jitter(violated, rows["iteration"].to_numpy(), *training)
     return SeedSummary(
         episodes=len(rows),
+        measured=measurement(constraint, rows["cost"].to_numpy()),
         violation=float(violated.mean()),
         jitter=jitter,
         reward=_finite(rows["return"].cast(pl.Float64).mean()),
@@ -136,7 +172,30 @@ def _summarise_seed(
     )
 
 
-def _over_seeds(seeds: list[SeedSummary], epsilon: float) -> dict[str, Any]:
+def _judged(seeds: list[SeedSummary], rows: pl.DataFrame, constraint: Constraint) -> dict[str, Any]:
+    """The constraint itself: what it limits, per seed and over all episodes, and the share of seeds that keep it."""
+    values = [None if seed.measured is None else _finite(seed.measured.value) for seed in seeds]
+    whole = measurement(constraint, rows["cost"].to_numpy())
+    return {
+        "constraint_text": constraint.text,
+        "constraint_label": constraint.label,
+        "constraint_allowed": constraint.allowed,
+        "constraint_value": mean_over_seeds(values),
+        "constraint_standard_error": standard_error(values),
+        "constraint_interval": _interval(whole),
+        "constraint_per_seed": values,
+        "constraint_interval_per_seed": [_interval(seed.measured) for seed in seeds],
+        "safe_fraction": safe_fraction(values, constraint.allowed),
+    }
+
+
+def _interval(measured: Measurement | None) -> list[float] | None:
+    if measured is None or not all(map(math.isfinite, measured)):
+        return None
+    return [measured.lower, measured.upper]
+
+
+def _over_seeds(seeds: list[SeedSummary]) -> dict[str, Any]:
     violation = [seed.violation for seed in seeds]
     jitter = [seed.jitter for seed in seeds]
     reward = [seed.reward for seed in seeds]
@@ -148,7 +207,6 @@ def _over_seeds(seeds: list[SeedSummary], epsilon: float) -> dict[str, Any]:
         "violation_standard_error": standard_error(violation),
         "violation_jitter": mean_over_seeds(jitter),
         "jitter_standard_error": standard_error(jitter),
-        "safe_fraction": safe_fraction(violation, epsilon),
         "return_mean": mean_over_seeds(reward),
         "return_standard_error": standard_error(reward),
         "cost_mean": mean_over_seeds(cost),

@@ -12,7 +12,7 @@ import contextlib
 import importlib
 import os
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -41,6 +41,7 @@ class PhysicsState(eqx.Module):
     diverged: Bool[Array, "*env"]
 
 
+@runtime_checkable
 class Engine(Protocol):
     """A model with its way of computing a step."""
 

@@ -1,0 +1,267 @@
+"""`canary certify --verify`: what can be shown about a certificate, in three steps, and what that leaves open.
+
+    consistent   what it says follows from what it contains
+    belongs      the policies, the environment and its settings are those of a run that is at hand
+    replayed     the same episodes, played again, had the same costs: all of them, or a random share
+
+Each step says in words what it has shown and what it has not. A signature shows who stands behind the words.
+"""
+
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from canary.certification.certify import Subject, make_player, shift_grid
+from canary.certification.page import certificate_in, render_page
+from canary.certification.plan import Plan
+from canary.certification.replay import Replayed, choose, escape_probability, replay
+from canary.certification.run import JSON_NAME, PAGE_NAME, episode_key, largest_cost, versions
+from canary.certification.signature import check as check_signature
+from canary.certification.verification import CHANGES, compare, describe, verify
+from canary.environments.protocol import Environment
+from canary.errors import CanaryError
+from canary.identity import environment_settings
+from canary.runs import files
+from canary.runs.opening import open_config
+from canary.runs.policies import FrozenPolicies, load_policies
+from canary.types import Chance
+
+FORGERIES = (1, 10, 100)
+Report = Callable[[int, int], None]
+
+
+def verify_file(
+    path: Path,
+    *,
+    run: Path | None = None,
+    environment: Environment | None = None,
+    replay: float | bool = False,
+    key: Any = None,
+    report: Report = lambda seed, episodes: None,
+) -> dict[str, Any]:
+    """Check a certificate (its JSON, its page, or a directory with both) by itself, against its run, and by replaying it.
+
+    The run is the given one, or that in whose directory the certificate lies. `replay` plays a share of the episodes
+    again (True: all) and `report` hears of each seed's. `key` is the public key that it should be signed with.
+    """
+    found = read(path)
+    path, certificate, notes, problems = (
+        found["path"],
+        found["certificate"],
+        found["notes"],
+        found["problems"],
+    )
+    problems += verify(certificate)
+    unsigned, who = check_signature(certificate, key)
+    problems += unsigned
+    shown: list[str] = []
+    level, hidden = "nothing", _never_shown(certificate, who, key)
+    run = path.parent if run is None and (path.parent / "config.json").is_file() else run
+    if run is None and replay:
+        raise CanaryError(
+            "Replaying a certificate needs the run that it is about: canary certify RUN --verify FILE."
+        )
+    if not problems:
+        level = "consistent"
+        shown.append(
+            "It is consistent in itself: every bound, verdict and sentence follows from the costs it lists."
+        )
+    if who is not None:
+        shown.append(f"The holder of the key {who} signed exactly this text.")
+    if run is not None and not problems:
+        policies = _policies(run, environment)
+        problems += _compare(certificate, policies)
+        notes += _notes(certificate, policies)
+        if not problems:
+            level = "belongs"
+            shown.append(
+                f"It belongs to {run.name}: the digests of its policies, the environment and its settings agree."
+            )
+            if replay:
+                words, wrong = _replay(certificate, policies, float(replay), report)
+                shown, problems = shown + words, problems + wrong
+                level = level if wrong else "replayed"
+    else:
+        hidden = [
+            "Whether it is about a policy that you have: give its run, canary certify RUN --verify FILE.",
+            *hidden,
+        ]
+    if not replay or problems:
+        hidden = ["Whether these episodes were ever played: --replay plays them again.", *hidden]
+    elif float(replay) < 1:
+        hidden = ["Mean return and mean length, which only a full --replay gives.", *hidden]
+    said = {
+        name: certificate.get(name)
+        for name in ("verdict", "sentence", "environment", "limit", "epsilon", "time")
+    }
+    return {
+        "path": str(path), "valid": not problems, "level": level, "problems": problems,
+        "shown": shown, "not_shown": hidden, "notes": notes, "signed_by": who, **said,
+    }  # fmt: skip
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The certificate in a JSON file, a page or a directory; also what its page says that the certificate does not."""
+    path = path / JSON_NAME if path.is_dir() else path
+    problems: list[str] = []
+    notes: list[str] = []
+    try:
+        data = files.read_bytes(path)
+    except FileNotFoundError:
+        raise CanaryError(f"There is no certificate {path}.") from None
+    except (OSError, ValueError) as error:
+        raise CanaryError(f"{path} cannot be read ({getattr(error, 'strerror', None) or error}).") from None
+    is_page = data.lstrip()[:1] == b"<"
+    try:
+        certificate = files.parse_object(certificate_in(data) if is_page else data)
+    except (ValueError, RecursionError) as error:
+        raise CanaryError(f"{path} is no certificate, or a damaged one ({str(error)[:200]}).") from None
+    beside = path.parent / PAGE_NAME
+    if is_page:
+        problems += _page(path.name, data, certificate)
+    elif path.name == JSON_NAME and beside.is_file():
+        problems, notes = _page_beside(beside, certificate)
+    return {"path": path, "certificate": certificate, "problems": problems, "notes": notes}
+
+
+def _page_beside(beside: Path, certificate: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """Problems and notes about the page that lies beside a certificate."""
+    try:
+        data = files.read_bytes(beside)
+        carried = files.parse_object(certificate_in(data))
+    except (OSError, ValueError, RecursionError):
+        return [f"{beside.name} beside it carries no certificate: it is no page of canary's, or damaged."], []
+    if carried != certificate:
+        return [], [
+            f"{beside.name} beside it is the page of another certificate ({carried.get('time')!s:.40})."
+        ]
+    return _page(beside.name, data, certificate), []
+
+
+def _page(name: str, data: bytes, certificate: dict[str, Any]) -> list[str]:
+    """What people read on a page must be what its certificate says."""
+    try:
+        expected = render_page(certificate).encode()
+    except Exception:  # a malformed certificate, of which `verify` tells more
+        return []
+    made_here = certificate.get("versions", {}).get("canary") == versions().get("canary")
+    if data == expected:
+        return []
+    reason = (
+        "it was changed"
+        if made_here
+        else "another version of canary made it, or it was changed; read the JSON"
+    )
+    return [f"{name} shows something else than the certificate that it carries: {reason}."]
+
+
+def _never_shown(certificate: dict[str, Any], who: str | None, key: Any) -> list[str]:
+    """What no check of this certificate can show."""
+    hidden = [
+        "Whether it was the first try: whoever certifies often enough, or seeks a lucky seed, will find one."
+    ]
+    plan = certificate.get("plan")
+    if isinstance(plan, dict) and isinstance(bound := plan.get("cost_bound"), int | float):
+        hidden.append(
+            f"That no episode can cost more than {bound:g}, on which the bounds on mean and CVaR rest."
+        )
+    if who is None:
+        hidden.append(
+            "Who issued it, when, and with which versions: these are labels; --sign and --key bind them."
+        )
+    elif key is None:
+        hidden.append("Whose key that is: --key PUB compares it with one that you trust.")
+    return hidden
+
+
+def _policies(run: Path, environment: Environment | None) -> FrozenPolicies:
+    config = open_config(run, environment, accept_change=True)
+    return load_policies(config, run)
+
+
+def _compare(certificate: dict[str, Any], policies: FrozenPolicies) -> list[str]:
+    config = policies.config
+    facts = {
+        "environment": config.environment_name,
+        "settings": environment_settings(config.environment),
+        "cost_discount": policies.account.cost_discount,
+        "algorithm": config.algorithm_name,
+        "updates": policies.iteration,
+        CHANGES: list(config.environment_changes),
+    }
+    problems = compare(
+        certificate, facts, {seed: policies.identity(seed).sha256 for seed in config.training.seeds}
+    )
+    known = largest_cost([({}, config.environment)])
+    bound, changed = certificate["plan"]["cost_bound"], any(r["changes"] for r in certificate["results"])
+    if known is not None and (bound is None or bound < known or (bound > known and not changed)):
+        problems.append(f"The largest possible cost is {bound!r} here but {known!r} in the environment.")
+    return problems
+
+
+def _notes(certificate: dict[str, Any], policies: FrozenPolicies) -> list[str]:
+    """What is no fault of a certificate but should be known to whoever relies on it."""
+    notes, constraint = list(policies.notes), policies.config.constraint
+    about = Chance(limit=certificate["limit"], epsilon=certificate["epsilon"])
+    if about != constraint:
+        notes.append(f"It is about {about.text}; the run was trained for {constraint.text}.")
+    left = set(policies.config.training.seeds) - {result["seed"] for result in certificate["results"]}
+    if left:
+        notes.append(f"It says nothing about the run's seeds {', '.join(map(str, sorted(left)))}.")
+    return notes
+
+
+def _replay(
+    certificate: dict[str, Any], policies: FrozenPolicies, share: float, report: Report
+) -> tuple[list[str], list[str]]:
+    """Play a share of every result's episodes again; sentences about what came out, and about what is wrong."""
+    random, players, problems = np.random.default_rng(secrets.randbits(128)), {}, []
+    plan, rows = Plan(**certificate["plan"]), []
+    constraint = Chance(limit=certificate["limit"], epsilon=certificate["epsilon"])
+    found: list[Replayed] = []
+    for result in certificate["results"]:
+        changes, seed, evidence = result["changes"], result["seed"], result["evidence"]
+        rows += [changes] if changes not in rows else []
+        row, episodes = rows.index(changes), sum(count for _, count in evidence["costs"])
+        if episodes == 0:
+            continue
+        environment = policies.config.environment
+        if changes:
+            ((_, environment),) = shift_grid(environment, {name: [value] for name, value in changes.items()})
+        subject = Subject(environment, policies.account, constraint)
+        again = replay(
+            subject, *policies.of_seed(seed), evidence, plan,
+            key=episode_key(certificate["evaluation_seed"], seed, row),
+            chosen=choose(episodes, share, random),
+            player=players.setdefault(row, make_player(subject, plan)),
+        )  # fmt: skip
+        report(seed, again.played)
+        found.append(again)
+        if again.differing or again.same_means is False:
+            what = (
+                f"{again.differing:,} had other costs"
+                if again.differing
+                else "their mean return or length differs"
+            )
+            problems.append(f"{describe(seed, changes)}: of {again.played:,} episodes played again, {what}.")
+    if problems and certificate["versions"] != versions():
+        problems.append(
+            "It was made with other versions than those here, which may round differently: use the same ones."
+        )
+    return _words(found), problems
+
+
+def _words(found: list[Replayed]) -> list[str]:
+    episodes, played = (sum(getattr(one, name) for one in found) for name in ("episodes", "played"))
+    if episodes == played:
+        return [
+            f"It was replayed: all {episodes:,} episodes, played again here, had the costs that it lists."
+        ]
+    chances = [f"{escape_probability(episodes, played, k):.2g} for {k}" for k in FORGERIES if k <= episodes]
+    return [
+        f"It was replayed in part: {played:,} of {episodes:,} episodes, drawn at random and played again here, had the "
+        f"costs that it lists. Invented episodes would have escaped with probability {', '.join(chances)} of them."
+    ]

@@ -1,0 +1,191 @@
+"""A certificate as one self-contained HTML page: verdict, numbers, two drawings, what was checked and how to
+check it.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from canary.certification.plan import POWER
+from canary.certification.sample_size import clean_episodes, planned_episodes
+from canary.certification.verdict import percent
+from canary.terminal.certificate_table import footnote
+from canary.terminal.formatting import number
+
+BINS = 36
+WIDTH, PLOT_LEFT, PLOT_RIGHT = 760, 200, 735
+ROW, TOP = 26, 26
+HEIGHT, FLOOR = 200, 165  # of the histogram
+
+
+@dataclass(frozen=True)
+class IntervalRow:
+    """One line of the drawing of bounds, in pixels."""
+
+    label: str
+    verdict: str
+    lower: float
+    rate: float | None
+    upper: float
+    y: float
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One bar of the histogram, in pixels."""
+
+    x: float
+    width: float
+    y: float
+    height: float
+    violates: bool
+    count: int
+
+
+def render_page(certificate: dict[str, Any]) -> str:
+    """The page as text; everything that comes from the certificate is escaped."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    loader = PackageLoader("canary.certification", "")
+    pages = Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    pages.filters.update(percent=_percent, number=_number, count=lambda value: f"{value:,}", json=_compact)
+    return pages.get_template("certificate.html.jinja").render(
+        c=certificate,
+        intervals=intervals(certificate),
+        histogram=histogram(certificate),
+        plans=plans(certificate),
+        footnote=footnote(certificate["plan"]),
+        carried=Markup(_carried(certificate)),
+        shifted=any(result["changes"] for result in certificate["results"]),
+    )
+
+
+def certificate_in(page: bytes) -> bytes:
+    """The JSON text that a page carries; a ValueError if it carries none, or more than one."""
+    found = re.findall(rb'<script type="application/json" id="certificate">(.*?)</script>', page, re.DOTALL)
+    if len(found) != 1:
+        raise ValueError(f"the page carries {len(found)} certificates")
+    return found[0]
+
+
+def _carried(certificate: dict[str, Any]) -> str:
+    """JSON that cannot end the script element it stands in."""
+    text = json.dumps(certificate, allow_nan=False)
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def intervals(certificate: dict[str, Any]) -> dict[str, Any]:
+    """Bounds on P of every row, with epsilon, on a common scale from 0."""
+    epsilon = certificate["epsilon"]
+    assessments = [result["assessment"] for result in certificate["results"]]
+    largest = min(1.0, 1.15 * max(2 * epsilon, *(one["upper"] for one in assessments)))
+    scale = (PLOT_RIGHT - PLOT_LEFT) / largest
+    rows = [
+        IntervalRow(
+            _label(result),
+            one["verdict"],
+            PLOT_LEFT + scale * one["lower"],
+            None if one["rate"] is None else PLOT_LEFT + scale * one["rate"],
+            PLOT_LEFT + scale * one["upper"],
+            TOP + ROW * (index + 0.5),
+        )
+        for index, (result, one) in enumerate(zip(certificate["results"], assessments, strict=True))
+    ]
+    bottom = TOP + ROW * len(rows)
+    ticks = [(PLOT_LEFT + scale * value, _percent(value)) for value in _ticks(largest)]
+    geometry = {
+        "width": WIDTH,
+        "height": bottom + 28,
+        "top": TOP,
+        "bottom": bottom,
+        "left": PLOT_LEFT,
+        "right": PLOT_RIGHT,
+    }
+    return geometry | {"rows": rows, "epsilon": PLOT_LEFT + scale * epsilon, "ticks": ticks}
+
+
+def histogram(certificate: dict[str, Any]) -> dict[str, Any] | None:
+    """Episode costs of all policies in the unchanged environment; the limit is an edge between two bars."""
+    pairs = [p for r in certificate["results"] if not r["changes"] for p in r["evidence"]["costs"]]
+    if not pairs:
+        return None
+    values, counts = np.array([pair[0] for pair in pairs]), np.array([pair[1] for pair in pairs])
+    limit = certificate["limit"]
+    low, high = min(0.0, values.min()), max(values.max(), limit)
+    width = (high - low) / BINS or 1.0
+    if np.all(values == np.rint(values)):
+        width = max(1.0, np.ceil(width))
+    index = np.where(
+        values > limit, np.floor((values - limit) / width), -np.ceil((limit - values) / width)
+    ).astype(int)
+    # At the limit itself there is no violation: C > limit is strict.
+    index = np.where(values == limit, -1, index)
+    first, last = min(index.min(), -1), max(index.max(), 0)
+    heights = np.bincount(index - first, counts, last - first + 1)
+    scale, tall = (PLOT_RIGHT - 40) / len(heights), (FLOOR - 15) / heights.max()
+    bars = [
+        Bar(
+            40 + scale * j,
+            max(scale - 1, 1),
+            FLOOR - tall * height,
+            tall * height,
+            j + first >= 0,
+            int(height),
+        )
+        for j, height in enumerate(heights)
+        if height
+    ]
+    edge = 40 - scale * first
+
+    def position(value: float) -> float:
+        return edge + scale * (value - limit) / width
+
+    spread = limit + width * np.array([first, last + 1])
+    ticks = [(position(t), f"{t:g}") for t in _ticks(spread[1]) if spread[0] <= t]
+    episodes = int(counts.sum())
+    geometry = {"width": WIDTH, "height": HEIGHT, "floor": FLOOR, "left": 40, "right": PLOT_RIGHT}
+    return geometry | {"bars": bars, "limit": edge, "ticks": ticks, "episodes": episodes}
+
+
+def plans(certificate: dict[str, Any]) -> list[tuple[str, str]]:
+    """How many episodes a fixed plan would need, for a few true violation probabilities."""
+    epsilon, plan = certificate["epsilon"], certificate["plan"]
+    confidence = 1 - (1 - plan["confidence"]) / plan["statements"]
+    rows = [("0 (no violation is seen)", f"{clean_episodes(epsilon, confidence):,}")]
+    for share in (0.25, 0.5, 0.75, 1.5, 2.0):
+        if share * epsilon < 1:
+            episodes = planned_episodes(epsilon, share * epsilon, confidence=confidence, power=POWER)
+            rows.append((percent(share * epsilon), f"{episodes:,}" if episodes else "more than 1,000,000"))
+    return rows
+
+
+def _ticks(largest: float, count: int = 6) -> list[float]:
+    """Round numbers from 0 to `largest`."""
+    if not largest > 0:
+        return [0.0]
+    step = 10 ** np.floor(np.log10(largest / count))
+    step *= next(factor for factor in (1, 2, 5, 10) if factor * step * count >= largest)
+    return [float(step * j) for j in range(int(largest / step) + 1)]
+
+
+def _label(result: dict[str, Any]) -> str:
+    changes = ", ".join(f"{name} = {value:g}" for name, value in result["changes"].items())
+    return f"seed {result['seed']}" + (f", {changes}" if changes else "")
+
+
+def _percent(value: float | None) -> str:
+    return "unknown" if value is None else percent(value)
+
+
+def _number(value: float | None) -> str:
+    return "unavailable" if value is None else number(value)
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value)

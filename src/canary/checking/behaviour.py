@@ -1,0 +1,180 @@
+"""What a record of random actions shows: numbers that are not finite, flags and clocks that disagree, odd costs."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from canary.checking.findings import Finding, error, note, warning
+from canary.checking.probe import Probe, random_action
+from canary.environments.protocol import Environment
+from canary.environments.settings import name_of_environment
+
+FIELDS = ("cost", "reward", "observation")
+
+
+def check_behaviour(environment: Environment, record: Probe) -> list[Finding]:
+    """All that a record shows; sentences name the first step and lane."""
+    name = name_of_environment(environment)
+    found = _not_finite(name, record)
+    found += _flags(environment, name, record)
+    found += _clock(name, record)
+    if not any(finding.level == "error" for finding in found):
+        found += _costs(record) + _starts(record)
+    return found
+
+
+def check_cut(environment: Environment) -> list[Finding]:
+    """An episode is cut when its `time` reaches the horizon, also if training started it in mid-clock."""
+
+    def last_step(key: Any) -> Any:
+        state = environment.reset(key)
+        late = jnp.asarray(environment.horizon - 1, state.time.dtype)
+        state = type(state)(
+            state.inner, state.observation, state.reward, state.cost, state.terminated, state.truncated, late
+        )
+        after = environment.step(state, random_action(environment.action_space, key), key)
+        return after.terminated | after.truncated
+
+    if bool(jax.jit(last_step)(jax.random.key(0))):
+        return []
+    return [
+        warning(
+            "truncated",
+            "An episode whose time is set to horizon - 1 is not over after one step. Training starts first episodes at "
+            "random times, so `truncated` should be time >= horizon; else say --set training.stagger=false.",
+        )
+    ]
+
+
+def same_again(first: Probe, second: Probe) -> list[Finding]:
+    """The same keys must give the same numbers; how often they do not is told."""
+    pairs = [(first.after(field), second.after(field)) for field in ("observation", "reward", "cost")]
+    same = all(np.array_equal(one, other, equal_nan=True) for one, other in pairs)
+    same = same and np.array_equal(first.states.observation[0], second.states.observation[0], equal_nan=True)
+    if same:
+        return []
+    return [
+        warning(
+            "step",
+            "The same seeds and actions gave other numbers the second time: the environment has randomness that does "
+            "not come from the seed of its reset. A run that stops cannot go on exactly, nor a certificate be replayed.",
+        )
+    ]
+
+
+def _not_finite(name: str, record: Probe) -> list[Finding]:
+    found = []
+    first = record.states.observation[0]
+    if not np.isfinite(first).all():
+        lane = int(np.argwhere(~np.isfinite(first))[0][0])
+        found.append(error("observation", f"The first observation of {name} is not finite (lane {lane})."))
+    for field in FIELDS:
+        values = record.after(field)
+        bad = ~np.isfinite(values).reshape(*values.shape[:2], -1).all(-1) & record.taken
+        if bad.any():
+            step, lane = np.argwhere(bad)[0]
+            example = np.ravel(values[step, lane])[~np.isfinite(np.ravel(values[step, lane]))][0]
+            found.append(
+                error(
+                    field,
+                    f"The {field} of {name} is {example} in step {step + 1} of lane {lane}; it must be finite "
+                    f"({int(bad.sum())} of {int(record.taken.sum())} steps are not).",
+                )
+            )
+    return found
+
+
+def _flags(environment: Environment, name: str, record: Probe) -> list[Finding]:
+    found = []
+    terminated, truncated, taken = record.after("terminated"), record.after("truncated"), record.taken
+    if (both := terminated & truncated & taken).any():
+        step, lane = np.argwhere(both)[0]
+        found.append(
+            error(
+                "truncated",
+                f"Both terminated and truncated hold in step {step + 1} of lane {lane} of {name}; an episode that ends "
+                "by itself is terminated only: write truncated = (time >= horizon) & ~terminated.",
+            )
+        )
+    if record.done[0].any():
+        found.append(error("terminated", f"An episode of {name} is over right after reset()."))
+    horizon = environment.horizon
+    if len(taken) > horizon and taken[horizon].any():
+        lane = int(np.flatnonzero(taken[horizon])[0])
+        found.append(
+            error(
+                "truncated",
+                f"The episode of lane {lane} of {name} is not over after {horizon} steps, its horizon; write truncated = "
+                "(time >= horizon) & ~terminated.",
+            )
+        )
+    early = truncated & taken & (np.arange(1, len(taken) + 1)[:, None] < horizon)
+    if early.any():
+        step, lane = np.argwhere(early)[0]
+        found.append(
+            warning(
+                "truncated",
+                f"Lane {lane} of {name} is truncated after {step + 1} steps, before its horizon of {horizon}; state the "
+                "smaller horizon, or call it terminated if the episode ends by itself.",
+            )
+        )
+    return found
+
+
+def _clock(name: str, record: Probe) -> list[Finding]:
+    expected = np.concatenate([np.zeros((1, record.taken.shape[1]), int), record.taken.cumsum(0)])
+    wrong = record.states.time != expected
+    if not wrong.any():
+        return []
+    step, lane = np.argwhere(wrong)[0]
+    found, right = int(record.states.time[step, lane]), int(expected[step, lane])
+    return [
+        error(
+            "time",
+            f"The time of {name} is {found} after {right} steps; it must count the steps of the episode.",
+        )
+    ]
+
+
+def _costs(record: Probe) -> list[Finding]:
+    found = []
+    costs = record.after("cost")[record.taken]
+    if (negative := costs < 0).any():
+        found.append(
+            warning(
+                "cost",
+                f"The cost is negative in {negative.mean():.0%} of the steps (lowest {costs.min():.4g}). The limit bounds "
+                "its sum from above; if less is worse, change the sign.",
+            )
+        )
+    if not costs.any():
+        found.append(
+            warning("cost", f"The cost is 0 in all {len(costs)} random steps: any limit holds so far.")
+        )
+    for field in ("cost", "reward"):
+        first = getattr(record.states, field)[0]
+        if first.any():
+            found.append(
+                warning(field, f"The {field} after reset() is {first[first != 0][0]:.4g}; it should be 0.")
+            )
+    if costs.size and np.abs(costs).max() > 1e6:
+        found.append(
+            note(
+                "cost",
+                f"Costs reach {np.abs(costs).max():.3g} in a step; sums in float32 lose small costs beside it.",
+            )
+        )
+    return found
+
+
+def _starts(record: Probe) -> list[Finding]:
+    first = record.states.observation[0]
+    if len(first) < 2 or not (first == first[0]).all():
+        return []
+    second = record.states.observation[1]
+    moves = (
+        "the steps are random" if not (second == second[0]).all() else "nothing else is known to be random"
+    )
+    return [note("reset", f"Every episode starts with the same observation; {moves}.")]

@@ -1,0 +1,96 @@
+"""Random actions in many lanes at once, every state recorded: what the other checks look at.
+
+Lane i uses the key fold_in(key(seed), i) and time t folds in again, so the same environment gives the same record, and
+records of different lengths agree where they overlap.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from canary.environments.protocol import ActionSpace, Discrete, Environment, EnvironmentState, refuse_failure
+
+
+@dataclass(frozen=True)
+class Probe:
+    """States as numpy arrays [time 0..length, lane, ...], and whether the step to time t + 1 was taken."""
+
+    states: EnvironmentState
+    taken: Bool[np.ndarray, "time lane"]
+
+    @property
+    def done(self) -> Bool[np.ndarray, "time lane"]:
+        return np.asarray(self.states.terminated | self.states.truncated)
+
+    def after(self, field: str) -> np.ndarray:
+        """A field after each step."""
+        return getattr(self.states, field)[1:]
+
+    def episode(self, field: str) -> Float[np.ndarray, "lane"]:
+        """The sum of a field over each lane's episode."""
+        return np.where(self.taken, self.after(field), 0.0).astype(float).sum(0)
+
+    @property
+    def finished(self) -> Bool[np.ndarray, "lane"]:
+        return self.done[-1]
+
+
+def random_action(space: ActionSpace, key: PRNGKeyArray) -> Array:
+    if isinstance(space, Discrete):
+        return jax.random.randint(key, (), 0, space.count)
+    return jax.random.uniform(key, (space.size,), minval=-1.0, maxval=1.0)
+
+
+def make_probe(environment: Environment, length: int) -> Callable[[int, int], Probe]:
+    """A function of a number of lanes and a seed that plays `length` steps in each lane.
+
+    A lane that is done stays as it is. `inner` is left out of the record.
+    """
+    program: Any = jax.jit(lambda keys: _play(environment, keys, length))
+
+    def play(lanes: int, seed: int = 0) -> Probe:
+        keys = jax.vmap(lambda lane: jax.random.fold_in(jax.random.key(seed), lane))(jnp.arange(lanes))
+        states, taken = jax.tree.map(np.asarray, program(keys))
+        refuse_failure(environment)
+        return Probe(states, taken)
+
+    return play
+
+
+def _play(environment: Environment, keys: PRNGKeyArray, length: int) -> tuple[EnvironmentState, Array]:
+    first = jax.vmap(lambda key: environment.reset(jax.random.fold_in(key, 0)))(keys)
+
+    def step(state: EnvironmentState, key: PRNGKeyArray) -> EnvironmentState:
+        key_action, key_step = jax.random.split(key)
+        return environment.step(state, random_action(environment.action_space, key_action), key_step)
+
+    def advance(states: EnvironmentState, time: Array):
+        moved = jax.vmap(step)(states, jax.vmap(lambda key: jax.random.fold_in(key, time))(keys))
+        done = states.terminated | states.truncated
+
+        def choose(old: Array, new: Array) -> Array:
+            return jnp.where(done.reshape(done.shape + (1,) * (new.ndim - 1)), old, new)
+
+        kept = jax.tree.map(choose, states, moved)
+        return kept, (_bare(kept), ~done)
+
+    _, (later, taken) = jax.lax.scan(advance, first, jnp.arange(1, length + 1))
+    states = jax.tree.map(lambda start, rest: jnp.concatenate([start[None], rest]), _bare(first), later)
+    return states, taken
+
+
+def _bare(state: EnvironmentState) -> EnvironmentState:
+    return EnvironmentState(
+        None,
+        state.observation,
+        state.reward,
+        state.cost,
+        state.terminated,
+        state.truncated,
+        state.time,
+    )

@@ -1,0 +1,172 @@
+"""`canary certify`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from tyro.conf import Positional, UseAppendAction, arg
+
+from canary.cli.common import Json, Out, Switch, chosen_seeds, flag, opened, whole
+from canary.errors import CanaryError
+from canary.terminal.output import check_json, console_for, emit_json
+
+
+@dataclass(frozen=True, kw_only=True)
+class Certify:
+    """Decide from fresh episodes, at a stated confidence, whether P(episode cost > limit) <= epsilon holds."""
+
+    EXAMPLES: ClassVar[str] = """
+  canary certify                                     the newest run: SATISFIED, VIOLATED or UNDECIDED
+  canary certify runs/NAME --confidence 0.99 --episodes 10000
+  canary certify --shift slip=0.2,0.3,0.4            where does the limit stop to hold?
+  canary certify --sign ~/.ssh/id_ed25519            sign it with a key of yours
+  canary certify --verify certificate.json           is it consistent in itself?
+  canary certify runs/NAME --verify certificate.json --replay 0.1 --key issuer.pub
+
+Episodes are played until the verdict is clear or the planned number is reached; stopping early and Ctrl-C are
+both allowed for by an anytime-valid bound. Writes certificate.json and certificate.html into the run; earlier ones
+are kept under names of their own. Exit code 0 if the verdict is SATISFIED (or the certificate valid), 1 if not.
+
+--verify says which of three things it has shown: the certificate is consistent in itself; it belongs to the policies
+of RUN (or of the run it lies in); its episodes, all or a random share of them, were played again with the same costs."""
+
+    run: Annotated[Positional[str], arg(metavar="RUN", help_behavior_hint="(default: latest)")] = ""
+    """The run: its path, its name below --out, or latest."""
+    confidence: Annotated[str, flag("LEVEL", "0.95")] = "0.95"
+    """Confidence of the verdict, over all seeds and shifts together."""
+    episodes: Annotated[str | None, flag("N", "planned from epsilon")] = None
+    """Most episodes per seed."""
+    fixed: Switch = False
+    """Play exactly that many episodes and use the exact binomial bound: no early stopping."""
+    seeds: Annotated[str | None, flag("N|LIST", "all")] = None
+    """Which seeds of the run: the first N, or a list such as 3,5,7 or 0-9."""
+    shift: Annotated[tuple[str, ...], UseAppendAction, flag("SETTING=A,B,...")] = ()
+    """Also certify with a changed environment setting, for each of the values. Repeatable."""
+    deterministic: Switch = False
+    """Take the most likely action instead of sampling."""
+    seed: Annotated[str | None, flag("N", "fresh")] = None
+    """Seed of the evaluation episodes, to repeat them."""
+    verify: Annotated[str | None, flag("FILE")] = None
+    """Check a certificate (its .json, its .html or their directory) instead of making one."""
+    replay: Annotated[tuple[str, ...] | None, arg(metavar="[SHARE]", help_behavior_hint="")] = None
+    """With --verify: play its episodes again, all of them or a random share such as 0.1."""
+    key: Annotated[str | None, flag("PUB")] = None
+    """With --verify: the public key (.pub or .pem) that it must be signed with."""
+    sign: Annotated[str | None, flag("KEY")] = None
+    """Sign the certificate with this Ed25519 private key, as ssh-keygen makes it (needs canary-rl[sign])."""
+    trust: Switch = False
+    """Import the code that the run was trained on, if it is not canary's own; asked once for each run."""
+    accept_change: Switch = False
+    """Go on although the environment is not as it was in training; a certificate says what is different."""
+    out: Out = "runs"
+    """Directory that holds the runs."""
+    json: Json = None
+    """Write the certificate as JSON to a file, or to standard output (-) and nothing else there."""
+    quiet: Switch = False
+    """Show no progress and no table."""
+
+
+def certify(options: Certify) -> int:
+    check_json(options.json)
+    console = console_for(options.json)
+    if options.verify is not None:
+        return _verify(options, console)
+    for name in ("replay", "key"):
+        if getattr(options, name) is not None:
+            raise CanaryError(f"--{name} belongs to --verify FILE, which says what shall be checked.")
+    from canary import api
+    from canary.certification.run import Request, certify_run
+    from canary.certification.signature import load_private_key
+    from canary.terminal.certificate_table import print_certificate
+
+    place = opened(options.run or "latest", options.out, trust=options.trust)
+    run = api.load(place, accept_change=options.accept_change)
+    request = Request(
+        confidence=_level(options.confidence),
+        episodes=None if options.episodes is None else whole("--episodes", options.episodes),
+        early_stop=not options.fixed,
+        seeds=chosen_seeds(options.seeds, run.config.training.seeds),
+        shift=options.shift,
+        deterministic=options.deterministic,
+        evaluation_seed=None if options.seed is None else whole("--seed", options.seed),
+        sign=None if options.sign is None else load_private_key(_key_file(options.sign), options.sign),
+    )
+    certificate = certify_run(
+        run.directory,
+        request,
+        environment=run.config.environment,
+        accept_change=options.accept_change,
+        quiet=options.quiet,
+    )
+    if not options.quiet:
+        paths = [run.directory / name for name in ("certificate.json", "certificate.html")]
+        print_certificate(console, certificate, paths)
+    emit_json(options.json, certificate)
+    return 0 if certificate["verdict"] == "SATISFIED" else 1
+
+
+def _verify(options: Certify, console: Any) -> int:
+    from canary.certification.check import read, verify_file
+    from canary.certification.signature import load_public_key
+    from canary.runs.directory import find_run
+    from canary.terminal.certificate_table import print_verification
+    from canary.terminal.progress import evaluation_bar
+
+    share = _share(options.replay)
+    for name in ("episodes", "seeds", "seed", "sign"):
+        if getattr(options, name) is not None:
+            raise CanaryError(f"--verify checks a certificate as it is; leave out --{name}.")
+    path = Path(options.verify or "")
+    key = None if options.key is None else load_public_key(_key_file(options.key), options.key)
+    folder = path if path.is_dir() else path.parent
+    if options.run or (folder / "config.json").is_file():
+        opened(options.run or str(folder), options.out, trust=options.trust)
+    run = find_run(options.run, Path(options.out)) if options.run else None
+    episodes = _listed(read(path)["certificate"]) if share else 0
+    with evaluation_bar(round(share * episodes), quiet=options.quiet or not share) as (report, _):
+        result = verify_file(path, run=run, replay=share, key=key, report=report)
+    if not options.quiet:
+        print_verification(console, result)
+    emit_json(options.json, result)
+    return 0 if result["valid"] else 1
+
+
+def _listed(certificate: dict[str, Any]) -> int:
+    """How many episodes a certificate lists, for the bar; a damaged one will be told of soon enough."""
+    try:
+        return sum(int(pair[1]) for result in certificate["results"] for pair in result["evidence"]["costs"])
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError):
+        return 0
+
+
+def _share(texts: tuple[str, ...] | None) -> float:
+    """What --replay asks for: all without a number, nothing without the option."""
+    if texts is None:
+        return 0.0
+    try:
+        share = float(texts[0]) if texts else 1.0
+    except ValueError:
+        share = 0.0
+    if len(texts) > 1 or not 0 < share <= 1:
+        raise CanaryError(
+            f"--replay takes a share above 0 and at most 1, such as 0.1, not {' '.join(texts)!r}."
+        )
+    return share
+
+
+def _key_file(name: str) -> bytes:
+    from canary.runs.files import read_bytes
+
+    try:
+        return read_bytes(Path(name).expanduser(), 1 << 20)
+    except (OSError, ValueError) as error:
+        raise CanaryError(
+            f"There is no key {name!r} ({getattr(error, 'strerror', None) or error})."
+        ) from None
+
+
+def _level(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise CanaryError(f"--confidence takes a number between 0 and 1, not {text!r}.") from None

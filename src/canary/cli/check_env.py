@@ -1,0 +1,132 @@
+"""`canary check-env`."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+from tyro.conf import Positional, UseAppendAction, arg
+
+from canary.cli.common import Json, Switch, flag, number, whole
+from canary.errors import CanaryError
+from canary.terminal.output import check_json, console_for, emit_json
+
+COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckEnv:
+    """Check an environment: shapes, types, randomness, ends and costs; and which limits are interesting."""
+
+    EXAMPLES: ClassVar[str] = """
+  canary check-env shop:Shop                         an environment of yours, in shop.py
+  canary check-env shop:Shop --set env.price=2 --limit 6 --epsilon 0.05
+  canary check-env gymnasium:Pendulum-v1 --cost shop:speed
+  canary check-env IcyLake --json -
+
+It traces the environment, plays random episodes to their end, and plays them once more to see that the same seeds give the
+same numbers. Every training begins with the fast part of it. Exit code 0 if nothing is wrong, 1 if something is."""
+
+    env: Annotated[Positional[str], arg(metavar="ENV", help_behavior_hint="")]
+    """One of ours, package.module:Factory, gymnasium:ID, gymnax:ID, brax:NAME, crax:NAME or playground:NAME."""
+    set: Annotated[tuple[str, ...], UseAppendAction, flag("env.NAME=VALUE")] = ()
+    """An argument of the environment. Repeatable."""
+    cost: Annotated[str | None, flag("WHERE")] = None
+    """Where the cost of another package's environment is: info:KEY, safety-gymnasium, or package.module:function."""
+    limit: Annotated[str | None, flag("COST", "the environment's own")] = None
+    """A cost limit to say something about."""
+    epsilon: Annotated[str | None, flag("PROBABILITY", "the environment's own, or 0.05")] = None
+    """Largest allowed probability that an episode costs more."""
+    episodes: Annotated[str, flag("N", "128")] = "128"
+    """Random episodes to play."""
+    json: Json = None
+    """Write the report as JSON to a file, or to standard output (-) and nothing else there."""
+    quiet: Switch = False
+    """Print nothing."""
+
+
+def check(options: CheckEnv) -> int:
+    check_json(options.json)
+    from canary.checking.check import full_check
+    from canary.environments.protocol import close, default_constraint
+    from canary.runs.devices import prepare_devices
+
+    prepare_devices()
+    console = console_for(options.json)
+    environment = _environment(options)
+    own = default_constraint(environment)
+    limit = number("--limit", options.limit)
+    limit = own.limit if limit is None and own is not None else limit
+    epsilon = number("--epsilon", options.epsilon)
+    epsilon = (0.05 if own is None else own.epsilon) if epsilon is None else epsilon
+    try:
+        report = full_check(
+            environment,
+            limit=limit,
+            epsilon=epsilon,
+            episodes=max(1, whole("--episodes", options.episodes)),
+            progress=(lambda what: None)
+            if options.quiet
+            else lambda what: console.print(f"[dim]{what} ...[/]"),
+        )
+    finally:
+        close(environment)
+    if not options.quiet:
+        _print(console, report)
+    emit_json(options.json, report.to_dict())
+    return 0 if report.ok else 1
+
+
+def _environment(options: CheckEnv) -> Any:
+    from canary.config.config import changed_environment, make_environment
+
+    pairs = []
+    for item in options.set:
+        path, equals, text = item.partition("=")
+        if not equals or not path.strip().startswith("env."):
+            raise CanaryError(
+                f"--set expects env.NAME=VALUE here, for example env.horizon=100, not {item!r}."
+            )
+        pairs.append((path.strip(), text.strip()))
+    environment, _, rest = make_environment(options.env, pairs, options.cost, check=False)
+    for path, value in rest:
+        environment = changed_environment(environment, path.removeprefix("env."), value)
+    return environment
+
+
+def _print(console: Any, report: Any) -> None:
+    from rich.markup import escape
+
+    facts = report.facts
+    if facts:
+        console.print(
+            f"[bold]{escape(report.name)}[/]: observation of size {facts['observation_size']}, "
+            f"actions: {escape(facts['actions'])}, episodes have up to {facts['horizon']:,} steps",
+            soft_wrap=True,
+        )
+    for finding in report.findings:
+        colour = COLOURS[finding.level]
+        console.print(
+            f"[{colour}]{finding.level:<8}[/] {escape(finding.text)}", soft_wrap=True, highlight=False
+        )
+    if report.episodes:
+        cost = report.episodes["cost"]
+        quantiles = "   ".join(
+            f"{float(share):.0%} {value:.4g}" for share, value in cost["quantiles"].items()
+        )
+        console.print(
+            f"{cost['episodes']} random episodes: return {report.episodes['return_mean']:.4g}, length "
+            f"{report.episodes['length_mean']:.4g}, {report.episodes['terminated_share']:.0%} end by themselves",
+            soft_wrap=True,
+        )
+        console.print(
+            f"episode cost: mean {cost['mean']:.4g}, deviation {cost['deviation']:.4g}", soft_wrap=True
+        )
+        console.print(f"  quantiles   {quantiles}", soft_wrap=True)
+    if report.advice:
+        console.print(escape(report.advice["text"]), soft_wrap=True, highlight=False)
+    warnings = sum(finding.level == "warning" for finding in report.findings)
+    if not report.ok:
+        console.print("[red]it cannot be trained on as it is[/]")
+    elif warnings:
+        console.print(f"[yellow]it can be trained on; {warnings} warning{'s' if warnings > 1 else ''}[/]")
+    else:
+        console.print("[green]nothing is wrong[/]")

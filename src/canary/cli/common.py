@@ -1,0 +1,86 @@
+"""What several commands share: option types, lists of seeds, whole numbers."""
+
+import re
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+from tyro.conf import arg
+
+from canary.errors import CanaryError
+
+MOST_SEEDS = 10_000
+
+Json = Annotated[str | None, arg(metavar="FILE|-", help_behavior_hint="")]
+Out = Annotated[str, arg(metavar="DIR", help_behavior_hint="(default: runs)")]
+Switch = Annotated[bool, arg(help_behavior_hint="")]
+
+
+def opened(name: str, out: str, *, trust: bool) -> Path:
+    """The run of that name, once the user agreed to import the code that it names, if it names any."""
+    from canary.runs import directory
+    from canary.runs.trust import agree
+
+    run = directory.find_run(name, Path(out))
+    agree(run, trust=trust, ask=_ask if sys.stdin.isatty() and sys.stderr.isatty() else None)
+    return run
+
+
+def _ask(question: str) -> bool:
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def flag(metavar: str, default: str = "") -> Any:
+    return arg(metavar=metavar, help_behavior_hint=f"(default: {default})" if default else "")
+
+
+def parse_seeds(text: str) -> int | tuple[int, ...]:
+    """`4` is a number of seeds; `3,5,7`, `0-9` and `0-3,7` name them."""
+    if re.fullmatch(r"[0-9]{1,9}", text) and int(text) <= MOST_SEEDS:
+        return int(text)
+    seeds: list[int] = []
+    for part in text.rstrip(",").split(","):
+        match = re.fullmatch(r"\s*([0-9]{1,12})(?:-([0-9]{1,12}))?\s*", part)
+        if match is None or text.isdecimal():
+            raise CanaryError(
+                f"--seeds takes a number up to {MOST_SEEDS} or a list such as 3,5,7 or 0-9, not {text!r}."
+            )
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first or last - first >= MOST_SEEDS:
+            raise CanaryError(
+                f"--seeds {part} is no range of up to {MOST_SEEDS} seeds; write 0-9, for example."
+            )
+        seeds.extend(range(first, last + 1))
+    return tuple(seeds)
+
+
+def number(name: str, text: str | None) -> float | None:
+    """The number that an option gives, if it is given."""
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        raise CanaryError(f"{name} takes a number, not {text!r}.") from None
+
+
+def chosen_seeds(text: str | None, known: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The seeds of a run that `--seeds` names; None if it was not said. More than there are is a mistake."""
+    if text is None:
+        return None
+    chosen = parse_seeds(text)
+    if isinstance(chosen, tuple):
+        return chosen
+    if not 1 <= chosen <= len(known):
+        raise CanaryError(
+            f"--seeds {chosen}: the run has {len(known)} seeds; take 1 to {len(known)} of them, or name some."
+        )
+    return known[:chosen]
+
+
+def whole(name: str, text: str) -> int:
+    if re.fullmatch(r"[0-9]{13,}", text):
+        raise CanaryError(f"{name} takes a whole number below 10**12, not {text[:30]}.")
+    if not re.fullmatch(r"[0-9]{1,12}", text):
+        raise CanaryError(f"{name} takes a whole number, not {text[:80]!r}.")
+    return int(text)

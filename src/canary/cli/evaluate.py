@@ -1,0 +1,96 @@
+"""`canary evaluate`."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+from tyro.conf import Positional, arg
+
+from canary.cli.common import Json, Out, Switch, chosen_seeds, flag, opened, whole
+from canary.errors import CanaryError
+from canary.terminal.output import check_json, console_for, emit_json
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluate:
+    """Play fresh episodes with the frozen policies of a run; count how often the cost exceeds the limit."""
+
+    EXAMPLES: ClassVar[str] = """
+  canary evaluate                                    the newest run, 1000 episodes per seed
+  canary evaluate runs/NAME --episodes 10000         a certain run, more episodes
+  canary evaluate latest --deterministic --seeds 0-3 --json -
+  canary evaluate runs/NAME --episodes 200 --video   watch the worst episode beside the median one
+
+The newest intact checkpoint is used, and every episode is played from its start to its end. A video shows, of all
+episodes of all seeds, the one with the highest cost and the median one, with the cost spent so far against the limit."""
+
+    run: Annotated[Positional[str], arg(metavar="RUN", help_behavior_hint="(default: latest)")] = "latest"
+    """The run: its path, its name below --out, or latest."""
+    episodes: Annotated[str, flag("N", "1000")] = "1000"
+    """Episodes per seed."""
+    deterministic: Switch = False
+    """Take the most likely action instead of sampling, as training does."""
+    seeds: Annotated[str | None, flag("N|LIST", "all")] = None
+    """Which seeds of the run: the first N, or a list such as 3,5,7 or 0-9."""
+    seed: Annotated[str, flag("N", "0")] = "0"
+    """Seed of the evaluation itself; another one gives other episodes."""
+    video: Annotated[tuple[str, ...] | None, arg(metavar="[FILE]", help_behavior_hint="")] = None
+    """Draw the worst and the median episode: a .gif, or an .mp4 (needs canary-rl[video]). Without FILE: RUN/video.gif."""
+    trust: Switch = False
+    """Import the code that the run was trained on, if it is not canary's own; asked once for each run."""
+    accept_change: Switch = False
+    """Go on although the environment is not as it was in training; a certificate says what is different."""
+    out: Out = "runs"
+    """Directory that holds the runs."""
+    json: Json = None
+    """Write the result as JSON to a file, or to standard output (-) and nothing else there."""
+    quiet: Switch = False
+    """Show no progress and no table."""
+
+
+def evaluate(options: Evaluate) -> int:
+    check_json(options.json)
+    from canary import api
+    from canary.terminal.progress import evaluation_bar
+    from canary.terminal.summary_table import print_summary
+
+    episodes, seed = whole("--episodes", options.episodes), whole("--seed", options.seed)
+    video = _video_file(options)
+    place = opened(options.run, options.out, trust=options.trust)
+    run = api.load(place, accept_change=options.accept_change)
+    known = run.config.training.seeds
+    seeds = chosen_seeds(options.seeds, known) or known
+    with evaluation_bar(len(seeds) * episodes, quiet=options.quiet) as (report, show):
+        summary = api.evaluate(
+            run,
+            episodes,
+            seeds=seeds,
+            deterministic=options.deterministic,
+            evaluation_seed=seed,
+            report=report,
+            video=None if options.video is None else _request(video, show),
+        )
+    if not options.quiet:
+        note = f"{episodes:,} fresh episodes per seed of the policies after update {summary['updates']:,}."
+        paths = {"video": summary["video"]["path"]} if options.video is not None else {}
+        print_summary(console_for(options.json), summary | {"note": note, "paths": paths})
+    elif options.video is not None and options.json != "-":
+        print(summary["video"]["path"])
+    emit_json(options.json, summary)
+    return 0
+
+
+def _video_file(options: Evaluate) -> str | None:
+    """The file that --video names, if it names one; what follows it may be a run by mistake."""
+    named = options.video or ()
+    if len(named) > 1 or any(not name.lower().endswith((".gif", ".mp4")) for name in named):
+        raise CanaryError(
+            f"--video takes one file that ends in .gif or .mp4, not {' '.join(named)!r}; the run goes before it: "
+            "canary evaluate RUN --video FILE."
+        )
+    return named[0] if named else None
+
+
+def _request(path: str | None, show: Any) -> Any:
+    from canary.rendering.run import VideoRequest
+
+    return VideoRequest(path=path, progress=show)

@@ -1,0 +1,60 @@
+"""`canary export`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+from tyro.conf import Positional, arg
+
+from canary.cli.common import Json, Switch, flag, opened, whole
+from canary.terminal.output import check_json, console_for, emit_json
+
+
+@dataclass(frozen=True, kw_only=True)
+class Export:
+    """Write a trained policy with its normaliser and cost account as one file, checked against JAX."""
+
+    EXAMPLES: ClassVar[str] = """
+  canary export                                      the newest run, its first seed, as ONNX
+  canary export runs/NAME --format numpy --seed 2    for a machine that has only numpy
+  canary export --format stablehlo --file policy.zip
+
+A policy depends on the cost spent so far; docs/export.md shows how to serve one."""
+
+    run: Annotated[Positional[str], arg(metavar="RUN", help_behavior_hint="(default: latest)")] = "latest"
+    """The run: its path, its name below --out, or latest."""
+    format: Annotated[str, flag("onnx|stablehlo|numpy", "onnx")] = "onnx"
+    """Kind of file."""
+    seed: Annotated[str | None, flag("N", "the run's first")] = None
+    """Which seed's policy."""
+    file: Annotated[str | None, flag("FILE", "in RUN/exports")] = None
+    """Where to write it."""
+    trust: Switch = False
+    """Import the code that the run was trained on, if it is not canary's own; asked once for each run."""
+    out: Annotated[str, flag("DIR", "runs")] = "runs"
+    """Directory that holds the runs."""
+    json: Json = None
+    """Write what was exported as JSON to a file, or to standard output (-) and nothing else there."""
+    quiet: Switch = False
+    """Print nothing."""
+
+
+def export(options: Export) -> int:
+    check_json(options.json)
+    from canary.export.run import export_run
+
+    result = export_run(
+        opened(options.run, options.out, trust=options.trust),
+        format=options.format,
+        seed=None if options.seed is None else whole("--seed", options.seed),
+        out=None if options.file is None else Path(options.file),
+    )
+    if not options.quiet:
+        console = console_for(options.json)
+        console.print(
+            f"{result['path']}\n{result['format']}, {result['bytes']:,} bytes; differs from JAX by at most "
+            f"{result['max_abs_difference']:.1e} on {result['checked_inputs']} inputs",
+            soft_wrap=True,
+        )
+    emit_json(options.json, result)
+    return 0

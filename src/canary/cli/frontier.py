@@ -1,0 +1,75 @@
+"""`canary frontier`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from tyro.conf import UseAppendAction
+
+from canary.cli.common import Json, Switch, flag, number, opened
+from canary.terminal.output import check_json, console_for, emit_json
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frontier:
+    """The exact best return under each kind of constraint, and how far trained runs are from it."""
+
+    EXAMPLES: ClassVar[str] = """
+  canary frontier                                    IcyLake, the paper's limit and epsilon
+  canary frontier --limit 15 --epsilon 0.1 --set env.map=8x8
+  canary frontier --run latest --out frontier        with the policies of a run, evaluated exactly
+
+By dynamic programming over (time, state, spent cost), so only for finite environments. Beside VaR,
+CVaR and Cantelli's bound over epsilon it shows Cantelli's bound on the shaped cost over the dead
+zone. --out gets the figure and the tables as files."""
+
+    env: Annotated[str | None, flag("NAME", "that of the first --run, else IcyLake")] = None
+    """Environment: one of ours or package.module:Factory; it must be finite, and state its finite_tables()."""
+    limit: Annotated[str | None, flag("COST", "the paper's: 5.5 on IcyLake")] = None
+    """Cost limit."""
+    epsilon: Annotated[str | None, flag("PROBABILITY", "the paper's: 0.02")] = None
+    """Largest allowed probability of a violation."""
+    set: Annotated[tuple[str, ...], UseAppendAction, flag("env.NAME=VALUE")] = ()
+    """Change a setting of the environment. Repeatable."""
+    run: Annotated[tuple[str, ...], UseAppendAction, flag("RUN")] = ()
+    """Draw the policies of a run into it: its path, its name below --runs, or latest. Repeatable."""
+    trust: Switch = False
+    """Import the code that the run was trained on, if it is not canary's own; asked once for each run."""
+    runs: Annotated[str, flag("DIR", "runs")] = "runs"
+    """Directory that holds the runs."""
+    out: Annotated[str | None, flag("DIR")] = None
+    """Write figure and tables there."""
+    json: Json = None
+    """Write the report as JSON to a file, or to standard output (-) and nothing else there."""
+    quiet: Switch = False
+    """Show no progress and no table."""
+
+
+def frontier(options: Frontier) -> int:
+    check_json(options.json)
+    from canary.config.config import make_config
+    from canary.exact.figure import save_frontier
+    from canary.exact.run import frontier_report
+    from canary.runs.opening import open_config
+    from canary.terminal.frontier_table import print_frontier
+    from canary.terminal.progress import counting_bar
+
+    said = {"limit": options.limit, "epsilon": options.epsilon}
+    constraint = {name: number(f"--{name}", text) for name, text in said.items() if text is not None}
+    runs = [opened(name, options.runs, trust=options.trust) for name in options.run]
+    if runs and options.env is None and not options.set and not constraint:
+        config = open_config(runs[0])
+    else:
+        config = make_config(options.env or "IcyLake", constraint=constraint, overrides=options.set)
+    with counting_bar("solving", quiet=options.quiet) as report:
+        result = frontier_report(
+            config.environment, config.constraint.limit, config.constraint.share, runs=runs, progress=report
+        )
+    paths: dict[str, Any] = save_frontier(result, Path(options.out)) if options.out else {}
+    if not options.quiet:
+        console = console_for(options.json)
+        print_frontier(console, result)
+        for label, path in paths.items():
+            console.print(f"{label:<12}{path}", soft_wrap=True)
+    emit_json(options.json, result)
+    return 0

@@ -1,0 +1,106 @@
+"""`canary reproduce`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+from tyro.conf import Positional, UseAppendAction
+
+from canary.cli.common import Switch, flag, parse_seeds, whole
+from canary.errors import CanaryError, nearest
+from canary.studies.catalogue import ALL_STUDIES
+from canary.studies.data import Study
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reproduce:
+    """Train what is missing of a study and write its tables and figures, or make those again from what is stored."""
+
+    EXAMPLES: ClassVar[str] = """
+  canary reproduce                                   which studies there are
+  canary reproduce table1                            the paper's table at a scale for a CPU: five methods, three environments
+  canary reproduce table1 --only icy-lake-cpo        one row of it; the table shows what is there
+  canary reproduce table1 --scale paper              the paper's equations, steps and 30 seeds
+  canary reproduce epsilon-sweep --seeds 20          more seeds: those that are there are kept
+  canary reproduce table1 --rebuild                  tables and figures from stored results, without training
+
+What is finished is not trained again, whichever study trained it, and after Ctrl-C the same command goes on. Results with other
+settings are kept beside the new ones."""
+
+    study: Annotated[Positional[str], flag("STUDY")] = ""
+    """Which study; without it they are listed."""
+    only: Annotated[tuple[str, ...], UseAppendAction, flag("VARIANT")] = ()
+    """Train this variant alone. Repeatable."""
+    rebuild: Switch = False
+    """Train nothing: write tables and figures from the results that are there."""
+    scale: Annotated[Literal["cpu", "paper"], flag("cpu|paper", "cpu")] = "cpu"
+    """`cpu`: the seeds and steps that the study states. `paper`: the paper's equations, steps and 30 seeds."""
+    seeds: Annotated[str | None, flag("N|LIST")] = None
+    """How many seeds, from the study's first on, or which (3,5,7 or 0-9)."""
+    steps: Annotated[str | None, flag("N")] = None
+    """Environment steps per seed."""
+    preset: Annotated[str | None, flag("NAME")] = None
+    """Preset of all variants: paper or fast."""
+    engine: Annotated[Literal["local", "ray"], flag("local|ray", "local")] = "local"
+    """Train on all cores of this machine, or over a Ray cluster (docs/clusters.md)."""
+    runs: Annotated[str, flag("DIR", "runs")] = "runs"
+    """Directory for the runs."""
+    results: Annotated[str, flag("DIR", "results")] = "results"
+    """Directory for stored results, tables and figures."""
+    quiet: Switch = False
+    """Show no progress; print only the paths of what was written."""
+
+
+def reproduce(options: Reproduce) -> int:
+    if not options.study:
+        for name, study in ALL_STUDIES.items():
+            print(f"{name:<20}{study.title}: {_size(study)}")
+        return 0
+    if options.study not in ALL_STUDIES:
+        raise CanaryError(f"There is no study called {options.study!r}{nearest(options.study, ALL_STUDIES)}")
+    show_paths(_rebuild(options) if options.rebuild else _train(options), options.quiet)
+    return 0
+
+
+def show_paths(paths: dict[str, Path], quiet: bool) -> None:
+    """The table, and where everything is."""
+    if not quiet:
+        print(paths["table"].read_text())
+    for label, path in paths.items():
+        print(path if quiet else f"{label:<8}{path}")
+
+
+def _size(study: Study) -> str:
+    if study.units_of is not None:
+        return f"shows {study.units_of}"
+    if not study.variants:
+        return f"{len(study.seeds)} seeds"
+    steps = sum(
+        len(variant.seeds or study.seeds) * (variant.total_steps or study.total_steps)
+        for variant in study.variants
+    )
+    return f"{len(study.variants)} variants, {steps / 1e6:g}M steps in all"
+
+
+def _rebuild(options: Reproduce) -> dict[str, Path]:
+    from canary.studies.views import save_views
+
+    return save_views(Path(options.results) / options.study)
+
+
+def _train(options: Reproduce) -> dict[str, Path]:
+    from canary.studies.plan import Request
+    from canary.studies.run import Places, engine_named
+    from canary.studies.run import reproduce as train_study
+
+    request = Request(
+        seeds=None if options.seeds is None else parse_seeds(options.seeds),
+        steps=None if options.steps is None else whole("--steps", options.steps),
+        preset=options.preset,
+        scale=options.scale,
+        only=options.only,
+    )
+    places = Places(runs=Path(options.runs), results=Path(options.results))
+    study = ALL_STUDIES[options.study]
+    engine = engine_named(options.engine, options.quiet)
+    return train_study(options.study, study, places, request, engine=engine, quiet=options.quiet)

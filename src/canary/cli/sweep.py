@@ -1,0 +1,70 @@
+"""`canary sweep`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+from tyro.conf import UseAppendAction
+
+from canary.cli.common import Switch, flag, parse_seeds, whole
+from canary.cli.reproduce import show_paths
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """Train every combination of some values of some settings, on the same seeds, and compare them."""
+
+    EXAMPLES: ClassVar[str] = """
+  canary sweep --set algo.target_kl=0.01,0.02 --limit 3.5,5.5          four combinations on four seeds
+  canary sweep --set "algo.hidden=[64,64],[32,32]" --seeds 2           a list is written in brackets
+  canary sweep --algo cpo --set algo.damping=0.1,1 --engine ray        over the nodes of a Ray cluster
+
+Combinations are kept as those of a study: what is finished is not trained again, and after Ctrl-C the same command goes on.
+docs/clusters.md is about Ray and Slurm."""
+
+    env: Annotated[str, flag("NAME", "IcyLake")] = "IcyLake"
+    """Environment."""
+    algo: Annotated[str, flag("NAME", "canary")] = "canary"
+    """Algorithm."""
+    set: Annotated[tuple[str, ...], UseAppendAction, flag("SECTION.NAME=VALUE,VALUE")] = ()
+    """Values of one setting. Repeatable: all combinations are trained."""
+    limit: Annotated[str | None, flag("COST,COST")] = None
+    """Values of the limit."""
+    epsilon: Annotated[str | None, flag("PROBABILITY,PROBABILITY")] = None
+    """Values of epsilon."""
+    seeds: Annotated[str, flag("N|LIST", "4")] = "4"
+    """How many seeds, or which."""
+    steps: Annotated[str | None, flag("N", "the preset's")] = None
+    """Environment steps per seed."""
+    preset: Annotated[str, flag("NAME", "fast")] = "fast"
+    """Settings to start from."""
+    name: Annotated[str | None, flag("NAME", "sweep-ENV-ALGO")] = None
+    """Name of the sweep: its folder below --runs and --results."""
+    engine: Annotated[Literal["local", "ray"], flag("local|ray", "local")] = "local"
+    """Train on this machine or over a Ray cluster."""
+    runs: Annotated[str, flag("DIR", "runs")] = "runs"
+    """Directory for the runs."""
+    results: Annotated[str, flag("DIR", "results")] = "results"
+    """Directory for stored results, table and figure."""
+    quiet: Switch = False
+    """Show no progress; print only the paths of what was written."""
+
+
+def sweep(options: Sweep) -> int:
+    from canary.studies.plan import Request
+    from canary.studies.run import Places, engine_named, reproduce
+    from canary.studies.sweep_plan import sweep_study, swept
+
+    constraint = {"constraint.limit": options.limit, "constraint.epsilon": options.epsilon}
+    said = [f"{path}={values}" for path, values in constraint.items() if values is not None]
+    seeds = parse_seeds(options.seeds)
+    chosen = tuple(range(seeds)) if isinstance(seeds, int) else seeds
+    study = sweep_study(options.env, options.algo, options.preset, swept([*options.set, *said]), chosen)
+    request = Request(steps=None if options.steps is None else whole("--steps", options.steps))
+    paths = reproduce(
+        options.name or f"sweep-{options.env}-{options.algo}", study,
+        Places(runs=Path(options.runs), results=Path(options.results)), request,
+        engine=engine_named(options.engine, options.quiet), quiet=options.quiet,
+    )  # fmt: skip
+    show_paths(paths, options.quiet)
+    return 0

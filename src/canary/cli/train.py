@@ -1,0 +1,169 @@
+"""`canary train`."""
+
+import sys
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, ClassVar
+
+from tyro.conf import UseAppendAction
+
+from canary.cli.common import Json, Out, Switch, flag, number, opened, parse_seeds
+from canary.errors import CanaryError
+from canary.terminal.output import check_json, console_for, emit_json
+
+NOTE = "Second half of training. These are episodes of a changing policy: a description, not a guarantee."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Train:
+    """Train a policy under a limit on the episode cost, such as P(cost > limit) <= epsilon; several seeds side by side."""
+
+    EXAMPLES: ClassVar[str] = """
+  canary train                                       Canary on IcyLake, 4 seeds
+  canary train --limit 4 --epsilon 0.01 --seeds 8    another limit, more seeds
+  canary train --constraint mean --limit 3 --algo cpo          a limit on the mean cost
+  canary train --constraint cvar --limit 5 --epsilon 0.05 --algo ppo-lagrangian
+  canary train --set algo.target_kl=0.02             another setting of the algorithm
+  canary train --set env.map=8x8                     another lake
+  canary train --env shop:Shop --set env.price=2 --limit 6 --epsilon 0.05     an environment of yours, in shop.py
+  canary train --env gymnasium:Pendulum-v1 --cost shop:speed --limit 100 --epsilon 0.1
+  canary train --resume latest                       go on after Ctrl-C, which saves and stops
+  canary train --quiet --json - | jq .return_mean    for scripts
+
+Everything goes into a new directory below --out: configuration, metrics, every episode, checkpoints and
+the summary. `canary list` shows what --env, --algo and --preset can be."""
+
+    env: Annotated[str | None, flag("NAME", "IcyLake")] = None
+    """Environment to train on: one of ours, package.module:Factory, gymnasium:ID, gymnax:ID, brax:NAME, crax:NAME or
+    playground:NAME; the code that it names is imported."""
+    cost: Annotated[str | None, flag("WHERE")] = None
+    """Where the cost of another package's environment is: info:KEY, safety-gymnasium, or package.module:function."""
+    algo: Annotated[str | None, flag("NAME", "canary")] = None
+    """Algorithm to train with."""
+    constraint: Annotated[str | None, flag("chance|mean|cvar", "chance")] = None
+    """What is limited: P(cost > limit), the mean cost, or the mean cost of the worst share epsilon of the episodes."""
+    limit: Annotated[str | None, flag("COST", "the environment's own")] = None
+    """Cost limit: of an episode (chance), of the mean (mean), or of the mean of the worst episodes (cvar)."""
+    epsilon: Annotated[str | None, flag("PROBABILITY", "the environment's own")] = None
+    """Largest allowed probability of a violation (chance), or the share of episodes that count as the worst (cvar)."""
+    seeds: Annotated[str | None, flag("N|LIST", "4")] = None
+    """How many seeds (4 means 0 to 3), or which: 3,5,7 or 0-9 or 7-7."""
+    total_steps: Annotated[str | None, flag("STEPS", "by environment")] = None
+    """Environment steps per seed."""
+    preset: Annotated[str | None, flag("NAME", "fast")] = None
+    """Settings to start from: fast, or paper for the paper's exactly."""
+    engine: Annotated[str | None, flag("NAME", "auto")] = None
+    """Physics engine of a simulated robot: native on CPUs, mjx on accelerators, auto chooses."""
+    set: Annotated[tuple[str, ...], UseAppendAction, flag("SECTION.NAME=VALUE")] = ()
+    """Change one setting; sections are algo, env, training and constraint. Repeatable."""
+    trust: Switch = False
+    """With --resume: import the code that the run was trained on, if it is not canary's own; asked once for each run."""
+    out: Out = "runs"
+    """Directory that holds the runs."""
+    json: Json = None
+    """Write the summary as JSON to a file, or to standard output (-) and nothing else there."""
+    resume: Annotated[str | None, flag("RUN")] = None
+    """Go on with a stopped run: its path, its name below --out, or latest."""
+    force: Switch = False
+    """With --resume: take the run over from a process on another machine that seems to train it."""
+    quiet: Switch = False
+    """Show no progress and no table; print only the run's directory."""
+
+
+def train(options: Train) -> int:
+    check_json(options.json)
+    console = console_for(options.json)
+    from canary import api
+
+    status = 0
+    try:
+        if options.force and options.resume is None:
+            raise CanaryError(
+                "--force belongs to --resume RUN: it takes over a run that another machine holds."
+            )
+        if options.resume is not None:
+            run = _resume(options, console)
+        else:
+            run = api.train(**_choices(options), out=options.out, quiet=options.quiet)
+    except api.TrainingInterrupted as stop:
+        run, status = stop.run, 130
+    summary = run.summary()
+    if not options.quiet:
+        from canary.terminal.summary_table import print_summary
+
+        names = {
+            "run": "",
+            "episodes": "episodes.parquet",
+            "metrics": "metrics.parquet",
+            "summary": "summary.json",
+            "figure": "training.png",
+        }
+        paths = {
+            label: run.directory / name for label, name in names.items() if (run.directory / name).exists()
+        }
+        print_summary(console, summary | {"note": NOTE, "paths": paths})
+    elif options.json != "-":
+        print(run.directory)
+    emit_json(options.json, summary)
+    if status == 130:
+        print(f"Interrupted and saved; go on with: canary train --resume {run.directory}", file=sys.stderr)
+    return status
+
+
+def _choices(options: Train) -> dict[str, Any]:
+    """The arguments of `canary.train`; what was not said keeps its default there."""
+    said = {"env": options.env, "algorithm": options.algo, "preset": options.preset, "cost": options.cost}
+    settings = {
+        "training.total_steps": options.total_steps,
+        "env.engine": _engine(options),
+    }
+    overrides = (*options.set, *(f"{name}={text}" for name, text in settings.items() if text is not None))
+    choices: dict[str, Any] = {name: text for name, text in said.items() if text is not None}
+    constraint = {
+        "kind": options.constraint,
+        "limit": number("--limit", options.limit),
+        "epsilon": number("--epsilon", options.epsilon),
+    }
+    if any(part is not None for part in constraint.values()):
+        choices["constraint"] = constraint
+    if options.seeds is not None:
+        choices["seeds"] = parse_seeds(options.seeds)
+    return choices | {"overrides": overrides}
+
+
+def _engine(options: Train) -> str | None:
+    """The engine that was asked for, if the environment has engines to choose from."""
+    if options.engine is None:
+        return None
+    from canary.config.config import canonical
+    from canary.environments import ENVIRONMENTS
+
+    if ":" in (options.env or ""):
+        return options.engine  # an argument of the environment, if it takes one
+    name = canonical(options.env or "IcyLake", ENVIRONMENTS, "environment")
+    if "engine" not in {field.name for field in fields(ENVIRONMENTS[name])}:
+        raise CanaryError(
+            f"{name} simulates no physics, so there is no engine to choose: leave out --engine."
+        )
+    return options.engine
+
+
+def _resume(options: Train, console: Any) -> Any:
+    from canary import api
+
+    keeps = {"out", "json", "resume", "force", "quiet", "trust"}
+    for field in fields(options):
+        if field.name not in keeps and getattr(options, field.name) != field.default:
+            name = field.name.replace("_", "-")
+            raise CanaryError(f"--resume goes on with the run's own settings; leave out --{name}.")
+    run = api.load(opened(options.resume or "", options.out, trust=options.trust))
+    if run.summary()["status"] == "finished":
+        if not options.quiet:
+            console.print(
+                f"{run.directory} is finished already; nothing was trained.",
+                soft_wrap=True,
+                highlight=False,
+                markup=False,
+            )
+        whole = all((run.directory / name).exists() for name in ("summary.json", "training.png"))
+        return run if whole else run.resume(quiet=True)  # a kill may have left it without its summary
+    return run.resume(force=options.force, quiet=options.quiet)

@@ -1,0 +1,87 @@
+"""What a run is: an environment, an algorithm, a constraint, and how much is trained on which batches."""
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from canary.config.constraint import check_served
+from canary.config.overrides import check_ranges
+from canary.constraints import Constraint
+from canary.environments.protocol import Environment
+from canary.errors import CanaryError
+from canary.types import Amount, Count, Range, Whole
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingConfig:
+    """How much is trained, on how many environments, and how it is cut into batches and programs."""
+
+    seeds: tuple[Whole, ...] = (0, 1, 2, 3)
+    """Which seeds: seed i is the same run whatever runs beside it."""
+    total_steps: Annotated[int, Range(1, 2**63 - 1)] = 300_000
+    """Environment steps per seed, over all its parallel environments."""
+    environments: Count = 5
+    """Parallel environments per seed."""
+    rollout_length: Count = 200
+    """Steps of each environment per update."""
+    stagger: bool = True
+    """Start the first episodes at random times, so that fixed-horizon environments do not march in step."""
+    chunk: Count = 10
+    """Updates per compiled program call; the display moves once per chunk. Has no influence on results."""
+    checkpoint_seconds: Amount = 30.0
+    """Least time between two checkpoints."""
+    seeds_per_device: Whole = 0
+    """Seeds that one device trains at once, as one vectorised program; 0 chooses 1 on CPUs and all on accelerators."""
+    merge_capacity: Whole = 0
+    """On CPUs, evaluate networks once per distinct input where a batch has at most this many; 0 turns it off."""
+
+    @property
+    def batch(self) -> int:
+        return self.environments * self.rollout_length
+
+    @property
+    def updates(self) -> int:
+        return self.total_steps // self.batch
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """A whole run. `environment` is the environment itself: a frozen dataclass whose fields are its settings."""
+
+    environment: Environment
+    environment_name: str
+    algorithm: Any
+    """The settings of one of `canary.ALGORITHMS`."""
+    algorithm_name: str
+    constraint: Constraint
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    preset: str = "fast"
+    environment_changes: tuple[str, ...] = ()
+    """How the environment differs from the one that the run was trained on, where a caller accepted that."""
+
+
+SECTIONS = {"env": "environment", "algo": "algorithm", "training": "training", "constraint": "constraint"}
+"""The parts of a run by the names that `--set` gives them."""
+
+
+def checked(config: RunConfig) -> RunConfig:
+    """The same configuration, if every number is in its range and all of them make sense together."""
+    check_served(config.algorithm_name, config.constraint)
+    for section, attribute in SECTIONS.items():
+        check_ranges(getattr(config, attribute), section)
+    training = config.training
+    if not training.seeds:
+        raise CanaryError("At least one seed is needed.")
+    if len(set(training.seeds)) < len(training.seeds):
+        raise CanaryError(f"Seeds must be different whole numbers, not {training.seeds}.")
+    if training.total_steps < training.batch:
+        raise CanaryError(
+            f"total_steps ({training.total_steps}) is less than one update, which takes {training.batch} steps "
+            f"({training.environments} environments x {training.rollout_length} steps)."
+        )
+    critic = getattr(config.algorithm, "critic", None)
+    if critic is not None and critic.minibatches > training.batch:
+        raise CanaryError(
+            f"algo.critic.minibatches ({critic.minibatches}) is more than the {training.batch} steps of a batch; "
+            "take fewer."
+        )
+    return config

@@ -1,0 +1,164 @@
+"""Environments by reference: a text that says where the code is, and the arguments that it gets.
+
+    IcyLake                        one of ours
+    package.module:Factory         a class or function of yours that makes an environment
+    gymnasium:Pendulum-v1          a Gymnasium id, or gymnasium:package.module:make for a function of yours
+    gymnax:CartPole-v1   brax:ant   playground:CartpoleBalance   crax:safe_goal_point
+
+A reference is data until `build` is called; then it imports and runs what it names.
+"""
+
+import dataclasses
+import inspect
+import json
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from canary.config.overrides import convert
+from canary.environments.protocol import Environment
+from canary.environments.settings import settings_of
+from canary.errors import CanaryError
+from canary.host.references import describe, look_up, looks_up, name_of
+
+ADAPTERS = ("gymnasium", "gymnax", "brax", "playground", "crax")
+
+
+@dataclass(frozen=True)
+class Source:
+    """What `build` makes an environment from."""
+
+    name: str
+    arguments: dict[str, Any] = field(default_factory=dict)
+    cost: str | None = None
+    """Where the cost is, for environments of other people; None where the environment says it."""
+
+    @property
+    def adapter(self) -> str | None:
+        """The adapter that the reference names, if it names one."""
+        head = self.name.partition(":")[0]
+        return head if ":" in self.name and head in ADAPTERS else None
+
+    def __str__(self) -> str:
+        arguments = ", ".join(f"{name}={json.dumps(value)}" for name, value in self.arguments.items())
+        cost = f" with the cost {self.cost}" if self.cost else ""
+        return f"{self.name}({arguments}){cost}"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"name": self.name, "arguments": self.arguments, "cost": self.cost}
+
+
+def is_source(text: str) -> bool:
+    """Whether a text refers to code, rather than to an environment of ours."""
+    return ":" in text
+
+
+def source_from_dict(data: Any) -> Source:
+    try:
+        source = Source(str(data["name"]), dict(data["arguments"]), data["cost"])
+    except (KeyError, TypeError, ValueError):
+        raise CanaryError(f"The run's configuration names no usable environment: {data!r}.") from None
+    return source
+
+
+def build(source: Source) -> Environment:
+    """Import and make what a reference names."""
+    if source.adapter is not None:
+        return _adapt(source, source.adapter, source.name.partition(":")[2])
+    if source.cost is not None:
+        raise CanaryError(
+            f"{source.name} states its own cost; --cost is for environments of other packages "
+            f"({', '.join(f'{name}:...' for name in ADAPTERS)})."
+        )
+    if not looks_up(source.name):
+        raise CanaryError(
+            f"{source.name!r} names no environment; write package.module:Factory or one of "
+            f"{', '.join(f'{name}:NAME' for name in ADAPTERS)}."
+        )
+    factory = look_up(source.name)
+    if not callable(factory):
+        raise CanaryError(f"{source.name} is a {type(factory).__name__}, not a class or function.")
+    arguments = typed_arguments(factory, source.arguments, source.name)
+    try:
+        environment = factory(**arguments)
+    except CanaryError:
+        raise
+    except Exception as error:
+        raise CanaryError(f"{source.name} could not be made ({describe(error)}).") from error
+    if isinstance(environment, Environment):
+        return environment
+    if hasattr(environment, "observation_space"):
+        raise CanaryError(
+            f"{source.name} makes a Gymnasium environment; write --env gymnasium:{source.name} and say where the "
+            "cost is with --cost."
+        )
+    raise CanaryError(f"{source.name} makes a {type(environment).__name__}, which is not an environment.")
+
+
+def _adapt(source: Source, adapter: str, name: str) -> Environment:
+    given: dict[str, Any] = source.arguments | ({} if source.cost is None else {"cost": source.cost})
+    if adapter == "gymnasium":
+        from canary.environments.gymnasium_environment import from_gymnasium
+
+        return from_gymnasium(name, **given)
+    if adapter == "gymnax":
+        from canary.environments.gymnax_environment import from_gymnax
+
+        return from_gymnax(name, **given)
+    from canary.environments.brax_environment import from_brax
+
+    return from_brax(f"{adapter}:{name}", **given)
+
+
+def source_of(environment: Environment) -> Source | None:
+    """How another process can make this environment again; None if it cannot import it."""
+    if callable(own := getattr(environment, "source", None)):
+        found = own()
+        return None if found is None else source_from_dict(found)
+    name = name_of(type(environment))
+    if name is None or not dataclasses.is_dataclass(environment):
+        return None
+    names = {each.name for each in dataclasses.fields(cast(Any, environment)) if each.init}
+    arguments = {key: value for key, value in settings_of(environment).items() if key in names}
+    return Source(name, arguments)
+
+
+def typed_arguments(factory: Any, arguments: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The arguments as the types that the factory's annotations ask for; a sentence about what it does not take."""
+    try:
+        parameters = inspect.signature(factory).parameters
+    except (TypeError, ValueError):  # some built-in things have no signature; calling them tells
+        return dict(arguments)
+    takes_all = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
+    for key in arguments:
+        if key not in parameters and not takes_all:
+            known = ", ".join(parameters) or "none"
+            raise CanaryError(f"{name} takes no argument {key!r}; it takes {known}.")
+    hints = _hints(factory)
+    return {
+        key: convert(hints[key], value, f"env.{key}") if _is_checked(hints.get(key)) else value
+        for key, value in arguments.items()
+    }
+
+
+def _hints(factory: Any) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(factory if inspect.isfunction(factory) else factory.__init__) | (
+            typing.get_type_hints(factory) if inspect.isclass(factory) else {}
+        )
+    except Exception:  # annotations that cannot be evaluated here say nothing
+        return {}
+
+
+def _is_checked(hint: Any) -> bool:
+    """Whether `convert` knows this kind of annotation."""
+    if hint in (bool, int, float, str) or dataclasses.is_dataclass(hint):
+        return True
+    origin, inside = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Literal:
+        return True
+    if origin in (typing.Union, types.UnionType):
+        return all(each is type(None) or _is_checked(each) for each in inside)
+    return origin is tuple and len(inside) == 2 and inside[1] is Ellipsis and _is_checked(inside[0])

@@ -1,0 +1,193 @@
+"""What a run promises about the cost C of an episode: one of three limits, as plain records. No JAX here.
+
+    Chance(limit, epsilon)     P(C > limit) <= epsilon
+    Mean(limit)                E[C] <= limit
+    CVaR(limit, epsilon)       CVaR_eps(C) = min_eta eta + E[(C - eta)+] / eps <= limit
+
+CVaR is the mean cost of the worst share epsilon of all episodes; for epsilon = 1 it would be the mean. Training, summary,
+display and certificate all ask the same record what is measured (`measure`) and what is allowed (`allowed`).
+"""
+
+import math
+import numbers
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from jaxtyping import Float
+
+from canary.errors import CanaryError
+
+Kind = Literal["chance", "mean", "cvar"]
+Costs = Float[np.ndarray, "episode"]
+
+
+@dataclass(frozen=True)
+class Chance:
+    """The chance constraint P(C > limit) <= epsilon on the episode cost C (paper eq. var-bound)."""
+
+    limit: float
+    """Cost limit: an episode whose cost is strictly above it is a violation."""
+    epsilon: float
+    """Largest allowed probability of a violation."""
+
+    kind: ClassVar[Kind] = "chance"
+
+    def __post_init__(self):
+        _set_limit(self)
+        _set_epsilon(self, "probability of a violation")
+
+    @property
+    def share(self) -> float:
+        """The share of episodes that the constraint looks at."""
+        return self.epsilon
+
+    @property
+    def allowed(self) -> float:
+        """What `measure` may be at most."""
+        return self.epsilon
+
+    @property
+    def label(self) -> str:
+        """What is measured, in a few characters."""
+        return f"P(cost > {self.limit:g})"
+
+    @property
+    def text(self) -> str:
+        return f"{self.label} <= {self.allowed:g}"
+
+    def measure(self, costs: Costs) -> float:
+        """The share of violations; a cost that is not a number proves nothing and counts as one."""
+        return float(np.mean(~(np.asarray(costs) <= self.limit)))
+
+
+@dataclass(frozen=True)
+class Mean:
+    """The constraint E[C] <= limit on the mean episode cost."""
+
+    limit: float
+    """Largest allowed mean of the episode cost."""
+
+    kind: ClassVar[Kind] = "mean"
+
+    def __post_init__(self):
+        _set_limit(self)
+
+    @property
+    def share(self) -> float:
+        """All episodes count alike."""
+        return 1.0
+
+    @property
+    def allowed(self) -> float:
+        return self.limit
+
+    @property
+    def label(self) -> str:
+        return "mean cost"
+
+    @property
+    def text(self) -> str:
+        return f"{self.label} <= {self.allowed:g}"
+
+    def measure(self, costs: Costs) -> float:
+        return float(np.mean(np.asarray(costs, float)))
+
+
+@dataclass(frozen=True)
+class CVaR:
+    """The constraint that the mean cost of the worst share epsilon of all episodes is at most the limit."""
+
+    limit: float
+    """Largest allowed mean cost of the worst episodes."""
+    epsilon: float
+    """The share of episodes that count as the worst."""
+
+    kind: ClassVar[Kind] = "cvar"
+
+    def __post_init__(self):
+        _set_limit(self)
+        _set_epsilon(self, "share of the worst episodes")
+
+    @property
+    def share(self) -> float:
+        return self.epsilon
+
+    @property
+    def allowed(self) -> float:
+        return self.limit
+
+    @property
+    def label(self) -> str:
+        return f"CVaR {100 * self.epsilon:.4g}%"
+
+    @property
+    def text(self) -> str:
+        return f"{self.label} of cost <= {self.allowed:g}"
+
+    def measure(self, costs: Costs) -> float:
+        """eta + E[(C - eta)+] / eps at the order statistic eta that a share of at most epsilon exceeds."""
+        costs = np.asarray(costs, float)
+        eta = threshold(costs, self.epsilon)
+        return float(eta + np.maximum(costs - eta, 0).mean() / self.epsilon)
+
+
+Constraint = Chance | Mean | CVaR
+CONSTRAINTS: dict[Kind, type[Constraint]] = {"chance": Chance, "mean": Mean, "cvar": CVaR}
+
+
+def threshold(costs: Costs, share: float) -> float:
+    """VaR of the sample: the smallest cost that at most this share of the episodes exceeds."""
+    exceed = math.floor(share * len(costs) * (1 + 1e-12))
+    return float(np.sort(costs)[::-1][min(exceed, len(costs) - 1)])
+
+
+def to_dict(constraint: Constraint) -> dict[str, Any]:
+    """Plain data that `from_dict` reads."""
+    return {"kind": constraint.kind, **asdict(constraint)}
+
+
+def from_dict(data: Any) -> Constraint:
+    """The constraint of a stored run; runs of earlier versions name no kind and have a chance constraint."""
+    if not isinstance(data, dict):
+        raise CanaryError(f"A constraint must be a table with a limit, not {data!r}.")
+    fields = {name: value for name, value in data.items() if name != "kind"}
+    kind = data.get("kind", "chance")
+    if kind not in CONSTRAINTS:
+        raise CanaryError(f"There is no constraint of the kind {kind!r}; known are {', '.join(CONSTRAINTS)}.")
+    try:
+        return CONSTRAINTS[kind](**fields)
+    except TypeError:
+        raise CanaryError(
+            f"A {kind} constraint cannot be made of {', '.join(fields) or 'nothing'}."
+        ) from None
+
+
+def _number(value: Any, what: str) -> float:
+    """A real number as a float; texts, truth values and the like are refused by name."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real | np.number | np.ndarray):
+        raise CanaryError(f"{what} must be a number, not {value!r}.")
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise CanaryError(f"{what} must be a number, not {value!r}.") from None
+
+
+def _set_limit(constraint: Any) -> None:
+    limit = _number(constraint.limit, "The limit")
+    if not (math.isfinite(limit) and limit > 0):
+        raise CanaryError(f"The limit must be a positive finite number, not {constraint.limit!r}.")
+    if (
+        not 1e-30 <= limit <= 1e30
+    ):  # costs are added up in float32, in which nothing beyond these can be told apart
+        raise CanaryError(
+            f"The limit must lie between 1e-30 and 1e30, not {limit:g}; choose another unit of cost."
+        )
+    object.__setattr__(constraint, "limit", limit)
+
+
+def _set_epsilon(constraint: Any, what: str) -> None:
+    epsilon = _number(constraint.epsilon, f"Epsilon, the {what},")
+    if not 0 < epsilon < 1:
+        raise CanaryError(f"Epsilon must lie strictly between 0 and 1, not {constraint.epsilon!r}.")
+    object.__setattr__(constraint, "epsilon", epsilon)

@@ -1,0 +1,298 @@
+"""Gymnasium environments as environments of ours: the host steps them, one call for all lanes, inside compiled programs.
+
+    environment = from_gymnasium("Pendulum-v1", cost=speeding)
+
+The state is (seed of the reset, actions since), so `reset` and `step` are pure functions and a checkpoint of the state is
+a checkpoint of the episode; `canary.host.episodes` keeps live environments as a cache of it. The callback has a batching
+rule, as that of `physics.native`: nested vmaps become one call.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental.buffer_callback import buffer_callback
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
+
+from canary.environments.protocol import ActionSpace, Continuous, Discrete, EnvironmentState
+from canary.errors import CanaryError
+from canary.host.episodes import Episodes, Rows
+from canary.host.player import GYMNASIUM, INFO, SIX_VALUES, TAIL, Cost, Player, Recipe
+from canary.host.references import describe, label_of, looks_up
+from canary.host.stage import LocalStage, Stage
+from canary.host.workers import WorkerStage, paying_workers, portable
+
+MOST_LANES = 64  # episodes that an evaluation plays at once: each is a whole environment
+
+
+class HostState(eqx.Module):
+    """Which episode this is, and what was done in it."""
+
+    identity: UInt32[Array, "*env 2"]
+    """Drawn at the reset; the first number is the seed that the environment gets."""
+    steps: Int[Array, "*env"]
+    """Actions since the reset. It differs from the clock of an episode that was started in mid-clock."""
+    actions: Float[Array, "*env horizon action"]
+
+
+@dataclass(frozen=True, eq=False)
+class GymnasiumEnvironment:
+    """Made by `from_gymnasium`, which explains the fields."""
+
+    recipe: Recipe
+    workers: int | None = None
+
+    @cached_property
+    def _first(self) -> Player:
+        """The first environment, which says what the spaces and the horizon are."""
+        return Player(self.recipe)
+
+    @cached_property
+    def _episodes(self) -> Episodes:
+        return Episodes(self.recipe.label, self._open_stage)
+
+    @cached_property
+    def _failures(self) -> list[str]:
+        return []
+
+    def _open_stage(self, lanes: int) -> Stage:
+        workers = self.workers
+        if workers is None:
+            workers = paying_workers(self.recipe, self._first, lanes)
+        if workers:
+            return WorkerStage(self.recipe, workers, self._first.action_size)
+        return LocalStage(self.recipe)
+
+    @property
+    def name(self) -> str:
+        return self.recipe.label
+
+    @cached_property
+    def horizon(self) -> int:
+        return self._first.horizon
+
+    @cached_property
+    def observation_size(self) -> int:
+        return self._first.observation_size
+
+    @cached_property
+    def action_space(self) -> ActionSpace:
+        count = self._first.action_count
+        return Continuous(self._first.action_size) if count is None else Discrete(count)
+
+    @cached_property
+    def normalise_observation(self) -> bool:
+        return self._first.is_physical
+
+    @property
+    def most_lanes(self) -> int:
+        return MOST_LANES
+
+    def settings(self) -> dict[str, Any]:
+        """The arguments of the environment, its horizon, and the name of its cost."""
+        return {**self.recipe.arguments, "horizon": self.horizon, "cost": label_of(self.recipe.cost)}
+
+    def source(self) -> dict[str, Any] | None:
+        """How another process makes it: name, arguments and cost; None if it cannot import them."""
+        order = portable(self.recipe)
+        if order is None:
+            return None
+        name = order["make"] if order["make"].startswith(GYMNASIUM) else GYMNASIUM + order["make"]
+        given = {"horizon": self.recipe.horizon, "workers": self.workers}
+        arguments = order["arguments"] | {key: value for key, value in given.items() if value is not None}
+        return {"name": name, "arguments": arguments, "cost": order["cost"]}
+
+    def with_settings(self, changes: Mapping[str, Any]) -> "GymnasiumEnvironment":
+        """The same environment with other arguments."""
+        horizon = changes.get("horizon", self.recipe.horizon)
+        arguments = self.recipe.arguments | {key: value for key, value in changes.items() if key != "horizon"}
+        return dataclasses.replace(
+            self, recipe=dataclasses.replace(self.recipe, arguments=arguments, horizon=horizon)
+        )
+
+    def reset(self, key: PRNGKeyArray) -> EnvironmentState:
+        """A new episode whose seed comes from the key."""
+        identity = jax.random.bits(key, (2,), jnp.uint32)
+        result = jax.ShapeDtypeStruct((self.observation_size,), jnp.float32)
+        observation = _call(partial(self._reset, None), result, identity)
+        return self._fresh(identity, observation)
+
+    def restart(self, state: EnvironmentState, done: Bool[Array, ""], key: PRNGKeyArray) -> EnvironmentState:
+        """A new episode where the old one is done; else the state as it is. Only what is done costs a reset."""
+        identity = jax.random.bits(key, (2,), jnp.uint32)
+        result = jax.ShapeDtypeStruct((self.observation_size,), jnp.float32)
+        observation = _call(self._restart, result, identity, done, state.inner.identity)
+        fresh = self._fresh(identity, observation)
+        log = state.inner.actions  # overwritten from its start; no need to clear it
+        fresh = eqx.tree_at(lambda s: s.inner.actions, fresh, log)
+        return jax.tree.map(lambda new, old: jnp.where(done, new, old), fresh, state)
+
+    def step(self, state: EnvironmentState, action: Array, key: PRNGKeyArray) -> EnvironmentState:
+        """One step; the key goes unused, for the environment draws from its own seed."""
+        del key
+        inner: HostState = state.inner
+        row = jnp.atleast_1d(action).astype(jnp.float32)
+        if row.shape != (self._first.action_size,):
+            raise CanaryError(
+                f"An action of {self.name} has {self._first.action_size} numbers; this one has the shape "
+                f"{jnp.shape(action)}."
+            )
+        size = self.observation_size
+        done = state.terminated | state.truncated
+        result = jax.ShapeDtypeStruct((size + TAIL,), jnp.float32)
+        after = _call(
+            self._step, result, inner.identity, inner.steps, done, row, state.observation, inner.actions
+        )
+        reward, cost, terminated, truncated = after[size:]
+        time = state.time + 1
+        ended = terminated > 0
+        log = jax.lax.dynamic_update_index_in_dim(inner.actions, row, inner.steps, 0)
+        return EnvironmentState(
+            inner=HostState(inner.identity, inner.steps + 1, log),
+            observation=after[:size],
+            reward=reward,
+            cost=cost,
+            terminated=ended,
+            truncated=((truncated > 0) | (time >= self.horizon)) & ~ended,
+            time=time,
+        )
+
+    def host_failure(self) -> str | None:
+        """The sentence about the first failure since this was last asked."""
+        if not self._failures:
+            return None
+        first = self._failures[0]
+        self._failures.clear()
+        return first
+
+    def revive(self, state: EnvironmentState) -> Bool[np.ndarray, "lane"]:
+        """Which lanes of a stored state could be brought back, by playing their actions again."""
+        inner: Any = jax.tree.map(np.asarray, state.inner)
+        rows = Rows(inner.identity, inner.steps, inner.actions, np.asarray(state.observation))
+        return self._episodes.revive(rows, np.arange(len(rows.steps)))
+
+    def close(self) -> None:
+        """End all environments and worker processes; what is used again starts again."""
+        self._episodes.close()
+
+    def _fresh(self, identity: Array, observation: Array) -> EnvironmentState:
+        zero, no, count = jnp.zeros(()), jnp.zeros((), bool), jnp.zeros((), jnp.int32)
+        log = jnp.zeros((self.horizon, self._first.action_size))
+        return EnvironmentState(HostState(identity, count, log), observation, zero, zero, no, no, count)
+
+    # On the host: numpy only. A failure is remembered and told by numbers that are not, which end whatever runs.
+
+    def _reset(self, rows: np.ndarray | None, identity: np.ndarray) -> np.ndarray:
+        flat = identity.reshape(-1, 2)
+        rows = np.arange(len(flat)) if rows is None else rows
+        result = np.zeros((len(flat), self.observation_size), np.float32)
+        if len(rows):
+            result[rows] = self._guard(lambda: self._episodes.reset(flat[rows], rows))
+        return result.reshape(*identity.shape[:-1], -1)
+
+    def _restart(self, identity: np.ndarray, done: np.ndarray, old: np.ndarray) -> np.ndarray:
+        rows = np.flatnonzero(done)
+        for seed, tag in old.reshape(-1, 2)[rows].tolist():
+            self._episodes.release((seed, tag))
+        return self._reset(rows, identity)
+
+    def _step(
+        self,
+        identity: np.ndarray,
+        steps: np.ndarray,
+        done: np.ndarray,
+        action: np.ndarray,
+        observation: np.ndarray,
+        actions: np.ndarray,
+    ) -> np.ndarray:
+        batch = steps.shape
+        lanes = np.flatnonzero(~done.reshape(-1))
+        states = Rows(
+            identity.reshape(-1, 2),
+            steps.reshape(-1),
+            actions.reshape(-1, *actions.shape[-2:]),
+            observation.reshape(-1, observation.shape[-1]),
+        )
+        if len(lanes) < states.steps.size:
+            states = states.pick(lanes)
+        result = np.zeros((done.size, observation.shape[-1] + TAIL), np.float32)
+        if len(lanes):
+            moves = action.reshape(done.size, -1)[lanes]
+            result[lanes] = self._guard(lambda: self._episodes.step(states, moves, lanes))
+        return result.reshape(*batch, -1)
+
+    def _guard(self, work: Callable[[], np.ndarray]) -> Any:
+        if self._failures:
+            return np.nan
+        try:
+            return work()
+        except Exception as error:
+            sentence = (
+                str(error) if isinstance(error, CanaryError) else f"{self.name} failed: {describe(error)}."
+            )
+            self._failures.append(sentence)
+            return np.nan
+
+
+def _call(function: Callable[..., np.ndarray], result: jax.ShapeDtypeStruct, *arguments: Array) -> Array:
+    """A host function of batches of rows, inside a program."""
+    if jax.default_backend() != "cpu":
+        return jax.pure_callback(
+            lambda *given: function(*map(np.asarray, given)), result, *arguments, vmap_method="broadcast_all"
+        )
+
+    def fill(context: Any, out: Any, *given: Any) -> None:  # reads and writes the program's own memory
+        del context
+        np.asarray(out)[...] = function(*map(np.asarray, given))
+
+    return buffer_callback(fill, result, vmap_method="broadcast_all")(*arguments)
+
+
+def from_gymnasium(
+    make: str | Callable[..., Any],
+    cost: str | Cost = "info:cost",
+    *,
+    horizon: int | None = None,
+    workers: int | None = None,
+    **arguments: Any,
+) -> GymnasiumEnvironment:
+    """A Gymnasium environment for training, evaluation and certification.
+
+    `make` is an id such as "Pendulum-v1", a name such as "my_package.shop:make", or a function that makes one
+    environment; `arguments` go to it. The cost of a step is `cost(observation, action, next_observation, info)`; or
+    "info:KEY", which is info[KEY]; or "safety-gymnasium", whose step returns it third of six values. `horizon` cuts
+    episodes off; without it the environment's own limit counts. `workers` are processes that share the lanes; None
+    takes as many as make it faster, 0 none.
+    """
+    if isinstance(make, str):
+        make = make.removeprefix(GYMNASIUM)
+        make = make if looks_up(make) else GYMNASIUM + make
+    if not (isinstance(make, str) or callable(make)):
+        raise CanaryError(
+            f"make must be an id, a name or a function that makes one environment, not {make!r}."
+        )
+    cost = f"{INFO}cost" if cost == "info" else cost
+    if not callable(cost) and not (
+        isinstance(cost, str) and (cost == SIX_VALUES or cost.startswith(INFO) or looks_up(cost))
+    ):
+        raise CanaryError(
+            f"cost must be a function, 'info:KEY', '{SIX_VALUES}' or 'package.module:function', not {cost!r}."
+        )
+    if horizon is not None and (isinstance(horizon, bool) or not isinstance(horizon, int) or horizon < 1):
+        raise CanaryError(f"The horizon must be a positive whole number, not {horizon!r}.")
+    if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 0):
+        raise CanaryError(f"workers must be a whole number of at least 0, not {workers!r}.")
+    environment = GymnasiumEnvironment(Recipe(make, dict(arguments), cost, horizon), workers)
+    if workers and portable(environment.recipe) is None:
+        raise CanaryError(
+            f"Worker processes need to import what makes {environment.name} and its cost; move them to a module "
+            "that can be imported, or leave workers out."
+        )
+    environment.horizon  # noqa: B018 - made now, so that mistakes are found here
+    return environment

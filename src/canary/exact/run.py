@@ -1,0 +1,268 @@
+"""`canary frontier`: the best return any policy can have under each constraint, and how far trained ones are.
+
+Everything here is exact, also for trained networks: in a finite environment a policy on x = (s, g, y) is a
+table over (state, spent cost), and the law of the episode cost follows by dynamic programming
+(`canary.exact`).
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import polars as pl
+from jaxtyping import Array, Float
+
+from canary.config.config import RunConfig
+from canary.environments.protocol import Environment
+from canary.errors import CanaryError
+from canary.exact import (
+    CONSTRAINTS,
+    CostLaw,
+    FiniteMDP,
+    Infeasible,
+    Optimum,
+    best_response,
+    best_under_cantelli,
+    best_under_var,
+    cost_law,
+    from_environment,
+)
+from canary.identity import environment_settings
+from canary.networks import Categorical, Policy
+from canary.numerics.running_statistics import RunningStatistics
+from canary.rollout import CostAccount, policy_inputs
+from canary.runs import directory
+from canary.runs.opening import open_config
+from canary.runs.policies import load_policies
+from canary.types import Chance
+
+Progress = Callable[[int, int, str], None]
+"""Called before each piece of work with the pieces done, their number, and the name of the next."""
+
+Problem = tuple[dict[str, Any], Callable[..., Optimum]]
+"""The names of a point (constraint, epsilon, dead zone) and what solves it."""
+
+DEAD_ZONES = (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8)
+SMALLEST_EPSILON = 1e-9  # below this a chance constraint is a worst-case constraint in double precision
+
+
+def frontier_report(
+    environment: Environment,
+    limit: float,
+    epsilon: float,
+    *,
+    epsilons: Sequence[float] | None = None,
+    runs: Sequence[Path] = (),
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """The optima at `epsilon`, the frontier over many epsilons, and the seeds of `runs`, as JSON data."""
+    constraint = Chance(limit=limit, epsilon=epsilon)
+    mdp = from_environment(environment)
+    configs = [_comparable(run, environment, limit) for run in runs]
+    grid = sorted({*(default_epsilons(epsilon) if epsilons is None else epsilons), epsilon})
+    problems = [*_over_epsilon(grid), *_over_dead_zone(epsilon)]
+    constraints = [Chance(limit=limit, epsilon=names["epsilon"]) for names, _ in problems]
+    total = len(problems) + sum(len(config.training.seeds) for config in configs)
+    report = progress or (lambda done, total, label: None)
+    pool: list[Any] = []  # policies that one problem has found help to solve the next
+    points: list[dict[str, Any]] = []
+    for done, ((names, solve), allowed) in enumerate(zip(problems, constraints, strict=True)):
+        report(done, total, _label(names))
+        points.append(names | _point(mdp, solve, allowed, pool))
+    curves = [point for point in points if point["constraint"] in CONSTRAINTS]
+    shaped = [point for point in points if point["constraint"] == "shaped"]
+    optima = {point["constraint"]: point for point in curves if point["epsilon"] == epsilon}
+    done, trained = len(problems), []
+    for run, config in zip(runs, configs, strict=True):
+        report(done, total, f"the policies of {run.name}")
+        trained.append(_trained(run, config, mdp, constraint, (optima, pool)))
+        done += len(config.training.seeds)
+    report(total, total, "")
+    return {
+        "env": type(environment).__name__,
+        "settings": environment_settings(environment),
+        "limit": limit,
+        "epsilon": epsilon,
+        "unconstrained_return": best_response(mdp, np.zeros_like(mdp.support))[0],
+        **{f"{name}_optimal_return": optima[name]["return"] for name in CONSTRAINTS},
+        "shaped_optimal_return": {str(point["dead_zone"]): point["return"] for point in shaped},
+        "optima": optima,
+        "frontier": curves,
+        "shaped": shaped,
+        "runs": trained,
+    }
+
+
+def _over_epsilon(epsilons: Sequence[float]) -> list[Problem]:
+    return [
+        ({"constraint": name, "epsilon": epsilon}, solve)
+        for name, solve in CONSTRAINTS.items()
+        for epsilon in epsilons
+    ]
+
+
+def _over_dead_zone(epsilon: float) -> list[Problem]:
+    """Cantelli's bound on the shaped cost (`canary.numerics.shaped_cost`), at one epsilon."""
+    return [
+        (
+            {"constraint": "shaped", "epsilon": epsilon, "dead_zone": dead_zone},
+            partial(best_under_cantelli, dead_zone=dead_zone),
+        )
+        for dead_zone in DEAD_ZONES
+    ]
+
+
+def _label(names: dict[str, Any]) -> str:
+    if "dead_zone" in names:
+        return f"shaped with dead zone {names['dead_zone']:g}"
+    return f"{names['constraint']} at epsilon {names['epsilon']:g}"
+
+
+def default_epsilons(epsilon: float) -> list[float]:
+    """1, 2, 5, 10, ... up to 0.5, from the power of ten that is at most 0.001 and a tenth of `epsilon`."""
+    first = int(np.floor(np.log10(min(1e-3, epsilon / 10))))
+    return [float(f"{digit}e{decade}") for decade in range(first, 0) for digit in (1, 2, 5)]
+
+
+def grid_inputs(
+    environment: Environment, mdp: FiniteMDP, limit: float, statistics: RunningStatistics | None
+) -> Float[Array, "case input"]:
+    """What a policy sees in every state with every spent cost, states first: rows x = (s, 1, y)."""
+    states, spent = np.meshgrid(np.arange(mdp.states), mdp.support, indexing="ij")
+    observation = jnp.eye(environment.observation_size)[states.ravel()]  # IcyLake shows the tile it is on
+    spent_raw = jnp.asarray(spent.ravel(), jnp.float32)
+    return policy_inputs(observation, spent_raw, jnp.ones(states.size), CostAccount(limit, 1.0), statistics)
+
+
+def policy_law(
+    environment: Environment,
+    mdp: FiniteMDP,
+    limit: float,
+    policy: Policy,
+    statistics: RunningStatistics | None = None,
+) -> CostLaw:
+    """The exact law of the episode cost under a network that samples its actions, as in training."""
+    distribution = policy(grid_inputs(environment, mdp, limit, statistics))
+    assert isinstance(distribution, Categorical)  # a finite process has finitely many actions
+    chance = np.asarray(jax.nn.softmax(distribution.logits), float)
+    return cost_law(mdp, chance.reshape(mdp.states, len(mdp.support), mdp.actions))
+
+
+def _point(
+    mdp: FiniteMDP, solve: Callable[..., Optimum], constraint: Chance, pool: list[Any]
+) -> dict[str, float | None]:
+    """The optimum in numbers; all are None where no policy satisfies the constraint."""
+    try:
+        optimum = solve(mdp, constraint.limit, constraint.epsilon, pool)
+    except Infeasible:
+        return dict.fromkeys(("return", "upper_bound", *_numbers(None, constraint)))
+    best = {"return": float(optimum.value), "upper_bound": float(optimum.upper_bound)}
+    return best | _numbers(optimum.law, constraint)
+
+
+def _numbers(law: CostLaw | None, constraint: Chance) -> dict[str, float | None]:
+    """P, the moments of the cost, B and CVaR; raw units."""
+    names = ("violation_probability", "cost_mean", "cost_deviation", "cantelli_value", "cvar")
+    if law is None:
+        return dict.fromkeys(names)
+    limit, epsilon = constraint.limit, constraint.epsilon
+    values = (
+        law.violation(limit),
+        law.mean,
+        law.variance**0.5,
+        law.cantelli(limit, epsilon),
+        law.conditional_value_at_risk(epsilon),
+    )
+    return dict(zip(names, values, strict=True))
+
+
+def _comparable(run: Path, environment: Environment, limit: float) -> RunConfig:
+    """The configuration of a run, if its policies can be put on this frontier."""
+    config = open_config(run)
+    if config.environment != environment:
+        raise CanaryError(
+            f"{run} was trained on {config.environment_name} with the settings "
+            f"{environment_settings(config.environment)}, not on this {type(environment).__name__} with "
+            f"{environment_settings(environment)}; ask for the frontier of the run's own environment."
+        )
+    if config.constraint.kind == "mean":
+        raise CanaryError(
+            f"{run} was trained under {config.constraint.text}; the frontier is one of tail constraints."
+        )
+    if config.constraint.limit != limit:
+        raise CanaryError(
+            f"{run} was trained with the limit {config.constraint.limit:g}, not {limit:g}; "
+            f"ask for the frontier of that limit."
+        )
+    if config.algorithm.estimation.cost_discount != 1:
+        raise CanaryError(
+            f"{run} was trained with the cost discount {config.algorithm.estimation.cost_discount:g}; exact "
+            f"laws are those of the undiscounted cost, so only runs with algo.cost_discount=1 compare."
+        )
+    return config
+
+
+def _trained(
+    run: Path, config: RunConfig, mdp: FiniteMDP, constraint: Chance, known: tuple[dict[str, Any], list[Any]]
+) -> dict[str, Any]:
+    policies = load_policies(config, run)
+    zones = dead_zones(run, config, policies.iteration)
+    optima, pool = known
+    seeds = []
+    for seed in config.training.seeds:
+        policy, statistics = policies.of_seed(seed)
+        law = policy_law(config.environment, mdp, constraint.limit, policy, statistics)
+        numbers = _numbers(law, constraint)
+        own = best_under_var(mdp, constraint.limit, _as_epsilon(law.violation(constraint.limit)), pool)
+        gaps = {
+            f"gap_to_{name}": None if point["return"] is None else point["return"] - law.expected_return
+            for name, point in optima.items()
+        }
+        seeds.append(
+            {"seed": seed, "return": law.expected_return, "length": law.expected_length, **numbers}
+            | {"is_safe": law.violation(constraint.limit) <= constraint.epsilon}
+            | gaps
+            | {"gap_at_own_violation": own.value - law.expected_return}
+            | _shaped_bound(law, constraint.limit, zones[seed])
+        )
+    return {
+        "run_dir": str(run),
+        "algorithm": config.algorithm_name,
+        "preset": config.preset,
+        "epsilon": config.constraint.share,
+        "updates": policies.iteration,
+        "seeds": seeds,
+        "notes": policies.notes,
+    }
+
+
+def _shaped_bound(law: CostLaw, limit: float, dead_zone: float | None) -> dict[str, float | None]:
+    """What Cantelli's inequality guarantees for the cost as the run shaped it, if it did."""
+    bound = None if dead_zone is None else law.guaranteed_violation(limit, dead_zone)
+    return {"dead_zone": dead_zone, "shaped_bound": bound}
+
+
+def dead_zones(run: Path, config: RunConfig, updates: int) -> dict[int, float | None]:
+    """The dead zone of each seed in its last update; None where the cost was not shaped.
+
+    An adaptive one is a column of the run's metrics, or unknown and None as well.
+    """
+    seeds = config.training.seeds
+    said = str(getattr(config.algorithm, "dead_zone", "none")).lower()
+    if said != "adaptive":
+        return dict.fromkeys(seeds, None if said == "none" else float(said))
+    metrics = directory.read(run, "metrics")
+    if "dead_zone" not in metrics.columns:
+        return dict.fromkeys(seeds)
+    is_known = pl.col("dead_zone").is_between(0, 1, closed="left")
+    known = metrics.filter(pl.col("iteration") < updates, is_known).select("seed", "dead_zone")
+    return dict.fromkeys(seeds) | dict(known.iter_rows())
+
+
+def _as_epsilon(probability: float) -> float:
+    """A violation probability as an epsilon that allows it and lies strictly between 0 and 1."""
+    return min(max(probability * (1 + 1e-9), SMALLEST_EPSILON), 1 - SMALLEST_EPSILON)

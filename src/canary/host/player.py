@@ -1,0 +1,193 @@
+"""One Gymnasium environment behind plain arrays: a seed gives an observation, an action row gives a result row.
+
+    result row = observation, reward, cost, terminated, truncated
+
+Canary resets every episode itself, with a seed of its own, so an environment's autoreset never comes into play.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from canary.errors import CanaryError
+from canary.host.references import describe, label_of, look_up
+from canary.host.spaces import action_decoder, observation_encoder
+
+GYMNASIUM = "gymnasium:"
+INFO = "info:"
+SIX_VALUES = "safety-gymnasium"
+TAIL = 4  # entries of a result row after the observation
+
+Cost = Callable[[Any, Any, Any, dict[str, Any]], Any]
+"""cost(observation, action, next_observation, info), all as the environment itself has them."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to make an environment and where its cost comes from."""
+
+    make: str | Callable[..., Any]
+    """`gymnasium:ID`, `package.module:Factory`, or a function that returns a Gymnasium environment."""
+    arguments: dict[str, Any] = field(default_factory=dict)
+    cost: str | Cost = "info:cost"
+    """`info:KEY`, `safety-gymnasium` (step returns six values), `package.module:function`, or a function."""
+    horizon: int | None = None
+
+    @property
+    def label(self) -> str:
+        return label_of(self.make)
+
+
+class Player:
+    """An environment that was made by a recipe."""
+
+    def __init__(self, recipe: Recipe):
+        self.label = recipe.label
+        self._environment = _make(recipe)
+        self._observe, self.observation_size, self.is_physical = observation_encoder(
+            self._environment.observation_space, self.label
+        )
+        self._act, self.action_size, self.action_count = action_decoder(
+            self._environment.action_space, self.label
+        )
+        self.horizon = recipe.horizon or _own_horizon(self._environment, self.label)
+        self._cost = _cost_reader(recipe.cost)
+        self._has_six_values = recipe.cost == SIX_VALUES
+        self._before: Any = None
+
+    def reset(self, seed: int) -> Float[np.ndarray, "obs"]:
+        answer = self._environment.reset(seed=seed)
+        if not (isinstance(answer, tuple) and len(answer) == 2):
+            raise CanaryError(
+                f"reset() returned {_kind(answer)}; Gymnasium's returns two values, (observation, info)."
+            )
+        self._before = answer[0]
+        return self._checked(self._observe(answer[0]))
+
+    def step(self, row: Float[np.ndarray, "action"]) -> Float[np.ndarray, "result"]:
+        action = self._act(row)
+        answer = self._environment.step(action)
+        expected = 6 if self._has_six_values else 5
+        if not (isinstance(answer, tuple) and len(answer) == expected):
+            raise CanaryError(f"step() returned {_kind(answer)}; {_values(expected)}.")
+        if self._has_six_values:
+            observation, reward, cost, terminated, truncated, _ = answer
+        else:
+            observation, reward, terminated, truncated, info = answer
+            cost = self._cost(self._before, action, observation, info)
+        self._before = observation
+        result = np.empty(self.observation_size + TAIL, np.float32)
+        result[:-TAIL] = self._checked(self._observe(observation))
+        result[-TAIL] = _number(reward, "reward")
+        result[1 - TAIL] = _number(cost, "cost")
+        result[-2], result[-1] = terminated, truncated
+        return result
+
+    def _checked(self, row: Float[np.ndarray, "obs"]) -> Float[np.ndarray, "obs"]:
+        if row.shape != (self.observation_size,):
+            raise CanaryError(
+                f"the observation has {row.size} numbers, but observation_space says {self.observation_size}."
+            )
+        return row
+
+    def close(self) -> None:
+        self._environment.close()
+
+
+def _make(recipe: Recipe) -> Any:
+    try:
+        environment = _factory(recipe)(**recipe.arguments)
+    except CanaryError:
+        raise
+    except Exception as error:
+        raise CanaryError(f"{recipe.label} could not be made ({describe(error)}).") from error
+    if hasattr(environment, "num_envs") and hasattr(environment, "single_observation_space"):
+        raise CanaryError(
+            f"{recipe.label} makes a vector environment; give a function that makes one environment: "
+            "canary makes as many as it needs and steps them together."
+        )
+    for name in ("reset", "step", "observation_space", "action_space"):
+        if not hasattr(environment, name):
+            raise CanaryError(
+                f"{recipe.label} made a {type(environment).__name__}, which has no {name} and is no Gymnasium "
+                "environment."
+            )
+    return environment
+
+
+def _factory(recipe: Recipe) -> Callable[..., Any]:
+    if callable(recipe.make):
+        return recipe.make
+    if not recipe.make.startswith(GYMNASIUM):
+        return look_up(recipe.make)
+    try:
+        import gymnasium
+    except ModuleNotFoundError:
+        raise CanaryError(
+            f"{recipe.make} needs the package gymnasium; install canary-rl[gymnasium]."
+        ) from None
+    name = recipe.make.removeprefix(GYMNASIUM)
+
+    def make(**arguments: Any) -> Any:
+        try:  # canary checks the environment itself
+            return gymnasium.make(name, **{"disable_env_checker": True, **arguments})
+        except gymnasium.error.UnregisteredEnv as error:
+            raise CanaryError(f"Gymnasium knows no environment {name!r} ({error}).") from None
+
+    return make
+
+
+def _own_horizon(environment: Any, label: str) -> int:
+    limit = getattr(getattr(environment, "spec", None), "max_episode_steps", None)
+    if limit is None:
+        raise CanaryError(
+            f"{label} does not say after how many steps an episode is cut off (spec.max_episode_steps); "
+            "say it with horizon=..., or --set env.horizon=N."
+        )
+    return int(limit)
+
+
+def _cost_reader(cost: str | Cost) -> Cost:
+    if callable(cost):
+        return cost
+    if cost == SIX_VALUES:
+        return lambda *_: None  # the cost is among the six values
+    if not cost.startswith(INFO):
+        return look_up(cost)
+    key = cost.removeprefix(INFO)
+
+    def read(before: Any, action: Any, after: Any, info: dict[str, Any]) -> Any:
+        del before, action, after
+        if key not in info:
+            raise CanaryError(
+                f"info has no {key!r} to take the cost from; it has {', '.join(map(str, info)) or 'nothing'}. "
+                "Say where the cost is: cost=function, cost='info:KEY' or cost='safety-gymnasium'."
+            )
+        return info[key]
+
+    return read
+
+
+def _number(value: Any, what: str) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise CanaryError(f"the {what} of a step must be a number, not {value!r}.") from None
+
+
+def _kind(answer: Any) -> str:
+    return f"{len(answer)} values" if isinstance(answer, tuple) else f"a {type(answer).__name__}"
+
+
+def _values(expected: int) -> str:
+    if expected == 6:
+        return (
+            "with cost='safety-gymnasium' it returns (observation, reward, cost, terminated, truncated, info)"
+        )
+    return (
+        "Gymnasium's returns (observation, reward, terminated, truncated, info); for Safety-Gymnasium's six "
+        "values say cost='safety-gymnasium'"
+    )

@@ -1,0 +1,77 @@
+"""Names of Python objects: `package.module:Name` to an object, an object to its name, and what a name would run."""
+
+import importlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from canary.errors import CanaryError
+
+
+def looks_up(text: str) -> bool:
+    """Whether a text has the form package.module:Name."""
+    module, colon, name = text.partition(":")
+    return bool(colon) and all(part.isidentifier() for part in (*module.split("."), *name.split(".")))
+
+
+def look_up(text: str) -> Any:
+    """The object that `package.module:Name` names, imported from the working directory or wherever Python looks."""
+    if not looks_up(text):
+        raise CanaryError(f"{text!r} is no name of Python code; write package.module:Name.")
+    module_name, _, name = text.partition(":")
+    with_here()
+    try:
+        found = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise CanaryError(
+                f"Importing {module_name} failed: it needs the module {error.name}; install it."
+            ) from error
+        raise CanaryError(
+            f"There is no module {module_name!r}; run the command in the directory that holds it, or install it."
+        ) from error
+    except Exception as error:
+        raise CanaryError(f"Importing {module_name} failed ({describe(error)}).") from error
+    for part in name.split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            raise CanaryError(f"The module {module_name} has no {name!r}.") from None
+    return found
+
+
+def with_here() -> None:
+    """Let Python look in the working directory too, as it does for scripts."""
+    here = str(Path.cwd())
+    if here not in sys.path and "" not in sys.path:
+        sys.path.insert(0, here)
+
+
+def name_of(thing: Any) -> str | None:
+    """The name under which another process can import this function or class, if there is one."""
+    module, name = getattr(thing, "__module__", None), getattr(thing, "__qualname__", None)
+    if module in (None, "__main__", "__mp_main__") or name is None or not looks_up(f"{module}:{name}"):
+        return None
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return f"{module}:{name}" if found is thing else None
+
+
+def label_of(thing: str | Callable[..., Any]) -> str:
+    """A name for people and for comparing, also where nothing can be imported by it."""
+    if isinstance(thing, str):
+        return thing
+    return f"{getattr(thing, '__module__', '?')}:{getattr(thing, '__qualname__', type(thing).__qualname__)}"
+
+
+def describe(error: BaseException) -> str:
+    """What happened and where, in half a sentence: the type, the message, and the last line of the user's code."""
+    trace, place = error.__traceback__, ""
+    while trace is not None:
+        frame = trace.tb_frame
+        place = f" at {Path(frame.f_code.co_filename).name}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    message = " ".join(str(error).split())
+    return f"{type(error).__name__}{f': {message}' if message else ''}{place}"

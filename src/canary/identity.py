@@ -1,0 +1,135 @@
+"""One digest of everything that determines how a policy behaves: the same in a run, a certificate, an export and an
+episode handle.
+
+Weights alone do not say it. The limit scales what the policy sees of its spent cost, the normaliser and its clip scale
+the rest, critics tell the risk, and a policy is certified for one environment with one handling of actions. So the
+digest is that of all arrays (name, type, shape, bytes) and of all facts (JSON, sorted keys), and two policies with one
+digest act alike. `export/numpy_policy.py` computes the same with numpy alone.
+"""
+
+import dataclasses
+import hashlib
+import json
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import PyTree
+
+from canary.algorithms.remaining_risk import RiskCritics
+from canary.environments.protocol import ActionSpace, Continuous, Discrete, Environment
+from canary.environments.settings import name_of_environment, settings_of
+from canary.errors import CanaryError
+from canary.networks import LOG_STD_FLOOR, Policy
+from canary.numerics.running_statistics import CLIP, FLOOR, LARGEST, RunningStatistics
+from canary.rollout import SPENT_CLIP, CostAccount
+
+VERSION = 1
+NORMALISER = {"clip": CLIP, "floor": FLOOR}
+
+
+@dataclasses.dataclass(frozen=True)
+class Identity:
+    """What a policy is: plain facts, and arrays by name."""
+
+    facts: dict[str, Any]
+    arrays: dict[str, np.ndarray]
+
+    @property
+    def sha256(self) -> str:
+        return digest(self.facts, self.arrays)
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """The environment that a policy was trained in, as plain data."""
+
+    name: str
+    settings: dict[str, Any]
+    horizon: int
+    observation_size: int
+    action_space: ActionSpace
+
+
+def place_of(environment: Environment, name: str | None = None) -> Place:
+    """An environment as plain data; without a `name` it is called by its class."""
+    return Place(
+        name or name_of_environment(environment),
+        environment_settings(environment),
+        environment.horizon,
+        environment.observation_size,
+        environment.action_space,
+    )
+
+
+def identify(
+    policy: Policy,
+    statistics: RunningStatistics | None,
+    account: CostAccount,
+    place: Place,
+    critics: RiskCritics | None = None,
+) -> Identity:
+    """All that determines the behaviour of a policy."""
+    arrays = named("policy", policy) | named("statistics", statistics)
+    if critics is not None:
+        arrays |= named("critics", critics.networks)
+    facts = {
+        "identity": VERSION,
+        "environment": {"name": place.name, "settings": place.settings},
+        "horizon": place.horizon,
+        "observation_size": place.observation_size,
+        "actions": describe_actions(place.action_space),
+        "limit": float(account.limit),
+        "cost_discount": float(account.cost_discount),
+        "spent_clip": SPENT_CLIP,
+        "log_std_floor": LOG_STD_FLOOR,
+        "normaliser": None if statistics is None else NORMALISER,
+        "layers": len(policy.network.weights),
+        "critics": critics and {"dead_zone": critics.dead_zone, "time_feature": critics.time_feature},
+    }
+    return Identity(json.loads(json.dumps(facts, allow_nan=False)), arrays)
+
+
+def digest(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> str:
+    """SHA-256 of the facts as JSON, then of every array in the order of their names."""
+    result = hashlib.sha256()
+    text = json.dumps(facts, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    result.update(f"{text}\n".encode())
+    for name in sorted(arrays):
+        array = np.asarray(arrays[name])
+        array = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<")))
+        result.update(f"{name} {array.dtype.name} {np.shape(arrays[name])}\n".encode())
+        result.update(array.tobytes())
+    return result.hexdigest()
+
+
+def describe_actions(space: ActionSpace) -> dict[str, Any]:
+    """The actions that the environment takes. It clips real ones itself, and after its own noise if it has any."""
+    match space:
+        case Discrete(count):
+            return {"kind": "discrete", "count": count}
+        case Continuous(size):
+            return {"kind": "continuous", "size": size, "low": -1.0, "high": 1.0, "clipped_by": "environment"}
+    raise CanaryError(f"An action space is Discrete or Continuous, not {space!r}.")
+
+
+def environment_settings(environment: Environment) -> dict[str, Any]:
+    """The settings of the environment as plain data."""
+    return settings_of(environment)
+
+
+def refuse_nonfinite(identity: Identity, seed: int | None = None) -> None:
+    """A policy with a weight or statistic that is not finite may do anything, so nothing is said about it."""
+    for name, array in identity.arrays.items():
+        if not (np.abs(array) <= LARGEST).all():
+            whose = "The policy" if seed is None else f"The policy of seed {seed}"
+            raise CanaryError(
+                f"{whose} has numbers that are not finite, or absurdly large ({name}): it gets no evaluation, verdict or "
+                "export; train it again."
+            )
+
+
+def named(prefix: str, tree: PyTree) -> dict[str, np.ndarray]:
+    """The arrays of a tree by their place in it."""
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {prefix + jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}

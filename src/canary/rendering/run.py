@@ -1,0 +1,173 @@
+"""`canary evaluate --video`: the worst episode beside the median one, played again and drawn.
+
+An evaluation keeps only how its episodes ended. The two that are shown are played again from their keys, with
+every state recorded.
+"""
+
+import operator
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import polars as pl
+
+from canary.errors import CanaryError
+from canary.evaluation import film_episodes
+from canary.rendering.drawings import drawing_for
+from canary.rendering.episode import Drawing, Picture, RecordedEpisode, frame_moments
+from canary.rendering.panel import compose
+from canary.rendering.video import encode, frame_rate, video_format
+from canary.runs import directory
+from canary.runs.policies import EvaluationPlan, FrozenPolicies
+from canary.terminal.formatting import title
+
+Progress = Callable[[int, int, str], None]
+"""Called with the frames drawn, their number (0: not known yet), and what is being done."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class VideoRequest:
+    """What to draw and where to."""
+
+    path: str | Path | None = None
+    """A .gif or .mp4 file; None: video.gif in the run directory."""
+    drawing: Drawing | None = None
+    """How to draw an environment that canary has no drawing of."""
+    most_frames: int = 300
+    """Longer episodes are shown every 2nd, 3rd, ... step."""
+    progress: Progress = lambda done, total, what: None
+
+    def __post_init__(self):
+        if (
+            isinstance(self.most_frames, bool)
+            or not isinstance(self.most_frames, int)
+            or self.most_frames < 2
+        ):
+            raise CanaryError(
+                f"A video needs a whole number of at least 2 frames, not most_frames={self.most_frames!r}."
+            )
+
+
+@dataclass(frozen=True)
+class VideoPlan:
+    """A request that can be met: there is a drawing, and the file can be written."""
+
+    request: VideoRequest
+    path: Path
+    format: str
+    drawing: Drawing
+
+
+def plan_video(request: VideoRequest, environment: Any, run: Path) -> VideoPlan:
+    """Find mistakes before any episode is played."""
+    path = run / "video.gif" if request.path is None else Path(request.path)
+    format = video_format(path.name)
+    if path.is_dir() or not path.parent.is_dir():
+        raise CanaryError(f"There is no place for the video {path}; name a file in a directory that exists.")
+    drawing = request.drawing or drawing_for(environment)
+    return VideoPlan(request, path, format, drawing)
+
+
+def make_video(
+    plan: VideoPlan, policies: FrozenPolicies, evaluation: EvaluationPlan, table: pl.DataFrame
+) -> dict[str, Any]:
+    """Draw the worst and the median of the evaluated episodes; returns what was drawn, as JSON data."""
+    config, request = policies.config, plan.request
+    rows = choose(table)
+    request.progress(0, 0, "playing the two episodes again")
+    episodes = replay(policies, evaluation, rows)
+    for row, episode in zip(rows.values(), episodes, strict=True):
+        if not np.isclose(row["cost"], episode.cost, rtol=1e-6, atol=1e-6):
+            warnings.warn(
+                f"Episode {episode.number} of seed {episode.seed} cost {row['cost']:g} when it was played first "
+                f"and {episode.cost:g} when it was played again for the video: the environment is not a function "
+                f"of its keys.",
+                stacklevel=2,
+            )
+    limit = config.constraint.limit
+    moments = frame_moments(max(episode.length for episode in episodes), request.most_frames)
+    heading = title(config.environment_name, config.algorithm_name, config.constraint.text).plain
+    frames = compose(
+        config.environment, episodes, plan.drawing, limit=limit, title=heading, moments=moments.tolist()
+    )
+    rate = frame_rate(len(moments))
+    data = encode(_counted(frames, len(moments), request.progress), plan.format, rate)
+    directory.write_atomically(plan.path, data)
+    return {
+        "path": str(plan.path),
+        "frames": len(moments),
+        "frames_per_second": rate,
+        **{
+            name: {
+                "seed": episode.seed,
+                "episode": episode.number,
+                "cost": episode.cost,
+                "steps": episode.length,
+            }
+            for name, episode in zip(rows, episodes, strict=True)
+        },
+    }
+
+
+def choose(table: pl.DataFrame) -> dict[str, dict[str, Any]]:
+    """The worst and the median of all episodes by their cost, whatever the seed.
+
+    Of several worst ones, the one of least return. The median is an episode that was played (of an even number, the
+    lower of the two in the middle); of several with its cost, one of middling return.
+    """
+    order = table.sort("cost", "return", descending=[True, False], maintain_order=True)
+    middle = table["cost"].sort()[(len(table) - 1) // 2]
+    typical = table.filter(pl.col("cost") == middle).sort("return", maintain_order=True)
+    return {"worst": order.row(0, named=True), "median": typical.row((len(typical) - 1) // 2, named=True)}
+
+
+def replay(
+    policies: FrozenPolicies, plan: EvaluationPlan, rows: dict[str, dict[str, Any]]
+) -> list[RecordedEpisode]:
+    """The chosen episodes with all their states."""
+    environment = policies.config.environment
+
+    @jax.jit
+    def program(policy: Any, statistics: Any, keys: Any, chosen: Any) -> Any:
+        return film_episodes(
+            environment,
+            policies.account,
+            policy,
+            statistics,
+            keys,
+            chosen,
+            length=max(row["length"] for row in rows.values()),
+            deterministic=plan.deterministic,
+        )
+
+    seeds = policies.config.training.seeds if plan.seeds is None else plan.seeds
+    captions = {"worst": f"worst of {len(seeds) * plan.episodes:,} episodes", "median": "median"}
+    episodes = []
+    for name, row in rows.items():
+        place, first = row["episode"] % plan.batch, row["episode"] // plan.batch * plan.batch
+        lanes = program(*policies.of_seed(row["seed"]), plan.keys(row["seed"], first), jnp.asarray([place]))
+        lane = jax.tree.map(lambda leaf: np.asarray(leaf)[:, 0], lanes)
+        lane = jax.tree.map(operator.itemgetter(slice(int(lane.length[-1]) + 1)), lane)
+        episodes.append(
+            RecordedEpisode(
+                caption=captions[name],
+                seed=row["seed"],
+                number=row["episode"],
+                states=lane.environment,
+                spent=lane.spent,
+                reward=lane.reward,
+            )
+        )
+    return episodes
+
+
+def _counted(frames: Iterable[Picture], total: int, progress: Progress) -> Iterator[Picture]:
+    for done, frame in enumerate(frames):
+        progress(done, total, "drawing")
+        yield frame
+    progress(total, total, "writing the file")

@@ -1,0 +1,121 @@
+"""What a page shows, read from run directories and from studies: one subject each; no JAX."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from canary.constraints import from_dict
+from canary.errors import CanaryError
+from canary.report import series
+from canary.reporting.summary import summarise_run
+from canary.runs import directory
+from canary.studies.rows import Row, load_rows
+
+Frontier = Callable[[Path, dict[str, Any]], dict[str, Any] | None]
+"""The exact frontier of a run's environment with its policies, or None where there is none."""
+
+
+def run_subject(run: Path, frontier: Frontier) -> dict[str, Any]:
+    """A run, finished or not."""
+    config, summary = directory.read_config(run), summarise_run(run)
+    manifest = directory.stored_manifest(run)
+    versions = {
+        **manifest.get("versions", {}),
+        **{name: manifest.get(name) for name in ("device", "platform", "started", "finished")},
+        "command": " ".join(map(str, manifest.get("command", []))),
+    }
+    episodes, metrics = (directory.read(run, kind) for kind in ("episodes", "metrics"))
+    return _subject(run.name, config, summary, episodes, metrics) | {
+        "versions": [[name, str(value)] for name, value in versions.items() if value is not None],
+        "frontier": frontier(run, config),
+    }
+
+
+def study_subjects(results: Path) -> tuple[list[dict[str, Any]], list[str]]:
+    """The rows of a study that have results, and a sentence for each that cannot be read."""
+    study = directory.read_json(results / "study.json")
+    try:
+        rows, problems = load_rows(results, study)
+    except (KeyError, TypeError) as error:
+        raise CanaryError(
+            f"{results / 'study.json'} is damaged ({error}); reproduce the study again."
+        ) from error
+    subjects = []
+    for row in rows:
+        try:
+            subjects.append(_row_subject(row))
+        except CanaryError as error:
+            problems.append(str(error))
+    return subjects, problems
+
+
+def _row_subject(row: Row) -> dict[str, Any]:
+    metrics = row.table("metrics") if (row.group / "metrics.parquet").exists() else pl.DataFrame()
+    subject = _subject(row.name, row.config, row.summary, row.table("episodes"), metrics)
+    versions = [["code", " ".join(row.codes)]]
+    if (row.group / "provenance.json").exists():
+        units = directory.read_json(row.group / "provenance.json")["units"].values()
+        known = {f"{name} {value}" for unit in units for name, value in unit.get("versions", {}).items()}
+        versions += [["versions", ", ".join(sorted(known))]]
+    return subject | {"versions": versions, "frontier": _stored_policies(row)}
+
+
+def _stored_policies(row: Row) -> dict[str, Any] | None:
+    """The final policies of a study's row, without the frontier itself, which only a run computes."""
+    if row.final is None:
+        return None
+    columns = zip(
+        row.config["training"]["seeds"],
+        row.final["violation_per_seed"],
+        row.final["return_per_seed"],
+        strict=True,
+    )
+    policies = [{"seed": seed, "violation": p, "return": j} for seed, p, j in columns if p is not None]
+    return {"lines": {}, "optima": {}, "policies": policies, "exact": row.is_exact}
+
+
+def _subject(
+    name: str, config: dict[str, Any], summary: dict[str, Any], episodes: pl.DataFrame, metrics: pl.DataFrame
+) -> dict[str, Any]:
+    training = config["training"]
+    batch = int(training["environments"]) * int(training["rollout_length"])
+    done = int(summary["total_steps"]) // batch
+    if episodes.filter(pl.col("valid")).is_empty():
+        raise CanaryError(f"{name} has no finished episode yet, so there is nothing to draw.")
+    second_half = episodes.filter((pl.col("iteration") >= -(-done // 2)) & (pl.col("iteration") < done))
+    updates = series.updates(metrics)
+    keys = (
+        "env", "algorithm", "preset", "limit", "epsilon", "seeds", "total_steps", "planned_steps", "status",
+        "violation_probability", "violation_standard_error", "violation_jitter", "jitter_standard_error",
+        "safe_fraction", "return_mean", "return_standard_error", "steps_per_second", "warnings",
+    )  # fmt: skip
+    return {
+        "name": name,
+        "promise": from_dict(config["constraint"]).text,
+        **{key: summary.get(key) for key in keys},
+        "curves": series.curves(episodes, summary["limit"], batch),
+        "costs": series.costs(second_half, summary["limit"], summary["epsilon"]),
+        "updates": updates,
+        "dead_zone": _dead_zone(config, updates),
+        "configuration": flattened(config),
+    }
+
+
+def _dead_zone(config: dict[str, Any], updates: dict[str, Any] | None) -> float | None:
+    """Of the shaped cost at the end of training; None where the bound is on the cost itself."""
+    known = [value for value in (updates or {}).get("dead_zone", []) if value is not None]
+    setting = config["algorithm"].get("settings", {}).get("dead_zone")
+    return known[-1] if known else setting if isinstance(setting, float | int) else None
+
+
+def flattened(value: Any, path: str = "") -> list[list[str]]:
+    """Nested settings as lines of name and value."""
+    if isinstance(value, dict):
+        return [
+            line
+            for key, inner in value.items()
+            for line in flattened(inner, f"{path}.{key}" if path else key)
+        ]
+    return [[path, str(value)]]

@@ -1,0 +1,232 @@
+"use strict";
+const subjects = JSON.parse(document.getElementById("data").textContent);
+const W = innerWidth < 640 ? 380 : 520, H = 250, // a phone gets fewer units across, so that letters stay readable
+  LEFT = 52, RIGHT = 12, TOP = 10, BOTTOM = 30;
+const COLOURS = ["--blue", "--green", "--amber", "--violet", "--red"].map(name => `var(${name})`);
+const by = id => document.getElementById(id);
+
+// Elements. Text only ever enters as text, so a name can be anything.
+function make(tag, attributes = {}, text) {
+  const isDrawing = ["svg", "title", "g", "path", "line", "rect", "text", "circle", "polygon"].includes(tag);
+  const element = isDrawing ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  if (text !== undefined) element.textContent = text;
+  return element;
+}
+const show = (value, digits = 3) => value === null || value === undefined ? "–"
+  : Math.abs(value) >= 1e5 || (value !== 0 && Math.abs(value) < 1e-3) ? value.toExponential(1) : String(+value.toPrecision(digits));
+const percent = value => value === null || value === undefined ? "–" : `${Math.round(100 * value)}%`;
+const steps = value => value >= 1e6 ? `${+(value / 1e6).toPrecision(3)}M` : value >= 1e3 ? `${+(value / 1e3).toPrecision(3)}k` : String(+value.toPrecision(3));
+
+function scale(low, high, from, to, isLog) {
+  if (isLog) { const a = Math.log(low), b = Math.log(high); return v => from + (to - from) * (Math.log(Math.max(v, low)) - a) / (b - a || 1); }
+  return v => from + (to - from) * (v - low) / (high - low || 1);
+}
+function ticks(low, high, isLog) {
+  if (isLog) {
+    const found = [];
+    for (let power = Math.ceil(Math.log10(low) - 1e-9); power <= Math.log10(high) + 1e-9; power++) found.push(10 ** power);
+    return found;
+  }
+  const raw = (high - low) / 5 || 1, unit = 10 ** Math.floor(Math.log10(raw));
+  const step = [1, 2, 5, 10].map(m => m * unit).find(s => s >= raw);
+  const found = [];
+  for (let v = Math.ceil(low / step) * step; v <= high + step * 1e-9; v += step) found.push(Math.abs(v) < step * 1e-9 ? 0 : v);
+  return found;
+}
+
+// A frame with axes. Options: x, y ranges; log (of y), label (of x), xform, yform, caption, rules [{x|y, text}].
+function frame(title, o) {
+  const box = make("figure"), svg = make("svg", { viewBox: `0 0 ${W} ${H}`, role: "img" });
+  svg.append(make("title", {}, title));
+  const X = scale(o.x[0], o.x[1], LEFT, W - RIGHT, false), Y = scale(o.y[0], o.y[1], H - BOTTOM, TOP, o.log);
+  for (const v of ticks(...o.x, false)) {
+    svg.append(make("line", { x1: X(v), x2: X(v), y1: H - BOTTOM, y2: H - BOTTOM + 4, class: "axis" }));
+    svg.append(make("text", { x: X(v), y: H - BOTTOM + 16, "text-anchor": "middle" }, (o.xform || steps)(v)));
+  }
+  for (const v of ticks(...o.y, o.log)) {
+    svg.append(make("line", { x1: LEFT, x2: W - RIGHT, y1: Y(v), y2: Y(v), class: "axis" }));
+    svg.append(make("text", { x: LEFT - 6, y: Y(v) + 4, "text-anchor": "end" }, (o.yform || show)(v)));
+  }
+  svg.append(make("text", { x: W - RIGHT, y: H - 2, "text-anchor": "end" }, o.label || "environment steps per seed"));
+  box.append(make("h3", {}, title), svg);
+  const readout = make("div", { class: "readout" });
+  box.append(readout, make("figcaption", {}, o.caption || ""));
+  by("figures").append(box);
+  return { svg, X, Y, readout, o };
+}
+function rules(f, list) {
+  list.forEach((rule, index) => {
+    if (rule.y !== undefined) {
+      if (!f.o.log || rule.y > 0) {
+        f.svg.append(make("line", { x1: LEFT, x2: W - RIGHT, y1: f.Y(rule.y), y2: f.Y(rule.y), class: "rule", ...(rule.colour && { style: `stroke:${rule.colour}` }) }));
+        f.svg.append(make("text", { x: W - RIGHT, y: f.Y(rule.y) - 4, "text-anchor": "end", class: "note", ...(rule.colour && { style: `fill:${rule.colour}` }) }, rule.text));
+      }
+    } else if (rule.x >= f.o.x[0] && rule.x <= f.o.x[1]) {
+      f.svg.append(make("line", { x1: f.X(rule.x), x2: f.X(rule.x), y1: TOP, y2: H - BOTTOM, class: "rule", ...(rule.colour && { style: `stroke:${rule.colour}` }) }));
+      f.svg.append(make("text", { x: f.X(rule.x) + 4, y: TOP + 12 + 14 * index, class: "note", ...(rule.colour && { style: `fill:${rule.colour}` }) }, rule.text));
+    }
+  });
+}
+function path(f, xs, ys, attributes) {
+  let d = "", pen = false;
+  xs.forEach((x, i) => {
+    const y = ys[i];
+    if (y === null || y === undefined) { pen = false; return; }
+    d += `${pen ? "L" : "M"}${f.X(x).toFixed(1)} ${f.Y(y).toFixed(1)}`; pen = true;
+  });
+  f.svg.append(make("path", { d, fill: "none", ...attributes }));
+}
+function band(f, xs, low, high, colour) {
+  const known = xs.map((x, i) => i).filter(i => low[i] !== null && high[i] !== null);
+  const points = [...known.map(i => [xs[i], high[i]]), ...known.reverse().map(i => [xs[i], low[i]])];
+  f.svg.append(make("polygon", { points: points.map(([x, y]) => `${f.X(x).toFixed(1)},${f.Y(y).toFixed(1)}`).join(" "), fill: colour, opacity: 0.18 }));
+}
+// Under the pointer: the nearest point of every named series.
+function pointer(f, xs, series) {
+  const cross = make("line", { y1: TOP, y2: H - BOTTOM, class: "axis", visibility: "hidden" });
+  f.svg.append(cross);
+  f.svg.addEventListener("pointermove", event => {
+    const place = f.svg.getBoundingClientRect(), x = (event.clientX - place.left) * W / place.width;
+    let best = 0;
+    xs.forEach((value, i) => { if (Math.abs(f.X(value) - x) < Math.abs(f.X(xs[best]) - x)) best = i; });
+    cross.setAttribute("x1", f.X(xs[best])); cross.setAttribute("x2", f.X(xs[best])); cross.setAttribute("visibility", "visible");
+    f.readout.textContent = `${(f.o.xform || steps)(xs[best])}: ` + series.map(([name, ys]) => `${name} ${show(ys[best])}`).join(", ");
+  });
+  f.svg.addEventListener("pointerleave", () => { cross.setAttribute("visibility", "hidden"); f.readout.textContent = ""; });
+}
+function range(lists, floor, ceiling) {
+  const all = lists.flat().filter(v => v !== null && v !== undefined);
+  let low = Math.min(...all, ...(floor === undefined ? [] : [floor])), high = Math.max(...all, ...(ceiling === undefined ? [] : [ceiling]));
+  if (low === high) { low -= 0.5; high += 0.5; }
+  return [low, high];
+}
+function key(f, names) {
+  const line = make("div", { class: "key" });
+  for (const [name, colour] of names) {
+    const item = make("span", {}, name);
+    item.prepend(make("i", { style: `background:${colour}` }));
+    line.append(item);
+  }
+  f.svg.before(line);
+}
+
+// A mean constraint has no epsilon, and no line for it.
+const threshold = (s, axis, form = v => v) => s.epsilon === null ? [] : [{ [axis]: form(s.epsilon), text: `epsilon ${show(s.epsilon)}` }];
+const floorOf = s => (s.epsilon ?? 0.02) / 50;
+
+function curveFigures(s, everySeed, isLog) {
+  const { pooled, seeds } = s.curves, xs = pooled.steps, every = everySeed ? Object.entries(seeds) : [];
+  const x = [0, Math.max(...xs) * 1.02];
+  const draw = (title, name, options) => {
+    const f = frame(title, { x, ...options });
+    if (options.band) band(f, xs, ...options.band, COLOURS[0]);
+    for (const [, rows] of every) path(f, rows.steps, rows[name], { stroke: COLOURS[0], "stroke-width": 0.8, opacity: 0.45, class: "seed" });
+    path(f, xs, pooled[name], { stroke: COLOURS[0], "stroke-width": 2 });
+    rules(f, options.rules || []);
+    pointer(f, xs, [["all seeds", pooled[name]], ...every.map(([seed, rows]) => [`seed ${seed}`, rows[name]])].slice(0, 7));
+  };
+  const returns = [pooled.return, ...every.map(([, rows]) => rows.return)];
+  const optima = Object.entries((s.frontier && s.frontier.optima) || {}).filter(([, value]) => value !== null);
+  draw("Return", "return", {
+    y: range([...returns, ...optima.map(([, value]) => [value])]), caption: "Mean over equal blocks of training; thick: all seeds.",
+    rules: optima.map(([name, value], i) => ({ y: value, text: `best under ${name} ${show(value)}`, colour: COLOURS[(i + 1) % 4] })),
+  });
+  const floor = floorOf(s);
+  draw(`Violation probability, P(cost > ${show(s.limit)})`, "violation", {
+    y: isLog ? [floor, 1] : [0, Math.max((s.epsilon ?? 0) * 1.5, ...pooled.upper)], log: isLog, band: [pooled.lower, pooled.upper],
+    rules: threshold(s, "y"), caption: "Band: exact binomial 95% interval of all seeds per block.",
+  });
+  const spread = [pooled.cost.map((v, i) => v === null ? null : Math.max(0, v - pooled.deviation[i])), pooled.cost.map((v, i) => v === null ? null : v + pooled.deviation[i])];
+  draw("Episode cost", "cost", {
+    y: range([pooled.cost, spread[1]], 0, s.limit * 1.1), band: spread, rules: [{ y: s.limit, text: `limit ${show(s.limit)}` }], caption: "Band: one standard deviation of the episodes.",
+  });
+}
+function costFigure(s) {
+  const c = s.costs;
+  if (!c) return;
+  const shares = c.counts.map(v => v / c.episodes), top = Math.max(...shares);
+  const f = frame("Distribution of episode costs, second half of training", {
+    x: [c.edges[0], c.edges[c.edges.length - 1]], y: [0, top * 1.15], label: "episode cost", xform: show, yform: percent,
+    caption: `${c.episodes.toLocaleString()} episodes, ${c.violations.toLocaleString()} violations` + (c.beyond ? `; the last bar gathers ${c.beyond.toLocaleString()} beyond the axis` : "") + (s.dead_zone === null ? "." : "; line: shaped cost φ (0 to 1)."),
+  });
+  shares.forEach((share, i) => {
+    const left = f.X(c.edges[i]), right = f.X(c.edges[i + 1]), isOver = c.edges[i] >= s.limit - 1e-9;
+    f.svg.append(make("rect", { x: left + 0.5, width: Math.max(right - left - 1, 0.5), y: f.Y(share), height: H - BOTTOM - f.Y(share), fill: isOver ? "var(--red)" : "var(--blue)", opacity: 0.75 }));
+  });
+  if (s.dead_zone !== null) {
+    const xs = [c.edges[0], s.dead_zone * s.limit, s.limit, c.edges[c.edges.length - 1]].filter((v, i, all) => i === 0 || v >= all[i - 1]);
+    path(f, xs, xs.map(v => top * Math.min(1, Math.max(0, (v / s.limit - s.dead_zone) / (1 - s.dead_zone)))), { stroke: "var(--amber)", "stroke-width": 2, class: "phi" });
+  }
+  rules(f, [{ x: s.limit, text: `limit ${show(s.limit)}` }, ...(c.var === null ? [] : [{ x: c.var, text: `VaR ${show(c.var)}`, colour: "var(--violet)" }, { x: c.cvar, text: `CVaR ${show(c.cvar)}`, colour: "var(--green)" }]), { x: c.mean, text: `mean ${show(c.mean)}`, colour: "var(--quiet)" }]);
+  pointer(f, c.edges.slice(0, -1).map((v, i) => (v + c.edges[i + 1]) / 2), [["share", shares]]);
+}
+function updateFigures(s, isLog) {
+  const u = s.updates;
+  if (!u) return;
+  const x = [0, Math.max(...u.steps) * 1.02];
+  const tiers = Object.entries(u.tiers), f = frame("Tiers of the update", { x, y: [0, 1], yform: percent, caption: "Share of updates that were nominal steps, restored the bound, restored the mean, or did not move." });
+  let below = u.steps.map(() => 0);
+  tiers.forEach(([name, share], i) => {
+    const above = below.map((v, j) => v + (share[j] || 0));
+    const points = [...u.steps.map((v, j) => [v, above[j]]), ...u.steps.map((v, j) => [v, below[j]]).reverse()];
+    f.svg.append(make("polygon", { points: points.map(([a, b]) => `${f.X(a).toFixed(1)},${f.Y(b).toFixed(1)}`).join(" "), fill: COLOURS[[0, 2, 4, 3][i]], opacity: 0.7 }));
+    below = above;
+  });
+  key(f, tiers.map(([name], i) => [name, COLOURS[[0, 2, 4, 3][i]]]));
+  pointer(f, u.steps, tiers);
+  const line = frame("Line search", { x, y: range([u.backtracks, u.accepted], 0, 1), caption: "Backtracking steps per update, and the share of updates whose step was taken." });
+  path(line, u.steps, u.backtracks, { stroke: COLOURS[0], "stroke-width": 2 });
+  path(line, u.steps, u.accepted, { stroke: COLOURS[1], "stroke-width": 2 });
+  key(line, [["backtracks", COLOURS[0]], ["accepted", COLOURS[1]]]);
+  pointer(line, u.steps, [["backtracks", u.backtracks], ["accepted", u.accepted]]);
+  if (!u.shaped_bound) return;
+  const p = s.curves.pooled, low = floorOf(s);
+  const b = frame("Bound against reality", { x, y: isLog ? [low, 1] : [0, 1], log: isLog, caption: "Cantelli's bound on P from the moments that the update saw, and the share of episodes that did violate. The gap is the price of assuming nothing." });
+  path(b, u.steps, u.shaped_bound, { stroke: COLOURS[2], "stroke-width": 2 });
+  path(b, p.steps, p.violation, { stroke: COLOURS[0], "stroke-width": 2 });
+  rules(b, threshold(s, "y"));
+  key(b, [["bound", COLOURS[2]], ["violations", COLOURS[0]]]);
+  pointer(b, u.steps, [["bound", u.shaped_bound]]);
+}
+function frontierFigure(s, isLog) {
+  const found = s.frontier;
+  if (!found || !found.policies.length && !Object.keys(found.lines).length) return;
+  const low = Math.min(floorOf(s), ...Object.values(found.lines).flat().map(point => point[0]));
+  const points = found.policies.map(p => [Math.max(p.violation, low), p.return]);
+  const lines = Object.entries(found.lines), all = [...points, ...lines.flatMap(([, line]) => line)].map(p => p[1]);
+  const high = Math.max((s.epsilon ?? 0.01) * 2, ...points.map(p => p[0]), ...lines.flatMap(([, line]) => line.map(p => p[0])));
+  const forms = isLog ? Math.log10 : v => v, back = isLog ? v => 10 ** v : v => v;
+  const f = frame(lines.length ? "Exact frontier and final policies" : "Final policies", {
+    x: [forms(low), forms(high)], y: range([all]), label: "violation probability", xform: v => show(back(v), 2),
+    caption: (found.exact ? "Exact, by dynamic programming. " : "Measured on fresh episodes. ") + (lines.length ? "Lines: best return under each constraint at threshold epsilon. " : "") + "Points: the final policy of each seed, at its own violation probability.",
+  });
+  lines.forEach(([name, line], i) => path(f, line.map(p => forms(p[0])), line.map(p => p[1]), { stroke: COLOURS[(i + 1) % 4], "stroke-width": 2 }));
+  for (const [p, j] of points) f.svg.append(make("circle", { cx: f.X(forms(p)), cy: f.Y(j), r: 4, fill: COLOURS[0], opacity: 0.8 }));
+  rules(f, threshold(s, "x", forms));
+  if (lines.length) key(f, lines.map(([name], i) => [name, COLOURS[(i + 1) % 4]]));
+}
+function table(id, rows) {
+  const body = by(id).querySelector("tbody");
+  body.replaceChildren(...rows.map(row => { const line = make("tr"); line.append(...row.map(cell => make("td", {}, cell))); return line; }));
+}
+function draw() {
+  const index = +by("subject").value, s = subjects[index];
+  by("figures").replaceChildren();
+  curveFigures(s, by("seeds").checked, by("log").checked);
+  costFigure(s);
+  updateFigures(s, by("log").checked);
+  frontierFigure(s, by("log").checked);
+  table("configuration", s.configuration);
+  table("versions", s.versions);
+  document.querySelectorAll("#summary tbody tr").forEach((row, i) => row.classList.toggle("chosen", i === index));
+}
+subjects.forEach((s, index) => by("subject").append(make("option", { value: index }, s.name)));
+table("summary", subjects.map(s => [
+  s.name, `${s.env}, ${s.promise}`, `${show(s.violation_probability)} ± ${show(s.violation_standard_error, 2)}`,
+  `${show(s.violation_jitter)} ± ${show(s.jitter_standard_error, 2)}`, percent(s.safe_fraction), `${show(s.return_mean, 4)} ± ${show(s.return_standard_error, 2)}`,
+  `${s.seeds} × ${steps(s.total_steps)}`, s.status,
+]));
+document.querySelectorAll("#summary tbody tr").forEach((row, index) => row.addEventListener("click", () => { by("subject").value = index; draw(); }));
+for (const id of ["subject", "seeds", "log"]) by(id).addEventListener("change", draw);
+draw();

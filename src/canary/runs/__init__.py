@@ -1,0 +1,1 @@
+"""A run directory and what fills it: training, checkpoints, tables, and the policies that are read back."""

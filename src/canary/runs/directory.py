@@ -1,0 +1,180 @@
+"""The layout of a run directory, and how runs are made, listed and found.
+
+    runs/IcyLake-canary-20260131-142530/
+      config.json  manifest.json            how to repeat the run; what it is, where it ran, its status
+      metrics/  episodes/                   part-<first>-<last>.parquet: rows of iterations [first, last)
+      metrics.parquet  episodes.parquet     the parts joined, once the run has finished
+      summary.json  checkpoints/
+
+A part is written just before each checkpoint (`tables`), and the manifest states the digests of all tables. So a run
+killed at any moment reads as if it had stopped at a checkpoint. No JAX here, and polars only where tables are touched:
+`canary list` answers at once.
+"""
+
+import contextlib
+import errno
+import importlib.metadata
+import os
+import platform
+import re
+import secrets
+import shutil
+import socket
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from canary.errors import CanaryError
+from canary.runs import lock
+from canary.runs.files import cannot_write
+from canary.runs.files import read_json as read_json
+from canary.runs.files import write_atomically as write_atomically
+from canary.runs.files import write_json as write_json
+from canary.runs.manifest import read_config as read_config
+from canary.runs.manifest import run_status, write_manifest
+from canary.runs.manifest import stored_manifest as stored_manifest
+from canary.runs.manifest import update_manifest as update_manifest
+from canary.runs.tables import COLUMNS as COLUMNS
+from canary.runs.tables import Kind as Kind
+from canary.runs.tables import append_part as append_part
+from canary.runs.tables import append_parts as append_parts
+from canary.runs.tables import compact as compact
+from canary.runs.tables import discard_after as discard_after
+from canary.runs.tables import read as read
+
+
+@dataclass(frozen=True)
+class Headline:
+    """What identifies a run at a glance; its manifest begins with it."""
+
+    env: str
+    algorithm: str
+    seeds: int
+    total_steps: int
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """One line of `canary list`; all but the path is unknown if the directory cannot be read."""
+
+    path: str
+    headline: Headline | None = None
+    steps: int | None = None
+    status: str = "unreadable"
+    started: str = ""
+
+
+def create(root: Path, headline: Headline, config: dict, *, device: str, command: Sequence[str]) -> Path:
+    """Make a new run directory below `root` and return it; an existing one is never touched."""
+    started = datetime.now().astimezone()
+    parts = (re.sub(r"[^A-Za-z0-9_.]+", "-", part).strip("-.") for part in (headline.env, headline.algorithm))
+    name = f"{'-'.join(parts)}-{started:%Y%m%d-%H%M%S}"
+    state = {"status": "running", "steps": 0, "started": started.isoformat(timespec="seconds")}
+    machine = {"platform": platform.platform(), "cpu_count": os.cpu_count(), "device": device}
+    origin = {"command": list(command), "process": process_identity(), "versions": _versions(), **machine}
+    draft = root / f".{name}-{secrets.token_hex(8)}.draft"
+    missing = [folder for folder in (root, *root.parents) if not folder.exists()]
+    try:
+        for folder in (*COLUMNS, "checkpoints"):
+            (draft / folder).mkdir(parents=True)
+        with lock.acquire(draft):  # whoever finds a draft that nobody holds knows that a kill left it behind
+            remove_drafts(root)
+            write_json(draft / "config.json", config)
+            bound = {"config": config, "tables": {}}
+            write_manifest(draft, {**asdict(headline), **state, "finished": None, **origin, **bound})
+        return _rename_to_free_name(draft, name)
+    except BaseException as error:
+        shutil.rmtree(draft, ignore_errors=True)
+        for folder in missing:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+        if isinstance(error, OSError):
+            raise cannot_write(root, error) from error
+        raise
+
+
+def remove_drafts(root: Path) -> None:
+    """Remove the beginnings of runs that were killed before they had a name; a fresh one may not be locked yet."""
+    for path in root.glob(".*-*.draft"):
+        with contextlib.suppress(OSError):
+            is_draft = re.fullmatch(r"\..+-[0-9a-f]{16}\.draft", path.name) and not path.is_symlink()
+            is_old = time.time() - path.lstat().st_mtime > lock.LEASE_SECONDS
+            if is_draft and is_old and lock.holder(path) is None:
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def _rename_to_free_name(draft: Path, name: str) -> Path:
+    """Two runs may start in the same second: renaming onto a run fails, then the next name is tried."""
+    path, number = draft.with_name(name), 1
+    while True:
+        try:
+            if not path.exists():
+                return draft.rename(path)
+        except OSError as error:
+            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                raise
+        path, number = draft.with_name(f"{name}-{number + 1}"), number + 1
+
+
+def _versions() -> dict[str, str]:
+    versions = {"python": platform.python_version()}
+    for distribution in ("canary-rl", "jax", "jaxlib", "numpy"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[distribution.removesuffix("-rl")] = importlib.metadata.version(distribution)
+    return versions
+
+
+def process_identity() -> dict[str, Any]:
+    """This process, for people who read the manifest; who holds the run is told by its lock."""
+    return {"pid": os.getpid(), "hostname": socket.gethostname()}
+
+
+def list_runs(root: Path) -> list[RunRow]:
+    """The runs below `root`, newest first; broken ones are shown as such and never raise."""
+    marks = ("config.json", "manifest.json", "checkpoints")
+    try:
+        folders = [path for path in root.iterdir() if path.name[0] != "."] if root.is_dir() else []
+    except (OSError, ValueError) as error:
+        raise CanaryError(f"{root} cannot be read ({getattr(error, 'strerror', None) or error}).") from None
+    rows = [_row(path) for path in folders if path.is_dir() and any((path / mark).exists() for mark in marks)]
+    return sorted(rows, key=lambda row: (row.started, row.path), reverse=True)
+
+
+def _row(path: Path) -> RunRow:
+    """One bad run never hides the others, whatever is in its files."""
+    try:
+        read_json(path / "config.json")
+        record = stored_manifest(path)
+        headline = Headline(record["env"], record["algorithm"], record["seeds"], record["total_steps"])
+        return RunRow(
+            str(path), headline, record["steps"], run_status(path, record), str(record["started"])[:40]
+        )
+    except (CanaryError, OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return RunRow(str(path))
+
+
+def find_run(name: str, root: Path) -> Path:
+    """The run of that path or name, or the newest for "latest"; else a sentence with the nearest name."""
+    try:
+        for path in (Path(name), root / name):
+            if (path / "config.json").is_file():
+                return path
+        is_folder = Path(name).is_dir()
+    except (OSError, ValueError) as error:  # a name that is too long, or has a NUL
+        raise CanaryError(
+            f"{name!r:.80} is no name of a run ({getattr(error, 'strerror', None) or error})."
+        ) from None
+    if is_folder:
+        raise CanaryError(f'"{name}" is a directory but not a run: it has no config.json; see `canary list`.')
+    rows = list_runs(root)
+    if name == "latest" and (readable := [row for row in rows if row.headline]):
+        return Path(readable[0].path)
+    names = [Path(row.path).name for row in rows]
+    if not names:
+        raise CanaryError(f'There is no run "{name}" nor any other in {root}; start one with `canary train`.')
+    near = (get_close_matches(Path(name).name, names, n=1, cutoff=0.3) or names)[0]
+    raise CanaryError(f'There is no run "{name}" in {root}; did you mean "{near}"?')

@@ -1,0 +1,116 @@
+"""A run's manifest: what the run is, where it ran, its status, its configuration, and the digest of every table.
+
+It states the digest of its own content, so that no flipped byte passes for another number of steps. Its readers may
+rely on the fields that every run has from its first moment. Runs that older versions made have neither digests nor a
+copy of the configuration; they are read as they are, and sealed when they are trained on.
+"""
+
+import socket
+from pathlib import Path
+from typing import Any
+
+from canary.errors import CanaryError
+from canary.runs import lock
+from canary.runs.files import digest_of, read_json, write_json
+
+NAME = "manifest.json"
+FIELDS = {
+    "status": str,
+    "steps": int,
+    "total_steps": int,
+    "seeds": int,
+    "env": str,
+    "algorithm": str,
+    "process": dict,
+}
+STATES = ("running", "interrupted", "finished", "failed")
+
+
+def read_manifest(run: Path) -> dict[str, Any]:
+    """The manifest with its `status` as it is now: a run that nobody holds any more is not running any more."""
+    manifest = stored_manifest(run)
+    return manifest | {"status": run_status(run, manifest)}
+
+
+def stored_manifest(run: Path) -> dict[str, Any]:
+    """The manifest as it was written, without its digest; one that was changed is refused."""
+    path = run / NAME
+    manifest = read_json(path)
+    stated = manifest.pop("sha256", None)
+    is_sealed = stated is not None or "config" in manifest or "tables" in manifest
+    if is_sealed and stated != digest_of(manifest):
+        raise CanaryError(f"{path} is damaged (its content does not match its digest); restore it.")
+    for name, kind in FIELDS.items():
+        if not isinstance(manifest.get(name), kind) or isinstance(manifest.get(name), bool):
+            raise CanaryError(f"{path} is damaged (no valid {name!r}); restore it or start a new run.")
+    for name in ("train_seconds", "wall_seconds"):
+        if not isinstance(manifest.get(name, 0), int | float):
+            raise CanaryError(f"{path} is damaged (no valid {name!r}); restore it or start a new run.")
+    if manifest["status"] not in STATES:
+        raise CanaryError(f"{path} is damaged (no valid 'status'); restore it or start a new run.")
+    return manifest
+
+
+def write_manifest(run: Path, manifest: dict[str, Any]) -> None:
+    write_json(run / NAME, manifest | {"sha256": digest_of(manifest)}, within=run)
+
+
+def update_manifest(run: Path, **changes: Any) -> None:
+    """Change fields: `steps` at a checkpoint, `tables` before it, `status` at the end. For the holder of the run alone."""
+    write_manifest(run, stored_manifest(run) | changes)
+
+
+def run_status(run: Path, manifest: dict[str, Any]) -> str:
+    """running, interrupted, finished or failed."""
+    if (
+        manifest["status"] != "running"
+        or lock.holder(run) is not None
+        or is_trained_by_older_version(manifest)
+    ):
+        return str(manifest["status"])
+    return "interrupted"
+
+
+def is_trained_by_older_version(manifest: dict[str, Any]) -> bool:
+    """Older versions held no lock: their process is known by its number and the time it began."""
+    process = manifest["process"]
+    if (
+        manifest["status"] != "running"
+        or "start_time" not in process
+        or process.get("hostname") != socket.gethostname()
+    ):
+        return False
+    try:
+        fields = Path(f"/proc/{int(process['pid'])}/stat").read_text().rpartition(")")[2].split()
+    except (OSError, KeyError, TypeError, ValueError):
+        return False
+    return fields[0] not in "ZX" and fields[19] == process["start_time"]
+
+
+def read_config(run: Path) -> dict[str, Any]:
+    """config.json, if it is what the run began with; else a sentence that names what was changed."""
+    config = read_json(run / "config.json")
+    if not (run / NAME).exists():
+        raise CanaryError(f"{run / NAME} is missing; the directory is not a complete run.")
+    original = stored_manifest(run).get("config")
+    if original is not None and config != original:
+        raise CanaryError(
+            f"{run / 'config.json'} was changed after the run began: {differences(original, config)[0]}; restore it, or "
+            "train a new run with other settings."
+        )
+    return config
+
+
+def differences(original: Any, found: Any, place: str = "") -> list[str]:
+    """How JSON data differ from what they were, each by its place: `constraint.limit is 50.0 and was 5.5`."""
+    if isinstance(original, dict) and isinstance(found, dict):
+        names = [*original, *(name for name in found if name not in original)]
+        parts = [(name, original.get(name, ...), found.get(name, ...)) for name in names]
+        return [
+            text for name, was, now in parts for text in differences(was, now, f"{place}.{name}".lstrip("."))
+        ]
+    if type(original) is type(found) and original == found:
+        return []
+    if original is ... or found is ...:
+        return [f"{place} is {'new' if original is ... else 'missing'}"]
+    return [f"{place or 'it'} is {found!r:.60} and was {original!r:.60}"]

@@ -1,0 +1,172 @@
+"""The frozen policies of a run: loaded from its newest intact checkpoint, and played for many fresh episodes.
+
+Episode j of seed i has the key fold_in(fold_in(fold_in(key(evaluation seed), i), stream), j): it does not
+depend on how many episodes or seeds are played, and no key of training is used again.
+"""
+
+import operator
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import polars as pl
+from jaxtyping import PRNGKeyArray
+
+from canary.algorithms.remaining_risk import COST_CRITICS, RiskCritics
+from canary.config.config import RunConfig
+from canary.environments.protocol import close, refuse_failure
+from canary.errors import CanaryError
+from canary.evaluation import play_episodes
+from canary.identity import Identity, identify, place_of, refuse_nonfinite
+from canary.networks import Policy
+from canary.numerics.running_statistics import RunningStatistics
+from canary.rollout import CostAccount
+from canary.runs.runner import load_states
+from canary.training import TrainingState
+
+STREAM = 0x6576616C  # "eval": training folds in iteration numbers only
+BATCH = 500  # episodes per call of the program
+
+
+@dataclass(frozen=True)
+class FrozenPolicies:
+    """The states of all seeds after `iteration` updates, and a sentence for every damaged checkpoint."""
+
+    config: RunConfig
+    states: TrainingState
+    iteration: int
+    notes: list[str]
+
+    def of_seed(self, seed: int) -> tuple[Policy, RunningStatistics | None]:
+        """Policy and normaliser of a seed; one with numbers that are not finite is refused."""
+        refuse_nonfinite(self.identity(seed), seed)
+        return self._pair(seed)
+
+    def identity(self, seed: int) -> Identity:
+        """Everything that determines how the policy of a seed behaves, with its digest."""
+        place = place_of(self.config.environment, self.config.environment_name)
+        return identify(*self._pair(seed), self.account, place, self.risk_critics(seed))
+
+    def _pair(self, seed: int) -> tuple[Policy, RunningStatistics | None]:
+        index = self._index(seed)
+        return jax.tree.map(lambda leaf: leaf[index], (self.states.learner.policy, self.states.statistics))
+
+    def risk_critics(self, seed: int) -> RiskCritics | None:
+        """Canary's critics of the cost and of its square; the other algorithms have none."""
+        if self.config.algorithm_name != "canary":
+            return None
+        index = self._index(seed)
+        networks = jax.tree.map(lambda leaf: leaf[index, COST_CRITICS], self.states.learner.critics.networks)
+        dead_zone = self.states.learner.extra.risk
+        return RiskCritics(
+            networks,
+            None if dead_zone is None else float(dead_zone[index]),
+            self.config.algorithm.critic.time_feature,
+        )
+
+    @property
+    def account(self) -> CostAccount:
+        return CostAccount(self.config.constraint.limit, self.config.algorithm.estimation.cost_discount)
+
+    def _index(self, seed: int) -> int:
+        seeds = self.config.training.seeds
+        if seed not in seeds:
+            raise CanaryError(f"The run has no seed {seed}; it has {', '.join(map(str, seeds))}.")
+        return seeds.index(seed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationPlan:
+    """How the frozen policies are played."""
+
+    episodes: int = 1000
+    """Fresh episodes per seed."""
+    seeds: tuple[int, ...] | None = None
+    """Which seeds of the run; None: all."""
+    deterministic: bool = False
+    """Take the most likely action instead of sampling as in training."""
+    evaluation_seed: int = 0
+    """The key from which the randomness of all episodes is derived."""
+
+    def __post_init__(self):
+        if self.seeds is not None and not self.seeds:
+            raise CanaryError("At least one seed is needed.")
+        if isinstance(self.episodes, bool) or not isinstance(self.episodes, int) or self.episodes < 1:
+            raise CanaryError(
+                f"The number of episodes must be a positive whole number, not {self.episodes!r}."
+            )
+        if not isinstance(self.evaluation_seed, int) or not 0 <= self.evaluation_seed < 2**31:
+            raise CanaryError(
+                f"The evaluation seed must be a whole number below 2**31, not {self.evaluation_seed!r}."
+            )
+
+    @property
+    def batch(self) -> int:
+        """Episodes that are played at once."""
+        return min(BATCH, self.episodes)
+
+    def keys(self, seed: int, first: int) -> PRNGKeyArray:
+        """The keys of one batch: episodes first, first + 1, ... of a seed."""
+        key = jax.random.fold_in(jax.random.fold_in(jax.random.key(self.evaluation_seed), seed), STREAM)
+        return jax.vmap(lambda j: jax.random.fold_in(key, j))(first + jnp.arange(self.batch))
+
+
+def load_policies(config: RunConfig, run: Path) -> FrozenPolicies:
+    states, iteration, notes = load_states(config, run)
+    return FrozenPolicies(config, states, iteration, notes)
+
+
+def play(
+    policies: FrozenPolicies,
+    plan: EvaluationPlan,
+    report: Callable[[int, int], None] = lambda seed, count: None,
+) -> tuple[pl.DataFrame, float]:
+    """One row per episode, and the seconds it took; `report(seed, episodes)` is called after every batch."""
+    environment, batch = policies.config.environment, plan.batch
+
+    @jax.jit
+    def program(policy: Policy, statistics: RunningStatistics | None, keys: Any) -> Any:
+        return play_episodes(
+            environment, policies.account, policy, statistics, keys, deterministic=plan.deterministic
+        )
+
+    seeds = policies.config.training.seeds if plan.seeds is None else plan.seeds
+    chosen = {
+        seed: policies.of_seed(seed) for seed in seeds
+    }  # an unknown seed fails before anything is played
+    began, frames = time.monotonic(), []
+    for seed, (policy, statistics) in chosen.items():
+        for first in range(0, plan.episodes, batch):
+            count = min(batch, plan.episodes - first)
+            ends = jax.tree.map(np.asarray, program(policy, statistics, plan.keys(seed, first)))
+            ends = jax.tree.map(operator.itemgetter(slice(count)), ends)
+            columns = {
+                "return": ends.reward,
+                "cost": ends.cost,
+                "length": ends.length,
+                "terminated": ends.terminated,
+            }
+            episode = np.arange(first, first + count)
+            refuse_failure(environment)
+            _check(seed, episode, ends)
+            frames.append(pl.DataFrame({"seed": np.full(count, seed), "episode": episode} | columns))
+            report(seed, count)
+    close(environment)
+    return pl.concat(frames), time.monotonic() - began
+
+
+def _check(seed: int, episode: np.ndarray, ends: Any) -> None:
+    """A cost that is not a number would pass for a safe one, so it ends the evaluation."""
+    for what, good in {
+        "did not end within the horizon": ends.ended,
+        "has an observation that is not finite": ends.valid,
+        "has a return that is not finite": np.isfinite(ends.reward),
+        "has a cost that is not finite": np.isfinite(ends.cost),
+    }.items():
+        if not good.all():
+            raise CanaryError(f"Episode {episode[~good][0]} of seed {seed} {what}; repair the environment.")

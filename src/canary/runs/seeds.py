@@ -1,0 +1,141 @@
+"""Run the seeds of an experiment side by side, so that each gets the same numbers whatever runs beside it.
+
+On a CPU every seed is a call of one and the same compiled program, and a thread per core makes the calls. The program
+does not know how many seeds there are: seed 3 alone equals seed 3 among 8, bit for bit, its working set stays in the
+cache, and control flow stays control flow. An accelerator is kept busy only by many seeds at once, so there a group of
+seeds is one vectorised program, and groups go to the devices in turn.
+"""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PyTree
+
+from canary.training import Trainer, TrainingState, init_training, train_chunk
+from canary.types import Terms
+
+
+class SeedGroups:
+    """The training states of all seeds, and the program that advances them."""
+
+    def __init__(
+        self,
+        trainer: Trainer,
+        terms: Terms,
+        seeds: tuple[int, ...],
+        per_device: int,
+        size: int,
+    ):
+        devices = jax.devices()
+        on_cpu = devices[0].platform == "cpu"
+        per_group = per_device or (1 if on_cpu else -(-len(seeds) // len(devices)))
+        self._groups = [seeds[start : start + per_group] for start in range(0, len(seeds), per_group)]
+        self._devices = [devices[index % len(devices)] for index in range(len(self._groups))]
+        self._pool = ThreadPoolExecutor(max_workers=(os.cpu_count() or 1) if on_cpu else len(devices))
+        # Seeds are the unit of parallelism on a CPU. XLA's own thread pool under concurrent programs can deadlock.
+        options = {"xla_cpu_multi_thread_eigen": False} if on_cpu else None
+        self._init = jax.jit(
+            _over_group(lambda seed, terms: init_training(trainer, terms, seed)),
+            compiler_options=options,
+        )
+        self.trainer = trainer
+        self._terms = terms
+        # The states before a chunk are not donated to it: they are what is saved if it goes wrong.
+        self._chunk = jax.jit(_over_group(partial(_chunk, trainer, size)), compiler_options=options)
+        self._states: list[TrainingState] = []
+        self._before: list[TrainingState] = []
+        self._programs: dict[tuple[int, Any], Any] = {}
+
+    def start(self) -> None:
+        """Fresh states for all seeds."""
+        self._states = self._map(
+            lambda group, device: self._init(jax.device_put(jnp.array(group), device), self._terms)
+        )
+
+    def structure(self) -> PyTree:
+        """Shapes and types of the stacked states, without computing them."""
+        count = sum(map(len, self._groups))
+        one = jax.eval_shape(self._init, jnp.zeros(1, jnp.int32), self._terms)
+        return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((count, *leaf.shape[1:]), leaf.dtype), one)
+
+    def restore(self, stacked: PyTree) -> None:
+        """Continue from states stacked along their first axis, one entry per seed."""
+        bounds = np.cumsum([0, *map(len, self._groups)])
+        self._states = [
+            jax.device_put(jax.tree.map(lambda leaf, a=a, b=b: leaf[a:b], stacked), device)
+            for a, b, device in zip(bounds[:-1], bounds[1:], self._devices, strict=True)
+        ]
+
+    def stacked(self) -> PyTree:
+        """All states along a first axis of seeds, on the host."""
+        return jax.tree.map(lambda *leaves: _concatenate(leaves), *self._states)
+
+    def compile(self) -> None:
+        """Compile the program for chunks, so that the time it takes can be told apart from training."""
+        # The compiled program itself is kept: a call of the jitted function would compile once more, and programs that call
+        # a physics engine are in no cache.
+        kinds = {
+            self._kind(state, device): state
+            for state, device in zip(self._states, self._devices, strict=True)
+        }
+        self._programs = {
+            kind: self._chunk.lower(state, np.int32(1)).compile() for kind, state in kinds.items()
+        }
+
+    def advance(self, count: int) -> PyTree:
+        """`count` iterations of every seed; the records as numpy arrays [seed, iteration, ...]."""
+        if not self._programs:
+            self.compile()
+
+        def run(state: TrainingState, device: Any) -> Any:
+            return jax.block_until_ready(self._programs[self._kind(state, device)](state, np.int32(count)))
+
+        results = self._map(run, self._states)
+        self._before = self._states
+        self._states = [state for state, _ in results]
+        records = [jax.tree.map(lambda leaf: np.asarray(leaf)[:, :count], record) for _, record in results]
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves), *records)
+
+    def rewind(self) -> None:
+        """Back to the states before the last `advance`."""
+        self._states = self._before
+
+    @staticmethod
+    def _kind(state: TrainingState, device: Any) -> tuple[int, Any]:
+        """What a program is compiled for: so many seeds at once, on that device."""
+        return state.terms.iteration.shape[0], device
+
+    def close(self) -> None:
+        self._pool.shutdown()
+
+    def _map(self, function: Any, items: list[Any] | None = None) -> list[Any]:
+        return list(self._pool.map(function, self._groups if items is None else items, self._devices))
+
+
+def _chunk(trainer: Trainer, size: int, state: TrainingState, count: Any) -> Any:
+    return train_chunk(trainer, state, count, size)
+
+
+def _over_group(function: Any) -> Any:
+    """`function` over the seeds of a group; a group of one is not vectorised, so that branches stay branches."""
+
+    def over(first: PyTree, *rest: Any) -> PyTree:
+        if jax.tree.leaves(first)[0].shape[0] > 1:
+            return jax.vmap(lambda item: function(item, *rest))(first)
+        return jax.tree.map(
+            lambda leaf: leaf[None], function(jax.tree.map(lambda leaf: leaf[0], first), *rest)
+        )
+
+    return over
+
+
+def _concatenate(leaves: tuple[jax.Array, ...]) -> Any:
+    if jax.dtypes.issubdtype(leaves[0].dtype, jax.dtypes.prng_key):
+        data = np.concatenate([np.asarray(jax.random.key_data(leaf)) for leaf in leaves])
+        return jax.random.wrap_key_data(jnp.asarray(data), impl=str(jax.random.key_impl(leaves[0])))
+    return np.concatenate([np.asarray(leaf) for leaf in leaves])

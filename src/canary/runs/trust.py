@@ -1,0 +1,78 @@
+"""Whose code may be imported to work on a run: a list of runs and what they import, kept for this user.
+
+A run that was trained on code of somebody's own names that code in its config.json. Making the environment again imports
+and calls it, so a run that comes from elsewhere could run anything. The user says once for each run that it may; a run that
+was trained here said so by being trained.
+"""
+
+import contextlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from canary.config.sources import Source, source_from_dict
+from canary.errors import CanaryError
+from canary.runs.directory import read_json, write_json
+
+
+class NeedsTrust(CanaryError):
+    """A run names code that nobody has agreed to import."""
+
+    def __init__(self, run: Path, source: Source):
+        self.run, self.source = run, source
+        super().__init__(
+            f"{run} was trained on {source}, which is code that has to be imported and called. If you trust it, say "
+            f"--trust (in Python: trust=True, or pass environment=...)."
+        )
+
+
+def trust_file() -> Path:
+    home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    return Path(home) / "canary" / "trusted.json"
+
+
+_said: list[dict[str, Any]] = []  # in this process, also if the file cannot be written
+
+
+def is_trusted(run: Path, source: Source) -> bool:
+    return _entry(run, source) in (*_said, *_entries())
+
+
+def agree(run: Path, *, trust: bool, ask: Callable[[str], bool] | None = None) -> None:
+    """Before a run is opened: note that the user trusts it, or ask, or raise `NeedsTrust`; most runs name no code."""
+    stored = read_json(run / "config.json").get("environment")
+    if not isinstance(stored, dict) or "source" not in stored:
+        return
+    source = source_from_dict(stored["source"])
+    if is_trusted(run, source):
+        return
+    if not trust and not (
+        ask is not None and ask(f"{run} was trained on {source}. Import and call this code?")
+    ):
+        raise NeedsTrust(run, source)
+    remember(run, source)
+
+
+def remember(run: Path, source: Source) -> None:
+    """Ask no more about this run. A home that cannot be written to only means that it will be asked again."""
+    entries, entry = _entries(), _entry(run, source)
+    _said.append(entry)
+    if entry not in entries:
+        with contextlib.suppress(OSError, CanaryError):
+            trust_file().parent.mkdir(parents=True, exist_ok=True)
+            write_json(trust_file(), {"trusted": [*entries, entry]})
+
+
+def _entry(run: Path, source: Source) -> dict[str, Any]:
+    """The whole reference: other arguments may do other things."""
+    return {"run": str(run.resolve()), **json.loads(json.dumps(source.to_dict()))}
+
+
+def _entries() -> list[dict[str, Any]]:
+    try:
+        found = read_json(trust_file())["trusted"]
+    except (CanaryError, KeyError, TypeError, OSError):
+        return []
+    return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []

@@ -1,0 +1,109 @@
+"""The paper's figure of training (fig:benchmark): return and violation probability over steps, a row per environment."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from canary.studies.rows import Row
+
+BLOCKS = 40
+FLOOR = 1e-3  # where the logarithmic axis ends
+
+
+def save(results: Path, study: dict[str, Any], rows: list[Row], problems: list[str]) -> dict[str, Path]:
+    """Write training-curves.png and the data of its lines; lines are means over seeds, bands one standard deviation."""
+    import matplotlib.pyplot as plt
+
+    from canary.reporting.figures import GREY, RED, STYLE
+    from canary.reporting.figures import save as save_figure
+
+    environments = list(dict.fromkeys(row.summary["env"] for row in rows))
+    methods = list(dict.fromkeys(_method(row) for row in rows))
+    colours = dict(zip(methods, plt.get_cmap("tab10").colors, strict=False))  # type: ignore[attr-defined]
+    frames = []
+    with plt.rc_context(STYLE):
+        height = 2.6 * len(environments)
+        figure, grid = plt.subplots(
+            len(environments), 2, figsize=(9, height), layout="constrained", squeeze=False
+        )
+        for environment, (left, right) in zip(environments, grid, strict=True):
+            here = [row for row in rows if row.summary["env"] == environment]
+            for row in here:
+                line = curve(row)
+                frames.append(line.with_columns(variant=pl.lit(row.name)))
+                for axes, name in ((left, "return"), (right, "violation")):
+                    mean, spread = line[name].to_numpy(), line[f"{name}_deviation"].to_numpy()
+                    low, high = mean - spread, mean + spread
+                    if name == "violation":
+                        mean, low = np.maximum(mean, FLOOR), np.maximum(low, FLOOR)
+                    axes.plot(
+                        line["steps"], mean, color=colours[_method(row)], label=_method(row), linewidth=1.3
+                    )
+                    axes.fill_between(
+                        line["steps"], low, high, color=colours[_method(row)], alpha=0.12, linewidth=0
+                    )
+            right.axhline(here[0].summary["epsilon"], color=RED, linestyle="--", linewidth=1)
+            right.set(yscale="log", ylim=(FLOOR, 1))
+            limit = here[0].summary["limit"]
+            left.set(title=f"{environment}, limit {limit:g}: return", xlabel="environment steps per seed")
+            right.set(title=f"P(cost > {limit:g})", xlabel="environment steps per seed")
+            right.legend(loc="center left", bbox_to_anchor=(1, 0.5), fontsize=8, labelcolor=GREY)
+        path = results / "training-curves.png"
+        save_figure(figure, path)
+    data = results / "table.csv"
+    pl.concat(frames).select("variant", pl.exclude("variant")).write_csv(data, float_precision=6)
+    text = results / "table.md"
+    text.write_text(_text(study, rows, problems))
+    return {"table": text, "figure": path, "data": data}
+
+
+def _method(row: Row) -> str:
+    return f"{row.summary['algorithm']} ({row.summary['preset']})"
+
+
+def curve(row: Row) -> pl.DataFrame:
+    """Mean and standard deviation over seeds of return and violation rate in equal blocks of training."""
+    done = int(row.summary["total_steps"]) // row.batch
+    width = max(1, done // BLOCKS)
+    seeds = (
+        row.table("episodes").filter(pl.col("valid") & (pl.col("iteration") < done))
+        .with_columns(
+            block=(pl.col("iteration") // width).clip(upper_bound=max(done // width - 1, 0)),
+            violation=(pl.col("cost") > row.summary["limit"]).cast(pl.Float64),
+        )
+        .group_by("seed", "block").agg(pl.col("return").cast(pl.Float64).mean(), pl.col("violation").mean())
+    )  # fmt: skip
+    return (
+        seeds.group_by("block").agg(
+            pl.col("return").mean(), pl.col("violation").mean(),
+            return_deviation=pl.col("return").std(ddof=0), violation_deviation=pl.col("violation").std(ddof=0),
+        )
+        .sort("block")
+        .select(
+            steps=((pl.col("block") + 0.5) * width * row.batch).cast(pl.Int64),
+            **{name: pl.col(name) for name in ("return", "return_deviation", "violation", "violation_deviation")},
+        )
+    )  # fmt: skip
+
+
+def _text(study: dict[str, Any], rows: list[Row], problems: list[str]) -> str:
+    lines = [
+        f"# {study['title']}",
+        "",
+        f"`canary reproduce {study['name']}`. Lines are means over seeds, bands one standard deviation,",
+        f"in {BLOCKS} blocks of training.",
+        "",
+        "![training curves](training-curves.png)",
+        "",
+        "| line | seeds × steps | code |",
+        "|---|---|---|",
+        *(
+            f"| {row.summary['env']}: {_method(row)} | {row.summary['seeds']} × {row.summary['total_steps']:,}"
+            f" | {' '.join(row.codes)} |"
+            for row in rows
+        ),
+        *(["", *(f"- {problem}" for problem in problems)] if problems else []),
+    ]
+    return "\n".join(lines) + "\n"

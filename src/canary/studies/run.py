@@ -1,0 +1,167 @@
+"""`canary reproduce`: train the units of a study that are missing, keep them in the store, and show what is there.
+
+RUNS/STUDY/VARIANT/      the runs themselves; a stopped one goes on, a finished one is not trained again
+RESULTS/STUDY/           the store (`studies.store`), study.json: which group is which row, and what the view makes of them
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from canary.config.config import RunConfig
+from canary.errors import CanaryError, nearest
+from canary.runs import directory
+from canary.runs.manifest import read_manifest
+from canary.studies import store
+from canary.studies.data import Study
+from canary.studies.meaning import meaning, meaning_of, short_key
+from canary.studies.plan import PlannedRow, Request, chosen_seeds, planned
+from canary.studies.units import final_policies, finished_runs, runs_of, units_of, with_seeds
+from canary.studies.views import save_views
+from canary.terminal.progress import counting_bar
+
+Trained = Callable[[int, store.Units], None]
+Engine = Callable[[list[RunConfig], list[Path], Trained], None]
+"""Trains the seeds of every configuration in its place and hands over the units of each, by index, as they are finished."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Places:
+    """Where a study's runs and its results go."""
+
+    runs: Path
+    results: Path
+
+
+def reproduce(
+    name: str,
+    study: Study,
+    places: Places,
+    request: Request | None = None,
+    *,
+    engine: Engine | None = None,
+    quiet: bool = False,
+) -> dict[str, Path]:
+    """Train what is missing and write tables and figures; returns their paths by label."""
+    request = request or Request()
+    if study.view == "relative-variance":
+        return _reproduce_points(name, study, places.results / name, request, quiet)
+    results, home = places.results / name, study.units_of or name
+    rows = planned(name, study, request)
+    groups = [group_for(places.results / home, row) for row in rows]
+    results.mkdir(parents=True, exist_ok=True)
+    directory.write_json(results / "study.json", describe(name, study, rows, groups))
+    todo, where = [], []
+    for row, group in zip(rows, groups, strict=True):
+        borrow(places.results, row.config, group)
+        measure_final(row.config, group, places.runs / home / group.name)
+        missing = missing_seeds(row.config, group)
+        if missing and (not request.only or row.variant.name in request.only):
+            todo.append(with_seeds(row.config, missing))
+            where.append((group, places.runs / home / group.name))
+    engine = engine or local_engine(quiet)
+    engine(todo, [runs for _, runs in where], lambda index, units: store.add(where[index][0], units))
+    return save_views(results)
+
+
+def engine_named(name: str, quiet: bool) -> Engine:
+    """`local` or `ray`."""
+    if name == "ray":
+        from canary.studies.ray_engine import ray_engine
+
+        return ray_engine(quiet)
+    return local_engine(quiet)
+
+
+def _reproduce_points(
+    name: str, study: Study, results: Path, request: Request, quiet: bool
+) -> dict[str, Path]:
+    from canary.studies import relative_variance
+
+    for wanted in request.only:
+        if wanted not in relative_variance.CONSTRAINTS:
+            known = nearest(wanted, relative_variance.CONSTRAINTS)
+            raise CanaryError(f"The study {name} has no constraint {wanted!r}{known}")
+    results.mkdir(parents=True, exist_ok=True)
+    directory.write_json(results / "study.json", describe(name, study, [], []))
+    with counting_bar("points", quiet=quiet) as progress:
+        relative_variance.complete(results, chosen_seeds(request.seeds, study.seeds), request.only, progress)
+    return save_views(results)
+
+
+def local_engine(quiet: bool) -> Engine:
+    """One setting after the other; its seeds share the cores of this machine."""
+
+    def train(configs: list[RunConfig], runs: list[Path], trained: Trained) -> None:
+        for index, (config, place) in enumerate(zip(configs, runs, strict=True)):
+            for part, run, code in finished_runs(config, place, quiet=quiet):
+                trained(index, units_of(part, run, code))
+
+    return train
+
+
+def group_for(results: Path, row: PlannedRow) -> Path:
+    """The group of a row's settings: the one that is there, or the place of a new one beside those with other settings."""
+    wanted = meaning(row.config)
+    plain, beside = results / row.variant.name, results / f"{row.variant.name}-{short_key(wanted)}"
+    for group in (plain, beside):
+        if (group / "config.json").exists() and meaning_of(
+            directory.read_json(group / "config.json")
+        ) == wanted:
+            return group
+    return beside if (plain / "config.json").exists() else plain
+
+
+def missing_seeds(config: RunConfig, group: Path) -> tuple[int, ...]:
+    have = set(store.stored_seeds(group))
+    return tuple(seed for seed in config.training.seeds if seed not in have)
+
+
+def measure_final(config: RunConfig, group: Path, runs: Path) -> None:
+    """Measure the final policies of stored seeds whose group has none yet, if their run is still there."""
+    have = store.stored_seeds(group)
+    if not have or any((group / f"{kind}.json").exists() for kind in store.PER_SEED):
+        return
+    for run, seeds in runs_of(config, runs):
+        if set(seeds) <= set(have) and read_manifest(run)["status"] == "finished":
+            found = final_policies(with_seeds(config, seeds), run)
+            store.add(group, replace(store.read_units(group).only(seeds), per_seed=found))
+
+
+def borrow(results: Path, config: RunConfig, group: Path) -> None:
+    """Copy units that another study has trained already: the same settings and seed are the same unit."""
+    wanted = meaning(config)
+    for other in sorted(path.parent for path in results.glob("*/*/config.json")):
+        missing = missing_seeds(config, group)
+        if not missing:
+            return
+        try:
+            common = tuple(seed for seed in missing if other != group and seed in store.stored_seeds(other))
+            if common and meaning_of(directory.read_json(other / "config.json")) == wanted:
+                store.add(group, store.read_units(other).only(common))
+        except (CanaryError, KeyError):  # a damaged group of another study is that study's to report
+            continue
+
+
+def describe(name: str, study: Study, rows: list[PlannedRow], groups: list[Path]) -> dict[str, Any]:
+    """All that the views need to know of a study: they must not need its code, nor JAX."""
+    return {
+        "name": name,
+        "title": study.title,
+        "view": study.view,
+        "rows": [
+            {
+                "variant": row.variant.name,
+                "about": row.variant.about,
+                "group": group.name if study.units_of is None else f"../{study.units_of}/{group.name}",
+                "environment": row.config.environment_name,
+                "algorithm": row.config.algorithm_name,
+                "preset": row.config.preset,
+                "overrides": list(row.variant.overrides),
+                "steps": row.config.training.updates * row.config.training.batch,
+                "paper": None if row.variant.paper is None else asdict(row.variant.paper),
+            }
+            for row, group in zip(rows, groups, strict=True)
+        ],
+    }

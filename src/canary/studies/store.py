@@ -1,0 +1,177 @@
+"""The store of results. Its unit is (environment, algorithm, settings, seed); a group holds the seeds of one setting.
+
+    RESULTS/STUDY/VARIANT/        config.json       the settings, with the seeds that are there
+                                  episodes.parquet  metrics.parquet   every training episode and update
+                                  summary.json      the numbers of the paper's table, per seed and over seeds
+                                  exact.json        final policies by dynamic programming, in a finite environment
+                                  final.json        final policies on fresh episodes, in any other
+                                  provenance.json   which code made each seed, and how long it took; written last
+
+A group of the same variant with other settings, or settings that this version cannot read, is kept where it is; new ones
+go beside it as VARIANT-<key>. Files are replaced whole, and `provenance.json` is the last, so a group that was being extended
+when the process died is as it was. No JAX here.
+"""
+
+import io
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from canary.errors import CanaryError
+from canary.reporting.summary import summarise_tables
+from canary.runs import directory
+
+if TYPE_CHECKING:
+    import polars
+
+TABLES = ("episodes", "metrics")
+PER_SEED = ("exact", "final")
+
+
+@dataclass(frozen=True)
+class Units:
+    """Seeds of one setting as training left them; what is known per seed is keyed by the seed."""
+
+    config: dict[str, Any]
+    steps: int
+    tables: "dict[str, polars.DataFrame]"
+    provenance: dict[int, dict[str, Any]]
+    per_seed: dict[str, dict[int, dict[str, Any]]]
+    """`exact` and `final`, where they are known."""
+
+    @property
+    def seeds(self) -> list[int]:
+        return [int(seed) for seed in self.config["training"]["seeds"]]
+
+    def only(self, seeds: tuple[int, ...]) -> "Units":
+        """The same without the other seeds."""
+        import polars as pl
+
+        return Units(
+            config=self.config | {"training": self.config["training"] | {"seeds": list(seeds)}},
+            steps=self.steps,
+            tables={kind: table.filter(pl.col("seed").is_in(seeds)) for kind, table in self.tables.items()},
+            provenance={seed: self.provenance[seed] for seed in seeds},
+            per_seed={
+                kind: {seed: row for seed, row in rows.items() if seed in seeds}
+                for kind, rows in self.per_seed.items()
+            },
+        )
+
+
+def stored_seeds(group: Path) -> list[int]:
+    """The seeds that a group holds; none if there is no group, or none that is complete."""
+    if (group / "provenance.json").exists():
+        return [int(seed) for seed in directory.read_json(group / "provenance.json").get("units", {})]
+    if (group / "summary.json").exists():  # made before there was a provenance
+        return [int(seed) for seed in directory.read_json(group / "config.json")["training"]["seeds"]]
+    return []
+
+
+def read_units(group: Path) -> Units:
+    """All seeds of a group; a file that is missing or damaged is named in a sentence."""
+    seeds = stored_seeds(group)
+    config = directory.read_json(group / "config.json")
+    summary = directory.read_json(group / "summary.json")
+    provenance: dict[str, Any] = {}
+    if (group / "provenance.json").exists():
+        provenance = directory.read_json(group / "provenance.json")["units"]
+    per_seed = {
+        kind: _by_seed(directory.read_json(group / f"{kind}.json"), config["training"]["seeds"])
+        for kind in PER_SEED
+        if (group / f"{kind}.json").exists()
+    }
+    return Units(
+        config=config | {"training": config["training"] | {"seeds": seeds}},
+        steps=int(summary["total_steps"]),
+        tables={kind: read_table(group, kind) for kind in TABLES if (group / f"{kind}.parquet").exists()},
+        provenance={seed: provenance.get(str(seed), {}) for seed in seeds},
+        per_seed=per_seed,
+    )
+
+
+def read_table(group: Path, kind: str) -> "polars.DataFrame":
+    import polars as pl
+
+    path = group / f"{kind}.parquet"
+    try:
+        return pl.read_parquet(path.read_bytes())
+    except FileNotFoundError:
+        raise CanaryError(f"{path} is missing.") from None
+    except (OSError, pl.exceptions.PolarsError) as error:
+        reason = str(error).partition("\n")[0]
+        raise CanaryError(
+            f"{path} is damaged ({reason}); restore it, or delete the folder and reproduce."
+        ) from error
+
+
+def add(group: Path, new: Units) -> None:
+    """Put seeds into a group, beside those that are there."""
+    group.mkdir(parents=True, exist_ok=True)
+    merged = _merged(read_units(group), new) if stored_seeds(group) else new
+    for kind, table in merged.tables.items():
+        buffer = io.BytesIO()
+        table.write_parquet(buffer)
+        directory.write_atomically(group / f"{kind}.parquet", buffer.getvalue())
+    for kind, known in merged.per_seed.items():
+        directory.write_json(group / f"{kind}.json", _by_column(known, merged.seeds))
+    directory.write_json(group / "config.json", merged.config)
+    seconds: list[Any] = [entry.get("train_seconds") for entry in merged.provenance.values()]
+    summary = summarise_tables(
+        merged.config,
+        merged.tables["episodes"],
+        merged.tables["metrics"],
+        steps=merged.steps,
+        seconds=sum(seconds) if None not in seconds else None,
+    )
+    directory.write_json(group / "summary.json", summary)
+    units = {str(seed): merged.provenance[seed] for seed in merged.seeds}
+    directory.write_json(group / "provenance.json", {"units": units})
+
+
+def _merged(old: Units, new: Units) -> Units:
+    import polars as pl
+
+    kept = [seed for seed in old.seeds if seed not in new.seeds]
+    seeds = sorted([*kept, *new.seeds])
+    tables = {
+        kind: pl.concat(
+            [old.tables[kind].filter(pl.col("seed").is_in(kept)), new.tables[kind]], how="diagonal_relaxed"
+        ).sort("seed", "iteration", maintain_order=True)
+        for kind in TABLES
+        if kind in old.tables
+    }
+    tables.setdefault("metrics", new.tables["metrics"])
+    return Units(
+        config=new.config | {"training": new.config["training"] | {"seeds": seeds}},
+        steps=new.steps,
+        tables=tables,
+        provenance=old.provenance | new.provenance,
+        per_seed={
+            kind: {
+                seed: known
+                for seed, known in (old.per_seed.get(kind, {}) | new.per_seed.get(kind, {})).items()
+                if seed in seeds
+            }
+            for kind in PER_SEED
+            if kind in old.per_seed or kind in new.per_seed
+        },
+    )
+
+
+def _by_seed(columns: dict[str, Any], seeds: list[int]) -> dict[int, dict[str, Any]]:
+    """{"x_per_seed": [a, b]} as {seed: {"x": a}, ...}; a seed of which nothing is known is left out."""
+    lists = {
+        name.removesuffix("_per_seed"): values
+        for name, values in columns.items()
+        if name.endswith("_per_seed")
+    }
+    rows = {
+        int(seed): {name: values[index] for name, values in lists.items()} for index, seed in enumerate(seeds)
+    }
+    return {seed: row for seed, row in rows.items() if any(value is not None for value in row.values())}
+
+
+def _by_column(rows: dict[int, dict[str, Any]], seeds: list[int]) -> dict[str, Any]:
+    names = list(next(iter(rows.values()), {}))
+    return {f"{name}_per_seed": [rows.get(seed, {}).get(name) for seed in seeds] for name in names}

@@ -1,0 +1,128 @@
+"""The paper's sweep over epsilon (fig:eps_sweep): dynamics, calibration, and the time of the collapse from 0.3 to 0.1."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from canary.reporting.aggregates import collapse_time, running_rate
+from canary.reporting.statistics import is_violation
+from canary.studies.curves import curve
+from canary.studies.rows import Row
+
+EPISODES = 50  # that a running rate is taken of
+
+
+def save(results: Path, study: dict[str, Any], rows: list[Row], problems: list[str]) -> dict[str, Path]:
+    """Write table.md, table.csv and epsilon-sweep.png."""
+    data = [calibration(row) for row in rows]
+    paths = {
+        "table": results / "table.md",
+        "data": results / "table.csv",
+        "figure": results / "epsilon-sweep.png",
+    }
+    pl.DataFrame(data, infer_schema_length=None).write_csv(paths["data"])
+    paths["table"].write_text(_markdown(study, data, problems))
+    _figure(rows, data, study, paths["figure"])
+    return paths
+
+
+def calibration(row: Row) -> dict[str, Any]:
+    """Threshold and converged violation probability, and how long the collapse took on the median seed."""
+    times = collapse_times(row)
+    summary = row.summary
+    violation = summary["violation_probability"]
+    return {
+        "variant": row.name,
+        "epsilon": summary["epsilon"],
+        "violation": violation,
+        "violation_error": summary["violation_standard_error"],
+        "below_threshold": summary["epsilon"] / violation if violation else None,
+        "collapse_steps": float(np.median(times)) if times else None,
+        "collapsed_seeds": len(times),
+        "seeds": summary["seeds"],
+        "steps": summary["total_steps"],
+        "reward": summary["return_mean"],
+        "code": " ".join(row.codes),
+    }
+
+
+def collapse_times(row: Row) -> list[float]:
+    """Of the seeds that fell from 0.3 to 0.1, in steps."""
+    times = []
+    for seed in row.table("episodes").filter(pl.col("valid")).partition_by("seed"):
+        violated = is_violation(seed["cost"].to_numpy(), row.summary["limit"])
+        updates, rate = running_rate(violated, seed["iteration"].to_numpy(), EPISODES)
+        time = collapse_time((updates + 1.0) * row.batch, rate)
+        if time is not None:
+            times.append(time)
+    return times
+
+
+def _markdown(study: dict[str, Any], data: list[dict[str, Any]], problems: list[str]) -> str:
+    def show(value: float | None, form: str) -> str:
+        return "-" if value is None else format(value, form)
+
+    lines = [
+        f"# {study['title']}",
+        "",
+        f"`canary reproduce {study['name']}`. P is of the second half of training (± standard error over seeds).",
+        "The collapse is the median time",
+        f"in which the violation rate of the last {EPISODES} episodes fell from 0.3 to 0.1, over the seeds that did.",
+        "The paper (500 seeds): P settles 2-4 times below ε, and the collapse takes about 20,000 steps at every ε.",
+        "",
+        "![dynamics and calibration](epsilon-sweep.png)",
+        "",
+        "| variant | ε | P | ε / P | J | collapse, steps | seeds × steps | code |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for row in data:
+        lines.append(
+            f"| {row['variant']} | {row['epsilon']:g} | {show(row['violation'], '.4f')} ± {show(row['violation_error'], '.4f')}"
+            f" | {show(row['below_threshold'], '.1f')} | {show(row['reward'], '.3f')} | {show(row['collapse_steps'], ',.0f')}"
+            f" ({row['collapsed_seeds']} of {row['seeds']}) | {row['seeds']} × {row['steps']:,} | {row['code']} |"
+        )
+    lines += ["", *(f"- {problem}" for problem in problems)] if problems else []
+    return "\n".join(lines) + "\n"
+
+
+def _figure(rows: list[Row], data: list[dict[str, Any]], study: dict[str, Any], path: Path) -> None:
+    import matplotlib.pyplot as plt
+
+    from canary.reporting.figures import GREY, STYLE, save
+
+    families = list(dict.fromkeys(row.name.rpartition("-")[0] for row in rows))
+    with plt.rc_context(STYLE):
+        figure, panels = plt.subplots(
+            1,
+            1 + len(families),
+            figsize=(3.9 * (1 + len(families)), 3.4),
+            layout="constrained",
+            squeeze=False,
+        )
+        for axes, family in zip(panels[0], families, strict=False):
+            here = [row for row in rows if row.name.rpartition("-")[0] == family]
+            shades = plt.get_cmap("viridis")(np.linspace(0, 0.9, len(here)))
+            for row, shade in zip(here, shades, strict=True):
+                line = curve(row)
+                mean, spread = (line[name].to_numpy() for name in ("violation", "violation_deviation"))
+                axes.plot(line["steps"], mean, color=shade, label=f"ε = {row.summary['epsilon']:g}")
+                axes.fill_between(
+                    line["steps"], np.maximum(mean - spread, 0), mean + spread, color=shade, alpha=0.12
+                )
+            axes.set(
+                title=f"{family}: P(cost > {here[0].summary['limit']:g})", xlabel="environment steps per seed"
+            )
+            axes.legend(fontsize=8)
+        last = panels[0, -1]
+        for family, marker in zip(families, "osD^", strict=False):
+            points = [row for row in data if row["variant"].rpartition("-")[0] == family and row["violation"]]
+            error = [row["violation_error"] or 0.0 for row in points]
+            x, y = ([row[name] for row in points] for name in ("epsilon", "violation"))
+            last.errorbar(x, y, yerr=error, marker=marker, label=family, linewidth=1)
+        ends = [min(row["epsilon"] for row in data), max(row["epsilon"] for row in data)]
+        last.plot(ends, ends, color=GREY, linestyle="--", linewidth=1, label="P = ε")
+        last.set(xscale="log", yscale="log", xlabel="ε", title="converged P", ylim=(1e-4, 1))
+        last.legend(fontsize=8)
+        save(figure, path)

@@ -1,0 +1,199 @@
+"""The table and the figure of a study.
+
+Columns as in the paper's table (tab:safety), over the second half of training: violation probability P, its jitter, the share
+of seeds with P <= epsilon, the return J, (epsilon - P) / jitter; then the same of the final policies, exactly where the
+environment is finite and on fresh episodes elsewhere. Rows on the same problem and seeds are compared with the first of them.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from canary.reporting.aggregates import (
+    bootstrap,
+    improvement_probability,
+    interquartile_mean,
+    margin_per_jitter,
+)
+from canary.reporting.statistics import mean_over_seeds, paired_difference, safe_fraction
+from canary.studies.rows import Row, kept_groups
+
+COLUMNS = (
+    "variant", "P", "jitter", "safe", "J", "lowest J", "IQM J [95%]", "(ε−P)/jitter", "J against the first",
+    "P against the first", "final P (largest)", "final safe", "final J", "paper: P, jitter, safe, J", "seeds × steps",
+    "code", "",
+)  # fmt: skip
+
+
+def save(results: Path, study: dict[str, Any], rows: list[Row], problems: list[str]) -> dict[str, Path]:
+    """Write table.md, table.csv and study.png; returns their paths by label."""
+    data = table_rows(rows)
+    paths = {"table": results / "table.md", "data": results / "table.csv", "figure": results / "study.png"}
+    paths["table"].write_text(markdown(study, data, [*problems, *_kept(results, study)]))
+    pl.DataFrame(data, infer_schema_length=None).write_csv(paths["data"])
+    _figure(rows, study, paths["figure"])
+    return paths
+
+
+def _kept(results: Path, study: dict[str, Any]) -> list[str]:
+    names = kept_groups(results, study)
+    listed = ", ".join(f"`{name}`" for name in names)
+    return [f"Kept in the store, with other settings or by another version: {listed}."] if names else []
+
+
+def table_rows(rows: list[Row]) -> list[dict[str, Any]]:
+    """Numbers as numbers, one dictionary per row."""
+    first: dict[tuple[Any, ...], Row] = {}
+    return [numbers(row) | _against(row, first.setdefault(row.problem, row)) for row in rows]
+
+
+def numbers(row: Row) -> dict[str, Any]:
+    """What one row says by itself."""
+    summary, about, paper = row.summary, row.about, row.about["paper"] or {}
+    returns = [value for value in summary["return_per_seed"] if value is not None]
+    middle = bootstrap(interquartile_mean, [returns]) if returns else (None, None, None)
+    final = row.final or {"violation_per_seed": [], "return_per_seed": []}
+    final_violation = [value for value in final["violation_per_seed"] if value is not None]
+    return {
+        "variant": row.name,
+        "about": about["about"],
+        "environment": summary["env"],
+        "algorithm": summary["algorithm"],
+        "preset": summary["preset"],
+        "overrides": " ".join(about["overrides"]),
+        "limit": summary["limit"],
+        "epsilon": summary["epsilon"],
+        "seeds": summary["seeds"],
+        "seed_ids": " ".join(map(str, summary["seed_ids"])),
+        "steps": summary["total_steps"],
+        "violation": summary["violation_probability"],
+        "violation_error": summary["violation_standard_error"],
+        "jitter": summary["violation_jitter"],
+        "jitter_error": summary["jitter_standard_error"],
+        "safe": summary["safe_fraction"],
+        "reward": summary["return_mean"],
+        "reward_error": summary["return_standard_error"],
+        "lowest_reward": min(returns, default=None),
+        "iqm_reward": middle[0],
+        "iqm_reward_lower": middle[1],
+        "iqm_reward_upper": middle[2],
+        "margin_per_jitter": margin_per_jitter(
+            summary["epsilon"], summary["violation_probability"], summary["violation_jitter"]
+        ),
+        "largest_violation": max(
+            (value for value in summary["violation_per_seed"] if value is not None), default=None
+        ),
+        "final_is_exact": row.is_exact,
+        "final_violation": mean_over_seeds(final_violation),
+        "final_largest_violation": max(final_violation, default=None),
+        "final_safe": safe_fraction(final_violation, summary["epsilon"]),
+        "final_reward": mean_over_seeds(final["return_per_seed"]),
+        "steps_per_second": summary["steps_per_second"],
+        **{f"paper_{name}": paper.get(name) for name in ("violation", "jitter", "safe", "reward")},
+        "code": " ".join(row.codes),
+    }
+
+
+def _against(row: Row, first: Row) -> dict[str, float | None]:
+    """How a row differs from the first on the same problem, on the seeds of both, with 95% intervals."""
+    result: dict[str, float | None] = {}
+    for name, key in (("reward", "return_per_seed"), ("violation", "violation_per_seed")):
+        known = dict(zip(first.summary["seed_ids"], first.summary[key], strict=True))
+        pairs = [
+            (value, known[seed])
+            for seed, value in zip(row.summary["seed_ids"], row.summary[key], strict=True)
+            if seed in known
+        ]
+        ours, theirs = [a for a, _ in pairs], [b for _, b in pairs]
+        pair = paired_difference(ours, theirs) if row is not first else None
+        result[f"{name}_difference"], result[f"{name}_difference_error"] = pair or (None, None)
+    ours, theirs = (
+        [value for value in each.summary["return_per_seed"] if value is not None] for each in (row, first)
+    )
+    better = improvement_probability([ours], [theirs]) if ours and theirs and row is not first else None
+    result["improvement"] = None if better is None else better.value
+    return result
+
+
+def markdown(study: dict[str, Any], rows: list[dict[str, Any]], notes: list[str]) -> str:
+    """The table for people, with what it needs to be repeated."""
+    lines = [
+        f"# {study['title']}",
+        "",
+        f"`canary reproduce {study['name']}`. P, jitter, safe and J are of the second half of training (± standard error over",
+        "seeds), differences to the first row of the same problem are seed by seed (± 95% interval). Final columns are of the",
+        "final policies: by dynamic programming in a finite environment, on fresh episodes elsewhere. `code` is the",
+        "fingerprint of the code that made the row, - if it was made before there were any.",
+        "",
+        "| " + " | ".join(COLUMNS) + " |",
+        "|" + "---|" * len(COLUMNS),
+    ]
+    lines += ["| " + " | ".join(_cells(row)) + " |" for row in rows]
+    lines += ["", *(f"- {note}" for note in notes)] if notes else []
+    return "\n".join(lines) + "\n"
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    def show(name: str, form: str) -> str:
+        return "-" if row[name] is None else format(row[name], form)
+
+    def both(name: str, error: str, form: str) -> str:
+        return "-" if row[name] is None else f"{show(name, form)} ± {show(error, form.lstrip('+'))}"
+
+    paper = ("violation", ".3f"), ("jitter", ".4f"), ("safe", ".0%"), ("reward", ".2f")
+    return (
+        row["variant"],
+        both("violation", "violation_error", ".4f"),
+        both("jitter", "jitter_error", ".4f"),
+        show("safe", ".0%"),
+        both("reward", "reward_error", ".3f"),
+        show("lowest_reward", ".3f"),
+        f"{show('iqm_reward', '.3f')} [{show('iqm_reward_lower', '.3f')}, {show('iqm_reward_upper', '.3f')}]",
+        show("margin_per_jitter", ".1f"),
+        both("reward_difference", "reward_difference_error", "+.3f"),
+        both("violation_difference", "violation_difference_error", "+.4f"),
+        f"{show('final_violation', '.4f')} ({show('final_largest_violation', '.4f')})",
+        show("final_safe", ".0%"),
+        show("final_reward", ".3f"),
+        ", ".join(show(f"paper_{name}", form) for name, form in paper)
+        if row["paper_violation"] is not None
+        else "-",
+        f"{row['seeds']} × {row['steps']:,}",
+        row["code"],
+        row["about"],
+    )
+
+
+def _figure(rows: list[Row], study: dict[str, Any], path: Path) -> None:
+    """Every seed of every variant as a point: violation probability against return."""
+    import matplotlib.pyplot as plt
+
+    from canary.reporting.figures import GREY, RED, STYLE, save
+
+    with plt.rc_context(STYLE):
+        figure, axes = plt.subplots(figsize=(7.5, 4.2), layout="constrained")
+        colours = plt.get_cmap("tab20" if len(rows) > 10 else "tab10")
+        markers = "osD^vP*XphH"
+        for index, row in enumerate(rows):
+            seeds = zip(row.summary["violation_per_seed"], row.summary["return_per_seed"], strict=True)
+            points = [(max(p, 3e-4), j) for p, j in seeds if p is not None and j is not None]
+            axes.scatter(
+                *zip(*points, strict=True), s=26, alpha=0.8, linewidths=0, color=colours(index % colours.N),
+                marker=markers[index % len(markers)], label=row.name,
+            )  # fmt: skip
+        for epsilon in sorted({row.summary["epsilon"] for row in rows}):
+            axes.axvline(epsilon, color=RED, linewidth=1, linestyle="--")
+            axes.annotate(
+                f" epsilon {epsilon:g}", (epsilon, 0.02), xycoords=("data", "axes fraction"), color=RED, fontsize=8,
+                rotation=90, ha="right",  # several thresholds may stand close together
+            )  # fmt: skip
+        axes.set(
+            xscale="log", xlabel="violation probability, second half of training (3e-4 and below at 3e-4)"
+        )
+        axes.set_ylabel("return")
+        axes.set_title(study["title"])
+        axes.legend(
+            loc="center left", bbox_to_anchor=(1, 0.5), fontsize=8, labelcolor=GREY, ncols=1 + len(rows) // 20
+        )
+        save(figure, path)

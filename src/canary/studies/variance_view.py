@@ -1,0 +1,115 @@
+"""The table and the figure of `relative-variance`, from its stored points; no JAX."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from canary.errors import CanaryError
+from canary.numerics.regression import fitted_exponent
+from canary.runs import directory
+
+TITLES = {"monte-carlo": "Monte Carlo, exact", "gae": "GAE with fitted critics"}
+QUANTITIES = ("value", "gradient")
+
+
+def save(results: Path, study: dict[str, Any]) -> dict[str, Path]:
+    """Write table.md, table.csv (a line per point) and relative-variance.png."""
+    if not (results / "points.json").exists():
+        raise CanaryError(
+            f"{results} holds no point yet; compute them with `canary reproduce {results.name}`."
+        )
+    data = pl.DataFrame(directory.read_json(results / "points.json")["points"], infer_schema_length=None)
+    paths = {
+        "table": results / "table.md",
+        "data": results / "table.csv",
+        "figure": results / "relative-variance.png",
+    }
+    data.write_csv(paths["data"])
+    paths["table"].write_text(_markdown(study, data))
+    _figure(data, paths["figure"])
+    return paths
+
+
+def exponent(
+    data: pl.DataFrame, estimator: str, constraint: str, quantity: str
+) -> tuple[float, float, int, int]:
+    """Slope of log kappa^2 over log epsilon below 0.1, its 95% half-width, points used, points in all."""
+    rows = data.filter(
+        (pl.col("estimator") == estimator) & (pl.col("constraint") == constraint) & (pl.col("epsilon") < 0.1)
+    )
+    known = rows.filter(pl.col(quantity).is_not_null() & (pl.col(quantity) > 0))
+    slope, half = fitted_exponent(known["epsilon"].to_numpy(), known[quantity].to_numpy())
+    return slope, half, len(known), len(rows)
+
+
+def _markdown(study: dict[str, Any], data: pl.DataFrame) -> str:
+    lines = [
+        f"# {study['title']}",
+        "",
+        f"`canary reproduce {study['name']}`. Exponents of the relative variance in ε, fitted for ε < 0.1 (± 95% interval):",
+        "-1 is the rate 1/ε, 0 is stable. One policy of IcyLake; the limit moves, and violations are ε/2 everywhere.",
+        "Monte Carlo is exact (docs/relative-variance.md); GAE is measured over 200 batches of 4,000 steps per seed, with",
+        "critics fitted to the policy.",
+        "The paper: near -1 for indicator and CVaR, near 0 for Cantelli.",
+        "",
+        "![relative variance](relative-variance.png)",
+        "",
+        "| constraint | "
+        + " | ".join(f"{TITLES[e]}: {q}" for e in TITLES for q in QUANTITIES)
+        + " | points with GAE |",
+        "|---|" + "---|" * 5,
+    ]
+    for constraint in data["constraint"].unique(maintain_order=True):
+        cells = [constraint]
+        for estimator in TITLES:
+            for quantity in QUANTITIES:
+                slope, half, *_ = exponent(data, estimator, constraint, quantity)
+                cells.append("-" if np.isnan(slope) else f"{slope:+.2f} ± {half:.2f}")
+        _, _, used, whole = exponent(data, "gae", constraint, "gradient")
+        lines.append("| " + " | ".join([*cells, f"{used} of {whole}"]) + " |")
+    lines += [
+        "",
+        "A point without a gradient is one whose signal is smaller than the noise of all its batches together.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _figure(data: pl.DataFrame, path: Path) -> None:
+    import matplotlib.pyplot as plt
+
+    from canary.reporting.figures import STYLE
+    from canary.reporting.figures import save as save_figure
+
+    names = data["constraint"].unique(maintain_order=True).to_list()
+    fixed = {"indicator": "#3a9a5b", "cvar": "#7d4fa8", "cantelli": "#2f6db5"}
+    shades = iter(plt.get_cmap("viridis")(np.linspace(0.25, 0.95, max(1, len(names) - len(fixed)))))
+    colours = {name: fixed[name] if name in fixed else next(shades) for name in names}
+    with plt.rc_context(STYLE):
+        figure, grid = plt.subplots(2, 2, figsize=(8.6, 6.4), layout="constrained", sharex="col")
+        for row, estimator in zip(grid, TITLES, strict=True):
+            for axes, quantity in zip(row, QUANTITIES, strict=True):
+                for name in names:
+                    rows = data.filter(
+                        (pl.col("estimator") == estimator)
+                        & (pl.col("constraint") == name)
+                        & pl.col(quantity).is_not_null()
+                    )
+                    line = rows.group_by("epsilon").agg(
+                        mean=pl.col(quantity).log().mean().exp(),
+                        low=pl.col(quantity).min(),
+                        high=pl.col(quantity).max(),
+                    ).sort("epsilon")  # fmt: skip
+                    style = "-" if name in fixed else "--"
+                    axes.plot(
+                        line["epsilon"], line["mean"], style, color=colours[name], marker=".", label=name
+                    )
+                    axes.fill_between(
+                        line["epsilon"], line["low"], line["high"], color=colours[name], alpha=0.15
+                    )
+                axes.set(
+                    xscale="log", yscale="log", title=f"{quantity}: {TITLES[estimator]}", xlabel="epsilon"
+                )
+        grid[0, 1].legend(loc="center left", bbox_to_anchor=(1, 0.5), fontsize=8)
+        save_figure(figure, path)

@@ -1,0 +1,150 @@
+"""What a person sees of a certification on a terminal: a bar while it plays, then the verdict and a row per
+policy.
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from canary.certification.certify import Progress as Report
+from canary.certification.plan import Plan
+from canary.terminal.console import PlainConsole
+from canary.terminal.formatting import digits, number, table
+from canary.types import Chance
+
+STYLES = {"SATISFIED": "bold green", "VIOLATED": "bold red", "UNDECIDED": "bold yellow"}
+
+
+class CertificationBar:
+    """One bar over all policies, on standard error; a policy that stops early takes its whole part of it."""
+
+    def __init__(
+        self, constraint: Chance, plan: Plan, *, quiet: bool = False, console: Console | None = None
+    ):
+        is_log = None if sys.stderr.isatty() else False
+        self._console = console or PlainConsole(stderr=True, force_interactive=is_log)
+        self._quiet, self._each, self._begun = quiet, plan.episodes or 1, 0
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[seen]}"),
+            TimeElapsedColumn(),
+            console=self._console,
+            transient=True,
+            disable=quiet or not self._console.is_interactive,
+        )
+        title = f"certifying P(cost > {constraint.limit:g}) <= {constraint.epsilon:g}"
+        self._task = self._progress.add_task(title, total=self._each * plan.statements, seen="compiling")
+
+    def __enter__(self) -> "CertificationBar":
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def message(self, text: str) -> None:
+        if not self._quiet:
+            self._console.print(Text(text, style="yellow"), soft_wrap=True)
+
+    def start(self, seed: int, changes: dict[str, int | float]) -> Report:
+        """The callback for the next policy."""
+        before, name = self._begun * self._each, _name(seed, changes)
+        self._begun += 1
+        self._progress.update(self._task, completed=before)
+
+        def report(episodes: int, violations: int | None) -> None:
+            seen = f"{name}: {episodes:,} episodes"
+            if violations is not None:
+                seen += f", {violations:,} violations"
+            self._progress.update(self._task, completed=before + episodes, seen=seen)
+
+        return report
+
+
+def print_certificate(
+    console: Console, certificate: dict[str, Any], paths: tuple[Path, ...] | list[Path] = ()
+) -> None:
+    """The verdict, a row per policy and changed setting, what the numbers mean, and the files written."""
+    limit, epsilon, plan = certificate["limit"], certificate["epsilon"], certificate["plan"]
+    console.print(Text(f" {certificate['verdict']} ", style=f"{STYLES[certificate['verdict']]} reverse"))
+    console.print(Text(certificate["sentence"]), soft_wrap=True)
+    rows = table(
+        "policy",
+        "verdict",
+        "violations",
+        "episodes",
+        f"P(cost > {limit:g})",
+        "VaR",
+        "CVaR",
+        "mean cost",
+        "return",
+    )
+    places = digits(epsilon)
+    for result in certificate["results"]:
+        one, evidence = result["assessment"], result["evidence"]
+        rows.add_row(
+            _name(result["seed"], result["changes"]),
+            Text(one["verdict"], STYLES[one["verdict"]]),
+            f"{one['violations']:,}",
+            f"{one['episodes']:,}",
+            f"{one['lower']:.{places}f} - {one['upper']:.{places}f}",
+            f"{_cell(one['value_at_risk_lower'])} - {_cell(one['value_at_risk_upper'])}",
+            f"<= {_cell(one['conditional_value_at_risk_upper'])}",
+            f"<= {_cell(one['mean_upper'])}",
+            _cell(evidence["return_mean"]),
+        )
+    console.print(rows)
+    console.print(Text(footnote(plan), style="dim"), soft_wrap=True)
+    for path in paths:
+        console.print(Text(str(path)), soft_wrap=True)
+
+
+LEVELS = {
+    "nothing": "shows nothing",
+    "consistent": "is consistent in itself",
+    "belongs": "belongs to its run",
+    "replayed": "was replayed",
+}
+
+
+def print_verification(console: Console, result: dict[str, Any]) -> None:
+    """Which of the three things was shown, in words, and what was not."""
+    word, style = ("VALID", "bold green") if result["valid"] else ("NOT VALID", "bold red")
+    console.print(
+        Text.assemble((f" {word} ", f"{style} reverse"), f" {result['path']} {LEVELS[result['level']]}")
+    )
+    if result["valid"]:
+        console.print(Text(f"{result['verdict']}: {result['sentence']}"), soft_wrap=True)
+    parts = {
+        "problems": ("What is wrong", "red"),
+        "shown": ("Shown", "green"),
+        "notes": ("To know", "yellow"),
+    }
+    for name, (title, colour) in {**parts, "not_shown": ("Not shown", "dim")}.items():
+        for index, sentence in enumerate(result[name]):
+            label = f"{title:<15}" if index == 0 else " " * 15
+            console.print(Text.assemble((label, colour), sentence), soft_wrap=True)
+
+
+def footnote(plan: dict[str, Any]) -> str:
+    """What the bounds of a table mean."""
+    level = f"{100 * plan['confidence']:g}%"
+    if plan["statements"] == 1:
+        return f"Every bound holds with {level} confidence."
+    return (
+        f"Bounds of one kind hold with {level} confidence for all {plan['statements']} rows together "
+        f"(Bonferroni), so you may pick any row."
+    )
+
+
+def _name(seed: int, changes: dict[str, int | float]) -> str:
+    return ", ".join([f"seed {seed}", *(f"{name} = {value:g}" for name, value in changes.items())])
+
+
+def _cell(value: float | None) -> str:
+    return "?" if value is None else number(value)

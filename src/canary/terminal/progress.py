@@ -1,0 +1,279 @@
+"""What a person sees while training: a live table on a terminal, a line now and then in a log, or nothing.
+
+What the constraint limits is measured on recent episodes and carries a 95% band, of P(cost > limit) the exact binomial one.
+Green: the band lies within what is allowed; red: it lies above; yellow: the data cannot tell. These are
+training episodes of a changing policy, hence never a guarantee. Everything goes to standard error: `--json -`
+needs standard output.
+"""
+
+import math
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from canary.constraints import Constraint
+from canary.terminal.console import PlainConsole
+from canary.terminal.formatting import clock_time, judged, number, table, title
+
+ROWS = 12  # seeds with a row of their own; the others share one
+LINE_SECONDS, LINE_FRACTION = 10.0, 0.05  # without a terminal: a line after this time or this part of the run
+NAN = math.nan
+
+
+@dataclass(frozen=True)
+class SeedStatus:
+    """One seed over its recent episodes.
+
+    `kl_fraction` is the part of the trust region that its steps use, `signal_fraction` the part of its constraint gradient
+    that two batches agree on.
+    """
+
+    seed: int
+    return_mean: float
+    costs: Sequence[float] = ()
+    tier_share: dict[str, float] = field(default_factory=dict)
+    entropy: float = NAN
+    kl_fraction: float = NAN
+    signal_fraction: float = NAN
+    warning: str | None = None
+
+    @property
+    def cost(self) -> str:
+        """Mean and deviation of the cost, as text."""
+        if not len(self.costs):
+            return f"{number(NAN)} ± {number(NAN)}"
+        return f"{number(statistics.fmean(self.costs))} ± {number(statistics.pstdev(self.costs))}"
+
+    def judged(self, constraint: Constraint) -> tuple[str, str, str]:
+        """What the constraint limits, its band, and their colour."""
+        # Here, because a list of runs needs no numpy.
+        from canary.numerics.measurement import measurement
+
+        measured = measurement(constraint, np.asarray(self.costs, float))
+        return judged(measured, constraint.kind, constraint.allowed)
+
+
+@dataclass(frozen=True)
+class RunHeading:
+    """What is being trained; a resumed run begins at `start_steps`."""
+
+    env: str
+    algorithm: str
+    constraint: Constraint
+    total_steps: int
+    start_steps: int = 0
+
+
+def pool(seeds: Sequence[SeedStatus]) -> SeedStatus:
+    """Several seeds as one: their episodes thrown together, everything else averaged."""
+
+    def mean(values: Sequence[float], weights: Sequence[float]) -> float:
+        pairs = [(v, w) for v, w in zip(values, weights, strict=True) if w > 0 and not math.isnan(v)]
+        return sum(v * w for v, w in pairs) / sum(w for _, w in pairs) if pairs else NAN
+
+    ones, episodes = [1] * len(seeds), [len(one.costs) for one in seeds]
+    tiers = dict.fromkeys(tier for one in seeds for tier in one.tier_share)
+    return SeedStatus(
+        seed=-1,
+        return_mean=mean([one.return_mean for one in seeds], episodes),
+        costs=[cost for one in seeds for cost in one.costs],
+        tier_share={tier: mean([one.tier_share.get(tier, 0.0) for one in seeds], ones) for tier in tiers},
+        entropy=mean([one.entropy for one in seeds], ones),
+        kl_fraction=mean([one.kl_fraction for one in seeds], ones),
+        signal_fraction=mean([one.signal_fraction for one in seeds], ones),
+    )
+
+
+class TrainingProgress:
+    """Context manager around a training loop, which calls `update` after every chunk."""
+
+    def __init__(
+        self,
+        task: RunHeading,
+        *,
+        quiet: bool = False,
+        console: Console | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        # FORCE_COLOR lets rich believe in a terminal; a log must not be animated because of it.
+        is_log = None if sys.stderr.isatty() else False
+        self._console = console or PlainConsole(stderr=True, force_interactive=is_log)
+        self._task, self._quiet, self._clock = task, quiet, clock
+        self._live: Live | None = None
+        self._seeds: tuple[SeedStatus, ...] = ()
+        self._steps, self._speed, self._notice, self._is_busy = task.start_steps, 0.0, "", False
+        self._started = self._updated = self._busy_since = clock()
+        self._line_time, self._line_steps = -math.inf, task.start_steps
+
+    def __enter__(self) -> "TrainingProgress":
+        if self._console.is_interactive and not self._quiet:
+            self._live = Live(
+                get_renderable=self._render,
+                console=self._console,
+                refresh_per_second=2,
+                redirect_stdout=False,
+            )
+            self._live.start()
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if self._live:
+            self._live.transient = error is None  # the summary follows; after a failure the last table stays
+            self._live.stop()
+        elif self._seeds and self._line_steps != self._steps:
+            self._print_line()
+
+    def update(self, seeds: Sequence[SeedStatus], steps: int, steps_per_second: float) -> None:
+        """Show the state after a chunk: all steps done so far, and the recent speed."""
+        self._seeds, self._steps, self._speed = tuple(seeds), steps, steps_per_second
+        self._updated = self._clock()
+        if self._is_busy:
+            self.notice("")
+        is_due = self._updated - self._line_time >= LINE_SECONDS
+        if self._live:
+            self._live.refresh()
+        elif is_due or steps - self._line_steps >= LINE_FRACTION * self._task.total_steps:
+            self._print_line()
+
+    def busy(self, text: str) -> None:
+        """Say what takes its time ("compiling"), with the seconds so far, until the next update."""
+        self._notice, self._is_busy, self._busy_since = text, True, self._clock()
+        if not self._live:
+            self._print(Text(f"{text} ..."))
+
+    def notice(self, text: str) -> None:
+        """A passing remark below the table ("checkpoint saved"); a log does without it."""
+        self._notice, self._is_busy = text, False
+
+    def message(self, text: str, *, warning: bool = False) -> None:
+        """A line that stays: above the table, or in the log."""
+        self._print(Text(text, style="yellow" if warning else ""))
+
+    def _print(self, line: Text) -> None:
+        if not self._quiet:
+            self._console.print(line, soft_wrap=True)
+
+    def _print_line(self) -> None:
+        self._line_time, self._line_steps = self._clock(), self._steps
+        task, whole = self._task, pool(self._seeds)
+        value, band, _ = whole.judged(task.constraint)
+        cells = (
+            f"{self._steps / task.total_steps:4.0%}  {self._steps:,} steps",
+            f"return {number(whole.return_mean)}",
+            f"{task.constraint.label} {value} [{band}]",
+            f"cost {whole.cost}",
+            f"{self._speed:,.0f} steps/s",
+            f"{self._time_left()} left",
+        )
+        for line in (Text("  ".join(cells)), *_warnings(self._seeds)):
+            self._print(line)
+
+    def _time_left(self) -> str:
+        if not self._speed > 0:
+            return "-:--"
+        left = (self._task.total_steps - self._steps) / self._speed
+        return clock_time(max(left - (self._clock() - self._updated), 0.0))
+
+    def _render(self) -> Group:
+        """The whole display; the refresh thread of `Live` calls it too, so that the clock goes on."""
+        task, now = self._task, self._clock()
+        times = f"{clock_time(now - self._started)} elapsed   {self._time_left()} left"
+        speed = f"{self._speed:,.0f} steps/s" if self._speed > 0 else ""
+        bar = Table.grid(padding=(0, 3, 0, 0))
+        bar.add_row(
+            ProgressBar(
+                total=task.total_steps,
+                completed=self._steps,
+                width=max(10, self._console.width - 80),
+                complete_style="cyan",
+            ),
+            *(f"{self._steps:,} / {task.total_steps:,} steps", speed, times),
+        )
+        heading = title(task.env, task.algorithm, task.constraint.text)
+        notice = f"{self._notice} ... {now - self._busy_since:.0f} s" if self._is_busy else self._notice
+        rows = [_live_table(task, self._seeds, self._console)] if self._seeds else [Text()]
+        return Group(heading, *rows, bar, *_warnings(self._seeds), Text(notice, style="dim"))
+
+
+def _live_table(task: RunHeading, seeds: Sequence[SeedStatus], console: Console) -> Table:
+    extra = ("entropy", "KL used", "signal")[: 3 * (console.width >= 120) or 2 * (console.width >= 100)]
+    live = table("seed", "return", task.constraint.label, "95% band", "cost", *extra, "tier")
+    live.columns[-1].justify, live.columns[-1].no_wrap = "left", False  # the one to give way when narrow
+    rows = min(ROWS, max(1, console.height - 13))
+    shown, rest = (seeds, ()) if len(seeds) <= rows + 1 else (seeds[:rows], seeds[rows:])
+    for one in shown:
+        live.add_row(*_cells(str(one.seed), one, task.constraint, len(extra)))
+    if rest:
+        live.add_row(*_cells(f"{len(rest)} more", pool(rest), task.constraint, len(extra)), style="dim")
+    if len(seeds) > 1:
+        live.add_section()
+        live.add_row(*_cells("all", pool(seeds), task.constraint, len(extra)), style="bold")
+    return live
+
+
+def _cells(name: str, one: SeedStatus, constraint: Constraint, extras: int) -> list[str | Text]:
+    value, band, style = one.judged(constraint)
+    shares_of_one = (one.kl_fraction, one.signal_fraction)
+    extra = [number(one.entropy), *("-" if math.isnan(share) else f"{share:.0%}" for share in shares_of_one)]
+    shares = sorted(one.tier_share.items(), key=lambda item: -item[1])
+    names = "  ".join(f"{tier} {share:.0%}" for tier, share in shares if share >= 0.005)
+    tiers = Text(names, no_wrap=True, overflow="ellipsis")
+    return [
+        name,
+        number(one.return_mean),
+        Text(value, style),
+        Text(band, style),
+        one.cost,
+        *extra[:extras],
+        tiers,
+    ]
+
+
+def _warnings(seeds: Sequence[SeedStatus]) -> list[Text]:
+    lines = [f"seed {one.seed}: {one.warning}" for one in seeds if one.warning]
+    if len(lines) > 3:
+        lines[2:] = [f"{len(lines) - 2} more seeds have warnings"]
+    return [Text(line, style="yellow") for line in lines]
+
+
+@contextmanager
+def counting_bar(label: str, *, quiet: bool = False) -> Iterator[Callable[[int, int, str], None]]:
+    """A bar on standard error; yields what to call with (done, total, what is being done)."""
+    if quiet:
+        yield lambda done, total, what: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    console = PlainConsole(stderr=True, force_interactive=None if sys.stderr.isatty() else False)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_interactive) as bar:
+        task = bar.add_task(label, total=None)
+        yield lambda done, total, what: bar.update(task, completed=done, total=total, description=what)
+
+
+@contextmanager
+def evaluation_bar(
+    episodes: int, *, quiet: bool = False
+) -> Iterator[tuple[Callable[[int, int], None], Callable[[int, int, str], None]]]:
+    """A bar for `episodes` in all; yields what to call with (seed, episodes played since the last call).
+
+    And, for work that follows, what `counting_bar` yields.
+    """
+    played = 0
+    with counting_bar("compiling", quiet=quiet) as show:
+
+        def report(seed: int, count: int) -> None:
+            nonlocal played
+            played += count
+            show(played, episodes, f"seed {seed}")
+
+        yield report, show

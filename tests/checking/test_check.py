@@ -1,0 +1,156 @@
+"""Every mistake that an environment can have gets a sentence that names the field, what was found and what is expected."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from canary.checking.advice import advise
+from canary.checking.check import fast_check, full_check, short_record
+from canary.checking.fingerprint import differences, fingerprint
+from canary.checking.probe import make_probe
+from canary.checking.structure import check_structure
+from canary.environments import from_gymnasium
+from canary.environments.icy_lake import IcyLake
+from canary.errors import CanaryError
+from problems import faulty_environments as faulty
+from problems.compilation import quick_compilation
+from problems.host_environments import Forgetful
+from problems.host_environments import Walk as HostWalk
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick():
+    with quick_compilation():
+        yield
+
+
+def test_a_good_environment_passes():
+    report = full_check(faulty.Walk(), limit=15.0, epsilon=0.2, episodes=64)
+    assert report.ok
+    assert report.findings == []
+    assert report.facts["settings"] == {"horizon": 12, "noise": 0.5, "fault": ""}
+    cost = report.episodes["cost"]
+    assert cost["episodes"] == 64
+    assert cost["smallest"] <= cost["quantiles"]["0.5"] <= cost["largest"]
+    assert report.advice["kind"] in ("interesting", "trivial")
+    assert report.to_dict()["ok"]
+
+
+# Each of these ended in a foreign traceback, or in nothing at all.
+TRACED = [
+    (faulty.Walk, "environment", "Walk is a class; pass an instance of it: Walk()"),
+    (object(), "environment", "object is not an environment: it has no horizon, no observation_size"),
+    (HostWalk(), "environment", "it looks like a Gymnasium environment: use canary.environments.from_gymnasium"),
+    (faulty.WrongSize(), "observation", r"has the shape \(2,\), but observation_size says 3"),
+    (faulty.CostVector(), "cost", r"The cost of reset\(\) has the shape \(1,\); it must be a single number, shape \(\)"),
+    (faulty.IntegerCost(), "cost", r"is int32; it must be float32: write cost.astype\(jnp.float32\)"),
+    (faulty.FloatTerminated(), "terminated", r"is float32; it must be bool: write terminated.astype\(bool\)"),
+    (faulty.Tuple(), "step", r"step\(\) of Tuple returned a tuple of 4; it must return a canary.EnvironmentState"),
+    (faulty.NoDataclass(), "settings", "NoDataclass must be a dataclass"),
+    (faulty.NoJson(), "settings", r"The setting table of NoJson is array\(\[0., 0., 0.\]\), which JSON cannot hold"),
+    (faulty.GymnasiumSpace(), "action_space", "is gymnasium's Box; it must be canary.Discrete"),
+    (faulty.NoActions(), "action_space", r"is Discrete\(count=0\); its size must be positive"),
+    (replace(faulty.Walk(), horizon=0), "horizon", "horizon of Walk must be a positive whole number, not 0"),
+    (replace(faulty.Walk(), horizon=2.5), "horizon", "must be a positive whole number, not 2.5"),
+    (faulty.PythonIf(), "step", "step.. of PythonIf failed: TracerBoolConversionError.*jax.numpy"),
+    (faulty.OtherInner(), "inner", r"inner of OtherInner is float32 of shape \(2,\) after reset.. but float32 of shape \(\)"),
+    (faulty.FrozenNoise(), "step", "draws random numbers without its key"),
+    (faulty.FrozenReset(), "reset", "draws random numbers without its key"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("environment", "field", "sentence"), TRACED, ids=lambda case: type(case).__name__)
+def test_what_tracing_finds(environment, field, sentence):
+    found = [finding for finding in check_structure(environment) if finding.level == "error"]
+    assert found
+    assert found[0].field == field
+    with pytest.raises(CanaryError, match=sentence):
+        fast_check(environment)
+
+
+PLAYED = [
+    ("cost", "cost", "The cost of Odd is nan in step 4 of lane 0; it must be finite"),
+    ("cost inf", "cost", "The cost of Odd is inf in step 4 of lane 0"),
+    ("reward", "reward", "The reward of Odd is nan in step 4"),
+    ("observation", "observation", "The observation of Odd is nan in step 4"),
+    ("observation inf", "observation", "The observation of Odd is inf in step 4"),
+    ("endless", "truncated", "is not over after 12 steps, its horizon"),
+    ("both", "truncated", "Both terminated and truncated hold in step 4 of lane 0"),
+    ("clock", "time", "The time of Odd is 2 after 1 steps"),
+]
+
+
+@pytest.mark.parametrize(("fault", "field", "sentence"), PLAYED)
+def test_what_a_short_rollout_finds(fault, field, sentence):
+    with pytest.raises(CanaryError, match=sentence):
+        fast_check(faulty.Odd(fault=fault))
+
+
+@pytest.mark.parametrize(
+    ("environment", "field", "sentence"),
+    [
+        (faulty.Odd(fault="early"), "truncated", "is truncated after 4 steps, before its horizon of 12"),
+        (faulty.Odd(fault="negative"), "cost", "The cost is negative in 100% of the steps"),
+        (faulty.Odd(fault="free"), "cost", "The cost is 0 in all"),
+        (faulty.OwnClock(), "truncated", "training.stagger=false"),
+        (faulty.SameStart(), "reset", "Every episode starts with the same observation; the steps are random"),
+    ],
+)
+def test_what_is_odd_but_possible(environment, field, sentence):
+    report = full_check(environment, episodes=16)
+    assert report.ok
+    matching = [finding for finding in report.findings if finding.field == field]
+    assert matching
+    with pytest.raises(AssertionError, match=sentence):
+        raise AssertionError(matching[0].text)
+
+
+def test_host_environments_are_checked_too():
+    good = from_gymnasium(HostWalk, horizon=8)
+    assert full_check(good, episodes=8).findings == []
+    forgetful = full_check(from_gymnasium(Forgetful, horizon=8), episodes=8)
+    assert any("gave other numbers the second time" in finding.text for finding in forgetful.findings)
+    broken = full_check(from_gymnasium(HostWalk, horizon=8, fails_at=3), episodes=8)
+    assert not broken.ok
+    assert "the motor is stuck" in broken.findings[-1].text
+
+
+def test_our_own_lake_passes_with_a_note():
+    report = full_check(IcyLake(), limit=5.5, epsilon=0.02, episodes=32)
+    assert report.ok
+    assert [finding.level for finding in report.findings] == ["note"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "kind"), [(1000.0, "trivial"), (4.0, "hopeless"), (50.0, "interesting"), (None, "no limit")]
+)
+def test_advice_about_limits(limit, kind):
+    costs = np.random.default_rng(0).uniform(5, 100, 400)
+    advice = advise(costs, limit, None if limit is None else 0.05)
+    assert advice["kind"] == kind
+    assert advice["limits"] == sorted(advice["limits"])
+    assert all(5 < value < 60 for value in advice["limits"])
+
+
+def test_advice_without_any_cost():
+    assert advise(np.zeros(50), 3.0, 0.1)["kind"] == "unknown"
+
+
+def test_a_fingerprint_tells_behaviours_apart():
+    one, same, other = (fingerprint(short_record(faulty.Walk(noise=noise))) for noise in (0.5, 0.5, 0.6))
+    assert one == same
+    assert differences(one, same) == []
+    assert any("observation differs from step 1 on" in text for text in differences(one, other))
+    scaled = {kind: [value * (1 + 1e-5) for value in values] for kind, values in one.items()}
+    assert differences(one, scaled) == []  # another machine's rounding
+    assert differences({"cost": "high"}, one) == ["the stored behaviour cannot be read"]
+
+
+def test_the_first_steps_of_records_agree_whatever_their_length():
+    environment = faulty.Walk()
+    short, long = (fingerprint(make_probe(environment, length)(16, 0)) for length in (4, 9))
+    assert [len(values) for values in short.values()] == [5] * 4
+    for kind, values in short.items():
+        np.testing.assert_allclose(values, long[kind][:5], rtol=1e-6)
+    assert differences(short, long) == []

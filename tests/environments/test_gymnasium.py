@@ -1,0 +1,338 @@
+"""Gymnasium environments through the adapter against a plain Python loop over the same environments."""
+
+from functools import partial
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from canary.environments import from_gymnasium
+from canary.environments.protocol import Continuous, Discrete, Environment
+from canary.errors import CanaryError
+from canary.evaluation import play_episodes
+from canary.host.episodes import SEED_BITS
+from canary.networks import make_policy
+from canary.rollout import CostAccount, collect, start_lanes
+from problems import host_environments
+from problems.compilation import quick_compilation
+from problems.host_environments import WALK, Walk, depth
+
+ACCOUNT = CostAccount(limit=2.0, cost_discount=1.0)
+LANES, LENGTH = 4, 30
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick():
+    with quick_compilation():
+        yield
+
+
+def speed(before, action, after, info):
+    """A cost for tasks of Gymnasium that have none: the absolute last number of what is seen, and of the action."""
+    del before, info
+    return abs(float(np.ravel(after)[-1])) + 0.1 * abs(float(np.ravel(action)[-1]))
+
+
+def play(environment, seed=0, stagger=False, lanes=LANES, length=LENGTH):
+    """First lanes, last lanes, rollout and raw observations of a policy that acts almost at random."""
+
+    @jax.jit
+    def run(key):
+        key_policy, key_lanes, key_run = jax.random.split(key, 3)
+        size = environment.observation_size + CostAccount.SIZE
+        policy = make_policy(key_policy, size, environment.action_space, (4,))
+        first = start_lanes(environment, lanes, key_lanes, stagger=stagger)
+        return first, *collect(environment, ACCOUNT, policy, first, None, key_run, length)
+
+    return jax.tree.map(np.asarray, run(jax.random.key(seed)))
+
+
+def stretched(space, action):
+    if isinstance(space, gymnasium.spaces.Discrete):
+        return int(action) + int(space.start)
+    low, high = space.low.astype(float), space.high.astype(float)
+    middle, half = (high + low) / 2, (high - low) / 2
+    return (middle + half * np.clip(action.reshape(space.shape), -1, 1)).astype(space.dtype)
+
+
+def check_against_a_loop(make, cost, environment, played, horizon):
+    """Step one environment per lane by hand with the actions of the rollout; only seeds of later resets are unknown."""
+    first, _, rollout, raw = played
+    compared = 0
+    for lane in range(raw.shape[1]):
+        plain = make()
+        seen, _ = plain.reset(seed=int(first.environment.inner.identity[lane, 0] & SEED_BITS))
+        for time in range(horizon):
+            if time >= len(raw):
+                break
+            np.testing.assert_array_equal(raw[time, lane], np.ravel(seen).astype(np.float32))
+            action = stretched(plain.action_space, rollout.action[time, lane])
+            after, reward, terminated, truncated, info = plain.step(action)
+            assert rollout.reward[time, lane] == np.float32(reward)
+            raw_cost = np.float32(cost(seen, action, after, info))
+            assert rollout.cost[time, lane] == pytest.approx(raw_cost / ACCOUNT.limit, rel=1e-6)
+            is_cut = (truncated or time + 1 == horizon) and not terminated
+            assert (rollout.terminated[time, lane], rollout.truncated[time, lane]) == (terminated, is_cut)
+            size = environment.observation_size
+            np.testing.assert_array_equal(
+                rollout.next_inputs[time, lane, :size], np.ravel(after).astype(np.float32)
+            )
+            seen, compared = after, compared + 1
+            if terminated or is_cut:
+                break
+        plain.close()
+    return compared
+
+
+@pytest.mark.parametrize(("name", "horizon"), [("CartPole-v1", 25), ("Pendulum-v1", 12), ("Ant-v5", 10)])
+def test_tasks_of_gymnasium_agree_with_a_plain_loop(name, horizon):
+    environment = from_gymnasium(name, cost=speed, horizon=horizon)
+    assert isinstance(environment, Environment)
+    played = play(environment)
+    make = partial(gymnasium.make, name)
+    assert check_against_a_loop(make, speed, environment, played, horizon) >= LANES * 8
+    assert played[2].done.sum() >= LANES  # episodes end within the rollout, so resets are in it
+    assert environment.host_failure() is None
+    environment.close()
+
+
+def test_the_time_limit_of_the_environment_counts_unless_another_is_given():
+    assert from_gymnasium("CartPole-v1", cost=speed).horizon == 500
+    assert from_gymnasium("CartPole-v1", cost=speed, horizon=40).horizon == 40
+
+
+def test_a_time_limit_of_its_own_truncates_and_does_not_terminate():
+    def make():
+        return gymnasium.wrappers.TimeLimit(Walk(noise=0.1, drift=0.0), 7)
+
+    rollout = play(from_gymnasium(make, horizon=50))[2]
+    assert rollout.truncated[6].all()
+    assert not rollout.terminated.any()
+
+
+def test_episodes_that_end_at_the_limit_by_themselves_are_terminated_only():
+    class Both(Walk):
+        def step(self, action):
+            observation, reward, _, _, info = super().step(action)
+            return observation, reward, self.time == 5, self.time == 5, info
+
+    rollout = play(from_gymnasium(Both, horizon=50))[2]
+    assert rollout.terminated[4].all()
+    assert not rollout.truncated.any()
+
+
+def test_staggered_lanes_are_cut_by_their_clock():
+    first, _, rollout, _ = play(from_gymnasium(Walk, horizon=20, drift=0.0, noise=0.1), stagger=True)
+    times = first.environment.time
+    assert len(set(times.tolist())) > 1
+    for lane, time in enumerate(times):
+        assert rollout.truncated[19 - time, lane]
+        assert not rollout.truncated[: 19 - time, lane].any()
+
+
+@pytest.mark.parametrize(
+    ("make", "cost"),
+    [(Walk, "info:cost"), (Walk, depth), (WALK, "problems.host_environments:depth"),
+     ("problems.host_environments:six_values", "safety-gymnasium")],
+    ids=["info", "function", "name", "six"],
+)  # fmt: skip
+def test_the_cost_can_come_from_info_a_function_a_name_or_the_six_values(make, cost):
+    rollout = play(from_gymnasium(make, cost=cost, horizon=12))[2]
+    position = rollout.next_inputs[..., 0]
+    np.testing.assert_allclose(rollout.cost * ACCOUNT.limit, np.maximum(-position, 0), rtol=1e-6)
+    assert rollout.cost.any()
+
+
+def test_counted_spaces_that_do_not_begin_at_zero():
+    environment = from_gymnasium(host_environments.rooms, horizon=10)
+    assert environment.action_space == Discrete(3)
+    assert environment.observation_size == 5
+    assert not environment.normalise_observation
+    _, _, rollout, raw = play(environment)
+    assert (raw.sum(-1) == 1).all()
+    after = (raw.argmax(-1) + rollout.action - 1) % 5
+    np.testing.assert_array_equal(rollout.next_inputs[..., :5].argmax(-1), after)
+
+
+def test_nested_observations_are_flattened():
+    class Nested(Walk):
+        def __init__(self):
+            super().__init__()
+            inner = self.observation_space
+            self.observation_space = gymnasium.spaces.Dict(x=inner, y=gymnasium.spaces.Discrete(3))
+
+        def _see(self):
+            return {"x": super()._see(), "y": 2}
+
+    environment = from_gymnasium(Nested, cost=lambda *_: 0, horizon=10)
+    assert environment.observation_size == 5
+    raw = play(environment)[3]
+    np.testing.assert_array_equal(raw[..., 2:], np.broadcast_to([0, 0, 1], (*raw.shape[:2], 3)))
+
+
+def test_workers_give_the_same_numbers_as_this_process():
+    here, there = (from_gymnasium(WALK, horizon=9, workers=workers) for workers in (0, 2))
+    jax.tree.map(np.testing.assert_array_equal, play(here), play(there))
+    there.close()
+
+
+def test_a_state_is_enough_to_go_on_from():
+    """No live environment stands where the state says: the actions since the reset are played again."""
+    environment = from_gymnasium(Walk, horizon=50, drift=0.1, noise=0.3)
+    state = jax.vmap(environment.reset)(jax.random.split(jax.random.key(1), 3))
+    step = jax.jit(lambda s, a: jax.vmap(environment.step)(s, a, jax.random.split(jax.random.key(0), 3)))
+    actions = jax.random.normal(jax.random.key(2), (6, 3, 2))
+    for action in actions[:5]:
+        state = step(state, action)
+    expected = step(state, actions[5])
+    again = step(state, actions[5])  # the live environments have moved on
+    environment.close()
+    later = step(state, actions[5])  # and now there are none
+    for other in (again, later):
+        jax.tree.map(np.testing.assert_array_equal, expected, other)
+    assert environment.host_failure() is None
+
+
+def test_resets_of_some_lanes_leave_the_others_alone():
+    made = []
+
+    def make():
+        made.append(Walk(noise=0.5, drift=0.5))
+        return made[-1]
+
+    environment = from_gymnasium(make, horizon=15)
+    rollout = play(environment, lanes=4, length=60)[2]
+    starts = 4 + int(rollout.done.sum())
+    assert sum(each.resets for each in made) == starts  # one reset per episode, not one per lane
+    assert len(made) <= 5
+
+
+def test_evaluation_plays_in_rounds_what_it_cannot_play_at_once():
+    class Few(type(from_gymnasium(Walk, horizon=12))):
+        most_lanes = 4
+
+    keys = jax.random.split(jax.random.key(5), 10)
+    results = []
+    for kind in (from_gymnasium, lambda *a, **k: Few(from_gymnasium(*a, **k).recipe)):
+        environment = kind(Walk, horizon=12)
+        policy = make_policy(jax.random.key(0), 4, environment.action_space, (4,))
+        program = jax.jit(partial(play_episodes, environment, ACCOUNT, policy, None))
+        results.append(jax.tree.map(np.asarray, program(keys)))
+    assert results[0].ended.all()
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5), *results)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"make": "Nothing-v9"}, "Gymnasium knows no environment 'Nothing-v9'"),
+        ({"make": "nowhere.at_all:make"}, "There is no module 'nowhere.at_all'"),
+        ({"make": "problems.host_environments:Wolk"}, "has no 'Wolk'"),
+        ({"make": 7}, "make must be an id"),
+        ({"make": lambda: 3}, "made a int, which has no reset"),
+        ({"make": lambda: 1 / 0}, "could not be made .ZeroDivisionError: division by zero at"),
+        ({"make": Walk}, "say it with horizon="),
+        ({"make": Walk, "horizon": 0}, "horizon must be a positive whole number, not 0"),
+        ({"make": Walk, "horizon": 9, "cost": 3}, "cost must be a function"),
+        ({"make": Walk, "horizon": 9, "cost": "hazard"}, "cost must be a function, 'info:KEY'"),
+        ({"make": Walk, "horizon": 9, "speed": 3}, "could not be made .TypeError.*'speed'"),
+        ({"make": lambda: Walk(), "horizon": 9, "workers": 2}, "Worker processes need to import"),
+        ({"make": lambda: gymnasium.make_vec("CartPole-v1", 2)}, "makes a vector environment"),
+    ],
+)
+def test_mistakes_are_told_when_the_environment_is_made(arguments, sentence):
+    with pytest.raises(CanaryError, match=sentence):
+        from_gymnasium(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("space", "sentence"),
+    [
+        (gymnasium.spaces.MultiDiscrete([2, 3]), "acts in Discrete and real-valued Box"),
+        (gymnasium.spaces.Box(-np.inf, np.inf, (2,)), "no finite bounds"),
+    ],
+)
+def test_action_spaces_that_do_not_fit(space, sentence):
+    class Odd(Walk):
+        def __init__(self):
+            super().__init__()
+            self.action_space = space
+
+    with pytest.raises(CanaryError, match=sentence):
+        from_gymnasium(Odd, horizon=5)
+
+
+class Strange(Walk):
+    """Answers that no environment of Gymnasium gives."""
+
+    def __init__(self, what):
+        super().__init__()
+        self.what = what
+
+    def reset(self, *, seed=None, options=None):
+        observation, info = super().reset(seed=seed)
+        return observation if self.what == "reset" else (observation, info)
+
+    def step(self, action):
+        observation, reward, terminated, truncated, info = super().step(action)
+        if self.what == "four":
+            return observation, reward, terminated, info
+        if self.what == "shape":
+            return np.zeros(3), reward, terminated, truncated, info
+        if self.what == "words":
+            return observation, "much", terminated, truncated, info
+        return observation, reward, terminated, truncated, {"hazard": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("what", "sentence"),
+    [
+        ("reset", "reset.. returned a ndarray; Gymnasium's returns two values"),
+        ("four", r"in lane 0 in step 1 of its episode: step.. returned 4 values"),
+        ("shape", "the observation has 3 numbers, but observation_space says 2"),
+        ("words", "the reward of a step must be a number, not 'much'"),
+        ("cost", "info has no 'cost' to take the cost from; it has hazard"),
+    ],
+)
+def test_answers_that_make_no_sense_are_named(what, sentence):
+    environment = from_gymnasium(Strange, horizon=5, what=what)
+    rollout = play(environment, length=2)[2]
+    assert np.isnan(rollout.reward[-1]).all()
+    failure = environment.host_failure()
+    assert failure is not None
+    with pytest.raises(AssertionError, match=sentence):
+        raise AssertionError(failure)
+    assert environment.host_failure() is None  # told once; what is played next starts afresh
+
+
+def test_an_action_of_the_wrong_shape():
+    environment = from_gymnasium(Walk, horizon=5)
+    assert environment.action_space == Continuous(2)
+    state = jax.eval_shape(environment.reset, jax.random.key(0))
+    with pytest.raises(CanaryError, match=r"has 2 numbers; this one has the shape \(3,\)"):
+        jax.eval_shape(lambda s: environment.step(s, jnp.zeros(3), jax.random.key(0)), state)
+
+
+def test_a_failure_in_a_later_reset_names_its_lane():
+    class Worn(Walk):
+        """Ends after two steps if it started above 0, and cannot be reset again."""
+
+        def reset(self, *, seed=None, options=None):
+            if self.resets:
+                raise RuntimeError("worn out")
+            return super().reset(seed=seed)
+
+        def step(self, action):
+            observation, reward, _, _, info = super().step(action)
+            return observation, reward, self.x > 0 and self.time == 2, False, info
+
+    environment = from_gymnasium(Worn, horizon=50, noise=0.0, drift=0.0)
+    first, _, rollout, _ = play(environment, lanes=6, length=5)
+    lane = int(np.flatnonzero(first.environment.observation[:, 0] > 0)[0])
+    failure = environment.host_failure()
+    assert failure is not None
+    assert f"failed in lane {lane} while it was reset: RuntimeError: worn out" in failure
+    assert np.isfinite(rollout.reward[:2]).all()
+    assert np.isnan(rollout.reward[2:]).all()

@@ -1,0 +1,206 @@
+"""Tables, figure and files of the frontier, from a report written by hand."""
+
+import io
+import json
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import polars as pl
+import pytest
+from rich.console import Console
+
+from canary.errors import CanaryError
+from canary.exact import figure as frontier
+from canary.reporting import figures
+from canary.terminal import frontier_table
+
+BEST = {"var": (0.91, 0.95, 0.98), "cvar": (0.85, 0.93, 0.97), "cantelli": (None, 0.8, 0.96)}
+EPSILONS = (0.01, 0.05, 0.2)
+SHAPED = {0.0: None, 0.4: 0.85, 0.8: 0.94}
+
+
+def point(constraint: str, epsilon: float, value: float | None) -> dict:
+    numbers = dict.fromkeys(
+        ("violation_probability", "cost_mean", "cost_deviation", "cantelli_value", "cvar")
+    )
+    if value is not None:
+        numbers = dict.fromkeys(numbers, 0.004)
+    return {"constraint": constraint, "epsilon": epsilon, "return": value, "upper_bound": value} | numbers
+
+
+def seed(number: int, value: float, chance: float) -> dict:
+    gaps = {f"gap_to_{name}": best[1] - value for name, best in BEST.items()}
+    numbers = {"cost_mean": 1.0, "cost_deviation": 0.5, "cantelli_value": -2.5, "cvar": 3.0, "length": 9.0}
+    row = {"seed": number, "return": value, "violation_probability": chance, "is_safe": chance <= 0.05}
+    shaped = {"dead_zone": None, "shaped_bound": None}
+    return row | numbers | gaps | {"gap_at_own_violation": 0.0123} | shaped
+
+
+@pytest.fixture
+def report() -> dict:
+    points = [
+        point(name, e, value) for name, row in BEST.items() for e, value in zip(EPSILONS, row, strict=True)
+    ]
+    run = {
+        "run_dir": "runs/one",
+        "algorithm": "canary",
+        "preset": "fast",
+        "epsilon": 0.05,
+        "updates": 9,
+        "notes": [],
+    }
+    seeds = [[seed(0, 0.9, 0.03), seed(1, 0.94, 0.07), seed(2, -3.0, 0.02)], [seed(5, 0.7, 1e-7)]]
+    return {
+        "env": "IcyLake",
+        "settings": {},
+        "limit": 5.5,
+        "epsilon": 0.05,
+        "unconstrained_return": 0.99,
+        **{f"{name}_optimal_return": row[1] for name, row in BEST.items()},
+        "shaped_optimal_return": {str(zone): value for zone, value in SHAPED.items()},
+        "optima": {name: point(name, 0.05, row[1]) for name, row in BEST.items()},
+        "frontier": points,
+        "shaped": [point("shaped", 0.05, value) | {"dead_zone": zone} for zone, value in SHAPED.items()],
+        "runs": [run | {"seeds": seeds[0]}, run | {"algorithm": "cpo", "seeds": seeds[1]}],
+    }
+
+
+def printed(report: dict) -> str:
+    console = Console(file=io.StringIO(), width=120)
+    frontier_table.print_frontier(console, report)
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def row_of(text: str, *starts: str) -> list[str]:
+    (row,) = [line.split() for line in text.splitlines() if line.split()[: len(starts)] == list(starts)]
+    return row
+
+
+def test_tables_show_optima_frontier_and_seeds(report: dict):
+    text = printed(report)
+    assert row_of(text, "VaR") == ["VaR", "0.9500", "0.0400", "0.0040", "0.004", "0.004"]
+    assert row_of(text, "0.01") == ["0.01", "0.9100", "0.8500", "-"]
+    assert row_of(text, "canary", "1") == [
+        "canary", "1", "0.9400", "0.0700", "1.000", "-2.500", "0.0100", "-0.0100", "-0.1400", "0.0123",
+    ]  # fmt: skip
+    assert row_of(text, "canary", "mean")[2:4] == [f"{(0.9 + 0.94 - 3) / 3:.4f}", "0.0400"]
+    assert row_of(text, "cpo", "5")[3] == "1e-07"
+    assert "cpo mean" not in " ".join(text.split())
+
+
+def test_the_shaped_bound_has_its_table(report: dict):
+    _, _, text = printed(report).partition("shaped cost")
+    assert row_of(text, "0") == ["0", "-"]  # no policy
+    assert row_of(text, "0.4") == ["0.4", "0.8500", "0.0040"]
+    assert row_of(text, "0.8") == ["0.8", "0.9400", "0.0040"]
+
+
+def test_seeds_with_a_dead_zone_state_what_it_guarantees(report: dict):
+    assert "bound" not in printed(report).split()
+    for row, zone in zip(report["runs"][0]["seeds"], (0.25, None, 0.5), strict=True):
+        row |= {"dead_zone": zone, "shaped_bound": zone and zone / 10}
+    text = printed(report)
+    assert row_of(text, "canary", "0")[4:6] == ["0.25", "0.0250"]
+    assert row_of(text, "canary", "1")[4:6] == ["-", "-"]
+    assert row_of(text, "cpo", "5")[4:6] == ["-", "-"]
+    assert row_of(text, "canary", "mean")[3] == "0.0400"
+    report["runs"][0]["seeds"][1] |= {"dead_zone": 0.3, "shaped_bound": 0.03}
+    assert row_of(printed(report), "canary", "mean")[4:6] == ["0.35", "0.0350"]
+
+
+def test_unsafe_seeds_are_red_and_safe_ones_green(report: dict):
+    cells = frontier_table.seeds_table(report).columns[3]._cells
+    assert [cell.style for cell in cells[:2]] == ["green", "red"]  # type: ignore[union-attr]
+
+
+def test_runs_of_one_algorithm_are_numbered(report: dict):
+    report["runs"][1]["algorithm"] = "canary"
+    text = printed(report)
+    assert row_of(text, "canary", "#2")[2] == "5"
+
+
+def test_no_policy_and_no_runs(report: dict):
+    report["runs"] = []
+    report["optima"]["cantelli"] = point("cantelli", 0.05, None)
+    report["shaped"] = [one | point("shaped", 0.05, None) for one in report["shaped"]]
+    text = printed(report)
+    assert row_of(text, "Cantelli", "no") == ["Cantelli", "no", "policy"]
+    assert "trained" not in text
+    plt.close(frontier.frontier_figure(report))
+
+
+def test_the_figure_shows_curves_points_and_the_line_at_epsilon(report: dict):
+    figure = frontier.frontier_figure(report)
+    axes, _ = figure.axes
+    assert axes.get_xscale() == "log"
+    curves = {
+        line.get_label().partition(":")[0]: line.get_xydata()
+        for line in axes.lines
+        if ":" in str(line.get_label())
+    }
+    np.testing.assert_allclose(curves["VaR"], list(zip(EPSILONS, BEST["var"], strict=True)))
+    np.testing.assert_allclose(
+        curves["Cantelli"], [(0.05, 0.8), (0.2, 0.96)]
+    )  # where no policy is, there is no point
+    vertical = [line for line in axes.lines if list(line.get_xdata()) == [0.05, 0.05]]
+    assert vertical[0].get_color() == figures.RED
+    seeds = np.concatenate([np.asarray(points.get_offsets()) for points in axes.collections])
+    (left, right), (bottom, _) = axes.get_xlim(), axes.get_ylim()
+    for expected in (
+        (0.03, 0.9),
+        (0.07, 0.94),
+        (left, 0.7),
+        (0.02, bottom),
+    ):  # the last two lie outside: at the edge
+        assert np.isclose(seeds, expected).all(axis=1).any(), expected
+    assert left <= 0.01
+    assert right >= 0.2
+    labels = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert labels[-2:] == ["canary, trained: 3 seeds", "cpo, trained: 1 seed"]
+    assert "0.950 at ε = 0.05" in labels[0]
+    assert "-3.00" in [text.get_text() for text in axes.texts]
+    plt.close(figure)
+
+
+def test_the_figure_shows_what_the_dead_zone_buys(report: dict):
+    report["optima"]["cvar"] = point("cvar", 0.05, None)
+    figure = frontier.frontier_figure(report)
+    _, axes = figure.axes
+    lines = {str(line.get_label()): line for line in axes.lines}
+    np.testing.assert_allclose(lines["Cantelli, shaped"].get_xydata(), [(0.4, 0.85), (0.8, 0.94)])
+    assert set(lines["VaR: 0.950"].get_ydata()) == {0.95}
+    assert set(lines["Cantelli: 0.800"].get_ydata()) == {0.8}
+    assert not len(lines["CVaR: no policy"].get_ydata())
+    assert [(text.get_text(), text.get_position()[0]) for text in axes.texts] == [("no policy", 0.0)]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == list(lines)
+    plt.close(figure)
+
+
+@pytest.mark.parametrize("draw", [frontier.draw_frontier, frontier.draw_dead_zones])
+def test_axes_in_axes_out(report: dict, draw):
+    figure, axes = plt.subplots()
+    assert draw(axes, report) is axes
+    plt.close(figure)
+
+
+def test_files(report: dict, tmp_path: Path):
+    paths = frontier.save_frontier(report, tmp_path / "new" / "place")
+    assert set(paths) == {"figure", "frontier", "dead zones", "report", "policies"}
+    assert paths["figure"].read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert json.loads(paths["report"].read_text()) == report
+    table = pl.read_csv(paths["frontier"])
+    assert table.filter(constraint="cvar")["return"].to_list() == [0.85, 0.93, 0.97]
+    assert table.filter(constraint="cantelli")["return"].to_list() == [None, 0.8, 0.96]
+    shaped = pl.read_csv(paths["dead zones"])
+    assert shaped["dead_zone"].to_list() == list(SHAPED)
+    assert shaped["return"].to_list() == list(SHAPED.values())
+    policies = pl.read_csv(paths["policies"])
+    assert policies["return"].to_list() == [0.9, 0.94, -3.0, 0.7]
+    assert plt.get_fignums() == []
+
+
+def test_a_place_that_cannot_be(report: dict, tmp_path: Path):
+    (tmp_path / "file").touch()
+    with pytest.raises(CanaryError, match="Cannot make"):
+        frontier.save_frontier(report, tmp_path / "file" / "place")

@@ -1,0 +1,245 @@
+"""The report of `canary frontier`: known optima, trained policies evaluated exactly, and what it refuses."""
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import jax
+import numpy as np
+import polars as pl
+import pytest
+
+from canary.config.config import config_from_dict
+from canary.environments.icy_lake import IcyLake
+from canary.errors import CanaryError
+from canary.evaluation import play_episodes
+from canary.exact import best_under_cantelli, best_under_var, cost_law, from_environment
+from canary.exact import run as frontiers
+from canary.exact.run import (
+    DEAD_ZONES,
+    dead_zones,
+    default_epsilons,
+    frontier_report,
+    grid_inputs,
+    policy_law,
+)
+from canary.rollout import CostAccount, advance, start_lane
+from canary.runs import directory
+from canary.runs.directory import append_part, read_json
+from canary.runs.policies import load_policies
+from runs.untrained_runs import LAKE, LIMIT, untrained_run
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return untrained_run(tmp_path_factory.mktemp("runs"), overrides=("algo.dead_zone=none",))
+
+
+@pytest.fixture(scope="module")
+def report(run: Path) -> dict:
+    return frontier_report(LAKE, LIMIT, 0.1, epsilons=[0.02, 0.3], runs=[run])
+
+
+def test_known_values_of_the_standard_lake():
+    report = frontier_report(IcyLake(), 5.5, 0.02, epsilons=[])
+    assert report["var_optimal_return"] == pytest.approx(0.98774, abs=1e-5)
+    assert report["cantelli_optimal_return"] == pytest.approx(0.90821, abs=1e-5)
+    assert report["cvar_optimal_return"] == pytest.approx(0.97304, abs=1e-5)
+    assert report["optima"]["var"]["violation_probability"] == pytest.approx(0.02, abs=1e-9)
+    assert report["optima"]["cantelli"]["cost_mean"] == pytest.approx(0.388, abs=1e-3)
+    assert [point["epsilon"] for point in report["frontier"]] == [0.02] * 3
+
+
+def test_points_are_the_optima_of_the_exact_solvers(report: dict):
+    mdp = from_environment(LAKE)
+    assert sorted({point["epsilon"] for point in report["frontier"]}) == [0.02, 0.1, 0.3]
+    for point in report["frontier"]:
+        solver = {"var": best_under_var, "cantelli": best_under_cantelli}.get(point["constraint"])
+        if solver is not None:
+            assert point["return"] == pytest.approx(solver(mdp, LIMIT, point["epsilon"]).value, abs=2e-6)
+    for name in ("var", "cvar", "cantelli"):
+        best = report["optima"][name]["return"]
+        assert report[f"{name}_optimal_return"] == best <= report["unconstrained_return"] + 1e-12
+
+
+def test_the_shaped_bound_over_the_dead_zone(report: dict):
+    mdp = from_environment(LAKE)
+    best = report["shaped_optimal_return"]
+    assert list(best) == ["0.0", "0.2", "0.4", "0.5", "0.6", "0.7", "0.8"]
+    for point, zone in zip(report["shaped"], DEAD_ZONES, strict=True):
+        assert (point["constraint"], point["epsilon"], point["dead_zone"]) == ("shaped", 0.1, zone)
+        exact = best_under_cantelli(mdp, LIMIT, 0.1, dead_zone=zone)
+        assert best[str(zone)] == point["return"] == pytest.approx(exact.value, abs=2e-6)
+        assert point["violation_probability"] <= 0.1 + 1e-9
+    values = [report["cantelli_optimal_return"], *best.values(), report["var_optimal_return"]]
+    assert (np.diff(values) >= -2e-6).all()
+
+
+def test_seeds_state_the_bound_of_their_own_dead_zone(run: Path, report: dict, monkeypatch):
+    for row in report["runs"][0]["seeds"]:
+        assert row["dead_zone"] is row["shaped_bound"] is None
+    monkeypatch.setattr(frontiers, "dead_zones", lambda run, config, updates: {0: 0.4, 3: None})
+    shaped = frontier_report(LAKE, LIMIT, 0.1, epsilons=[], runs=[run])
+    first, second = shaped["runs"][0]["seeds"]
+    policies = load_policies(config_from_dict(read_json(run / "config.json"), LAKE), run)
+    law = policy_law(LAKE, from_environment(LAKE), LIMIT, *policies.of_seed(0))
+    assert first["dead_zone"] == 0.4
+    assert first["shaped_bound"] == pytest.approx(law.guaranteed_violation(LIMIT, 0.4))
+    assert first["shaped_bound"] >= first["violation_probability"]
+    assert second["dead_zone"] is second["shaped_bound"] is None
+
+
+def bare_run(place: Path) -> Path:
+    """A run directory in which nothing was trained yet."""
+    return directory.create(place, directory.Headline("IcyLake", "canary", 2, 10), {}, device="", command=[])
+
+
+class TestDeadZones:
+    """A run's dead zone is found in its configuration or, if it adapts, in its metrics."""
+
+    @staticmethod
+    def config(**algorithm):
+        return SimpleNamespace(algorithm=SimpleNamespace(**algorithm), training=SimpleNamespace(seeds=(0, 3)))
+
+    @pytest.mark.parametrize(
+        ("settings", "zone"),
+        [({}, None), ({"dead_zone": "none"}, None), ({"dead_zone": None}, None), ({"dead_zone": "0.4"}, 0.4)],
+    )
+    def test_said(self, tmp_path: Path, settings: dict, zone: float | None):
+        assert dead_zones(tmp_path, self.config(**settings), 4) == {0: zone, 3: zone}
+
+    def test_adaptive(self, tmp_path: Path):
+        run = bare_run(tmp_path)
+        rows = [(0, 0, 0.1), (0, 1, 0.2), (0, 2, 0.3), (3, 0, 0.5), (3, 1, float("nan")), (3, 2, 0.7)]
+        columns = ["seed", "iteration", "dead_zone"]
+        frame = pl.DataFrame(rows, schema=columns, orient="row").with_columns(steps=pl.lit(5))
+        append_part(run, "metrics", frame, 0, 3)
+        config = self.config(dead_zone="adaptive")
+        assert dead_zones(run, config, 3) == {0: 0.3, 3: 0.7}
+        assert dead_zones(run, config, 2) == {0: 0.2, 3: 0.5}  # the checkpoint is older
+
+    def test_adaptive_but_not_recorded(self, tmp_path: Path):
+        assert dead_zones(bare_run(tmp_path), self.config(dead_zone="adaptive"), 3) == {0: None, 3: None}
+
+
+def test_the_law_of_a_network_agrees_with_playing_it(run: Path, report: dict):
+    config = config_from_dict(read_json(run / "config.json"), LAKE)
+    policies = load_policies(config, run)
+    (entry,) = report["runs"]
+    assert [row["seed"] for row in entry["seeds"]] == [0, 3]
+    assert entry["updates"] == 7
+    row = entry["seeds"][1]
+    count = 4000
+    keys = jax.random.split(jax.random.key(5), count)
+    ends = jax.jit(lambda policy: play_episodes(LAKE, policies.account, policy, None, keys))(
+        policies.of_seed(3)[0]
+    )
+    cost, reward = np.asarray(ends.cost, float), np.asarray(ends.reward, float)
+    chance = row["violation_probability"]
+    assert 0.05 < chance < 0.95  # else the comparison would be of little use
+    assert (cost > LIMIT).mean() == pytest.approx(chance, abs=4 * (chance * (1 - chance) / count) ** 0.5)
+    assert cost.mean() == pytest.approx(row["cost_mean"], abs=4 * cost.std() / count**0.5)
+    assert cost.std() == pytest.approx(row["cost_deviation"], rel=0.06)
+    assert reward.mean() == pytest.approx(row["return"], abs=4 * reward.std() / count**0.5)
+
+
+def test_gaps_are_distances_to_the_optima(report: dict):
+    for row in report["runs"][0]["seeds"]:
+        assert row["gap_to_var"] == pytest.approx(report["var_optimal_return"] - row["return"])
+        assert row["gap_to_cantelli"] == pytest.approx(report["cantelli_optimal_return"] - row["return"])
+        assert row["gap_at_own_violation"] >= -1e-9  # nobody beats the frontier at the risk they take
+        assert row["is_safe"] == (row["violation_probability"] <= 0.1)
+        beta = 1 / 0.1 - 1
+        value = beta * row["cost_deviation"] ** 2 - (LIMIT - row["cost_mean"]) ** 2
+        assert row["cantelli_value"] == pytest.approx(value)
+
+
+def test_rows_of_the_grid_are_what_a_policy_sees_in_play():
+    lake = replace(LAKE, slip=0.0)
+    mdp, account = from_environment(lake), CostAccount(LIMIT, 1.0)
+    rows = np.asarray(grid_inputs(lake, mdp, LIMIT, None)).reshape(mdp.states, len(mdp.support), -1)
+    lane, spent = start_lane(lake, jax.random.key(0)), []
+    for action in (1, 2, 2, 0, 0, 1, 2, 3, 1, 2):  # down, onto the ice, right, back onto the ice, ...
+        seen = np.asarray(lane.inputs(account, None))
+        spent.append(int(lane.spent))
+        np.testing.assert_array_equal(rows[int(lane.environment.inner), spent[-1]], seen)
+        lane = advance(lake, account, lane, action, jax.random.key(1))
+    assert spent == [0, 0, 1, 1, 2, 2, 2, 2, 3, 3]
+
+
+def test_spent_cost_is_clipped_as_in_training():
+    rows = grid_inputs(LAKE, from_environment(LAKE), 0.5, None)
+    assert float(rows[:, -1].max()) == 10.0  # 12 on ice are 24 limits
+
+
+def test_a_uniform_policy_has_the_law_of_a_uniform_policy(tmp_path: Path):
+    run = untrained_run(tmp_path, sharpness=0.0)
+    policies = load_policies(config_from_dict(read_json(run / "config.json"), LAKE), run)
+    mdp = from_environment(LAKE)
+    law = policy_law(LAKE, mdp, LIMIT, policies.of_seed(0)[0])
+    uniform = cost_law(mdp, np.full((mdp.states, mdp.actions), 0.25))
+    np.testing.assert_allclose(law.probabilities, uniform.probabilities, atol=1e-7)
+
+
+def test_progress_counts_every_piece_of_work(run: Path):
+    calls = []
+    frontier_report(
+        LAKE,
+        LIMIT,
+        0.1,
+        epsilons=[],
+        runs=[run],
+        progress=lambda done, total, label: calls.append((done, total, label)),
+    )
+    assert [done for done, _, _ in calls] == [*range(11), 12]
+    assert {total for _, total, _ in calls} == {12}
+    assert "dead zone 0.8" in calls[9][2]
+    assert run.name in calls[10][2]
+
+
+def test_impossible_constraints_are_none_not_errors():
+    report = frontier_report(
+        IcyLake(map="SH/HG", horizon=3), 0.5, 0.01, epsilons=[]
+    )  # every move may slip onto ice
+    for name in ("var", "cvar", "cantelli"):
+        assert report[f"{name}_optimal_return"] is None
+        assert report["optima"][name]["violation_probability"] is None
+    assert set(report["shaped_optimal_return"].values()) == {None}
+
+
+@pytest.mark.parametrize("epsilon", [0.02, 0.0004])
+def test_the_default_grid_surrounds_epsilon(epsilon: float):
+    grid = default_epsilons(epsilon)
+    assert grid == sorted(grid)
+    assert grid[0] <= epsilon / 10 * (1 + 1e-9)
+    assert grid[-1] == 0.5
+    assert len(grid) < 20
+
+
+class TestRefusals:
+    def test_environments_without_tables(self):
+        class Endless:
+            pass
+
+        with pytest.raises(CanaryError, match="Endless has no finite table"):
+            frontier_report(Endless(), 1.0, 0.1)
+
+    def test_another_environment(self, run: Path):
+        with pytest.raises(CanaryError, match="ask for the frontier of the run's own environment"):
+            frontier_report(replace(LAKE, horizon=9), LIMIT, 0.1, runs=[run])
+
+    def test_another_limit(self, run: Path):
+        with pytest.raises(CanaryError, match=r"with the limit 1\.5, not 2"):
+            frontier_report(LAKE, 2.0, 0.1, runs=[run])
+
+    def test_a_discounted_cost(self, tmp_path: Path):
+        discounted = untrained_run(tmp_path, overrides=("algo.cost_discount=0.9",))
+        with pytest.raises(CanaryError, match="undiscounted"):
+            frontier_report(LAKE, LIMIT, 0.1, runs=[discounted])
+
+    @pytest.mark.parametrize("epsilon", [0.0, 1.0, float("nan")])
+    def test_epsilon(self, epsilon: float):
+        with pytest.raises(CanaryError, match="Epsilon"):
+            frontier_report(LAKE, LIMIT, epsilon)
+        with pytest.raises(CanaryError, match="Epsilon"):
+            frontier_report(LAKE, LIMIT, 0.1, epsilons=[epsilon])

@@ -1,0 +1,278 @@
+"""Cantelli's bound on the shaped cost: what it promises, and that more dead zone allows more."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+
+from canary.environments.icy_lake import IcyLake
+from canary.errors import CanaryError
+from canary.exact import (
+    CostLaw,
+    FiniteMDP,
+    Infeasible,
+    best_response,
+    best_under_cantelli,
+    best_under_cvar,
+    best_under_var,
+    cost_law,
+    from_environment,
+)
+from exact.tiny_mdps import every_deterministic_law, line, random_mdp
+from problems import hard_lake
+
+LAKE = from_environment(IcyLake())
+HARD_LAKE = from_environment(hard_lake.HARD_LAKE)
+DEAD_ZONES = (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8)
+
+
+def best_or_none(solve, *arguments, **options):
+    try:
+        return solve(*arguments, **options)
+    except Infeasible:
+        return None
+
+
+def law_of(probabilities, support=None):
+    support = np.arange(len(probabilities), dtype=float) if support is None else support
+    return CostLaw(np.asarray(support, float), np.asarray(probabilities, float), 0.0, 1.0)
+
+
+# The bound of a given law.
+
+
+def test_the_bound_of_a_known_law():
+    law = law_of([0.6, 0.2, 0.1, 0.06, 0.04])  # limit 3, d = 1/3: phi = 0, 0, 1/2, 1, 1
+    mean, variance = 0.05 + 0.1, 0.025 + 0.1 - 0.15**2
+    assert law.shaped_moments(3.0, 1 / 3) == pytest.approx((mean, variance))
+    assert law.cantelli(3.0, 0.1, 1 / 3) == pytest.approx(9 * variance - (1 - mean) ** 2)
+    assert law.guaranteed_violation(3.0, 1 / 3) == pytest.approx(variance / (variance + (1 - mean) ** 2))
+
+
+def test_without_a_dead_zone_it_is_the_papers():
+    law = law_of([0.5, 0.3, 0.1, 0.06, 0.04])
+    assert law.shaped_moments(3.0, None) == pytest.approx((law.mean, law.variance))
+    assert law.cantelli(3.0, 0.1, None) == law.cantelli(3.0, 0.1)
+    square = (3 - law.mean) ** 2
+    assert law.guaranteed_violation(3.0) == pytest.approx(law.variance / (law.variance + square))
+
+
+@pytest.mark.parametrize("dead_zone", [None, 0.0, 0.5])
+def test_where_the_inequality_says_nothing_the_bound_is_one(dead_zone):
+    """Every episode costs ten limits: X is always 1, its variance 0, and B = 0 promises nothing."""
+    law = law_of(np.append(np.zeros(10), 1.0))
+    assert law.guaranteed_violation(1.0, dead_zone) == 1
+    assert law_of([0.0, 1 - 1e-16]).guaranteed_violation(0.9, 0.5) == pytest.approx(1)
+    assert law_of([1.0]).guaranteed_violation(1.0, dead_zone) == 0
+
+
+def random_laws(count, seed):
+    """Laws on up to 12 costs, some of them the limit itself, below it, or many limits above it."""
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        limit = rng.uniform(0.1, 20)
+        shares = [0.0, rng.uniform(0, 1), 1.0, rng.uniform(0.9, 1.1), rng.exponential(3)]
+        support = np.unique(limit * np.append(rng.choice(shares, 6), [1.0, *rng.uniform(0, 2, 4)]))
+        law = law_of(rng.dirichlet(np.full(len(support), rng.choice([0.05, 0.3, 1.0]))), support)
+        yield law, limit, rng
+
+
+def test_the_bound_holds_for_every_law():
+    tight = 0
+    for law, limit, rng in random_laws(5000, seed=0):
+        dead_zone = rng.choice([0.0, rng.uniform(0, 1), 1 - 1e-9])
+        bound = law.guaranteed_violation(limit, dead_zone)
+        assert law.violation(limit) <= bound + 1e-12
+        assert 0 <= bound <= 1 + 1e-12
+        tight += bound < 1.01 * law.violation(limit)
+        epsilon = rng.uniform(0.01, 0.5)
+        if (
+            law.cantelli(limit, epsilon, dead_zone) <= 0
+            and law.shaped_moments(limit, dead_zone)[0] < 1 - 1e-9
+        ):
+            assert law.violation(limit) <= epsilon + 1e-9
+    assert tight > 100  # it is not all slack
+
+
+def test_a_larger_dead_zone_never_weakens_the_bound_of_any_law():
+    strictly = 0
+    for law, limit, rng in random_laws(3000, seed=1):
+        zones = [None, *np.sort(rng.uniform(0, 1, 6))]
+        bounds = [law.guaranteed_violation(limit, zone) for zone in zones]
+        assert (np.diff(bounds) <= 1e-9).all()
+        strictly += bounds[-1] < bounds[0] - 0.01
+    assert strictly > 1000
+
+
+def test_towards_one_it_is_the_probability_of_reaching_the_limit():
+    law = law_of([0.6, 0.2, 0.1, 0.06, 0.04])
+    assert law.guaranteed_violation(3.5, 0.9) == pytest.approx(0.04)  # 3 of 3.5 lies in the dead zone
+    assert law.guaranteed_violation(3.0, 0.9) == pytest.approx(0.10)  # a cost of exactly the limit counts
+
+
+# The best return: complete enumeration of all policies of tiny processes.
+
+
+@cache
+def enumerated(seed):
+    mdp = random_mdp(seed)
+    laws = every_deterministic_law(mdp)
+    rows = np.array([np.append(law.probabilities, law.expected_return) for law in laws])
+    return mdp, np.unique(rows.round(12), axis=0)
+
+
+def best_of_all(laws, shaped, epsilon):
+    """Fixing E[X] = m < 1 makes the constraint linear: beta E[X^2] <= m^2 / epsilon - 2 m + 1."""
+    means, squares = laws[:, :-1] @ shaped, laws[:, :-1] @ shaped**2
+
+    def best_with_mean(mean):
+        solution = linprog(
+            -laws[:, -1],
+            A_ub=(1 / epsilon - 1) * squares[None],
+            b_ub=[mean**2 / epsilon - 2 * mean + 1],
+            A_eq=np.stack([np.ones(len(laws)), means]),
+            b_eq=[1, mean],
+            bounds=(0, None),
+        )
+        return -solution.fun if solution.status == 0 else -np.inf
+
+    low, high, best = means.min(), min(means.max(), 0.999), -np.inf
+    for _ in range(7):  # zoom in on the best mean
+        grid = np.linspace(low, high, 41)
+        values = [best_with_mean(mean) for mean in grid]
+        best = max(best, *values)
+        middle, reach = grid[int(np.argmax(values))], (high - low) / 20
+        low, high = max(middle - reach, low), min(middle + reach, high)
+    return best
+
+
+@pytest.mark.parametrize(
+    ("seed", "limit", "epsilon", "dead_zone"),
+    [
+        (0, 0.5, 0.3, 0.0),
+        (0, 2.5, 0.1, 0.0),
+        (0, 2.5, 0.1, 0.5),
+        (1, 1.5, 0.25, 0.3),
+        (3, 2.0, 0.2, 0.4),  # costs of exactly the limit
+        (4, 2.3, 0.3, 0.2),
+        (4, 2.3, 0.3, 0.7),
+        (2, 1.0, 0.2, 0.5),  # no policy
+    ],
+)
+def test_the_shaped_optimum_equals_enumeration(seed, limit, epsilon, dead_zone):
+    mdp, laws = enumerated(seed)
+    shaped = np.clip((mdp.support / limit - dead_zone) / (1 - dead_zone), 0, 1)
+    expected = best_of_all(laws, shaped, epsilon)
+    optimum = best_or_none(best_under_cantelli, mdp, limit, epsilon, dead_zone=dead_zone)
+    if np.isinf(expected):
+        assert optimum is None
+    else:
+        assert optimum.value == pytest.approx(expected, abs=5e-6)
+
+
+@given(st.integers(0, 10_000), st.floats(0.2, 4), st.floats(0.02, 0.6), st.floats(0, 0.95))
+@example(17, 1.0, 0.1, 0.5)
+@settings(max_examples=25, deadline=None)
+def test_optima_are_safe_certified_and_grow_with_the_dead_zone(seed, limit, epsilon, dead_zone):
+    mdp, pool = random_mdp(seed, horizon=5, unit=0.5, most_cost=2), []
+    zones = (None, dead_zone / 2, dead_zone)
+    optima = [best_or_none(best_under_cantelli, mdp, limit, epsilon, pool, dead_zone=zone) for zone in zones]
+    for optimum in optima:
+        if optimum is not None:
+            law = optimum.law
+            assert optimum.value <= optimum.upper_bound <= optimum.value + 1.001e-6 * max(1, optimum.value)
+            assert law.guaranteed_violation(limit, optimum.dead_zone) <= epsilon + 1e-6
+            assert law.violation(limit) <= epsilon + 1e-6
+    values = [-1e9 if optimum is None else optimum.value for optimum in optima]
+    assert (np.diff(values) >= -2e-6 * max(1, values[-1])).all()
+
+
+def test_always_violating_is_not_safe():
+    """The saturated cost of a process that always costs four limits is always 1, so B = 0."""
+    with pytest.raises(Infeasible):
+        best_under_cantelli(line([2, 2]), 1.0, 0.1, dead_zone=0.0)
+    mdp = temptation()
+    optimum = best_under_cantelli(mdp, 1.5, 0.1, dead_zone=0.0)
+    assert optimum.value == pytest.approx(0.1, abs=1e-5)  # the dear way in a tenth of the episodes
+    assert optimum.law.violation(1.5) <= 0.1 + 1e-9
+
+
+def temptation() -> FiniteMDP:
+    """One step: nothing for nothing, or a reward of 1 for a cost of 4."""
+    transition, cost = np.zeros((2, 3, 2, 3))
+    transition[0, [0, 1], [1, 2]] = 1
+    cost[:, :, 2] = 4
+    return FiniteMDP(
+        transition=transition,
+        reward=cost / 4,
+        cost=cost,
+        terminal=np.array([False, True, True]),
+        initial=np.array([1.0, 0, 0]),
+        horizon=1,
+        cost_unit=1,
+    )
+
+
+# IcyLake, limit 5.5, epsilon 0.02, and a lake where the paper's bound admits no policy.
+
+
+def test_the_shaped_optima_of_the_lake():
+    pool = []
+    known = {
+        None: (0.90821, 0.0005),
+        0.0: (0.90897, 0.0007),
+        0.2: (0.94089, 0.0028),
+        0.4: (0.96186, 0.0061),
+        0.5: (0.97014, 0.0082),
+        0.6: (0.97523, 0.0104),
+        0.7: (0.98008, 0.0132),
+        0.8: (0.98291, 0.0147),
+    }
+    for dead_zone, (value, violation) in known.items():
+        optimum = best_under_cantelli(LAKE, 5.5, 0.02, pool, dead_zone=dead_zone)
+        assert optimum.value == pytest.approx(value, abs=1e-5)
+        assert optimum.upper_bound - optimum.value <= 1.001e-6
+        assert optimum.law.violation(5.5) == pytest.approx(violation, abs=6e-5)
+        assert optimum.law.guaranteed_violation(5.5, dead_zone) == pytest.approx(0.02, abs=1e-6)  # it binds
+        assert optimum.dead_zone == dead_zone
+    assert best_under_cvar(LAKE, 5.5, 0.02, pool).value < known[0.6][0]
+
+
+def test_the_whole_dead_zone_gives_the_chance_constraint_itself():
+    """Costs are whole numbers: with d >= 5 / 5.5 only violations lie above the dead zone."""
+    pool = []
+    shaped = best_under_cantelli(LAKE, 5.5, 0.02, pool, dead_zone=0.95)
+    assert shaped.value == pytest.approx(best_under_var(LAKE, 5.5, 0.02, pool).value, abs=1e-6)
+
+
+def test_a_lake_where_only_a_dead_zone_leaves_a_policy():
+    setting, pool = (HARD_LAKE, hard_lake.LIMIT, hard_lake.EPSILON), []
+    for dead_zone, value in hard_lake.BEST_WITH_DEAD_ZONE.items():
+        optimum = best_or_none(best_under_cantelli, *setting, pool, dead_zone=dead_zone)
+        assert (None if optimum is None else optimum.value) == (
+            None if value is None else pytest.approx(value, abs=2e-6)
+        )
+    assert best_under_var(*setting, pool).value == pytest.approx(hard_lake.BEST_UNDER_VAR, abs=1e-6)
+    assert best_under_cvar(*setting, pool).value == pytest.approx(hard_lake.BEST_UNDER_CVAR, abs=1e-6)
+    free, actions = best_response(HARD_LAKE, np.zeros_like(HARD_LAKE.support))
+    assert free == pytest.approx(hard_lake.BEST_UNCONSTRAINED, abs=1e-6)
+    violation = cost_law(HARD_LAKE, actions).violation(hard_lake.LIMIT)
+    assert violation == pytest.approx(hard_lake.ITS_VIOLATION, abs=1e-6)
+    smallest, _ = best_response(HARD_LAKE, (HARD_LAKE.support > hard_lake.LIMIT).astype(float), 0.0)
+    assert -smallest == pytest.approx(hard_lake.SMALLEST_VIOLATION, abs=1e-6)
+
+
+@pytest.mark.parametrize("dead_zone", [-0.1, 1.0, float("nan")])
+def test_a_dead_zone_is_a_share_of_the_limit(dead_zone):
+    with pytest.raises(CanaryError, match="dead zone"):
+        best_under_cantelli(random_mdp(0), 1.0, 0.1, dead_zone=dead_zone)
+    with pytest.raises(CanaryError, match="dead zone"):
+        law_of([1.0]).guaranteed_violation(1.0, dead_zone)
+
+
+def test_a_dead_zone_needs_a_limit_to_be_a_share_of():
+    with pytest.raises(CanaryError, match="positive"):
+        best_under_cantelli(random_mdp(0), 0.0, 0.1, dead_zone=0.5)

@@ -1,0 +1,55 @@
+"""Episodes as functions of a seed and actions: live environments are a cache, and what cannot be brought back is told."""
+
+import numpy as np
+import pytest
+
+from canary.errors import CanaryError
+from canary.host.episodes import Episodes, Rows
+from canary.host.player import Recipe
+from canary.host.stage import LocalStage
+from problems.host_environments import Walk
+
+LANES = np.arange(2)
+IDENTITY = np.array([[3, 1], [4, 1]], np.uint32)
+
+
+class Restless(Walk):
+    """Ends at a step that no seed decides: later each time it is reset."""
+
+    def step(self, action):
+        observation, reward, _, _, info = super().step(action)
+        return observation, reward, self.time == 10 // self.resets, False, info
+
+
+def episodes(kind, **arguments):
+    recipe = Recipe(lambda **given: kind(**given), arguments, "info:cost", 50)
+    return Episodes("walk", lambda lanes: LocalStage(recipe))
+
+
+def rows(steps, seen, actions):
+    return Rows(IDENTITY, np.full(2, steps), actions, seen)
+
+
+def play(live, steps, actions):
+    seen = live.reset(IDENTITY, LANES)
+    for time in range(steps):
+        seen = live.step(rows(time, seen, actions), actions[:, time], LANES)[:, :2]
+    return seen
+
+
+def test_what_is_not_live_is_played_again():
+    actions = np.random.default_rng(0).uniform(-1, 1, (2, 50, 2)).astype(np.float32)
+    live = episodes(Walk, noise=0.2, drift=0.1)
+    seen = play(live, 6, actions)
+    expected = live.step(rows(6, seen, actions), actions[:, 6], LANES)
+    live.close()
+    np.testing.assert_array_equal(live.step(rows(6, seen, actions), actions[:, 6], LANES), expected)
+
+
+def test_episodes_that_end_earlier_the_second_time_cannot_be_brought_back():
+    actions = np.zeros((2, 50, 2), np.float32)
+    live = episodes(Restless, noise=0.0, drift=0.0)
+    seen = play(live, 8, actions)
+    assert not live.revive(rows(8, seen, actions), LANES).any()
+    with pytest.raises(CanaryError, match="walk cannot be brought back to step 8 of the episode of lane 0"):
+        live.step(rows(8, seen, actions), actions[:, 8], LANES)

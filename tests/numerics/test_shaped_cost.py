@@ -1,0 +1,90 @@
+"""The shaped cost: its signals sum to X and X^2, and Cantelli's inequality for X is a guarantee."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from canary.algorithms.base import EstimationConfig
+from canary.algorithms.canary import cost_signals
+from canary.algorithms.trust_region_update import Evidence
+from canary.numerics.moments import empty_window
+from canary.numerics.risk import cantelli_probability
+from canary.numerics.shaped_cost import shaped
+from problems.rollouts import one_lane
+from problems.terms import make_terms
+
+continuous = st.floats(0, 0.8)
+discrete = st.integers(0, 4).map(lambda n: n / 4)
+costs = st.one_of(*(st.lists(kind, min_size=6, max_size=6) for kind in (continuous, discrete)))
+zones = st.one_of(st.just(0.0), st.floats(0, 0.95))
+
+
+@pytest.mark.parametrize(("cost", "expected"), [(0, 0), (0.2, 0), (0.4, 0), (0.7, 0.5), (1, 1), (9, 1)])
+def test_costs_are_free_up_to_the_dead_zone_and_saturate_at_the_limit(cost, expected):
+    assert shaped(np.float64(cost), 0.4) == pytest.approx(expected)
+    assert shaped(jnp.float32(cost), jnp.float32(0.4)) == pytest.approx(expected)
+    assert shaped(np.float64(cost), None) == cost
+
+
+@given(st.floats(1, 5, width=32), st.floats(0, 0.96875, width=32))
+def test_no_rounding_makes_a_violation_less_than_one(cost, zone):
+    assert shaped(jnp.float32(cost), jnp.float32(zone)) == 1
+
+
+@settings(deadline=None, max_examples=100)
+@given(costs, zones, st.sampled_from([1.0, 0.9, 0.5]))
+def test_signals_of_the_steps_sum_to_the_shaped_cost_and_to_its_square(costs, zone, gamma):
+    """With no critics and lambda 1 the target of the first step is the sum over the episode: X and X^2."""
+    with jax.enable_x64(True):
+        discount = gamma ** np.arange(len(costs))
+        after = np.cumsum(discount * costs)
+        rollout = one_lane(
+            cost=np.array(costs), spent=after - discount * costs, discount=discount,
+            terminated=np.arange(len(costs)) == len(costs) - 1,
+        )  # fmt: skip
+        nothing = jnp.zeros((2, len(costs), 1))
+        evidence = Evidence(rollout, nothing, nothing, empty_window(1), make_terms(1.0, 0.1), None)
+        estimation = EstimationConfig(cost_discount=gamma, gae_lambda=0.3, target_lambda=1.0)
+        _, targets = cost_signals(evidence, jnp.asarray(zone), estimation)
+        x = shaped(after[-1], zone)
+        np.testing.assert_allclose(targets[:, 0, 0], [x, x**2], atol=1e-12)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.integers(0, 2**32 - 1), zones)
+def test_the_bound_is_a_guarantee_for_any_law(seed, zone):
+    """Hundreds of laws at a time: of few or many costs, near the limit, rarely or nearly always above it."""
+    rng = np.random.default_rng(seed)
+    cost = rng.choice([0.0, 0.5, 0.99, 1.0, 1.01, 3.0], (200, 4)) + rng.choice(
+        [0, 0.1], (200, 1)
+    ) * rng.normal(size=(200, 4))
+    cost = np.maximum(cost, 0)
+    chance = rng.dirichlet(rng.choice([0.05, 1.0]) * np.ones(4), 200)
+    violation = (chance * (cost > 1)).sum(1)
+    x = shaped(cost, zone)
+    mean = (chance * x).sum(1)
+    variance = (chance * (x - mean[:, None]) ** 2).sum(1)
+    bound = np.asarray(cantelli_probability(mean, variance, 1.0, or_equal=True))
+    assert (violation <= bound + 1e-4).all()
+    assert (bound <= 1).all()
+
+
+def test_a_law_that_always_violates_has_the_bound_one():
+    """X = 1 without variance. Of the cost itself, equal to its limit, the same moments say that it never violates."""
+    assert cantelli_probability(1.0, 0.0, 1.0, or_equal=True) == 1
+    assert cantelli_probability(1.0, 0.0, 1.0) == 0
+
+
+def test_a_dead_zone_near_one_is_nearly_the_violation_rate():
+    cost = np.array([0.2, 0.6, 0.9, 2.0])
+    chance = np.array([0.5, 0.3, 0.15, 0.05])
+    bounds = []
+    for zone in (0.0, 0.5, 0.95):
+        x = shaped(cost, zone)
+        mean = chance @ x
+        bounds.append(float(cantelli_probability(mean, chance @ (x - mean) ** 2, 1.0, or_equal=True)))
+    assert bounds[0] > bounds[1] > bounds[2]
+    assert bounds[2] == pytest.approx(0.05, rel=1e-4)

@@ -1,0 +1,195 @@
+"""An environment that is right, and everything that can be wrong with one, one thing at a time."""
+
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from canary.environments.protocol import Continuous, Discrete, EnvironmentState
+
+
+@dataclass(frozen=True, kw_only=True)
+class Walk:
+    """x' = x + a + noise; reward x', cost |x'|; ends beyond 5."""
+
+    horizon: int = 12
+    noise: float = 0.5
+    fault: str = ""
+
+    observation_size = 2
+    normalise_observation = True
+
+    @property
+    def action_space(self) -> Any:
+        return Continuous(1)
+
+    def reset(self, key):
+        x = jax.random.normal(key)
+        return self._state(x, jnp.zeros(()), jnp.zeros(()), jnp.zeros((), jnp.int32), jnp.zeros((), bool))
+
+    def step(self, state, action, key):
+        x = state.inner + action[0] + self.noise * jax.random.normal(key)
+        return self._state(x, x, jnp.abs(x), state.time + 1, x > 5)
+
+    def _state(self, x, reward, cost, time, terminated):
+        truncated = (time >= self.horizon) & ~terminated
+        seen = jnp.stack([x, time / self.horizon])
+        return EnvironmentState(x, seen, reward, cost, terminated, truncated, time)
+
+
+class WrongSize(Walk):
+    observation_size = 3
+
+
+class CostVector(Walk):
+    def _state(self, x, reward, cost, time, terminated):
+        good = super()._state(x, reward, cost, time, terminated)
+        return EnvironmentState(x, good.observation, reward, cost[None], terminated, good.truncated, time)
+
+
+class IntegerCost(Walk):
+    def _state(self, x, reward, cost, time, terminated):
+        return super()._state(x, reward, cost.astype(jnp.int32), time, terminated)
+
+
+class FloatTerminated(Walk):
+    def _state(self, x, reward, cost, time, terminated):
+        good = super()._state(x, reward, cost, time, terminated)
+        ended = good.terminated.astype(jnp.float32)
+        return EnvironmentState(x, good.observation, reward, cost, ended, good.truncated, time)
+
+
+class Tuple(Walk):
+    def step(self, state, action, key):
+        after = super().step(state, action, key)
+        return after.observation, after.reward, after.terminated, {}
+
+
+class NoDataclass:
+    horizon, observation_size, normalise_observation, action_space = 12, 2, True, Continuous(1)
+
+    def __init__(self):
+        self.walk = Walk()
+
+    def reset(self, key):
+        return self.walk.reset(key)
+
+    def step(self, state, action, key):
+        return self.walk.step(state, action, key)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoJson(Walk):
+    table: Any = field(default_factory=lambda: np.zeros(3))
+
+
+class GymnasiumSpace(Walk):
+    @property
+    def action_space(self):
+        import gymnasium
+
+        return gymnasium.spaces.Box(-1, 1, (1,))
+
+
+class PythonIf(Walk):
+    def step(self, state, action, key):
+        if state.inner > 0:
+            return super().step(state, action, key)
+        return super().step(state, -action, key)
+
+
+class OtherInner(Walk):
+    def reset(self, key):
+        good = super().reset(key)
+        return EnvironmentState(
+            jnp.zeros((2,)),
+            good.observation,
+            good.reward,
+            good.cost,
+            good.terminated,
+            good.truncated,
+            good.time,
+        )
+
+    def step(self, state, action, key):
+        x = state.inner.sum() + action[0]
+        return self._state(x, x, jnp.abs(x), state.time + 1, x > 5)
+
+
+class FrozenNoise(Walk):
+    def step(self, state, action, key):
+        x = state.inner + action[0] + np.random.normal()  # noqa: NPY002 - the mistake itself
+        return self._state(x, x, jnp.abs(x), state.time + 1, x > 5)
+
+
+class FrozenReset(Walk):
+    def reset(self, key):
+        x = jnp.asarray(random.random())
+        return self._state(x, jnp.zeros(()), jnp.zeros(()), jnp.zeros((), jnp.int32), jnp.zeros((), bool))
+
+
+class Odd(Walk):
+    """What goes wrong only while it is played: `fault` says what."""
+
+    def _state(self, x, reward, cost, time, terminated):
+        late = time >= 4
+        bad = jnp.where(late, jnp.float32(jnp.inf if "inf" in self.fault else jnp.nan), 0.0)
+        if "cost" in self.fault:
+            cost = cost + bad
+        if "reward" in self.fault:
+            reward = reward + bad
+        good = super()._state(x, reward, cost, time, terminated)
+        seen, ended, cut = good.observation, good.terminated, good.truncated
+        if "observation" in self.fault:
+            seen = seen + bad
+        if self.fault == "endless":
+            ended, cut = jnp.zeros((), bool), jnp.zeros((), bool)
+        if self.fault == "both":
+            ended = cut = late
+        if self.fault == "early":
+            cut = late & ~ended
+        if self.fault == "negative":
+            cost = -cost
+        if self.fault == "free":
+            cost = cost * 0
+        clock = time * 2 if self.fault == "clock" else time
+        return EnvironmentState(x, seen, reward, cost, ended, cut, clock)
+
+
+class OwnClock(Walk):
+    """Counts by itself instead of looking at `time`, so that it cannot be started in mid-clock."""
+
+    def reset(self, key):
+        good = super().reset(key)
+        inner = (good.inner, jnp.zeros((), jnp.int32))
+        return EnvironmentState(
+            inner, good.observation, good.reward, good.cost, good.terminated, good.truncated, good.time
+        )
+
+    def step(self, state, action, key):
+        x, count = state.inner
+        good = super().step(
+            EnvironmentState(
+                x, state.observation, state.reward, state.cost, state.terminated, state.truncated, count
+            ),
+            action,
+            key,
+        )
+        return EnvironmentState(
+            (good.inner, count + 1), good.observation, good.reward, good.cost, good.terminated, good.truncated,
+            state.time + 1,
+        )  # fmt: skip
+
+
+class SameStart(Walk):
+    def reset(self, key):
+        return super().reset(jax.random.key(0))
+
+
+class NoActions(Walk):
+    @property
+    def action_space(self):
+        return Discrete(0)

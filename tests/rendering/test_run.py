@@ -1,0 +1,197 @@
+"""`canary evaluate --video`: the right episodes are chosen, played again exactly, drawn and written."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+import canary
+from canary.cli import main
+from canary.environments.icy_lake import IcyLake
+from canary.errors import CanaryError
+from canary.rendering.run import VideoRequest, choose, make_video, plan_video, replay
+from canary.runs.policies import EvaluationPlan, load_policies, play
+from runs.untrained_runs import LAKE, untrained_run
+
+EPISODES = 20
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> canary.Run:
+    directory = untrained_run(tmp_path_factory.mktemp("video") / "runs", sharpness=5.0)
+    return canary.load(directory, LAKE)
+
+
+@pytest.fixture(scope="module")
+def named_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """On a named environment, so that the command line can load it."""
+    return untrained_run(tmp_path_factory.mktemp("named") / "runs", env=IcyLake(horizon=15), sharpness=5.0)
+
+
+def frame_count(path: Path) -> int:
+    with Image.open(path) as image:
+        return image.n_frames
+
+
+def table(costs: list[float], returns: list[float]) -> pl.DataFrame:
+    return pl.DataFrame({"episode": range(len(costs)), "cost": costs, "return": returns})
+
+
+def test_worst_and_median_are_chosen_by_cost_then_return():
+    chosen = choose(table([0.0, 2.0, 9.0, 0.0, 9.0], [1.0, 1.0, 1.0, 0.0, 0.0]))
+    assert {name: row["episode"] for name, row in chosen.items()} == {"worst": 4, "median": 1}
+    many = choose(table([0.0, 0.0, 0.0, 0.0, 7.0], [5.0, 1.0, 3.0, 0.0, 0.0]))
+    assert many["median"]["return"] == 1.0  # the lower middle of 0, 1, 3, 5
+    assert choose(table([1.0], [0.0]))["median"] == choose(table([1.0], [0.0]))["worst"]
+
+
+@settings(max_examples=50, deadline=None)
+@given(costs=st.lists(st.integers(0, 5), min_size=1, max_size=30))
+def test_half_of_the_episodes_cost_at_most_the_median(costs: list[int]):
+    chosen = choose(table([float(cost) for cost in costs], [0.0] * len(costs)))
+    middle = chosen["median"]["cost"]
+    assert chosen["worst"]["cost"] == max(costs)
+    assert 2 * sum(cost <= middle for cost in costs) >= len(costs)
+    assert 2 * sum(cost >= middle for cost in costs) >= len(costs)
+
+
+def test_an_episode_is_played_again_exactly(run: canary.Run):
+    policies = load_policies(run.config, run.directory)
+    plan = EvaluationPlan(episodes=EPISODES)
+    episodes, _ = play(policies, plan)
+    rows = {"worst": episodes.row(EPISODES + 7, named=True), "median": episodes.row(11, named=True)}
+    for row, episode in zip(rows.values(), replay(policies, plan, rows), strict=True):
+        assert (episode.seed, episode.number) == (row["seed"], row["episode"])
+        assert (episode.cost, episode.length) == (row["cost"], row["length"])
+        assert episode.reward[-1] == row["return"]
+        states = episode.states
+        assert (states.time == np.arange(row["length"] + 1)).all()
+        assert (np.cumsum(states.cost) == episode.spent).all()
+        assert (LAKE.ice[states.inner] == (states.cost > 0)).all()
+        assert states.inner[0] == LAKE.start
+        moves = LAKE.successors[states.inner[:-1]].reshape(row["length"], -1)
+        assert (moves == states.inner[1:, None]).any(1).all()  # each state can follow the one before
+        assert bool(states.terminated[-1]) == row["terminated"]
+        assert not (states.terminated | states.truncated)[:-1].any()
+        assert all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(states))
+
+
+def test_later_batches_and_likeliest_actions_are_played_again_too(
+    run: canary.Run, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("canary.runs.policies.BATCH", 16)
+    policies, plan = (
+        load_policies(run.config, run.directory),
+        EvaluationPlan(episodes=EPISODES, deterministic=True),
+    )
+    episodes, _ = play(policies, plan)
+    rows = {"worst": episodes.row(19, named=True), "median": episodes.row(16, named=True)}
+    for row, episode in zip(rows.values(), replay(policies, plan, rows), strict=True):
+        assert (episode.cost, episode.length, episode.number) == (row["cost"], row["length"], row["episode"])
+
+
+def test_the_command_writes_a_video_and_says_where(
+    named_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    arguments = ["evaluate", str(named_run), "--episodes", str(EPISODES)]
+    assert main([*arguments, "--video", "--json", "-"]) == 0
+    out = capsys.readouterr()
+    video, path = json.loads(out.out)["video"], named_run / "video.gif"
+    assert video["path"] == str(path)
+    assert str(path) in out.err.replace("\n", "")
+    worst, median = video["worst"], video["median"]
+    assert frame_count(path) == video["frames"] == max(worst["steps"], median["steps"]) + 1
+    policies = load_policies(canary.load(named_run).config, named_run)
+    costs = play(policies, EvaluationPlan(episodes=EPISODES))[0]["cost"].sort()
+    assert (median["cost"], worst["cost"]) == (costs[EPISODES - 1], costs[-1])
+    assert main([*arguments, "--quiet", "--video", str(tmp_path / "own.gif")]) == 0
+    assert capsys.readouterr().out == f"{tmp_path / 'own.gif'}\n"
+    assert frame_count(tmp_path / "own.gif") == video["frames"]
+    assert main([*arguments, "--quiet"]) == 0
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--video", "worst.avi"], "ends in .gif or .mp4, not 'worst.avi'"),
+        (["--video", "a.gif", "b.gif"], "takes one file"),
+        (["--video", "a.gif", "RUN"], "the run goes before it"),
+        (["--video", "missing/a.gif"], "no place for the video missing/a.gif"),
+    ],
+)
+def test_mistakes_are_sentences(
+    named_run: Path, tmp_path: Path, capsys, monkeypatch, arguments: list[str], sentence: str
+):
+    monkeypatch.chdir(tmp_path)
+    assert main(["evaluate", str(named_run), *arguments]) == 2
+    assert sentence in capsys.readouterr().err
+    assert not list(tmp_path.glob("*.gif"))
+
+
+def test_help_teaches_it(capsys: pytest.CaptureFixture[str]):
+    main(["evaluate", "--help"])
+    text = capsys.readouterr().out
+    assert "--video [FILE]" in text
+    assert "canary evaluate runs/NAME --episodes 200 --video" in text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counter:
+    """Somebody's own environment around a lake, which canary cannot draw."""
+
+    lake: Any = LAKE
+    drawing: None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(LAKE, name)
+
+
+def test_somebody_else_can_draw_their_own_environment(run: canary.Run, tmp_path: Path):
+    own = canary.Run(run.directory, SimpleNamespace(**vars(run.config) | {"environment": Counter()}))
+    with pytest.raises(CanaryError, match="no drawing of Counter"):
+        own.video(tmp_path / "own.gif", EPISODES)
+    seen: list[Any] = []
+
+    def draw(environment, episode, moments, size):
+        seen.append((environment, episode.length, list(moments)))
+        for now in moments:
+            yield np.full((size, size, 3), 20 * now, np.uint8)
+
+    path = own.video(tmp_path / "own.gif", EPISODES, drawing=draw, most_frames=4, seeds=[3])
+    assert path == tmp_path / "own.gif"
+    assert frame_count(path) <= 4
+    assert [(environment, moments[-1]) for environment, length, moments in seen] == [
+        (Counter(), length) for _, length, _ in seen
+    ]
+    with pytest.raises(CanaryError, match="at least 2 frames"):
+        own.video(tmp_path / "own.gif", EPISODES, drawing=draw, most_frames=1)
+
+
+def test_an_episode_that_comes_out_differently_is_reported(run: canary.Run, tmp_path: Path):
+    policies, plan = load_policies(run.config, run.directory), EvaluationPlan(episodes=EPISODES)
+    episodes, _ = play(policies, plan)
+    wrong = episodes.with_columns(pl.col("cost") + 0.25)
+    film = plan_video(VideoRequest(path=tmp_path / "v.gif", most_frames=3), LAKE, run.directory)
+    with pytest.warns(UserWarning, match="not a function of its keys"):
+        made = make_video(film, policies, plan, wrong)
+    assert made["worst"]["cost"] == episodes["cost"].max()  # what is drawn is what was seen
+
+
+def test_progress_counts_the_frames(run: canary.Run, tmp_path: Path):
+    calls: list[tuple[int, int, str]] = []
+    request = VideoRequest(path=tmp_path / "v.gif", most_frames=4, progress=lambda *call: calls.append(call))
+    frames = canary.evaluate(run, EPISODES, video=request)["video"]["frames"]
+    drawn = [(done, total) for done, total, what in calls if what == "drawing"]
+    assert drawn == [(index, frames) for index in range(frames)]
+    assert calls[0][2] == "playing the two episodes again"
+    assert calls[-1] == (frames, frames, "writing the file")

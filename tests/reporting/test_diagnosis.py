@@ -1,0 +1,113 @@
+"""Stuck and timid seeds are named; seeds that are fine, on their way or new are not."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+from canary.constraints import Chance, Mean
+from canary.numerics.tiers import Tier
+from canary.reporting.diagnosis import RESTORING_TIERS, WINDOW, SeedSeries, diagnose, joined, seed_series
+
+UPDATES = 4 * WINDOW
+LIMITED = Chance(limit=5.5, epsilon=0.02)
+
+
+def series(*, rate=0.0, returns=1.0, restoring=False, bound=-1.0, updates=UPDATES):
+    """A seed with 20 episodes per update; numbers may be arrays over the updates."""
+    return SeedSeries(
+        episodes=np.full(updates, 20),
+        costs=np.where(np.arange(20 * updates) % 20 < round(20 * rate), 9.0, 1.0),
+        returns=np.broadcast_to(np.asarray(returns, float), updates),
+        restoring=np.broadcast_to(restoring, updates),
+        bound=np.broadcast_to(np.asarray(bound, float), updates),
+        entropy=np.full(updates, 0.05),
+    )
+
+
+def test_a_seed_on_the_reward_optimal_path_is_stuck():
+    warning = diagnose(series(rate=0.2, restoring=True, bound=9.0), LIMITED)
+    assert str(warning).startswith("stuck")
+    assert "0.2" in str(warning)
+
+
+def test_a_seed_is_judged_by_its_own_constraint():
+    """A fifth of the episodes costs 9, the others 1: the mean is 2.6."""
+    restoring = series(rate=0.2, restoring=True, bound=9.0)
+    assert "mean cost 2.6" in str(diagnose(restoring, Mean(2.0)))
+    assert diagnose(restoring, Mean(3.0)) is None
+
+
+def test_a_seed_whose_constraint_comes_down_is_on_its_way():
+    assert diagnose(series(rate=0.2, restoring=True, bound=np.geomspace(50, 1, UPDATES)), LIMITED) is None
+
+
+def test_a_violating_seed_that_does_not_restore_is_not_called_stuck():
+    assert diagnose(series(rate=0.2, restoring=False, bound=9.0), LIMITED) is None
+
+
+def test_a_safe_seed_that_lost_its_return_is_timid():
+    warning = diagnose(series(returns=np.linspace(1.0, 0.28, UPDATES)), LIMITED)
+    assert str(warning).startswith("timid")
+    assert "0.3" in str(warning)
+
+
+@pytest.mark.parametrize(
+    "returns", [0.88, np.linspace(1.0, 0.86, UPDATES), np.linspace(0.2, 0.9, UPDATES), -3.0]
+)
+def test_safe_seeds_that_kept_their_return_are_fine(returns):
+    assert diagnose(series(returns=returns), LIMITED) is None
+
+
+def test_a_short_run_and_one_without_episodes_are_not_judged():
+    assert diagnose(series(rate=0.2, restoring=True, bound=9.0, updates=2 * WINDOW - 1), LIMITED) is None
+    empty = series(rate=0.2, restoring=True, bound=9.0)
+    nothing = SeedSeries(
+        0 * empty.episodes,
+        empty.costs[:0],
+        empty.returns * np.nan,
+        empty.restoring,
+        empty.bound,
+        empty.entropy,
+    )
+    assert diagnose(nothing, LIMITED) is None
+
+
+def test_the_restoring_tiers_are_those_of_the_solver():
+    assert RESTORING_TIERS == (Tier.BOUND_RESTORATION, Tier.MEAN_RESTORATION, Tier.NO_STEP)
+
+
+def test_a_violating_policy_that_no_longer_moves_is_stuck():
+    rows = {
+        "seed": 0,
+        "iteration": np.arange(UPDATES),
+        "bound_value": 2.0,
+        "entropy": 0.0,
+        "tier": float(Tier.NO_STEP),
+    }
+    ended = {"seed": 0, "iteration": np.arange(20 * UPDATES) // 20, "valid": True, "return": 0.95}
+    costs = np.where(np.arange(20 * UPDATES) % 10 == 0, 9.0, 1.0)
+    frames = pl.DataFrame(rows), pl.DataFrame(ended | {"cost": costs})
+    assert str(diagnose(seed_series(*frames, 0), LIMITED)).startswith("stuck")
+
+
+def test_series_come_from_the_rows_of_a_run():
+    metrics = pl.DataFrame(
+        {"seed": [7, 8, 7], "iteration": [1, 0, 0], "tier": [0.0, 1.0, 2.0], "bound_value": [-1.0, 5.0, 3.0]}
+    )
+    episodes = pl.DataFrame(
+        {
+            "seed": [7, 7, 7, 8],
+            "iteration": [1, 1, 1, 0],
+            "cost": [6.0, 5.5, 9.0, 9.0],
+            "return": [1.0, 0.0, 5.0, 1.0],
+            "valid": [True, True, False, True],
+        }
+    )
+    found = seed_series(metrics, episodes, 7)
+    np.testing.assert_array_equal(found.episodes, [0, 2])
+    np.testing.assert_array_equal(found.costs, [6.0, 5.5])
+    np.testing.assert_array_equal(found.returns, [np.nan, 0.5])
+    np.testing.assert_array_equal(found.restoring, [True, False])
+    np.testing.assert_array_equal(found.bound, [3.0, -1.0])
+    assert np.isnan(found.entropy).all()
+    np.testing.assert_array_equal(joined(joined(None, found), found).episodes, [0, 2, 0, 2])

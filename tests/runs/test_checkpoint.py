@@ -1,0 +1,269 @@
+"""Checkpoints: exact round trips, every damage detected, hostile files refused, older files used instead."""
+
+import io
+import json
+import os
+import pickle
+import random
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from canary.errors import CanaryError
+from canary.runs import checkpoint
+
+
+class Record(eqx.Module):
+    weight: jax.Array
+    key: jax.Array
+    count: jax.Array
+
+
+def example(seed: int = 0) -> Any:
+    key = jax.random.key(seed)
+    record = Record(jax.random.normal(key, (3, 4)), jax.random.split(key, 2), jnp.asarray(7, jnp.int32))
+    return {"record": record, "moments": (jnp.ones((5,), jnp.bfloat16), np.arange(3.0)), "none": None}
+
+
+def assert_same(actual: Any, expected: Any) -> None:
+    assert jax.tree.structure(actual) == jax.tree.structure(expected)
+    for one, other in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
+        assert (one.shape, one.dtype) == (other.shape, other.dtype)
+        assert isinstance(one, np.ndarray) == isinstance(other, np.ndarray)
+        if jax.dtypes.issubdtype(one.dtype, jax.dtypes.prng_key):
+            one, other = jax.random.key_data(one), jax.random.key_data(other)
+        assert np.asarray(one).tobytes() == np.asarray(other).tobytes()
+
+
+def test_round_trip_into_arrays_and_into_shapes(tmp_path: Path):
+    path, tree = checkpoint.checkpoint_path(tmp_path, 120), example()
+    checkpoint.save(path, tree, metadata={"iteration": 120, "note": "é"})
+    assert path.name == "checkpoint-00000120.npz"
+    loaded, metadata = checkpoint.load(path, example(1))
+    assert metadata == {"iteration": 120, "note": "é"}
+    assert_same(loaded, tree)
+    without_numpy = {"record": tree["record"]}
+    checkpoint.save(path, without_numpy, metadata={})
+    loaded, _ = checkpoint.load(path, jax.eval_shape(lambda: without_numpy))
+    assert_same(loaded, without_numpy)
+    # the restored key is a working typed key
+    assert jnp.array_equal(jax.random.bits(loaded["record"].key[1]), jax.random.bits(tree["record"].key[1]))
+
+
+def test_a_tree_that_is_one_leaf_and_a_tree_without_leaves(tmp_path: Path):
+    for tree in (jnp.arange(4), {"empty": ()}):
+        checkpoint.save(tmp_path / "checkpoint-00000001.npz", tree, metadata={})
+        assert_same(checkpoint.load(tmp_path / "checkpoint-00000001.npz", tree)[0], tree)
+
+
+NUMBERS = st.one_of(
+    hnp.floating_dtypes(endianness="="), hnp.integer_dtypes(endianness="="), hnp.boolean_dtypes()
+)
+ARRAYS = hnp.arrays(NUMBERS, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4))
+TREES = st.recursive(
+    ARRAYS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(tree=TREES)
+def test_any_tree_of_arrays_round_trips(tmp_path: Path, tree: Any):
+    checkpoint.save(tmp_path / "any.npz", tree, metadata={"n": 1})
+    loaded, metadata = checkpoint.load(tmp_path / "any.npz", tree)
+    assert_same(loaded, tree)
+    assert metadata == {"n": 1}
+
+
+def test_only_arrays_may_be_saved(tmp_path: Path):
+    for leaf in (3, 2.5, "text", jnp.tanh, np.array([None])):
+        with pytest.raises(TypeError, match=r"tree\['x'\] is not an array"):
+            checkpoint.save(tmp_path / "checkpoint-00000001.npz", {"x": leaf}, metadata={})
+    with pytest.raises(ValueError, match="JSON"):
+        checkpoint.save(tmp_path / "checkpoint-00000001.npz", {}, metadata={"x": float("nan")})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_truncation_anywhere_is_detected(tmp_path: Path):
+    path, broken = tmp_path / "whole.npz", tmp_path / "broken.npz"
+    checkpoint.save(path, example(), metadata={})
+    data = path.read_bytes()
+    ends = random.Random(0).sample(range(len(data)), 36)
+    for length in (0, 1, len(data) // 2, len(data) - 1, *ends):
+        broken.write_bytes(data[:length])
+        with pytest.raises(CanaryError, match=r"broken\.npz is damaged .*; use an older one\."):
+            checkpoint.load(broken, example())
+
+
+def test_a_flipped_bit_in_the_numbers_is_detected(tmp_path: Path):
+    path = tmp_path / "flipped.npz"
+    checkpoint.save(path, example(), metadata={})
+    data = path.read_bytes()
+    weight = np.asarray(example()["record"].weight).tobytes()
+    start = data.index(weight)
+    for offset in range(0, len(weight), 5):
+        damaged = bytearray(data)
+        damaged[start + offset] ^= 1 << (offset % 8)
+        path.write_bytes(damaged)
+        with pytest.raises(CanaryError, match="damaged"):
+            checkpoint.load(path, example())
+
+
+def test_a_flipped_bit_anywhere_never_changes_what_is_loaded(tmp_path: Path):
+    path, tree = tmp_path / "flipped.npz", example()
+    checkpoint.save(path, tree, metadata={"iteration": 3})
+    data = path.read_bytes()
+    refused = 0
+    for position in random.Random(1).sample(range(len(data)), 150):
+        damaged = bytearray(data)
+        damaged[position] ^= 1 << (position % 8)
+        path.write_bytes(damaged)
+        try:
+            loaded, metadata = checkpoint.load(path, tree)
+        except CanaryError:
+            refused += 1
+        else:  # a byte that carries nothing, such as a date
+            assert_same(loaded, tree)
+            assert metadata == {"iteration": 3}
+    assert refused > 75
+
+
+class Hostile:
+    """Creates a file when it is unpickled."""
+
+    def __init__(self, trap: Path):
+        self.trap = trap
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.trap),)
+
+
+def object_array(trap: Path) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, np.array([Hostile(trap)], dtype=object), allow_pickle=True)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("where", ["leaf", "metadata", "plain pickle as leaf", "plain pickle as file"])
+def test_a_hostile_file_is_refused_and_runs_nothing(tmp_path: Path, where: str):
+    trap, path, tree = tmp_path / "trap", tmp_path / "hostile.npz", {"x": jnp.zeros(1)}
+    checkpoint.save(path, tree, metadata={})
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    pickled = pickle.dumps(Hostile(trap))
+    members |= {
+        "leaf": {"tree['x'].npy": object_array(trap)},
+        "metadata": {"metadata.npy": object_array(trap)},
+        "plain pickle as leaf": {"tree['x'].npy": pickled},
+        "plain pickle as file": {},
+    }[where]
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    if where == "plain pickle as file":
+        path.write_bytes(pickled)
+    with pytest.raises(CanaryError, match="damaged" if "plain" in where else "pickled objects"):
+        checkpoint.load(path, tree)
+    assert not trap.exists()
+    pickle.loads(pickled)  # the trap itself works, or else the test would prove nothing
+    assert trap.exists()
+
+
+def rewrite_header(path: Path, **changes: Any) -> None:
+    with np.load(path) as archive:
+        arrays = dict(archive)
+    header = json.loads(arrays["metadata"].tobytes()) | changes
+    arrays["metadata"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    np.savez(path, allow_pickle=False, **arrays)
+
+
+def test_an_unknown_format_version_is_refused(tmp_path: Path):
+    path = tmp_path / "checkpoint-00000001.npz"
+    checkpoint.save(path, {"x": jnp.zeros(2)}, metadata={})
+    rewrite_header(path, version=99)
+    with pytest.raises(CanaryError, match="format version 99"):
+        checkpoint.load(path, {"x": jnp.zeros(2)})
+
+
+def test_metadata_that_contradict_the_arrays_are_damage(tmp_path: Path):
+    path = tmp_path / "checkpoint-00000001.npz"
+    checkpoint.save(path, {"x": jnp.zeros(2)}, metadata={})
+    rewrite_header(path, leaves=[{"name": "tree['x']", "shape": [3], "dtype": "float32"}])
+    with pytest.raises(CanaryError, match="damaged"):
+        checkpoint.load(path, {"x": jnp.zeros(3)})
+
+
+@pytest.mark.parametrize(
+    ("like", "reason"),
+    [
+        (
+            {"x": jnp.zeros((2, 4))},
+            r"tree\['x'\] is float32 of shape \(2, 3\), not float32 of shape \(2, 4\)",
+        ),
+        ({"x": jnp.zeros((2, 3), jnp.int32)}, "not int32 of shape"),
+        ({"y": jnp.zeros((2, 3))}, r"tree\['x'\] differs"),
+        ({"x": jnp.zeros((2, 3)), "y": jnp.zeros(1)}, r"tree\['y'\] differs"),
+    ],
+)
+def test_another_configuration_is_refused(tmp_path: Path, like: Any, reason: str):
+    path = tmp_path / "checkpoint-00000001.npz"
+    checkpoint.save(path, {"x": jnp.zeros((2, 3))}, metadata={})
+    with pytest.raises(CanaryError, match=f"another configuration .*{reason}"):
+        checkpoint.load(path, like)
+
+
+def test_the_newest_intact_checkpoint_is_used_and_the_others_named(tmp_path: Path):
+    tree = {"x": jnp.zeros(3)}
+    for iteration in (20, 40, 100_000_000, 60):
+        path = checkpoint.checkpoint_path(tmp_path, iteration)
+        checkpoint.save(path, {"x": jnp.full(3, float(iteration))}, metadata={"iteration": iteration})
+    for iteration in (100_000_000, 60):
+        path = checkpoint.checkpoint_path(tmp_path, iteration)
+        path.write_bytes(path.read_bytes()[:-30])
+    (tmp_path / ".checkpoint-00000080.npz.tmp").write_bytes(b"half")
+    loaded, metadata, path, skipped = checkpoint.newest_intact(tmp_path, tree)
+    assert metadata == {"iteration": 40}
+    assert path.name == "checkpoint-00000040.npz"
+    assert float(loaded["x"][0]) == 40.0
+    assert [skip.name for skip, _ in skipped] == ["checkpoint-100000000.npz", "checkpoint-00000060.npz"]
+    assert all("damaged" in reason for _, reason in skipped)
+
+
+def test_no_intact_checkpoint_is_a_sentence(tmp_path: Path):
+    with pytest.raises(CanaryError, match="There is no checkpoint in"):
+        checkpoint.newest_intact(tmp_path, {})
+    with pytest.raises(CanaryError, match="There is no checkpoint"):
+        checkpoint.load(tmp_path / "checkpoint-00000001.npz", {})
+    (tmp_path / "checkpoint-00000001.npz").write_bytes(b"")
+    with pytest.raises(CanaryError, match=r"No checkpoint in .* damaged"):
+        checkpoint.newest_intact(tmp_path, {})
+
+
+def test_prune_keeps_the_newest(tmp_path: Path):
+    for iteration in (1, 2, 10, 9):
+        checkpoint.save(checkpoint.checkpoint_path(tmp_path, iteration), {}, metadata={})
+    (tmp_path / "notes.txt").write_text("mine")
+    checkpoint.prune(tmp_path, keep=2)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["checkpoint-00000009.npz", "checkpoint-00000010.npz", "notes.txt"]
+
+
+def test_a_failed_save_leaves_the_old_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = checkpoint.checkpoint_path(tmp_path, 1)
+    checkpoint.save(path, {"x": jnp.zeros(2)}, metadata={})
+    before = path.read_bytes()
+    monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(CanaryError, match=r"Cannot write .*No space left"):
+        checkpoint.save(path, {"x": jnp.ones(2)}, metadata={})
+    assert path.read_bytes() == before
+    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]

@@ -1,0 +1,199 @@
+"""A run that is killed anywhere and resumed equals one that was left alone."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+from canary.config.config import config_from_dict
+from canary.errors import CanaryError
+from canary.reporting.summary import summarise_run
+from canary.runs import checkpoint, directory, lock
+from canary.runs.manifest import read_manifest
+from canary.runs.runner import load_states, resume_run, start_run
+from problems.compilation import quick_compilation
+from problems.small_runs import SEEDS, UPDATES, run_config
+
+TESTS = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick():
+    with quick_compilation():
+        yield
+
+
+def process(*arguments: str) -> subprocess.Popen:
+    environment = os.environ | {
+        "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",  # as in this process: other optimisations give other bits
+        "PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent / "src")]),
+    }
+    command = [sys.executable, "-m", "problems.small_runs", *arguments]
+    return subprocess.Popen(
+        command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+
+
+def killed(*arguments: str) -> str:
+    """Run it until it kills itself; what it printed."""
+    child = process(*arguments)
+    _, errors = child.communicate(timeout=180)
+    assert child.returncode == -signal.SIGKILL, errors
+    return errors
+
+
+def killed_from_outside(run: Path, delay: float) -> None:
+    """Resume the run and kill it `delay` seconds after its first new checkpoint."""
+    before = checkpoint.checkpoints(run / "checkpoints")
+    child = process("resume", str(run))
+    while child.poll() is None and checkpoint.checkpoints(run / "checkpoints") == before:
+        time.sleep(0.002)
+    time.sleep(delay)
+    child.kill()
+    _, errors = child.communicate(timeout=60)
+    assert child.returncode == -signal.SIGKILL, errors
+
+
+def arrays(run: Path) -> dict[str, np.ndarray]:
+    with np.load(checkpoint.checkpoints(run / "checkpoints")[0], allow_pickle=False) as archive:
+        return {name: archive[name] for name in archive.files}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The uninterrupted run."""
+    return start_run(run_config(), tmp_path_factory.mktemp("whole"), quiet=True)
+
+
+@pytest.fixture(scope="module")
+def survivor(tmp_path_factory):
+    """A run killed again and again, its newest checkpoint cut short, and resumed to the end.
+
+    Also what the process said that found the damaged checkpoint, and the paths of that and the one before it.
+    """
+    out = tmp_path_factory.mktemp("killed")
+    killed("start", str(out), "half:checkpoints/:1")  # the first state is half written: no checkpoint yet
+    (run,) = (path for path in out.iterdir() if path.name[0] != ".")
+    folder = run / "checkpoints"
+    assert checkpoint.checkpoints(folder) == []
+    assert read_manifest(run)["status"] == "interrupted"
+    killed("resume", str(run), "renamed:/metrics/:2")  # rows without their episodes and their state
+    assert len(checkpoint.checkpoints(folder)) == 1
+    killed("resume", str(run), "written:checkpoints/:1")  # the state is complete but not in its place
+    assert len(checkpoint.checkpoints(folder)) == 1
+    killed_from_outside(run, random.Random().uniform(0, 0.1))
+    newest, previous = checkpoint.checkpoints(folder)[:2]
+    data = newest.read_bytes()
+    newest.write_bytes(data[: len(data) * 2 // 3])
+    said = killed("resume", str(run), "renamed:/metrics.parquet:1")  # the other table is not yet joined
+    assert not (run / "episodes.parquet").exists()
+    resume_run(run, quiet=True)
+    return run, said, (newest, previous)
+
+
+def test_whole_run_is_complete(whole):
+    metrics, episodes = (
+        pl.read_parquet(whole / "metrics.parquet"),
+        pl.read_parquet(whole / "episodes.parquet"),
+    )
+    assert metrics.height == len(SEEDS) * UPDATES
+    assert metrics["seed"].to_list() == [seed for seed in SEEDS for _ in range(UPDATES)]
+    assert metrics["iteration"].to_list() == list(range(UPDATES)) * len(SEEDS)
+    assert metrics["steps"].max() == UPDATES * 200
+    # Every step belongs to an episode that ended or to one of the last, unfinished ones of each environment.
+    lengths = episodes.group_by("seed").agg(pl.col("length").sum())["length"]
+    assert ((lengths > UPDATES * 200 - 4 * 20) & (lengths <= UPDATES * 200)).all()
+    assert (episodes.filter(~pl.col("terminated") & pl.col("valid"))["length"] == 20).all()
+    assert (episodes.filter("terminated")["return"] == 1).all()
+    manifest = directory.read_json(whole / "manifest.json")
+    assert (manifest["status"], manifest["steps"]) == ("finished", UPDATES * 200)
+
+
+def test_killed_and_resumed_run_equals_the_whole_one(whole, survivor):
+    run, _, _ = survivor
+    for table in ("metrics.parquet", "episodes.parquet"):
+        assert_frame_equal(pl.read_parquet(run / table), pl.read_parquet(whole / table), check_exact=True)
+    found, expected = arrays(run), arrays(whole)
+    assert found.keys() == expected.keys()
+    for name in expected:
+        np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+    assert directory.read_json(run / "manifest.json")["status"] == "finished"
+
+
+def test_truncated_checkpoint_is_named_and_the_one_before_it_used(survivor):
+    _, errors, (newest, previous) = survivor
+    text = "".join(errors.split())  # lines are wrapped to the width of the console
+    assert f"{newest.name}isdamaged" in text
+    assert f"Using{previous.name}instead." in text
+    assert "Traceback" not in errors
+
+
+def test_nothing_half_written_is_left(whole, survivor):
+    for run in (whole, survivor[0]):
+        names = {path.relative_to(run).as_posix() for path in run.rglob("*")}
+        checkpoints = {name for name in names if name.startswith("checkpoints/")}
+        assert len(checkpoints) == 2
+        assert names - checkpoints == {
+            "config.json", "manifest.json", "metrics", "episodes", "checkpoints", "metrics.parquet",
+            "episodes.parquet",
+        }  # fmt: skip
+
+
+def test_finished_runs_are_left_alone(whole):
+    before = {path: path.stat().st_mtime_ns for path in whole.rglob("*")}
+    assert resume_run(whole, quiet=True) == whole
+    assert {path: path.stat().st_mtime_ns for path in whole.rglob("*")} == before
+
+
+def test_a_run_in_training_cannot_be_resumed(whole):
+    with (
+        lock.acquire(whole),
+        pytest.raises(CanaryError, match=f"being trained by process {os.getpid()}, since"),
+    ):
+        resume_run(whole, quiet=True)
+
+
+def test_an_edited_configuration_is_refused_by_every_reader(whole, tmp_path):
+    run = shutil.copytree(whole, tmp_path / "copy")
+    config = directory.read_json(run / "config.json")
+    config["constraint"]["limit"] = 50.0
+    directory.write_json(run / "config.json", config)
+    for read in (directory.read_config, resume_run, summarise_run):
+        with pytest.raises(CanaryError, match=r"constraint.limit is 50.0 and was 5.5"):
+            read(run)
+    # Whoever changes the manifest's copy too, and its digest, is stopped by the checkpoint.
+    directory.update_manifest(run, config=config)
+    with pytest.raises(CanaryError, match=r"another configuration: constraint.limit is 50.0 and was 5.5"):
+        load_states(config_from_dict(directory.read_config(run)), run)
+
+
+@pytest.mark.parametrize("iteration", [10**9, -7, 1.5, "60", True, None, UPDATES - 1])
+def test_a_checkpoint_of_another_update_than_it_says_is_skipped(whole, tmp_path, iteration):
+    run = shutil.copytree(whole, tmp_path / "copy")
+    newest, previous = checkpoint.checkpoints(run / "checkpoints")[:2]
+    with np.load(newest) as archive:
+        members = dict(archive)
+    header = json.loads(members["metadata"].tobytes())
+    header["metadata"]["iteration"] = iteration
+    np.savez(newest, **members | {"metadata": np.frombuffer(json.dumps(header).encode(), np.uint8)})
+    _, found, notes = load_states(config_from_dict(directory.read_config(run)), run)
+    assert previous.name == f"checkpoint-{found:08d}.npz"
+    assert len(notes) == 1
+
+
+def test_states_can_be_loaded_for_use(whole):
+    config = config_from_dict(directory.read_json(whole / "config.json"))
+    assert config == run_config()
+    states, iteration, notes = load_states(config, whole)
+    assert (iteration, notes) == (UPDATES, [])
+    assert np.asarray(states.terms.iteration).tolist() == [UPDATES] * len(SEEDS)

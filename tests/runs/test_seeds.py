@@ -1,0 +1,139 @@
+"""A seed is the same run whatever runs beside it and however its iterations are grouped."""
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from canary.runs.runner import make_trainer
+from canary.runs.seeds import SeedGroups
+from problems.compilation import quick_compilation
+from problems.small_runs import small_config
+from problems.terms import terms_of
+
+TESTS = Path(__file__).parents[1]
+ITERATIONS = 21
+VECTORISED_ITERATIONS = 3
+
+
+def flat(tree):
+    """Arrays of a tree by name; keys as their numbers."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return {
+        jax.tree_util.keystr(path): np.asarray(
+            jax.random.key_data(leaf) if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf
+        )
+        for path, leaf in leaves
+    }
+
+
+def train(seeds, chunks, size, **training):
+    """Final states and all records [seed, iteration, ...] of a group of seeds advanced by these chunks."""
+    config = small_config(seeds=seeds, merge_capacity=0, **training)
+    per_device = config.training.seeds_per_device
+    groups = SeedGroups(make_trainer(config), terms_of(config), seeds, per_device, size)
+    try:
+        groups.start()
+        parts = [groups.advance(count) for count in chunks]
+        return flat(groups.stacked()), flat(jax.tree.map(lambda *leaves: np.concatenate(leaves, 1), *parts))
+    finally:
+        groups.close()
+
+
+def assert_same(one, other):
+    assert one.keys() == other.keys()
+    for name in one:
+        np.testing.assert_array_equal(one[name], other[name], err_msg=name)
+
+
+@pytest.fixture(
+    scope="module", autouse=True, params=["quick", pytest.param("optimised", marks=pytest.mark.slow)]
+)
+def compilation(request):
+    """The bits must agree however the programs are compiled, as long as all are compiled alike."""
+    with quick_compilation() if request.param == "quick" else nullcontext():
+        yield
+
+
+@pytest.fixture(scope="module")
+def eight(compilation):
+    return train(tuple(range(8)), (7, 7, 7), 7)
+
+
+def test_seeds_differ(eight):
+    states, records = eight
+    weights = states[".learner.policy.network.weights[0]"]
+    assert len(np.unique(weights.reshape(8, -1), axis=0)) == 8
+    tiers = records["[0]['tier']"]
+    assert (tiers < 3).any(axis=1).all()  # every seed has moved its policy
+
+
+def test_a_seed_alone_equals_itself_among_eight(eight):
+    alone = train((3,), (7, 7, 7), 7)
+    for found, among in zip(alone, eight, strict=True):
+        assert_same(found, {name: leaf[3:4] for name, leaf in among.items()})
+
+
+@pytest.mark.parametrize("size", [1, 20])
+def test_chunk_length_does_not_matter(eight, size):
+    """Programs compiled for chunks of 1, 7 and 20 iterations, and chunks cut short."""
+    chunks = (1,) * ITERATIONS if size == 1 else (20, 1)
+    found = train((3,), chunks, size)
+    for one, among in zip(found, eight, strict=True):
+        assert_same(one, {name: leaf[3:4] for name, leaf in among.items()})
+
+
+def test_restoring_in_the_middle_changes_nothing(eight):
+    config = small_config(seeds=(3, 5), merge_capacity=0)
+    trainer = make_trainer(config)
+    first, second = (SeedGroups(trainer, terms_of(config), (3, 5), 0, 7) for _ in range(2))
+    try:
+        first.start()
+        first.advance(7)
+        stacked = first.stacked()
+        shapes = jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), stacked)
+        assert shapes == jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), first.structure())
+        second.restore(stacked)
+        second.advance(7)
+        second.advance(7)
+        found = flat(second.stacked())
+    finally:
+        first.close()
+        second.close()
+    assert_same(found, {name: leaf[[3, 5]] for name, leaf in eight[0].items()})
+
+
+VECTORISED = f"""
+import json, sys
+import jax, numpy as np
+from runs.test_seeds import train
+assert len(jax.devices()) == 2
+states, records = train((0, 1, 2), ({VECTORISED_ITERATIONS},), 7, seeds_per_device=2)
+np.savez(sys.argv[1], **states)
+print(json.dumps({{name: leaf.tolist() for name, leaf in records.items() if name.startswith("[0]")}}))
+"""
+
+
+def test_vectorised_seeds_on_two_devices_agree_with_single_ones(tmp_path):
+    """Groups of two seeds and one, on a device each, as on accelerators: equal up to rounding for a while."""
+    environment = os.environ | {
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
+        "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
+        "PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent / "src")]),
+    }
+    command = [sys.executable, "-c", VECTORISED, str(tmp_path / "states.npz")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=180, check=False)
+    assert done.returncode == 0, done.stderr
+    single, records = train((0, 1, 2), (VECTORISED_ITERATIONS,), 7)
+    together = np.load(tmp_path / "states.npz")
+    for name in single:
+        np.testing.assert_allclose(together[name], single[name], rtol=1e-2, atol=1e-3, err_msg=name)
+    metrics = json.loads(done.stdout.splitlines()[-1])
+    for name in ("[0]['tier']", "[0]['accepted']", "[0]['cost_mean']"):
+        np.testing.assert_allclose(metrics[name], records[name], rtol=1e-4, err_msg=name)

@@ -1,0 +1,40 @@
+"""Run directories with a checkpoint but without training, for tests where only the policies matter."""
+
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+
+from canary.config.config import config_to_dict, make_config
+from canary.environments.icy_lake import IcyLake
+from canary.runs import checkpoint, directory
+from canary.runs.runner import make_trainer
+from canary.runs.seeds import SeedGroups
+from canary.types import Chance
+from problems.terms import terms_of
+
+LAKE = IcyLake(map="SFF/FHF/FFG", horizon=12)
+LIMIT = 1.5
+
+
+def untrained_run(
+    folder: Path, *, overrides: tuple[str, ...] = (), sharpness: float = 60.0, **choices: Any
+) -> Path:
+    """Two seeds on a small lake; `sharpness` multiplies the policies' heads: they are far from uniform."""
+    choices = {"env": LAKE, "constraint": Chance(limit=LIMIT, epsilon=0.1), "seeds": (0, 3)} | choices
+    config = make_config(**choices, overrides=("algo.hidden=[8,8]", *overrides))
+    training = config.training
+    groups = SeedGroups(make_trainer(config), terms_of(config), training.seeds, 0, 1)
+    groups.start()
+    states = eqx.tree_at(
+        lambda tree: tree.learner.policy.network.weights[-1],
+        groups.stacked(),
+        replace_fn=lambda head: sharpness * head,
+    )
+    groups.close()
+    headline = directory.Headline(
+        config.environment_name, config.algorithm_name, len(training.seeds), training.total_steps
+    )
+    run = directory.create(folder, headline, config_to_dict(config), device="cpu", command=["test"])
+    checkpoint.save(checkpoint.checkpoint_path(run / "checkpoints", 7), states, metadata={"iteration": 7})
+    return run

@@ -1,0 +1,95 @@
+"""The noise of constraint estimates: exact points, points measured with critics, and their table and figure."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import polars as pl
+import pytest
+from PIL import Image
+
+from canary.environments.icy_lake import IcyLake
+from canary.exact import cost_law, from_environment
+from canary.runs import directory
+from canary.studies import estimators, relative_variance
+from canary.studies.variance_view import exponent
+from canary.studies.views import save_views
+from canary.theory import with_violation
+from problems.compilation import quick_compilation
+
+
+def test_a_relative_variance_by_hand():
+    """Means (2, 1), variances 1 and 1 over three batches: 2 / (5 - 2/3)."""
+    samples = np.array([[1.0, 0.0], [2.0, 1.0], [3.0, 2.0]])
+    assert estimators.relative_variance(samples) == pytest.approx(2 / (5 - 2 / 3))
+    assert np.isnan(estimators.relative_variance(np.array([[1.0], [-1.0]])))
+
+
+def test_a_relative_variance_of_simulated_batches_is_the_true_one():
+    rng = np.random.default_rng(0)
+    samples = rng.normal([1.0, 2.0, 0.0], [1.0, 3.0, 2.0], (20_000, 3))
+    assert estimators.relative_variance(samples) == pytest.approx((1 + 9 + 4) / 5, rel=0.05)
+
+
+def test_batches_of_the_algorithms_own_estimate(monkeypatch):
+    """A network imitates the policy, and the mean of the values over batches is the truth."""
+    monkeypatch.setattr(estimators, "FITTING", 1)
+    monkeypatch.setattr(estimators, "MEASURING", 12)
+    lake = from_environment(IcyLake())
+    table = with_violation(lake, 5.5, 0.05)
+    with quick_compilation():
+        policy = estimators.imitate(table, jax.random.key(0))
+        chance = np.asarray(jax.nn.softmax(policy(jnp.eye(16)).logits), float)
+        p = cost_law(lake, chance).violation(5.5)
+        assert p == pytest.approx(0.05, rel=0.05)
+        found = estimators.Batches(estimators.estimator("indicator", None), IcyLake())(policy, 5.5, 0.1, 3)
+    episodes = found["episodes"].sum()
+    assert episodes > 300
+    mean = found["value"] @ found["episodes"] / episodes
+    assert mean == pytest.approx(p - 0.1, abs=4 * np.sqrt(p / episodes))
+    assert found["gradient"].shape[0] == 12
+    assert np.isfinite(found["gradient"]).all()
+    assert found["gradient"].std(0).max() > 0
+
+
+@pytest.fixture
+def quickly_measured(monkeypatch):
+    """Points with critics cost minutes: here they are twice the exact ones, and counted."""
+    asked = []
+
+    def measured(policy):
+        def compute(point):
+            asked.append(relative_variance.key_of(point))
+            return {"value": 0.1, "gradient": 2 / point["epsilon"], "episodes": 90.0}
+
+        return compute
+
+    monkeypatch.setattr(relative_variance, "_measured_points", measured)
+    return asked
+
+
+def test_points_are_kept_one_by_one_and_never_computed_twice(tmp_path, quickly_measured):
+    only = ("indicator", "cantelli")
+    relative_variance.complete(tmp_path, (1,), only)
+    assert len(quickly_measured) == 2 * len(relative_variance.GAE_LIMITS)
+    before = (tmp_path / "points.json").read_bytes()
+    relative_variance.complete(tmp_path, (1,), only)
+    assert (tmp_path / "points.json").read_bytes() == before
+    relative_variance.complete(tmp_path, (1, 2), only)
+    assert len(quickly_measured) == 4 * len(relative_variance.GAE_LIMITS)
+    directory.write_json(
+        tmp_path / "study.json", {"name": "rv", "title": "RV", "view": "relative-variance", "rows": []}
+    )
+    paths = save_views(tmp_path)
+    data = pl.read_csv(paths["data"])
+    assert exponent(data, "gae", "indicator", "gradient")[0] == pytest.approx(-1)
+    assert exponent(data, "monte-carlo", "indicator", "value")[0] == pytest.approx(-1, abs=0.01)
+    assert abs(exponent(data, "monte-carlo", "cantelli", "gradient")[0]) < 0.1
+    assert "| cantelli |" in paths["table"].read_text()
+    with Image.open(paths["figure"]) as figure:
+        assert figure.size[0] > 800
+    points = json.loads((tmp_path / "points.json").read_text())["points"]
+    points[0]["gradient"] = None  # a signal that was lost in the noise
+    directory.write_json(tmp_path / "points.json", {"points": points})
+    save_views(tmp_path)

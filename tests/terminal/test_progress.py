@@ -1,0 +1,231 @@
+"""The display: exact bands, honest colours, quiet logs, and nothing on standard output."""
+
+import io
+import math
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from rich.console import Console
+from scipy import stats
+
+from canary.constraints import Chance, CVaR, Mean
+from canary.numerics.binomial import clopper_pearson_interval
+from canary.terminal.formatting import clock_time, number
+from canary.terminal.progress import RunHeading, SeedStatus, TrainingProgress, pool
+from canary.terminal.summary_table import print_summary
+
+CONSTRAINT = Chance(limit=5.5, epsilon=0.02)
+TASK = RunHeading(env="IcyLake", algorithm="canary", constraint=CONSTRAINT, total_steps=1000)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def costs_of(violations: int, episodes: int) -> list[float]:
+    return [6.0] * violations + [0.5] * (episodes - violations)
+
+
+def seed(number: int, violations: int = 1, episodes: int = 100, **changes: Any) -> SeedStatus:
+    fields: dict[str, Any] = {"return_mean": 0.9, "costs": costs_of(violations, episodes)}
+    return SeedStatus(seed=number, **(fields | {"tier_share": {"improve": 0.9, "recover": 0.1}} | changes))
+
+
+def console(is_terminal: bool, width: int = 110, height: int = 40) -> tuple[Console, io.StringIO]:
+    file = io.StringIO()
+    return Console(file=file, force_terminal=is_terminal, width=width, height=height, color_system=None), file
+
+
+def rendered(progress: TrainingProgress, width: int = 110) -> str:
+    plain, file = console(False, width)
+    plain.print(progress._render())
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(("violations", "episodes"), [(0, 59), (3, 59), (59, 59), (1, 1), (17, 10_000)])
+def test_the_band_is_scipys_exact_interval(violations: int, episodes: int):
+    expected = stats.binomtest(violations, episodes).proportion_ci(0.95, method="exact")
+    assert clopper_pearson_interval(violations, episodes) == pytest.approx(
+        (expected.low, expected.high), rel=1e-9
+    )
+
+
+def test_no_episodes_no_knowledge():
+    assert clopper_pearson_interval(0, 0) == (0.0, 1.0)
+    assert seed(0, 0, 0).judged(CONSTRAINT) == ("-", "-", "dim")
+
+
+@pytest.mark.parametrize(("violations", "style"), [(0, "green"), (11, "green"), (20, "yellow"), (31, "red")])
+def test_the_colour_says_whether_the_data_decide(violations: int, style: str):
+    assert seed(0, violations, 1000).judged(CONSTRAINT)[2] == style
+
+
+def test_small_epsilons_get_more_digits():
+    assert seed(0, 1, 10_000).judged(CONSTRAINT)[0] == "0.000"
+    assert seed(0, 1, 10_000).judged(Chance(5.5, 0.001))[0] == "0.0001"
+
+
+def test_other_constraints_are_judged_by_what_they_limit():
+    """1 of 100 episodes costs 6, the others 0.5: the mean is 0.555, the mean of the worst tenth 1.05."""
+    assert seed(0).judged(Mean(0.7)) == ("0.555", "0.448 - 0.662", "green")
+    assert seed(0).judged(Mean(0.4))[2] == "red"
+    assert seed(0).judged(CVaR(1.0, 0.1))[::2] == ("1.050", "yellow")
+    progress = TrainingProgress(RunHeading("E", "a", Mean(0.7), 1000), console=console(True)[0])
+    progress.update([seed(0)], 250, 50.0)
+    assert "a on E   mean cost <= 0.7" in rendered(progress)
+    assert "0.555   0.448 - 0.662" in rendered(progress)
+
+
+def test_pooling_is_that_of_all_episodes_together():
+    whole = pool([seed(0, costs=[1.0, 3.0, 5.0]), seed(1, costs=[10.0]), seed(2, 0, 0, return_mean=math.nan)])
+    assert list(whole.costs) == [1.0, 3.0, 5.0, 10.0]
+    assert whole.cost == f"{number(4.75)} ± {number(stats.tstd(whole.costs) * math.sqrt(3 / 4))}"
+    assert whole.tier_share["improve"] == pytest.approx(0.9)
+    assert math.isnan(pool([seed(0, 0, 0)]).return_mean)
+
+
+def test_the_table_has_a_row_per_seed_and_one_for_all():
+    progress = TrainingProgress(TASK, console=console(True)[0], clock=(clock := Clock()))
+    progress.update([seed(0), seed(7, violations=9, warning="no step accepted in 20 updates")], 250, 50.0)
+    progress.notice("checkpoint saved")
+    clock.now += 5
+    text = rendered(progress)
+    rows = [line.split()[0] for line in text.splitlines() if "±" in line]
+    assert rows == ["0", "7", "all"]
+    assert "0.010   0.000 - 0.054" in text
+    assert "0.050   0.024 - 0.090" in text  # 10 of 200
+    assert "improve 90%  recover 10%" in text
+    assert "250 / 1,000 steps   50 steps/s   0:05 elapsed   0:10 left" in text
+    assert "seed 7: no step accepted in 20 updates" in text
+    assert "checkpoint saved" in text
+
+
+def test_many_seeds_are_summarised():
+    progress = TrainingProgress(TASK, console=console(True)[0])
+    progress.update([seed(i, warning="stuck") for i in range(30)], 250, 50.0)
+    rows = [line.split()[0:2] for line in rendered(progress).splitlines() if "±" in line]
+    assert [row[0] for row in rows] == [*map(str, range(12)), "18", "all"]
+    assert "28 more seeds have warnings" in rendered(progress)
+
+
+def test_numbers_are_whole_on_a_narrow_terminal():
+    progress = TrainingProgress(TASK, console=console(True, width=80)[0])
+    progress.update([seed(0), seed(1)], 250, 50.0)
+    text = rendered(progress, width=80)
+    assert "0.900           0.010   0.000 - 0.054   0.555 ± 0.547   improve" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_what_takes_its_time_is_shown_until_the_next_update():
+    progress = TrainingProgress(TASK, console=console(True)[0], clock=(clock := Clock()))
+    progress.busy("compiling")
+    clock.now += 8
+    assert "compiling ... 8 s" in rendered(progress)
+    progress.update([seed(0)], 10, 1.0)
+    assert "compiling" not in rendered(progress)
+
+
+def test_a_terminal_sees_the_live_table_and_messages_stay(capsys: pytest.CaptureFixture[str]):
+    terminal, file = console(True)
+    with TrainingProgress(TASK, console=terminal) as progress:
+        progress.update([seed(0)], 250, 50.0)
+        progress.message("going on from checkpoint-00000120.npz")
+        print("{}")
+    assert capsys.readouterr().out == "{}\n"
+    assert "P(cost > 5.5)" in file.getvalue()
+    assert "going on from checkpoint-00000120.npz" in file.getvalue()
+
+
+def test_a_log_gets_a_line_every_ten_seconds_or_twentieth():
+    log, file = console(False)
+    clock = Clock()
+    with TrainingProgress(TASK, console=log, clock=clock) as progress:
+        progress.busy("compiling")
+        for steps in range(1, 101):  # quickly: the first, then a twentieth later
+            progress.update([seed(0)], steps, 50.0)
+        for _ in range(21):  # slowly: at once, after 10 s and after 20 s
+            clock.now += 1
+            progress.update([seed(0)], 101, 50.0)
+            progress.notice("checkpoint saved")
+    lines = file.getvalue().splitlines()
+    assert lines[0] == "compiling ..."
+    assert [line.split()[1] for line in lines[1:]] == ["1", "51", "101", "101", "101"]
+    assert (
+        "return 0.900  P(cost > 5.5) 0.010 [0.000 - 0.054]  cost 0.555 ± 0.547  50 steps/s  0:17 left"
+        in lines[-1]
+    )
+    assert "\x1b" not in file.getvalue()
+
+
+def test_quiet_is_quiet():
+    for is_terminal in (True, False):
+        terminal, file = console(is_terminal)
+        with TrainingProgress(TASK, quiet=True, console=terminal) as progress:
+            progress.busy("compiling")
+            progress.message("careful", warning=True)
+            progress.update([seed(0, warning="stuck")], 1000, 50.0)
+        assert file.getvalue() == ""
+
+
+def test_standard_output_stays_clean_and_a_pipe_is_never_animated():
+    code = (
+        "from canary.terminal.progress import *\n"
+        "from canary.constraints import Chance\n"
+        "with TrainingProgress(RunHeading('E', 'a', Chance(1.0, 0.1), 10)) as p:\n"
+        "    p.busy('compiling'); p.update([SeedStatus(0, 1.0, [0.5] * 9)], 10, 5.0); print('{}')"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "FORCE_COLOR": "1"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert (done.stdout, done.returncode) == ("{}\n", 0)
+    assert "100%" in done.stderr
+    assert "\x1b[?25l" not in done.stderr  # a live display begins by hiding the cursor
+
+
+def test_numbers_and_times_read_well():
+    assert [number(x) for x in (-0.0001, 9.99, 12.345, 123.45, -5300.2, math.nan, math.inf)] == [
+        *("0.000", "9.990", "12.35", "123.5", "-5,300", "-", "inf")
+    ]
+    assert [clock_time(x) for x in (5.9, 65, 3661)] == ["0:05", "1:05", "1:01:01"]
+
+
+def test_the_summary_has_intervals_verdicts_and_paths():
+    summary = {
+        "env": "my[env]",
+        "algorithm": "canary",
+        "constraint": {"kind": "chance", "limit": 5.5, "epsilon": 0.02},
+        "constraint_text": "P(cost > 5.5) <= 0.02",
+        "constraint_label": "P(cost > 5.5)",
+        "constraint_allowed": 0.02,
+        "constraint_value": 0.02,
+        "constraint_per_seed": [0.01, 0.03],
+        "constraint_interval": None,
+        "constraint_interval_per_seed": [None, [0.02, 0.043]],
+        "violation_probability": 0.02,
+        "violation_jitter": 0.004,
+        "safe_fraction": 0.5,
+        "return_mean": 0.85,
+        "return_per_seed": [0.9, 0.8],
+        "violation_per_seed": [0.01, 0.03],
+    }
+    terminal, file = console(False)
+    print_summary(terminal, summary)
+    lines = [line.split() for line in file.getvalue().splitlines() if line.strip()]
+    assert lines[0] == ["canary", "on", "my[env]", "P(cost", ">", "5.5)", "<=", "0.02"]
+    assert lines[3] == ["0", "0.900", "0.010", "-", "-", "yes"]
+    assert lines[4] == ["1", "0.800", "0.030", "0.020", "-", "0.043", "-", "no"]
+    assert lines[5] == ["all", "0.850", "0.020", "-", "0.004", "1", "of", "2"]
+    more = {"seed_ids": [3, 4], "jitter_per_seed": [0.003, 0.005]}
+    print_summary(
+        terminal, summary | more | {"note": "Training episodes.", "paths": {"run": "runs/" + "x" * 150}}
+    )
+    text = file.getvalue()
+    assert "4    0.800           0.030   0.020 - 0.043    0.005       no" in text
+    assert "Training episodes." in text
+    assert "runs/" + "x" * 150 + "\n" in text

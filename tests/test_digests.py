@@ -1,0 +1,18 @@
+"""Training gives the numbers that it gave before: bit for bit on the machine that recorded them, nearly so on others."""
+
+import json
+
+import numpy as np
+import pytest
+
+from problems.digests import CASES, GOLDEN, digest, machine
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_few_updates_give_the_recorded_numbers(case: str):
+    recorded = json.loads(GOLDEN.read_text())
+    expected, actual = recorded["digests"][case], digest(case)
+    if recorded["machine"] == machine():
+        assert actual["bits"] == expected["bits"]
+    np.testing.assert_allclose(actual["norms"], expected["norms"], rtol=2e-3, atol=1e-5)
+    np.testing.assert_allclose(actual["sums"], expected["sums"], rtol=2e-2, atol=2e-3)

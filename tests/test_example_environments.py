@@ -1,0 +1,97 @@
+"""The environments of the examples: they pass their check, do what their pages say, and train, certify and rebuild."""
+
+import importlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from examples import maintenance
+from examples.energy_storage import EnergyStorage
+from examples.maintenance import Maintenance
+from examples.portfolio import Portfolio
+from examples.small_shop import SmallShop
+
+from canary.checking.check import full_check
+from problems.compilation import quick_compilation
+
+TINY = {
+    "training.environments": 4, "training.rollout_length": 30, "training.chunk": 1, "algo.hidden": [4],
+    "algo.critic.epochs": 1,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["small_shop", "portfolio", "energy_storage", "pendulum"])
+def test_an_example_trains_and_certifies(name, tmp_path, capsys):
+    example = importlib.import_module(f"examples.{name}")
+    with quick_compilation():
+        run = example.main(total_steps=240, out=tmp_path, overrides=TINY, quiet=True)
+    assert run.summary()["status"] == "finished"
+    assert "confidence" in capsys.readouterr().out
+    source = run.config.environment.source() if name == "pendulum" else run.config.environment
+    assert source is not None
+
+
+@pytest.mark.parametrize(
+    "environment", [SmallShop(), Portfolio(), EnergyStorage(), Maintenance()], ids=lambda e: type(e).__name__
+)
+def test_the_environments_of_the_examples_pass_their_check(environment):
+    with quick_compilation():
+        report = full_check(environment, episodes=64)
+    assert report.ok
+    assert not [finding.text for finding in report.findings if finding.level == "warning"]
+
+
+def test_the_cost_of_the_portfolio_is_its_largest_drawdown():
+    """By hand, from the wealth of every week."""
+    environment, key = Portfolio(), jax.random.key(3)
+    state = environment.reset(key)
+    step, wealth, cost = jax.jit(environment.step), [float(state.inner.wealth)], 0.0
+    for week in range(environment.horizon):
+        state = step(state, jnp.ones(1), jax.random.fold_in(key, week))
+        wealth.append(float(state.inner.wealth))
+        cost += float(state.cost)
+    peaks = np.maximum.accumulate(wealth)
+    assert cost == pytest.approx(100 * (1 - np.array(wealth) / peaks).max(), rel=1e-4)
+    assert bool(state.truncated)
+
+
+def test_energy_is_neither_lost_nor_made():
+    environment, key = EnergyStorage(failure=0.3), jax.random.key(1)
+    state, unserved = environment.reset(key), 0.0
+    step = jax.jit(environment.step)
+    for hour in range(environment.horizon):
+        after = step(state, jnp.full(1, np.sin(hour)), jax.random.fold_in(key, hour))
+        assert -1e-5 <= float(after.inner.charge) <= environment.capacity + 1e-5
+        if bool(state.inner.failing):
+            assert float(after.reward) == 0.0  # nothing is traded while the grid is down
+            used = float(state.inner.charge - after.inner.charge)
+            assert (
+                0.5 * environment.demand - 1e-4 <= used + float(after.cost) <= 1.5 * environment.demand + 1e-4
+            )
+        else:
+            assert float(after.cost) == 0.0
+        unserved += float(after.cost)
+        state = after
+    assert unserved > 0
+
+
+def test_the_maintenance_environment_samples_its_tables(capsys):
+    environment = Maintenance(wear=0.5)
+    tables = environment.finite_tables()
+    step = jax.jit(jax.vmap(environment.step, (None, None, 0)))
+    keys = jax.random.split(jax.random.key(0), 4000)
+    for machine in range(4):
+        for action in range(3):
+            state = environment.reset(jax.random.key(0))
+            state = type(state)(jnp.asarray(machine), *list(vars(state).values())[1:])
+            after = step(state, jnp.asarray(action), keys)
+            found = np.bincount(np.asarray(after.inner), minlength=4) / len(keys)
+            np.testing.assert_allclose(found, tables.transition[machine, action], atol=0.04)
+            chosen = np.asarray(after.inner)
+            np.testing.assert_allclose(after.reward, tables.reward[machine, action, chosen], rtol=1e-6)
+            np.testing.assert_allclose(after.cost, tables.cost[machine, action, chosen], rtol=1e-6)
+    maintenance.main()
+    lines = capsys.readouterr().out.splitlines()
+    best = [float(line[33:].split()[0]) for line in lines]
+    assert best[0] > best[1] > best[2]

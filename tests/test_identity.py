@@ -1,0 +1,64 @@
+"""One digest per behaviour: the same wherever a policy goes, another one if anything that matters changes."""
+
+from dataclasses import replace
+
+import jax
+import numpy as np
+import pytest
+
+from canary.errors import CanaryError
+from canary.export import numpy_policy
+from canary.identity import Place, identify, refuse_nonfinite
+from canary.rollout import CostAccount
+from export.portable_policies import make_portable, with_critics
+
+
+def changed(tree, index: int):
+    """The tree with one number of one array changed by a little."""
+    leaves, structure = jax.tree.flatten(tree)
+    array = np.array(leaves[index])
+    array.flat[0] += 1e-3
+    return jax.tree.unflatten(structure, [*leaves[:index], array, *leaves[index + 1 :]])
+
+
+def test_everything_that_determines_behaviour_is_in_it():
+    portable = with_critics(make_portable(normalised=True, continuous=True), dead_zone=0.3)
+    policy, statistics, critics, place = (
+        portable.policy,
+        portable.statistics,
+        portable.critics,
+        portable.place,
+    )
+    assert critics is not None
+    count = len(jax.tree.leaves(policy))
+    variants = {
+        **{f"policy {i}": replace(portable, policy=changed(policy, i)) for i in range(count)},
+        **{f"statistics {i}": replace(portable, statistics=changed(statistics, i)) for i in range(3)},
+        "critics": replace(portable, critics=replace(critics, networks=changed(critics.networks, 0))),
+        "dead zone": replace(portable, critics=replace(critics, dead_zone=0.4)),
+        "time": replace(portable, critics=replace(critics, time_feature=True)),
+        "no critics": replace(portable, critics=None),
+        "limit": replace(portable, account=CostAccount(2.6, 1.0)),
+        "discount": replace(portable, account=CostAccount(2.5, 0.99)),
+        "settings": replace(portable, place=replace(place, settings={"slip": 0.26})),
+        "name": replace(portable, place=replace(place, name="Other")),
+        "horizon": replace(portable, place=replace(place, horizon=21)),
+    }
+    digests = {name: variant.identity.sha256 for name, variant in variants.items()}
+    assert len({*digests.values(), portable.identity.sha256}) == len(variants) + 1
+
+
+def test_numpy_alone_computes_the_same():
+    identity = with_critics(make_portable(normalised=True)).identity
+    assert numpy_policy.digest(identity.facts, identity.arrays) == identity.sha256
+    assert identity.sha256 == with_critics(make_portable(normalised=True)).identity.sha256
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, 1e30])
+def test_numbers_that_are_none_are_refused_by_name(number: float):
+    portable = make_portable()
+    leaves, structure = jax.tree.flatten(portable.policy)
+    sick = jax.tree.unflatten(structure, [np.full_like(leaves[0], number), *leaves[1:]])
+    place = Place("Probe", {}, 10, 5, portable.action_space)
+    with pytest.raises(CanaryError, match=r"seed 3 has numbers that are not finite.*policy"):
+        refuse_nonfinite(identify(sick, None, CostAccount(1.0, 1.0), place), 3)

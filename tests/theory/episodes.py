@@ -1,0 +1,44 @@
+"""All episodes of a small decision process with their scores, and laws for which everything is known in closed form."""
+
+from itertools import product
+
+import numpy as np
+
+from canary.theory import ScoredLaw, from_trajectories
+from exact.tiny_mdps import random_mdp
+
+MDP = random_mdp(5, horizon=3, most_cost=2)
+LOGITS = np.array([[0.3, -0.5], [0.8, 0.1], [0.0, 0.0]])
+LIMIT, EPSILON = 3.5, 0.1
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    weights = np.exp(logits)
+    return weights / weights.sum(-1, keepdims=True)
+
+
+def enumerated(logits: np.ndarray = LOGITS) -> ScoredLaw:
+    """Every episode is an atom of its own: its probability, cost and score, by walking the tree."""
+    chance, found = softmax(logits), []
+
+    def walk(time, state, probability, cost, score):
+        if MDP.terminal[state] or time == MDP.horizon:
+            found.append((probability, cost, score.ravel()))
+            return
+        for action, follower in product(range(MDP.actions), range(MDP.states)):
+            step = chance[state, action] * MDP.transition[state, action, follower]
+            if step > 0:
+                gained = score.copy()
+                gained[state] += np.eye(MDP.actions)[action] - chance[state]
+                walk(time + 1, follower, probability * step, cost + MDP.cost[state, action, follower], gained)
+
+    walk(0, 0, 1.0, 0.0, np.zeros_like(logits))
+    probability, cost, score = (np.array(column) for column in zip(*found, strict=True))
+    return from_trajectories(cost, score, probability)
+
+
+def gamma_law(points: int = 200_000, most: float = 60.0) -> ScoredLaw:
+    """C ~ Gamma(2, 1) by quadrature; the parameter is the log of its scale, so s = C - 2."""
+    cost = (np.arange(points) + 0.5) * most / points
+    probability = cost * np.exp(-cost)
+    return from_trajectories(cost, (cost - 2)[:, None], probability / probability.sum())

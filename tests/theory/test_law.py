@@ -1,0 +1,89 @@
+"""The law of cost and score: dynamic programming against a walk through every episode, and against differences."""
+
+import numpy as np
+import pytest
+
+from canary.environments.icy_lake import IcyLake
+from canary.errors import CanaryError
+from canary.exact import cost_law, from_environment
+from canary.theory import cantelli, cvar, indicator, limit_for, mean_cost, scored_law, with_violation
+from theory.episodes import EPSILON, LIMIT, LOGITS, MDP, enumerated, softmax
+
+EXACT = scored_law(MDP, softmax(LOGITS))
+
+
+def test_dynamic_programming_finds_what_a_walk_through_every_episode_finds():
+    walked = enumerated()
+    for cost in EXACT.cost:
+        here, there = EXACT.cost == cost, walked.cost == cost
+        for name in ("probability", "score", "square"):
+            assert getattr(EXACT, name)[here].sum(0) == pytest.approx(
+                getattr(walked, name)[there].sum(0), abs=1e-14
+            )
+
+
+def test_the_law_of_the_cost_is_that_of_the_exact_room():
+    truth = cost_law(MDP, softmax(LOGITS))
+    assert pytest.approx(truth.probabilities, abs=1e-14) == EXACT.probability
+    assert EXACT.violation(LIMIT) == pytest.approx(truth.violation(LIMIT))
+    assert EXACT.value_at_risk(EPSILON) == truth.value_at_risk(EPSILON)
+
+
+def test_a_score_has_mean_zero():
+    assert EXACT.score.sum(0) == pytest.approx(np.zeros(EXACT.score.shape[1]), abs=1e-14)
+
+
+def test_a_policy_of_single_actions_has_no_score():
+    law = scored_law(MDP, np.array([0, 1, 0]))
+    assert not law.score.any()
+    assert not law.square.any()
+
+
+def test_the_policy_may_depend_on_the_cost_so_far():
+    table = np.stack([softmax(LOGITS + 0.2 * level * np.array([1, -1])) for level in range(7)], axis=1)
+    law = scored_law(MDP, table)
+    assert law.probability == pytest.approx(cost_law(MDP, table).probabilities, abs=1e-14)
+    assert law.score.sum(0) == pytest.approx(np.zeros(6), abs=1e-14)
+
+
+@pytest.mark.parametrize(
+    "constraint",
+    [
+        lambda law: indicator(law, LIMIT, EPSILON),
+        lambda law: cantelli(law, LIMIT, EPSILON),
+        lambda law: cantelli(law, LIMIT, EPSILON, 0.3),
+        lambda law: mean_cost(law, LIMIT),
+        lambda law: cvar(law, LIMIT, EPSILON),
+    ],
+    ids=["indicator", "cantelli", "shaped", "mean", "cvar"],
+)
+def test_the_gradient_is_the_derivative_of_the_constraint_value(constraint):
+    """Also where the offset depends on the parameters (Cantelli): its derivative cancels, as app:cantelli says."""
+
+    def value(logits):
+        law = scored_law(MDP, softmax(logits))
+        return constraint(law).value(law)
+
+    gradient = EXACT.gradient(constraint(EXACT).statistic)
+    for index in range(4):
+        change = np.zeros(6)
+        change[index] = 1e-5
+        change = change.reshape(LOGITS.shape)
+        slope = (value(LOGITS + change) - value(LOGITS - change)) / 2e-5
+        assert gradient[index] == pytest.approx(slope, rel=1e-5, abs=1e-8)
+
+
+def test_a_soft_policy_is_found_for_every_violation_probability():
+    lake = from_environment(IcyLake(horizon=30))
+    found = with_violation(lake, 5.5, 0.01)
+    assert cost_law(lake, found).violation(5.5) == pytest.approx(0.01, rel=1e-5)
+    assert found.sum(1) == pytest.approx(1)
+    with pytest.raises(CanaryError, match="as often as"):
+        with_violation(lake, 5.5, 0.999)
+    with pytest.raises(CanaryError, match="as rarely as"):
+        with_violation(lake, 5.5, 1e-300)
+
+
+def test_the_limit_for_a_violation_probability_lies_between_two_costs():
+    law = cost_law(MDP, softmax(LOGITS))
+    assert limit_for(law, law.violation(2.0)) == 2.5

@@ -1,0 +1,185 @@
+"""The lemmas and the proposition against direct variances, hand-made laws, closed forms and simulation."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from canary.exact.distribution import bounded_variable
+from canary.numerics.regression import fitted_exponent
+from canary.theory import (
+    cantelli,
+    cvar,
+    from_trajectories,
+    indicator,
+    mean_cost,
+    of_gradient,
+    of_value,
+    plug_in_gradient,
+    plug_in_value,
+    scored_law,
+)
+from theory.episodes import EPSILON, LIMIT, LOGITS, MDP, enumerated, gamma_law, softmax
+
+CONSTRAINTS = {
+    "indicator": indicator,
+    "cvar": cvar,
+    "cantelli": cantelli,
+    "shaped": lambda law, limit, epsilon: cantelli(law, limit, epsilon, 0.4),
+    "mean": lambda law, limit, epsilon: mean_cost(law, limit),
+}
+EPISODES = enumerated()
+GAMMA = gamma_law()
+
+
+@pytest.mark.parametrize("name", CONSTRAINTS)
+def test_the_lemmas_equal_the_variance_of_a_mean_over_all_episodes(name):
+    constraint = CONSTRAINTS[name](EPISODES, LIMIT, EPSILON)
+    chance, x = EPISODES.probability, constraint.statistic
+    score = EPISODES.score / chance[:, None]
+    value = chance @ x + constraint.offset
+    direct = chance @ (x - chance @ x) ** 2 / (7 * value**2)
+    assert of_value(constraint, EPISODES).of_batch(7) == pytest.approx(direct)
+    terms = score * x[:, None]
+    mean = chance @ terms
+    direct = chance @ ((terms - mean) ** 2).sum(1) / (7 * mean @ mean)
+    assert of_gradient(constraint, EPISODES).of_batch(7) == pytest.approx(direct)
+    assert not x[~constraint.active].any()
+
+
+@pytest.mark.parametrize("name", CONSTRAINTS)
+@pytest.mark.parametrize("kind", [of_value, of_gradient])
+def test_the_sandwich_holds_and_atoms_may_be_merged(name, kind):
+    merged = scored_law(MDP, softmax(LOGITS))
+    relative = kind(CONSTRAINTS[name](merged, LIMIT, EPSILON), merged)
+    lower, upper = relative.bounds(50)
+    assert lower <= relative.of_batch(50) * (1 + 1e-12)
+    assert relative.of_batch(50) <= upper
+    again = kind(CONSTRAINTS[name](EPISODES, LIMIT, EPSILON), EPISODES)
+    assert relative.of_batch(50) == pytest.approx(again.of_batch(50))
+    assert relative.effective_episodes(50) == pytest.approx(50 * relative.active)
+
+
+def test_the_indicator_has_the_closed_form_of_the_appendix():
+    law = from_trajectories(np.array([0.0, 9.0]), np.zeros((2, 1)), np.array([0.985, 0.015]))
+    relative = of_value(indicator(law, 5.5, 0.02), law)
+    share = 0.015 / 0.02
+    assert relative.ratio == pytest.approx(1)
+    assert relative.of_batch(100) == pytest.approx((share / (1 - share)) ** 2 * 0.985 / (0.015 * 100))
+
+
+def test_a_bounded_cost_lets_the_cvar_value_escape_but_not_its_gradient():
+    """C uniform on [0, 1], slack zeta: kappa^2 of the value tends to epsilon / (3 zeta^2 N) (app:cvar)."""
+    cost = (np.arange(1_000_000) + 0.5) / 1_000_000
+    law = from_trajectories(cost, (cost - 0.5)[:, None])
+    relative = of_value(cvar(law, 1.5, 1e-3), law)
+    assert relative.of_batch(10) == pytest.approx(1e-3 / (3 * 0.5**2 * 10), rel=2e-2)
+    lower, _ = of_gradient(cvar(law, 1.5, 1e-3), law).bounds(10)
+    assert lower == pytest.approx(1 / (1e-3 * 10), rel=1e-2)
+
+
+def test_a_statistic_that_never_happens_has_no_noise_and_a_gradient_that_is_zero_has_no_signal():
+    law = from_trajectories(np.array([1.0, 2.0]), np.array([[1.0], [-1.0]]))
+    assert of_value(indicator(law, 5.0, 0.1), law).of_batch(3) == 0
+    assert np.isnan(of_gradient(indicator(law, 5.0, 0.1), law).of_batch(3))
+
+
+def family(kind, name, thresholds):
+    """Relative variances where the policy uses half of its threshold: the limit is the (1 - epsilon / 2) quantile."""
+    constraints = CONSTRAINTS | {
+        f"d={d}": (lambda law, limit, epsilon, d=d: cantelli(law, limit, epsilon, d)) for d in (0.3, 0.6)
+    }
+    limits = [GAMMA.value_at_risk(epsilon / 2) for epsilon in thresholds]
+    return [
+        kind(constraints[name](GAMMA, limit, epsilon), GAMMA).of_batch(100)
+        for limit, epsilon in zip(limits, thresholds, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "lowest", "highest"),
+    [("indicator", -1.05, -0.95), ("cvar", -1.05, -0.9), ("cantelli", -0.1, 0.1),
+     ("d=0.3", -0.45, -0.1), ("d=0.6", -0.75, -0.4)],
+)  # fmt: skip
+def test_the_proposition_exponents_in_the_threshold(name, lowest, highest):
+    """An exponential tail has P(C > d l) about P(C > l)^d, so the shaped bound falls like epsilon^-d: in between."""
+    thresholds = np.geomspace(1e-5, 1e-2, 7)
+    slope, half = fitted_exponent(thresholds, np.array(family(of_gradient, name, thresholds)))
+    assert lowest < slope < highest
+    assert half < 0.1
+
+
+@pytest.mark.parametrize(
+    ("name", "lowest", "highest"), [("indicator", -1.02, -0.98), ("cantelli", -0.1, 0.1)]
+)
+def test_the_proposition_for_values(name, lowest, highest):
+    thresholds = np.geomspace(1e-5, 1e-2, 7)
+    slope, _ = fitted_exponent(thresholds, np.array(family(of_value, name, thresholds)))
+    assert lowest < slope < highest
+
+
+def test_a_fitted_exponent_by_hand():
+    """log kappa^2 = (0, 1, 3) at log epsilon = (0, 1, 2): slope 3/2, residual variance 1/6, standard error 1/sqrt(12)."""
+    slope, half = fitted_exponent(np.exp([0.0, 1.0, 2.0]), np.exp([0.0, 1.0, 3.0]))
+    assert slope == pytest.approx(1.5)
+    assert half == pytest.approx(12.706205 / np.sqrt(12), rel=1e-6)
+    assert np.isnan(fitted_exponent(np.array([1.0, 2.0]), np.array([1.0, 2.0]))[0])
+
+
+THREE = from_trajectories(
+    np.array([0.0, 2.0, 5.0]), np.array([[0.4, -1.0], [-0.7, 0.5], [0.9, 0.3]]), np.array([0.5, 0.3, 0.2])
+)
+
+
+def batches(count: int):
+    """Every batch of `count` episodes of THREE with its probability."""
+    for picks in product(range(3), repeat=count):
+        yield THREE.probability[list(picks)].prod(), list(picks)
+
+
+@pytest.mark.parametrize("dead_zone", [None, 0.2])
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_bias_and_variance_of_the_plug_in_value_over_every_batch(dead_zone, count):
+    x, bound = bounded_variable(THREE.cost, 4.0, dead_zone)
+    chances, values = [], []
+    for chance, picks in batches(count):
+        sample = x[picks]
+        chances.append(chance)
+        values.append(9 * sample.var() - (bound - sample.mean()) ** 2)  # epsilon 0.1: beta = 9
+    mean = np.dot(chances, values)
+    exact = plug_in_value(THREE, 4.0, 0.1, count, dead_zone)
+    assert exact.truth + exact.bias == pytest.approx(mean)
+    assert exact.variance == pytest.approx(np.dot(chances, (np.array(values) - mean) ** 2))
+
+
+@pytest.mark.parametrize("dead_zone", [None, 0.2])
+def test_bias_of_the_plug_in_gradient_over_every_batch_and_its_leading_variance(dead_zone):
+    x, bound = bounded_variable(THREE.cost, 4.0, dead_zone)
+    score = THREE.score / THREE.probability[:, None]
+
+    def estimate(picks):
+        first, second = ((score[picks] * x[picks, None] ** power).mean(0) for power in (1, 2))
+        return 2 * (bound - x[picks].mean() / 0.1) * first + 9 * second
+
+    mean = sum(chance * estimate(picks) for chance, picks in batches(4))
+    exact = plug_in_gradient(THREE, 4.0, 0.1, 4, dead_zone)
+    assert exact.truth + exact.bias == pytest.approx(mean)
+    draws = np.random.default_rng(0).choice(3, (4000, 400), p=THREE.probability)
+    found = np.array([estimate(picks) for picks in draws]).var(0).sum()
+    assert plug_in_gradient(THREE, 4.0, 0.1, 400, dead_zone).variance == pytest.approx(found, rel=0.08)
+
+
+def test_simulated_batches_have_the_exact_relative_variance():
+    """20,000 batches of 25 episodes: the standard error of a variance of near-normal means is 1%."""
+    rng = np.random.default_rng(1)
+    law, constraint = EPISODES, cantelli(EPISODES, LIMIT, EPSILON, 0.4)
+    picks = rng.choice(len(law.cost), (20_000, 25), p=law.probability / law.probability.sum())
+    values = constraint.statistic[picks].mean(1) + constraint.offset
+    expected = of_value(constraint, law).of_batch(25)
+    assert values.var() / constraint.value(law) ** 2 == pytest.approx(expected, rel=0.05)
+    score = law.score / law.probability[:, None]
+    gradients = (score * constraint.statistic[:, None])[picks].mean(1)
+    truth = law.gradient(constraint.statistic)
+    assert gradients.var(0).sum() / (truth @ truth) == pytest.approx(
+        of_gradient(constraint, law).of_batch(25), rel=0.05
+    )

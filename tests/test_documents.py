@@ -25,6 +25,7 @@ from runs.untrained_runs import untrained_run
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+WIDTH = 100
 LAKE = IcyLake(map="SFF/FHF/FFG", horizon=12)
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 SHELL = {"", "sh", "bash", "shell", "console"}
@@ -168,6 +169,18 @@ def test_commands_run(where: str, command: str, place: Path, capsys: pytest.Capt
         assert words[1] in ("train", "reproduce")
     else:
         assert code in (0, 1), f"{where}: {capsys.readouterr().err}"
+
+
+def test_lines_are_wrapped():
+    """One width for all text; a table's row and a lone link cannot be broken."""
+    pages = [*PAGES, ROOT / "ARCHITECTURE.md", ROOT / "CHANGELOG.md"]
+    wide = [
+        f"{page.relative_to(ROOT)}:{number}"
+        for page in pages
+        for number, line in enumerate(page.read_text().splitlines(), 1)
+        if len(line) > WIDTH and not line.startswith("|") and len(line.split()) > 1
+    ]
+    assert not wide, f"longer than {WIDTH} characters: {wide}"
 
 
 def test_there_are_blocks_and_make_targets():

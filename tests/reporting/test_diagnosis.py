@@ -51,6 +51,15 @@ def test_a_safe_seed_that_lost_its_return_is_timid():
     assert "0.3" in str(warning)
 
 
+def test_a_safe_seed_that_gives_its_return_for_a_bound_out_of_reach_is_told_so():
+    falling = np.linspace(1.0, 0.28, UPDATES)
+    warning = str(diagnose(series(returns=falling, restoring=True, bound=3.0), LIMITED))
+    assert warning.startswith("chasing a bound")
+    assert "algo.dead_zone" in warning
+    coming_down = series(returns=falling, restoring=True, bound=np.geomspace(50, 1, UPDATES))
+    assert str(diagnose(coming_down, LIMITED)).startswith("timid")
+
+
 @pytest.mark.parametrize(
     "returns", [0.88, np.linspace(1.0, 0.86, UPDATES), np.linspace(0.2, 0.9, UPDATES), -3.0]
 )

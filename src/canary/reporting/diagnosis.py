@@ -1,9 +1,10 @@
 """Whether a seed has stopped getting anywhere, in plain words.
 
-Two ways to fail are known (docs/algorithms/canary.md). A *stuck* seed violates its limit, spends its updates on
+Three ways to fail are known (docs/algorithms/canary.md). A *stuck* seed violates its limit, spends its updates on
 restoring the constraint, and the constraint does not come down. A *timid* seed is safe and has given up much
-of a return that it had before. Both are judged over the last `WINDOW` updates against those before, so a
-seed that is merely on its way is not blamed.
+of a return that it had before. A seed that *chases* a bound is timid because its updates go on restoring a bound that
+does not come down, which may be one that no policy meets. All are judged over the last `WINDOW` updates against
+those before, so a seed that is merely on its way is not blamed.
 """
 
 from dataclasses import dataclass, fields
@@ -73,7 +74,7 @@ def seed_series(metrics: pl.DataFrame, episodes: pl.DataFrame, seed: int) -> See
 
 
 def diagnose(series: SeedSeries, constraint: Constraint) -> str | None:
-    """A sentence about a seed that is stuck or timid, else None."""
+    """A sentence about a seed that is stuck, timid or chasing its bound, else None."""
     if len(series.returns) < 2 * WINDOW:
         return None
     episodes = int(series.episodes[-WINDOW:].sum())
@@ -87,10 +88,15 @@ def diagnose(series: SeedSeries, constraint: Constraint) -> str | None:
     return None
 
 
-def _stuck(series: SeedSeries, now: str) -> str | None:
+def _restores_in_vain(series: SeedSeries) -> bool:
+    """Whether nearly all of the last updates restored the constraint, and it did not come down."""
     recent, before = series.bound[-WINDOW:], series.bound[-2 * WINDOW : -WINDOW]
     is_falling = np.nanmean(recent) < PROGRESS * np.nanmean(before) if np.isfinite(recent).any() else True
-    if series.restoring[-2 * WINDOW :].mean() < RESTORING or is_falling:
+    return bool(series.restoring[-2 * WINDOW :].mean() >= RESTORING and not is_falling)
+
+
+def _stuck(series: SeedSeries, now: str) -> str | None:
+    if not _restores_in_vain(series):
         return None
     return (
         f"stuck: it has done little but try to restore its constraint for {2 * WINDOW} updates, and the constraint "
@@ -104,7 +110,10 @@ def _timid(series: SeedSeries) -> str | None:
     known = [float(np.nanmean(block)) for block in blocks if np.isfinite(block).any()]
     if len(known) < 2 or known[-1] >= max(known) - LOST * abs(max(known)):
         return None
-    return (
-        f"timid: it keeps its limit, but its return fell from {max(known):.3g} to {known[-1]:.3g} "
-        f"(entropy {series.entropy[-WINDOW:].mean():.2g})"
-    )
+    fell = f"its return fell from {max(known):.3g} to {known[-1]:.3g}"
+    if _restores_in_vain(series):
+        return (
+            f"chasing a bound that it does not reach: it keeps its limit, but the bound asks for more and does not come "
+            f"down, and {fell}; a wider dead zone asks for less (--set algo.dead_zone=0.75)"
+        )
+    return f"timid: it keeps its limit, but {fell} (entropy {series.entropy[-WINDOW:].mean():.2g})"

@@ -98,7 +98,7 @@ def _of_training(
 def _warnings(
     metrics: pl.DataFrame, episodes: pl.DataFrame, seeds: list[int], constraint: Constraint
 ) -> dict[str, str]:
-    """By seed, what its last updates look like if it is stuck or timid."""
+    """By seed, what its last updates look like if something is wrong with them."""
     found = {str(seed): diagnose(seed_series(metrics, episodes, seed), constraint) for seed in seeds}
     return {seed: sentence for seed, sentence in found.items() if sentence}
 

@@ -11,7 +11,7 @@ CODE := src tests benchmarks examples
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup train test test-attacks test-slow test-adapters lint format bench docs lock clean
+.PHONY: help setup train test test-attacks test-slow test-adapters lint format bench results docs lock clean
 
 help: ## this list
 	@echo "Targets (options go in ARGS, for example: make train ARGS='--seeds 4'):"
@@ -65,6 +65,10 @@ format: setup ## format the code and repair what can be repaired
 
 bench: setup ## measure the speed on this machine
 	@$(BIN)/canary bench $(ARGS)
+
+results: setup ## make all tables and figures of results/ again from what is stored, and the pages that quote them
+	@$(BIN)/canary reproduce --rebuild --quiet
+	@$(BIN)/python docs/figures/tables.py
 
 docs: setup ## build the site of the docs into site/, strictly and without a network
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

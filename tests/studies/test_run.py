@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -118,7 +116,7 @@ def test_settings_are_compared_by_what_they_mean(written, places, copy):
     config["preset"] = "an older name"
     del config["training"]["chunk"], config["training"]["stagger"]
     assert meaning_of(config) == meaning(configuration(STUDY.variants[0], STUDY))
-    config["training"]["merge_capacity"] = 7
+    config["training"]["checkpoint_seconds"] = 7.0
     (group / "config.json").write_text(json.dumps(config))
     reproduce("small", STUDY, copy, quiet=True)
     assert not copy.runs.exists()
@@ -196,15 +194,11 @@ def test_final_policies_of_older_results_are_measured_where_their_run_is_still_t
     assert store.stored_seeds(group) == [5, 6]
 
 
-def test_views_are_rebuilt_byte_for_byte_without_jax(copy):
+def test_views_are_rebuilt_byte_for_byte(copy):
     before = contents(copy.results)
     for name in ("table.md", "table.csv", "study.png"):
         (copy.results / "small" / name).unlink()
-    code = (
-        "import sys; from pathlib import Path; from canary.studies.views import save_views;"
-        f"save_views(Path({str(copy.results / 'small')!r})); assert 'jax' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    save_views(copy.results / "small")
     assert contents(copy.results) == before
 
 
@@ -215,15 +209,71 @@ def test_views_are_rebuilt_byte_for_byte_without_jax(copy):
         ("config.json", lambda path: path.unlink()),
         ("summary.json", lambda path: path.write_text('{"foreign": 1}')),
         ("provenance.json", lambda path: path.write_text("[]")),
+        ("episodes.parquet", lambda path: path.write_bytes(path.read_bytes()[:-100])),
+        ("metrics.parquet", lambda path: path.unlink()),
+        ("episodes.parquet", lambda path: pl.DataFrame({"x": [1]}).write_parquet(path)),
+        ("exact.json", lambda path: path.write_text("{")),
     ],
-    ids=["truncated", "missing", "foreign", "no object"],
+    ids=[
+        "truncated",
+        "missing",
+        "foreign",
+        "no object",
+        "cut table",
+        "no table",
+        "foreign table",
+        "cut numbers",
+    ],
 )
 def test_a_damaged_group_is_named_and_the_rest_is_reported(copy, name, harm):
-    harm(copy.results / "small" / "other" / name)
-    text = save_views(copy.results / "small")["table"].read_text()
-    assert "| plain |" in text
-    assert "| other |" not in text
-    assert str(copy.results / "small" / "other") in text
+    """By --rebuild, and by training what is missing, which leaves it as it is."""
+    group = copy.results / "small" / "other"
+    harm(group / name)
+    before = contents(group)
+    rebuilt = save_views(copy.results / "small")["table"].read_text()
+    trained = reproduce("small", STUDY, copy, quiet=True)["table"].read_text()
+    for text in (rebuilt, trained):
+        assert "| plain |" in text
+        assert "| other |" not in text
+        assert str(group) in text
+    assert contents(group) == before
+    assert not copy.runs.exists()
+
+
+def test_a_group_dies_at_any_write_of_its_extension_and_no_number_moves_to_another_seed(copy, monkeypatch):
+    """The new seed comes before the old one, so that lists per seed shift."""
+    group = copy.results / "small" / "plain"
+    units = store.read_units(group)
+    write, died = store.directory.write_atomically, 0
+    for number in range(1, 20):
+        shutil.rmtree(group)
+        store.add(group, units.only((6,)))
+        left = [number]
+
+        def dying(path, data, left=left):
+            left[0] -= 1
+            if not left[0]:
+                raise KeyboardInterrupt
+            write(path, data)
+
+        monkeypatch.setattr(store.directory, "write_atomically", dying)
+        monkeypatch.setattr(
+            store.directory, "write_json", lambda path, value: dying(path, json.dumps(value).encode())
+        )
+        try:
+            store.add(group, units.only((5,)))
+        except KeyboardInterrupt:
+            died += 1
+        monkeypatch.undo()
+        if store.stored_seeds(group) == [6]:
+            assert store.read_units(group).per_seed["exact"][6] == units.per_seed["exact"][6]
+            store.add(group, units.only((5,)))
+        found = store.read_units(group)
+        assert found.per_seed == units.per_seed
+        assert found.tables["episodes"].equals(units.tables["episodes"])
+        if died < number:
+            break
+    assert died == 6  # two tables, exact, config, summary, provenance
 
 
 def test_a_study_without_results_says_so(tmp_path):
@@ -281,6 +331,15 @@ def test_the_command_lists_studies_and_names_the_nearest(capsys):
 def test_the_command_rebuilds(copy, capsys, monkeypatch):
     monkeypatch.setitem(ALL_STUDIES, "small", STUDY)
     before = contents(copy.results)
-    assert main(["reproduce", "small", "--rebuild", "--results", str(copy.results), "--quiet"]) == 0
+    rebuild = ["reproduce", "--rebuild", "--results", str(copy.results), "--quiet"]
+    assert main([*rebuild, "small"]) == 0
     assert capsys.readouterr().out.splitlines()[0].endswith("table.md")
     assert contents(copy.results) == before
+    (copy.results / "broken").mkdir()
+    (copy.results / "broken" / "study.json").write_text("{")
+    assert main(rebuild) == 2
+    said = capsys.readouterr()
+    assert str(copy.results / "small" / "table.md") in said.out
+    assert str(copy.results / "broken" / "study.json") in said.err
+    assert main([*rebuild, "--seeds", "2"]) == 2
+    assert "trains nothing" in capsys.readouterr().err

@@ -23,6 +23,7 @@ class Reproduce:
   canary reproduce table1 --scale paper              the paper's equations, steps and 30 seeds
   canary reproduce epsilon-sweep --seeds 20          more seeds: those that are there are kept
   canary reproduce table1 --rebuild                  tables and figures from stored results, without training
+  canary reproduce --rebuild                         the same of every study that is stored
 
 What is finished is not trained again, whichever study trained it, and after Ctrl-C the same command goes on. Results with other
 settings are kept beside the new ones."""
@@ -52,13 +53,15 @@ settings are kept beside the new ones."""
 
 
 def reproduce(options: Reproduce) -> int:
+    if options.rebuild:
+        return _rebuild(options)
     if not options.study:
         for name, study in ALL_STUDIES.items():
             print(f"{name:<20}{study.title}: {_size(study)}")
         return 0
     if options.study not in ALL_STUDIES:
         raise CanaryError(f"There is no study called {options.study!r}{nearest(options.study, ALL_STUDIES)}")
-    show_paths(_rebuild(options) if options.rebuild else _train(options), options.quiet)
+    show_paths(_train(options), options.quiet)
     return 0
 
 
@@ -82,10 +85,38 @@ def _size(study: Study) -> str:
     return f"{len(study.variants)} variants, {steps / 1e6:g}M steps in all"
 
 
-def _rebuild(options: Reproduce) -> dict[str, Path]:
-    from canary.studies.views import save_views
+def _rebuild(options: Reproduce) -> int:
+    """Of one study, or of all that are stored; one that cannot be shown does not keep the others from it."""
+    from canary.studies.views import save_views, stored_studies
 
-    return save_views(Path(options.results) / options.study)
+    asked = {
+        "--only": options.only,
+        "--seeds": options.seeds,
+        "--steps": options.steps,
+        "--preset": options.preset,
+    }
+    for name, value in asked.items():
+        if value:
+            raise CanaryError(
+                f"--rebuild shows what is stored and trains nothing, so {name} has no meaning with it."
+            )
+    results = Path(options.results)
+    known = stored_studies(results)
+    names = [options.study] if options.study else known
+    nameable = dict.fromkeys([*known, *ALL_STUDIES])  # a sweep has a name of its own
+    if options.study and options.study not in nameable:
+        raise CanaryError(f"There is no study called {options.study!r}{nearest(options.study, nameable)}")
+    if not names:
+        raise CanaryError(f"{results} holds no study; `canary reproduce NAME` makes one.")
+    problems = []
+    for name in names:
+        try:
+            show_paths(save_views(results / name), options.quiet)
+        except CanaryError as error:
+            problems.append(str(error))
+    if problems:
+        raise CanaryError(" ".join(problems))
+    return 0
 
 
 def _train(options: Reproduce) -> dict[str, Path]:

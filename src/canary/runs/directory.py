@@ -30,6 +30,7 @@ from typing import Any
 
 from canary.errors import CanaryError
 from canary.runs import lock
+from canary.runs.code import code_fingerprint
 from canary.runs.files import cannot_write
 from canary.runs.files import read_json as read_json
 from canary.runs.files import write_atomically as write_atomically
@@ -76,6 +77,7 @@ def create(root: Path, headline: Headline, config: dict, *, device: str, command
     state = {"status": "running", "steps": 0, "started": started.isoformat(timespec="seconds")}
     machine = {"platform": platform.platform(), "cpu_count": os.cpu_count(), "device": device}
     origin = {"command": list(command), "process": process_identity(), "versions": _versions(), **machine}
+    origin["code"] = [code_fingerprint()]
     draft = root / f".{name}-{secrets.token_hex(8)}.draft"
     missing = [folder for folder in (root, *root.parents) if not folder.exists()]
     try:

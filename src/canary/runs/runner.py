@@ -29,6 +29,7 @@ from canary.errors import CanaryError
 from canary.rollout import CostAccount
 from canary.runs import checkpoint, directory, files, lock, tables
 from canary.runs.binding import check_binding
+from canary.runs.code import with_this_code
 from canary.runs.devices import prepare_devices
 from canary.runs.faults import fault_sentence
 from canary.runs.manifest import is_trained_by_older_version, read_manifest, stored_manifest
@@ -129,7 +130,8 @@ def resume_run(
         if stored_manifest(run)["status"] != "finished":
             tables.adopt(run, directory.read_config(run))
             groups = _groups(config)
-            directory.update_manifest(run, status="running", process=directory.process_identity())
+            code = with_this_code(stored_manifest(run))
+            directory.update_manifest(run, status="running", process=directory.process_identity(), **code)
             _train(config, groups, run, held, resume=True, quiet=quiet)
     return run
 

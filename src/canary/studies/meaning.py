@@ -6,24 +6,13 @@ the seeds, the name of the preset, and how the work is cut into programs and che
 
 import hashlib
 import json
-from pathlib import Path
 from typing import Any
 
-import canary
 from canary.config.config import RunConfig, config_from_dict, config_to_dict
 from canary.environments import ENVIRONMENTS
 from canary.errors import CanaryError
 
-WITHOUT_INFLUENCE = ("seeds", "chunk", "checkpoint_seconds", "seeds_per_device", "merge_capacity")
-MATHEMATICS = (
-    "types.py",
-    "numerics",
-    "environments",
-    "networks.py",
-    "rollout.py",
-    "algorithms",
-    "training.py",
-)
+WITHOUT_INFLUENCE = ("seeds", "chunk", "checkpoint_seconds", "seeds_per_device")
 
 
 def meaning(config: RunConfig) -> str:
@@ -45,13 +34,3 @@ def meaning_of(stored: dict[str, Any]) -> str | None:
 
 def short_key(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
-
-
-def code_fingerprint() -> str:
-    """Of the code that makes the numbers of a unit: the same fingerprint, the same numbers on the same machine."""
-    root = Path(canary.__file__).parent
-    digest = hashlib.sha256()
-    for name in MATHEMATICS:
-        for path in sorted((root / name).rglob("*.py")) if (root / name).is_dir() else [root / name]:
-            digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()[:12]

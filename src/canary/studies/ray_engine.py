@@ -21,10 +21,8 @@ def train_unit(plain: dict[str, Any], place: str) -> list[store.Units]:
     """What a worker does: one seed, in a directory that it may share with others."""
     config = config_from_dict(plain)
     runs = Path(place)
-    return [
-        units_of(part, run, code)
-        for part, run, code in finished_runs(config, runs, quiet=True, leave_running=True)
-    ]
+    found = finished_runs(config, runs, quiet=True, leave_running=True)
+    return [units_of(part, run) for part, run in found]
 
 
 def ray_engine(quiet: bool) -> Any:

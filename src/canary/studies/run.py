@@ -12,11 +12,13 @@ from typing import Any
 from canary.config.config import RunConfig
 from canary.errors import CanaryError, nearest
 from canary.runs import directory
+from canary.runs.files import make_folder
 from canary.runs.manifest import read_manifest
 from canary.studies import store
 from canary.studies.data import Study
 from canary.studies.meaning import meaning, meaning_of, short_key
 from canary.studies.plan import PlannedRow, Request, chosen_seeds, planned
+from canary.studies.rows import damage
 from canary.studies.units import final_policies, finished_runs, runs_of, units_of, with_seeds
 from canary.studies.views import save_views
 from canary.terminal.progress import counting_bar
@@ -50,16 +52,19 @@ def reproduce(
     results, home = places.results / name, study.units_of or name
     rows = planned(name, study, request)
     groups = [group_for(places.results / home, row) for row in rows]
-    results.mkdir(parents=True, exist_ok=True)
+    make_folder(results)
     directory.write_json(results / "study.json", describe(name, study, rows, groups))
     todo, where = [], []
     for row, group in zip(rows, groups, strict=True):
+        if damage(group) is not None:  # it stays as it is, and the view names it
+            continue
+        runs = places.runs / home / group.name
         borrow(places.results, row.config, group)
-        measure_final(row.config, group, places.runs / home / group.name)
+        measure_final(row.config, group, runs)
         missing = missing_seeds(row.config, group)
         if missing and (not request.only or row.variant.name in request.only):
             todo.append(with_seeds(row.config, missing))
-            where.append((group, places.runs / home / group.name))
+            where.append((group, runs))
     engine = engine or local_engine(quiet)
     engine(todo, [runs for _, runs in where], lambda index, units: store.add(where[index][0], units))
     return save_views(results)
@@ -83,7 +88,7 @@ def _reproduce_points(
         if wanted not in relative_variance.CONSTRAINTS:
             known = nearest(wanted, relative_variance.CONSTRAINTS)
             raise CanaryError(f"The study {name} has no constraint {wanted!r}{known}")
-    results.mkdir(parents=True, exist_ok=True)
+    make_folder(results)
     directory.write_json(results / "study.json", describe(name, study, [], []))
     with counting_bar("points", quiet=quiet) as progress:
         relative_variance.complete(results, chosen_seeds(request.seeds, study.seeds), request.only, progress)
@@ -95,8 +100,8 @@ def local_engine(quiet: bool) -> Engine:
 
     def train(configs: list[RunConfig], runs: list[Path], trained: Trained) -> None:
         for index, (config, place) in enumerate(zip(configs, runs, strict=True)):
-            for part, run, code in finished_runs(config, place, quiet=quiet):
-                trained(index, units_of(part, run, code))
+            for part, run in finished_runs(config, place, quiet=quiet):
+                trained(index, units_of(part, run))
 
     return train
 
@@ -106,10 +111,15 @@ def group_for(results: Path, row: PlannedRow) -> Path:
     wanted = meaning(row.config)
     plain, beside = results / row.variant.name, results / f"{row.variant.name}-{short_key(wanted)}"
     for group in (plain, beside):
-        if (group / "config.json").exists() and meaning_of(
-            directory.read_json(group / "config.json")
-        ) == wanted:
-            return group
+        if (group / "config.json").exists():
+            try:
+                stored = meaning_of(directory.read_json(group / "config.json"))
+            except (
+                CanaryError
+            ):  # damaged: whether it is the same is not known, so it is left for its owner to restore
+                return group
+            if stored == wanted:
+                return group
     return beside if (plain / "config.json").exists() else plain
 
 

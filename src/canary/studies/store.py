@@ -9,7 +9,8 @@
 
 A group of the same variant with other settings, or settings that this version cannot read, is kept where it is; new ones
 go beside it as VARIANT-<key>. Files are replaced whole, and `provenance.json` is the last, so a group that was being extended
-when the process died is as it was. No JAX here.
+when the process died is as it was: what is known per seed says of which seeds, and tables may hold seeds that do not count
+yet. No JAX here.
 """
 
 import io
@@ -77,7 +78,7 @@ def read_units(group: Path) -> Units:
     if (group / "provenance.json").exists():
         provenance = directory.read_json(group / "provenance.json")["units"]
     per_seed = {
-        kind: _by_seed(directory.read_json(group / f"{kind}.json"), config["training"]["seeds"])
+        kind: _by_seed(directory.read_json(group / f"{kind}.json"), seeds)
         for kind in PER_SEED
         if (group / f"{kind}.json").exists()
     }
@@ -159,8 +160,9 @@ def _merged(old: Units, new: Units) -> Units:
     )
 
 
-def _by_seed(columns: dict[str, Any], seeds: list[int]) -> dict[int, dict[str, Any]]:
-    """{"x_per_seed": [a, b]} as {seed: {"x": a}, ...}; a seed of which nothing is known is left out."""
+def _by_seed(columns: dict[str, Any], stored: list[int]) -> dict[int, dict[str, Any]]:
+    """{"seeds": [3, 4], "x_per_seed": [a, b]} as {3: {"x": a}, ...}; a seed of which nothing is known is left out."""
+    seeds = columns.get("seeds", stored)  # older files are of the stored seeds
     lists = {
         name.removesuffix("_per_seed"): values
         for name, values in columns.items()
@@ -174,4 +176,5 @@ def _by_seed(columns: dict[str, Any], seeds: list[int]) -> dict[int, dict[str, A
 
 def _by_column(rows: dict[int, dict[str, Any]], seeds: list[int]) -> dict[str, Any]:
     names = list(next(iter(rows.values()), {}))
-    return {f"{name}_per_seed": [rows.get(seed, {}).get(name) for seed in seeds] for name in names}
+    columns = {f"{name}_per_seed": [rows.get(seed, {}).get(name) for seed in seeds] for name in names}
+    return {"seeds": seeds, **columns}

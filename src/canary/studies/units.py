@@ -11,10 +11,11 @@ from canary.errors import CanaryError
 from canary.exact.mdp import from_environment
 from canary.exact.run import policy_law
 from canary.runs import directory
+from canary.runs.code import codes_of
 from canary.runs.manifest import read_manifest
 from canary.runs.policies import EvaluationPlan, FrozenPolicies, load_policies, play
 from canary.runs.runner import resume_run, start_run
-from canary.studies.meaning import code_fingerprint, meaning, meaning_of
+from canary.studies.meaning import meaning, meaning_of
 from canary.studies.store import TABLES, Units
 
 FINAL_EPISODES = 500
@@ -27,22 +28,22 @@ def with_seeds(config: RunConfig, seeds: tuple[int, ...]) -> RunConfig:
 
 def finished_runs(
     config: RunConfig, runs: Path, *, quiet: bool, leave_running: bool = False
-) -> Iterator[tuple[RunConfig, Path, str | None]]:
-    """Finished runs of these seeds: those that are there, those that go on, and a new one for the rest; with their code.
+) -> Iterator[tuple[RunConfig, Path]]:
+    """Finished runs of these seeds: those that are there, those that go on, and a new one for the rest.
 
-    The code of a run that was there before is not known: it may have been another version of this one. A run that another
-    process seems to be training is an error or, with `leave_running`, left alone: a worker that died elsewhere looks like that.
+    A run that another process seems to be training is an error or, with `leave_running`, left alone: a worker that died
+    elsewhere looks like that.
     """
     missing = set(config.training.seeds)
     for run, seeds in runs_of(config, runs):
         if leave_running and read_manifest(run)["status"] == "running":
             continue
         if set(seeds) <= missing:
-            yield with_seeds(config, seeds), _finished(resume_run(run, quiet=quiet)), None
+            yield with_seeds(config, seeds), _finished(resume_run(run, quiet=quiet))
             missing -= set(seeds)
     if missing:
         rest = with_seeds(config, tuple(seed for seed in config.training.seeds if seed in missing))
-        yield rest, _finished(start_run(rest, runs, quiet=quiet)), code_fingerprint()
+        yield rest, _finished(start_run(rest, runs, quiet=quiet))
 
 
 def _finished(run: Path) -> Path:
@@ -62,14 +63,14 @@ def runs_of(config: RunConfig, runs: Path) -> list[tuple[Path, tuple[int, ...]]]
     return [(path, seeds) for _, path, seeds in sorted(found, key=lambda item: item[0])]
 
 
-def units_of(config: RunConfig, run: Path, code: str | None) -> Units:
+def units_of(config: RunConfig, run: Path) -> Units:
     """What the store keeps of a finished run."""
     manifest = read_manifest(run)
     seeds = config.training.seeds
     seconds = manifest.get("train_seconds")
     origin = {
         "versions": manifest.get("versions", {}),
-        "code": code,
+        "code": codes_of(manifest),
         "device": manifest.get("device"),
         "started": manifest.get("started"),
         "train_seconds": None if seconds is None else seconds / len(seeds),

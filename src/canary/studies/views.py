@@ -22,6 +22,11 @@ VIEWS: dict[str, View] = {
 }
 
 
+def stored_studies(results: Path) -> list[str]:
+    """The studies below a directory of results, by name."""
+    return sorted(path.parent.name for path in results.glob("*/study.json"))
+
+
 def save_views(results: Path) -> dict[str, Path]:
     """Write what the study's view makes of the results that are there."""
     if not (results / "study.json").exists():

@@ -1,0 +1,41 @@
+"""Sentences of README.md and docs/ that quote results, and where each number in them comes from.
+
+A number is `{STUDY/VARIANT COLUMN:FORM}`. COLUMN is one of results/STUDY/table.csv; `safe_seeds` and `final_safe_seeds` count
+seeds; `violation@2008` is of one seed and `return@least` or `@largest` of the extreme one, from summary.json;
+`exact.violation@2008` is of a final policy. FORM is Python's, or M for millions. `docs/figures/tables.py` puts the numbers into
+the pages.
+"""
+
+SENTENCES = {
+    "README.md": (
+        "| [IcyLake](results/reliability/table.md), limit 5.5 | {reliability/canary seeds:d} × {reliability/canary steps:M} |"
+        " {reliability/canary violation:.3f} | {reliability/canary safe_seeds:d} of {reliability/canary seeds:d} |"
+        " {reliability/canary reward:.3f} ({reliability/canary lowest_reward:.3f}) |",
+        "| [PointGoal](results/point-goal/README.md), limit 100, horizon 1000 | {point-goal/canary seeds:d} ×"
+        " {point-goal/canary steps:M} | {point-goal/canary violation:.3f} | {point-goal/canary safe_seeds:d} of"
+        " {point-goal/canary seeds:d} | {point-goal/canary reward:.1f} ({point-goal/canary lowest_reward:.1f}) |",
+        "their exact violation probabilities, {reliability/canary exact.violation@least:.3f} to"
+        " {reliability/canary exact.violation@largest:.3f}.",
+    ),
+    "docs/reproduction.md": (
+        "{reliability/canary safe_seeds:d} of {reliability/canary seeds:d} seeds are safe, at P"
+        " {reliability/canary violation:.4f} and J {reliability/canary reward:.3f}. Nine seeds",
+        "seed 2008 has {reliability/canary return@2008:.3f} over the second half, and its final policy"
+        " {reliability/canary exact.return@2008:.3f}. By dynamic programming all final policies keep P ≤ ε"
+        " ({reliability/canary exact.violation@least:.3f} to {reliability/canary exact.violation@largest:.3f}).",
+        "seeds 2004 ({reliability/canary exact.guaranteed@2004:.4f}) and 2007"
+        " ({reliability/canary exact.guaranteed@2007:.4f}) keep",
+        "{point-goal/canary safe_seeds:d} of {point-goal/canary seeds:d} seeds are safe, at P"
+        " {point-goal/canary violation:.4f} and J {point-goal/canary reward:.1f}; the lowest J is"
+        " {point-goal/canary lowest_reward:.1f}. Seed 1304, the richest ({point-goal/canary return@1304:.1f}), has P"
+        " {point-goal/canary violation@1304:.3f}.",
+        "Limit 3.5: {elsewhere/limit-3.5 safe_seeds:d} of {elsewhere/limit-3.5 seeds:d} seeds are safe, at J"
+        " {elsewhere/limit-3.5 reward:.3f}; seed 2207 has P {elsewhere/limit-3.5 violation@2207:.3f} over",
+        "exactly (at most {elsewhere/limit-3.5 exact.violation@largest:.3f}). The 8x8 lake with horizon 200:"
+        " {elsewhere/8x8 safe_seeds:d} of {elsewhere/8x8 seeds:d}, at P {elsewhere/8x8 violation:.3f} and J"
+        " {elsewhere/8x8 reward:.3f} (lowest {elsewhere/8x8 lowest_reward:.3f}).",
+        "(`hard-lake-explored`) {elsewhere/hard-lake-explored safe_seeds:d} of {elsewhere/hard-lake-explored seeds:d}"
+        " seeds are safe over the second half, at J {elsewhere/hard-lake-explored reward:.2f}",
+        "{elsewhere/hard-lake-explored final_safe_seeds:d} of {elsewhere/hard-lake-explored seeds:d} final policies are.",
+    ),
+}

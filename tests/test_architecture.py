@@ -24,6 +24,7 @@ RUNS = {
     "identity",
     "runs.directory",
     "runs.files",
+    "runs.kept",
     "runs.opening",
     "runs.policies",
 }  # what a feature needs to work on a run
@@ -50,13 +51,19 @@ ALLOWED: dict[str, set[str]] = {
     "export": FROZEN | {"identity"},
     "rendering": {"errors", "environments"},
     "config": {"errors", "constraints", "types", "environments", "algorithms", "host", "checking"},
-    "terminal": {"errors", "constraints", "types", "numerics", "certification", "runs.directory"},
-    "reporting": {"errors", "constraints", "numerics", "runs.directory", "runs.manifest"},
-    "runs": FROZEN | {"identity", "training", "checking", "config", "terminal.progress", "reporting.diagnosis"},
+    "terminal": {
+        "errors", "constraints", "types", "numerics", "certification", "reporting.records", "runs.directory", "runs.differing",
+    },
+    "watching": {"errors", "constraints", "runs.files"},
+    "reporting": {"errors", "constraints", "numerics", "runs.directory", "runs.manifest", "runs.differing"},
+    "runs": FROZEN | {
+        "identity", "training", "checking", "config", "terminal.progress", "reporting.diagnosis", "watching",
+    },
     "certification.page": {"certification", "terminal"},
     "certification.run": RUNS | {"errors", "types", "environments", "certification", "certification.page", "terminal"},
     "certification.check": RUNS
     | {"errors", "types", "environments", "certification", "certification.page", "certification.run"},
+    "certification.best": RUNS | {"errors", "constraints", "environments", "certification.run", "terminal"},
     "exact.figure": {"errors", "runs.directory", "terminal", "reporting.figures"},
     "exact.run": RUNS | MATHEMATICS | {"exact"},
     "export.run": RUNS | {"errors", "constraints", "environments", "export"},
@@ -69,12 +76,13 @@ ALLOWED: dict[str, set[str]] = {
     "report": {"errors", "constraints", "numerics", "reporting", "runs.directory", "studies.rows", "studies.store"},
     "report.run": {"errors", "constraints", "config", "runs.directory", "report", "exact", "exact.run"},
     "api": RUNS | {
-        "errors", "constraints", "types", "environments", "runs", "reporting", "export", "rendering", "certification.run",
-        "rendering.run",
+        "errors", "constraints", "types", "environments", "runs", "reporting", "export", "export.run", "rendering",
+        "rendering.run", "certification.run", "certification.best", "watching",
     },
     "cli": {
         "errors", "environments", "checking", "config", "runs", "terminal", "studies", "api", "report.run",
-        "certification", "certification.check", "certification.run", "exact.run", "exact.figure", "export.run", "rendering.run",
+        "certification", "certification.best", "certification.check", "certification.run", "reporting", "exact.run",
+        "exact.figure", "export.run", "rendering.run",
     },
     "__main__": {"cli"},
 }  # fmt: skip

@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 import canary
-from canary import api
 from canary.cli import main
 from canary.config.config import make_config
 from canary.config.run_config import RunConfig
@@ -113,7 +112,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def small(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(place)
-    monkeypatch.setattr(api, "make_config", small_config)
+    monkeypatch.setattr("canary.api.face.make_config", small_config)
     monkeypatch.setattr("canary.studies.units.start_run", stop)
 
 

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from canary.algorithms import ALGORITHMS
-    from canary.api import Run, certify, evaluate, load, train
+    from canary.api import Run, certify, compare, evaluate, export, load, train
     from canary.constraints import Chance, CVaR, Mean
     from canary.environments import ENVIRONMENTS
     from canary.environments.gymnasium_face import to_gymnasium
+    from canary.environments.protocol import Continuous, Discrete, Environment, EnvironmentState
     from canary.errors import CanaryError
+    from canary.watching.update import Update
 
     __version__: str
 
@@ -23,11 +25,18 @@ __all__ = [
     "CVaR",
     "CanaryError",
     "Chance",
+    "Continuous",
+    "Discrete",
+    "Environment",
+    "EnvironmentState",
     "Mean",
     "Run",
+    "Update",
     "__version__",
     "certify",
+    "compare",
     "evaluate",
+    "export",
     "load",
     "to_gymnasium",
     "train",
@@ -38,11 +47,18 @@ _HOMES = {
     "CanaryError": "canary.errors",
     "CVaR": "canary.constraints",
     "Chance": "canary.constraints",
+    "Continuous": "canary.environments.protocol",
+    "Discrete": "canary.environments.protocol",
     "ENVIRONMENTS": "canary.environments",
+    "Environment": "canary.environments.protocol",
+    "EnvironmentState": "canary.environments.protocol",
     "Mean": "canary.constraints",
     "Run": "canary.api",
+    "Update": "canary.watching.update",
     "certify": "canary.api",
+    "compare": "canary.api",
     "evaluate": "canary.api",
+    "export": "canary.api",
     "load": "canary.api",
     "to_gymnasium": "canary.environments.gymnasium_face",
     "train": "canary.api",

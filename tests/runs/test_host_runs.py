@@ -103,7 +103,7 @@ def test_a_failure_before_anything_was_trained_leaves_nothing(tmp_path, fails_at
 
 def groups_of(environment):
     settings = (*SETTINGS, f"training.total_steps={10 * UPDATE}")
-    return runner._groups(make_config(environment, "ppo", CONSTRAINT, "fast", settings, seeds=(0, 1)))
+    return runner.make_groups(make_config(environment, "ppo", CONSTRAINT, "fast", settings, seeds=(0, 1)))
 
 
 def test_a_resumed_run_has_the_bits_of_one_that_never_stopped(tmp_path):

@@ -25,6 +25,7 @@ from canary.environments.protocol import Environment
 from canary.errors import CanaryError
 from canary.identity import environment_settings
 from canary.runs import files
+from canary.runs.kept import stored_updates
 from canary.runs.opening import open_config
 from canary.runs.policies import FrozenPolicies, load_policies
 from canary.types import Chance
@@ -72,7 +73,7 @@ def verify_file(
     if who is not None:
         shown.append(f"The holder of the key {who} signed exactly this text.")
     if run is not None and not problems:
-        policies = _policies(run, environment)
+        policies = _policies(run, environment, certificate["origin"]["updates"])
         problems += _compare(certificate, policies)
         notes += _notes(certificate, policies)
         if not problems:
@@ -177,9 +178,11 @@ def _never_shown(certificate: dict[str, Any], who: str | None, key: Any) -> list
     return hidden
 
 
-def _policies(run: Path, environment: Environment | None) -> FrozenPolicies:
+def _policies(run: Path, environment: Environment | None, updates: Any) -> FrozenPolicies:
+    """Those that a certificate is about, if the run still has the state; else the newest, which will differ."""
     config = open_config(run, environment, accept_change=True)
-    return load_policies(config, run)
+    has_it = type(updates) is int and updates in stored_updates(run)
+    return load_policies(config, run, updates * config.training.batch if has_it else None)
 
 
 def _compare(certificate: dict[str, Any], policies: FrozenPolicies) -> list[str]:

@@ -45,6 +45,8 @@ class Request:
     episodes: int | None = None
     """Episodes per policy, the most if it may stop early; None plans them from epsilon and the confidence."""
     early_stop: bool = True
+    step: int | None = None
+    """The policies after so many environment steps; None: the newest."""
     seeds: tuple[int, ...] | None = None
     """Which seeds of the run; None: all. Fewer seeds, chosen beforehand, need less of a correction."""
     shift: tuple[str, ...] = ()
@@ -75,7 +77,7 @@ def certify_run(
     """
     request, folder = request or Request(), out or run
     config = open_config(run, environment, accept_change=accept_change)
-    policies = load_policies(config, run)
+    policies = load_policies(config, run, request.step)
     seeds = _seeds(request, policies)
     rows = environment_rows(config.environment, request.shift)
     if not isinstance(config.constraint, Chance):

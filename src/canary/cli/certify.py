@@ -19,9 +19,13 @@ class Certify:
   canary certify                                     the newest run: SATISFIED, VIOLATED or UNDECIDED
   canary certify runs/NAME --confidence 0.99 --episodes 10000
   canary certify --shift slip=0.2,0.3,0.4            where does the limit stop to hold?
+  canary certify --best                              the richest stored policy that is certified
   canary certify --sign ~/.ssh/id_ed25519            sign it with a key of yours
   canary certify --verify certificate.json           is it consistent in itself?
   canary certify runs/NAME --verify certificate.json --replay 0.1 --key issuer.pub
+
+With --best, the stored states of all seeds (--set training.keep_checkpoints=10 keeps some) are ranked on episodes of their
+own, and the first --tries of them certified in turn on fresh ones at a confidence that pays for having looked at several.
 
 Episodes are played until the verdict is clear or the planned number is reached; stopping early and Ctrl-C are
 both allowed for by an anytime-valid bound. Writes certificate.json and certificate.html into the run; earlier ones
@@ -40,6 +44,12 @@ of RUN (or of the run it lies in); its episodes, all or a random share of them, 
     """Play exactly that many episodes and use the exact binomial bound: no early stopping."""
     seeds: Annotated[str | None, flag("N|LIST", "all")] = None
     """Which seeds of the run: the first N, or a list such as 3,5,7 or 0-9."""
+    step: Annotated[str | None, flag("STEP", "the newest")] = None
+    """The policies after so many steps per seed, if the run kept that state."""
+    best: Switch = False
+    """Find and certify the stored policy with the highest return: one seed, one step."""
+    tries: Annotated[str | None, flag("N", "3")] = None
+    """With --best: candidates that are certified at most, until one is SATISFIED."""
     shift: Annotated[tuple[str, ...], UseAppendAction, flag("SETTING=A,B,...")] = ()
     """Also certify with a changed environment setting, for each of the values. Repeatable."""
     deterministic: Switch = False
@@ -74,17 +84,25 @@ def certify(options: Certify) -> int:
     for name in ("replay", "key"):
         if getattr(options, name) is not None:
             raise CanaryError(f"--{name} belongs to --verify FILE, which says what shall be checked.")
+    if options.tries is not None and not options.best:
+        raise CanaryError("--tries belongs to --best, which looks for a policy that can be certified.")
     from canary import api
+
+    place = opened(options.run or "latest", options.out, trust=options.trust)
+    run = api.load(place, accept_change=options.accept_change)
+    return _best(options, run, console) if options.best else _certify(options, run, console)
+
+
+def _certify(options: Certify, run: Any, console: Any) -> int:
     from canary.certification.run import Request, certify_run
     from canary.certification.signature import load_private_key
     from canary.terminal.certificate_table import print_certificate
 
-    place = opened(options.run or "latest", options.out, trust=options.trust)
-    run = api.load(place, accept_change=options.accept_change)
     request = Request(
         confidence=_level(options.confidence),
         episodes=None if options.episodes is None else whole("--episodes", options.episodes),
         early_stop=not options.fixed,
+        step=None if options.step is None else whole("--step", options.step),
         seeds=chosen_seeds(options.seeds, run.config.training.seeds),
         shift=options.shift,
         deterministic=options.deterministic,
@@ -105,6 +123,32 @@ def certify(options: Certify) -> int:
     return 0 if certificate["verdict"] == "SATISFIED" else 1
 
 
+def _best(options: Certify, run: Any, console: Any) -> int:
+    from canary.certification.best import Search, find_best
+    from canary.terminal.best_table import print_best
+
+    for name in ("step", "fixed", "shift", "deterministic", "seed", "sign"):
+        if getattr(options, name):
+            raise CanaryError(f"--best chooses the policy and how it is certified; leave out --{name}.")
+    search = Search(
+        confidence=_level(options.confidence),
+        tries=3 if options.tries is None else whole("--tries", options.tries),
+        episodes=None if options.episodes is None else whole("--episodes", options.episodes),
+        seeds=chosen_seeds(options.seeds, run.config.training.seeds),
+    )
+    found = find_best(
+        run.directory,
+        search,
+        environment=run.config.environment,
+        accept_change=options.accept_change,
+        quiet=options.quiet,
+    )
+    if not options.quiet:
+        print_best(console, found.to_dict())
+    emit_json(options.json, found.to_dict())
+    return 0 if found.certified else 1
+
+
 def _verify(options: Certify, console: Any) -> int:
     from canary.certification.check import read, verify_file
     from canary.certification.signature import load_public_key
@@ -113,7 +157,7 @@ def _verify(options: Certify, console: Any) -> int:
     from canary.terminal.progress import evaluation_bar
 
     share = _share(options.replay)
-    for name in ("episodes", "seeds", "seed", "sign"):
+    for name in ("episodes", "seeds", "seed", "sign", "step", "tries"):
         if getattr(options, name) is not None:
             raise CanaryError(f"--verify checks a certificate as it is; leave out --{name}.")
     path = Path(options.verify or "")

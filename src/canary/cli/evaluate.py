@@ -27,6 +27,8 @@ episodes of all seeds, the one with the highest cost and the median one, with th
     """The run: its path, its name below --out, or latest."""
     episodes: Annotated[str, flag("N", "1000")] = "1000"
     """Episodes per seed."""
+    step: Annotated[str | None, flag("STEP", "the newest")] = None
+    """The policies after so many steps per seed, if the run kept that state (--set training.keep_checkpoints=10)."""
     deterministic: Switch = False
     """Take the most likely action instead of sampling, as training does."""
     seeds: Annotated[str | None, flag("N|LIST", "all")] = None
@@ -63,6 +65,7 @@ def evaluate(options: Evaluate) -> int:
         summary = api.evaluate(
             run,
             episodes,
+            step=None if options.step is None else whole("--step", options.step),
             seeds=seeds,
             deterministic=options.deterministic,
             evaluation_seed=seed,

@@ -27,6 +27,8 @@ A policy depends on the cost spent so far; docs/export.md shows how to serve one
     """Kind of file."""
     seed: Annotated[str | None, flag("N", "the run's first")] = None
     """Which seed's policy."""
+    step: Annotated[str | None, flag("STEP", "the newest")] = None
+    """The policy after so many steps per seed, if the run kept that state."""
     file: Annotated[str | None, flag("FILE", "in RUN/exports")] = None
     """Where to write it."""
     trust: Switch = False
@@ -47,6 +49,7 @@ def export(options: Export) -> int:
         opened(options.run, options.out, trust=options.trust),
         format=options.format,
         seed=None if options.seed is None else whole("--seed", options.seed),
+        step=None if options.step is None else whole("--step", options.step),
         out=None if options.file is None else Path(options.file),
     )
     if not options.quiet:

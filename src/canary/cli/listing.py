@@ -16,10 +16,13 @@ class List:
   canary list
   canary list --settings canary        everything that --set algo.NAME=VALUE can change
   canary list --settings IcyLake       the same of an environment; `training` has settings too
+  canary list --tag sizes              runs with a tag
   canary list --out elsewhere --json - | jq -r '.runs[].path'"""
 
     out: Out = "runs"
     """Directory that holds the runs."""
+    tag: Annotated[str | None, flag("TAG")] = None
+    """Show only runs with this tag."""
     settings: Annotated[str | None, flag("NAME")] = None
     """Show the settings of this algorithm or environment, or of training, with default, range and meaning."""
     json: Json = None
@@ -33,9 +36,12 @@ def show(options: List) -> int:
     from canary.config import names
     from canary.environments import DESCRIPTIONS
     from canary.runs import directory
+    from canary.runs.differing import differing
     from canary.terminal.listing import print_lists, run_record
 
-    runs = [run_record(row) for row in directory.list_runs(Path(options.out))]
+    rows = [row for row in directory.list_runs(Path(options.out)) if options.tag in (None, *row.tags)]
+    differences = differing([row.config for row in rows])
+    runs = [run_record(row, differs) for row, differs in zip(rows, differences, strict=True)]
     known = {"environments": DESCRIPTIONS, "algorithms": names.ALGORITHMS, "presets": names.PRESETS}
     if options.json != "-":
         print_lists(console_for(options.json), options.out, runs, known)

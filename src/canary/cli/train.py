@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 from tyro.conf import UseAppendAction
 
-from canary.cli.common import Json, Out, Switch, flag, number, opened, parse_seeds
+from canary.cli.common import Json, Out, Switch, flag, number, opened, parse_seeds, whole
 from canary.errors import CanaryError
 from canary.terminal.output import check_json, console_for, emit_json
 
@@ -26,7 +26,10 @@ class Train:
   canary train --set env.map=8x8                     another lake
   canary train --env shop:Shop --set env.price=2 --limit 6 --epsilon 0.05     an environment of yours, in shop.py
   canary train --env gymnasium:Pendulum-v1 --cost shop:speed --limit 100 --epsilon 0.1
+  canary train --name wide --tag sizes --set algo.hidden=128,128       a name to call it by; `canary list` shows what differs
+  canary train --log csv --log tensorboard           logs for other tools, written into the run
   canary train --resume latest                       go on after Ctrl-C, which saves and stops
+  canary train --resume latest --total-steps 600000  train longer; schedules now run over the longer plan
   canary train --quiet --json - | jq .return_mean    for scripts
 
 Everything goes into a new directory below --out: configuration, metrics, every episode, checkpoints and
@@ -48,7 +51,13 @@ the summary. `canary list` shows what --env, --algo and --preset can be."""
     seeds: Annotated[str | None, flag("N|LIST", "4")] = None
     """How many seeds (4 means 0 to 3), or which: 3,5,7 or 0-9 or 7-7."""
     total_steps: Annotated[str | None, flag("STEPS", "by environment")] = None
-    """Environment steps per seed."""
+    """Environment steps per seed. With --resume: a longer plan than the run's; schedules then run over that."""
+    name: Annotated[str | None, flag("NAME", "environment, algorithm and time")] = None
+    """What the run is called: its directory below --out."""
+    tag: Annotated[tuple[str, ...], UseAppendAction, flag("TAG")] = ()
+    """A word to find the run by, in `canary list`. Repeatable."""
+    log: Annotated[tuple[str, ...], UseAppendAction, flag("csv|tensorboard|wandb")] = ()
+    """Write every update for another tool, into the run. Repeatable. tensorboard and wandb are extras of canary-rl."""
     preset: Annotated[str | None, flag("NAME", "fast")] = None
     """Settings to start from: fast, or paper for the paper's exactly."""
     engine: Annotated[str | None, flag("NAME", "auto")] = None
@@ -83,7 +92,8 @@ def train(options: Train) -> int:
         if options.resume is not None:
             run = _resume(options, console)
         else:
-            run = api.train(**_choices(options), out=options.out, quiet=options.quiet)
+            labels = {"name": options.name, "tags": options.tag, "log": options.log}
+            run = api.train(**_choices(options), **labels, out=options.out, quiet=options.quiet)
     except api.TrainingInterrupted as stop:
         run, status = stop.run, 130
     summary = run.summary()
@@ -150,13 +160,14 @@ def _engine(options: Train) -> str | None:
 def _resume(options: Train, console: Any) -> Any:
     from canary import api
 
-    keeps = {"out", "json", "resume", "force", "quiet", "trust"}
+    keeps = {"out", "json", "resume", "force", "quiet", "trust", "total_steps", "log"}
+    steps = None if options.total_steps is None else whole("--total-steps", options.total_steps)
     for field in fields(options):
         if field.name not in keeps and getattr(options, field.name) != field.default:
             name = field.name.replace("_", "-")
             raise CanaryError(f"--resume goes on with the run's own settings; leave out --{name}.")
     run = api.load(opened(options.resume or "", options.out, trust=options.trust))
-    if run.summary()["status"] == "finished":
+    if run.summary()["status"] == "finished" and (steps is None or steps <= run.config.training.total_steps):
         if not options.quiet:
             console.print(
                 f"{run.directory} is finished already; nothing was trained.",
@@ -164,6 +175,6 @@ def _resume(options: Train, console: Any) -> Any:
                 highlight=False,
                 markup=False,
             )
-        whole = all((run.directory / name).exists() for name in ("summary.json", "training.png"))
-        return run if whole else run.resume(quiet=True)  # a kill may have left it without its summary
-    return run.resume(force=options.force, quiet=options.quiet)
+        complete = all((run.directory / name).exists() for name in ("summary.json", "training.png"))
+        return run if complete else run.resume(quiet=True)  # a kill may have left it without its summary
+    return run.resume(total_steps=steps, force=options.force, log=options.log, quiet=options.quiet)

@@ -29,6 +29,8 @@ class TrainingConfig:
     """Updates per compiled program call; the display moves once per chunk. Has no influence on results."""
     checkpoint_seconds: Amount = 30.0
     """Least time between two checkpoints."""
+    keep_checkpoints: Whole = 0
+    """States kept for good, after equal parts of training: their policies can be loaded by their step."""
     seeds_per_device: Whole = 0
     """Seeds that one device trains at once, as one vectorised program; 0 chooses 1 on CPUs and all on accelerators."""
     merge_capacity: Whole = 0

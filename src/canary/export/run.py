@@ -38,10 +38,12 @@ def export_run(
     *,
     format: str = "onnx",
     seed: int | None = None,
+    step: int | None = None,
     out: Path | None = None,
     environment: Environment | None = None,
 ) -> dict[str, Any]:
-    """Write the newest policy of a seed (the first, if not said) to `out`, or below the run's `exports/`.
+    """Write the policy of a seed (the first, if not said) to `out`, or below the run's `exports/`: the newest one, or that
+    after `step` steps.
 
     Returns what was written, with the policy's hash and its distance from JAX on random inputs; `environment`
     stands in for one that is not among the named environments.
@@ -50,11 +52,12 @@ def export_run(
     chosen = FORMATS[name]
     config = open_config(run, environment)
     seed = config.training.seeds[0] if seed is None else seed
-    path = run / "exports" / f"policy-seed{seed}{chosen.ending}" if out is None else out
+    at = "" if step is None else f"-step{step}"
+    path = run / "exports" / f"policy-seed{seed}{at}{chosen.ending}" if out is None else out
     files.check_name(path)
     if path.is_dir():
         raise CanaryError(f"{path} is a directory; name the file to export to.")
-    policies = load_policies(config, run)
+    policies = load_policies(config, run, step)
     portable = portable_policy(policies, seed)
     data = chosen.module.encode(portable)
     parity = chosen.module.check_parity(portable, data)

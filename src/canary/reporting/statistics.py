@@ -22,6 +22,7 @@ __all__ = [
     "paired_difference",
     "safe_fraction",
     "standard_error",
+    "student_interval",
     "violation_jitter",
 ]
 
@@ -84,6 +85,16 @@ def paired_difference(
     pairs = [(a, b) for a, b in zip(values, reference, strict=True) if a is not None and b is not None]
     if len(pairs) < 2:
         return None
-    differences = np.array([a - b for a, b in pairs])
-    quantile = float(stdtrit(len(pairs) - 1, (1 + confidence) / 2))
-    return float(differences.mean()), quantile * float(differences.std(ddof=1)) / math.sqrt(len(pairs))
+    found = student_interval([a - b for a, b in pairs], confidence)
+    return None if found is None or found[1] is None else (found[0], found[1])
+
+
+def student_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float | None] | None:
+    """The mean and the half-width of its Student interval, which a single value has not; None of nothing."""
+    if not len(values):
+        return None
+    numbers, count = np.asarray(values, float), len(values)
+    if count == 1:
+        return float(numbers[0]), None
+    quantile = float(stdtrit(count - 1, (1 + confidence) / 2))
+    return float(numbers.mean()), quantile * float(numbers.std(ddof=1)) / math.sqrt(count)

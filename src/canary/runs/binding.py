@@ -26,6 +26,8 @@ def check_binding(config: RunConfig, path: Path, tree: Any, metadata: dict[str, 
     if not (done == iteration).all():
         raise CanaryError(f"Checkpoint {path} is damaged (its state is of update {int(done.flat[0])}).")
     found, original = config_to_dict(config), metadata["config"]
+    if _was_extended(original, found):
+        found["training"]["total_steps"] = original["training"]["total_steps"]
     if getattr(config, "environment_changes", ()):
         found["environment"] = original["environment"]  # a change that was accepted by name
     # A later version may have settings that were not there when the run began; those that were must be as they were.
@@ -34,3 +36,10 @@ def check_binding(config: RunConfig, path: Path, tree: Any, metadata: dict[str, 
         raise CanaryError(
             f"Checkpoint {path} was trained with another configuration: {changed[0]}; restore config.json."
         )
+
+
+def _was_extended(original: Any, found: dict[str, Any]) -> bool:
+    """Whether the plan is longer now than when the checkpoint was written (`extension`)."""
+    training = original.get("training") if isinstance(original, dict) else None
+    planned = training.get("total_steps") if isinstance(training, dict) else None
+    return isinstance(planned, int) and planned < found["training"]["total_steps"]

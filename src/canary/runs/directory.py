@@ -22,7 +22,7 @@ import shutil
 import socket
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from difflib import get_close_matches
 from pathlib import Path
@@ -35,6 +35,7 @@ from canary.runs.files import cannot_write
 from canary.runs.files import read_json as read_json
 from canary.runs.files import write_atomically as write_atomically
 from canary.runs.files import write_json as write_json
+from canary.runs.labels import Labels, labels_of
 from canary.runs.manifest import read_config as read_config
 from canary.runs.manifest import run_status, write_manifest
 from canary.runs.manifest import stored_manifest as stored_manifest
@@ -67,13 +68,23 @@ class RunRow:
     steps: int | None = None
     status: str = "unreadable"
     started: str = ""
+    tags: tuple[str, ...] = ()
+    config: dict[str, Any] | None = field(default=None, compare=False, repr=False)
 
 
-def create(root: Path, headline: Headline, config: dict, *, device: str, command: Sequence[str]) -> Path:
+def create(
+    root: Path,
+    headline: Headline,
+    config: dict,
+    *,
+    device: str,
+    command: Sequence[str],
+    labels: Labels | None = None,
+) -> Path:
     """Make a new run directory below `root` and return it; an existing one is never touched."""
-    started = datetime.now().astimezone()
+    started, labels = datetime.now().astimezone(), labels or Labels()
     parts = (re.sub(r"[^A-Za-z0-9_.]+", "-", part).strip("-.") for part in (headline.env, headline.algorithm))
-    name = f"{'-'.join(parts)}-{started:%Y%m%d-%H%M%S}"
+    name = labels.name or f"{'-'.join(parts)}-{started:%Y%m%d-%H%M%S}"
     state = {"status": "running", "steps": 0, "started": started.isoformat(timespec="seconds")}
     machine = {"platform": platform.platform(), "cpu_count": os.cpu_count(), "device": device}
     origin = {"command": list(command), "process": process_identity(), "versions": _versions(), **machine}
@@ -87,7 +98,9 @@ def create(root: Path, headline: Headline, config: dict, *, device: str, command
             remove_drafts(root)
             write_json(draft / "config.json", config)
             bound = {"config": config, "tables": {}}
-            write_manifest(draft, {**asdict(headline), **state, "finished": None, **origin, **bound})
+            write_manifest(
+                draft, {**asdict(headline), **labels.fields(), **state, "finished": None, **origin, **bound}
+            )
         return _rename_to_free_name(draft, name)
     except BaseException as error:
         shutil.rmtree(draft, ignore_errors=True)
@@ -149,12 +162,11 @@ def list_runs(root: Path) -> list[RunRow]:
 def _row(path: Path) -> RunRow:
     """One bad run never hides the others, whatever is in its files."""
     try:
-        read_json(path / "config.json")
+        config = read_json(path / "config.json")
         record = stored_manifest(path)
         headline = Headline(record["env"], record["algorithm"], record["seeds"], record["total_steps"])
-        return RunRow(
-            str(path), headline, record["steps"], run_status(path, record), str(record["started"])[:40]
-        )
+        status, started, tags = run_status(path, record), str(record["started"])[:40], labels_of(record).tags
+        return RunRow(str(path), headline, record["steps"], status, started, tags, config)
     except (CanaryError, OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return RunRow(str(path))
 

@@ -23,7 +23,7 @@ FIELDS = {
     "algorithm": str,
     "process": dict,
 }
-STATES = ("running", "interrupted", "finished", "failed")
+STATES = ("running", "interrupted", "stopped", "finished", "failed")
 
 
 def read_manifest(run: Path) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def update_manifest(run: Path, **changes: Any) -> None:
 
 
 def run_status(run: Path, manifest: dict[str, Any]) -> str:
-    """running, interrupted, finished or failed."""
+    """running, interrupted, stopped (by a callback), finished or failed."""
     if (
         manifest["status"] != "running"
         or lock.holder(run) is not None
@@ -88,16 +88,22 @@ def is_trained_by_older_version(manifest: dict[str, Any]) -> bool:
 
 
 def read_config(run: Path) -> dict[str, Any]:
-    """config.json, if it is what the run began with; else a sentence that names what was changed."""
+    """config.json, if it is what the run began with; else a sentence that names what was changed.
+
+    A run that was told to train longer (`extension`) has the longer plan.
+    """
     config = read_json(run / "config.json")
     if not (run / NAME).exists():
         raise CanaryError(f"{run / NAME} is missing; the directory is not a complete run.")
-    original = stored_manifest(run).get("config")
+    manifest = stored_manifest(run)
+    original, extended = manifest.get("config"), manifest.get("extended_steps")
     if original is not None and config != original:
         raise CanaryError(
             f"{run / 'config.json'} was changed after the run began: {differences(original, config)[0]}; restore it, or "
             "train a new run with other settings."
         )
+    if extended is not None and isinstance(config.get("training"), dict):
+        return config | {"training": config["training"] | {"total_steps": extended}}
     return config
 
 

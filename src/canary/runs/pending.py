@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from canary.runs import checkpoint, directory, lock
+from canary.runs import checkpoint, directory, files, kept, lock
 from canary.runs.manifest import read_manifest
 from canary.runs.seeds import SeedGroups
 
@@ -27,8 +27,8 @@ class PendingRows:
         self._episodes.append(episodes)
         self._train_seconds += seconds
 
-    def commit(self, groups: SeedGroups, iteration: int, steps: int) -> None:
-        """Tables first, then the state that continues after them."""
+    def commit(self, groups: SeedGroups, iteration: int, steps: int, *, keep: bool = False) -> None:
+        """Tables first, then the state that continues after them; `keep` stores it a second time, for good."""
         import polars as pl
 
         if not self._metrics:
@@ -38,8 +38,11 @@ class PendingRows:
         directory.append_parts(self._run, frames, self._first, iteration)
         folder = self._run / "checkpoints"
         metadata = {"iteration": iteration, "config": self._config}
-        path = checkpoint.checkpoint_path(folder, iteration)
-        checkpoint.save(path, groups.stacked(), metadata=metadata, within=self._run)
+        states = groups.stacked()
+        for place in (folder, *((self._run / kept.FOLDER,) if keep else ())):
+            files.make_folder(place, within=self._run)
+            path = checkpoint.checkpoint_path(place, iteration)
+            checkpoint.save(path, states, metadata=metadata, within=self._run)
         directory.update_manifest(self._run, steps=steps, train_seconds=round(self._train_seconds, 2))
         checkpoint.prune(folder)
         self._metrics, self._episodes, self._first, self._saved = [], [], iteration, time.monotonic()

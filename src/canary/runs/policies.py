@@ -1,4 +1,4 @@
-"""The frozen policies of a run: loaded from its newest intact checkpoint, and played for many fresh episodes.
+"""The frozen policies of a run: loaded from a checkpoint, and played for many fresh episodes.
 
 Episode j of seed i has the key fold_in(fold_in(fold_in(key(evaluation seed), i), stream), j): it does not
 depend on how many episodes or seeds are played, and no key of training is used again.
@@ -116,8 +116,9 @@ class EvaluationPlan:
         return jax.vmap(lambda j: jax.random.fold_in(key, j))(first + jnp.arange(self.batch))
 
 
-def load_policies(config: RunConfig, run: Path) -> FrozenPolicies:
-    states, iteration, notes = load_states(config, run)
+def load_policies(config: RunConfig, run: Path, step: int | None = None) -> FrozenPolicies:
+    """The newest policies, or those after so many environment steps per seed."""
+    states, iteration, notes = load_states(config, run, step)
     return FrozenPolicies(config, states, iteration, notes)
 
 

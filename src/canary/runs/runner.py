@@ -6,32 +6,36 @@ kills the process, the newest intact checkpoint and the rows before it are a run
 
 import contextlib
 import shutil
-import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import contextmanager
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from canary.algorithms import ALGORITHMS
-from canary.algorithms.base import Task
 from canary.config.config import RunConfig, config_to_dict
 from canary.config.sources import source_from_dict
 from canary.environments.protocol import Environment, close
 from canary.errors import CanaryError
-from canary.rollout import CostAccount
 from canary.runs import checkpoint, directory, files, lock, tables
 from canary.runs.binding import check_binding
+from canary.runs.building import make_groups
+from canary.runs.building import make_terms as make_terms
+from canary.runs.building import make_trainer as make_trainer
 from canary.runs.code import with_this_code
 from canary.runs.devices import prepare_devices
+from canary.runs.extension import extend
 from canary.runs.faults import fault_sentence
+from canary.runs.interruption import interruptible
+from canary.runs.kept import is_kept, next_kept, stored_at
+from canary.runs.labels import checked_labels, labels_of
 from canary.runs.manifest import is_trained_by_older_version, read_manifest, stored_manifest
 from canary.runs.opening import describe_environment, open_config
 from canary.runs.pending import PendingRows
@@ -40,44 +44,39 @@ from canary.runs.revival import revive
 from canary.runs.seeds import SeedGroups
 from canary.runs.trust import remember
 from canary.terminal import progress
-from canary.training import FAULT, Trainer
-from canary.types import Terms
+from canary.training import FAULT
+from canary.watching.watcher import Watcher
 
 CHUNK_SECONDS = 2.0  # how long one call of the program should take: the display and Ctrl-C wait for it
 
 
-def make_trainer(config: RunConfig) -> Trainer:
-    environment, training = config.environment, config.training
-    on_cpu = jax.default_backend() == "cpu"
-    task = Task(
-        input_size=environment.observation_size + CostAccount.SIZE,
-        action_space=environment.action_space,
-        constraint=config.constraint.kind,
-        # Merging branches on the data, which a vectorised group of seeds would have to compute both ways.
-        merge_capacity=training.merge_capacity if on_cpu and training.seeds_per_device <= 1 else 0,
-    )
-    return Trainer(
-        environment=environment,
-        algorithm=ALGORITHMS[config.algorithm_name].make(config.algorithm, task),
-        cost_discount=config.algorithm.estimation.cost_discount,
-        environments=training.environments,
-        rollout_length=training.rollout_length,
-        stagger=training.stagger,
-    )
+@dataclass(frozen=True)
+class _Session:
+    """A run that this process holds, and all that it is trained with."""
+
+    config: RunConfig
+    groups: SeedGroups
+    run: Path
+    held: lock.RunLock
+    watcher: Watcher
 
 
-def make_terms(config: RunConfig) -> Terms:
-    """What the run is asked for, at its start."""
-    limit, share = jnp.float32(config.constraint.limit), jnp.float32(config.constraint.share)
-    return Terms(limit, share, jnp.int32(config.training.updates), jnp.int32(0))
-
-
-def start_run(config: RunConfig, out: Path, *, quiet: bool = False) -> Path:
+def start_run(
+    config: RunConfig,
+    out: Path,
+    *,
+    quiet: bool = False,
+    name: str | None = None,
+    tags: Sequence[str] = (),
+    watcher: Watcher | None = None,
+) -> Path:
     """Train from the beginning in a new run directory below `out`; returns the directory."""
     files.check_name(out)
+    watcher = watcher or Watcher()
+    labels = checked_labels(out, name, tags, watcher.log)
     prepare_devices()
     described = describe_environment(config.environment)
-    groups = _groups(config)
+    groups = make_groups(config)
     groups.structure()  # what cannot be built must fail before anything is written
     training = config.training
     device = jax.devices()[0]
@@ -91,12 +90,13 @@ def start_run(config: RunConfig, out: Path, *, quiet: bool = False) -> Path:
         config_to_dict(config) | {"environment": described},
         device=f"{device.platform}: {device.device_kind}",
         command=sys.argv,
+        labels=labels,
     )
     if "source" in described:  # it was just imported and called
         remember(run, source_from_dict(described["source"]))
     try:
         with lock.acquire(run) as held:
-            _train(config, groups, run, held, resume=False, quiet=quiet)
+            _train(_Session(config, groups, run, held, watcher), resume=False, quiet=quiet)
     except BaseException:
         if not checkpoint.checkpoints(run / "checkpoints"):  # nothing to go on from: leave nothing behind
             shutil.rmtree(run, ignore_errors=True)
@@ -114,10 +114,12 @@ def resume_run(
     accept_change: bool = False,
     force: bool = False,
     quiet: bool = False,
+    total_steps: int | None = None,
+    watcher: Watcher | None = None,
 ) -> Path:
     """Go on where the newest intact checkpoint left off, as if the run had never stopped.
 
-    `force` takes the run over from a process on another machine that holds it.
+    `force` takes the run over from a process on another machine that holds it; `total_steps` trains longer than planned.
     """
     prepare_devices()
     config = open_config(run, environment, accept_change=accept_change)
@@ -127,27 +129,47 @@ def resume_run(
             raise CanaryError(
                 f"{run} is being trained by a process of an older version; wait for it or stop it first."
             )
-        if stored_manifest(run)["status"] != "finished":
+        planned, notes = config.training.updates, []
+        if total_steps is not None:
+            config, notes = extend(run, config, total_steps)
+        if stored_manifest(run)["status"] != "finished" or config.training.updates > planned:
             tables.adopt(run, directory.read_config(run))
-            groups = _groups(config)
+            watcher = watcher or Watcher()
+            if not watcher.log:
+                watcher.log_to(labels_of(stored_manifest(run)).log)
+            session = _Session(config, make_groups(config), run, held, watcher)
             code = with_this_code(stored_manifest(run))
             directory.update_manifest(run, status="running", process=directory.process_identity(), **code)
-            _train(config, groups, run, held, resume=True, quiet=quiet)
+            _train(session, resume=True, quiet=quiet, notes=notes)
     return run
 
 
 def clean(run: Path) -> None:
     """Remove what killed processes left behind in a run."""
-    for folder in (run, run / "checkpoints", run / "exports", *(run / kind for kind in directory.COLUMNS)):
+    for folder in (
+        run,
+        run / "checkpoints",
+        run / "kept",
+        run / "exports",
+        *(run / kind for kind in directory.COLUMNS),
+    ):
         files.remove_orphans(folder)
 
 
-def load_states(config: RunConfig, run: Path) -> tuple[Any, int, list[str]]:
-    """Stacked states and iteration of the newest intact checkpoint, and a sentence for each that was skipped."""
+def load_states(config: RunConfig, run: Path, step: int | None = None) -> tuple[Any, int, list[str]]:
+    """Stacked states and iteration of the newest intact checkpoint, and a sentence for each that was skipped.
+
+    With a `step`, those after so many environment steps per seed.
+    """
     prepare_devices()
-    groups = _groups(config)
+    groups = make_groups(config)
     try:
-        return _newest(config, run, groups)
+        if step is None:
+            return _newest(config, run, groups)
+        path = stored_at(config, run, step)
+        tree, metadata = checkpoint.load(path, groups.structure())
+        check_binding(config, path, tree, metadata)
+        return tree, int(metadata["iteration"]), []
     finally:
         groups.close()
 
@@ -160,16 +182,8 @@ def _newest(config: RunConfig, run: Path, groups: SeedGroups) -> tuple[Any, int,
     return tree, int(metadata["iteration"]), notes
 
 
-def _groups(config: RunConfig) -> SeedGroups:
-    training = config.training
-    return SeedGroups(
-        make_trainer(config), make_terms(config), training.seeds, training.seeds_per_device, training.chunk
-    )
-
-
-def _train(
-    config: RunConfig, groups: SeedGroups, run: Path, held: lock.RunLock, *, resume: bool, quiet: bool
-) -> None:
+def _train(session: _Session, *, resume: bool, quiet: bool, notes: Sequence[str] = ()) -> None:
+    config, run, groups = session.config, session.run, session.groups
     started, iteration = time.monotonic(), 0
     before = read_manifest(run).get("wall_seconds", 0.0)
     task = progress.RunHeading(
@@ -180,15 +194,12 @@ def _train(
     try:
         with (
             progress.TrainingProgress(task, quiet=quiet) as display,
-            _interruptible(lambda: display.busy("stopping; Ctrl-C again stops at once")) as interrupted,
+            interruptible(lambda: display.busy("stopping; Ctrl-C again stops at once")) as interrupted,
         ):
+            for note in notes:
+                display.message(note, warning=True)
             if resume and checkpoint.checkpoints(run / "checkpoints"):
-                states, iteration, notes = _newest(config, run, groups)
-                states, lost = revive(groups.trainer, states)
-                for note in (*notes, *lost):
-                    display.message(note, warning=True)
-                groups.restore(states)
-                display.message(f"Resuming {run} after update {iteration} of {config.training.updates}.")
+                iteration = _restore(session, display)
             else:
                 display.busy("preparing the seeds")
                 groups.start()
@@ -197,7 +208,9 @@ def _train(
             began = time.monotonic()
             groups.compile()
             directory.update_manifest(run, compile_seconds=round(time.monotonic() - began, 2))
-            status = _loop(config, run, groups, iteration, display, interrupted, held)
+            about = config_to_dict(config) | {"tags": list(labels_of(stored_manifest(run)).tags)}
+            session.watcher.open(run, about, config.constraint, iteration, config.training.updates)
+            status = _loop(session, iteration, display, interrupted)
     except KeyboardInterrupt:
         status = "interrupted"
     finally:
@@ -205,30 +218,42 @@ def _train(
         close(config.environment)
         finished = datetime.now().astimezone().isoformat(timespec="seconds")
         seconds = round(before + time.monotonic() - started, 2)
-        held.check()
+        session.held.check()
         directory.update_manifest(run, status=status, finished=finished, wall_seconds=seconds)
+        session.watcher.close()
+
+
+def _restore(session: _Session, display: progress.TrainingProgress) -> int:
+    """Take up the newest intact state, under the plan as it is now; returns the updates done."""
+    config, groups = session.config, session.groups
+    states, iteration, notes = _newest(config, session.run, groups)
+    states, lost = revive(groups.trainer, states)
+    for note in (*notes, *lost):
+        display.message(note, warning=True)
+    updates = config.training.updates
+    groups.restore(
+        eqx.tree_at(lambda s: s.terms.updates, states, jnp.full_like(states.terms.updates, updates))
+    )
+    display.message(f"Resuming {session.run} after update {iteration} of {updates}.")
+    return iteration
 
 
 def _loop(
-    config: RunConfig,
-    run: Path,
-    groups: SeedGroups,
-    first: int,
-    display: progress.TrainingProgress,
-    interrupted: threading.Event,
-    held: lock.RunLock,
+    session: _Session, first: int, display: progress.TrainingProgress, interrupted: threading.Event
 ) -> str:
-    """Advance until the end or an interruption; returns the status of the run."""
+    """Advance until the end, an interruption or a watcher's stop; returns the status of the run."""
+    config, groups, watcher = session.config, session.groups, session.watcher
     training = config.training
     history = RecentHistory(training.seeds, config.constraint)
-    pending = PendingRows(run, first, config_to_dict(config), held)
-    iteration, count = first, 1
-    while iteration < training.updates and not interrupted.is_set():
+    pending = PendingRows(session.run, first, config_to_dict(config), session.held)
+    iteration, count, goes_on = first, 1, True
+    most = 1 if watcher.sees_every_update else training.chunk
+    while iteration < training.updates and goes_on and not interrupted.is_set():
         began = time.monotonic()
-        count = min(count, training.updates - iteration)
+        count = min(count, next_kept(training, iteration) - iteration)
         metrics, ends = groups.advance(count)
         seconds = time.monotonic() - began
-        if (fault := fault_sentence(metrics.pop(FAULT), config, iteration, run)) is not None:
+        if (fault := fault_sentence(metrics.pop(FAULT), config, iteration, session.run)) is not None:
             groups.rewind()
             pending.commit(groups, iteration, iteration * training.batch)
             raise CanaryError(fault)
@@ -239,34 +264,18 @@ def _loop(
         iteration += count
         steps = count * training.batch * len(training.seeds)
         display.update(history.status(), iteration * training.batch * len(training.seeds), steps / seconds)
-        count = max(1, min(training.chunk, round(count * CHUNK_SECONDS / seconds)))
-        if pending.age() >= training.checkpoint_seconds:
-            pending.commit(groups, iteration, iteration * training.batch)
+        count = max(1, min(most, round(count * CHUNK_SECONDS / seconds)))
+        keep = is_kept(training, iteration)
+        if keep or pending.age() >= training.checkpoint_seconds:
+            pending.commit(groups, iteration, iteration * training.batch, keep=keep)
             display.notice(f"checkpoint saved after update {iteration}")
+        try:
+            goes_on = watcher.see(rows, episodes)
+        except BaseException:
+            pending.commit(groups, iteration, iteration * training.batch)
+            raise
     pending.commit(groups, iteration, iteration * training.batch)
     if iteration < training.updates:
-        return "interrupted"
-    directory.compact(run)
+        return "interrupted" if goes_on else "stopped"
+    directory.compact(session.run)
     return "finished"
-
-
-@contextmanager
-def _interruptible(announce: Callable[[], None]):
-    """Ctrl-C asks for a stop after the current chunk; a second one stops at once (the last checkpoint stays good)."""
-    asked = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield asked
-        return
-
-    def ask(number: int, frame: Any) -> None:
-        if asked.is_set():
-            raise KeyboardInterrupt
-        asked.set()
-        announce()
-
-    previous = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield asked
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

@@ -9,13 +9,15 @@ from rich.text import Text
 
 from canary.errors import CanaryError
 from canary.runs import directory
+from canary.runs.differing import settings_text
 from canary.terminal.formatting import number, table
 
 
-def run_record(row: directory.RunRow) -> dict[str, Any]:
-    """A run as JSON data, with the headline numbers of its summary if it has one."""
+def run_record(row: directory.RunRow, differs: dict[str, Any]) -> dict[str, Any]:
+    """A run as JSON data, with how it differs from the others and the headline numbers of its summary if it has one."""
     record = {"path": row.path, "status": row.status, "started": row.started, "steps": row.steps}
     record |= asdict(row.headline) if row.headline else {}
+    record |= {"tags": list(row.tags), "differs": differs}
     try:
         summary = directory.read_json(Path(row.path) / "summary.json")
     except CanaryError:
@@ -59,7 +61,10 @@ def _cells(run: dict[str, Any]) -> list[str]:
     shown = [
         "-" if run[name] is None else number(run[name]) for name in ("return_mean", "violation_probability")
     ]
-    return [Path(run["path"]).name, str(run["seeds"]), steps, run["status"], *shown]
+    words = [settings_text(run["differs"]), *(f"#{tag}" for tag in run["tags"])]
+    about = " ".join(word for word in words if word)
+    name = Path(run["path"]).name + (f"\n  {about}" if about else "")
+    return [name, str(run["seeds"]), steps, run["status"], *shown]
 
 
 def print_settings(console: Console, rows: list[dict[str, str]]) -> None:

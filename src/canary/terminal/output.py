@@ -5,6 +5,7 @@ import json
 import os
 import secrets
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +47,7 @@ def check_json(target: str | None) -> None:
             probe.unlink()
 
 
-def emit_json(target: str | None, value: dict[str, Any]) -> None:
+def emit_json(target: str | None, value: Mapping[str, Any]) -> None:
     if target is None:
         return
     if target == "-":
@@ -55,7 +56,7 @@ def emit_json(target: str | None, value: dict[str, Any]) -> None:
         return
     path = Path(target)
     if not path.exists() or path.is_file():
-        write_json(path, value)
+        write_json(path, dict(value))
         return
     try:  # pipes and devices cannot be replaced by a finished file
         path.write_text(json.dumps(value, indent=2, allow_nan=False) + "\n")

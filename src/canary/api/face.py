@@ -1,0 +1,181 @@
+"""Train and load: a `Run`, and what can be done with it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import polars as pl
+
+from canary.api import using
+from canary.config.config import Overrides, make_config
+from canary.config.run_config import RunConfig
+from canary.constraints import Constraint
+from canary.environments.protocol import Environment
+from canary.export.trained_policy import TrainedPolicy
+from canary.identity import place_of
+from canary.reporting.records import TrainingSummary
+from canary.reporting.summary import summarise_run
+from canary.runs import directory, runner
+from canary.runs.kept import stored_updates
+from canary.runs.opening import open_config
+from canary.watching.watcher import Callback, Watcher
+
+RUNS = Path("runs")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run directory and its configuration; all else is read from the directory when it is asked for."""
+
+    directory: Path
+    config: RunConfig
+
+    evaluate = using.evaluate
+    certify = using.certify
+    best = using.best
+    export = using.export
+    video = using.video
+
+    def __repr__(self) -> str:
+        config = self.config
+        what = f"{config.algorithm_name} on {config.environment_name}, {config.constraint.text}"
+        return f"<canary.Run {self.directory}: {what}, {len(config.training.seeds)} seeds>"
+
+    def summary(self) -> TrainingSummary:
+        """The numbers of the paper's table over the second half of training, and what was trained."""
+        return cast(TrainingSummary, summarise_run(self.directory))
+
+    @property
+    def metrics(self) -> pl.DataFrame:
+        """One row per seed and update."""
+        return directory.read(self.directory, "metrics")
+
+    @property
+    def episodes(self) -> pl.DataFrame:
+        """One row per episode of training."""
+        return directory.read(self.directory, "episodes")
+
+    @property
+    def stored_steps(self) -> list[int]:
+        """The steps whose policies can be loaded: those of the newest states, and of those that were kept."""
+        return [update * self.config.training.batch for update in sorted(stored_updates(self.directory))]
+
+    def policy(self, seed: int | None = None, *, step: int | None = None) -> TrainedPolicy:
+        """The policy of a seed (the first, if not said), after so many steps (the newest, if not said)."""
+        policies = using.loaded(self, step)
+        seed = self.config.training.seeds[0] if seed is None else seed
+        chosen, statistics = policies.of_seed(seed)
+        place = place_of(self.config.environment, self.config.environment_name)
+        return TrainedPolicy(chosen, statistics, policies.account, place, policies.risk_critics(seed))
+
+    def plot(self, path: str | Path | None = None) -> Path:
+        """Draw return, constraint and cost over training into a .png file; training.png in the run, if not said."""
+        from canary.reporting import figures  # matplotlib takes a second: only where it is needed
+
+        place = self.directory / "training.png" if path is None else Path(path)
+        arguments = figures.figure_arguments(directory.read_config(self.directory))
+        figures.save(figures.training_figure(self.episodes, **arguments), place)
+        return place
+
+    def resume(
+        self,
+        *,
+        total_steps: int | None = None,
+        force: bool = False,
+        callback: Callback | None = None,
+        log: str | Sequence[str] = (),
+        quiet: bool = False,
+    ) -> "Run":
+        """Train on to the planned number of steps, or to a larger `total_steps`; a finished run stays as it is.
+
+        With more steps, schedules such as learning rates run over the longer plan, from where that is now.
+        `force` takes the run over from a process on another machine that seems to hold it.
+        """
+        runner.resume_run(
+            self.directory,
+            environment=self.config.environment,
+            accept_change=bool(self.config.environment_changes),
+            force=force,
+            quiet=quiet,
+            total_steps=total_steps,
+            watcher=Watcher(callback, log),
+        )
+        steps = directory.read_config(self.directory)["training"]["total_steps"]
+        training = replace(self.config.training, total_steps=steps)
+        return _finish(replace(self, config=replace(self.config, training=training)))
+
+
+class TrainingInterrupted(KeyboardInterrupt):
+    """Ctrl-C during training, after everything was saved; `run` can be resumed."""
+
+    def __init__(self, run: Run):
+        super().__init__(f"training was interrupted; canary.load({str(run.directory)!r}).resume() goes on")
+        self.run = run
+
+
+def train(
+    env: str | Environment = "IcyLake",
+    algorithm: str = "canary",
+    constraint: Constraint | Mapping[str, Any] | None = None,
+    *,
+    seeds: int | Sequence[int] = 4,
+    total_steps: int | None = None,
+    preset: str = "fast",
+    out: str | Path = RUNS,
+    overrides: Overrides = (),
+    cost: str | None = None,
+    name: str | None = None,
+    tags: str | Sequence[str] = (),
+    callback: Callback | None = None,
+    log: str | Sequence[str] = (),
+    quiet: bool = False,
+) -> Run:
+    """Train and return the run.
+
+    `env` is an environment, the name of one of ours, or a reference such as "my_package.shop:Shop" or
+    "gymnasium:Pendulum-v1" (docs/environments/your-own.md); of other packages `cost` says where the cost is.
+    `seeds` says how many (0, 1, ...) or which; `total_steps` are environment steps per seed. The `constraint` is a `Chance`,
+    a `Mean` or a `CVaR`, or some of "kind", "limit" and "epsilon" where the rest is the environment's own. `overrides`
+    change single settings, {"algo.target_kl": 0.02} or ("algo.target_kl=0.02",). Ctrl-C saves and raises
+    `TrainingInterrupted`, a KeyboardInterrupt that knows its `run`.
+
+    `name` is what the run is called below `out`, `tags` are words to find it by. `callback` gets a `canary.Update` after
+    every update, and stops training there by returning False; `log` names logs for other tools, "csv", "tensorboard" or
+    "wandb" (docs/watching.md).
+    """
+    training = {"seeds": using.seed_ids(seeds)} | (
+        {} if total_steps is None else {"total_steps": total_steps}
+    )
+    config = make_config(env, algorithm, constraint, preset, overrides, cost, **training)
+    watcher = Watcher(callback, log)
+    place = runner.start_run(config, Path(out), quiet=quiet, name=name, tags=tags, watcher=watcher)
+    return _finish(Run(place, config))
+
+
+def load(
+    path: str | Path = "latest",
+    environment: Environment | None = None,
+    *,
+    out: str | Path = RUNS,
+    trust: bool = False,
+    accept_change: bool = False,
+) -> Run:
+    """The run of that path, or of that name below `out`, or the newest.
+
+    A run that was trained on code of your own makes its environment again: pass it as `environment`, or say `trust` once to
+    let the code that the run names be imported. Another environment than the run's is refused, unless you `accept_change`.
+    """
+    place = directory.find_run(str(path), Path(out))
+    return Run(place, open_config(place, environment, trust=trust, accept_change=accept_change))
+
+
+def _finish(run: Run) -> Run:
+    """Leave the summary and the figure beside the data, and pass an interruption on to the caller."""
+    summary = run.summary()
+    directory.write_json(run.directory / "summary.json", dict(summary))
+    if run.episodes["valid"].any():
+        run.plot()
+    if summary["status"] == "interrupted":
+        raise TrainingInterrupted(run)
+    return run

@@ -1,0 +1,219 @@
+"""What can be done with a trained run. Each function takes a run or its path, and is a method of `Run` as well."""
+
+import operator
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from canary.errors import CanaryError
+from canary.reporting.records import EvaluationSummary, ExportRecord
+from canary.reporting.summary import summarise_evaluation
+from canary.runs.policies import EvaluationPlan, FrozenPolicies, load_policies, play
+
+if TYPE_CHECKING:
+    from canary.api.face import Run
+    from canary.certification.best import Best
+    from canary.rendering.episode import Drawing
+    from canary.rendering.run import VideoRequest
+
+
+def evaluate(
+    run: "Run | str | Path",
+    episodes: int = 1000,
+    *,
+    step: int | None = None,
+    seeds: Sequence[int] | None = None,
+    deterministic: bool = False,
+    evaluation_seed: int = 0,
+    report: Callable[[int, int], None] = lambda seed, count: None,
+    video: "VideoRequest | None" = None,
+) -> EvaluationSummary:
+    """The summary of so many fresh episodes of each seed's frozen policy, the newest or that after `step` steps.
+
+    `report(seed, episodes)` is called after every batch. With a `video`, the worst and the median episode are drawn, and
+    the summary says under "video" what was written; `Run.video` is the short way.
+    """
+    run = as_run(run)
+    chosen = None if seeds is None else seed_ids(seeds)
+    plan = EvaluationPlan(
+        episodes=episodes, seeds=chosen, deterministic=deterministic, evaluation_seed=evaluation_seed
+    )
+    film = None if video is None else _film(video, run)
+    policies = loaded(run, step)
+    table, seconds = play(policies, plan, report)
+    digests = {
+        str(seed): policies.identity(seed).sha256 for seed in table["seed"].unique(maintain_order=True)
+    }
+    how = {
+        "deterministic": deterministic,
+        "evaluation_seed": evaluation_seed,
+        "updates": policies.iteration,
+        "policy_sha256": digests,
+    }
+    drawn = {} if film is None else {"video": film(policies, plan, table)}
+    return cast(EvaluationSummary, summarise_evaluation(run.directory, table, seconds) | how | drawn)
+
+
+def video(
+    run: "Run | str | Path",
+    path: str | Path | None = None,
+    episodes: int = 200,
+    *,
+    drawing: "Drawing | None" = None,
+    most_frames: int = 300,
+    step: int | None = None,
+    seeds: Sequence[int] | None = None,
+    deterministic: bool = False,
+    evaluation_seed: int = 0,
+) -> Path:
+    """A .gif or .mp4 of the worst of so many fresh episodes beside the median one; video.gif in the run, if not said.
+
+    `drawing` draws an environment that canary cannot (docs/rendering.md).
+    """
+    from canary.rendering.run import VideoRequest
+
+    summary = evaluate(
+        run, episodes, step=step, seeds=seeds, deterministic=deterministic, evaluation_seed=evaluation_seed,
+        video=VideoRequest(path=path, drawing=drawing, most_frames=most_frames),
+    )  # fmt: skip
+    return Path(cast(dict[str, Any], summary)["video"]["path"])
+
+
+def certify(
+    run: "Run | str | Path",
+    *,
+    confidence: float = 0.95,
+    episodes: int | None = None,
+    early_stop: bool = True,
+    step: int | None = None,
+    seeds: Sequence[int] | None = None,
+    shift: Sequence[str] = (),
+    limit: float | None = None,
+    epsilon: float | None = None,
+    deterministic: bool = False,
+    evaluation_seed: int | None = None,
+    largest_step_cost: float | None = None,
+    sign: Any = None,
+    quiet: bool = True,
+) -> dict[str, Any]:
+    """A certificate from fresh episodes of the run's frozen policies, also written into the run (docs/certification.md).
+
+    `episodes` are the most per policy; None plans them. `shift` also certifies changed settings, "slip=0.1,0.2".
+    `largest_step_cost` gives bounds on mean and CVaR where the environment does not state it; `sign` is a private key. For
+    a policy that belongs to no run there is `canary.certification.certify`.
+    """
+    from canary.certification.run import Request, certify_run
+
+    run = as_run(run)
+    request = Request(
+        confidence=confidence,
+        episodes=episodes,
+        early_stop=early_stop,
+        step=step,
+        seeds=None if seeds is None else seed_ids(seeds),
+        shift=tuple(shift),
+        limit=limit,
+        epsilon=epsilon,
+        deterministic=deterministic,
+        evaluation_seed=evaluation_seed,
+        largest_step_cost=largest_step_cost,
+        sign=sign,
+    )
+    return certify_run(run.directory, request, **_environment(run), quiet=quiet)
+
+
+def best(
+    run: "Run | str | Path",
+    *,
+    confidence: float = 0.95,
+    tries: int = 3,
+    selection_episodes: int = 1000,
+    episodes: int | None = None,
+    seeds: Sequence[int] | None = None,
+    quiet: bool = True,
+) -> "Best":
+    """The stored policy with the highest return that is certified, over all seeds and kept states.
+
+    Candidates are ranked on episodes of their own. The first `tries` of them are then certified in turn on fresh ones until
+    one is SATISFIED, each at the confidence 1 - (1 - confidence) / tries, so that having looked at several is paid for.
+    """
+    from canary.certification.best import Search, find_best
+
+    run = as_run(run)
+    search = Search(
+        confidence=confidence,
+        tries=tries,
+        selection_episodes=selection_episodes,
+        episodes=episodes,
+        seeds=None if seeds is None else seed_ids(seeds),
+    )
+    return find_best(run.directory, search, **_environment(run), quiet=quiet)
+
+
+def export(
+    run: "Run | str | Path",
+    format: str = "onnx",
+    path: str | Path | None = None,
+    *,
+    seed: int | None = None,
+    step: int | None = None,
+) -> ExportRecord:
+    """Write the policy of a seed (the first, if not said) as onnx, stablehlo or numpy, checked against JAX (docs/export.md).
+
+    It goes to `path`, or below the run's `exports/`.
+    """
+    from canary.export.run import export_run
+
+    run = as_run(run)
+    out = None if path is None else Path(path)
+    record = export_run(
+        run.directory, format=format, seed=seed, step=step, out=out, environment=run.config.environment
+    )
+    return cast(ExportRecord, record)
+
+
+def as_run(run: "Run | str | Path") -> "Run":
+    """A run, or the one of that path or name."""
+    from canary.api.face import Run, load  # the face has these functions as methods
+
+    return run if isinstance(run, Run) else load(run)
+
+
+def loaded(run: "Run", step: int | None) -> FrozenPolicies:
+    """The policies at a step, or the newest, with a warning for every damaged checkpoint that was passed over."""
+    policies = load_policies(run.config, run.directory, step)
+    for note in policies.notes:
+        warnings.warn(note, stacklevel=3)
+    return policies
+
+
+def seed_ids(seeds: int | Sequence[int]) -> tuple[int, ...]:
+    """4 means seeds 0 to 3; a sequence names them."""
+    try:
+        if isinstance(seeds, bool):
+            raise TypeError
+        try:
+            return tuple(range(operator.index(seeds)))  # type: ignore[arg-type]
+        except TypeError:
+            return tuple(operator.index(seed) for seed in seeds)  # type: ignore[union-attr]
+    except (TypeError, OverflowError, MemoryError):
+        raise CanaryError(
+            f"seeds must be a number of seeds or a list of whole numbers, not {seeds!r}."
+        ) from None
+
+
+def _environment(run: "Run") -> dict[str, Any]:
+    """The environment of an opened run, and that a change of it was accepted, if it was."""
+    return {
+        "environment": run.config.environment,
+        "accept_change": bool(run.config.environment_changes),
+    }
+
+
+def _film(video: "VideoRequest", run: "Run") -> Callable[..., dict[str, Any]]:
+    """What draws the video once the episodes are played; mistakes in the request are found now."""
+    from canary.rendering import run as videos  # Pillow and matplotlib's fonts: only where they are needed
+
+    return partial(videos.make_video, videos.plan_video(video, run.config.environment, run.directory))

@@ -1,0 +1,169 @@
+"""The richest policy of a run that is certified, with the correction for having looked at several.
+
+1. Selection. Every stored state of every seed plays episodes of its own (the stream of evaluations). Those whose measured
+   constraint holds are ranked by their mean return.
+2. Certificate. The first `tries` of the ranking are certified in turn, each on fresh episodes and at the confidence
+   1 - (1 - confidence) / tries, until one is SATISFIED. Whatever the selection did, the episodes of a certificate are
+   independent of it, so by the union bound a wrong SATISFIED among the tries has at most the probability 1 - confidence.
+"""
+
+import secrets
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from canary.certification.run import Request, certify_run
+from canary.constraints import Chance, Constraint
+from canary.environments.protocol import Environment
+from canary.errors import CanaryError
+from canary.runs import files
+from canary.runs.kept import stored_updates
+from canary.runs.opening import open_config
+from canary.runs.policies import EvaluationPlan, load_policies, play
+from canary.terminal.progress import evaluation_bar
+
+NAME = "best.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """How the best policy is looked for; decided before anything is played."""
+
+    confidence: float = 0.95
+    tries: int = 3
+    """Certificates at most."""
+    selection_episodes: int = 1000
+    """Episodes per candidate, for the ranking alone."""
+    episodes: int | None = None
+    """Episodes of a certificate at most; None plans them from epsilon and the confidence."""
+    seeds: tuple[int, ...] | None = None
+
+    def __post_init__(self):
+        for name in ("tries", "selection_episodes"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise CanaryError(
+                    f"{name.replace('_', ' ')} must be a positive whole number, not {value!r:.40}."
+                )
+        if not 0 < self.confidence < 1:
+            raise CanaryError(
+                f"The confidence must lie strictly between 0 and 1, such as 0.95, not {self.confidence!r:.40}."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A stored policy, and what the episodes of the selection said about it."""
+
+    seed: int
+    step: int
+    return_mean: float
+    constraint_value: float
+    verdict: str | None = None
+    """Of its certificate, if it was tried."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Best:
+    """What was found: a seed and a step, or None where no candidate was certified."""
+
+    seed: int | None
+    step: int | None
+    sentence: str
+    search: Search
+    candidates: tuple[Candidate, ...]
+    """In the order of the ranking."""
+    certificate: dict[str, Any] | None
+
+    @property
+    def certified(self) -> bool:
+        return self.seed is not None
+
+    def __repr__(self) -> str:
+        return f"<canary Best: {self.sentence}>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON data."""
+        return asdict(self) | {"certified": self.certified}
+
+
+def find_best(
+    run: Path,
+    search: Search | None = None,
+    *,
+    environment: Environment | None = None,
+    accept_change: bool = False,
+    quiet: bool = False,
+) -> Best:
+    """Rank the stored policies of a run and certify the richest that can be; writes best.json and its certificate."""
+    search = search or Search()
+    config = open_config(run, environment, accept_change=accept_change)
+    if not isinstance(config.constraint, Chance):
+        raise CanaryError(
+            f"Certificates of {config.constraint.text} cannot be made yet, only of chance constraints."
+        )
+    ranking = ranked(_measured(run, config, search, quiet), config.constraint)
+    tries = min(search.tries, len(ranking))
+    level = 1 - (1 - search.confidence) / tries
+    found = Best(seed=None, step=None, sentence="", search=search, candidates=(), certificate=None)
+    for place, candidate in enumerate(ranking[:tries]):
+        request = Request(
+            confidence=level, episodes=search.episodes, seeds=(candidate.seed,), step=candidate.step
+        )
+        certificate = certify_run(
+            run, request, environment=config.environment, accept_change=accept_change, quiet=quiet
+        )
+        ranking[place] = replace(candidate, verdict=certificate["verdict"])
+        if certificate["verdict"] == "SATISFIED":
+            found = replace(found, seed=candidate.seed, step=candidate.step, certificate=certificate)
+            break
+    found = replace(found, candidates=tuple(ranking))
+    found = replace(found, sentence=_sentence(found, tries))
+    files.write_json(run / NAME, found.to_dict(), within=run)
+    return found
+
+
+def _measured(run: Path, config: Any, search: Search, quiet: bool) -> list[Candidate]:
+    """All stored policies, each played for the ranking; the same episodes of a seed for all its states."""
+    seeds = config.training.seeds if search.seeds is None else search.seeds
+    plan = EvaluationPlan(
+        episodes=search.selection_episodes, seeds=seeds, evaluation_seed=secrets.randbits(31)
+    )
+    steps = [update * config.training.batch for update in sorted(stored_updates(run))]
+    candidates: list[Candidate] = []
+    with evaluation_bar(len(steps) * len(seeds) * plan.episodes, quiet=quiet) as (report, _):
+        for step in steps:
+            table, _ = play(load_policies(config, run, step), plan, report)
+            for (seed,), part in table.partition_by("seed", as_dict=True, maintain_order=True).items():
+                value = config.constraint.measure(part["cost"].to_numpy())
+                reward = float(part["return"].to_numpy().mean())
+                candidates.append(Candidate(seed=seed, step=step, return_mean=reward, constraint_value=value))
+    if not candidates:
+        raise CanaryError(f"{run} has no stored state yet, so there is nothing to choose from.")
+    return candidates
+
+
+def ranked(candidates: list[Candidate], constraint: Constraint) -> list[Candidate]:
+    """The richest first among those that keep the constraint as measured; behind them the others, the safest first."""
+
+    def place(candidate: Candidate) -> tuple[bool, float]:
+        breaks = candidate.constraint_value > constraint.allowed
+        return breaks, candidate.constraint_value if breaks else -candidate.return_mean
+
+    return sorted(candidates, key=place)
+
+
+def _sentence(best: Best, tries: int) -> str:
+    confidence, count = f"{100 * best.search.confidence:.4g}%", len(best.candidates)
+    tried = f"{tries} of {count} candidates could be tried"
+    if not best.certified:
+        verdicts = [one.verdict for one in best.candidates if one.verdict is not None]
+        return (
+            f"None of the {len(verdicts)} richest of {count} candidates was certified ({', '.join(verdicts).lower()}); "
+            "train longer or for a smaller epsilon, or allow more --tries."
+        )
+    chosen = next(one for one in best.candidates if (one.seed, one.step) == (best.seed, best.step))
+    return (
+        f"Seed {best.seed} at step {best.step:,} is the richest that was certified: return {chosen.return_mean:.4g}. With "
+        f"{confidence} confidence, although {tried}, it keeps the limit; its certificate states the corrected level."
+    )

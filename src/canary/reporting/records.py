@@ -1,0 +1,129 @@
+"""The types of summaries: plain dictionaries, so that they are JSON, whose keys an editor and a type checker know.
+
+Lists go over the seeds, in the order of `seed_ids`. None stands for what is not known, never 0.
+"""
+
+from typing import Any, NotRequired, TypedDict
+
+
+class Summary(TypedDict):
+    """What both kinds of summary say: what was trained on what, and what its episodes were like."""
+
+    env: str
+    algorithm: str
+    preset: str
+    constraint: dict[str, Any]
+    limit: float
+    epsilon: float | None
+    seeds: int
+    seed_ids: list[int]
+    total_steps: int
+    violation_probability: float | None
+    violation_standard_error: float | None
+    violation_jitter: float | None
+    jitter_standard_error: float | None
+    return_mean: float | None
+    return_standard_error: float | None
+    cost_mean: float | None
+    cost_deviation: float | None
+    length_mean: float | None
+    episodes_per_seed: list[int]
+    violation_per_seed: list[float | None]
+    jitter_per_seed: list[float | None]
+    return_per_seed: list[float | None]
+    cost_per_seed: list[float | None]
+    cost_deviation_per_seed: list[float | None]
+    length_per_seed: list[float | None]
+    constraint_text: str
+    constraint_label: str
+    constraint_allowed: float
+    constraint_value: float | None
+    """What the constraint limits, as the mean over seeds."""
+    constraint_standard_error: float | None
+    constraint_interval: list[float] | None
+    """Of all episodes together, at 95%."""
+    constraint_per_seed: list[float | None]
+    constraint_interval_per_seed: list[list[float] | None]
+    safe_fraction: float | None
+    steps_per_second: float | None
+    wall_seconds: float | None
+    run_dir: NotRequired[str]
+
+
+class TrainingSummary(Summary):
+    """Of the second half of the updates that a run has done."""
+
+    status: str
+    planned_steps: int
+    warnings: dict[str, str]
+    """By seed, if it is stuck or timid."""
+
+
+class EvaluationSummary(Summary):
+    """Of fresh episodes of frozen policies."""
+
+    deterministic: bool
+    evaluation_seed: int
+    updates: int
+    policy_sha256: dict[str, str]
+    video: NotRequired[dict[str, Any]]
+
+
+class ExportRecord(TypedDict):
+    """What `canary.export` wrote. Beside these it has what the file itself says about the policy."""
+
+    path: str
+    file_sha256: str
+    policy_sha256: str
+    format: str
+    bytes: int
+    run_dir: str
+    max_abs_difference: float
+    """The largest distance from JAX on random inputs: of the parameters of the action distribution,"""
+    max_output_difference: float
+    """and of everything that is put out."""
+    checked_inputs: int
+    notes: list[str]
+
+
+class Estimate(TypedDict):
+    """A mean over seeds with its 95% interval; one seed alone has none."""
+
+    mean: float
+    lower: float | None
+    upper: float | None
+
+
+class Paired(TypedDict):
+    """A mean difference over seeds that two runs share, and the half-width of its 95% interval."""
+
+    seeds: int
+    difference: float
+    half_width: float
+
+
+class ComparedRun(TypedDict):
+    """One run of a comparison, over the second half of its training."""
+
+    run: str
+    differs: dict[str, Any]
+    """Its settings that are not those of all the runs."""
+    algorithm: str
+    status: str
+    seeds: int
+    steps: int
+    return_mean: Estimate | None
+    constraint_text: str
+    constraint_allowed: float
+    constraint_value: Estimate | None
+    safe_seeds: int
+    return_against_first: Paired | None
+    constraint_against_first: Paired | None
+
+
+class Comparison(TypedDict):
+    """Runs of one environment beside each other."""
+
+    env: str
+    runs: list[ComparedRun]
+    figure: NotRequired[str]

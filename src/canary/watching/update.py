@@ -1,0 +1,82 @@
+"""What a callback and the logs get to see: one record per update, with a part for each seed."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import polars as pl
+
+from canary.constraints import Constraint
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedUpdate:
+    """One update of one seed. Its numbers are of the whole episodes that ended in the batch; None: there were none."""
+
+    seed: int
+    episodes: int
+    return_mean: float | None
+    cost_mean: float | None
+    constraint_value: float | None
+    """What the constraint limits: the share of violations, the mean cost or its CVaR."""
+    metrics: dict[str, float] = field(repr=False)
+    """What the algorithm reports about its step; numbers may be NaN where they have no meaning."""
+
+    def numbers(self) -> dict[str, float]:
+        """Everything that is known and finite, by name."""
+        known = {
+            "episodes": float(self.episodes),
+            "return_mean": self.return_mean,
+            "cost_mean": self.cost_mean,
+            "constraint_value": self.constraint_value,
+            **self.metrics,
+        }
+        return {name: value for name, value in known.items() if value is not None and math.isfinite(value)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Update:
+    """One update of all seeds."""
+
+    run: Path
+    number: int
+    """Updates done, this one included."""
+    updates: int
+    """Updates that are planned."""
+    steps: int
+    """Environment steps per seed so far."""
+    seeds: tuple[SeedUpdate, ...]
+
+    def mean(self, name: str) -> float | None:
+        """A number, such as "return_mean", averaged over the seeds that have it."""
+        found = [numbers[name] for seed in self.seeds if name in (numbers := seed.numbers())]
+        return sum(found) / len(found) if found else None
+
+
+def updates_of(
+    rows: pl.DataFrame, episodes: pl.DataFrame, constraint: Constraint, *, run: Path, updates: int
+) -> Iterator[Update]:
+    """The updates in the rows of a chunk: a row of metrics per seed and update, a row per episode."""
+    whole = episodes.filter(pl.col("valid")).partition_by("seed", "iteration", as_dict=True)
+    for (iteration,), part in rows.partition_by("iteration", as_dict=True, maintain_order=True).items():
+        seeds = tuple(
+            _of_seed(row, whole.get((row["seed"], iteration)), constraint) for row in part.to_dicts()
+        )
+        number, steps = int(iteration) + 1, int(part["steps"][0])
+        yield Update(run=run, number=number, updates=updates, steps=steps, seeds=seeds)
+
+
+def _of_seed(row: dict[str, float], ended: pl.DataFrame | None, constraint: Constraint) -> SeedUpdate:
+    metrics = {
+        name: float(value) for name, value in row.items() if name not in ("seed", "iteration", "steps")
+    }
+    costs = None if ended is None else ended["cost"].to_numpy()
+    return SeedUpdate(
+        seed=int(row["seed"]),
+        episodes=0 if costs is None else len(costs),
+        return_mean=None if ended is None else float(ended["return"].to_numpy().mean()),
+        cost_mean=None if costs is None else float(costs.mean()),
+        constraint_value=None if costs is None else constraint.measure(costs),
+        metrics=metrics,
+    )

@@ -1,0 +1,56 @@
+"""Runs beside each other: hand-made runs with hand-computed intervals."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scipy.stats import t
+
+from canary.errors import CanaryError
+from canary.reporting.comparison import compare_runs, comparison_figure
+from canary.reporting.statistics import student_interval
+from reporting.test_summary import CONFIG, make_run
+
+
+def other(**changes: Any) -> dict[str, Any]:
+    return CONFIG | changes
+
+
+def test_the_interval_is_students():
+    assert student_interval([]) is None
+    assert student_interval([2.0]) == (2.0, None)
+    mean, half = student_interval([1.0, 2.0, 6.0]) or (0, 0)
+    low, high = t.interval(0.95, 2, loc=3.0, scale=(7 / 3) ** 0.5)
+    assert (mean - (half or 0), mean + (half or 0)) == pytest.approx((low, high))
+
+
+def test_runs_are_compared_with_the_first_on_the_seeds_that_both_have(tmp_path: Path):
+    first = make_run(tmp_path / "a")
+    second = make_run(tmp_path / "b", other(constraint={"limit": 0.75, "epsilon": 0.25}))
+    found = compare_runs([first, second])
+    one, two = found["runs"]
+    assert (one["differs"], two["differs"]) == ({"limit": 5.5}, {"limit": 0.75})
+    assert one["return_mean"] is not None
+    assert one["return_mean"]["mean"] == 0.625
+    assert one["return_mean"]["lower"] is not None
+    assert one["constraint_value"] is not None
+    assert (one["constraint_value"]["mean"], one["constraint_value"]["lower"]) == (
+        0.375,
+        0.0,
+    )  # no rate below 0
+    assert (one["safe_seeds"], one["return_against_first"]) == (1, None)
+    assert two["return_against_first"] == {"seeds": 3, "difference": 0.0, "half_width": 0.0}
+    assert two["constraint_against_first"] is None  # another constraint measures something else
+    assert len(comparison_figure([first, second], found).axes[0].lines) == 2
+
+
+def test_what_cannot_be_compared_is_said(tmp_path: Path):
+    first = make_run(tmp_path / "a")
+    elsewhere = make_run(tmp_path / "b", other(environment={"name": "EcoAnt", "settings": {}}))
+    for runs, sentence in (
+        ([first], "at least two"),
+        ([first, first], "named twice"),
+        ([first, elsewhere], "IcyLake and EcoAnt cannot be compared"),
+    ):
+        with pytest.raises(CanaryError, match=sentence):
+            compare_runs(runs)

@@ -1,0 +1,120 @@
+"""One run that is stopped by its callback, resumed, trained longer, and whose kept states are used."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+from canary.api import Run
+from canary.cli import main
+from canary.errors import CanaryError
+from canary.reporting.summary import summarise_run
+from canary.runs import directory
+from canary.runs.runner import load_states, start_run
+from canary.watching.watcher import Watcher
+from problems.compilation import quick_compilation
+from problems.small_runs import small_config
+
+UPDATES, BATCH = 6, 200
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick():
+    with quick_compilation():
+        yield
+
+
+def config():
+    return small_config(seeds=(0,), updates=UPDATES, keep_checkpoints=3, merge_capacity=0)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return start_run(config(), tmp_path_factory.mktemp("whole"), quiet=True)
+
+
+@pytest.fixture(scope="module")
+def longer(tmp_path_factory: pytest.TempPathFactory) -> dict:
+    """Stopped after three updates, resumed, failed in its callback after five, and then trained to nine."""
+    out = tmp_path_factory.mktemp("longer")
+    watcher = Watcher(lambda update: update.number < 3, log="csv")
+    place = start_run(config(), out, quiet=True, name="mine", tags=["a"], watcher=watcher)
+    stopped = directory.stored_manifest(place)
+
+    def fail(update):
+        if update.number == 5:
+            raise ZeroDivisionError
+
+    run = Run(place, config())
+    with pytest.raises(ZeroDivisionError):
+        run.resume(callback=fail, quiet=True)
+    failed = directory.stored_manifest(place)
+    before = directory.read(place, "metrics")
+    run = run.resume(total_steps=1800, quiet=True)
+    return {"stopped": stopped, "failed": failed, "before": before, "run": run}
+
+
+def test_a_callback_stops_after_exactly_its_update(longer: dict):
+    assert (longer["stopped"]["status"], longer["stopped"]["steps"]) == ("stopped", 3 * BATCH)
+    assert (longer["failed"]["status"], longer["failed"]["steps"]) == ("failed", 5 * BATCH)
+    assert longer["run"].directory.name == "mine"
+
+
+def test_stops_change_no_number(longer: dict, whole: Path):
+    expected = directory.read(whole, "metrics").filter(pl.col("iteration") < 5)
+    assert_frame_equal(longer["before"], expected, check_exact=True)
+
+
+def test_a_longer_plan_takes_the_schedules_back(longer: dict):
+    run = longer["run"]
+    assert run.config.training.total_steps == 1800
+    summary = summarise_run(run.directory)
+    assert (summary["status"], summary["planned_steps"], summary["total_steps"]) == ("finished", 1800, 1800)
+    assert run.metrics["steps"].to_list() == [BATCH * (update + 1) for update in range(9)]
+    states, iteration, _ = load_states(run.config, run.directory)
+    assert (iteration, np.asarray(states.terms.updates).tolist()) == (9, [9])
+    assert (
+        directory.read_json(run.directory / "config.json")["training"]["total_steps"] == 1200
+    )  # as it began
+    with pytest.raises(CanaryError, match="can make that more, not 1,200"):
+        run.resume(total_steps=1200, quiet=True)
+    with pytest.raises(CanaryError, match="positive whole number"):
+        run.resume(total_steps=0, quiet=True)
+
+
+def test_resumed_runs_go_on_with_their_log(longer: dict):
+    lines = (longer["run"].directory / "log.csv").read_text().splitlines()
+    assert [line.split(",")[1] for line in lines[1:]] == [str(update) for update in range(1, 10)]
+
+
+def test_the_policy_at_a_step_can_be_loaded(longer: dict, whole: Path):
+    run = longer["run"]
+    assert run.stored_steps == [400, 800, 1200, 1800]  # thirds of the first plan, then of the longer one
+    early, late = run.policy(0, step=400), run.policy(0)
+    assert early.sha256 == Run(whole, config()).policy(0, step=400).sha256 != late.sha256
+    with pytest.raises(CanaryError, match=r"no state at step 300; it has those at 400, .*keep_checkpoints"):
+        run.policy(0, step=300)
+    assert repr(run) == f"<canary.Run {run.directory}: canary on IcyLake, P(cost > 5.5) <= 0.02, 1 seeds>"
+
+
+def test_a_kept_state_of_another_configuration_is_refused(longer: dict):
+    run = longer["run"]
+    other = replace(run.config, constraint=replace(run.config.constraint, limit=9.0))
+    with pytest.raises(CanaryError, match=r"another configuration: constraint.limit is 9.0 and was 5.5"):
+        load_states(other, run.directory, 400)
+
+
+def test_compare_draws_both(longer: dict, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    figure = tmp_path / "both.png"
+    runs = [str(whole), str(longer["run"].directory)]
+    assert main(["compare", *runs, "--out", str(figure), "--json", "-"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [one["differs"] for one in found["runs"]] == [
+        {"training.total_steps": 1200},
+        {"training.total_steps": 1800},
+    ]
+    assert figure.read_bytes()[:4] == b"\x89PNG"

@@ -9,8 +9,10 @@ import pytest
 
 from canary.cli import main
 from canary.errors import CanaryError
-from canary.report.run import make_report
+from canary.report.run import exact_frontier, make_report
+from canary.runs import directory
 from report.stored import add_group, add_run, add_study
+from runs.untrained_runs import untrained_run
 
 EVIL = "<script>alert(1)</script>"
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -65,7 +67,11 @@ def page(tmp_path_factory):
     add_study(root / "results" / "tiny", {EVIL: "g", "b": "h"})
     add_run(root / "runs", "<img src=x onerror=alert(2)>")
     names = ["tiny", "<img src=x onerror=alert(2)>"]
-    return make_report(names, root / "runs", root / "results", root / "page.html", frontier=False)
+    lines = {"cantelli": [[0.01, 0.8], [0.1, 0.9]], "var": [[0.01, 0.9], [0.1, 0.95]]}
+    solved = {"lines": lines, "optima": {"cantelli": 0.85, "var": None}, "policies": []}
+    with pytest.MonkeyPatch.context() as patch:  # that of a lake takes seconds
+        patch.setattr("canary.report.run.exact_frontier", lambda progress: lambda run, config: solved)
+        return make_report(names, root / "runs", root / "results", root / "page.html")
 
 
 def test_the_page_is_one_file_that_refers_to_no_other(page):
@@ -89,7 +95,7 @@ def test_it_draws_and_its_controls_work_in_a_browser(page, width):
         "Tiers of the update",
         "Line search",
         "Bound against reality",
-        "Final policies",
+        "Exact frontier and final policies: return",
     ):
         assert title in seen["titles"]
     assert any(title.startswith("Violation probability") for title in seen["titles"])
@@ -121,6 +127,20 @@ def test_numbers_of_the_histogram_by_hand():
     assert found["cvar"] == pytest.approx((3 + 50) / 2)
     assert costs(episodes, limit=2.0, epsilon=None)["cvar"] is None
     assert costs(episodes.filter(pl.col("cost") < 0), 2.0, 0.4) is None
+
+
+def test_the_frontier_of_a_real_run_with_its_policies(tmp_path):
+    run = untrained_run(tmp_path)
+    frontier = exact_frontier(None)
+    found = frontier(run, directory.read_config(run))
+    assert [policy["seed"] for policy in found["policies"]] == [0, 3]
+    assert all(0 <= policy["violation"] <= 1 for policy in found["policies"])
+    returns = dict(found["lines"]["var"])
+    assert list(returns.values()) == sorted(returns.values())
+    assert found["optima"]["cantelli"] <= found["optima"]["var"]
+    alone = frontier(None, directory.read_config(run))
+    assert alone["policies"] == []
+    assert alone["lines"] == found["lines"]
 
 
 def test_a_mean_constraint_has_no_epsilon_and_other_methods_have_no_tiers(tmp_path):

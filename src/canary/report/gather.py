@@ -13,8 +13,8 @@ from canary.reporting.summary import summarise_run
 from canary.runs import directory
 from canary.studies.rows import Row, load_rows
 
-Frontier = Callable[[Path, dict[str, Any]], dict[str, Any] | None]
-"""The exact frontier of a run's environment with its policies, or None where there is none."""
+Frontier = Callable[[Path | None, dict[str, Any]], dict[str, Any] | None]
+"""The exact frontier of a configuration, with the policies of a run if there is one; None where there is no frontier."""
 
 
 def run_subject(run: Path, frontier: Frontier) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def run_subject(run: Path, frontier: Frontier) -> dict[str, Any]:
     }
 
 
-def study_subjects(results: Path) -> tuple[list[dict[str, Any]], list[str]]:
+def study_subjects(results: Path, frontier: Frontier) -> tuple[list[dict[str, Any]], list[str]]:
     """The rows of a study that have results, and a sentence for each that cannot be read."""
     study = directory.read_json(results / "study.json")
     try:
@@ -45,13 +45,13 @@ def study_subjects(results: Path) -> tuple[list[dict[str, Any]], list[str]]:
     subjects = []
     for row in rows:
         try:
-            subjects.append(_row_subject(row))
+            subjects.append(_row_subject(row, frontier))
         except CanaryError as error:
             problems.append(str(error))
     return subjects, problems
 
 
-def _row_subject(row: Row) -> dict[str, Any]:
+def _row_subject(row: Row, frontier: Frontier) -> dict[str, Any]:
     metrics = row.table("metrics") if (row.group / "metrics.parquet").exists() else pl.DataFrame()
     subject = _subject(row.name, row.config, row.summary, row.table("episodes"), metrics)
     versions = [["code", " ".join(row.codes)]]
@@ -59,21 +59,18 @@ def _row_subject(row: Row) -> dict[str, Any]:
         units = directory.read_json(row.group / "provenance.json")["units"].values()
         known = {f"{name} {value}" for unit in units for name, value in unit.get("versions", {}).items()}
         versions += [["versions", ", ".join(sorted(known))]]
-    return subject | {"versions": versions, "frontier": _stored_policies(row)}
+    return subject | {"versions": versions, "frontier": _with_stored_policies(row, frontier)}
 
 
-def _stored_policies(row: Row) -> dict[str, Any] | None:
-    """The final policies of a study's row, without the frontier itself, which only a run computes."""
+def _with_stored_policies(row: Row, frontier: Frontier) -> dict[str, Any] | None:
+    """The frontier of a study's row with its final policies, which are stored."""
     if row.final is None:
         return None
-    columns = zip(
-        row.config["training"]["seeds"],
-        row.final["violation_per_seed"],
-        row.final["return_per_seed"],
-        strict=True,
-    )
+    seeds = row.config["training"]["seeds"]
+    columns = zip(seeds, row.final["violation_per_seed"], row.final["return_per_seed"], strict=True)
     policies = [{"seed": seed, "violation": p, "return": j} for seed, p, j in columns if p is not None]
-    return {"lines": {}, "optima": {}, "policies": policies, "exact": row.is_exact}
+    found = (frontier(None, row.config) if row.is_exact else None) or {"lines": {}, "optima": {}}
+    return found | {"policies": policies, "exact": row.is_exact}
 
 
 def _subject(

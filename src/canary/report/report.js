@@ -24,23 +24,23 @@ function scale(low, high, from, to, isLog) {
 }
 function ticks(low, high, isLog) {
   if (isLog) {
-    const found = [];
-    for (let power = Math.ceil(Math.log10(low) - 1e-9); power <= Math.log10(high) + 1e-9; power++) found.push(10 ** power);
-    return found;
+    const found = [], multiples = high / low < 200 ? [1, 2, 5] : [1];
+    for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high) + 1e-9; power++) found.push(...multiples.map(m => m * 10 ** power));
+    return found.filter(v => v >= low * (1 - 1e-9) && v <= high * (1 + 1e-9));
   }
-  const raw = (high - low) / 5 || 1, unit = 10 ** Math.floor(Math.log10(raw));
+  const raw = (high - low) / 5.5 || 1, unit = 10 ** Math.floor(Math.log10(raw));
   const step = [1, 2, 5, 10].map(m => m * unit).find(s => s >= raw);
   const found = [];
   for (let v = Math.ceil(low / step) * step; v <= high + step * 1e-9; v += step) found.push(Math.abs(v) < step * 1e-9 ? 0 : v);
   return found;
 }
 
-// A frame with axes. Options: x, y ranges; log (of y), label (of x), xform, yform, caption, rules [{x|y, text}].
+// A frame with axes. Options: x, y ranges; log (of y), xlog, label (of x), xform, yform, caption.
 function frame(title, o) {
   const box = make("figure"), svg = make("svg", { viewBox: `0 0 ${W} ${H}`, role: "img" });
   svg.append(make("title", {}, title));
-  const X = scale(o.x[0], o.x[1], LEFT, W - RIGHT, false), Y = scale(o.y[0], o.y[1], H - BOTTOM, TOP, o.log);
-  for (const v of ticks(...o.x, false)) {
+  const X = scale(o.x[0], o.x[1], LEFT, W - RIGHT, o.xlog), Y = scale(o.y[0], o.y[1], H - BOTTOM, TOP, o.log);
+  for (const v of ticks(...o.x, o.xlog)) {
     svg.append(make("line", { x1: X(v), x2: X(v), y1: H - BOTTOM, y2: H - BOTTOM + 4, class: "axis" }));
     svg.append(make("text", { x: X(v), y: H - BOTTOM + 16, "text-anchor": "middle" }, (o.xform || steps)(v)));
   }
@@ -64,7 +64,8 @@ function rules(f, list) {
       }
     } else if (rule.x >= f.o.x[0] && rule.x <= f.o.x[1]) {
       f.svg.append(make("line", { x1: f.X(rule.x), x2: f.X(rule.x), y1: TOP, y2: H - BOTTOM, class: "rule", ...(rule.colour && { style: `stroke:${rule.colour}` }) }));
-      f.svg.append(make("text", { x: f.X(rule.x) + 4, y: TOP + 12 + 14 * index, class: "note", ...(rule.colour && { style: `fill:${rule.colour}` }) }, rule.text));
+      const isLeft = rule.left || f.X(rule.x) > W - 90; // of its line: where a neighbour stands, or the page ends
+      f.svg.append(make("text", { x: f.X(rule.x) + (isLeft ? -4 : 4), y: TOP + 12 + 14 * index, "text-anchor": isLeft ? "end" : "start", class: "note", ...(rule.colour && { style: `fill:${rule.colour}` }) }, rule.text));
     }
   });
 }
@@ -112,7 +113,7 @@ function key(f, names) {
 }
 
 // A mean constraint has no epsilon, and no line for it.
-const threshold = (s, axis, form = v => v) => s.epsilon === null ? [] : [{ [axis]: form(s.epsilon), text: `epsilon ${show(s.epsilon)}` }];
+const threshold = (s, axis) => s.epsilon === null ? [] : [{ [axis]: s.epsilon, text: `epsilon ${show(s.epsilon)}` }];
 const floorOf = s => (s.epsilon ?? 0.02) / 50;
 
 function curveFigures(s, everySeed, isLog) {
@@ -124,13 +125,15 @@ function curveFigures(s, everySeed, isLog) {
     for (const [, rows] of every) path(f, rows.steps, rows[name], { stroke: COLOURS[0], "stroke-width": 0.8, opacity: 0.45, class: "seed" });
     path(f, xs, pooled[name], { stroke: COLOURS[0], "stroke-width": 2 });
     rules(f, options.rules || []);
+    if (options.names && options.names.length) key(f, options.names);
     pointer(f, xs, [["all seeds", pooled[name]], ...every.map(([seed, rows]) => [`seed ${seed}`, rows[name]])].slice(0, 7));
   };
   const returns = [pooled.return, ...every.map(([, rows]) => rows.return)];
   const optima = Object.entries((s.frontier && s.frontier.optima) || {}).filter(([, value]) => value !== null);
   draw("Return", "return", {
     y: range([...returns, ...optima.map(([, value]) => [value])]), caption: "Mean over equal blocks of training; thick: all seeds.",
-    rules: optima.map(([name, value], i) => ({ y: value, text: `best under ${name} ${show(value)}`, colour: COLOURS[(i + 1) % 4] })),
+    rules: optima.map(([, value], i) => ({ y: value, text: "", colour: COLOURS[(i + 1) % 4] })),
+    names: optima.map(([name, value], i) => [`best under ${name} ${show(value)}`, COLOURS[(i + 1) % 4]]), // close together, so not on their lines
   });
   const floor = floorOf(s);
   draw(`Violation probability, P(cost > ${show(s.limit)})`, "violation", {
@@ -158,7 +161,7 @@ function costFigure(s) {
     const xs = [c.edges[0], s.dead_zone * s.limit, s.limit, c.edges[c.edges.length - 1]].filter((v, i, all) => i === 0 || v >= all[i - 1]);
     path(f, xs, xs.map(v => top * Math.min(1, Math.max(0, (v / s.limit - s.dead_zone) / (1 - s.dead_zone)))), { stroke: "var(--amber)", "stroke-width": 2, class: "phi" });
   }
-  rules(f, [{ x: s.limit, text: `limit ${show(s.limit)}` }, ...(c.var === null ? [] : [{ x: c.var, text: `VaR ${show(c.var)}`, colour: "var(--violet)" }, { x: c.cvar, text: `CVaR ${show(c.cvar)}`, colour: "var(--green)" }]), { x: c.mean, text: `mean ${show(c.mean)}`, colour: "var(--quiet)" }]);
+  rules(f, [{ x: s.limit, text: `limit ${show(s.limit)}` }, ...(c.var === null ? [] : [{ x: c.var, text: `VaR ${show(c.var)}`, left: c.var < s.limit, colour: "var(--violet)" }, { x: c.cvar, text: `CVaR ${show(c.cvar)}`, colour: "var(--green)" }]), { x: c.mean, text: `mean ${show(c.mean)}`, colour: "var(--quiet)" }]);
   pointer(f, c.edges.slice(0, -1).map((v, i) => (v + c.edges[i + 1]) / 2), [["share", shares]]);
 }
 function updateFigures(s, isLog) {
@@ -196,14 +199,14 @@ function frontierFigure(s, isLog) {
   const points = found.policies.map(p => [Math.max(p.violation, low), p.return]);
   const lines = Object.entries(found.lines), all = [...points, ...lines.flatMap(([, line]) => line)].map(p => p[1]);
   const high = Math.max((s.epsilon ?? 0.01) * 2, ...points.map(p => p[0]), ...lines.flatMap(([, line]) => line.map(p => p[0])));
-  const forms = isLog ? Math.log10 : v => v, back = isLog ? v => 10 ** v : v => v;
-  const f = frame(lines.length ? "Exact frontier and final policies" : "Final policies", {
-    x: [forms(low), forms(high)], y: range([all]), label: "violation probability", xform: v => show(back(v), 2),
+  const [least, most] = range([all]), room = 0.06 * (most - least); // no point on the edge
+  const f = frame(lines.length ? "Exact frontier and final policies: return" : "Final policies: return", {
+    x: [low, high * 1.1], xlog: isLog, y: [least - room, most + room], label: "violation probability", xform: v => show(v, 2),
     caption: (found.exact ? "Exact, by dynamic programming. " : "Measured on fresh episodes. ") + (lines.length ? "Lines: best return under each constraint at threshold epsilon. " : "") + "Points: the final policy of each seed, at its own violation probability.",
   });
-  lines.forEach(([name, line], i) => path(f, line.map(p => forms(p[0])), line.map(p => p[1]), { stroke: COLOURS[(i + 1) % 4], "stroke-width": 2 }));
-  for (const [p, j] of points) f.svg.append(make("circle", { cx: f.X(forms(p)), cy: f.Y(j), r: 4, fill: COLOURS[0], opacity: 0.8 }));
-  rules(f, threshold(s, "x", forms));
+  lines.forEach(([name, line], i) => path(f, line.map(p => p[0]), line.map(p => p[1]), { stroke: COLOURS[(i + 1) % 4], "stroke-width": 2 }));
+  for (const [p, j] of points) f.svg.append(make("circle", { cx: f.X(p), cy: f.Y(j), r: 4, fill: COLOURS[0], opacity: 0.8 }));
+  rules(f, threshold(s, "x"));
   if (lines.length) key(f, lines.map(([name], i) => [name, COLOURS[(i + 1) % 4]]));
 }
 function table(id, rows) {

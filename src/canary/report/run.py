@@ -1,12 +1,13 @@
 """`canary report`: from names of runs and studies to one HTML file."""
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from canary.constraints import Chance
 from canary.errors import CanaryError
-from canary.report.gather import run_subject, study_subjects
+from canary.report.gather import Frontier, run_subject, study_subjects
 from canary.report.page import render
 from canary.runs import directory
 
@@ -26,18 +27,15 @@ def make_report(
     """Write the page of these runs and studies; what cannot be read is said on it, as long as something can."""
     subjects: list[dict[str, Any]] = []
     problems: list[str] = []
+    exact = exact_frontier(progress) if frontier else lambda run, config: None
     for name in names:
-        study = results / name
-        if (study / "study.json").exists():
-            found, broken = study_subjects(study)
-            subjects += found
-            problems += broken
-            continue
         try:
-            run = directory.find_run(name, runs)
-            subjects.append(
-                run_subject(run, exact_frontier(progress) if frontier else lambda run, config: None)
-            )
+            if (results / name / "study.json").exists():
+                found, broken = study_subjects(results / name, exact)
+                subjects += found
+                problems += broken
+            else:
+                subjects.append(run_subject(directory.find_run(name, runs), exact))
         except CanaryError as error:
             problems.append(str(error))
     if not subjects:
@@ -50,38 +48,52 @@ def make_report(
     return out
 
 
-def exact_frontier(progress: Progress | None) -> Callable[[Path, dict[str, Any]], dict[str, Any] | None]:
+def exact_frontier(progress: Progress | None) -> Frontier:
     """Best returns under each constraint around epsilon and the run's policies on them, where the environment is finite."""
+    known: dict[str, dict[str, Any] | None] = {}
 
-    def compute(run: Path, config: dict[str, Any]) -> dict[str, Any] | None:
-        from canary.config.config import config_from_dict
-        from canary.exact.mdp import from_environment
-        from canary.exact.run import frontier_report
-
-        try:
-            whole = config_from_dict(config)
-            from_environment(whole.environment)
-            if not isinstance(whole.constraint, Chance):
-                return None
-            limit, epsilon = whole.constraint.limit, whole.constraint.epsilon
-            epsilons = [share * epsilon for share in SHARES if share * epsilon < 0.9]
-            found = frontier_report(
-                whole.environment, limit, epsilon, epsilons=epsilons, runs=[run], progress=progress
-            )
-        except CanaryError:  # not finite, not of this version, or not undiscounted: the page does without
-            return None
-        lines: dict[str, list[list[float]]] = {}
-        for point in found["frontier"]:
-            if point["return"] is not None:
-                lines.setdefault(point["constraint"], []).append([point["epsilon"], point["return"]])
-        return {
-            "lines": lines,
-            "optima": {name: point["return"] for name, point in found["optima"].items()},
-            "policies": [
-                {"seed": seed["seed"], "violation": seed["violation"], "return": seed["return"]}
-                for seed in found["runs"][0]["seeds"]
-            ],
-            "exact": True,
-        }
+    def compute(run: Path | None, config: dict[str, Any]) -> dict[str, Any] | None:
+        problem = json.dumps([str(run), config["environment"], config["constraint"]], sort_keys=True)
+        if problem not in known:  # rows of a study may share it
+            known[problem] = _frontier(run, config, progress)
+        return known[problem]
 
     return compute
+
+
+def _frontier(run: Path | None, config: dict[str, Any], progress: Progress | None) -> dict[str, Any] | None:
+    from canary.config.config import config_from_dict
+    from canary.exact.mdp import from_environment
+    from canary.exact.run import frontier_report
+
+    try:
+        whole = config_from_dict(config)
+        from_environment(whole.environment)
+        if not isinstance(whole.constraint, Chance):
+            return None
+        limit, epsilon = whole.constraint.limit, whole.constraint.epsilon
+        epsilons = [share * epsilon for share in SHARES if share * epsilon < 0.9]
+        found = frontier_report(
+            whole.environment,
+            limit,
+            epsilon,
+            epsilons=epsilons,
+            runs=[] if run is None else [run],
+            progress=progress,
+        )
+    except CanaryError:  # not finite, not of this version, or not undiscounted: the page does without
+        return None
+    lines: dict[str, list[list[float]]] = {}
+    for point in found["frontier"]:
+        if point["return"] is not None:
+            lines.setdefault(point["constraint"], []).append([point["epsilon"], point["return"]])
+    return {
+        "lines": lines,
+        "optima": {name: point["return"] for name, point in found["optima"].items()},
+        "policies": [
+            {"seed": seed["seed"], "violation": seed["violation_probability"], "return": seed["return"]}
+            for trained in found["runs"]
+            for seed in trained["seeds"]
+        ],
+        "exact": True,
+    }

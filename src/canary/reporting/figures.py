@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from canary.constraints import Chance, Constraint, from_dict
 from canary.numerics.binomial import clopper_pearson_interval
@@ -57,9 +58,18 @@ def training_figure(
         draw_costs(right, blocks, limit)
         for axes in (left, middle, right):
             axes.set_xlabel("environment steps per seed")
-            axes.xaxis.set_major_formatter(lambda value, _: f"{value / 1000:g}k" if value else "0")
+            show_steps(axes)
         figure.suptitle(title, x=0.01, ha="left", fontsize=10, color=GREY)
     return figure
+
+
+def show_steps(axes: Axes) -> Axes:
+    """A horizontal axis of environment steps: few ticks, as 200k or 1.5M."""
+    axes.xaxis.set_major_locator(MaxNLocator(5))
+    axes.xaxis.set_major_formatter(
+        lambda value, _: f"{value / 1e6:g}M" if value >= 1e6 else f"{value / 1e3:g}k" if value else "0"
+    )
+    return axes
 
 
 def draw_returns(axes: Axes, blocks: pl.DataFrame, optimum: dict[str, float]) -> Axes:

@@ -46,6 +46,7 @@ def per_seed(row: Row) -> list[dict[str, Any]]:
         {
             "variant": row.name,
             "environment": row.summary["env"],
+            "preset": row.summary["preset"],
             "seed": seed,
             "bound": bound.get(seed),
             "violation": violation,
@@ -85,17 +86,22 @@ def _figure(data: pl.DataFrame, study: dict[str, Any], path: Path) -> None:
 
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(5.6, 3.8), layout="constrained")
-        for rows, marker in zip(
-            data.partition_by("variant", maintain_order=True), "osD^vP*Xph", strict=False
-        ):
+        environments = data["environment"].unique(maintain_order=True).to_list()
+        marks = {name: ("osD^vP*X"[i % 8], f"C{i}") for i, name in enumerate(environments)}
+        for rows in data.partition_by("variant", maintain_order=True):
+            marker, colour = marks[rows["environment"][0]]
+            is_published = rows["preset"][0] == "paper"
             axes.scatter(
-                rows["bound"], rows["violation"].clip(LOWEST), s=24, marker=marker, label=rows["variant"][0]
-            )
+                rows["bound"], rows["violation"].clip(LOWEST), s=26, marker=marker, edgecolors=colour,
+                facecolors="none" if is_published else colour,
+                label=f"{rows['environment'][0]}{', as published' if is_published else ''}",
+            )  # fmt: skip
         axes.axvline(0, color=GREY, linewidth=1, linestyle="--")
         for epsilon in data["epsilon"].unique().sort():
             axes.axhline(epsilon, color=RED, linewidth=1, linestyle="--")
         axes.set(yscale="log", xlabel="c_B / l²  (right of 0: beyond Cantelli's bound)", title=study["title"])
         axes.set_xscale("symlog", linthresh=1)
+        axes.xaxis.set_major_formatter("{x:g}")
         axes.set_ylabel(f"P, second half ({LOWEST:g} and below at {LOWEST:g})")
-        axes.legend(fontsize=8)
+        axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), fontsize=8)
         save(figure, path)

@@ -16,11 +16,11 @@ def save(results: Path, study: dict[str, Any], rows: list[Row], problems: list[s
     """Write training-curves.png and the data of its lines; lines are means over seeds, bands one standard deviation."""
     import matplotlib.pyplot as plt
 
-    from canary.reporting.figures import GREY, RED, STYLE
+    from canary.reporting.figures import GREY, RED, STYLE, show_steps
     from canary.reporting.figures import save as save_figure
 
     environments = list(dict.fromkeys(row.summary["env"] for row in rows))
-    methods = list(dict.fromkeys(_method(row) for row in rows))
+    methods = list(dict.fromkeys(row.summary["algorithm"] for row in rows))
     colours = dict(zip(methods, plt.get_cmap("tab10").colors, strict=False))  # type: ignore[attr-defined]
     frames = []
     with plt.rc_context(STYLE):
@@ -31,21 +31,19 @@ def save(results: Path, study: dict[str, Any], rows: list[Row], problems: list[s
         for environment, (left, right) in zip(environments, grid, strict=True):
             here = [row for row in rows if row.summary["env"] == environment]
             for row in here:
-                line = curve(row)
+                line, colour = curve(row), colours[row.summary["algorithm"]]
+                style = "--" if row.summary["preset"] == "paper" else "-"
                 frames.append(line.with_columns(variant=pl.lit(row.name)))
                 for axes, name in ((left, "return"), (right, "violation")):
                     mean, spread = line[name].to_numpy(), line[f"{name}_deviation"].to_numpy()
                     low, high = mean - spread, mean + spread
                     if name == "violation":
                         mean, low = np.maximum(mean, FLOOR), np.maximum(low, FLOOR)
-                    axes.plot(
-                        line["steps"], mean, color=colours[_method(row)], label=_method(row), linewidth=1.3
-                    )
-                    axes.fill_between(
-                        line["steps"], low, high, color=colours[_method(row)], alpha=0.12, linewidth=0
-                    )
+                    axes.plot(line["steps"], mean, style, color=colour, label=_method(row), linewidth=1.3)
+                    axes.fill_between(line["steps"], low, high, color=colour, alpha=0.12, linewidth=0)
             right.axhline(here[0].summary["epsilon"], color=RED, linestyle="--", linewidth=1)
             right.set(yscale="log", ylim=(FLOOR, 1))
+            show_steps(left), show_steps(right)
             limit = here[0].summary["limit"]
             left.set(title=f"{environment}, limit {limit:g}: return", xlabel="environment steps per seed")
             right.set(title=f"P(cost > {limit:g})", xlabel="environment steps per seed")
@@ -93,7 +91,7 @@ def _text(study: dict[str, Any], rows: list[Row], problems: list[str]) -> str:
         f"# {study['title']}",
         "",
         f"`canary reproduce {study['name']}`. Lines are means over seeds, bands one standard deviation,",
-        f"in {BLOCKS} blocks of training.",
+        f"in {BLOCKS} blocks of training; a rate below {FLOOR:g} is drawn there. Dashed: as published (preset `paper`).",
         "",
         "![training curves](training-curves.png)",
         "",

@@ -11,6 +11,7 @@ from canary.reporting.statistics import is_violation
 from canary.studies.curves import curve
 from canary.studies.rows import Row
 
+LOWEST = 1e-4  # where the logarithmic axis ends
 EPISODES = 50  # that a running rate is taken of
 
 
@@ -90,7 +91,7 @@ def _markdown(study: dict[str, Any], data: list[dict[str, Any]], problems: list[
 def _figure(rows: list[Row], data: list[dict[str, Any]], study: dict[str, Any], path: Path) -> None:
     import matplotlib.pyplot as plt
 
-    from canary.reporting.figures import GREY, STYLE, save
+    from canary.reporting.figures import GREY, STYLE, save, show_steps
 
     families = list(dict.fromkeys(row.name.rpartition("-")[0] for row in rows))
     with plt.rc_context(STYLE):
@@ -114,15 +115,20 @@ def _figure(rows: list[Row], data: list[dict[str, Any]], study: dict[str, Any], 
             axes.set(
                 title=f"{family}: P(cost > {here[0].summary['limit']:g})", xlabel="environment steps per seed"
             )
-            axes.legend(fontsize=8)
+            show_steps(axes).legend(fontsize=8)
         last = panels[0, -1]
         for family, marker in zip(families, "osD^", strict=False):
-            points = [row for row in data if row["variant"].rpartition("-")[0] == family and row["violation"]]
+            points = [row for row in data if row["variant"].rpartition("-")[0] == family]
+            points = [
+                row | {"violation": max(row["violation"], LOWEST)}
+                for row in points
+                if row["violation"] is not None
+            ]
             error = [row["violation_error"] or 0.0 for row in points]
             x, y = ([row[name] for row in points] for name in ("epsilon", "violation"))
             last.errorbar(x, y, yerr=error, marker=marker, label=family, linewidth=1)
         ends = [min(row["epsilon"] for row in data), max(row["epsilon"] for row in data)]
         last.plot(ends, ends, color=GREY, linestyle="--", linewidth=1, label="P = ε")
-        last.set(xscale="log", yscale="log", xlabel="ε", title="converged P", ylim=(1e-4, 1))
+        last.set(xscale="log", yscale="log", xlabel="ε", title="converged P", ylim=(LOWEST, 1))
         last.legend(fontsize=8)
         save(figure, path)

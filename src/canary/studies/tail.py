@@ -35,7 +35,7 @@ def save(results: Path, study: dict[str, Any], rows: list[Row], problems: list[s
         z = median(seed["z"] for seed in here)
         predicted = median(seed["log10_predicted"] for seed in here)
         realised = median(seed["violation"] for seed in here)
-        orders = f"{median(short):.1f} ({len(short)} seeds)" if short else "-"
+        orders = f"{median(short):.1f} ({len(short)} of {len(here)} seeds)" if short else "-"
         lines.append(
             f"| {row.name} | {z:.2f} | 1e{predicted:.1f} | {realised:.4f} | {orders} | {len(here)} |"
         )

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 
 import canary
-from canary.environments.protocol import Continuous, EnvironmentState
+from canary import Continuous, EnvironmentState
 
 
 class Battery(NamedTuple):
@@ -91,7 +91,8 @@ class EnergyStorage:
 
 def main(total_steps: int = 2_000_000, **how) -> canary.Run:
     run = canary.train(EnergyStorage(), seeds=2, total_steps=total_steps, **how)
-    print(canary.certify(run)["sentence"])
+    print(run.certify()["sentence"])
+    print(run.export("numpy")["path"])
     return run
 
 

@@ -17,7 +17,8 @@ def main(total_steps: int = 400_000, **how) -> canary.Run:
     pendulum = from_gymnasium("Pendulum-v1", cost=speeding)
     constraint = canary.Chance(limit=20, epsilon=0.1)
     run = canary.train(pendulum, constraint=constraint, seeds=2, total_steps=total_steps, **how)
-    print(canary.certify(run)["sentence"])
+    print(run.certify()["sentence"])
+    print(run.export("numpy")["path"])
     return run
 
 

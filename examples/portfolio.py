@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 
 import canary
-from canary.environments.protocol import Continuous, EnvironmentState
+from canary import Continuous, EnvironmentState
 
 
 class Account(NamedTuple):
@@ -77,7 +77,8 @@ class Portfolio:
 
 def main(total_steps: int = 2_000_000, **how) -> canary.Run:
     run = canary.train(Portfolio(), seeds=2, total_steps=total_steps, **how)
-    print(canary.certify(run)["sentence"])
+    print(run.certify()["sentence"])
+    print(run.export("numpy")["path"])
     return run
 
 

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 import canary
-from canary.environments.protocol import Discrete, EnvironmentState
+from canary import Discrete, EnvironmentState
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,8 @@ class SmallShop:
 def main(total_steps: int = 200_000, **how) -> canary.Run:
     constraint = canary.Chance(limit=6.5, epsilon=0.05)
     run = canary.train(SmallShop(), constraint=constraint, seeds=2, total_steps=total_steps, **how)
-    print(canary.certify(run)["sentence"])
+    print(run.certify()["sentence"])
+    print(run.export("numpy")["path"])
     return run
 
 

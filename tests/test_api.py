@@ -26,6 +26,7 @@ from canary.evaluation import play_episodes
 from canary.export.trained_policy import TrainedPolicy
 from canary.identity import Place
 from canary.networks import GaussianPolicy, make_mlp
+from canary.reporting.records import EvaluationSummary, TrainingSummary
 from canary.rollout import CostAccount
 from canary.runs import checkpoint, directory
 from problems.probe_environments import Price
@@ -85,6 +86,12 @@ def test_train_leaves_a_run_that_loads_again(run: Run):
     assert loaded.config == run.config
     assert loaded.config.environment == IcyLake(horizon=60)
     assert loaded.summary() == summary
+    for record, found in ((TrainingSummary, summary), (EvaluationSummary, run.evaluate(40))):
+        assert (
+            record.__required_keys__
+            <= found.keys()
+            <= record.__annotations__.keys() | record.__required_keys__ | {"run_dir"}
+        )
     assert canary.load("latest", out=run.directory.parent).directory == run.directory
     assert run.metrics.shape[0] == 2 * 4
     assert set(run.episodes["seed"]) == {0, 3}

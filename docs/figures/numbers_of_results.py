@@ -4,9 +4,10 @@ import csv
 import json
 import re
 from pathlib import Path
-from typing import Any
+from statistics import fmean
 
-PLACE = re.compile(r"\{([^/{}]+)/(\S+) ([^{}:]+):([^{}]+)\}")
+PLACE = re.compile(r"\{([^{} ]+)/([^/{} ]+) ([^{}:]+):([^{}]+)\}")
+OVER_SEEDS = {"least": min, "largest": max, "mean": fmean}
 NUMBER = r"([-+]?[\d.,]*\d[%M]?)"
 
 
@@ -31,21 +32,26 @@ def shown(value: float, form: str) -> str:
 
 
 def cell(results: Path, study: str, variant: str, column: str) -> float:
-    """One number of the store."""
+    """One number of the store: of a table, or of a JSON file of its group."""
     if "@" in column:
         return _of_seed(results / study / variant, *column.split("@"))
-    with (results / study / "table.csv").open() as file:
-        row = next(row for row in csv.DictReader(file) if row["variant"] == variant)
+    if column.startswith("summary."):
+        row = json.loads((results / study / variant / "summary.json").read_text())
+        column, safe = column.removeprefix("summary."), "safe_fraction"
+    else:
+        with (results / study / "table.csv").open() as file:
+            row = next(row for row in csv.DictReader(file) if row["variant"] == variant)
+        safe = column.removesuffix("_seeds")
     if column.endswith("safe_seeds"):
-        return float(row[column.removesuffix("_seeds")]) * float(row["seeds"])
+        return float(row[safe]) * float(row["seeds"])
     return float(row[column])
 
 
 def _of_seed(group: Path, column: str, seed: str) -> float:
     kind, _, name = column.rpartition(".")
-    content: dict[str, Any] = json.loads((group / f"{kind or 'summary'}.json").read_text())
-    values = content[f"{name}_per_seed"]
-    if seed in ("least", "largest"):
-        return (min if seed == "least" else max)(value for value in values if value is not None)
+    content = json.loads((group / f"{kind or 'summary'}.json").read_text())
+    values = [value for value in content[f"{name}_per_seed"] if value is not None]
+    if seed in OVER_SEEDS:
+        return OVER_SEEDS[seed](values)
     seeds = json.loads((group / "summary.json").read_text())["seed_ids"]
-    return values[seeds.index(int(seed))]
+    return content[f"{name}_per_seed"][seeds.index(int(seed))]

@@ -1,9 +1,9 @@
 """Sentences of README.md and docs/ that quote results, and where each number in them comes from.
 
 A number is `{STUDY/VARIANT COLUMN:FORM}`. COLUMN is one of results/STUDY/table.csv; `safe_seeds` and `final_safe_seeds` count
-seeds; `violation@2008` is of one seed and `return@least` or `@largest` of the extreme one, from summary.json;
-`exact.violation@2008` is of a final policy. FORM is Python's, or M for millions. `docs/figures/tables.py` puts the numbers into
-the pages.
+seeds; `violation@2008` is of one seed, `return@least`, `@largest` and `@mean` of all, from summary.json; `exact.violation@2008`
+is of a final policy, `summary.seeds` one number of summary.json. FORM is Python's, or M for millions.
+`docs/figures/tables.py` puts the numbers into the pages.
 """
 
 SENTENCES = {
@@ -16,8 +16,24 @@ SENTENCES = {
         " {point-goal/canary seeds:d} | {point-goal/canary reward:.1f} ({point-goal/canary lowest_reward:.1f}) |",
         "their exact violation probabilities, {reliability/canary exact.violation@least:.3f} to"
         " {reliability/canary exact.violation@largest:.3f}.",
+        "gives P {icy-lake-canary/. summary.violation_probability:.3f}, return"
+        " {icy-lake-canary/. summary.return_mean:.3f}, {icy-lake-canary/. summary.safe_seeds:d} of"
+        " {icy-lake-canary/. summary.seeds:d} seeds safe",
+    ),
+    "docs/environments/point_goal.md": (
+        "{point-goal/canary safe_seeds:d} of {point-goal/canary seeds:d} seeds are safe, at P"
+        " {point-goal/canary violation:.4f} and J {point-goal/canary reward:.1f} (",
+    ),
+    "docs/comparison.md": (
+        "beside other work ([table](../results/reliability/table.csv)) | {reliability/canary steps_per_second:,.0f} |",
     ),
     "docs/reproduction.md": (
+        "those of CPO (largest P {before-shaping/methods/cpo exact.violation@largest:.4f}, J"
+        " {before-shaping/methods/cpo exact.return@mean:.3f}) and CVaR-CPO"
+        " ({before-shaping/methods/cvar-cpo exact.violation@largest:.4f},"
+        " {before-shaping/methods/cvar-cpo exact.return@mean:.3f}) keep the limit on all five seeds too, and are richer than"
+        " Canary's ({before-shaping/methods/canary exact.violation@largest:.4f},"
+        " {before-shaping/methods/canary exact.return@mean:.3f}),",
         "{reliability/canary safe_seeds:d} of {reliability/canary seeds:d} seeds are safe, at P"
         " {reliability/canary violation:.4f} and J {reliability/canary reward:.3f}. Nine seeds",
         "seed 2008 has {reliability/canary return@2008:.3f} over the second half, and its final policy"

@@ -59,7 +59,7 @@ the summary. `canary list` shows what --env, --algo and --preset can be."""
     log: Annotated[tuple[str, ...], UseAppendAction, flag("csv|tensorboard|wandb")] = ()
     """Write every update for another tool, into the run. Repeatable. tensorboard and wandb are extras of canary-rl."""
     preset: Annotated[str | None, flag("NAME", "fast")] = None
-    """Settings to start from: fast, or paper for the paper's exactly."""
+    """Settings to start from: fast, or paper for the paper's equations, hyper-parameters and steps."""
     engine: Annotated[str | None, flag("NAME", "auto")] = None
     """Physics engine of a simulated robot: native on CPUs, mjx on accelerators, auto chooses."""
     set: Annotated[tuple[str, ...], UseAppendAction, flag("SECTION.NAME=VALUE")] = ()

@@ -1,6 +1,6 @@
 """Comparisons as plain data: which variants are trained on which seeds, and what the paper reports beside them.
 
-No setting was chosen on the seeds of a study: seeds 100 to 107 are for that (docs/lab-notebook.md).
+Seeds 100 to 115 are for choosing settings (docs/lab-notebook.md); no study uses them.
 """
 
 from dataclasses import dataclass

@@ -25,14 +25,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray
 
-from canary.environments.protocol import Discrete, EnvironmentState
+from canary.environments.protocol import Discrete, EnvironmentState, FiniteTables
 from canary.exact import (
-    FiniteMDP,
     best_response,
     best_under_cantelli,
     best_under_cvar,
     best_under_var,
     cost_law,
+    from_environment,
 )
 
 LIMIT, EPSILON = 6.5, 0.05
@@ -108,28 +108,26 @@ class Inventory:
         paid = self.purchase * (stock - before.clip(0)) + self.holding * left
         return self.price * (stock - left) - paid, (-after).clip(0)
 
-
-def finite_tables(shop: Inventory) -> FiniteMDP:
-    """The same shop for `canary.exact`; state i is the balance i - burst, as in the observation."""
-    balances = np.arange(-shop.burst, shop.capacity + 1)
-    before, order = balances[:, None], np.arange(shop.largest_order + 1)
-    stock = shop.stock(before, order)
-    transition = np.zeros((*stock.shape, len(balances)))
-    for size, chance in zip(*shop.demand(), strict=True):
-        transition += chance * (stock[:, :, None] - size == balances)
-    reward, cost = shop.account(before[:, :, None], stock[:, :, None], balances)
-    return FiniteMDP(
-        transition=transition,
-        reward=reward,
-        cost=np.broadcast_to(cost, transition.shape),
-        terminal=np.zeros(len(balances), bool),
-        initial=(balances == 0).astype(float),
-        horizon=shop.horizon,
-    )
+    def finite_tables(self) -> FiniteTables:
+        """The same shop for `canary.exact` and `canary frontier`; state i is the balance i - burst, as in the observation."""
+        balances = np.arange(-self.burst, self.capacity + 1)
+        before, order = balances[:, None], np.arange(self.largest_order + 1)
+        stock = self.stock(before, order)
+        transition = np.zeros((*stock.shape, len(balances)))
+        for size, chance in zip(*self.demand(), strict=True):
+            transition += chance * (stock[:, :, None] - size == balances)
+        reward, cost = self.account(before[:, :, None], stock[:, :, None], balances)
+        return FiniteTables(
+            transition=transition,
+            reward=reward,
+            cost=np.broadcast_to(cost, transition.shape),
+            terminal=np.zeros(len(balances), bool),
+            initial=(balances == 0).astype(float),
+        )
 
 
 def main() -> None:
-    mdp = finite_tables(Inventory())
+    mdp = from_environment(Inventory())
     best, actions = best_response(mdp, np.zeros_like(mdp.support))
     chance = cost_law(mdp, actions).violation(LIMIT)
     print(f"best return, no constraint          {best:6.3f}   P(unmet > {LIMIT}) = {chance:.3f}")

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from examples import inventory
-from examples.inventory import EPSILON, LIMIT, Inventory, finite_tables
+from examples.inventory import EPSILON, LIMIT, Inventory
 
 from canary.environments.protocol import Environment
 from canary.exact import (
@@ -14,10 +14,11 @@ from canary.exact import (
     best_under_cvar,
     best_under_var,
     cost_law,
+    from_environment,
 )
 
 SHOP = Inventory()
-TABLES = finite_tables(SHOP)
+TABLES = from_environment(SHOP)
 
 
 def play(shop: Inventory, table: np.ndarray, episodes: int) -> tuple[np.ndarray, ...]:
@@ -59,7 +60,7 @@ def test_the_tables_of_the_inventory_are_those_of_its_environment():
 def test_every_day_of_the_inventory_by_hand():
     """Follow each possible demand of each balance and order; the tables must say the same."""
     shop, sizes = Inventory(holding=0.25), (0, 1, 2, 6)
-    tables, chances = finite_tables(shop), (0.3, 0.4, 0.27, 0.03)
+    tables, chances = from_environment(shop), (0.3, 0.4, 0.27, 0.03)
     for balance in range(-6, 7):
         for order in range(4):
             left = max(balance, 0)

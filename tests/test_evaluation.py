@@ -10,17 +10,10 @@ from canary.evaluation import play_episodes
 from canary.exact import cost_law, from_environment
 from canary.networks import CategoricalPolicy, make_mlp
 from canary.rollout import CostAccount
-from problems.compilation import quick_compilation
 from problems.probe_environments import Questions
 
 LAKE = IcyLake(horizon=30)
 ACCOUNT = CostAccount(5.5, 1.0)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick():
-    with quick_compilation():
-        yield
 
 
 def network(inputs, actions, scale=0.0):

@@ -17,7 +17,6 @@ from examples.small_shop import SmallShop
 
 from canary.algorithms import ALGORITHMS
 from canary.checking.check import full_check
-from problems.compilation import quick_compilation
 
 ROOT = Path(__file__).parents[1]
 TINY = {
@@ -29,8 +28,7 @@ TINY = {
 @pytest.mark.parametrize("name", ["small_shop", "portfolio", "energy_storage", "pendulum"])
 def test_an_example_trains_and_certifies(name, tmp_path, capsys):
     example = importlib.import_module(f"examples.{name}")
-    with quick_compilation():
-        run = example.main(total_steps=240, out=tmp_path, overrides=TINY, quiet=True)
+    run = example.main(total_steps=240, out=tmp_path, overrides=TINY, quiet=True)
     assert run.summary()["status"] == "finished"
     assert "confidence" in capsys.readouterr().out
     source = run.config.environment.source() if name == "pendulum" else run.config.environment
@@ -68,8 +66,7 @@ def test_the_promised_lines_suffice():
     "environment", [SmallShop(), Portfolio(), EnergyStorage(), Maintenance()], ids=lambda e: type(e).__name__
 )
 def test_the_environments_of_the_examples_pass_their_check(environment):
-    with quick_compilation():
-        report = full_check(environment, episodes=64)
+    report = full_check(environment, episodes=64)
     assert report.ok
     assert not [finding.text for finding in report.findings if finding.level == "warning"]
 

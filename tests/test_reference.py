@@ -12,16 +12,10 @@ from canary.config.config import make_config
 from canary.rollout import CostAccount
 from canary.runs.runner import make_trainer
 from canary.training import init_training, train_iteration
-from problems.compilation import quick_compilation
 from problems.terms import terms_of
 
 
 def test_plain_reference_and_library_take_the_same_steps():
-    with quick_compilation():
-        compare()
-
-
-def compare():
     config = make_config(preset="paper", overrides=("algo.hidden=[16,16]", "algo.critic.epochs=5"))
     trainer = make_trainer(config)
     environment = config.environment

@@ -9,17 +9,10 @@ from canary.environments.icy_lake import IcyLake
 from canary.networks import make_policy
 from canary.numerics.running_statistics import RunningStatistics
 from canary.rollout import SPENT_CLIP, CostAccount, collect, start_lanes
-from problems.compilation import quick_compilation
 from problems.probe_environments import Aim
 
 LIMIT, GAMMA, LANES, LENGTH = 2.5, 0.9, 6, 60
 LAKE = IcyLake(horizon=15)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick():
-    with quick_compilation():
-        yield
 
 
 def play(environment, account, statistics=None, *, stagger, length=LENGTH, seed=0):

@@ -13,7 +13,6 @@ from canary.numerics.tiers import Tier
 from canary.runs.runner import make_trainer
 from canary.training import init_training, train_chunk
 from canary.types import Chance, Terms
-from problems.compilation import quick_compilation
 from problems.probe_environments import Aim, DearLake, Price, Questions, best_price
 from problems.terms import make_terms, terms_of
 
@@ -37,9 +36,8 @@ def train(
 
 @pytest.fixture(scope="module")
 def questions():
-    with quick_compilation():
-        overrides = ("algo.reward_discount=0.5", "algo.critic.learning_rate=0.01", "algo.critic.epochs=20")
-        return train(Questions(), Chance(limit=4.0, epsilon=0.3), 60, overrides)
+    overrides = ("algo.reward_discount=0.5", "algo.critic.learning_rate=0.01", "algo.critic.epochs=20")
+    return train(Questions(), Chance(limit=4.0, epsilon=0.3), 60, overrides)
 
 
 def test_critics_learn_the_known_values(questions):
@@ -82,14 +80,11 @@ def test_price_is_paid_exactly_as_often_as_the_bound_allows(dead_zone):
     limit, epsilon = 1.25, 0.2
     best = best_price(1 / shaped(np.float64(1 / limit), dead_zone), epsilon)
     assert best == pytest.approx(0.318 if dead_zone is None else 0.415, abs=1e-3)
-    with quick_compilation():
-        overrides = (
-            "algo.critic.epochs=10", "algo.critic.learning_rate=0.003", "algo.window=500",
-            f"algo.dead_zone={dead_zone}",
-        )  # fmt: skip
-        state, (metrics, _) = train(
-            Price(), Chance(limit=limit, epsilon=epsilon), 80, overrides, environments=16
-        )
+    overrides = (
+        "algo.critic.epochs=10", "algo.critic.learning_rate=0.003", "algo.window=500",
+        f"algo.dead_zone={dead_zone}",
+    )  # fmt: skip
+    state, (metrics, _) = train(Price(), Chance(limit=limit, epsilon=epsilon), 80, overrides, environments=16)
     seen = jnp.array([1.0, 1.0, 0.0])
     chance = float(jax.nn.softmax(state.learner.policy(seen).logits)[1])
     assert 0.75 * best < chance < 1.15 * best
@@ -98,11 +93,10 @@ def test_price_is_paid_exactly_as_often_as_the_bound_allows(dead_zone):
 
 
 def test_gaussian_policy_hits_targets_seen_in_physical_units():
-    with quick_compilation():
-        overrides = ("algo.critic.epochs=4", "algo.target_kl=0.05")
-        state, (metrics, ends) = train(
-            Aim(cost=1.0), Chance(limit=50.0, epsilon=0.1), 60, overrides, rollout_length=20
-        )
+    overrides = ("algo.critic.epochs=4", "algo.target_kl=0.05")
+    state, (metrics, ends) = train(
+        Aim(cost=1.0), Chance(limit=50.0, epsilon=0.1), 60, overrides, rollout_length=20
+    )
     places = np.array([[300 + 50 * 0.6, -1000.0], [300 - 50 * 0.6, -1000.0]], np.float32)
     seen = np.concatenate([normalise(state.statistics, places), [[1, 0.02], [1, 0.02]]], -1)
     np.testing.assert_allclose(state.learner.policy(jnp.asarray(seen)).mean[:, 0], [0.6, -0.6], atol=0.2)
@@ -124,8 +118,7 @@ def test_costs_and_limit_in_other_units_train_the_same_policy():
     trained = []
     for factor in (1.0, 7.0):
         constraint = Chance(limit=5.5 * factor, epsilon=0.02)
-        with quick_compilation():
-            trained.append(train(DearLake(factor), constraint, 6, environments=3, rollout_length=100))
+        trained.append(train(DearLake(factor), constraint, 6, environments=3, rollout_length=100))
     (state, (metrics, ends)), (other, (other_metrics, other_ends)) = trained
     for one, seven in zip(jax.tree.leaves(state.learner), jax.tree.leaves(other.learner), strict=True):
         np.testing.assert_array_equal(one, seven)
@@ -153,10 +146,9 @@ def small_lake():
         state, (metrics, _) = train_chunk(trainer, init_training(trainer, terms, 0), 3, 3)
         return state, metrics
 
-    with quick_compilation():
-        program = jax.jit(run)
-        program(make_terms(5.5, 0.02, 100))
-        yield run, program
+    program = jax.jit(run)
+    program(make_terms(5.5, 0.02, 100))
+    return run, program
 
 
 TERMS = [(5.5, 0.02, 100), (1.0, 0.02, 100), (5.5, 0.3, 100), (5.5, 0.02, 4)]
@@ -180,8 +172,7 @@ def test_terms_given_late_train_what_terms_known_early_do(small_lake):
     """As if limit, epsilon and length of the run were constants of a program compiled for them alone."""
     run, program = small_lake
     limit, epsilon, updates = TERMS[1]
-    with quick_compilation():
-        alone, metrics = jax.jit(lambda: run(make_terms(limit, epsilon, updates)))()
+    alone, metrics = jax.jit(lambda: run(make_terms(limit, epsilon, updates)))()
     state, found = program(make_terms(limit, epsilon, updates))
     for name in metrics:
         np.testing.assert_allclose(found[name], metrics[name], rtol=1e-3, atol=1e-4, err_msg=name)

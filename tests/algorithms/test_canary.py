@@ -25,7 +25,6 @@ from canary.numerics.risk import cantelli_value
 from canary.numerics.shaped_cost import shaped
 from canary.types import EpisodeEnds
 from problems.breach_truth import Law, difference_quotients
-from problems.compilation import quick_compilation
 from problems.probe_mdps import (
     EPSILON,
     LIMIT,
@@ -41,12 +40,6 @@ from problems.steps import take_one_step
 from problems.terms import make_terms
 
 ZERO = jnp.zeros(2)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick():
-    with quick_compilation():
-        yield
 
 
 def settings_of(gamma, **options):

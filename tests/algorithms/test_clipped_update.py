@@ -27,15 +27,8 @@ from canary.algorithms.ppo import reward_objective
 from canary.environments.protocol import Continuous, Discrete
 from canary.networks import critic_values, make_critics, make_policy
 from canary.numerics.moments import empty_window
-from problems.compilation import quick_compilation
 from problems.rollouts import one_lane
 from problems.terms import make_terms
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick():
-    with quick_compilation():
-        yield
 
 
 def test_clipped_surrogate_by_hand():

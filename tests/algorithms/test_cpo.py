@@ -21,18 +21,10 @@ from canary.algorithms.trust_region_update import Evidence, flatten
 from canary.numerics.moments import empty_window, record_episodes
 from canary.numerics.trust_region import Tier, solve
 from problems.breach_truth import Law, difference_quotients
-from problems.compilation import quick_compilation
 from problems.probe_mdps import EPSILON, LIMIT, ROOT, TABLE, TablePolicy, Truth, population
 from problems.rollouts import one_lane
 from problems.steps import take_one_step
 from problems.terms import make_terms
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick():
-    with quick_compilation():
-        yield
-
 
 # --- the indicator ---
 

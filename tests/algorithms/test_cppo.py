@@ -13,17 +13,10 @@ from canary.algorithms.cppo import Controller, CPPOConfig, control, make_cppo, p
 from canary.environments.protocol import Discrete
 from canary.numerics.moments import Span, empty_window, record_episodes
 from problems.breach_truth import Law, difference_quotients
-from problems.compilation import quick_compilation
 from problems.probe_mdps import EPSILON, LIMIT, ROOT, TABLE, TablePolicy, Truth, population
 from problems.terms import make_terms
 
 MULTIPLIER = 2.5
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick():
-    with quick_compilation():
-        yield
 
 
 @pytest.fixture(scope="module", params=[1.0, 0.9])

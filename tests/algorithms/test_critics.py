@@ -17,7 +17,6 @@ from canary.algorithms.critics import (
 )
 from canary.algorithms.inputs import Inputs, merge_duplicates
 from canary.networks import critic_values, make_critics
-from problems.compilation import quick_compilation
 from problems.terms import make_terms
 
 UPDATES = 30
@@ -25,12 +24,6 @@ CONFIG = CriticConfig(learning_rate=0.01, epochs=20)
 ROWS = jnp.asarray(np.random.default_rng(0).integers(-2, 3, (64, 2)) / 2, jnp.float32)
 VALUE = ROWS[:, 0] * ROWS[:, 1] + 0.5 * ROWS[:, 0] - 0.3
 OPTIMISER = make_optimiser(CONFIG.gradient_clip)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick():
-    with quick_compilation():
-        yield
 
 
 def start(count=2):

@@ -27,17 +27,9 @@ from canary.algorithms.quantile_critic import (
 from canary.algorithms.trust_region_update import Evidence, flatten
 from canary.numerics.moments import empty_window, record_episodes
 from problems.breach_truth import COPIES, Law, difference_quotients
-from problems.compilation import quick_compilation
 from problems.probe_mdps import EPSILON, LIMIT, ROOT, TABLE, TablePolicy, population
 from problems.rollouts import make_rollout
 from problems.terms import make_terms
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick():
-    with quick_compilation():
-        yield
-
 
 # --- the constraint on a process whose episodes can all be listed ---
 

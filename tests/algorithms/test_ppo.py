@@ -13,17 +13,10 @@ from canary.config.presets import PAPER_BASELINES, PAPER_BATCHES, PRESETS
 from canary.environments.protocol import Discrete
 from canary.numerics.moments import empty_window, record_episodes
 from canary.rollout import CostAccount
-from problems.compilation import quick_compilation
 from problems.probe_mdps import LEVELS, LIMIT, STATES, population
 from problems.terms import make_terms
 
 INPUTS = STATES * LEVELS + CostAccount.SIZE
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick():
-    with quick_compilation():
-        yield
 
 
 def algorithm(**estimation):

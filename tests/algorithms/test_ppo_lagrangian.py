@@ -19,18 +19,11 @@ from canary.algorithms.ppo_lagrangian import (
 from canary.environments.protocol import Discrete
 from canary.numerics.moments import Span, empty_window, record_episodes
 from problems.breach_truth import Law, difference_quotients
-from problems.compilation import quick_compilation
 from problems.probe_mdps import EPSILON, LIMIT, ROOT, TABLE, TablePolicy, Truth, population
 from problems.terms import make_terms
 
 MULTIPLIER, WORTH = 2.5, 4.0
 KINDS = ("chance", "mean", "cvar")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick():
-    with quick_compilation():
-        yield
 
 
 @pytest.fixture(scope="module", params=[1.0, 0.9])

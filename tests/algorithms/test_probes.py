@@ -16,7 +16,6 @@ from canary.networks import critic_values
 from canary.rollout import CostAccount
 from canary.training import Trainer, init_training, train_chunk
 from problems.baseline_probes import Kind, Probe
-from problems.compilation import quick_compilation
 from problems.terms import make_terms
 
 LIMIT, EPSILON, DISCOUNT, UPDATES = 1.0, 0.3, 0.9, 60
@@ -27,12 +26,6 @@ METHODS = ["canary", "ppo", "cpo", "cppo", "cvar-cpo", "ppo-lagrangian"]
 def slow(*values):
     """Right in seconds too, but every program takes ten seconds to compile: not in the default suite."""
     return pytest.param(*values, marks=pytest.mark.slow)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick():
-    with quick_compilation():
-        yield
 
 
 def settings_of(name, **options):

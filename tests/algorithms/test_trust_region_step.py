@@ -20,18 +20,11 @@ from canary.algorithms.trust_region_step import TrustRegionConfig, search
 from canary.environments.protocol import Continuous, Discrete
 from canary.networks import make_policy
 from canary.numerics.tiers import Tier
-from problems.compilation import quick_compilation
 from problems.steps import take_one_step
 
 SPACES = {"categorical": Discrete(3), "gaussian": Continuous(2)}
 SAMPLES, WIDTH = 96, 4
 CONFIG = TrustRegionConfig()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick():
-    with quick_compilation():
-        yield
 
 
 def rows(kinds=12):

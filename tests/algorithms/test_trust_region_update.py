@@ -21,15 +21,8 @@ from canary.networks import critic_values
 from canary.numerics.moments import empty_window
 from canary.runs.runner import make_trainer
 from canary.training import init_training, train_iteration
-from problems.compilation import quick_compilation
 from problems.rollouts import make_rollout
 from problems.terms import make_terms, terms_of
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick():
-    with quick_compilation():
-        yield
 
 
 @pytest.mark.parametrize(

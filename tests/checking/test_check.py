@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from canary.checking.advice import advise
-from canary.checking.check import fast_check, full_check, short_record
+from canary.checking.behaviour import check_behaviour
+from canary.checking.check import full_check, short_record
+from canary.checking.findings import raise_first_error
 from canary.checking.fingerprint import differences, fingerprint
 from canary.checking.probe import make_probe
 from canary.checking.structure import check_structure
@@ -14,15 +16,8 @@ from canary.environments import from_gymnasium
 from canary.environments.icy_lake import IcyLake
 from canary.errors import CanaryError
 from problems import faulty_environments as faulty
-from problems.compilation import quick_compilation
 from problems.host_environments import Forgetful
 from problems.host_environments import Walk as HostWalk
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick():
-    with quick_compilation():
-        yield
 
 
 def test_a_good_environment_passes():
@@ -66,7 +61,7 @@ def test_what_tracing_finds(environment, field, sentence):
     assert found
     assert found[0].field == field
     with pytest.raises(CanaryError, match=sentence):
-        fast_check(environment)
+        raise_first_error(found)
 
 
 PLAYED = [
@@ -83,8 +78,9 @@ PLAYED = [
 
 @pytest.mark.parametrize(("fault", "field", "sentence"), PLAYED)
 def test_what_a_short_rollout_finds(fault, field, sentence):
+    environment = faulty.Odd(fault=fault)
     with pytest.raises(CanaryError, match=sentence):
-        fast_check(faulty.Odd(fault=fault))
+        raise_first_error(check_behaviour(environment, short_record(environment)))
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,6 @@ from canary.environments.protocol import Continuous, Discrete, Environment
 from canary.errors import CanaryError
 from canary.networks import make_policy
 from canary.rollout import CostAccount, collect, start_lanes
-from problems.compilation import quick_compilation
 
 FIXED_START = {"IcyLake"}  # its reset has nothing to draw
 ACCOUNT = CostAccount(limit=1.0, cost_discount=1.0)
@@ -51,12 +50,6 @@ CASES = cases()
 # Comparisons of two programs take as many compilations; the default suite makes them once for each kind of physics.
 SLOW_TO_COMPARE = {"PointGoal-native", "PointGoal2500"} | {name for name in CASES if "mjx" in name}
 COMPARED = [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW_TO_COMPARE else []) for name in CASES]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick():
-    with quick_compilation():
-        yield
 
 
 def sizes(name: str) -> tuple[int, int]:

@@ -16,17 +16,10 @@ from canary.host.episodes import SEED_BITS
 from canary.networks import make_policy
 from canary.rollout import CostAccount, collect, start_lanes
 from problems import host_environments
-from problems.compilation import quick_compilation
 from problems.host_environments import WALK, Walk, depth
 
 ACCOUNT = CostAccount(limit=2.0, cost_discount=1.0)
 LANES, LENGTH = 4, 30
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick():
-    with quick_compilation():
-        yield
 
 
 def speed(before, action, after, info):

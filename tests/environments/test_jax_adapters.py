@@ -15,14 +15,7 @@ from canary.checking.check import full_check
 from canary.environments import from_brax, from_gymnax
 from canary.environments.protocol import Continuous, Discrete, Environment
 from canary.errors import CanaryError
-from problems.compilation import quick_compilation
 from problems.foreign_environments import BraxWalk, GymnaxWalk, OldGymnaxWalk
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick():
-    with quick_compilation():
-        yield
 
 
 def needs(package: str):

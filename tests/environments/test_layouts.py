@@ -16,16 +16,14 @@ from canary.environments.layouts import (
     move_goal,
     sample_layout,
 )
-from problems.compilation import quick_compilation
 
 COUNT = 3000
 
 
 @pytest.fixture(scope="module")
 def layouts():
-    with quick_compilation():
-        keys = jax.random.split(jax.random.key(0), COUNT)
-        return jax.tree.map(np.asarray, jax.jit(jax.vmap(sample_layout))(keys))
+    keys = jax.random.split(jax.random.key(0), COUNT)
+    return jax.tree.map(np.asarray, jax.jit(jax.vmap(sample_layout))(keys))
 
 
 def stacked(layouts):

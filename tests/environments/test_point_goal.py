@@ -16,18 +16,11 @@ from canary.environments.point_physics import place
 from canary.environments.point_robot import PointRobot
 from canary.environments.protocol import EnvironmentState
 from canary.errors import CanaryError
-from problems.compilation import quick_compilation
 
 GOLDEN = dict(np.load(Path(__file__).parent / "golden" / "safety_point_goal.npz"))
 REACHED = (GOLDEN["goal"] != GOLDEN["goal_before"]).any(1)
 PUSHED = np.abs(GOLDEN["vase_position"] - GOLDEN["vase_position_before"])[:, :2].max(1) > 1e-6
 SENSORS, GOAL_LIDAR, HAZARD_LIDAR, VASE_LIDAR = slice(0, 12), slice(12, 28), slice(28, 44), slice(44, 60)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick():
-    with quick_compilation():
-        yield
 
 
 def wrap(inner: PointGoalState) -> EnvironmentState:

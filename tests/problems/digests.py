@@ -20,7 +20,7 @@ import numpy as np
 from canary.config.config import make_config
 from canary.runs.runner import make_terms, make_trainer
 from canary.training import init_training, train_chunk
-from problems.compilation import quick_compilation
+from problems.compilation import RECORDED
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "digests.json"
 UPDATES = 3
@@ -67,9 +67,9 @@ def digest(case: str) -> dict[str, Any]:
     environment, algorithm, overrides = CASES[case]
     config = make_config(environment, algorithm, preset="paper", overrides=overrides)
     trainer = make_trainer(config)
-    with quick_compilation():
-        state = jax.jit(lambda: init_training(trainer, make_terms(config), 3))()
-        state, _ = jax.jit(lambda state: train_chunk(trainer, state, UPDATES, UPDATES))(state)
+    state = jax.jit(lambda: init_training(trainer, make_terms(config), 3), compiler_options=RECORDED)()
+    advance = jax.jit(lambda state: train_chunk(trainer, state, UPDATES, UPDATES), compiler_options=RECORDED)
+    state, _ = advance(state)
     parts = jax.tree_util.tree_leaves_with_path((state.learner.policy, state.learner.critics.networks))
     arrays = {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in parts}
     bits = hashlib.sha256(b"".join(array.tobytes() for array in arrays.values())).hexdigest()

@@ -18,7 +18,6 @@ from canary.errors import CanaryError
 from canary.runs import checkpoint, runner
 from canary.runs.manifest import read_manifest
 from canary.runs.revival import revive
-from problems.compilation import quick_compilation
 from problems.host_environments import WALK
 
 CONSTRAINT = canary.Chance(limit=3.0, epsilon=0.2)
@@ -27,12 +26,6 @@ SETTINGS = (
     "training.stagger=false", "training.chunk=1",
 )  # fmt: skip
 UPDATE = 30  # steps
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick():
-    with quick_compilation():
-        yield
 
 
 def train(environment, out, updates=6):

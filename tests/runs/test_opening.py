@@ -15,7 +15,6 @@ from canary.runs import directory, trust
 from canary.runs.opening import environment_changes, open_config
 from canary.runs.trust import NeedsTrust
 from problems import faulty_environments as problems
-from problems.compilation import quick_compilation
 from problems.faulty_environments import Walk
 from problems.host_environments import WALK
 from problems.host_environments import Walk as HostWalk
@@ -25,12 +24,6 @@ SETTINGS = {
     "algo.hidden": [4], "algo.epochs": 1, "training.environments": 3, "training.rollout_length": 10,
     "training.chunk": 1,
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick():
-    with quick_compilation():
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -21,21 +21,13 @@ from canary.reporting.summary import summarise_run
 from canary.runs import checkpoint, directory, lock
 from canary.runs.manifest import read_manifest
 from canary.runs.runner import load_states, resume_run, start_run
-from problems.compilation import quick_compilation
 from problems.small_runs import SEEDS, UPDATES, run_config
 
 TESTS = Path(__file__).parents[1]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def quick():
-    with quick_compilation():
-        yield
-
-
 def process(*arguments: str) -> subprocess.Popen:
     environment = os.environ | {
-        "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",  # as in this process: other optimisations give other bits
         "PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent / "src")]),
     }
     command = [sys.executable, "-m", "problems.small_runs", *arguments]

@@ -13,7 +13,7 @@ import pytest
 
 from canary.runs.runner import make_trainer
 from canary.runs.seeds import SeedGroups
-from problems.compilation import quick_compilation
+from problems.compilation import optimised
 from problems.small_runs import small_config
 from problems.terms import terms_of
 
@@ -55,14 +55,14 @@ def assert_same(one, other):
 @pytest.fixture(
     scope="module", autouse=True, params=["quick", pytest.param("optimised", marks=pytest.mark.slow)]
 )
-def compilation(request):
+def kind(request):
     """The bits must agree however the programs are compiled, as long as all are compiled alike."""
-    with quick_compilation() if request.param == "quick" else nullcontext():
+    with optimised() if request.param == "optimised" else nullcontext():
         yield
 
 
 @pytest.fixture(scope="module")
-def eight(compilation):
+def eight(kind):
     return train(tuple(range(8)), (7, 7, 7), 7)
 
 
@@ -124,7 +124,6 @@ def test_vectorised_seeds_on_two_devices_agree_with_single_ones(tmp_path):
     """Groups of two seeds and one, on a device each, as on accelerators: equal up to rounding for a while."""
     environment = os.environ | {
         "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
-        "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
         "PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent / "src")]),
     }
     command = [sys.executable, "-c", VECTORISED, str(tmp_path / "states.npz")]

@@ -16,7 +16,6 @@ from canary.studies import estimators, relative_variance
 from canary.studies.variance_view import exponent
 from canary.studies.views import save_views
 from canary.theory import with_violation
-from problems.compilation import quick_compilation
 
 
 def test_a_relative_variance_by_hand():
@@ -38,12 +37,11 @@ def test_batches_of_the_algorithms_own_estimate(monkeypatch):
     monkeypatch.setattr(estimators, "MEASURING", 12)
     lake = from_environment(IcyLake())
     table = with_violation(lake, 5.5, 0.05)
-    with quick_compilation():
-        policy = estimators.imitate(table, jax.random.key(0))
-        chance = np.asarray(jax.nn.softmax(policy(jnp.eye(16)).logits), float)
-        p = cost_law(lake, chance).violation(5.5)
-        assert p == pytest.approx(0.05, rel=0.05)
-        found = estimators.Batches(estimators.estimator("indicator", None), IcyLake())(policy, 5.5, 0.1, 3)
+    policy = estimators.imitate(table, jax.random.key(0))
+    chance = np.asarray(jax.nn.softmax(policy(jnp.eye(16)).logits), float)
+    p = cost_law(lake, chance).violation(5.5)
+    assert p == pytest.approx(0.05, rel=0.05)
+    found = estimators.Batches(estimators.estimator("indicator", None), IcyLake())(policy, 5.5, 0.1, 3)
     episodes = found["episodes"].sum()
     assert episodes > 300
     mean = found["value"] @ found["episodes"] / episodes

@@ -19,7 +19,6 @@ from canary.studies.meaning import meaning, meaning_of
 from canary.studies.plan import Request, configuration, planned
 from canary.studies.run import Places, reproduce
 from canary.studies.views import save_views
-from problems.compilation import quick_compilation
 
 SMALL = (
     "algo.hidden=[8]",
@@ -37,12 +36,6 @@ STUDY = Study(
         Variant(name="other", about="bolder", algorithm="ppo", overrides=(*SMALL, "algo.entropy=0.1")),
     ),
 )  # fmt: skip
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick():
-    with quick_compilation():
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,6 @@ from canary.cli import main
 from canary.errors import CanaryError
 from canary.studies.plan import configuration
 from canary.studies.sweep_plan import sweep_study, swept
-from problems.compilation import quick_compilation
 
 
 def test_values_are_split_at_commas_outside_of_brackets():
@@ -44,8 +43,7 @@ def test_the_command_trains_all_and_shows_a_table(tmp_path, capsys):
         "--set", "algo.hidden=[8]", "--set", "training.environments=5", "--set", "training.rollout_length=100",
         "--set", "training.merge_capacity=0", "--runs", str(tmp_path / "runs"), "--results", str(tmp_path / "results"),
     ]  # fmt: skip
-    with quick_compilation():
-        assert main(arguments) == 0
+    assert main(arguments) == 0
     assert capsys.readouterr().out.splitlines()[0] == str(tmp_path / "results" / "mine" / "table.md")
     data = pl.read_csv(tmp_path / "results" / "mine" / "table.csv")
     assert data["variant"].to_list() == ["limit-3.5", "limit-5.5"]

@@ -57,7 +57,6 @@ def test_the_sandwich_holds_and_atoms_may_be_merged(name, kind):
     assert relative.of_batch(50) <= upper
     again = kind(CONSTRAINTS[name](EPISODES, LIMIT, EPSILON), EPISODES)
     assert relative.of_batch(50) == pytest.approx(again.of_batch(50))
-    assert relative.effective_episodes(50) == pytest.approx(50 * relative.active)
 
 
 def test_the_indicator_has_the_closed_form_of_the_appendix():

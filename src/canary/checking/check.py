@@ -1,4 +1,4 @@
-"""The two checks: a fast one before every training, and a thorough one for `canary check-env`."""
+"""The thorough check of `canary check-env`, and the short record that every training looks at first (runs/opening.py)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,8 +8,7 @@ import numpy as np
 
 from canary.checking.advice import advise, describe_costs
 from canary.checking.behaviour import check_behaviour, check_cut, same_again
-from canary.checking.findings import Finding, error, note, raise_first_error
-from canary.checking.fingerprint import fingerprint
+from canary.checking.findings import Finding, error, note
 from canary.checking.probe import Probe, make_probe
 from canary.checking.structure import check_structure
 from canary.environments.protocol import Discrete, Environment
@@ -44,14 +43,6 @@ class Report:
             "episodes": self.episodes,
             "advice": self.advice,
         }
-
-
-def fast_check(environment: Any) -> dict[str, list[float]]:
-    """Raise the sentence of the first error; return the fingerprint of the behaviour."""
-    raise_first_error(check_structure(environment))
-    record = short_record(environment)
-    raise_first_error(check_behaviour(environment, record))
-    return fingerprint(record)
 
 
 def short_record(environment: Environment) -> Probe:

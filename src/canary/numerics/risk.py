@@ -94,15 +94,11 @@ def worst_case_cantelli(
 
 
 def worst_case_mean(limit: ArrayLike, advantage: ArrayLike, radius: ArrayLike, discount: ArrayLike) -> Real:
-    """Largest μ after a nominal or bound-restoring step: ℓ + K α (eq:mean-overshoot, cor:recovery)."""
+    """Largest μ after a nominal or bound-restoring step: ℓ + K α (eq:mean-overshoot, cor:recovery).
+
+    After a mean-restoring step it is μ_k + K α, with the mean of the old policy in the place of the limit.
+    """
     return jnp.asarray(limit) + _product(surrogate_error_factor(radius, discount), advantage)
-
-
-def restoration_mean_bound(
-    mean: ArrayLike, advantage: ArrayLike, radius: ArrayLike, discount: ArrayLike
-) -> Real:
-    """Largest μ after a mean-restoring step: μ_k + K α, μ_k = `mean` of the old policy (cor:recovery)."""
-    return jnp.asarray(mean) + _product(surrogate_error_factor(radius, discount), advantage)
 
 
 def provably_violating(
@@ -110,13 +106,6 @@ def provably_violating(
 ) -> Bool[Array, "..."]:
     """Whether the moments lie in V = {μ > ℓ + σ / √β}, where P(C > ℓ) > ε for certain (cor:recovery)."""
     return jnp.asarray(mean) > limit + deviation / jnp.sqrt(_beta(epsilon))
-
-
-def deviation_for_safety(
-    epsilon: ArrayLike, advantage: ArrayLike, radius: ArrayLike, discount: ArrayLike
-) -> Real:
-    """σ >= √β K α keeps a policy of tiers a-b out of the provably violating region V (cor:recovery)."""
-    return jnp.sqrt(_beta(epsilon)) * worst_case_mean(0.0, advantage, radius, discount)
 
 
 def _beta(epsilon: ArrayLike) -> Real:

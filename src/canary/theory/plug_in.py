@@ -36,10 +36,6 @@ class PlugIn:
         """Variance by the square of the truth (eq:relative-variance)."""
         return self.variance / float(np.sum(np.square(self.truth)))
 
-    @property
-    def relative_bias(self) -> float:
-        return float(np.sqrt(np.sum(np.square(self.bias)) / np.sum(np.square(self.truth))))
-
 
 def plug_in_value(
     law: ScoredLaw, limit: float, epsilon: float, episodes: int, dead_zone: float | None = None

@@ -42,10 +42,6 @@ class RelativeVariance:
         scale = self.share**2 / (self.active * episodes)
         return (1 - self.active) * scale, self.ratio * scale
 
-    def effective_episodes(self, episodes: int) -> float:
-        """Expected effective sample size q N."""
-        return self.active * episodes
-
 
 def of_value(constraint: SampledConstraint, law: ScoredLaw) -> RelativeVariance:
     """lem:value."""

@@ -34,7 +34,7 @@ train: setup ## train Canary on IcyLake (or whatever ARGS say)
 	@$(BIN)/canary train $(ARGS)
 
 test: setup lint ## linting, formatting, types and all quick tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-attacks: setup ## attack runs, files, certificates and commands for 15 minutes; goes on where it stopped
 	@PYTHONPATH=tests $(BIN)/python -m attacks $(ARGS)

@@ -4,8 +4,9 @@ import os
 import time
 from pathlib import Path
 
+import jaxtyping
+import numpy as np
 import pytest
-from jaxtyping import install_import_hook
 
 CACHE = Path(__file__).parents[1] / ".cache" / "compiled"
 KEPT_DAYS = 14
@@ -19,7 +20,22 @@ os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
 
 # The rooms of arrays, whose annotations are checked at every call. The faces answer wrong types with sentences instead.
 MATHEMATICS = ("types", "numerics", "networks", "rollout", "algorithms", "training", "evaluation")
-install_import_hook([f"canary.{room}" for room in MATHEMATICS], "beartype.beartype")
+jaxtyping.Array = jaxtyping.Array | np.ndarray  # JAX takes numpy's arrays for its own, and so do tests
+jaxtyping.install_import_hook([f"canary.{room}" for room in MATHEMATICS], "beartype.beartype")
+
+
+# The files that take longest come first (Makefile: --no-loadscope-reorder), so that both workers end together.
+LONGEST = (
+    "test_contract", "test_digests", "test_probes", "test_documents", "test_cli", "test_trust_region_step",
+    "test_canary", "test_opening", "test_runner", "test_host_runs", "test_training", "test_api", "test_gymnasium",
+    "test_run", "test_example_environments", "test_jax_adapters", "test_engines", "test_point_goal", "test_ray",
+    "test_sample", "test_seeds",
+)  # fmt: skip
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    place = {name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.path.stem, len(place)))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

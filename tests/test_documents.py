@@ -182,6 +182,13 @@ def test_lines_are_wrapped():
     assert not wide, f"longer than {WIDTH} characters: {wide}"
 
 
+def test_paragraphs_of_lists_are_indented_as_the_site_reads_them():
+    """By four spaces, or eight for code; GitHub reads that too."""
+    loose = re.compile(r"\n\n(?:[ ]{1,3}|[ ]{5,7})[^ \n].*")
+    texts = {page: BLOCK.sub("", page.read_text()) for page in PAGES}
+    assert not {page.name: loose.findall(text) for page, text in texts.items() if loose.search(text)}
+
+
 def test_there_are_blocks_and_make_targets():
     assert len(PYTHON) > 10
     assert len(COMMANDS) > 10

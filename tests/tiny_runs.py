@@ -28,5 +28,5 @@ def environment() -> dict[str, str]:
 
 def run_canary(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(*arguments), capture_output=True, text=True, env=environment(), timeout=90, check=False
+        command(*arguments), capture_output=True, text=True, env=environment(), timeout=300, check=False
     )

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int, PRNGKeyArray
+from jaxtyping import Array, Int, Key
 
 from canary.environments.protocol import Environment
 from canary.networks import Policy
@@ -22,7 +22,7 @@ def play_episodes(
     account: CostAccount,
     policy: Policy,
     statistics: RunningStatistics | None,
-    keys: PRNGKeyArray,
+    keys: Key[Array, "episode"],
     *,
     deterministic: bool = False,
 ) -> EpisodeEnds:
@@ -63,7 +63,7 @@ def film_episodes(
     account: CostAccount,
     policy: Policy,
     statistics: RunningStatistics | None,
-    keys: PRNGKeyArray,
+    keys: Key[Array, "episode"],
     chosen: Int[Array, "chosen"],
     *,
     length: int,
@@ -92,7 +92,7 @@ def _start(
     account: CostAccount,
     policy: Policy,
     statistics: RunningStatistics | None,
-    keys: PRNGKeyArray,
+    keys: Key[Array, "episode"],
     deterministic: bool,
 ) -> tuple[Lane, Callable[[Lane, jax.Array], Lane]]:
     """A fresh lane per key, and the function that moves every lane that is not done by one step."""

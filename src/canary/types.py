@@ -115,4 +115,4 @@ class Rollout(eqx.Module):
         return self.terminated | self.truncated
 
 
-Metrics = dict[str, Float[Array, ""]]
+Metrics = dict[str, Float[Array, "*update"]]

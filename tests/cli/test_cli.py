@@ -18,7 +18,7 @@ from polars.testing import assert_frame_equal
 
 from canary.cli.common import parse_seeds
 from canary.cli.main import COMMANDS, main
-from canary.runs import checkpoint, directory
+from canary.runs import checkpoint, directory, runner, seeds
 from tiny_runs import FLAGS, STEPS, command, environment, run_canary
 
 KEYS = {
@@ -385,46 +385,38 @@ def test_a_hostile_checkpoint_is_refused_and_runs_nothing(
 
 
 def test_ctrl_c_saves_and_resume_ends_as_if_nothing_had_happened(
-    trained: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
+    trained: tuple[Path, subprocess.CompletedProcess[str]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ):
-    """The interruption comes once an update was shown; the end must equal the uninterrupted run."""
+    """The interruption comes in the second update; the end must equal the uninterrupted run."""
     whole, _ = trained
     out = tmp_path / "runs"
-    # A program call per update, and a pause after each, so that the interruption falls into the run.
-    slow = (
-        "import sys, time; from canary.runs import runner, seeds\n"
-        "advance = seeds.SeedGroups.advance\n"
-        "def slowly(self, count):\n"
-        "    assert count == 1; time.sleep(0.5); return advance(self, 1)\n"
-        "seeds.SeedGroups.advance, runner.CHUNK_SECONDS = slowly, 0.0\n"
-        "from canary.cli import main; sys.exit(main(sys.argv[1:]))"
-    )
-    arguments = ["train", *FLAGS, "--seeds", "0,3", "--out", str(out), "--json", "-"]
-    process = subprocess.Popen(
-        [command()[0], "-c", slow, *arguments],
-        env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    try:
-        assert process.stderr is not None
-        for line in process.stderr:
-            if "steps/s" in line:
-                process.send_signal(signal.SIGINT)
-                break
-        output, errors = process.communicate(timeout=60)
-    finally:
-        process.kill()
-    assert process.returncode == 130, errors
+    advance, calls = seeds.SeedGroups.advance, []
+
+    def interrupted(self: seeds.SeedGroups, count: int) -> Any:
+        calls.append(count)
+        if len(calls) == 2:
+            signal.raise_signal(signal.SIGINT)
+        return advance(self, count)
+
+    monkeypatch.setattr(runner, "CHUNK_SECONDS", 0.0)  # a call of the program per update
+    monkeypatch.setattr(seeds.SeedGroups, "advance", interrupted)
+    assert main(["train", *FLAGS, "--seeds", "0,3", "--out", str(out), "--json", "-"]) == 130
+    output, errors = capsys.readouterr()
+    assert calls == [1, 1]
     summary = json.loads(output)
     run = Path(summary["run_dir"])
     assert summary["status"] == "interrupted"
     assert 0 < summary["total_steps"] < STEPS
-    assert f"canary train --resume {run}" in errors
+    assert f"canary train --resume {run}" in errors.replace("\n", "")
     assert directory.list_runs(out)[0].status == "interrupted"
 
-    resumed = run_canary("train", "--resume", "latest", "--out", str(out), "--json", "-")
-    assert resumed.returncode == 0, resumed.stderr
-    assert json.loads(resumed.stdout)["status"] == "finished"
-    assert "Resuming" in resumed.stderr
+    assert main(["train", "--resume", "latest", "--out", str(out), "--json", "-"]) == 0
+    resumed = capsys.readouterr()
+    assert json.loads(resumed.out)["status"] == "finished"
+    assert "Resuming" in resumed.err
     for kind in ("metrics", "episodes"):
         assert_frame_equal(directory.read(run, kind), directory.read(whole, kind), check_exact=True)
     assert isinstance(directory.read(run, "episodes"), pl.DataFrame)

@@ -163,7 +163,7 @@ def test_rows_of_the_grid_are_what_a_policy_sees_in_play():
         seen = np.asarray(lane.inputs(account, None))
         spent.append(int(lane.spent))
         np.testing.assert_array_equal(rows[int(lane.environment.inner), spent[-1]], seen)
-        lane = advance(lake, account, lane, action, jax.random.key(1))
+        lane = advance(lake, account, lane, np.asarray(action), jax.random.key(1))
     assert spent == [0, 0, 1, 1, 2, 2, 2, 2, 3, 3]
 
 

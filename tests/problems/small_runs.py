@@ -32,7 +32,7 @@ def small_config(**training) -> RunConfig:
 
 def run_config() -> RunConfig:
     """A checkpoint after every chunk, and chunks short enough for many of them."""
-    return small_config(chunk=2, checkpoint_seconds=0, merge_capacity=64)
+    return small_config(chunk=2, checkpoint_seconds=0, merge_capacity=0)
 
 
 def die_at(kind: str, part: str, number: int) -> None:

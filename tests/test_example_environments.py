@@ -39,8 +39,7 @@ def test_a_constraint_of_ones_own_on_the_shared_update(tmp_path, capsys):
     try:
         from examples import own_constraint
 
-        with quick_compilation():
-            run = own_constraint.main(total_steps=480, out=tmp_path, overrides=TINY, quiet=True)
+        run = own_constraint.main(total_steps=480, out=tmp_path, overrides=TINY, quiet=True)
     finally:
         ALGORITHMS.pop("excess", None)  # other tests count the algorithms
     assert "confidence" in capsys.readouterr().out

@@ -1,5 +1,7 @@
 """Canary on environments whose answers are known, and what training must not depend on."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -71,7 +73,8 @@ def test_policy_answers_the_question_of_actions(questions):
     assert set(np.unique(ends.cost[ends.ended])) == {0.0, 1.0, 2.0}
 
 
-@pytest.mark.parametrize("dead_zone", [None, 0.3])
+# Without a dead zone it is the trade-off that every algorithm meets in algorithms/test_probes.py.
+@pytest.mark.parametrize("dead_zone", [pytest.param(None, marks=pytest.mark.slow), 0.3])
 def test_price_is_paid_exactly_as_often_as_the_bound_allows(dead_zone):
     """Starting at p = 1/2, above the optimum: restore first, then come back up to where B = 0.
 
@@ -114,14 +117,14 @@ def test_gaussian_policy_hits_targets_seen_in_physical_units():
 
 
 def test_costs_and_limit_in_other_units_train_the_same_policy():
-    """Everything times 7: weights, critics, decisions and rewards agree bit for bit."""
+    """Everything times 7: the policy, decisions and rewards agree bit for bit, what is learnt beside it to rounding."""
     trained = []
     for factor in (1.0, 7.0):
         constraint = Chance(limit=5.5 * factor, epsilon=0.02)
         trained.append(train(DearLake(factor), constraint, 6, environments=3, rollout_length=100))
     (state, (metrics, ends)), (other, (other_metrics, other_ends)) = trained
-    for one, seven in zip(jax.tree.leaves(state.learner), jax.tree.leaves(other.learner), strict=True):
-        np.testing.assert_array_equal(one, seven)
+    jax.tree.map(np.testing.assert_array_equal, state.learner.policy, other.learner.policy)
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-7), state.learner, other.learner)
     assert metrics["accepted"].any()
     np.testing.assert_array_equal(ends.reward, other_ends.reward)
     np.testing.assert_array_equal(7 * ends.cost, other_ends.cost)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from canary.algorithms.base import Algorithm, Learner
 from canary.environments.protocol import Environment
@@ -37,14 +37,14 @@ class Trainer:
 
 
 class TrainingState(eqx.Module):
-    """Everything about one seed that does change."""
+    """Everything about one seed that does change; that of many seeds has them as a first axis."""
 
     learner: Learner
     lanes: Lane
     statistics: RunningStatistics | None
     window: EpisodeWindow
     terms: Terms
-    key: PRNGKeyArray
+    key: Key[Array, "*seed"]
 
 
 def init_training(trainer: Trainer, terms: Terms, seed: Int[Array, ""] | int) -> TrainingState:

@@ -100,8 +100,7 @@ def test_entropy_bonus_flattens_the_policy():
         zeros,
     )
 
-    @jax.jit
-    def entropy_after(weight):
+    def entropy_after(weight: float):
         gradient = jax.grad(lambda p: policy_loss(p, batch, ClippedConfig(entropy=weight))[0])(policy)
         moved = jax.tree.map(lambda p, g: p - 0.1 * g, policy, gradient)
         return moved(inputs).entropy().mean()

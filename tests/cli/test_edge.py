@@ -171,7 +171,7 @@ def test_a_full_standard_output_and_an_ascii_terminal(tmp_path: Path):
             stderr=subprocess.PIPE,
             text=True,
             env=quiet,
-            timeout=60,
+            timeout=300,
         )
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
@@ -179,7 +179,7 @@ def test_a_full_standard_output_and_an_ascii_terminal(tmp_path: Path):
     (tmp_path / "ελ").mkdir()
     (tmp_path / "ελ" / "config.json").write_text("{}")
     done = subprocess.run(
-        command("list", "--out", str(tmp_path)), capture_output=True, text=True, env=quiet, timeout=60
+        command("list", "--out", str(tmp_path)), capture_output=True, text=True, env=quiet, timeout=300
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert "\\u03b5" in done.stdout

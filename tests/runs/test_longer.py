@@ -16,16 +16,9 @@ from canary.reporting.summary import summarise_run
 from canary.runs import directory
 from canary.runs.runner import load_states, start_run
 from canary.watching.watcher import Watcher
-from problems.compilation import quick_compilation
 from problems.small_runs import small_config
 
 UPDATES, BATCH = 6, 200
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick():
-    with quick_compilation():
-        yield
 
 
 def config():

@@ -39,7 +39,7 @@ def process(*arguments: str) -> subprocess.Popen:
 def killed(*arguments: str) -> str:
     """Run it until it kills itself; what it printed."""
     child = process(*arguments)
-    _, errors = child.communicate(timeout=180)
+    _, errors = child.communicate(timeout=600)
     assert child.returncode == -signal.SIGKILL, errors
     return errors
 

@@ -127,7 +127,7 @@ def test_vectorised_seeds_on_two_devices_agree_with_single_ones(tmp_path):
         "PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent / "src")]),
     }
     command = [sys.executable, "-c", VECTORISED, str(tmp_path / "states.npz")]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=180, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     single, records = train((0, 1, 2), (VECTORISED_ITERATIONS,), 7)
     together = np.load(tmp_path / "states.npz")

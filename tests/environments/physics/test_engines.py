@@ -163,7 +163,7 @@ def test_two_devices_step_at_once(tmp_path):
         "PYTHONPATH": str(Path(native.__file__).parents[3]),
     }
     done = subprocess.run(
-        [sys.executable, script], env=environment, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, script], env=environment, capture_output=True, text=True, timeout=600, check=False
     )
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
 

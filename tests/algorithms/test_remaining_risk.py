@@ -39,7 +39,7 @@ def values(
         for cost in costs:
             value += chance * weight * cost
             square_value += (
-                chance * weight * float(augmented_cost(np.float64(cost), np.float64(y), np.float64(discount)))
+                chance * weight * float(augmented_cost(*np.array([cost, y, discount])[:, None])[0])
             )
             y, discount, weight = y + discount * cost, discount * gamma, weight * gamma
     return value, square_value

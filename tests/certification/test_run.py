@@ -162,6 +162,17 @@ def test_forgeries_with_a_new_hash_are_found_out_beside_the_run(run: Path, certi
     )
 
 
+def test_a_plan_that_was_changed_afterwards_is_found_out_by_replaying(
+    run: Path, certificate: dict, tmp_path: Path
+):
+    """All of these are consistent in themselves, but the episodes are drawn from what was decided before them."""
+    path, plan = tmp_path / "certificate.json", certificate["plan"]
+    for changes in ({"plan": plan | {"batch": plan["batch"] + 1}}, {"format": 2}):
+        directory.write_json(path, forged(certificate, **changes))
+        assert verify_file(path, run=run)["valid"]
+        assert not verify_file(path, run=run, replay=True)["valid"]
+
+
 def test_costs_of_zero_with_all_else_recomputed_are_found_out_by_replaying(run: Path, tmp_path: Path):
     """The forgery that once passed as valid: every cost 0, and bounds, verdict and hash recomputed."""
     request = Request(**{**vars(QUICK), "seeds": (0,), "early_stop": False})
@@ -386,6 +397,11 @@ def test_evaluation_keys_are_none_of_training():
     """Training folds the seed, then an iteration number, into its key; the stream is no iteration number it
     can reach.
     """
-    keys = [jax.random.key_data(certificates.episode_key(0, seed, row)) for seed in (0, 1) for row in (0, 1)]
-    assert len({tuple(np.asarray(key)) for key in keys}) == 4
+    keys = [
+        jax.random.key_data(certificates.episode_key(0, seed, row, decided))
+        for seed in (0, 1)
+        for row in (0, 1)
+        for decided in ((1, 2), (2, 1))
+    ]
+    assert len({tuple(np.asarray(key)) for key in keys}) == 8
     assert certificates.STREAM > 1e9

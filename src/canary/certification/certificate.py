@@ -12,7 +12,9 @@ from typing import Any
 from canary.certification.plan import Plan
 from canary.certification.verdict import Assessment, Evidence, Verdict, overall
 
-FORMAT = 2
+FORMAT = 3
+READABLE = (2, 3)
+"""In format 2 the episodes did not depend on the plan, so that a replay could not tell another plan."""
 
 METHODS = {
     "fixed": "Clopper-Pearson, one-sided, for a number of episodes fixed in advance",
@@ -79,6 +81,19 @@ def _shifts(results: list[Result]) -> str:
     }
     parts = [f"{count} {phrase}" for phrase, count in counts.items() if count]
     return f"Of {len(results)} statements about changed settings, {', '.join(parts)}."
+
+
+def commitment(
+    plan: dict[str, Any], limit: float, epsilon: float, statements: list[tuple[dict[str, Any], int]]
+) -> tuple[int, ...]:
+    """Four numbers that stand for all that was decided beforehand; every episode is drawn from them.
+
+    So whoever changes the plan, the constraint or the list of (changes, seed) afterwards has other episodes.
+    """
+    decided = {"plan": plan, "limit": limit, "epsilon": epsilon, "statements": statements}
+    text = json.dumps(decided, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    digest = hashlib.sha256(text.encode()).digest()
+    return tuple(int.from_bytes(digest[place : place + 4], "big") for place in range(0, 16, 4))
 
 
 def to_dict(certificate: Certificate) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from canary.certification.certificate import commitment
 from canary.certification.certify import Subject, make_player, shift_grid
 from canary.certification.page import certificate_in, render_page
 from canary.certification.plan import Plan
@@ -164,6 +165,8 @@ def _never_shown(certificate: dict[str, Any], who: str | None, key: Any) -> list
     hidden = [
         "Whether it was the first try: whoever certifies often enough, or seeks a lucky seed, will find one."
     ]
+    if certificate.get("format") == 2:
+        hidden.append("Whether the plan is the one it was played by: from format 3 on the episodes depend on it.")
     plan = certificate.get("plan")
     if isinstance(plan, dict) and isinstance(bound := plan.get("cost_bound"), int | float):
         hidden.append(
@@ -225,6 +228,7 @@ def _replay(
     plan, rows = Plan(**certificate["plan"]), []
     constraint = Chance(limit=certificate["limit"], epsilon=certificate["epsilon"])
     found: list[Replayed] = []
+    decided = _decided(certificate)
     for result in certificate["results"]:
         changes, seed, evidence = result["changes"], result["seed"], result["evidence"]
         rows += [changes] if changes not in rows else []
@@ -237,7 +241,7 @@ def _replay(
         subject = Subject(environment, policies.account, constraint)
         again = replay(
             subject, *policies.of_seed(seed), evidence, plan,
-            key=episode_key(certificate["evaluation_seed"], seed, row),
+            key=episode_key(certificate["evaluation_seed"], seed, row, decided),
             chosen=choose(episodes, share, random),
             player=players.setdefault(row, make_player(subject, plan)),
         )  # fmt: skip
@@ -255,6 +259,14 @@ def _replay(
             "It was made with other versions than those here, which may round differently: use the same ones."
         )
     return _words(found), problems
+
+
+def _decided(certificate: dict[str, Any]) -> tuple[int, ...]:
+    """What the episodes were drawn from beside their numbers: all that was decided before the first one."""
+    if certificate["format"] == 2:
+        return ()
+    statements = [(result["changes"], result["seed"]) for result in certificate["results"]]
+    return commitment(certificate["plan"], certificate["limit"], certificate["epsilon"], statements)
 
 
 def _words(found: list[Replayed]) -> list[str]:

@@ -1,7 +1,8 @@
 """Certificates of runs: play fresh episodes of the frozen policies, write certificate.json and certificate.html.
 
-Episode j of seed i in row r of the shift grid (row 0: nothing changed) has the key
-fold_in(fold_in(fold_in(fold_in(key(evaluation seed), i), stream), r), j), so any certificate can be replayed.
+Episode j of seed i in row r of the shift grid (row 0: nothing changed) has the key that comes of folding i, a stream of
+our own, the four numbers of the `commitment`, r and j into key(evaluation seed): any certificate can be replayed, and only
+with the plan that it was played by.
 """
 
 import contextlib
@@ -9,14 +10,15 @@ import importlib.metadata
 import platform
 import re
 import secrets
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import jax
 
-from canary.certification.certificate import Certificate, Result, summarise, to_dict
+from canary.certification.certificate import Certificate, Result, commitment, summarise, to_dict
 from canary.certification.certify import Subject, certify, make_player, shift_grid
 from canary.certification.page import render_page
 from canary.certification.plan import Plan, complete
@@ -236,11 +238,13 @@ def _results(
 ) -> tuple[Result, ...]:
     """One result per row and seed. After Ctrl-C the remaining ones get no episode, and hence no verdict."""
     (seeds, rows), (plan, evaluation_seed), results, stopped = what, how, [], False
+    statements = [(changes, seed) for changes, _ in rows for seed in seeds]
+    decided = commitment(asdict(plan), constraint.limit, constraint.epsilon, statements)
     for index, (changes, environment) in enumerate(rows):
         subject = Subject(environment, policies.account, constraint)
         player = make_player(subject, plan)
         for seed in seeds:
-            key = episode_key(evaluation_seed, seed, index)
+            key = episode_key(evaluation_seed, seed, index, decided)
             evidence, assessment = certify(
                 subject,
                 *policies.of_seed(seed),
@@ -255,9 +259,8 @@ def _results(
     return tuple(results)
 
 
-def episode_key(evaluation_seed: int, seed: int, row: int) -> Any:
-    key = jax.random.fold_in(jax.random.fold_in(jax.random.key(evaluation_seed), seed), STREAM)
-    return jax.random.fold_in(key, row)
+def episode_key(evaluation_seed: int, seed: int, row: int, decided: tuple[int, ...]) -> Any:
+    return reduce(jax.random.fold_in, (seed, STREAM, *decided, row), jax.random.key(evaluation_seed))
 
 
 def _refuse(*_: Any) -> Any:

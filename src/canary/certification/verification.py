@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from canary.certification import order
-from canary.certification.certificate import FORMAT, METHODS, Certificate, Result, content_hash, summarise
+from canary.certification.certificate import METHODS, READABLE, Certificate, Result, content_hash, summarise
 from canary.certification.certify import unchanged
 from canary.certification.plan import Plan
 from canary.certification.verdict import Assessment, Evidence, assess, decide, probability_bounds
@@ -32,8 +32,9 @@ CHANGES = "environment_changes"
 def verify(data: dict[str, Any]) -> list[str]:
     """Everything that is wrong with a certificate in itself, a sentence each; an empty list means it is consistent."""
     try:
-        if data.get("format") != FORMAT:
-            return [f"The certificate has the format {data.get('format')!r}; this version reads {FORMAT}."]
+        if type(data.get("format")) is not int or data["format"] not in READABLE:
+            known = " and ".join(map(str, READABLE))
+            return [f"The certificate has the format {data.get('format')!r}; this version reads {known}."]
         problems = _check_shape(data)
         if content_hash(data) != data.get("sha256"):
             problems.append(

@@ -13,6 +13,7 @@ from jaxtyping import Array, Int, Key
 from canary.environments.protocol import Environment
 from canary.networks import Policy
 from canary.numerics.running_statistics import RunningStatistics
+from canary.numerics.sanity import sane
 from canary.rollout import CostAccount, Lane, advance, select, start_lane
 from canary.types import EpisodeEnds
 
@@ -28,7 +29,7 @@ def play_episodes(
 ) -> EpisodeEnds:
     """One episode per key, sampling actions as in training or, if `deterministic`, taking the most likely ones.
 
-    An episode in which the policy saw an observation that is not finite is not `valid`.
+    An episode in which the policy saw an observation that is none, or absurdly large, is not `valid`.
     Where a lane is dear (`most_lanes`), the keys are played in several rounds of so many.
     """
     most = getattr(environment, "most_lanes", len(keys))
@@ -102,8 +103,8 @@ def _start(
 
     def move(lanes: Lane, time: jax.Array) -> Lane:
         # An action chosen by what is no number proves nothing: such an episode does not count.
-        sane = jnp.isfinite(lanes.environment.observation).all(-1)
-        lanes = eqx.tree_at(lambda lane: lane.valid, lanes, lanes.valid & (sane | _done(lanes)))
+        seen = sane(lanes.environment.observation).all(-1)
+        lanes = eqx.tree_at(lambda lane: lane.valid, lanes, lanes.valid & (seen | _done(lanes)))
         distribution = policy(lanes.inputs(account, statistics))
         if deterministic:
             action = distribution.mode()

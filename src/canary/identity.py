@@ -21,7 +21,8 @@ from canary.environments.protocol import ActionSpace, Continuous, Discrete, Envi
 from canary.environments.settings import name_of_environment, settings_of
 from canary.errors import CanaryError
 from canary.networks import LOG_STD_FLOOR, Policy
-from canary.numerics.running_statistics import CLIP, FLOOR, LARGEST, RunningStatistics
+from canary.numerics.running_statistics import CLIP, FLOOR, RunningStatistics
+from canary.numerics.sanity import sane
 from canary.rollout import SPENT_CLIP, CostAccount
 
 VERSION = 1
@@ -121,7 +122,9 @@ def environment_settings(environment: Environment) -> dict[str, Any]:
 def refuse_nonfinite(identity: Identity, seed: int | None = None) -> None:
     """A policy with a weight or statistic that is not finite may do anything, so nothing is said about it."""
     for name, array in identity.arrays.items():
-        if not (np.abs(array) <= LARGEST).all():
+        # A sum of squares over millions of observations may be large.
+        good = np.isfinite(array) if name.startswith("statistics") else sane(array)
+        if not good.all():
             whose = "The policy" if seed is None else f"The policy of seed {seed}"
             raise CanaryError(
                 f"{whose} has numbers that are not finite, or absurdly large ({name}): it gets no evaluation, verdict or "

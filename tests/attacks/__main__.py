@@ -12,6 +12,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,8 +37,10 @@ def run_attack(
 ) -> None:
     """Go on with a class of attacks until its end or the deadline; what was tried is saved every few seconds."""
     saved = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="canary-attacks-", ignore_cleanup_errors=True) as folder:
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="canary-attacks-"))
         attack.prepare(Path(folder))
+        stack.callback(attack.close)
         while record["tried"] < attack.tries and time.monotonic() < deadline:
             number = record["tried"]
             problem = attack.attempt(number, np.random.default_rng([seed, number]))

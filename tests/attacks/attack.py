@@ -1,12 +1,12 @@
 """What a class of attacks is."""
 
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 
-class Attack(Protocol):
+class Attack:
     name: str
     """In the table."""
     tries: int
@@ -14,11 +14,14 @@ class Attack(Protocol):
 
     def prepare(self, folder: Path) -> None:
         """Make what is attacked, in an empty directory."""
-        ...
+        raise NotImplementedError
 
     def attempt(self, number: int, random: np.random.Generator) -> str | None:
         """One attack; None if canary stood it, else a sentence about what happened."""
-        ...
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Leave this process as it was."""
 
 
 def flipped(data: bytes, random: np.random.Generator) -> bytes:

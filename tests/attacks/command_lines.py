@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from attacks.attack import Attack
 from canary.cli.main import COMMANDS, main
 from runs.untrained_runs import untrained_run
 
@@ -21,7 +22,7 @@ WORDS = (
 NEVER = {"--help", "-h"}
 
 
-class CommandLines:
+class CommandLines(Attack):
     """A command, and one to four options or stray words, of which one at least is wrong."""
 
     name, tries = "wrong command lines", 1000

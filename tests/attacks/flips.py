@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from attacks.attack import flipped
+from attacks.attack import Attack, flipped
 from canary.certification.run import Request, certify_run
 from canary.certification.verification import verify
 from canary.config.config import config_from_dict
@@ -24,7 +24,7 @@ from runs.untrained_runs import untrained_run
 FILES = ("checkpoint", "table", "configuration", "manifest", "certificate", "numpy export", "ONNX export")
 
 
-class Flips:
+class Flips(Attack):
     """Flips in one kind of file."""
 
     tries = 2000

@@ -1,128 +1,173 @@
-"""SIGKILL at a random write of a command's life: the next command heals it, bit-equal, with nothing left behind."""
+"""Kills at every write of a command's life: the next command heals it, bit-equal, with nothing left behind or lost."""
 
 import os
 import shutil
 import signal
-import subprocess
-import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from attacks.attack import Attack
+from attacks.death import Death, Mortal
+from attacks.nursery import Nursery
+from attacks.small import ALGORITHM, reproducing, training
+from attacks.warm import canary, warm
 from canary.certification.check import verify_file
 from canary.export import numpy_policy
-from canary.runs import checkpoint, directory
+from canary.runs import checkpoint, directory, lock
 from canary.runs.files import TEMPORARY
-from runs.untrained_runs import untrained_run
-from tiny_runs import FLAGS
+from canary.studies import store
 
-TESTS = Path(__file__).resolve().parents[1]
-MOST_WRITES = {"train": 60, "certify": 20, "export": 8, "evaluate": 6}
-
-
-def canary(write: int, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """A command that dies at its N-th write, or lives (0)."""
-    path = os.pathsep.join([str(TESTS), str(TESTS.parent / "src")])
-    settings = {
-        "PYTHONPATH": path,
-        "JAX_COMPILATION_CACHE_DIR": str(folder / "cache"),
-        "JAX_PLATFORMS": "cpu",
-    }
-    command = [sys.executable, "-m", "attacks.victim", str(write), *arguments]
-    return subprocess.run(
-        command,
-        env=os.environ | settings,
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+CODES = {"certify": (0, 1)}  # 1: not SATISFIED
+CHAINED = 0.25  # so often the command that goes on is killed as well
 
 
-class Kills:
-    """One command, killed and run again."""
+class Kills(Attack):
+    """One command, killed at a write and run again, until it ends; in this process, which outlives its death."""
+
+    how = "killed"
 
     def __init__(self, command: str, tries: int):
-        self.name, self.tries, self._command = f"kills: {command}", tries, command
+        self.name, self.tries, self._command = f"{self.how}: {command}", tries, command
 
     def prepare(self, folder: Path) -> None:
-        self._folder = folder
-        if self._command == "train":
-            done = canary(0, *self._train(folder / "whole"), folder=folder)
-            assert done.returncode == 0, done.stderr
-            (self._whole,) = (folder / "whole").iterdir()
-        else:
-            self._original = untrained_run(folder / "runs")
+        """Once without a kill: what is to come out of it, and how many writes it has."""
+        self._folder, self._resources = folder, ExitStack()
+        self._resources.enter_context(warm(ALGORITHM))
+        if self._command in ("certify", "export", "evaluate"):
+            assert canary(*training(folder / "original")).code == 0
+            (self._original,) = (folder / "original").iterdir()
+        whole = self._place("whole")
+        with Mortal(0) as life:
+            assert canary(*self._arguments(whole), folder=folder).code in CODES.get(self._command, (0,))
+        self._writes, self._whole = life.writes, self._result(whole)
+
+    def close(self) -> None:
+        self._resources.close()
 
     def attempt(self, number: int, random: np.random.Generator) -> str | None:
-        write = int(random.integers(1, MOST_WRITES[self._command] + 1))
-        place = self._folder / "attempt"
-        shutil.rmtree(place, ignore_errors=True)
+        """Try number n dies at write n, so that all are tried in turn; the second time round in the middle of writes."""
+        turn, write = divmod(number, self._writes)
+        place, deaths = self._place("attempt"), [(write + 1, turn % 2 == 1)]
+        while random.random() < CHAINED:
+            deaths.append((int(random.integers(1, self._writes + 1)), random.random() < 0.5))
         try:
-            problem = (
-                self._killed_training(place, write)
-                if self._command == "train"
-                else self._killed(place, write)
-            )
-        except Exception as error:
+            problem = self._die(place, deaths) or self._compare(place)
+        except (Exception, Death) as error:
             problem = f"{type(error).__name__}: {error}"
-        return problem and f"killed at write {write}: {problem}"
+        return problem and f"killed at {deaths}: {problem}"
 
-    @staticmethod
-    def _train(out: Path) -> list[str]:
-        often = ["--set", "training.checkpoint_seconds=0", "--set", "training.chunk=1", "--seeds", "1"]
-        return ["train", *FLAGS, *often, "--quiet", "--out", str(out)]
+    def _die(self, place: Path, deaths: list[tuple[int, bool]]) -> str | None:
+        for write, torn in [*deaths, (0, False)]:
+            code, said = self._run(place, write, torn)
+            expected = (*CODES.get(self._command, (0,)), *((-signal.SIGKILL,) if write else ()))
+            if code not in expected:
+                return f"exit code {code}: {said[-300:]}"
+        return None
 
-    def _killed_training(self, place: Path, write: int) -> str | None:
-        done = canary(write, *self._train(place), folder=self._folder)
-        if done.returncode not in (0, -signal.SIGKILL):
-            return f"exit code {done.returncode}: {done.stderr[-200:]}"
-        runs = [path for path in place.iterdir() if path.name[0] != "."] if place.is_dir() else []
-        again = ["train", "--resume", str(runs[0]), "--quiet"] if runs else self._train(place)
-        done = canary(0, *again, folder=self._folder)
-        if done.returncode != 0:
-            return f"resuming ended with {done.returncode}: {done.stderr[-200:]}"
-        (run,) = (path for path in place.iterdir() if path.name[0] != ".")
-        if _state(run) != _state(self._whole):
-            return "the resumed run differs from the one that was left alone"
-        return _left(run, self._whole)
+    def _run(self, place: Path, write: int, torn: bool) -> tuple[int, str]:
+        with Mortal(write, torn=torn):
+            said = canary(*self._arguments(place), folder=self._folder)
+            return said.code, said.err
+        return -signal.SIGKILL, ""
 
-    def _killed(self, place: Path, write: int) -> str | None:
-        run = shutil.copytree(self._original, place / "run")
-        arguments = {
-            "certify": ["certify", str(run), "--episodes", "50", "--seed", "3", "--quiet"],
-            "export": ["export", str(run), "--format", "numpy", "--quiet"],
-            "evaluate": ["evaluate", str(run), "--episodes", "20", "--video", "--quiet"],
-        }[self._command]
-        for number in (write, 0):
-            done = canary(number, *arguments, folder=self._folder)
-            if done.returncode not in ((0, 1, -signal.SIGKILL) if number else (0, 1)):
-                return f"exit code {done.returncode}: {done.stderr[-200:]}"
-        if self._command == "certify" and not verify_file(run)["valid"]:
-            return f"the certificate is not valid: {verify_file(run)['problems']}"
-        if self._command == "export":
-            numpy_policy.read_checked(run / "exports" / "policy-seed0.npz")
-        left = [
-            path.name for path in run.rglob("*") if TEMPORARY.fullmatch(path.name) or path.name == ".lock"
-        ]
-        return f"left behind: {left}" if left else None
+    def _place(self, name: str) -> Path:
+        place = self._folder / name
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir()
+        if self._command in ("certify", "export", "evaluate"):
+            shutil.copytree(self._original, place / "run")
+        return place
+
+    def _arguments(self, place: Path) -> list[str]:
+        run = str(place / "run")
+        match self._command:
+            case "train":
+                for draft in place.glob(".*.draft"):  # as if a minute had gone by
+                    os.utime(draft, (0, 0))
+                begun = [path for path in place.iterdir() if path.name[0] != "."]
+                return ["train", "--resume", str(begun[0]), "--quiet"] if begun else training(place)
+            case "certify":
+                return ["certify", run, "--episodes", "50", "--seed", "3", "--quiet"]
+            case "export":
+                return ["export", run, "--format", "numpy", "--quiet"]
+            case "evaluate":
+                return ["evaluate", run, "--episodes", "20", "--video", "--quiet"]
+        for draft in place.glob("runs/killed/*/.*.draft"):
+            os.utime(draft, (0, 0))
+        return reproducing(place)
+
+    def _compare(self, place: Path) -> str | None:
+        found, left = self._result(place), []
+        for path in place.rglob("*"):
+            if TEMPORARY.fullmatch(path.name) or path.name in (lock.NAME,) or path.name.endswith(".draft"):
+                left.append(path.name)
+        if left:
+            return f"left behind: {left}"
+        odd = sorted(name for name in {**found, **self._whole} if found.get(name) != self._whole.get(name))
+        return f"differs from one that was left alone in {odd}" if odd else None
+
+    def _result(self, place: Path) -> dict[str, Any]:
+        """What has to come out: every file by its name, those of numbers by their bits; times and names may differ."""
+        found: dict[str, Any] = {}
+        for config in place.rglob("manifest.json"):
+            found |= _run_state(config.parent)
+        match self._command:
+            case "certify":
+                said = verify_file(place / "run")
+                found |= {"valid": said["valid"], "verdict": said["verdict"], "sentence": said["sentence"]}
+            case "export":
+                policy = numpy_policy.read_checked(place / "run" / "exports" / f"policy-seed{5}.npz")
+                found |= {"export": policy}
+            case "evaluate":
+                found |= {"video": (place / "run" / "video.gif").read_bytes()}
+            case "reproduce":
+                group = place / "results" / "killed" / "a"
+                found |= {kind: store.read_table(group, kind).rows() for kind in store.TABLES}
+                found |= {"exact": (group / "exact.json").read_bytes()}
+                found |= {"files": _names(place / "results")}
+        return found
 
 
-def _state(run: Path) -> Any:
-    """What training made: the newest state and both tables, to the bit."""
+def _run_state(run: Path) -> dict[str, Any]:
+    """What training made: the newest state and both tables, to the bit, and which files there are."""
     newest = checkpoint.checkpoints(run / "checkpoints")[0]
     with np.load(newest, allow_pickle=False) as archive:
         arrays = {name: archive[name].tobytes() for name in archive.files}
-    return newest.name, arrays, [directory.read(run, kind).rows() for kind in directory.COLUMNS]
+    tables = {kind: directory.read(run, kind).rows() for kind in directory.COLUMNS}
+    picture = {"training.png": (run / "training.png").read_bytes()} if (run / "training.png").exists() else {}
+    names = {name for name in _names(run) if not name.startswith("certificate-")}  # an earlier one is kept
+    return {"state": (newest.name, arrays), "run": names, **tables, **picture}
 
 
-def _left(run: Path, whole: Path) -> str | None:
-    names, expected = ({path.relative_to(one).as_posix() for path in one.rglob("*")} for one in (run, whole))
-    same = {name for name in expected if not name.startswith("checkpoints/")}
-    missing, more = same - names, {name for name in names - same if not name.startswith("checkpoints/check")}
-    return f"missing {sorted(missing)}, left behind {sorted(more)}" if missing or more else None
+def _names(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
 
 
-ATTACKS = [Kills("train", 120), Kills("certify", 40), Kills("export", 20), Kills("evaluate", 20)]
+class RealKills(Kills):
+    """The same in a process of its own, which SIGKILL ends: at a write, or at any moment."""
+
+    how = "SIGKILL"
+
+    def prepare(self, folder: Path) -> None:
+        super().prepare(folder)
+        self._nursery = Nursery()
+        self._resources.callback(self._nursery.close)
+
+    def attempt(self, number: int, random: np.random.Generator) -> str | None:
+        self._random = random
+        return super().attempt(int(random.integers(2 * self._writes)), random)
+
+    def _run(self, place: Path, write: int, torn: bool) -> tuple[int, str]:
+        command = {"arguments": self._arguments(place), "write": write, "torn": torn}
+        if write and self._random.random() < 0.3:
+            command |= {"write": 0, "seconds": float(self._random.uniform(0, 6))}
+        (ended,) = self._nursery.run(command)
+        return ended["code"], ended["said"]
+
+
+SIMULATED = {"train": 200, "certify": 45, "export": 33, "evaluate": 20, "reproduce": 100}
+REAL = {"train": 100, "certify": 30, "export": 20, "evaluate": 20, "reproduce": 30}
+ATTACKS = [Kills(*item) for item in SIMULATED.items()] + [RealKills(*item) for item in REAL.items()]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from attacks.attack import Attack
 from canary.certification.run import Request, certify_run
 from canary.errors import CanaryError
 from canary.export.run import export_run
@@ -22,7 +23,7 @@ PLACES = (
 )  # fmt: skip
 
 
-class Links:
+class Links(Attack):
     """A link to a precious file, or directory, in the place of something that canary writes."""
 
     name, tries = "links out of the run", 2 * len(PLACES)

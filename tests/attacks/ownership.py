@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from attacks.attack import Attack
 from canary.runs import lock
 
 CLAIM = """
@@ -25,7 +26,7 @@ else:
 """
 
 
-class Claims:
+class Claims(Attack):
     """Four processes, on two machines by their names, reach for one run within a tenth of a second."""
 
     name, tries = "claims on one run", 20

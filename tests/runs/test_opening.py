@@ -251,7 +251,8 @@ def test_a_cost_that_breaks_late_stops_training_where_it_broke(tmp_path):
         return eqx.tree_at(lambda s: s.cost, state, cost)
 
     with pytest.raises(
-        CanaryError, match=r"Late gave a cost that is not finite: seed 0, update 4, step 10 of 10, lane 0"
+        CanaryError,
+        match=r"Late gave a cost that is not finite, or absurdly large: seed 0, update 4, step 10 of 10, lane 0",
     ):
         canary.train(
             Late(horizon=60), "ppo", canary.Chance(limit=9.0, epsilon=0.2), seeds=1, total_steps=300, out=tmp_path,

@@ -26,6 +26,7 @@ from canary.evaluation import play_episodes
 from canary.identity import Identity, environment_settings, identify, place_of, refuse_nonfinite
 from canary.networks import Policy
 from canary.numerics.running_statistics import RunningStatistics
+from canary.numerics.sanity import sane
 from canary.numerics.violations import violates
 from canary.rollout import CostAccount
 from canary.types import Chance, EpisodeEnds
@@ -177,9 +178,13 @@ def episode_rows(ends: EpisodeEnds) -> np.ndarray:
             "An episode did not end at the environment's horizon, so it has no cost; repair the environment."
         )
     if not np.asarray(ends.valid).all():
-        raise CanaryError("An episode had an observation that is not finite; repair the environment.")
-    if not np.isfinite(rows).all():
-        raise CanaryError("An episode had a cost or return that is not finite; repair the environment.")
+        raise CanaryError(
+            "An episode had an observation that is not finite, or absurdly large; repair the environment."
+        )
+    if not sane(rows).all():
+        raise CanaryError(
+            "An episode had a cost or return that is not finite, or absurdly large; repair the environment."
+        )
     return rows
 
 

@@ -166,7 +166,9 @@ def _never_shown(certificate: dict[str, Any], who: str | None, key: Any) -> list
         "Whether it was the first try: whoever certifies often enough, or seeks a lucky seed, will find one."
     ]
     if certificate.get("format") == 2:
-        hidden.append("Whether the plan is the one it was played by: from format 3 on the episodes depend on it.")
+        hidden.append(
+            "Whether the plan is the one it was played by: from format 3 on the episodes depend on it."
+        )
     plan = certificate.get("plan")
     if isinstance(plan, dict) and isinstance(bound := plan.get("cost_bound"), int | float):
         hidden.append(

@@ -10,6 +10,7 @@ from canary.checking.findings import Finding, error, note, warning
 from canary.checking.probe import Probe, random_action
 from canary.environments.protocol import Environment
 from canary.environments.settings import name_of_environment
+from canary.numerics.sanity import LARGEST, sane
 
 FIELDS = ("cost", "reward", "observation")
 
@@ -67,20 +68,20 @@ def same_again(first: Probe, second: Probe) -> list[Finding]:
 def _not_finite(name: str, record: Probe) -> list[Finding]:
     found = []
     first = record.states.observation[0]
-    if not np.isfinite(first).all():
-        lane = int(np.argwhere(~np.isfinite(first))[0][0])
+    if not sane(first).all():
+        lane = int(np.argwhere(~sane(first))[0][0])
         found.append(error("observation", f"The first observation of {name} is not finite (lane {lane})."))
     for field in FIELDS:
         values = record.after(field)
-        bad = ~np.isfinite(values).reshape(*values.shape[:2], -1).all(-1) & record.taken
+        bad = ~sane(values).reshape(*values.shape[:2], -1).all(-1) & record.taken
         if bad.any():
             step, lane = np.argwhere(bad)[0]
-            example = np.ravel(values[step, lane])[~np.isfinite(np.ravel(values[step, lane]))][0]
+            example = np.ravel(values[step, lane])[~sane(np.ravel(values[step, lane]))][0]
             found.append(
                 error(
                     field,
-                    f"The {field} of {name} is {example} in step {step + 1} of lane {lane}; it must be finite "
-                    f"({int(bad.sum())} of {int(record.taken.sum())} steps are not).",
+                    f"The {field} of {name} is {example} in step {step + 1} of lane {lane}; it must be finite, and "
+                    f"at most {LARGEST:g} ({int(bad.sum())} of {int(record.taken.sum())} steps are not).",
                 )
             )
     return found

@@ -4,9 +4,10 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from canary.numerics.sanity import sane
+
 CLIP = 10.0  # deviations that a network sees at most
 FLOOR = 1e-8  # of the variance
-LARGEST = 1e15  # an observation beyond this is no observation: its square would overflow
 
 
 class RunningStatistics(eqx.Module):
@@ -26,7 +27,7 @@ def merge(statistics: RunningStatistics, batch: Float[Array, "*batch obs"]) -> R
     It would spoil the mean for good otherwise.
     """
     rows = batch.reshape(-1, batch.shape[-1])
-    rows = jnp.where(jnp.abs(rows) <= LARGEST, rows, statistics.mean)
+    rows = jnp.where(sane(rows), rows, statistics.mean)
     count = statistics.count + rows.shape[0]
     batch_mean = rows.mean(0)
     shift = batch_mean - statistics.mean

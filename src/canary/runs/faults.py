@@ -1,40 +1,88 @@
-"""Training ends at the first number that is not finite, with a sentence that says which and where it came from."""
+"""Training ends at the first thing that cannot be, with a sentence that says what it was and where it came from.
 
-from typing import Any
+That is a number that is none, or absurdly large, from the environment or in a weight; or an episode beyond its horizon.
+"""
+
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
 from canary.config.config import RunConfig
+from canary.numerics.sanity import sane
 from canary.training import FAULT_KINDS
+from canary.types import EpisodeEnds
 
 
-def fault_sentence(
-    faults: Float[np.ndarray, "seed iteration"], config: RunConfig, first: int, directory: Any
-) -> str | None:
-    """What went wrong in the iterations from `first` on, or None; `directory` is where the run was saved before it."""
-    if not faults.any():
+class Fault(NamedTuple):
+    """What went wrong, and the places where, counted from 0 and from the first iteration that was looked at."""
+
+    kind: str
+    iteration: int
+    step: int
+    lane: int
+    seed: int
+
+
+def find_fault(
+    faults: Float[np.ndarray, "seed iteration"], ends: EpisodeEnds, lanes: int, horizon: int
+) -> Fault | None:
+    """The first fault of some iterations: as the program noted it, or as the sums of the episodes tell."""
+    if faults.any():
+        iteration, seed = map(int, np.argwhere(faults.T > 0)[0])  # the earliest; among seeds, the first
+        place, kind = divmod(int(faults[seed, iteration]) - 1, len(FAULT_KINDS))
+        return Fault(FAULT_KINDS[kind], iteration, *divmod(place, lanes), seed)
+    for kind, good in {
+        "cost": sane(ends.cost),
+        "reward": sane(ends.reward),
+        "end": np.asarray(ends.length) <= horizon,
+    }.items():
+        if not good.all():
+            return Fault(kind, *map(int, np.argwhere(~np.moveaxis(good, 0, -1))[0]))
+    return None
+
+
+def fault_sentence(fault: Fault | None, config: RunConfig, first: int, run: Path) -> str | None:
+    """A fault in the iterations from `first` on, for people; the run was saved as it was before them."""
+    if fault is None:
         return None
-    by_time = np.argwhere(faults.T > 0)[0]  # the earliest iteration; among seeds, the first
-    iteration, seed = int(by_time[0]), int(by_time[1])
-    lanes = config.training.environments
-    place, kind = divmod(int(faults[seed, iteration]) - 1, len(FAULT_KINDS))
-    step, lane = divmod(place, lanes)
-    update = first + iteration
+    training, name = config.training, config.environment_name
+    update, lanes = first + fault.iteration, training.environments
+    step = update * training.batch + fault.step * lanes + fault.lane + 1
     where = (
-        f"seed {config.training.seeds[seed]}, update {update + 1}, step {step + 1} of {config.training.rollout_length}, "
-        f"lane {lane} (environment step {update * config.training.batch + step * lanes + lane + 1:,})"
+        f"seed {training.seeds[fault.seed]}, update {update + 1}, step {fault.step + 1} of {training.rollout_length}, "
+        f"lane {fault.lane} (environment step {step:,})"
     )
     failure = getattr(config.environment, "host_failure", lambda: None)()
     if failure is not None:
         reason = f"{failure.removesuffix('.')} [{where}]."
-    elif FAULT_KINDS[kind] == "action":
+    elif fault.kind == "action":
         reason = f"The policy gave an action that is not finite: {where}."
-    else:
+    elif fault.kind == "end":
+        rule = "write truncated = (time >= horizon) & ~terminated"
         reason = (
-            f"{config.environment_name} gave a {FAULT_KINDS[kind]} that is not finite: {where}; "
-            "`canary check-env` looks for the cause."
+            f"{name} went on beyond its horizon of {config.environment.horizon:,} steps: {where}; {rule}."
         )
-    if update == 0 or first == 0:
-        return f"{reason} Nothing was trained yet."
-    return f"{reason} The run is saved as it was after update {first}: canary train --resume {directory}"
+    else:
+        what = "an observation" if fault.kind == "observation" else f"a {fault.kind}"
+        reason = f"{name} gave {what} that is not finite, or absurdly large: {where}; `canary check-env` looks for the cause."
+    return f"{reason} {_saved(first, run)}"
+
+
+def unsound_sentence(unsound: tuple[int, str] | None, first: int, last: int, run: Path) -> str | None:
+    """The same about a seed's weight or statistic that is no number any more after the updates first, ..., last - 1."""
+    if unsound is None:
+        return None
+    seed, name = unsound
+    when = f"update {last}" if last == first + 1 else f"one of the updates {first + 1} to {last}"
+    return (
+        f"Training gave numbers that are not finite, or absurdly large: {name} of seed {seed} in {when}. Large costs and "
+        f"rewards do that (`canary check-env` looks at them), and large learning rates. {_saved(first, run)}"
+    )
+
+
+def _saved(first: int, run: Path) -> str:
+    if first == 0:
+        return "Nothing was trained yet."
+    return f"The run is saved as it was after update {first}: canary train --resume {run}"

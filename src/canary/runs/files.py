@@ -137,9 +137,10 @@ def check_writable(folder: Path) -> None:
             os.fsync(descriptor)  # a full disk may only be noticed here
         finally:
             os.close(descriptor)
-            probe.unlink()
+            probe.unlink(missing_ok=True)
     except OSError as error:
         raise cannot_write(folder, error) from error
+    remove_orphans(folder)  # probes of those who were killed just here, for example
 
 
 def cannot_write(path: Path, error: Exception) -> CanaryError:

@@ -25,6 +25,7 @@ from canary.evaluation import play_episodes
 from canary.identity import Identity, identify, place_of, refuse_nonfinite
 from canary.networks import Policy
 from canary.numerics.running_statistics import RunningStatistics
+from canary.numerics.sanity import sane
 from canary.rollout import CostAccount
 from canary.runs.runner import load_states
 from canary.training import TrainingState
@@ -165,9 +166,9 @@ def _check(seed: int, episode: np.ndarray, ends: Any) -> None:
     """A cost that is not a number would pass for a safe one, so it ends the evaluation."""
     for what, good in {
         "did not end within the horizon": ends.ended,
-        "has an observation that is not finite": ends.valid,
-        "has a return that is not finite": np.isfinite(ends.reward),
-        "has a cost that is not finite": np.isfinite(ends.cost),
+        "has an observation that is not finite, or absurdly large": ends.valid,
+        "has a return that is not finite, or absurdly large": sane(ends.reward),
+        "has a cost that is not finite, or absurdly large": sane(ends.cost),
     }.items():
         if not good.all():
             raise CanaryError(f"Episode {episode[~good][0]} of seed {seed} {what}; repair the environment.")

@@ -32,7 +32,7 @@ from canary.runs.building import make_trainer as make_trainer
 from canary.runs.code import with_this_code
 from canary.runs.devices import prepare_devices
 from canary.runs.extension import extend
-from canary.runs.faults import fault_sentence
+from canary.runs.faults import fault_sentence, find_fault, unsound_sentence
 from canary.runs.interruption import interruptible
 from canary.runs.kept import is_kept, next_kept, stored_at
 from canary.runs.labels import checked_labels, labels_of
@@ -253,7 +253,11 @@ def _loop(
         count = min(count, next_kept(training, iteration) - iteration)
         metrics, ends = groups.advance(count)
         seconds = time.monotonic() - began
-        if (fault := fault_sentence(metrics.pop(FAULT), config, iteration, session.run)) is not None:
+        found = find_fault(metrics.pop(FAULT), ends, training.environments, config.environment.horizon)
+        fault = fault_sentence(found, config, iteration, session.run) or unsound_sentence(
+            groups.unsound(), iteration, iteration + count, session.run
+        )
+        if fault is not None:
             groups.rewind()
             pending.commit(groups, iteration, iteration * training.batch)
             raise CanaryError(fault)

@@ -16,6 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
+from canary.identity import named
+from canary.numerics.sanity import sane
 from canary.training import Trainer, TrainingState, init_training, train_chunk
 from canary.types import Terms
 
@@ -100,6 +102,17 @@ class SeedGroups:
         self._states = [state for state, _ in results]
         records = [jax.tree.map(lambda leaf: np.asarray(leaf)[:, :count], record) for _, record in results]
         return jax.tree.map(lambda *leaves: np.concatenate(leaves), *records)
+
+    def unsound(self) -> tuple[int, str] | None:
+        """The first seed of which a weight or statistic is no number any more, and which that is."""
+        for seeds, state in zip(self._groups, self._states, strict=True):
+            learner, statistics = state.learner, named("statistics", state.statistics)
+            arrays = named("policy", learner.policy) | named("critics", learner.critics) | statistics
+            for name, array in arrays.items():
+                good = sane(array) if name.startswith("policy") else np.isfinite(array)
+                if not (good := good.reshape(len(seeds), -1).all(1)).all():
+                    return seeds[int(np.argmin(good))], name
+        return None
 
     def rewind(self) -> None:
         """Back to the states before the last `advance`."""

@@ -1,0 +1,72 @@
+"""What stops training: found at its first place, and told in a sentence that names it."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from canary.runs.faults import Fault, fault_sentence, find_fault, unsound_sentence
+from canary.runs.seeds import SeedGroups
+from canary.training import FAULT_KINDS
+from canary.types import EpisodeEnds
+
+SHAPE = (2, 3, 5, 4)  # seeds, iterations, steps, lanes
+RUN = Path("runs/x")
+
+
+def healthy() -> dict[str, np.ndarray]:
+    numbers = {name: np.zeros(SHAPE) for name in ("reward", "cost")}
+    flags = {name: np.zeros(SHAPE, bool) for name in ("ended", "valid", "terminated")}
+    return numbers | flags | {"length": np.ones(SHAPE, int)}
+
+
+def config() -> SimpleNamespace:
+    training = SimpleNamespace(seeds=(7, 8), environments=4, rollout_length=5, batch=20)
+    return SimpleNamespace(training=training, environment=SimpleNamespace(horizon=9), environment_name="Shop")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "kind"),
+    [("cost", np.inf, "cost"), ("cost", 1e30, "cost"), ("reward", -1e30, "reward"), ("length", 10, "end")],
+)
+def test_the_first_place_counts(field: str, value: float, kind: str):
+    arrays = healthy()
+    assert find_fault(np.zeros(SHAPE[:2]), EpisodeEnds(**arrays), 4, 9) is None
+    arrays[field][0, 2, 0, 0] = arrays[field][1, 1, 3, 2] = value
+    found = find_fault(np.zeros(SHAPE[:2]), EpisodeEnds(**arrays), 4, 9)
+    assert found == Fault(kind, iteration=1, step=3, lane=2, seed=1)
+    said = fault_sentence(found, config(), 10, RUN)
+    assert said is not None
+    assert "Shop" in said
+    assert "seed 8, update 12, step 4 of 5, lane 2 (environment step 235)" in said
+    assert said.endswith("saved as it was after update 10: canary train --resume runs/x")
+
+
+def test_what_the_program_noted_comes_first():
+    noted, arrays = np.zeros(SHAPE[:2]), healthy()
+    arrays["cost"][:] = np.nan
+    noted[1, 2] = 1 + (4 * 4 + 3) * len(FAULT_KINDS) + FAULT_KINDS.index("observation")
+    found = find_fault(noted, EpisodeEnds(**arrays), 4, 9)
+    assert found == Fault("observation", iteration=2, step=4, lane=3, seed=1)
+    assert "gave an observation" in str(fault_sentence(found, config(), 0, RUN))
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [("policy", np.nan), ("policy", 1e30), ("critics", np.inf), ("statistics", -np.inf)],
+)
+def test_a_weight_that_is_no_number_any_more_is_named(part: str, value: float):
+    def seed(**numbers: float) -> SimpleNamespace:
+        arrays = {name: {"w": np.full((1, 3), numbers.get(name, 1e14))} for name in ("policy", "critics")}
+        statistics = {"w": np.full((1, 3), numbers.get("statistics", 1e30))}  # a sum of many squares
+        return SimpleNamespace(learner=SimpleNamespace(**arrays), statistics=statistics)
+
+    groups = SeedGroups.__new__(SeedGroups)
+    groups._groups = [(7,), (8,)]
+    groups._states = [seed(), seed()]  # type: ignore[list-item]
+    assert unsound_sentence(groups.unsound(), 3, 5, RUN) is None
+    groups._states = [seed(), seed(**{part: value})]  # type: ignore[list-item]
+    said = str(unsound_sentence(groups.unsound(), 3, 5, RUN))
+    assert f"{part}['w'] of seed 8 in one of the updates 4 to 5" in said
+    assert "after update 3" in said

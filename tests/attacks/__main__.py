@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("POLARS_MAX_THREADS", "1")  # of small tables; more threads only wait for each other
 
 import numpy as np
 

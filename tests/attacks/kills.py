@@ -113,7 +113,7 @@ class Kills(Attack):
         """What has to come out: every file by its name, those of numbers by their bits; times and names may differ."""
         found: dict[str, Any] = {}
         for config in place.rglob("manifest.json"):
-            found |= _run_state(config.parent)
+            found |= run_state(config.parent)
         match self._command:
             case "certify":
                 said = verify_file(place / "run")
@@ -131,7 +131,7 @@ class Kills(Attack):
         return found
 
 
-def _run_state(run: Path) -> dict[str, Any]:
+def run_state(run: Path) -> dict[str, Any]:
     """What training made: the newest state and both tables, to the bit, and which files there are."""
     newest = checkpoint.checkpoints(run / "checkpoints")[0]
     with np.load(newest, allow_pickle=False) as archive:

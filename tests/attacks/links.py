@@ -19,6 +19,7 @@ PLACES = (
     "manifest.json", "summary.json", "training.png", "checkpoints/checkpoint-00000008.npz", ".lock", "metrics",
     "metrics/part-00000007-00000008.parquet", "metrics.parquet", "episodes.parquet", "video.gif",
     ".certificate.json.tmp", ".certificate.html.tmp", ".manifest.json.tmp", "exports/.policy-seed0.npz.tmp",
+    ".summary.json.tmp", ".video.gif.tmp", ".config.json.tmp", "exports/.manifest.json.tmp", "checkpoints", "config.json",
     "checkpoints/.checkpoint-00000008.npz.tmp",
 )  # fmt: skip
 
@@ -39,7 +40,7 @@ class Links(Attack):
         shutil.copytree(self._run, run)
         outside.mkdir()
         victim = outside / "victim"
-        if place in ("exports", "metrics"):
+        if place in ("exports", "metrics", "checkpoints"):
             victim.mkdir()
         elif not dangling:
             victim.write_bytes(b"precious")

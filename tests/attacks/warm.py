@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import pytest
+from matplotlib.figure import Figure
 
 from canary.certification import check, run
 from canary.certification.certify import Subject, make_player
 from canary.checking import check as checking
 from canary.checking.probe import make_probe
 from canary.cli.main import main
+from canary.reporting import figures
 from canary.runs import runner
 from canary.runs.seeds import SeedGroups
 
@@ -73,6 +75,9 @@ def warm(algorithm: str) -> Iterator[None]:
         for module in (run, check):
             patch.setattr(module, "make_player", _remembered(make_player))
         patch.setattr(checking, "make_probe", _probe)
+        patch.setattr(
+            figures, "training_figure", lambda *_, **__: Figure((1, 1))
+        )  # it takes longer than the training
         yield
 
 

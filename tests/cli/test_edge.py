@@ -142,7 +142,7 @@ def test_the_console_obeys_its_own_styles_and_no_others():
     assert printable("tab\tand\nnewline stay") == "tab\tand\nnewline stay"
 
 
-@pytest.mark.parametrize("name", ["nan", "digits", "pipe", "zero", "text"])
+@pytest.mark.parametrize("name", ["nan", "digits", "pipe", "zero", "text", "seconds"])
 def test_one_bad_run_never_hides_the_others(capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str):
     headline = directory.Headline("IcyLake", "canary", 1, 10)
     good, bad = (directory.create(tmp_path, headline, {}, device="", command=[]) for _ in range(2))
@@ -152,6 +152,8 @@ def test_one_bad_run_never_hides_the_others(capsys: pytest.CaptureFixture[str], 
             os.mkfifo(place)
         case "zero":
             place.symlink_to("/dev/zero")
+        case "seconds":
+            directory.update_manifest(bad, train_seconds="x")
         case _:
             text = {"nan": "NaN", "digits": "9" * 400, "text": '"x"'}[name]
             place.write_text(f'{{"return_mean": {text}, "violation_probability": 0.5}}')

@@ -128,6 +128,16 @@ def test_overrides_set_one_value_of_the_right_type_and_nothing_else(item, read, 
     assert sum(differences(changed, original)) <= 1
 
 
+def test_settings_that_need_each_other_may_stand_in_any_order():
+    long = ("env.map=S" + "F" * 150 + "G", "env.horizon=500")
+    assert make_config(overrides=long) == make_config(overrides=long[::-1])
+    with pytest.raises(CanaryError, match="raise the horizon"):
+        make_config(overrides=long[:1])
+    with pytest.raises(CanaryError, match="must be a number"):
+        make_config(overrides=("algo.target_kl=x", "env.horizon=500"))
+    assert make_config(overrides=("env.horizon=500", "env.horizon=300")).environment.horizon == 300
+
+
 def differences(one, other):
     """A one for every leaf in which two nested tables differ."""
     if isinstance(one, dict):

@@ -76,12 +76,8 @@ def make_config(
             preset=preset,
         )
     )
-    for path, value in [
-        *pairs,
-        *((f"training.{name}", value) for name, value in training.items()),
-    ]:
-        config = _changed(config, path, value)
-    return checked(config)
+    said = [(f"training.{name}", value) for name, value in training.items()]
+    return checked(_all_changed(config, [*pairs, *said]))
 
 
 def make_environment(
@@ -123,6 +119,22 @@ def _pairs(overrides: Overrides) -> list[tuple[str, Any]]:
             raise _no_override(item)
         pairs.append((path.strip(), text.strip()))
     return pairs
+
+
+def _all_changed(config: RunConfig, pairs: Sequence[tuple[str, Any]]) -> RunConfig:
+    """All settings replaced, in whatever order works: a long map fits into an episode once the horizon is raised."""
+    while pairs:
+        refused, errors = [], []
+        for path, value in pairs:
+            try:
+                config = _changed(config, path, value)
+            except CanaryError as error:
+                refused.append((path, value))
+                errors.append(error)
+        if len(refused) == len(pairs):
+            raise errors[0]
+        pairs = refused
+    return config
 
 
 def _changed(config: RunConfig, path: str, value: Any) -> RunConfig:

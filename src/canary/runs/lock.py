@@ -94,8 +94,9 @@ def acquire(run: Path, *, force: bool = False) -> RunLock:
     try:
         found = _read(path)
         holder = _holder(found, _age(path))
-        elsewhere = holder is not None and holder.host != socket.gethostname()
-        if holder is not None and elsewhere and holder.age < LEASE_SECONDS and not force:
+        # A process of this machine would have its lock, if there are locks.
+        unseen = holder is not None and (holder.host != socket.gethostname() or fcntl is None)
+        if holder is not None and unseen and holder.age < LEASE_SECONDS and not force:
             raise _busy(run, holder)
         token = secrets.token_hex(16)
         since = datetime.now().astimezone().isoformat(timespec="seconds")

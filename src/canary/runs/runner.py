@@ -203,10 +203,12 @@ def _train(session: _Session, *, resume: bool, quiet: bool, notes: Sequence[str]
             else:
                 display.busy("preparing the seeds")
                 groups.start()
+            held.check()
             directory.discard_after(run, iteration)
             display.busy("compiling")
             began = time.monotonic()
             groups.compile()
+            held.check()  # a machine whose locks are not seen here may have reached for the run in the same moment
             directory.update_manifest(run, compile_seconds=round(time.monotonic() - began, 2))
             about = config_to_dict(config) | {"tags": list(labels_of(stored_manifest(run)).tags)}
             session.watcher.open(run, about, config.constraint, iteration, config.training.updates)

@@ -41,7 +41,7 @@ class Forgeries(Attack):
         run = untrained_run(folder)
         request = Request(episodes=100, batch=50, evaluation_seed=3, shift=("slip=0.2",))
         self._honest = certify_run(run, request, quiet=True)
-        self._policies = _policies(run, None)
+        self._policies = _policies(run, None, self._honest["origin"]["updates"])
         assert self._passes(self._honest)
 
     def close(self) -> None:

@@ -18,7 +18,7 @@ from canary.checking import check as checking
 from canary.checking.probe import make_probe
 from canary.cli.main import main
 from canary.reporting import figures
-from canary.runs import runner
+from canary.runs import building
 from canary.runs.seeds import SeedGroups
 
 
@@ -71,7 +71,7 @@ def warm(algorithm: str) -> Iterator[None]:
     """Runs and certificates inside share their programs; one algorithm, with one set of settings, at a time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(WarmGroups, "algorithm", algorithm)
-        patch.setattr(runner, "SeedGroups", WarmGroups)
+        patch.setattr(building, "SeedGroups", WarmGroups)
         for module in (run, check):
             patch.setattr(module, "make_player", _remembered(make_player))
         patch.setattr(checking, "make_probe", _probe)

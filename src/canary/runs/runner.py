@@ -203,12 +203,12 @@ def _train(session: _Session, *, resume: bool, quiet: bool, notes: Sequence[str]
             else:
                 display.busy("preparing the seeds")
                 groups.start()
-            held.check()
+            session.held.check()
             directory.discard_after(run, iteration)
             display.busy("compiling")
             began = time.monotonic()
             groups.compile()
-            held.check()  # a machine whose locks are not seen here may have reached for the run in the same moment
+            session.held.check()  # a machine whose locks are not seen here may have reached for it in the same moment
             directory.update_manifest(run, compile_seconds=round(time.monotonic() - began, 2))
             about = config_to_dict(config) | {"tags": list(labels_of(stored_manifest(run)).tags)}
             session.watcher.open(run, about, config.constraint, iteration, config.training.updates)
@@ -255,11 +255,7 @@ def _loop(
         count = min(count, next_kept(training, iteration) - iteration)
         metrics, ends = groups.advance(count)
         seconds = time.monotonic() - began
-        found = find_fault(metrics.pop(FAULT), ends, training.environments, config.environment.horizon)
-        fault = fault_sentence(found, config, iteration, session.run) or unsound_sentence(
-            groups.unsound(), iteration, iteration + count, session.run
-        )
-        if fault is not None:
+        if (fault := _fault(session, metrics.pop(FAULT), ends, (iteration, iteration + count))) is not None:
             groups.rewind()
             pending.commit(groups, iteration, iteration * training.batch)
             raise CanaryError(fault)
@@ -285,3 +281,12 @@ def _loop(
         return "interrupted" if goes_on else "stopped"
     directory.compact(session.run)
     return "finished"
+
+
+def _fault(session: _Session, noted: Any, ends: Any, updates: tuple[int, int]) -> str | None:
+    """What cannot be in the updates [first, last): noted by the program, told by the episodes, or in the weights."""
+    training, horizon = session.config.training, session.config.environment.horizon
+    found = find_fault(noted, ends, training.environments, horizon)
+    if found is not None:
+        return fault_sentence(found, session.config, updates[0], session.run)
+    return unsound_sentence(session.groups.unsound(), *updates, session.run)

@@ -7,12 +7,18 @@ import pytest
 
 from problems.digests import CASES, GOLDEN, digest, machine
 
+# Compiled in two ways on one machine, these end in other places.
+CHAOTIC = {"canary on PointGoal", "canary on EcoAnt"}
 
+
+@pytest.mark.parametrize("compiler", [pytest.param("digests", marks=pytest.mark.slow), "quick"])
 @pytest.mark.parametrize("case", CASES)
-def test_a_few_updates_give_the_recorded_numbers(case: str):
+def test_a_few_updates_give_the_recorded_numbers(case: str, compiler: str):
     recorded = json.loads(GOLDEN.read_text())
-    expected, actual = recorded["digests"][case], digest(case)
+    expected, actual = recorded[compiler][case], digest(case, compiler)
     if recorded["machine"] == machine():
         assert actual["bits"] == expected["bits"]
+    elif case in CHAOTIC:
+        pytest.skip("a robot's episodes amplify rounding: compared on the machine that made the digests")
     np.testing.assert_allclose(actual["norms"], expected["norms"], rtol=2e-3, atol=1e-5)
     np.testing.assert_allclose(actual["sums"], expected["sums"], rtol=2e-2, atol=2e-3)

@@ -16,14 +16,15 @@ from problems.terms import terms_of
 
 
 def test_plain_reference_and_library_take_the_same_steps():
-    config = make_config(preset="paper", overrides=("algo.hidden=[16,16]", "algo.critic.epochs=5"))
+    overrides = ("algo.hidden=[16,16]", "algo.critic.epochs=5", "training.merge_capacity=0")
+    config = make_config(preset="paper", overrides=overrides)
     trainer = make_trainer(config)
     environment = config.environment
     task = Task(
         input_size=environment.observation_size + CostAccount.SIZE, action_space=environment.action_space
     )
     plain = replace(trainer, algorithm=make_reference(config.algorithm, task))
-    ours = theirs = init_training(trainer, terms_of(config), 0)
+    ours = theirs = jax.jit(lambda: init_training(trainer, terms_of(config), 0))()
     start = ravel_pytree(ours.learner.policy)[0]
     advance_ours = jax.jit(lambda state: train_iteration(trainer, state)[0])
     advance_theirs = jax.jit(lambda state: train_iteration(plain, state)[0])

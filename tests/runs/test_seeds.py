@@ -123,7 +123,7 @@ print(json.dumps({{name: leaf.tolist() for name, leaf in records.items() if name
 def test_vectorised_seeds_on_two_devices_agree_with_single_ones(tmp_path):
     """Groups of two seeds and one, on a device each, as on accelerators: equal up to rounding for a while."""
     environment = os.environ | {
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
+        "XLA_FLAGS": os.environ["XLA_FLAGS"] + " --xla_force_host_platform_device_count=2",
         "PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent / "src")]),
     }
     command = [sys.executable, "-c", VECTORISED, str(tmp_path / "states.npz")]

@@ -3,6 +3,7 @@
 import json
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -312,6 +313,24 @@ def test_rows_that_a_scale_makes_equal_are_one():
     assert "icy-lake-canary-published" in names
     assert "icy-lake-canary" not in names
     assert len(planned("table1", study, Request())) == len(study.variants) == 20
+
+
+def test_what_is_asked_for_some_variants_leaves_the_others_as_they_are():
+    study = ALL_STUDIES["table1"]
+    request = Request(seeds=2, steps=5000, preset="paper", only=("icy-lake-canary",))
+    rows = {row.variant.name: row.config for row in planned("table1", study, request)}
+    assert len(rows) == 20
+    asked, other = rows["icy-lake-canary"], rows["eco-ant-canary"]
+    assert (asked.preset, asked.training.total_steps, len(asked.training.seeds)) == ("paper", 5000, 2)
+    assert (other.preset, other.training.total_steps, len(other.training.seeds)) == ("fast", 10_000_000, 3)
+    same = planned("table1", study, Request(seeds=1, preset="paper", only=("icy-lake-canary",)))
+    assert "icy-lake-canary" in [row.variant.name for row in same]
+    with pytest.raises(CanaryError, match="must be at least 1"):
+        planned("table1", study, Request(steps=0))
+    with pytest.raises(CanaryError, match="--steps has no meaning"):
+        reproduce(
+            "x", ALL_STUDIES["relative-variance"], Places(runs=Path(), results=Path()), Request(steps=5)
+        )
 
 
 def test_the_command_lists_studies_and_names_the_nearest(capsys):

@@ -31,7 +31,7 @@ settings are kept beside the new ones."""
     study: Annotated[Positional[str], flag("STUDY")] = ""
     """Which study; without it they are listed."""
     only: Annotated[tuple[str, ...], UseAppendAction, flag("VARIANT")] = ()
-    """Train this variant alone. Repeatable."""
+    """Train this variant alone; what the other options say is of it. Repeatable."""
     rebuild: Switch = False
     """Train nothing: write tables and figures from the results that are there."""
     scale: Annotated[Literal["cpu", "paper"], flag("cpu|paper", "cpu")] = "cpu"

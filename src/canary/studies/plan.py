@@ -34,18 +34,29 @@ class PlannedRow:
 
 
 def planned(name: str, study: Study, request: Request) -> list[PlannedRow]:
-    """All rows of a study; `request.only` restricts what is trained, not what the table shows.
+    """All rows of a study; with `request.only` the others are as the study says, and are shown but not trained.
 
-    Rows that another preset or scale makes equal are one: that with the most seeds, or the last of them.
+    Rows that another preset or scale makes equal are one: one that is asked for, that with the most seeds, or the last.
     """
     check_names(name, study, request.only)
-    rows = [PlannedRow(variant, configuration(variant, study, request)) for variant in study.variants]
+    rows = [
+        PlannedRow(variant, configuration(variant, study, request if is_wanted(variant, request) else None))
+        for variant in study.variants
+    ]
     kept: dict[str, PlannedRow] = {}
     for row in rows:
         same = kept.get(meaning(row.config))
-        if same is None or len(row.config.training.seeds) >= len(same.config.training.seeds):
+        if same is None or _rank(row, request) >= _rank(same, request):
             kept[meaning(row.config)] = row
     return [row for row in rows if any(row is one for one in kept.values())]
+
+
+def is_wanted(variant: Variant, request: Request) -> bool:
+    return not request.only or variant.name in request.only
+
+
+def _rank(row: PlannedRow, request: Request) -> tuple[bool, int]:
+    return is_wanted(row.variant, request), len(row.config.training.seeds)
 
 
 def check_names(name: str, study: Study, only: Sequence[str]) -> None:
@@ -58,7 +69,9 @@ def check_names(name: str, study: Study, only: Sequence[str]) -> None:
 def configuration(variant: Variant, study: Study, request: Request | None = None) -> RunConfig:
     request = request or Request()
     at_paper_scale = request.scale == "paper"
-    steps = request.steps or (None if at_paper_scale else variant.total_steps or study.total_steps or None)
+    steps = request.steps
+    if steps is None and not at_paper_scale:
+        steps = variant.total_steps or study.total_steps or None
     stated = PAPER_SEEDS if at_paper_scale else variant.seeds or study.seeds
     overrides = variant.overrides if steps is None else (*variant.overrides, f"training.total_steps={steps}")
     preset = request.preset or ("paper" if at_paper_scale else variant.preset)

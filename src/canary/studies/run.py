@@ -17,7 +17,7 @@ from canary.runs.manifest import read_manifest
 from canary.studies import store
 from canary.studies.data import Study
 from canary.studies.meaning import meaning, meaning_of, short_key
-from canary.studies.plan import PlannedRow, Request, chosen_seeds, planned
+from canary.studies.plan import PAPER_SEEDS, PlannedRow, Request, chosen_seeds, is_wanted, planned
 from canary.studies.rows import damage
 from canary.studies.units import final_policies, finished_runs, runs_of, units_of, with_seeds
 from canary.studies.views import save_views
@@ -62,7 +62,7 @@ def reproduce(
         borrow(places.results, row.config, group)
         measure_final(row.config, group, runs)
         missing = missing_seeds(row.config, group)
-        if missing and (not request.only or row.variant.name in request.only):
+        if missing and is_wanted(row.variant, request):
             todo.append(with_seeds(row.config, missing))
             where.append((group, runs))
     engine = engine or local_engine(quiet)
@@ -88,10 +88,16 @@ def _reproduce_points(
         if wanted not in relative_variance.CONSTRAINTS:
             known = nearest(wanted, relative_variance.CONSTRAINTS)
             raise CanaryError(f"The study {name} has no constraint {wanted!r}{known}")
+    for option, value in (("--steps", request.steps), ("--preset", request.preset)):
+        if value is not None:
+            raise CanaryError(
+                f"{name} trains no policy, so {option} has no meaning for it; --seeds and --only have."
+            )
+    seeds = chosen_seeds(request.seeds, PAPER_SEEDS if request.scale == "paper" else study.seeds)
     make_folder(results)
     directory.write_json(results / "study.json", describe(name, study, [], []))
     with counting_bar("points", quiet=quiet) as progress:
-        relative_variance.complete(results, chosen_seeds(request.seeds, study.seeds), request.only, progress)
+        relative_variance.complete(results, seeds, request.only, progress)
     return save_views(results)
 
 

@@ -31,13 +31,23 @@ STUDY = Study(
 )  # fmt: skip
 
 
+def patiently(start):
+    """Ray gives a node 30 seconds to start, which a busy machine may not have."""
+    for _ in range(5):
+        try:
+            return start()
+        except Exception as error:
+            if "timed out during startup" not in str(error):
+                raise
+    raise AssertionError("no node of the Ray cluster could be started; the machine is too busy")
+
+
 @pytest.fixture
-def cluster(monkeypatch):
+def cluster():
     from ray.cluster_utils import Cluster
 
-    monkeypatch.setenv("RAY_raylet_start_wait_time_s", "300")  # the machine may be busy
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
-    nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
+    cluster = patiently(lambda: Cluster(initialize_head=True, head_node_args={"num_cpus": 0}))
+    nodes = [patiently(lambda: cluster.add_node(num_cpus=1)) for _ in range(2)]
     cluster.connect()
     yield cluster, nodes
     ray.shutdown()

@@ -14,6 +14,9 @@ SENTENCES = {
         "| [PointGoal](results/point-goal/README.md), limit 100, horizon 1000 | {point-goal/canary seeds:d} ×"
         " {point-goal/canary steps:M} | {point-goal/canary violation:.3f} | {point-goal/canary safe_seeds:d} of"
         " {point-goal/canary seeds:d} | {point-goal/canary reward:.1f} ({point-goal/canary lowest_reward:.1f}) |",
+        "| [EcoAnt](results/eco-ant/README.md), limit 150 | {eco-ant/canary seeds:d} × {eco-ant/canary steps:M} |"
+        " {eco-ant/canary violation:.3f} | {eco-ant/canary safe_seeds:d} of {eco-ant/canary seeds:d} |"
+        " {eco-ant/canary reward:.0f} ({eco-ant/canary lowest_reward:.0f}) |",
         "their exact violation probabilities, {reliability/canary exact.violation@least:.3f} to"
         " {reliability/canary exact.violation@largest:.3f}.",
         "gives P {icy-lake-canary/. summary.violation_probability:.3f}, return"
@@ -41,10 +44,12 @@ SENTENCES = {
         " ({reliability/canary exact.violation@least:.3f} to {reliability/canary exact.violation@largest:.3f}).",
         "seeds 2004 ({reliability/canary exact.guaranteed@2004:.4f}) and 2007"
         " ({reliability/canary exact.guaranteed@2007:.4f}) keep",
-        "{point-goal/canary safe_seeds:d} of {point-goal/canary seeds:d} seeds are safe, at P"
+        "4M steps): {point-goal/canary safe_seeds:d} of {point-goal/canary seeds:d} seeds are safe, at P"
         " {point-goal/canary violation:.4f} and J {point-goal/canary reward:.1f}; the lowest J is"
         " {point-goal/canary lowest_reward:.1f}. Seed 1304, the richest ({point-goal/canary return@1304:.1f}), has P"
         " {point-goal/canary violation@1304:.3f}.",
+        "10M steps): {eco-ant/canary safe_seeds:d} of {eco-ant/canary seeds:d} seeds are safe, at P {eco-ant/canary violation:.4f} and J"
+        " {eco-ant/canary reward:.0f}; the lowest J is {eco-ant/canary lowest_reward:.0f}.",
         "Limit 3.5: {elsewhere/limit-3.5 safe_seeds:d} of {elsewhere/limit-3.5 seeds:d} seeds are safe, at J"
         " {elsewhere/limit-3.5 reward:.3f}; seed 2207 has P {elsewhere/limit-3.5 violation@2207:.3f} over",
         "exactly (at most {elsewhere/limit-3.5 exact.violation@largest:.3f}). The 8x8 lake with horizon 200:"

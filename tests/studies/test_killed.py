@@ -1,6 +1,6 @@
 """A study that is killed at random moments ends with the same store and the same table as one that is not.
 
-The process dies at a random one of its writes (`attacks.victim`), so that the moments do not depend on how fast the machine is.
+The process dies at a random one of its writes (`attacks.death`), so that the moments do not depend on how fast the machine is.
 """
 
 import random
@@ -17,11 +17,11 @@ from canary.studies import store
 pytestmark = pytest.mark.slow
 
 KILLS = 6
-WRITES = 200  # at most, before a process dies; the whole study makes about 500
+WRITES = 400  # at most, before a process dies; the whole study makes about twice as many
 SCRIPT = """
 import sys
 from pathlib import Path
-from attacks.victim import die_at
+from attacks.death import Mortal
 from canary.studies.data import Study, Variant
 from canary.studies.run import Places, reproduce
 
@@ -32,9 +32,8 @@ STUDY = Study(title="Killed", seeds=(5, 6), total_steps=10_000, variants=(
     Variant(name="b", about="", algorithm="ppo", overrides=(*SMALL, "algo.entropy=0.1")),
 ))
 root = Path(sys.argv[1])
-if int(sys.argv[2]):
-    die_at(int(sys.argv[2]))
-reproduce("killed", STUDY, Places(runs=root / "runs", results=root / "results"), quiet=True)
+with Mortal(int(sys.argv[2]), torn=True, real=True):
+    reproduce("killed", STUDY, Places(runs=root / "runs", results=root / "results"), quiet=True)
 """
 
 

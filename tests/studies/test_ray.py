@@ -57,14 +57,15 @@ def cluster():
 DRIVER = """
 import sys
 from pathlib import Path
-from attacks.victim import die_at
+from attacks.death import Mortal
 from canary.studies.ray_engine import ray_engine
 from canary.studies.run import Places, reproduce
 from studies.test_ray import STUDY
 
 root = Path(sys.argv[1])
-die_at(int(sys.argv[2]))
-reproduce("over", STUDY, Places(runs=root / "runs", results=root / "results"), engine=ray_engine(quiet=True), quiet=True)
+places = Places(runs=root / "runs", results=root / "results")
+with Mortal(int(sys.argv[2]), torn=True, real=True):
+    reproduce("over", STUDY, places, engine=ray_engine(quiet=True), quiet=True)
 """
 
 
@@ -72,7 +73,7 @@ def test_a_killed_driver_and_a_killed_node_cost_time_and_change_no_number(cluste
     """The driver dies in the middle of storing the first unit; the next one loses a node while units are in training."""
     whole, (victim, _) = cluster
     places = Places(runs=tmp_path / "runs", results=tmp_path / "results")
-    command = [sys.executable, "-c", DRIVER, str(tmp_path), "10"]
+    command = [sys.executable, "-c", DRIVER, str(tmp_path), "30"]
     settings = os.environ | {"RAY_ADDRESS": whole.address}
     first = subprocess.run(command, env=settings, capture_output=True, text=True, timeout=600, check=False)
     assert first.returncode == -signal.SIGKILL, first.stderr

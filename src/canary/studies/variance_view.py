@@ -44,6 +44,11 @@ def exponent(
     return slope, half, len(known), len(rows)
 
 
+def _constraints(data: pl.DataFrame) -> list[str]:
+    """Those of the paper first, then the shaped ones by their dead zone."""
+    return sorted(data["constraint"].unique(), key=lambda name: (name.startswith("shaped"), name))
+
+
 def _markdown(study: dict[str, Any], data: pl.DataFrame) -> str:
     lines = [
         f"# {study['title']}",
@@ -61,7 +66,7 @@ def _markdown(study: dict[str, Any], data: pl.DataFrame) -> str:
         + " | points with GAE |",
         "|---|" + "---|" * 5,
     ]
-    for constraint in data["constraint"].unique(maintain_order=True):
+    for constraint in _constraints(data):
         cells = [constraint]
         for estimator in TITLES:
             for quantity in QUANTITIES:
@@ -82,7 +87,7 @@ def _figure(data: pl.DataFrame, path: Path) -> None:
     from canary.reporting.figures import STYLE
     from canary.reporting.figures import save as save_figure
 
-    names = data["constraint"].unique(maintain_order=True).to_list()
+    names = _constraints(data)
     fixed = {"indicator": "#3a9a5b", "cvar": "#7d4fa8", "cantelli": "#2f6db5"}
     shades = iter(plt.get_cmap("viridis")(np.linspace(0.25, 0.95, max(1, len(names) - len(fixed)))))
     colours = {name: fixed[name] if name in fixed else next(shades) for name in names}

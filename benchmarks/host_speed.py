@@ -2,23 +2,30 @@
 
     python -m benchmarks.host_speed [--envs Pendulum-v1 CartPole-v1 Ant-v5] [--steps 200] [--rounds 5]
 
-The plain loop is Gymnasium's SyncVectorEnv with actions drawn beforehand: no policy, no record. Ours is a rollout as training
-makes it: policy, cost, spent cost, resets and the record of every step, inside one compiled program. The two take turns, and
-the best round of each counts, for other work on the machine only slows them down.
+The plain loop is Gymnasium's SyncVectorEnv with actions drawn beforehand. The adapter does the same: steps with given
+actions, costs, spent costs and resets, inside one compiled program. A rollout, as training makes it, has the policy and the
+record of every step besides. They take turns, and the best round of each counts, for other work on the machine only slows
+them down. On a machine that is busy all the time
+--processor-time counts the time of this process alone, which leaves out worker processes.
 """
 
 import argparse
 import time
+from collections.abc import Callable
+from typing import Any
 
 import gymnasium
 import jax
 import numpy as np
 
 from canary.environments import from_gymnasium
+from canary.environments.protocol import Discrete, Environment
 from canary.networks import make_policy
-from canary.rollout import CostAccount, collect, start_lanes
+from canary.rollout import CostAccount, Lane, advance, collect, restart, start_lanes
 
 LANES = 16
+ACCOUNT = CostAccount(1.0, 1.0)
+Program = Callable[[Lane, Any], tuple[Lane, Any]]
 
 
 def no_cost(before, action, after, info):
@@ -39,41 +46,74 @@ def plain_loop(name: str, steps: int):
     return play
 
 
-def through_adapter(name: str, steps: int, workers: int | None):
-    """A function that collects a rollout of `steps` steps, and the environment."""
-    environment = from_gymnasium(name, cost=no_cost, workers=workers)
+def alone(environment: Environment, steps: int) -> Program:
+    """Steps with actions that are given beforehand."""
+    count, space = LANES, environment.action_space
+    keys = jax.random.split(jax.random.key(2), steps)
+    if isinstance(space, Discrete):
+        actions = jax.random.randint(keys[0], (steps, count), 0, space.count)
+    else:
+        actions = jax.random.uniform(keys[0], (steps, count, space.size), minval=-1.0)
+
+    def play(lanes: Lane, given: Any) -> tuple[Lane, Any]:
+        action, key = given
+        spread = jax.random.split(key, count)
+        moved = jax.vmap(lambda lane, a, k: advance(environment, ACCOUNT, lane, a, k))(lanes, action, spread)
+        done = moved.environment.terminated | moved.environment.truncated
+        after = jax.lax.cond(done.any(), lambda: restart(environment, moved, done, key), lambda: moved)
+        return after, moved.environment.reward
+
+    return lambda lanes, key: jax.lax.scan(play, lanes, (actions, jax.random.split(key, steps)))
+
+
+def rollout(environment: Environment, steps: int) -> Program:
+    """Steps as training makes them."""
     size = environment.observation_size + CostAccount.SIZE
     policy = make_policy(jax.random.key(0), size, environment.action_space, (64, 64))
-    program = jax.jit(
-        lambda lanes, key: collect(environment, CostAccount(1.0, 1.0), policy, lanes, None, key, steps)
-    )
+
+    def play(lanes: Lane, key: Any) -> tuple[Lane, Any]:
+        lanes, record, _ = collect(environment, ACCOUNT, policy, lanes, None, key, steps)
+        return lanes, record.reward
+
+    return play
+
+
+def player(environment: Any, program: Program) -> Callable[[], None]:
+    """A function that runs the program, again and again from where it stands."""
+    # As in training: the seeds are the unit of parallelism, not the operations.
+    compiled = jax.jit(program, compiler_options={"xla_cpu_multi_thread_eigen": False})
     lanes = jax.jit(lambda key: start_lanes(environment, LANES, key, stagger=True))(jax.random.key(1))
     count = 0
 
     def play() -> None:
         nonlocal lanes, count
         count += 1
-        lanes, rollout, _ = jax.block_until_ready(program(lanes, jax.random.key(count)))
-        if environment.failure() is not None or not np.isfinite(rollout.reward).all():
+        lanes, reward = jax.block_until_ready(compiled(lanes, jax.random.key(count)))
+        if environment.host_failure() is not None or not np.isfinite(reward).all():
             raise RuntimeError("the environment failed")
 
     play()  # compiles
-    return play, environment
+    return play
 
 
-def measure(name: str, steps: int, rounds: int, workers: int | None) -> tuple[float, float]:
-    """Steps of all lanes per second: the plain loop, and ours."""
-    ours, environment = through_adapter(name, steps, workers)
-    players = plain_loop(name, steps), ours
-    best = [np.inf, np.inf]
+def measure(
+    name: str, steps: int, rounds: int, workers: int | None, clock: Callable[[], float] = time.perf_counter
+) -> list[float]:
+    """Steps of all lanes per second: the plain loop, the adapter alone, and a rollout."""
+    environments = [from_gymnasium(name, cost=no_cost, workers=workers) for _ in range(2)]
+    players = [plain_loop(name, steps)]
+    players += [
+        player(each, make(each, steps)) for each, make in zip(environments, (alone, rollout), strict=True)
+    ]
+    best = [np.inf] * len(players)
     for _ in range(rounds):
         for index, play in enumerate(players):
-            began = time.perf_counter()
+            began = clock()
             play()
-            best[index] = min(best[index], time.perf_counter() - began)
-    environment.close()
-    plain, mine = (LANES * steps / seconds for seconds in best)
-    return plain, mine
+            best[index] = min(best[index], clock() - began)
+    for each in environments:
+        each.close()
+    return [LANES * steps / seconds for seconds in best]
 
 
 def main() -> None:
@@ -86,11 +126,19 @@ def main() -> None:
     parser.add_argument(
         "--workers", type=int, default=None, help="worker processes (default: as many as pay)"
     )
+    parser.add_argument(
+        "--processor-time", action="store_true", help="processor time instead of wall-clock time; no workers"
+    )
     options = parser.parse_args()
-    print(f"{'environment':<16}{'plain loop':>14}{'adapter':>14}{'ratio':>8}   steps/s, {LANES} lanes")
+    clock, workers = time.perf_counter, options.workers
+    if options.processor_time:
+        clock, workers = time.process_time, 0
+    print(
+        f"{'environment':<14}{'plain loop':>12}{'adapter':>12}{'ratio':>7}{'rollout':>12}   steps/s, {LANES} lanes"
+    )
     for name in options.envs:
-        plain, ours = measure(name, options.steps, options.rounds, options.workers)
-        print(f"{name:<16}{plain:>14,.0f}{ours:>14,.0f}{ours / plain:>8.2f}", flush=True)
+        plain, ours, training = measure(name, options.steps, options.rounds, workers, clock)
+        print(f"{name:<14}{plain:>12,.0f}{ours:>12,.0f}{ours / plain:>7.2f}{training:>12,.0f}", flush=True)
 
 
 if __name__ == "__main__":

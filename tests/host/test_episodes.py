@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from benchmarks.host_speed import measure
 
 from canary.errors import CanaryError
 from canary.host.episodes import Episodes, Rows
@@ -53,3 +54,9 @@ def test_episodes_that_end_earlier_the_second_time_cannot_be_brought_back():
     assert not live.revive(rows(8, seen, actions), LANES).any()
     with pytest.raises(CanaryError, match="walk cannot be brought back to step 8 of the episode of lane 0"):
         live.step(rows(8, seen, actions), actions[:, 8], LANES)
+
+
+def test_the_benchmark_measures_all_three():
+    speeds = measure("CartPole-v1", steps=3, rounds=1, workers=0)
+    assert len(speeds) == 3
+    assert min(speeds) > 0

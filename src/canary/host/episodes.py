@@ -73,9 +73,9 @@ class Episodes:
         """One step of each; `lanes` are the numbers that a sentence about a failure gives the rows."""
         keys, steps = _keys(rows.identity), rows.steps.tolist()
         found = [self._live.get(key) for key in keys]
-        is_live = [each is not None and each.steps == step for each, step in zip(found, steps, strict=True)]
-        if not all(is_live):
-            missing = np.flatnonzero(~np.array(is_live))
+        gone = [row for row, each in enumerate(found) if each is None or each.steps != steps[row]]
+        if gone:
+            missing = np.array(gone)
             lost = missing[~self.revive(rows.pick(missing), lanes[missing])]
             if len(lost):
                 raise CanaryError(
@@ -83,8 +83,9 @@ class Episodes:
                     f"{lanes[lost[0]]}: the same seed and actions led to another observation."
                 )
         results = self._play([self._live[key] for key in keys], action, lanes)
-        for row in np.flatnonzero(results[:, -2:].any(1)):
-            self.release(keys[row])
+        if results[:, -2:].any():
+            for row in np.flatnonzero(results[:, -2:].any(1)):
+                self.release(keys[row])
         return results
 
     def revive(self, rows: Rows, lanes: Int[np.ndarray, "row"]) -> Bool[np.ndarray, "row"]:

@@ -20,6 +20,7 @@ GYMNASIUM = "gymnasium:"
 INFO = "info:"
 SIX_VALUES = "safety-gymnasium"
 TAIL = 4  # entries of a result row after the observation
+Tail = tuple[float, float, bool, bool]
 
 Cost = Callable[[Any, Any, Any, dict[str, Any]], Any]
 """cost(observation, action, next_observation, info), all as the environment itself has them."""
@@ -50,7 +51,7 @@ class Player:
         self._observe, self.observation_size, self.is_physical = observation_encoder(
             self._environment.observation_space, self.label
         )
-        self._act, self.action_size, self.action_count = action_decoder(
+        self.actions, self.action_size, self.action_count = action_decoder(
             self._environment.action_space, self.label
         )
         self.horizon = recipe.horizon or _own_horizon(self._environment, self.label)
@@ -68,7 +69,11 @@ class Player:
         return self._checked(self._observe(answer[0]))
 
     def step(self, row: Float[np.ndarray, "action"]) -> Float[np.ndarray, "result"]:
-        action = self._act(row)
+        seen, tail = self.advance(self.actions(row[None])[0])
+        return np.concatenate([seen, np.array(tail, np.float32)])
+
+    def advance(self, action: Any) -> tuple[Float[np.ndarray, "obs"], Tail]:
+        """One step with an action as the environment itself has it: the observation and the rest of the result row."""
         answer = self._environment.step(action)
         expected = 6 if self._has_six_values else 5
         if not (isinstance(answer, tuple) and len(answer) == expected):
@@ -79,12 +84,8 @@ class Player:
             observation, reward, terminated, truncated, info = answer
             cost = self._cost(self._before, action, observation, info)
         self._before = observation
-        result = np.empty(self.observation_size + TAIL, np.float32)
-        result[:-TAIL] = self._checked(self._observe(observation))
-        result[-TAIL] = _number(reward, "reward")
-        result[1 - TAIL] = _number(cost, "cost")
-        result[-2], result[-1] = terminated, truncated
-        return result
+        tail = _number(reward, "reward"), _number(cost, "cost"), bool(terminated), bool(truncated)
+        return self._checked(self._observe(observation)), tail
 
     def _checked(self, row: Float[np.ndarray, "obs"]) -> Float[np.ndarray, "obs"]:
         if row.shape != (self.observation_size,):

@@ -3,7 +3,7 @@
 Spaces are known by what they have, not by their class, so that those of older packages work too.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,8 @@ def observation_encoder(space: Any, label: str) -> tuple[Callable[[Any], np.ndar
     kind = type(space).__name__
     if kind == "Box":
         size = int(np.prod(space.shape))
+        if len(space.shape) == 1 and space.dtype == np.float32:
+            return lambda value: np.asarray(value, np.float32), size, True
         return lambda value: np.asarray(value, np.float32).ravel(), size, True
     if kind == "Discrete":
         one_hot, first = np.eye(int(space.n), dtype=np.float32), int(getattr(space, "start", 0))
@@ -32,15 +34,15 @@ def observation_encoder(space: Any, label: str) -> tuple[Callable[[Any], np.ndar
     return lambda value: np.asarray(flatten(space, value), np.float32), size, True
 
 
-def action_decoder(space: Any, label: str) -> tuple[Callable[[np.ndarray], Any], int, int | None]:
-    """Action row to the environment's action, the row's size, and how many actions there are if they are counted.
+def action_decoder(space: Any, label: str) -> tuple[Callable[[np.ndarray], Sequence[Any]], int, int | None]:
+    """Action rows to the environments' actions, a row's size, and how many actions there are if they are counted.
 
     The entries of a continuous action are clipped to [-1, 1] and stretched to the bounds of the Box.
     """
     kind = type(space).__name__
     if kind == "Discrete":
         first = int(getattr(space, "start", 0))
-        return lambda row: int(row[0]) + first, 1, int(space.n)
+        return lambda rows: [int(value) + first for value in rows[:, 0].tolist()], 1, int(space.n)
     if kind != "Box" or not np.issubdtype(space.dtype, np.floating):
         raise CanaryError(
             f"The action space of {label} is {space}; canary acts in Discrete and real-valued Box spaces. "
@@ -54,7 +56,10 @@ def action_decoder(space: Any, label: str) -> tuple[Callable[[np.ndarray], Any],
         )
     middle, half, shape, dtype = (high + low) / 2, (high - low) / 2, space.shape, space.dtype
 
-    def decode(row: np.ndarray) -> np.ndarray:
-        return (middle + half * np.clip(row, -1.0, 1.0)).astype(dtype).reshape(shape)
+    def decode(rows: np.ndarray) -> Sequence[Any]:
+        stretched = middle + half * np.clip(
+            rows, -1.0, 1.0
+        )  # of all lanes at once: a clip takes as long as a small step
+        return list(stretched.astype(dtype).reshape(-1, *shape))
 
     return decode, len(low), None

@@ -107,7 +107,8 @@ class Kills(Attack):
         if left:
             return f"left behind: {left}"
         odd = sorted(name for name in {**found, **self._whole} if found.get(name) != self._whole.get(name))
-        return f"differs from one that was left alone in {odd}" if odd else None
+        more = [sorted(found[name] ^ self._whole[name]) for name in odd if isinstance(found.get(name), set)]
+        return f"differs from one that was left alone in {odd} {more}" if odd else None
 
     def _result(self, place: Path) -> dict[str, Any]:
         """What has to come out: every file by its name, those of numbers by their bits; times and names may differ."""

@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from statistics import median
+from statistics import median, stdev
 from typing import Any
 from unittest import mock
 
@@ -62,7 +62,9 @@ def measure(config: RunConfig, rounds: int, updates: int) -> dict[str, float]:
         times["between"].append(looked + weighed)
     found = {name: median(values) for name, values in times.items()}
     # The rounds are pairs: the median of their differences is steadier than the difference of medians.
-    found["inside"] = median(one - other for one, other in zip(times["checked"], times["bare"], strict=True))
+    apart = [one - other for one, other in zip(times["checked"], times["bare"], strict=True)]
+    found["inside"] = median(apart)
+    found["error"] = 1.25 * stdev(apart) / len(apart) ** 0.5  # of a median, were they normal
     tables = [metrics_frame(metrics, config.training.seeds, 0, config.training.batch)]
     tables.append(episodes_frame(ends, config.training.seeds, 0))
     found["checkpoint"] = checkpoint_seconds(config, tables)
@@ -97,7 +99,7 @@ def main() -> None:
     chunk = found["bare"]
     every = config.training.checkpoint_seconds
     print(f"a chunk of {options.updates} updates: {chunk:.4f} CPU s ({options.algorithm}, one seed, IcyLake)")
-    print(f"checks inside the program:  {found['inside'] / chunk:+.2%}")
+    print(f"checks inside the program:  {found['inside'] / chunk:+.2%} +- {found['error'] / chunk:.2%}")
     print(f"checks between chunks:      {found['between'] / chunk:+.2%} ({found['between'] * 1e3:.2f} ms)")
     print(f"digests at a checkpoint:    {found['checkpoint'] / every:+.4%} of the {every:g} s between two")
 

@@ -49,7 +49,8 @@ SENTENCES = {
         " {point-goal/canary lowest_reward:.1f}. Seed 1304, the richest ({point-goal/canary return@1304:.1f}), has P"
         " {point-goal/canary violation@1304:.3f}.",
         "10M steps): {eco-ant/canary safe_seeds:d} of {eco-ant/canary seeds:d} seeds are safe, at P"
-        " {eco-ant/canary violation:.4f} and J {eco-ant/canary reward:.0f}; the lowest J is {eco-ant/canary lowest_reward:.0f}.",
+        " {eco-ant/canary violation:.4f} and J {eco-ant/canary reward:.0f}; the lowest J is"
+        " {eco-ant/canary lowest_reward:.0f}.",
         "Limit 3.5: {elsewhere/limit-3.5 safe_seeds:d} of {elsewhere/limit-3.5 seeds:d} seeds are safe, at J"
         " {elsewhere/limit-3.5 reward:.3f}; seed 2207 has P {elsewhere/limit-3.5 violation@2207:.3f} over",
         "exactly (at most {elsewhere/limit-3.5 exact.violation@largest:.3f}). The 8x8 lake with horizon 200:"

@@ -20,6 +20,18 @@ WORDS = (
     "\x1b[2J", "[/b]", "[red]x", "latest", "slip=0.1,,", "slip=", "=0.1", "slip=1e400", "\ud800", "0-", "-0", "3,3", "1-0",
 )  # fmt: skip
 NEVER = {"--help", "-h"}
+MISTAKES: dict[str, tuple[list[str], ...]] = {
+    "train": (["--limit", "nan"],),
+    "bench": (["--updates", "none"],),
+    "reproduce": (["no-such-study"], ["table1", "--only", "no-such-variant"], ["table1", "--steps", "many"], ["--rebuild"]),
+    "sweep": (["--set", "algo.nothing=1,2"], ["--set", "algo.hidden=["], ["--steps", "many"], ["--env", "nowhere:Shop"]),
+    "report": (["no-such-run"], ["--out", "."], ["--results", "nowhere", "table1"]),
+    "check-env": (
+        ["nowhere:Shop"], ["IcyLake", "--set", "env.nothing=1"], ["IcyLake", "--episodes", "many"], ["gymnasium:Nothing-v0"],
+    ),
+    "frontier": (["--run", "no-such-run"], ["--set", "env.nothing=1"], ["--limit", "nan"], ["--env", "EcoAnt"]),
+}  # fmt: skip
+"""Of commands that would be slow if the line were right: one of these ends it, most of them behind the parser."""
 
 
 class CommandLines(Attack):
@@ -49,7 +61,7 @@ class CommandLines(Attack):
         return None
 
     def _line(self, random: np.random.Generator) -> list[str]:
-        """`train` gets a wrong setting always, so that nothing is trained; what is slow and right is not drawn."""
+        """Commands that would be slow get one of their `MISTAKES` always."""
 
         def pick(options: Any) -> Any:
             return options[int(random.integers(len(options)))]
@@ -57,18 +69,17 @@ class CommandLines(Attack):
         name = pick([*COMMANDS, "trian", "", "--verison"])
         if name not in COMMANDS:
             return [name, pick(WORDS)]
-        flags = [
-            f"--{field.name.replace('_', '-')}" for field in fields(COMMANDS[name][0]) if field.name != "what"
-        ]
+        options = [field for field in fields(COMMANDS[name][0]) if field.name != "what"]
+        flags = {f"--{field.name.replace('_', '-')}": field.default is False for field in options}
         line = [name]
         if name in ("evaluate", "certify", "export") and random.random() < 0.5:
             line += [self._run, "--episodes" if name != "export" else "--seed", pick(WORDS)]
         for _ in range(int(random.integers(1, 4))):
-            word = pick(WORDS) if random.random() < 0.8 else pick(flags)
-            line += [pick(flags), word] if random.random() < 0.9 else [word]
-        wrong = {"train": ["--limit", "nan"], "bench": ["--updates", "none"]}
-        wrong |= {key: ["--nonsense"] for key in ("reproduce", "sweep", "report", "check-env", "frontier")}
-        return [word for word in line if word not in NEVER and word != "--"] + wrong.get(name, [])
+            word, flag = pick(WORDS) if random.random() < 0.8 else pick([*flags]), pick([*flags])
+            is_well_formed = flags[flag] and random.random() < 0.7  # a switch, and nothing behind it
+            line += [flag] if is_well_formed else [flag, word] if random.random() < 0.9 else [word]
+        mistake = pick(MISTAKES.get(name, ([],)))
+        return [word for word in line if word not in NEVER and word != "--"] + mistake
 
 
 ATTACKS = [CommandLines()]

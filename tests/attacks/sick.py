@@ -40,6 +40,9 @@ class Sickness(NamedTuple):
 
 SICKNESSES = [Sickness(*each) for each in product(FIELDS, NUMBERS, TIMES)]
 SICKNESSES += [Sickness("end", "none", when) for when in TIMES]
+SMALL = {
+    "cvar-cpo": ("algo.estimation.hidden=[4]", "algo.distribution.hidden=[4]")
+}  # it has two kinds of networks
 HEALTHY = Sickness("none", "none", "at once")
 _now = {"sickness": HEALTHY, "healthy starts": 0}
 
@@ -132,7 +135,7 @@ class SickEnvironments(Attack):
     def _train(self, algorithm: str, discrete: bool) -> canary.Run:
         return canary.train(
             Sick(discrete), algorithm, canary.Chance(limit=100.0, epsilon=0.5), seeds=1, total_steps=400,
-            overrides=("algo.hidden=[4]", "training.environments=4", "training.rollout_length=25"),
+            overrides=(*SMALL.get(algorithm, ("algo.hidden=[4]",)), "training.environments=4", "training.rollout_length=25"),
             out=self._folder, quiet=True,
         )  # fmt: skip
 

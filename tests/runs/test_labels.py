@@ -52,7 +52,10 @@ def test_names_and_tags_are_checked_before_anything_is_written(tmp_path: Path):
     assert checked_labels(tmp_path, "new", "one") == Labels("new", ("one",))
 
 
-def test_list_shows_names_tags_and_differences(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_list_shows_names_tags_and_differences(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("COLUMNS", "200")  # a narrow terminal folds the differences
     for name, config in {"narrow": CONFIG, "wide": WIDE}.items():
         directory.create(
             tmp_path, directory.Headline("IcyLake", "canary", 2, 4000), config, device="cpu", command=[],

@@ -2,6 +2,7 @@
 
 import csv
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +119,14 @@ def test_weights_and_biases_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         monkeypatch.setenv(name, value)
     watched(Watcher(log="wandb"), tmp_path)
     (file,) = (tmp_path / "wandb").glob("offline-run-*/*.wandb")
-    data = file.read_bytes()
     for text in (b"seed-3/return_mean", b"constraint_value", b"rollout_length"):
-        assert text in data
+        assert appears(text, file)
+
+
+def appears(text: bytes, file: Path, seconds: float = 60.0) -> bool:
+    """Whether a file comes to hold a text: W&B writes offline logs from a process of its own, after `finish` as well."""
+    end = time.monotonic() + seconds
+    while text not in file.read_bytes() and time.monotonic() < end:
+        time.sleep(0.1)
+    return text in file.read_bytes()
     assert os.environ["WANDB_MODE"] == "offline"

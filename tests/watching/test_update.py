@@ -121,6 +121,7 @@ def test_weights_and_biases_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (file,) = (tmp_path / "wandb").glob("offline-run-*/*.wandb")
     for text in (b"seed-3/return_mean", b"constraint_value", b"rollout_length"):
         assert appears(text, file)
+    assert os.environ["WANDB_MODE"] == "offline"
 
 
 def appears(text: bytes, file: Path, seconds: float = 60.0) -> bool:
@@ -129,4 +130,3 @@ def appears(text: bytes, file: Path, seconds: float = 60.0) -> bool:
     while text not in file.read_bytes() and time.monotonic() < end:
         time.sleep(0.1)
     return text in file.read_bytes()
-    assert os.environ["WANDB_MODE"] == "offline"

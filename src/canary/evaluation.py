@@ -8,6 +8,7 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Int, Key
 
 from canary.environments.protocol import Environment
@@ -57,6 +58,21 @@ def play_episodes(
     return EpisodeEnds(
         _done(lanes), lanes.valid, lanes.reward, lanes.spent, lanes.length, lanes.environment.terminated
     )
+
+
+def absurd_numbers(ends: EpisodeEnds) -> tuple[int, str] | None:
+    """The first episode with a number that is not finite, or absurdly large, and in words what is.
+
+    All of it is named: a cost that is no number spoils the next action, and that the next observation, or the reverse.
+    """
+    bad = {"a cost": ~sane(ends.cost), "a return": ~sane(ends.reward), "an observation": ~ends.valid}
+    where = np.any([np.asarray(each) for each in bad.values()], axis=0)
+    if not where.any():
+        return None
+    first = int(where.argmax())
+    found = [name for name, each in bad.items() if each[first]]
+    verb = "is" if len(found) == 1 else "are"
+    return first, f"{' and '.join(found)} that {verb} not finite, or absurdly large"
 
 
 def film_episodes(

@@ -156,6 +156,15 @@ def test_an_episode_that_saw_no_number_ends_the_certification(player):
         certify(subject(), POLICY, None, Plan(batch=100), key=KEY, player=broken)
 
 
+def test_a_cost_that_spoils_what_is_seen_next_is_named_with_it(player):
+    def broken(*arguments):
+        ends = player(*arguments)
+        return dataclasses.replace(ends, valid=ends.valid.at[3].set(False), cost=ends.cost.at[3].set(jnp.nan))
+
+    with pytest.raises(CanaryError, match="a cost and an observation that are not finite"):
+        certify(subject(), POLICY, None, Plan(batch=100), key=KEY, player=broken)
+
+
 @pytest.mark.parametrize("number", [jnp.nan, jnp.inf, 1e30])
 def test_a_policy_with_numbers_that_are_none_gets_no_verdict(player, number: float):
     weights = POLICY.network.weights[0].at[2, 1].set(number)

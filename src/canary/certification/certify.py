@@ -22,11 +22,10 @@ from canary.certification.verdict import Assessment, Evidence, Method, assess, d
 from canary.environments.protocol import Environment, refuse_failure
 from canary.environments.settings import with_settings
 from canary.errors import CanaryError
-from canary.evaluation import play_episodes
+from canary.evaluation import absurd_numbers, play_episodes
 from canary.identity import Identity, environment_settings, identify, place_of, refuse_nonfinite
 from canary.networks import Policy
 from canary.numerics.running_statistics import RunningStatistics
-from canary.numerics.sanity import sane
 from canary.numerics.violations import violates
 from canary.rollout import CostAccount
 from canary.types import Chance, EpisodeEnds
@@ -177,14 +176,9 @@ def episode_rows(ends: EpisodeEnds) -> np.ndarray:
         raise CanaryError(
             "An episode did not end at the environment's horizon, so it has no cost; repair the environment."
         )
-    if not np.asarray(ends.valid).all():
-        raise CanaryError(
-            "An episode had an observation that is not finite, or absurdly large; repair the environment."
-        )
-    if not sane(rows).all():
-        raise CanaryError(
-            "An episode had a cost or return that is not finite, or absurdly large; repair the environment."
-        )
+    absurd = absurd_numbers(ends)
+    if absurd is not None:
+        raise CanaryError(f"An episode had {absurd[1]}; repair the environment.")
     return rows
 
 

@@ -21,11 +21,10 @@ from canary.algorithms.remaining_risk import COST_CRITICS, RiskCritics
 from canary.config.config import RunConfig
 from canary.environments.protocol import close, refuse_failure
 from canary.errors import CanaryError
-from canary.evaluation import play_episodes
+from canary.evaluation import absurd_numbers, play_episodes
 from canary.identity import Identity, identify, place_of, refuse_nonfinite
 from canary.networks import Policy
 from canary.numerics.running_statistics import RunningStatistics
-from canary.numerics.sanity import sane
 from canary.rollout import CostAccount
 from canary.runs.runner import load_states
 from canary.training import TrainingState
@@ -164,11 +163,11 @@ def play(
 
 def _check(seed: int, episode: np.ndarray, ends: Any) -> None:
     """A cost that is not a number would pass for a safe one, so it ends the evaluation."""
-    for what, good in {
-        "did not end within the horizon": ends.ended,
-        "has an observation that is not finite, or absurdly large": ends.valid,
-        "has a return that is not finite, or absurdly large": sane(ends.reward),
-        "has a cost that is not finite, or absurdly large": sane(ends.cost),
-    }.items():
-        if not good.all():
-            raise CanaryError(f"Episode {episode[~good][0]} of seed {seed} {what}; repair the environment.")
+    late, absurd = ~np.asarray(ends.ended), absurd_numbers(ends)
+    if late.any():
+        problem = late.argmax(), "did not end within the horizon"
+    elif absurd is not None:
+        problem = absurd[0], f"has {absurd[1]}"
+    else:
+        return
+    raise CanaryError(f"Episode {episode[problem[0]]} of seed {seed} {problem[1]}; repair the environment.")

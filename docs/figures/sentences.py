@@ -22,6 +22,11 @@ SENTENCES = {
         "gives P {icy-lake-canary/. summary.violation_probability:.3f}, return"
         " {icy-lake-canary/. summary.return_mean:.3f}, {icy-lake-canary/. summary.safe_seeds:d} of"
         " {icy-lake-canary/. summary.seeds:d} seeds safe",
+        "keep the limit on {methods/canary final_safe_seeds:d} of {methods/canary seeds:d} seeds, at return"
+        " {methods/canary exact.return@mean:.3f}; those of CPO on {methods/cpo final_safe_seeds:d}, at"
+        " {methods/cpo exact.return@mean:.3f}; of CVaR-CPO on {methods/cvar-cpo final_safe_seeds:d}, at"
+        " {methods/cvar-cpo exact.return@mean:.3f}; of PPO on {methods/ppo final_safe_seeds:d}, at"
+        " {methods/ppo exact.return@mean:.3f}.",
     ),
     "docs/environments/point_goal.md": (
         "{point-goal/canary safe_seeds:d} of {point-goal/canary seeds:d} seeds are safe, at P"
@@ -48,6 +53,12 @@ SENTENCES = {
         " {point-goal/canary violation:.4f} and J {point-goal/canary reward:.1f}; the lowest J is"
         " {point-goal/canary lowest_reward:.1f}. Seed 1304, the richest ({point-goal/canary return@1304:.1f}), has P"
         " {point-goal/canary violation@1304:.3f}.",
+        "{methods/canary safe_seeds:d} of {methods/canary seeds:d} seeds of Canary are safe over the second half (P"
+        " {methods/canary violation:.4f}, J {methods/canary reward:.3f}), {methods/cpo safe_seeds:d} of CPO"
+        " ({methods/cpo violation:.4f}, {methods/cpo reward:.3f}) and {methods/cvar-cpo safe_seeds:d} of CVaR-CPO"
+        " ({methods/cvar-cpo violation:.4f}, {methods/cvar-cpo reward:.3f}).",
+        "largest exact P {methods/canary exact.violation@largest:.4f}, {methods/cpo exact.violation@largest:.4f} and"
+        " {methods/cvar-cpo exact.violation@largest:.4f}.",
         "10M steps): {eco-ant/canary safe_seeds:d} of {eco-ant/canary seeds:d} seeds are safe, at P"
         " {eco-ant/canary violation:.4f} and J {eco-ant/canary reward:.0f}; the lowest J is"
         " {eco-ant/canary lowest_reward:.0f}.",

@@ -156,6 +156,9 @@ class RealKills(Kills):
         super().prepare(folder)
         self._nursery = Nursery()
         self._resources.callback(self._nursery.close)
+        whole = self._place("whole")  # once more: a process of its own draws the figure that is left out here
+        self._run(whole, 0, False)
+        self._whole = self._result(whole)
 
     def attempt(self, number: int, random: np.random.Generator) -> str | None:
         self._random = random

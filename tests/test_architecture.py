@@ -59,10 +59,12 @@ ALLOWED: dict[str, set[str]] = {
     "runs": FROZEN | {
         "identity", "training", "checking", "config", "terminal.progress", "reporting.diagnosis", "watching",
     },
-    "certification.page": {"certification", "terminal"},
-    "certification.run": RUNS | {"errors", "types", "environments", "certification", "certification.page", "terminal"},
+    "certification.page": {"certification", "constraints", "terminal"},
+    "certification.run": RUNS | {
+        "errors", "constraints", "environments", "certification", "certification.page", "terminal",
+    },
     "certification.check": RUNS
-    | {"errors", "types", "environments", "certification", "certification.page", "certification.run"},
+    | {"errors", "environments", "certification", "certification.page", "certification.run"},
     "certification.best": RUNS | {"errors", "constraints", "environments", "certification.run", "terminal"},
     "exact.figure": {"errors", "runs.directory", "terminal", "reporting.figures"},
     "exact.run": RUNS | MATHEMATICS | {"exact"},

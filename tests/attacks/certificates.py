@@ -220,6 +220,7 @@ def other_environment(forged: Certificate, random: np.random.Generator) -> None:
 
 def older_format(forged: Certificate, random: np.random.Generator) -> None:
     forged["format"] = 2
+    del forged["constraint"]
 
 
 CHANGES: list[Callable[[Certificate, np.random.Generator], None]] = [

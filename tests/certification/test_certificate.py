@@ -27,7 +27,9 @@ def play(plan: Plan, rate: float, seed: int) -> Evidence:
     while len(places) < plan.episodes:
         batch = random.choice(3, plan.batch, p=(0.9 - rate, 0.1, rate))
         places = np.concatenate([places, batch])[: plan.episodes]
-        if plan.early_stop and is_decided(int((places == 2).sum()), len(places), plan, CHANCE):
+        if plan.early_stop and is_decided(
+            np.array(VALUES)[places], -(-len(places) // plan.batch), plan, CHANCE
+        ):
             break
     used = sorted(set(places.tolist()))
     return Evidence(

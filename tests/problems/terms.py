@@ -14,6 +14,6 @@ def terms_of(config: RunConfig) -> Terms:
     """As the runner makes them, at the start of the run."""
     constraint = config.constraint
     return Terms(
-        jnp.float32(constraint.limit), jnp.float32(constraint.epsilon),
+        jnp.float32(constraint.limit), jnp.float32(constraint.share),
         jnp.int32(config.training.updates), jnp.int32(0),
     )  # fmt: skip

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from canary.certification.run import Request, certify_run
-from canary.constraints import Chance, Constraint
+from canary.constraints import Constraint
 from canary.environments.protocol import Environment
 from canary.errors import CanaryError
 from canary.runs import files
@@ -35,7 +35,7 @@ class Search:
     selection_episodes: int = 1000
     """Episodes per candidate, for the ranking alone."""
     episodes: int | None = None
-    """Episodes of a certificate at most; None plans them from epsilon and the confidence."""
+    """Episodes of a certificate at most; None plans them from constraint and confidence."""
     seeds: tuple[int, ...] | None = None
 
     def __post_init__(self):
@@ -98,10 +98,6 @@ def find_best(
     """Rank the stored policies of a run and certify the richest that can be; writes best.json and its certificate."""
     search = search or Search()
     config = open_config(run, environment, accept_change=accept_change)
-    if not isinstance(config.constraint, Chance):
-        raise CanaryError(
-            f"Certificates of {config.constraint.text} cannot be made yet, only of chance constraints."
-        )
     ranking = ranked(_measured(run, config, search, quiet), config.constraint)
     tries = min(search.tries, len(ranking))
     level = 1 - (1 - search.confidence) / tries

@@ -10,11 +10,15 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from canary.certification.plan import Plan
-from canary.certification.verdict import Assessment, Evidence, Verdict, overall
+from canary.certification.sentences import Verdict, promise
+from canary.certification.verdict import Assessment, Evidence, overall
+from canary.constraints import Constraint, Kind, from_dict
+from canary.errors import CanaryError
 
-FORMAT = 3
-READABLE = (2, 3)
-"""In format 2 the episodes did not depend on the plan, so that a replay could not tell another plan."""
+FORMAT = 4
+READABLE = (2, 3, 4)
+"""In format 2 the episodes did not depend on the plan, so that a replay could not tell another plan. Before format 4 every
+constraint was a chance constraint."""
 
 METHODS = {
     "fixed": "Clopper-Pearson, one-sided, for a number of episodes fixed in advance",
@@ -26,6 +30,11 @@ METHODS = {
     "correction": "Bonferroni over all statements of the certificate",
     "hash": "SHA-256",
 }
+JUDGED = {
+    "mean": "betting on each episode by those before it (Waudby-Smith and Ramdas), valid at all times together",
+    "cvar": "as mean_and_conditional_value_at_risk; from below with costs that are never negative",
+}
+"""By which bounds the constraints of other kinds are judged; added to the methods of their certificates."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +51,10 @@ class Result:
 class Certificate:
     environment: str
     settings: dict[str, Any]
+    constraint: Kind = "chance"
     limit: float
     epsilon: float
+    """The share of episodes that the constraint looks at: 1 for the mean."""
     cost_discount: float
     plan: Plan
     evaluation_seed: int
@@ -59,11 +70,32 @@ class Certificate:
     format: int = FORMAT
 
 
-def summarise(results: tuple[Result, ...], plan: Plan) -> tuple[Verdict, str]:
+def terms(constraint: Constraint) -> dict[str, Any]:
+    """The fields of a certificate that state its constraint."""
+    return {"constraint": constraint.kind, "limit": constraint.limit, "epsilon": constraint.share}
+
+
+def constraint_of(data: dict[str, Any]) -> Constraint:
+    """What a certificate judges."""
+    kind, stated = data.get("constraint", "chance"), {"limit": data["limit"], "epsilon": data["epsilon"]}
+    if kind == "mean" and stated.pop("epsilon") != 1:
+        raise CanaryError("A mean is that of all episodes, but the certificate names another share of them.")
+    return from_dict({"kind": kind, **stated})
+
+
+def methods_of(kind: str) -> dict[str, str]:
+    """The statistics that a certificate of this kind of constraint rests on."""
+    return METHODS | ({"judged": JUDGED[kind]} if kind in JUDGED else {})
+
+
+def summarise(
+    results: tuple[Result, ...], plan: Plan, constraint: Constraint | None = None
+) -> tuple[Verdict, str]:
     """The verdict on the policies in the environment they were trained in, and a sentence about all results."""
     nominal = [result for result in results if not result.changes]
+    assessments, seeds = [result.assessment for result in nominal], [result.seed for result in nominal]
     verdict, sentence = overall(
-        [result.assessment for result in nominal], [result.seed for result in nominal], plan
+        assessments, seeds, plan, "the limit" if constraint is None else promise(constraint)
     )
     shifted = [result for result in results if result.changes]
     return verdict, f"{sentence} {_shifts(shifted)}" if shifted else sentence
@@ -84,13 +116,13 @@ def _shifts(results: list[Result]) -> str:
 
 
 def commitment(
-    plan: dict[str, Any], limit: float, epsilon: float, statements: list[tuple[dict[str, Any], int]]
+    plan: dict[str, Any], terms: dict[str, Any], statements: list[tuple[dict[str, Any], int]]
 ) -> tuple[int, ...]:
     """Four numbers that stand for all that was decided beforehand; every episode is drawn from them.
 
     So whoever changes the plan, the constraint or the list of (changes, seed) afterwards has other episodes.
     """
-    decided = {"plan": plan, "limit": limit, "epsilon": epsilon, "statements": statements}
+    decided = {"plan": plan, **terms, "statements": statements}
     text = json.dumps(decided, sort_keys=True, separators=(",", ":"), allow_nan=False)
     digest = hashlib.sha256(text.encode()).digest()
     return tuple(int.from_bytes(digest[place : place + 4], "big") for place in range(0, 16, 4))

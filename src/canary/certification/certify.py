@@ -17,8 +17,10 @@ import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray
 
 from canary.certification import order
+from canary.certification.bounds import Look, Method, constraint_bounds
 from canary.certification.plan import Plan, complete
-from canary.certification.verdict import Assessment, Evidence, Method, assess, decide, probability_bounds
+from canary.certification.verdict import Assessment, Evidence, assess, decide
+from canary.constraints import Constraint
 from canary.environments.protocol import Environment, refuse_failure
 from canary.environments.settings import with_settings
 from canary.errors import CanaryError
@@ -28,7 +30,7 @@ from canary.networks import Policy
 from canary.numerics.running_statistics import RunningStatistics
 from canary.numerics.violations import violates
 from canary.rollout import CostAccount
-from canary.types import Chance, EpisodeEnds
+from canary.types import EpisodeEnds
 
 Progress = Callable[[int, int | None], None]
 """Called after each batch with the episodes so far and the violations among them, or None where they must
@@ -46,7 +48,7 @@ class Subject:
 
     environment: Environment
     account: CostAccount
-    constraint: Chance
+    constraint: Constraint
 
 
 def certify(
@@ -84,27 +86,26 @@ def certify(
             refuse_failure(environment)
             rows.append(episode_rows(ends)[: plan.episodes - played])
             if progress is not None:
-                violations = _violations(rows, constraint.limit) if plan.early_stop else None
+                violations = int(violates(_costs(rows), constraint.limit).sum()) if plan.early_stop else None
                 progress(played + len(rows[-1]), violations)
         except KeyboardInterrupt:
             interrupted = True
         played = sum(map(len, rows))
-        decided = plan.early_stop and is_decided(
-            _violations(rows, constraint.limit), played, plan, constraint
-        )
+        decided = plan.early_stop and is_decided(_costs(rows), len(rows), plan, constraint)
     interrupted = played < plan.episodes and not decided
     evidence = _evidence(rows, identity.sha256, plan, interrupted)
     return evidence, assess(evidence, plan, constraint)
 
 
-def is_decided(violations: int, episodes: int, plan: Plan, constraint: Chance) -> bool:
+def is_decided(costs: np.ndarray, looks: int, plan: Plan, constraint: Constraint) -> bool:
     """Whether a test that may stop at any time stops here."""
-    bounds = probability_bounds(violations, episodes, plan.corrected_confidence, "anytime")
-    return decide(*bounds, constraint.epsilon) != "UNDECIDED"
+    look = Look("anytime", looks)
+    bounds = constraint_bounds(constraint, costs, look, plan, plan.corrected_confidence)
+    return decide(*bounds, constraint.allowed) != "UNDECIDED"
 
 
-def _violations(rows: list[np.ndarray], limit: float) -> int:
-    return sum(int(violates(batch[:, 0], limit).sum()) for batch in rows)
+def _costs(rows: list[np.ndarray]) -> np.ndarray:
+    return np.concatenate([batch[:, 0] for batch in rows]) if rows else np.zeros(0)
 
 
 def make_player(subject: Subject, plan: Plan) -> Player:

@@ -9,16 +9,17 @@ Each step says in words what it has shown and what it has not. A signature shows
 
 import secrets
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from canary.certification.certificate import commitment
+from canary.certification.certificate import commitment, constraint_of
 from canary.certification.certify import Subject, make_player, shift_grid
 from canary.certification.page import certificate_in, render_page
 from canary.certification.plan import Plan
-from canary.certification.replay import Replayed, choose, escape_probability, replay
+from canary.certification.replay import Replayed, choose, replay, replay_words
 from canary.certification.run import JSON_NAME, PAGE_NAME, episode_key, largest_cost, versions
 from canary.certification.signature import check as check_signature
 from canary.certification.verification import CHANGES, compare, describe, verify
@@ -29,10 +30,10 @@ from canary.runs import files
 from canary.runs.kept import stored_updates
 from canary.runs.opening import open_config
 from canary.runs.policies import FrozenPolicies, load_policies
-from canary.types import Chance
 
-FORGERIES = (1, 10, 100)
 Report = Callable[[int, int], None]
+CONSISTENT = "It is consistent in itself: every bound, verdict and sentence follows from the costs it lists."
+SAID = ("verdict", "sentence", "environment", "constraint", "limit", "epsilon", "time")
 
 
 def verify_file(
@@ -50,59 +51,76 @@ def verify_file(
     again (True: all) and `report` hears of each seed's. `key` is the public key that it should be signed with.
     """
     found = read(path)
-    path, certificate, notes, problems = (
-        found["path"],
-        found["certificate"],
-        found["notes"],
-        found["problems"],
-    )
-    problems += verify(certificate)
+    path, certificate = found["path"], found["certificate"]
     unsigned, who = check_signature(certificate, key)
-    problems += unsigned
-    shown: list[str] = []
-    level, hidden = "nothing", _never_shown(certificate, who, key)
     run = path.parent if run is None and (path.parent / "config.json").is_file() else run
     if run is None and replay:
         raise CanaryError(
             "Replaying a certificate needs the run that it is about: canary certify RUN --verify FILE."
         )
-    if not problems:
-        level = "consistent"
-        shown.append(
-            "It is consistent in itself: every bound, verdict and sentence follows from the costs it lists."
-        )
+    findings = Findings(problems=found["problems"] + verify(certificate) + unsigned, notes=found["notes"])
+    is_compared = run is not None and not findings.problems
+    if not findings.problems:
+        findings.reach("consistent", CONSISTENT)
     if who is not None:
-        shown.append(f"The holder of the key {who} signed exactly this text.")
-    if run is not None and not problems:
+        findings.shown.append(f"The holder of the key {who} signed exactly this text.")
+    if run is not None and is_compared:
         policies = _policies(run, environment, certificate["origin"]["updates"])
-        problems += _compare(certificate, policies)
-        notes += _notes(certificate, policies)
-        if not problems:
-            level = "belongs"
-            shown.append(
-                f"It belongs to {run.name}: the digests of its policies, the environment and its settings agree."
-            )
-            if replay:
-                words, wrong = _replay(certificate, policies, float(replay), report)
-                shown, problems = shown + words, problems + wrong
-                level = level if wrong else "replayed"
-    else:
-        hidden = [
-            "Whether it is about a policy that you have: give its run, canary certify RUN --verify FILE.",
-            *hidden,
-        ]
-    if not replay or problems:
-        hidden = ["Whether these episodes were ever played: --replay plays them again.", *hidden]
-    elif float(replay) < 1:
-        hidden = ["Mean return and mean length, which only a full --replay gives.", *hidden]
-    said = {
-        name: certificate.get(name)
-        for name in ("verdict", "sentence", "environment", "limit", "epsilon", "time")
-    }
+        _check_run(findings, certificate, policies, run.name)
+        if replay and not findings.problems:
+            _check_replay(findings, certificate, policies, float(replay), report)
+    hidden = _left_open(findings, is_compared, float(replay)) + _never_shown(certificate, who, key)
+    said = {name: ({"constraint": "chance"} | certificate).get(name) for name in SAID}
     return {
-        "path": str(path), "valid": not problems, "level": level, "problems": problems,
-        "shown": shown, "not_shown": hidden, "notes": notes, "signed_by": who, **said,
+        "path": str(path), "valid": not findings.problems, **vars(findings),
+        "not_shown": hidden, "signed_by": who, **said,
     }  # fmt: skip
+
+
+@dataclass
+class Findings:
+    """What the steps have found so far."""
+
+    problems: list[str]
+    notes: list[str]
+    level: str = "nothing"
+    shown: list[str] = field(default_factory=list)
+
+    def reach(self, level: str, *words: str) -> None:
+        self.level = level
+        self.shown += words
+
+
+def _check_run(findings: Findings, certificate: dict[str, Any], policies: FrozenPolicies, name: str) -> None:
+    findings.problems += _compare(certificate, policies)
+    findings.notes += _notes(certificate, policies)
+    if not findings.problems:
+        findings.reach(
+            "belongs",
+            f"It belongs to {name}: the digests of its policies, the environment and its settings agree.",
+        )
+
+
+def _check_replay(
+    findings: Findings, certificate: dict[str, Any], policies: FrozenPolicies, share: float, report: Report
+) -> None:
+    words, wrong = _replay(certificate, policies, share, report)
+    findings.problems += wrong
+    findings.reach(findings.level if wrong else "replayed", *words)
+
+
+def _left_open(findings: Findings, is_compared: bool, share: float) -> list[str]:
+    """What another step, or all episodes instead of a share, would show."""
+    hidden = []
+    if not share or findings.problems:
+        hidden.append("Whether these episodes were ever played: --replay plays them again.")
+    elif share < 1:
+        hidden.append("Mean return and mean length, which only a full --replay gives.")
+    if not is_compared:
+        hidden.append(
+            "Whether it is about a policy that you have: give its run, canary certify RUN --verify FILE."
+        )
+    return hidden
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -213,7 +231,7 @@ def _compare(certificate: dict[str, Any], policies: FrozenPolicies) -> list[str]
 def _notes(certificate: dict[str, Any], policies: FrozenPolicies) -> list[str]:
     """What is no fault of a certificate but should be known to whoever relies on it."""
     notes, constraint = list(policies.notes), policies.config.constraint
-    about = Chance(limit=certificate["limit"], epsilon=certificate["epsilon"])
+    about = constraint_of(certificate)
     if about != constraint:
         notes.append(f"It is about {about.text}; the run was trained for {constraint.text}.")
     left = set(policies.config.training.seeds) - {result["seed"] for result in certificate["results"]}
@@ -228,7 +246,7 @@ def _replay(
     """Play a share of every result's episodes again; sentences about what came out, and about what is wrong."""
     random, players, problems = np.random.default_rng(secrets.randbits(128)), {}, []
     plan, rows = Plan(**certificate["plan"]), []
-    constraint = Chance(limit=certificate["limit"], epsilon=certificate["epsilon"])
+    constraint = constraint_of(certificate)
     found: list[Replayed] = []
     decided = _decided(certificate)
     for result in certificate["results"]:
@@ -260,7 +278,7 @@ def _replay(
         problems.append(
             "It was made with other versions than those here, which may round differently: use the same ones."
         )
-    return _words(found), problems
+    return replay_words(found), problems
 
 
 def _decided(certificate: dict[str, Any]) -> tuple[int, ...]:
@@ -268,17 +286,5 @@ def _decided(certificate: dict[str, Any]) -> tuple[int, ...]:
     if certificate["format"] == 2:
         return ()
     statements = [(result["changes"], result["seed"]) for result in certificate["results"]]
-    return commitment(certificate["plan"], certificate["limit"], certificate["epsilon"], statements)
-
-
-def _words(found: list[Replayed]) -> list[str]:
-    episodes, played = (sum(getattr(one, name) for one in found) for name in ("episodes", "played"))
-    if episodes == played:
-        return [
-            f"It was replayed: all {episodes:,} episodes, played again here, had the costs that it lists."
-        ]
-    chances = [f"{escape_probability(episodes, played, k):.2g} for {k}" for k in FORGERIES if k <= episodes]
-    return [
-        f"It was replayed in part: {played:,} of {episodes:,} episodes, drawn at random and played again here, had the "
-        f"costs that it lists. Invented episodes would have escaped with probability {', '.join(chances)} of them."
-    ]
+    terms = {name: certificate[name] for name in ("constraint", "limit", "epsilon") if name in certificate}
+    return commitment(certificate["plan"], terms, statements)

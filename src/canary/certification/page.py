@@ -3,15 +3,18 @@ check it.
 """
 
 import json
+import math
 import re
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from canary.certification.certificate import constraint_of
 from canary.certification.plan import POWER
 from canary.certification.sample_size import clean_episodes, planned_episodes
-from canary.certification.verdict import percent
+from canary.certification.sentences import percent
+from canary.constraints import Chance, Constraint, Mean
 from canary.terminal.certificate_table import footnote
 from canary.terminal.formatting import number
 
@@ -55,11 +58,13 @@ def render_page(certificate: dict[str, Any]) -> str:
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     pages.filters.update(percent=_percent, number=_number, count=lambda value: f"{value:,}", json=_compact)
+    constraint = constraint_of(certificate)
     return pages.get_template("certificate.html.jinja").render(
         c=certificate,
-        intervals=intervals(certificate),
+        **judged(constraint),
+        intervals=intervals(certificate, constraint),
         histogram=histogram(certificate),
-        plans=plans(certificate),
+        plans=plans(certificate) if isinstance(constraint, Chance) else [],
         footnote=footnote(certificate["plan"]),
         carried=Markup(_carried(certificate)),
         shifted=any(result["changes"] for result in certificate["results"]),
@@ -80,25 +85,57 @@ def _carried(certificate: dict[str, Any]) -> str:
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
-def intervals(certificate: dict[str, Any]) -> dict[str, Any]:
-    """Bounds on P of every row, with epsilon, on a common scale from 0."""
-    epsilon = certificate["epsilon"]
+def judged(constraint: Constraint) -> dict[str, Any]:
+    """What the constraint limits: its name, its short sign, how its numbers are written, and the whole."""
+    if isinstance(constraint, Chance):
+        text = f"P(C > {constraint.limit:g}) \N{LESS-THAN OR EQUAL TO} {percent(constraint.epsilon)}"
+        return {
+            "text": text,
+            "what": "violation probability",
+            "sign": "P",
+            "say": _percent,
+            "allowed": constraint.allowed,
+        }
+    is_mean = isinstance(constraint, Mean)
+    what = "mean cost" if is_mean else f"mean cost of the worst {percent(constraint.share)} of episodes"
+    text = constraint.text.replace("<=", "\N{LESS-THAN OR EQUAL TO}")
+    sign = "mean" if is_mean else "CVaR"
+    return {"text": text, "what": what, "sign": sign, "say": _number, "allowed": constraint.allowed}
+
+
+def seen(constraint: Constraint, result: dict[str, Any]) -> float | None:
+    """What was measured of that which the constraint limits."""
+    one, costs = result["assessment"], result["evidence"]["costs"]
+    if isinstance(constraint, Chance) or not costs:
+        return one["rate"]
+    values, counts = zip(*costs, strict=True)
+    return constraint.measure(np.repeat(values, counts))
+
+
+def intervals(certificate: dict[str, Any], constraint: Constraint) -> dict[str, Any]:
+    """Bounds of every row, with what is allowed, on a common scale from 0."""
+    allowed = constraint.allowed
     assessments = [result["assessment"] for result in certificate["results"]]
-    largest = min(1.0, 1.15 * max(2 * epsilon, *(one["upper"] for one in assessments)))
+    most = 1.0 if isinstance(constraint, Chance) else math.inf
+    largest = min(most, 1.15 * max(2 * allowed, *(one["upper"] for one in assessments)))
     scale = (PLOT_RIGHT - PLOT_LEFT) / largest
+    dots = [seen(constraint, result) for result in certificate["results"]]
     rows = [
         IntervalRow(
             _label(result),
             one["verdict"],
             PLOT_LEFT + scale * one["lower"],
-            None if one["rate"] is None else PLOT_LEFT + scale * one["rate"],
+            None if dot is None else PLOT_LEFT + scale * dot,
             PLOT_LEFT + scale * one["upper"],
             TOP + ROW * (index + 0.5),
         )
-        for index, (result, one) in enumerate(zip(certificate["results"], assessments, strict=True))
+        for index, (result, one, dot) in enumerate(
+            zip(certificate["results"], assessments, dots, strict=True)
+        )
     ]
     bottom = TOP + ROW * len(rows)
-    ticks = [(PLOT_LEFT + scale * value, _percent(value)) for value in _ticks(largest)]
+    say = judged(constraint)["say"]
+    ticks = [(PLOT_LEFT + scale * value, say(value)) for value in _ticks(largest)]
     geometry = {
         "width": WIDTH,
         "height": bottom + 28,
@@ -107,7 +144,7 @@ def intervals(certificate: dict[str, Any]) -> dict[str, Any]:
         "left": PLOT_LEFT,
         "right": PLOT_RIGHT,
     }
-    return geometry | {"rows": rows, "epsilon": PLOT_LEFT + scale * epsilon, "ticks": ticks}
+    return geometry | {"rows": rows, "allowed": PLOT_LEFT + scale * allowed, "ticks": ticks}
 
 
 def histogram(certificate: dict[str, Any]) -> dict[str, Any] | None:

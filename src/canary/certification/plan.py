@@ -6,13 +6,17 @@ import math
 from dataclasses import dataclass, replace
 
 from canary.certification.sample_size import clean_episodes, planned_episodes
+from canary.constraints import Chance, Constraint
 from canary.errors import CanaryError
-from canary.types import Chance
 
 RATE_TO_DETECT = 0.5  # of epsilon: a policy this safe should get its verdict,
 POWER = 0.9  # with this probability
 ANYTIME_FACTOR = (
     2  # a test that may stop at any time needs, at worst, about twice the episodes for the same power
+)
+FEWEST_FOR_MEANS, MOST_FOR_MEANS = 1000, 1_000_000
+MARGIN_FOR_MEANS = (
+    8  # times b log(1/alpha) / (share limit), with which the rarest costs alone would use up the limit
 )
 
 
@@ -57,8 +61,11 @@ class Plan:
         return 1 - (1 - self.confidence) / self.statements
 
 
-def complete(plan: Plan, constraint: Chance) -> Plan:
-    """The plan with its number of episodes, planned from epsilon where it was left open."""
+def complete(plan: Plan, constraint: Constraint) -> Plan:
+    """The plan with its number of episodes, planned from the constraint where it was left open."""
+    if not isinstance(constraint, Chance):
+        episodes = _tail_mean_episodes(constraint, largest_cost(plan, constraint), plan.corrected_confidence)
+        return plan if plan.episodes is not None else replace(plan, episodes=episodes)
     if plan.episodes is not None:
         return plan
     confidence = plan.corrected_confidence
@@ -71,3 +78,20 @@ def complete(plan: Plan, constraint: Chance) -> Plan:
             f"violation) or a larger epsilon."
         )
     return replace(plan, episodes=episodes * ANYTIME_FACTOR if plan.early_stop else episodes)
+
+
+def largest_cost(plan: Plan, constraint: Constraint) -> float:
+    """Without it no number of episodes says anything about a mean."""
+    if plan.cost_bound is None:
+        raise CanaryError(
+            f"Certifying {constraint.text} needs the largest cost of a step: without it an episode that was not seen "
+            "could cost anything, and the mean with it. State it as `largest_step_cost` of the environment, or to "
+            "canary.certify(run, largest_step_cost=...) and canary certify --largest-step-cost."
+        )
+    return plan.cost_bound
+
+
+def _tail_mean_episodes(constraint: Constraint, cost_bound: float, confidence: float) -> int:
+    """Enough for a mean well within the limit: costs too rare to be seen must not be able to fill it."""
+    rarest = cost_bound * -math.log(1 - confidence) / (constraint.share * constraint.limit)
+    return int(min(max(FEWEST_FOR_MEANS, math.ceil(MARGIN_FOR_MEANS * rarest)), MOST_FOR_MEANS))

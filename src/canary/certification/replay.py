@@ -21,6 +21,8 @@ from canary.errors import CanaryError
 from canary.networks import Policy
 from canary.numerics.running_statistics import RunningStatistics
 
+FORGERIES = (1, 10, 100)
+
 
 @dataclass(frozen=True)
 class Replayed:
@@ -84,3 +86,17 @@ def replay(
         differing=int((table[:, 0] != listed[chosen]).sum()),
         same_means=means == (evidence["return_mean"], evidence["length_mean"]) if is_whole else None,
     )
+
+
+def replay_words(found: list[Replayed]) -> list[str]:
+    """What a replay without a difference has shown."""
+    episodes, played = (sum(getattr(one, name) for one in found) for name in ("episodes", "played"))
+    if episodes == played:
+        return [
+            f"It was replayed: all {episodes:,} episodes, played again here, had the costs that it lists."
+        ]
+    chances = [f"{escape_probability(episodes, played, k):.2g} for {k}" for k in FORGERIES if k <= episodes]
+    return [
+        f"It was replayed in part: {played:,} of {episodes:,} episodes, drawn at random and played again here, had the "
+        f"costs that it lists. Invented episodes would have escaped with probability {', '.join(chances)} of them."
+    ]

@@ -10,7 +10,7 @@ import importlib.metadata
 import platform
 import re
 import secrets
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import reduce
 from pathlib import Path
@@ -18,11 +18,20 @@ from typing import Any
 
 import jax
 
-from canary.certification.certificate import Certificate, Result, commitment, summarise, to_dict
+from canary.certification.certificate import (
+    Certificate,
+    Result,
+    commitment,
+    methods_of,
+    summarise,
+    terms,
+    to_dict,
+)
 from canary.certification.certify import Subject, certify, make_player, shift_grid
 from canary.certification.page import render_page
 from canary.certification.plan import Plan, complete
 from canary.certification.signature import sign
+from canary.constraints import Constraint, Mean
 from canary.environments.protocol import Environment, close, largest_step_cost
 from canary.errors import CanaryError, nearest
 from canary.identity import environment_settings
@@ -30,7 +39,6 @@ from canary.runs import files
 from canary.runs.opening import open_config
 from canary.runs.policies import FrozenPolicies, load_policies
 from canary.terminal.certificate_table import CertificationBar
-from canary.types import Chance
 
 STREAM = 0x63657274  # "cert": neither training nor evaluation uses these keys
 JSON_NAME, PAGE_NAME = "certificate.json", "certificate.html"
@@ -45,7 +53,7 @@ class Request:
 
     confidence: float = 0.95
     episodes: int | None = None
-    """Episodes per policy, the most if it may stop early; None plans them from epsilon and the confidence."""
+    """Episodes per policy, the most if it may stop early; None plans them from constraint and confidence."""
     early_stop: bool = True
     step: int | None = None
     """The policies after so many environment steps; None: the newest."""
@@ -82,14 +90,7 @@ def certify_run(
     policies = load_policies(config, run, request.step)
     seeds = _seeds(request, policies)
     rows = environment_rows(config.environment, request.shift)
-    if not isinstance(config.constraint, Chance):
-        raise CanaryError(
-            f"Certificates of {config.constraint.text} cannot be made yet, only of chance constraints."
-        )
-    constraint = Chance(
-        limit=float(config.constraint.limit if request.limit is None else request.limit),
-        epsilon=float(config.constraint.epsilon if request.epsilon is None else request.epsilon),
-    )
+    constraint = _constraint(request, config.constraint)
     plan = complete(_plan(request, policies, rows, len(seeds)), constraint)
     drawn = _evaluation_seed(request)
     files.make_folder(folder)
@@ -100,35 +101,58 @@ def certify_run(
         results = _results(policies, (seeds, rows), constraint, (plan, drawn), bar)
     for _, played in rows:
         close(played)
-    verdict, sentence = summarise(results, plan)
-    certificate = to_dict(
-        Certificate(
-            environment=config.environment_name,
-            settings=environment_settings(config.environment),
-            limit=constraint.limit,
-            epsilon=constraint.epsilon,
-            cost_discount=float(policies.account.cost_discount),
-            plan=plan,
-            evaluation_seed=drawn,
-            results=results,
-            verdict=verdict,
-            sentence=sentence,
-            origin={
-                "run": run.name,
-                "algorithm": config.algorithm_name,
-                "updates": policies.iteration,
-                "earlier": len(earlier(folder)),
-                **changes_of(config.environment_changes),
-            },
-            versions=versions(),
-            time=datetime.now().astimezone().isoformat(timespec="seconds"),
-        )
-    )
+    origin = _origin(run, folder, policies)
+    certificate = to_dict(_certificate(policies, constraint, (plan, drawn), results, origin))
     certificate = certificate if request.sign is None else sign(certificate, request.sign)
     kept = save(certificate, folder)
     if kept is not None:
         bar.message(f"The certificate that was here before is kept as {kept.name}.")
     return certificate
+
+
+def _constraint(request: Request, trained: Constraint) -> Constraint:
+    """The run's own, with the numbers that were asked for."""
+    asked = {"limit": request.limit, "epsilon": request.epsilon}
+    if isinstance(trained, Mean) and request.epsilon is not None:
+        raise CanaryError(f"The run is about {trained.text}, which has no epsilon; leave it out.")
+    return replace(trained, **{name: float(value) for name, value in asked.items() if value is not None})
+
+
+def _origin(run: Path, folder: Path, policies: FrozenPolicies) -> dict[str, Any]:
+    config = policies.config
+    return {
+        "run": run.name,
+        "algorithm": config.algorithm_name,
+        "updates": policies.iteration,
+        "earlier": len(earlier(folder)),
+        **changes_of(config.environment_changes),
+    }
+
+
+def _certificate(
+    policies: FrozenPolicies,
+    constraint: Constraint,
+    how: tuple[Plan, int],
+    results: tuple[Result, ...],
+    origin: dict[str, Any],
+) -> Certificate:
+    config, (plan, evaluation_seed) = policies.config, how
+    verdict, sentence = summarise(results, plan, constraint)
+    return Certificate(
+        environment=config.environment_name,
+        settings=environment_settings(config.environment),
+        **terms(constraint),
+        cost_discount=float(policies.account.cost_discount),
+        plan=plan,
+        evaluation_seed=evaluation_seed,
+        results=results,
+        verdict=verdict,
+        sentence=sentence,
+        origin=origin,
+        versions=versions(),
+        time=datetime.now().astimezone().isoformat(timespec="seconds"),
+        methods=methods_of(constraint.kind),
+    )
 
 
 def save(certificate: dict[str, Any], folder: Path) -> Path | None:
@@ -232,14 +256,14 @@ def largest_cost(rows: Rows, step: float | None = None) -> float | None:
 def _results(
     policies: FrozenPolicies,
     what: tuple[tuple[int, ...], Rows],
-    constraint: Chance,
+    constraint: Constraint,
     how: tuple[Plan, int],
     bar: CertificationBar,
 ) -> tuple[Result, ...]:
     """One result per row and seed. After Ctrl-C the remaining ones get no episode, and hence no verdict."""
     (seeds, rows), (plan, evaluation_seed), results, stopped = what, how, [], False
     statements = [(changes, seed) for changes, _ in rows for seed in seeds]
-    decided = commitment(asdict(plan), constraint.limit, constraint.epsilon, statements)
+    decided = commitment(asdict(plan), terms(constraint), statements)
     for index, (changes, environment) in enumerate(rows):
         subject = Subject(environment, policies.account, constraint)
         player = make_player(subject, plan)

@@ -15,7 +15,11 @@ for the mean:
 
 over J order statistics k_j = 0, 1, 2, ... in geometric progression, all valid together (Bonferroni). A band
 of equal width (Dvoretzky-Kiefer-Wolfowitz) would give the tail a mass of order 1/sqrt(n) at b; this one gives
-it about log(J/alpha)/n.
+it about log(J/alpha)/n. From below, costs >= 0 are enough:
+
+    CVaR_s = integral_0^b min(1, S(x) / s) dx  >=  the same with S_low(x) = l_j for X(k_{j+1}) <= x < X(k_j)
+
+with l_j the Clopper-Pearson lower bound of k_j >= 1 events in n at alpha / J.
 """
 
 from collections.abc import Callable
@@ -25,7 +29,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from canary.numerics.binomial import clopper_pearson_upper
+from canary.numerics.binomial import clopper_pearson_lower, clopper_pearson_upper
 
 RATIO = (
     1.2  # between successive order statistics of the band: finer costs confidence, coarser costs resolution
@@ -76,6 +80,17 @@ def tail_mean_upper(
     widths = np.concatenate([[cost_bound], points[:-1]]) - points
     candidates = points + np.cumsum(widths * survival) / share
     return float(min(candidates.min(), cost_bound))
+
+
+def tail_mean_lower(costs: Float[np.ndarray, "episode"], share: float, confidence: float) -> float:
+    """The mean cost of the worst `share` of episodes is at least this, if no cost can be negative."""
+    if len(costs) == 0:
+        return 0.0
+    ranks = geometric_levels(len(costs)) + 1
+    points = np.sort(costs)[::-1][ranks - 1].astype(float)  # descending: so many episodes cost this or more
+    survival = clopper_pearson_lower(ranks, len(costs), 1 - (1 - confidence) / len(ranks))
+    widths = points - np.append(points[1:], 0.0)
+    return float((widths * np.minimum(survival / share, 1.0)).sum())
 
 
 def geometric_levels(episodes: int) -> Int[np.ndarray, "level"]:

@@ -1,8 +1,8 @@
-"""From the episodes of one policy to its verdict: P(C > limit) <= epsilon is SATISFIED, VIOLATED or
-UNDECIDED.
+"""From the episodes of one policy to its verdict: its constraint is SATISFIED, VIOLATED or UNDECIDED.
 
-SATISFIED: the upper bound on P is <= epsilon. VIOLATED: the lower bound is > epsilon. Only one of the two can
-be wrong for a given P, so with each bound at confidence 1 - alpha a wrong verdict has probability <= alpha.
+SATISFIED: the upper bound on what the constraint limits (P(C > limit), the mean cost or CVaR) is within what is allowed.
+VIOLATED: the lower bound is above it. Only one of the two can be wrong for a given law of the costs, so with each bound at
+confidence 1 - alpha a wrong verdict has probability <= alpha.
 
 Several statements (seeds, changed environments) are corrected by Bonferroni: alpha is divided by their
 number. Then all of them are right together with the stated confidence, whatever their dependence, so one may
@@ -10,26 +10,18 @@ pick the best-looking seed afterwards and keep its bound. Holm's method rejects 
 simple bounds, hence Bonferroni.
 """
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
-from canary.certification import anytime, tails
+from canary.certification import order, tails
+from canary.certification.bounds import LOWER, UPPER, Look, Method, constraint_bounds
 from canary.certification.plan import POWER, Plan
 from canary.certification.sample_size import planned_episodes
+from canary.certification.sentences import Verdict, chance_sentence, mean_sentence, percent
+from canary.constraints import Chance, Constraint, Mean
 from canary.errors import CanaryError
-from canary.numerics.binomial import clopper_pearson_lower, clopper_pearson_upper
 from canary.numerics.violations import violates
-from canary.types import Chance
-
-Verdict = Literal["SATISFIED", "VIOLATED", "UNDECIDED"]
-Method = Literal["fixed", "anytime"]
-
-UPPER = {"fixed": clopper_pearson_upper, "anytime": anytime.anytime_upper}
-LOWER = {"fixed": clopper_pearson_lower, "anytime": anytime.anytime_lower}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +54,7 @@ class Assessment:
     violations: int
     rate: float | None
     lower: float
+    """On what the constraint limits: P(C > limit), the mean cost, or CVaR."""
     upper: float
     alone_lower: float
     """For a policy that was chosen before anything was seen of it: no correction."""
@@ -84,48 +77,59 @@ class Assessment:
     sentence: str
 
 
-def assess(evidence: Evidence, plan: Plan, constraint: Chance) -> Assessment:
+def assess(evidence: Evidence, plan: Plan, constraint: Constraint) -> Assessment:
     """All bounds, the verdict, and its sentence."""
-    costs = np.repeat(*_columns(evidence.costs))
+    costs = listed_costs(evidence, constraint)
     episodes, violations = len(costs), int(violates(costs, constraint.limit).sum())
     if plan.cost_bound is not None and episodes and costs.max() > plan.cost_bound * (1 + 1e-6):
         raise CanaryError(
             f"An episode cost {costs.max():g}, but the largest possible cost was said to be "
             f"{plan.cost_bound:g}; correct that or leave it out."
         )
-    lower, upper = probability_bounds(violations, episodes, plan.corrected_confidence, evidence.method)
-    alone_lower, alone_upper = probability_bounds(violations, episodes, plan.confidence, evidence.method)
+    look, allowed = Look(evidence.method, evidence.looks), constraint.allowed
+    bounds = constraint_bounds(constraint, costs, look, plan, plan.corrected_confidence)
+    alone = constraint_bounds(constraint, costs, look, plan, plan.confidence)
     rate = violations / episodes if episodes else None
     needed = None
-    if rate is not None:
+    if rate is not None and isinstance(constraint, Chance):
         needed = planned_episodes(constraint.epsilon, rate, confidence=plan.corrected_confidence, power=POWER)
-    verdict = decide(lower, upper, constraint.epsilon)
+    verdict = decide(*bounds, allowed)
     return Assessment(
         episodes=episodes,
         violations=violations,
         rate=rate,
-        lower=lower,
-        upper=upper,
-        alone_lower=alone_lower,
-        alone_upper=alone_upper,
-        alone_verdict=decide(alone_lower, alone_upper, constraint.epsilon),
-        **_tail_bounds(costs, evidence, plan, constraint),
+        lower=bounds[0],
+        upper=bounds[1],
+        alone_lower=alone[0],
+        alone_upper=alone[1],
+        alone_verdict=decide(*alone, allowed),
+        **_tail_bounds(costs, look, plan, constraint, bounds[1]),
         mean=float(costs.mean()) if episodes else None,
         deviation=float(costs.std()) if episodes else None,
         cantelli_plug_in=tails.cantelli_plug_in(costs, constraint.limit) if episodes else None,
         episodes_needed=needed,
         verdict=verdict,
-        sentence=_sentence(verdict, (violations, episodes), (lower, upper), needed, plan, constraint),
+        sentence=_sentence(verdict, costs, bounds, needed, plan, constraint),
     )
 
 
-def decide(lower: float, upper: float, epsilon: float) -> Verdict:
-    if upper <= epsilon:
+def listed_costs(evidence: Evidence, constraint: Constraint) -> np.ndarray:
+    """All costs; in the order of the episodes where the bound depends on it."""
+    values, counts = zip(*evidence.costs, strict=True) if evidence.costs else ((), ())
+    if isinstance(constraint, Mean):
+        return np.array(values, float)[order.decode(evidence.order, counts)]
+    return np.repeat(np.array(values, float), np.array(counts, int))
+
+
+def decide(lower: float, upper: float, allowed: float) -> Verdict:
+    if upper <= allowed:
         return "SATISFIED"
-    return "VIOLATED" if lower > epsilon else "UNDECIDED"
+    return "VIOLATED" if lower > allowed else "UNDECIDED"
 
 
-def overall(assessments: list[Assessment], seeds: list[int], plan: Plan) -> tuple[Verdict, str]:
+def overall(
+    assessments: list[Assessment], seeds: list[int], plan: Plan, promise: str = "the limit"
+) -> tuple[Verdict, str]:
     """The verdict on a set of policies: SATISFIED if all are, VIOLATED if any is, and which ones are what."""
     if not assessments:
         return "UNDECIDED", "No policy was played in the environment it was trained in, so nothing is known."
@@ -140,81 +144,47 @@ def overall(assessments: list[Assessment], seeds: list[int], plan: Plan) -> tupl
     )
     start = f"With {percent(plan.confidence)} confidence in all {plan.statements} statements together"
     where = " in the environment they were trained in" if plan.statements > len(seeds) else ""
-    phrases = {"SATISFIED": "keep the limit", "VIOLATED": "break the limit", "UNDECIDED": "remain undecided"}
+    phrases = {
+        "SATISFIED": f"keep {promise}",
+        "VIOLATED": f"break {promise}",
+        "UNDECIDED": "remain undecided",
+    }
     if len(groups[verdict]) == len(seeds):
         return verdict, f"{start}, the policies of all {len(seeds)} seeds {phrases[verdict]}{where}."
     parts = [f"{phrases[name]}: {', '.join(group)}" for name, group in groups.items() if group]
     return verdict, f"{start}, these seeds {'; these '.join(parts)}{where}."
 
 
-def percent(value: float) -> str:
-    return f"{100 * value:.4g}%"
-
-
-def _columns(costs: tuple[tuple[float, int], ...]) -> tuple[np.ndarray, np.ndarray]:
-    values, counts = zip(*costs, strict=True) if costs else ((), ())
-    return np.array(values, float), np.array(counts, int)
-
-
-def probability_bounds(
-    violations: int, episodes: int, confidence: float, method: Method
-) -> tuple[float, float]:
-    """Lower and upper bound on P, each with the given confidence."""
-    if episodes == 0:
-        return 0.0, 1.0
-    return (
-        float(LOWER[method](violations, episodes, confidence)),
-        float(UPPER[method](violations, episodes, confidence)),
-    )
-
-
 def _tail_bounds(
-    costs: np.ndarray, evidence: Evidence, plan: Plan, constraint: Chance
+    costs: np.ndarray, look: Look, plan: Plan, constraint: Constraint, judged: float
 ) -> dict[str, float | None]:
+    """Bounds beside the one that is judged. Under a mean constraint no share of the worst episodes is named."""
+    result: dict[str, float | None] = dict.fromkeys(
+        ("value_at_risk_lower", "value_at_risk_upper", "conditional_value_at_risk_upper", "mean_upper")
+    )
+    if isinstance(constraint, Mean):
+        return result | {"mean_upper": judged}
     confidence, epsilon = plan.corrected_confidence, constraint.epsilon
-    result: dict[str, float | None] = {
-        "value_at_risk_lower": tails.value_at_risk_lower(costs, epsilon, confidence, LOWER[evidence.method]),
-        "value_at_risk_upper": tails.value_at_risk_upper(costs, epsilon, confidence, UPPER[evidence.method]),
-        "conditional_value_at_risk_upper": None,
-        "mean_upper": None,
-    }
+    result["value_at_risk_lower"] = tails.value_at_risk_lower(costs, epsilon, confidence, LOWER[look.method])
+    result["value_at_risk_upper"] = tails.value_at_risk_upper(costs, epsilon, confidence, UPPER[look.method])
     if plan.cost_bound is not None and len(costs):
-        if evidence.method == "anytime":
-            # The bound at look j spends alpha / (j (j + 1)), which add up to alpha over all looks there can
-            # be.
-            confidence = 1 - (1 - confidence) / (evidence.looks * (evidence.looks + 1))
-        bound = plan.cost_bound
-        result["conditional_value_at_risk_upper"] = tails.tail_mean_upper(costs, epsilon, bound, confidence)
-        result["mean_upper"] = tails.tail_mean_upper(costs, 1.0, bound, confidence)
+        level, bound = look.spent(confidence), plan.cost_bound
+        result["conditional_value_at_risk_upper"] = tails.tail_mean_upper(costs, epsilon, bound, level)
+        result["mean_upper"] = tails.tail_mean_upper(costs, 1.0, bound, level)
     return result
 
 
 def _sentence(
     verdict: Verdict,
-    counts: tuple[int, int],
-    interval: tuple[float, float],
+    costs: np.ndarray,
+    bounds: tuple[float, float],
     needed: int | None,
     plan: Plan,
-    constraint: Chance,
+    constraint: Constraint,
 ) -> str:
-    violations, episodes = counts
-    if episodes == 0:
+    if len(costs) == 0:
         return "No episode of this policy was played, so nothing is known about it."
-    together = f" in all {plan.statements} statements together" if plan.statements > 1 else ""
-    start = f"With {percent(plan.confidence)} confidence{together}"
-    more = f"of episodes cost more than {constraint.limit:g}"
-    seen = f"allowed are {percent(constraint.epsilon)}, and {violations:,} of {episodes:,} did"
-    match verdict:  # rounded away from the verdict: a sentence must not claim more than its number
-        case "SATISFIED":
-            return f"{start}, at most {percent(_round(interval[1], math.ceil))} {more} ({seen})."
-        case "VIOLATED":
-            return f"{start}, more than {percent(_round(interval[0], math.floor))} {more} ({seen})."
-    advice = f" About {needed:,} would decide, if the rate seen is the true one." if needed else ""
-    bounds_text = f"{percent(interval[0])} and {percent(interval[1])}"
-    return f"{start}, between {bounds_text} {more} ({seen}): these episodes cannot tell.{advice}"
-
-
-def _round(value: float, rounding: Callable[[float], int]) -> float:
-    """To four significant digits, up or down."""
-    scale = 10 ** (3 - math.floor(math.log10(value))) if value > 0 else 1
-    return rounding(value * scale) / scale
+    if isinstance(constraint, Chance):
+        violations = int(violates(costs, constraint.limit).sum())
+        return chance_sentence(verdict, (violations, len(costs)), bounds, needed, plan, constraint)
+    return mean_sentence(verdict, (len(costs), constraint.measure(costs)), bounds, plan, constraint)

@@ -12,13 +12,21 @@ from typing import Any
 import numpy as np
 
 from canary.certification import order
-from canary.certification.certificate import METHODS, READABLE, Certificate, Result, content_hash, summarise
+from canary.certification.bounds import Look, constraint_bounds
+from canary.certification.certificate import (
+    READABLE,
+    Certificate,
+    Result,
+    constraint_of,
+    content_hash,
+    methods_of,
+    summarise,
+)
 from canary.certification.certify import unchanged
 from canary.certification.plan import Plan
-from canary.certification.verdict import Assessment, Evidence, assess, decide, probability_bounds
+from canary.certification.verdict import Assessment, Evidence, assess, decide
+from canary.constraints import Constraint
 from canary.errors import CanaryError
-from canary.numerics.violations import violates
-from canary.types import Chance
 
 TOLERANCE = 1e-6  # relative: other versions of the numerical libraries may round differently
 MOST_EPISODES = 10**8  # that a certificate can list: more would not fit into the memory of whoever checks it
@@ -81,11 +89,12 @@ def compare(data: dict[str, Any], facts: dict[str, Any], digests: dict[int, str]
 def _check_shape(data: dict[str, Any]) -> list[str]:
     """Fields that nobody knows could say anything, and fields of another type could mean anything."""
     known = {field.name for field in fields(Certificate)} | {"sha256"}
+    known -= {"constraint"} if data["format"] < 4 else set()
     odd = [name for name in set(data) ^ known if name != "signature"]
     problems = [f"It has a field {name!r} too many or too few." for name in sorted(odd)]
     if odd:
         return problems
-    if data["methods"] != METHODS:
+    if data["methods"] != methods_of(constraint_of(data).kind):
         problems.append("The methods it names are not those that this version computes.")
     for name in ("limit", "epsilon", "cost_discount"):
         if not isinstance(data[name], float):
@@ -142,7 +151,7 @@ def _is_number(value: Any) -> bool:
 
 def _check_statistics(data: dict[str, Any]) -> list[str]:
     """Recompute every bound and verdict from the listed costs."""
-    plan, constraint = Plan(**data["plan"]), Chance(limit=data["limit"], epsilon=data["epsilon"])
+    plan, constraint = Plan(**data["plan"]), constraint_of(data)
     problems, results = [], []
     for stored in data["results"]:
         entries: dict[str, Any] = dict(stored["evidence"])
@@ -160,7 +169,7 @@ def _check_statistics(data: dict[str, Any]) -> list[str]:
                 Result(seed=stored["seed"], changes=stored["changes"], evidence=evidence, assessment=again)
             )
     if len(results) == len(data["results"]):
-        verdict, sentence = summarise(tuple(results), plan)
+        verdict, sentence = summarise(tuple(results), plan, constraint)
         if (verdict, sentence) != (data["verdict"], data["sentence"]):
             problems.append(
                 f"The verdict is {data['verdict']} but recomputing it gives {verdict}: {sentence}"
@@ -183,7 +192,7 @@ def _differences(again: Assessment, stored: dict[str, Any]) -> list[str]:
     ]
 
 
-def _check_evidence(evidence: Evidence, plan: Plan, constraint: Chance) -> list[str]:
+def _check_evidence(evidence: Evidence, plan: Plan, constraint: Constraint) -> list[str]:
     """Whether the episodes are those that the plan asked for, and whether the test stopped when it had to."""
     values, counts = [value for value, _ in evidence.costs], [count for _, count in evidence.costs]
     if values != sorted(set(values)) or not all(
@@ -212,26 +221,25 @@ def _check_evidence(evidence: Evidence, plan: Plan, constraint: Chance) -> list[
     return problems
 
 
-def _stopping(costs: np.ndarray, plan: Plan, constraint: Chance) -> bool | str:
+def _stopping(costs: np.ndarray, plan: Plan, constraint: Constraint) -> bool | str:
     """Whether the test was interrupted, which its episodes tell; or a sentence if it went on after its verdict."""
     complete = len(costs) == plan.episodes
     if not plan.early_stop or not len(costs):
         return not complete
     ends = np.minimum(np.arange(plan.batch, len(costs) + plan.batch, plan.batch), len(costs))
-    violations = np.cumsum(violates(costs, constraint.limit))[ends - 1]
 
-    def verdict(look: int, epsilon: float) -> str:
-        bounds = probability_bounds(
-            int(violations[look]), int(ends[look]), plan.corrected_confidence, "anytime"
+    def verdict(look: int, rounding: float = 0.0) -> str:
+        bounds = constraint_bounds(
+            constraint, costs[: ends[look]], Look("anytime", look + 1), plan, plan.corrected_confidence
         )
-        return decide(*bounds, epsilon)
+        return decide(*bounds, constraint.allowed * (1 + rounding))
 
     for look in range(len(ends) - 1):
         # Both ways of rounding must agree that it could have stopped here.
-        early = {verdict(look, constraint.epsilon * (1 + sign * TOLERANCE)) for sign in (-1, 1)}
+        early = {verdict(look, sign * TOLERANCE) for sign in (-1, 1)}
         if "UNDECIDED" not in early:
             return f"it went on after {ends[look]:,} episodes, when its verdict was clear."
-    return verdict(len(ends) - 1, constraint.epsilon) == "UNDECIDED" and not complete
+    return verdict(len(ends) - 1) == "UNDECIDED" and not complete
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -1,5 +1,6 @@
 """`canary certify`."""
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -13,7 +14,7 @@ from canary.terminal.output import check_json, console_for, emit_json
 
 @dataclass(frozen=True, kw_only=True)
 class Certify:
-    """Decide from fresh episodes, at a stated confidence, whether P(episode cost > limit) <= epsilon holds."""
+    """Decide from fresh episodes, at a stated confidence, whether the run's constraint holds."""
 
     EXAMPLES: ClassVar[str] = """
   canary certify                                     the newest run: SATISFIED, VIOLATED or UNDECIDED
@@ -38,10 +39,10 @@ of RUN (or of the run it lies in); its episodes, all or a random share of them, 
     """The run: its path, its name below --out, or latest."""
     confidence: Annotated[str, flag("LEVEL", "0.95")] = "0.95"
     """Confidence of the verdict, over all seeds and shifts together."""
-    episodes: Annotated[str | None, flag("N", "planned from epsilon")] = None
+    episodes: Annotated[str | None, flag("N", "planned")] = None
     """Most episodes per seed."""
     fixed: Switch = False
-    """Play exactly that many episodes and use the exact binomial bound: no early stopping."""
+    """Play exactly that many episodes, without early stopping: the bound on P is then the exact binomial one."""
     seeds: Annotated[str | None, flag("N|LIST", "all")] = None
     """Which seeds of the run: the first N, or a list such as 3,5,7 or 0-9."""
     step: Annotated[str | None, flag("STEP", "the newest")] = None
@@ -52,6 +53,8 @@ of RUN (or of the run it lies in); its episodes, all or a random share of them, 
     """With --best: candidates that are certified at most, until one is SATISFIED."""
     shift: Annotated[tuple[str, ...], UseAppendAction, flag("SETTING=A,B,...")] = ()
     """Also certify with a changed environment setting, for each of the values. Repeatable."""
+    largest_step_cost: Annotated[str | None, flag("COST", "the environment's")] = None
+    """The largest cost a step can have, if the environment does not state it: bounds on means need it."""
     deterministic: Switch = False
     """Take the most likely action instead of sampling."""
     seed: Annotated[str | None, flag("N", "fresh")] = None
@@ -105,6 +108,7 @@ def _certify(options: Certify, run: Any, console: Any) -> int:
         step=None if options.step is None else whole("--step", options.step),
         seeds=chosen_seeds(options.seeds, run.config.training.seeds),
         shift=options.shift,
+        largest_step_cost=_cost(options.largest_step_cost),
         deterministic=options.deterministic,
         evaluation_seed=None if options.seed is None else whole("--seed", options.seed),
         sign=None if options.sign is None else load_private_key(_key_file(options.sign), options.sign),
@@ -127,9 +131,11 @@ def _best(options: Certify, run: Any, console: Any) -> int:
     from canary.certification.best import Search, find_best
     from canary.terminal.best_table import print_best
 
-    for name in ("step", "fixed", "shift", "deterministic", "seed", "sign"):
+    for name in ("step", "fixed", "shift", "largest_step_cost", "deterministic", "seed", "sign"):
         if getattr(options, name):
-            raise CanaryError(f"--best chooses the policy and how it is certified; leave out --{name}.")
+            raise CanaryError(
+                f"--best chooses the policy and how it is certified; leave out --{name.replace('_', '-')}."
+            )
     search = Search(
         confidence=_level(options.confidence),
         tries=3 if options.tries is None else whole("--tries", options.tries),
@@ -157,9 +163,10 @@ def _verify(options: Certify, console: Any) -> int:
     from canary.terminal.progress import evaluation_bar
 
     share = _share(options.replay)
-    for name in ("episodes", "seeds", "seed", "sign", "step", "tries"):
+    for name in ("episodes", "seeds", "seed", "sign", "step", "tries", "largest_step_cost"):
         if getattr(options, name) is not None:
-            raise CanaryError(f"--verify checks a certificate as it is; leave out --{name}.")
+            option = name.replace("_", "-")
+            raise CanaryError(f"--verify checks a certificate as it is; leave out --{option}.")
     path = Path(options.verify or "")
     key = None if options.key is None else load_public_key(_key_file(options.key), options.key)
     folder = path if path.is_dir() else path.parent
@@ -214,3 +221,13 @@ def _level(text: str) -> float:
         return float(text)
     except ValueError:
         raise CanaryError(f"--confidence takes a number between 0 and 1, not {text!r}.") from None
+
+
+def _cost(text: str | None) -> float | None:
+    try:
+        cost = None if text is None else float(text)
+    except ValueError:
+        cost = math.nan
+    if cost is not None and not 0 <= cost < math.inf:
+        raise CanaryError(f"--largest-step-cost takes a finite number that is not negative, not {text!r}.")
+    return cost

@@ -3,6 +3,7 @@ policy.
 """
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,12 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from canary.certification.certificate import constraint_of
 from canary.certification.certify import Progress as Report
 from canary.certification.plan import Plan
+from canary.constraints import Chance, Constraint, Mean
 from canary.terminal.console import PlainConsole
 from canary.terminal.formatting import digits, number, table
-from canary.types import Chance
 
 STYLES = {"SATISFIED": "bold green", "VIOLATED": "bold red", "UNDECIDED": "bold yellow"}
 
@@ -23,7 +25,7 @@ class CertificationBar:
     """One bar over all policies, on standard error; a policy that stops early takes its whole part of it."""
 
     def __init__(
-        self, constraint: Chance, plan: Plan, *, quiet: bool = False, console: Console | None = None
+        self, constraint: Constraint, plan: Plan, *, quiet: bool = False, console: Console | None = None
     ):
         is_log = None if sys.stderr.isatty() else False
         self._console = console or PlainConsole(stderr=True, force_interactive=is_log)
@@ -37,7 +39,7 @@ class CertificationBar:
             transient=True,
             disable=quiet or not self._console.is_interactive,
         )
-        title = f"certifying P(cost > {constraint.limit:g}) <= {constraint.epsilon:g}"
+        title = f"certifying {constraint.text}"
         self._task = self._progress.add_task(title, total=self._each * plan.statements, seen="compiling")
 
     def __enter__(self) -> "CertificationBar":
@@ -70,38 +72,42 @@ def print_certificate(
     console: Console, certificate: dict[str, Any], paths: tuple[Path, ...] | list[Path] = ()
 ) -> None:
     """The verdict, a row per policy and changed setting, what the numbers mean, and the files written."""
-    limit, epsilon, plan = certificate["limit"], certificate["epsilon"], certificate["plan"]
+    constraint, plan = constraint_of(certificate), certificate["plan"]
     console.print(Text(f" {certificate['verdict']} ", style=f"{STYLES[certificate['verdict']]} reverse"))
     console.print(Text(certificate["sentence"]), soft_wrap=True)
-    rows = table(
-        "policy",
-        "verdict",
-        "violations",
-        "episodes",
-        f"P(cost > {limit:g})",
-        "VaR",
-        "CVaR",
-        "mean cost",
-        "return",
-    )
-    places = digits(epsilon)
+    beside = _beside(constraint)
+    rows = table("policy", "verdict", "violations", "episodes", constraint.label, *beside, "return")
+    places = digits(constraint.allowed) if isinstance(constraint, Chance) else None
     for result in certificate["results"]:
         one, evidence = result["assessment"], result["evidence"]
+        bounds = [
+            _cell(one[end]) if places is None else f"{one[end]:.{places}f}" for end in ("lower", "upper")
+        ]
         rows.add_row(
             _name(result["seed"], result["changes"]),
             Text(one["verdict"], STYLES[one["verdict"]]),
             f"{one['violations']:,}",
             f"{one['episodes']:,}",
-            f"{one['lower']:.{places}f} - {one['upper']:.{places}f}",
-            f"{_cell(one['value_at_risk_lower'])} - {_cell(one['value_at_risk_upper'])}",
-            f"<= {_cell(one['conditional_value_at_risk_upper'])}",
-            f"<= {_cell(one['mean_upper'])}",
+            " - ".join(bounds),
+            *(cell(one) for cell in beside.values()),
             _cell(evidence["return_mean"]),
         )
     console.print(rows)
     console.print(Text(footnote(plan), style="dim"), soft_wrap=True)
     for path in paths:
         console.print(Text(str(path)), soft_wrap=True)
+
+
+def _beside(constraint: Constraint) -> dict[str, Callable[[dict[str, Any]], str]]:
+    """The columns of what is bounded but not judged, each with its cell."""
+    columns: dict[str, Callable[[dict[str, Any]], str]] = {
+        "VaR": lambda one: f"{_cell(one['value_at_risk_lower'])} - {_cell(one['value_at_risk_upper'])}",
+        "CVaR": lambda one: f"<= {_cell(one['conditional_value_at_risk_upper'])}",
+        "mean cost": lambda one: f"<= {_cell(one['mean_upper'])}",
+    }
+    if isinstance(constraint, Mean):
+        return {}
+    return columns if isinstance(constraint, Chance) else {k: v for k, v in columns.items() if k != "CVaR"}
 
 
 LEVELS = {

@@ -1,0 +1,57 @@
+"""Bounds on the mean of a bounded cost by betting, valid at all times together (Waudby-Smith and Ramdas 2023).
+
+To test "the mean is at least m", bet on smaller costs: the capital
+
+    K_n(m) = prod_i 1 + l_i (m - C_i),    0 <= l_i <= SAFETY / (b - m),   C_i <= b
+
+is a nonnegative supermartingale if E[C] >= m, whatever l_i is made of earlier episodes, and exceeds 1/alpha at any time
+with probability at most alpha (Ville 1939). K_n grows with m, so the upper bound is the smallest m with K_n(m) >= 1/alpha.
+The lower bound comes from bets on larger costs, 1 + l_i (C_i - m) with l_i <= SAFETY / m, and needs costs >= 0.
+
+The bets aim at the limit, since that is what shall be decided: l = d / (s^2 + d^2) makes the capital grow fastest if the
+mean is d away from the limit and the variance is s^2. The estimates of both begin at the scale of the limit. Small steps
+of the mean's own error are added to d, so that a mean that looks like the limit is bet on too.
+"""
+
+import math
+
+import numpy as np
+from jaxtyping import Float
+
+SAFETY = 0.75  # of the largest bet that cannot ruin: a single cost then costs at most a factor of 4
+HALVINGS = 60
+
+Costs = Float[np.ndarray, "episode"]
+
+
+def mean_bounds(costs: Costs, limit: float, cost_bound: float, confidence: float) -> tuple[float, float]:
+    """Lower and upper bound on the mean of costs between 0 and the bound, in the order in which they were played."""
+    bets, goal = aimed_bets(costs, limit), -math.log(1 - confidence)
+
+    def is_larger(mean: float) -> bool:
+        stakes = np.minimum(bets, SAFETY / mean)
+        return float(np.log1p(stakes * (costs - mean)).sum()) >= goal
+
+    def is_smaller(mean: float) -> bool:
+        stakes = np.minimum(bets, SAFETY / max(cost_bound - mean, 1e-300))
+        return float(np.log1p(stakes * (mean - costs)).sum()) >= goal
+
+    lower, above = 0.0, float(cost_bound)
+    below, upper = 0.0, float(cost_bound)
+    for _ in range(HALVINGS):
+        middle = (lower + above) / 2
+        lower, above = (middle, above) if middle > 0 and is_larger(middle) else (lower, middle)
+        middle = (below + upper) / 2
+        below, upper = (below, middle) if is_smaller(middle) else (middle, upper)
+    return lower, upper
+
+
+def aimed_bets(costs: Costs, limit: float) -> Costs:
+    """The bet on each episode, made of those before it."""
+    count = np.arange(1, len(costs) + 1)
+    before = np.concatenate([[0.0], costs[:-1]]) if len(costs) else costs
+    mean = (limit + np.cumsum(before)) / count
+    squares = (2 * limit**2 + np.cumsum(before**2)) / count
+    variance = np.maximum(squares - mean**2, 0) + (limit / count) ** 2
+    distance = np.abs(limit - mean) + np.sqrt(variance / count)
+    return distance / (variance + distance**2)

@@ -1,0 +1,147 @@
+"""Certificates of mean and CVaR constraints: bounds that cover known laws, verdicts both ways, and what was edited."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from canary.certification import order, tails
+from canary.certification.betting import mean_bounds
+from canary.certification.certificate import content_hash
+from canary.certification.certify import is_decided
+from canary.certification.check import verify_file
+from canary.certification.page import render_page
+from canary.certification.plan import Plan, complete
+from canary.certification.run import Request, certify_run
+from canary.certification.verdict import Evidence, assess
+from canary.certification.verification import verify
+from canary.cli.main import main
+from canary.constraints import Constraint, CVaR, Mean
+from canary.errors import CanaryError
+from certification.test_tails import LAWS, SUPPORT, samples, true_tail_mean
+from runs.untrained_runs import untrained_run
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_bets_cover_the_mean_at_every_look_together(name: str):
+    law, count = LAWS[name], 150
+    truth, missed = float(SUPPORT @ law), np.zeros(2)
+    for costs in samples(law, count, 400):
+        found = np.array([mean_bounds(costs[:n], 1.1 * truth, 100.0, 0.9) for n in (50, 150, 400)])
+        missed += (found[:, 0] > truth).any(), (found[:, 1] < truth).any()
+    assert (missed / count <= 0.1).all()
+
+
+@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize("share", [0.2, 0.02])
+def test_the_lower_bound_on_cvar_covers(name: str, share: float):
+    truth = true_tail_mean(LAWS[name], share)
+    for episodes in (60, 1000):
+        bounds = [tails.tail_mean_lower(costs, share, 0.95) for costs in samples(LAWS[name], 300, episodes)]
+        assert np.mean(np.array(bounds) > truth + 1e-9) <= 0.05
+
+
+def test_bets_are_sharper_than_the_integrated_survival_function():
+    costs = samples(LAWS["geometric"], 1, 2000)[0]
+    lower, upper = mean_bounds(costs, 2.0, 100.0, 0.95)
+    assert lower < costs.mean() < upper < 1.2 * costs.mean()
+    assert tails.tail_mean_upper(costs, 1.0, 100.0, 0.95) > 1.3 * costs.mean()
+    assert mean_bounds(np.zeros(0), 2.0, 100.0, 0.95) == (0, 100)
+
+
+def evidence(costs: np.ndarray) -> Evidence:
+    values, places, counts = np.unique(costs, return_inverse=True, return_counts=True)
+    return Evidence(
+        policy_sha256="0" * 64,
+        method="fixed",
+        looks=1,
+        interrupted=False,
+        costs=tuple(zip(values.tolist(), counts.tolist(), strict=True)),
+        order=order.encode(places),
+        return_mean=1.0,
+        length_mean=9.0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("constraint", "verdict", "words"),
+    [
+        (Mean(2.0), "SATISFIED", "With 95% confidence, the mean cost of an episode is at most 1."),
+        (Mean(1.5), "UNDECIDED", "(allowed is 1.5, and 2,000 episodes had 1.4"),
+        (Mean(1.0), "VIOLATED", "the mean cost of an episode is more than 1."),
+        (CVaR(20.0, 0.1), "SATISFIED", "the mean cost of the worst 10% of episodes is at most 9.7"),
+        (CVaR(6.5, 0.1), "UNDECIDED", "these episodes cannot tell."),
+        (CVaR(4.0, 0.1), "VIOLATED", "the mean cost of the worst 10% of episodes is more than 5.08"),
+    ],
+)
+def test_each_verdict_has_its_sentence(constraint: Constraint, verdict: str, words: str):
+    costs = samples(LAWS["geometric"], 1, 2000)[0]
+    plan = Plan(early_stop=False, episodes=2000, cost_bound=100.0)
+    found = assess(evidence(costs), plan, constraint)
+    assert (found.verdict, found.episodes_needed) == (verdict, None)
+    assert found.lower < constraint.measure(costs) < found.upper
+    assert words in found.sentence
+    assert is_decided(costs, 1, plan, constraint) == (verdict != "UNDECIDED")
+    several = assess(evidence(costs), dataclasses.replace(plan, statements=5), constraint)
+    assert several.lower < several.alone_lower == found.lower
+    assert several.upper > several.alone_upper == found.upper
+
+
+def test_a_mean_needs_a_largest_cost_and_no_negative_ones():
+    with pytest.raises(
+        CanaryError, match=r"mean cost <= 3 needs the largest cost of a step.*--largest-step-cost"
+    ):
+        complete(Plan(episodes=10), Mean(3.0))
+    with pytest.raises(CanaryError, match=r"An episode cost -1: CVaR 10% of cost <= 3 can be certified only"):
+        assess(evidence(np.array([-1.0, 2.0])), Plan(cost_bound=9.0), CVaR(3.0, 0.1))
+    assert complete(Plan(cost_bound=3.0), Mean(3.0)).episodes == 1000
+    assert complete(Plan(cost_bound=200.0), CVaR(5.0, 0.05)).episodes == 19_173
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    return untrained_run(folder, algorithm="ppo-lagrangian", constraint=Mean(limit=5.0))
+
+
+def test_a_run_under_a_mean_is_certified_verified_and_replayed(
+    run: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+):
+    assert (
+        main(["certify", str(run), "--episodes", "300", "--seed", "4", "--json", str(tmp_path / "c.json")])
+        == 0
+    )
+    shown = capsys.readouterr().out
+    assert "the policies of all 2 seeds keep mean cost <= 5." in shown
+    assert "mean cost" in shown
+    assert "P(cost" not in shown
+    assert main(["certify", "--verify", str(run), "--replay"]) == 0
+    assert "all 512 episodes" in capsys.readouterr().out
+    certificate = json.loads((tmp_path / "c.json").read_text())
+    assert [certificate[name] for name in ("constraint", "limit", "epsilon")] == ["mean", 5.0, 1.0]
+    assert "Bounds on the mean cost<" in render_page(certificate)
+
+
+def test_edits_of_a_mean_certificate_are_found_out(run: Path, tmp_path: Path):
+    request = Request(episodes=300, batch=256, evaluation_seed=4)
+    certificate = certify_run(run, request, out=tmp_path, quiet=True)
+    assert verify(certificate) == []
+
+    def edited(**changes: object) -> dict:
+        data = json.loads(json.dumps(certificate)) | changes
+        return data | {"sha256": content_hash(data)}
+
+    for name in ("lower", "upper", "alone_lower", "alone_upper", "mean_upper"):
+        data = edited()
+        data["results"][0]["assessment"][name] += 0.01
+        assert any(f"{name} is" in problem for problem in verify(edited(**data)))
+    assert any("recomputing" in problem for problem in verify(edited(limit=6.0)))
+    assert any("share" in problem for problem in verify(edited(epsilon=0.5)))
+    assert any("methods" in problem for problem in verify(edited(constraint="cvar", epsilon=0.5)))
+    assert any("kind 'median'" in problem for problem in verify(edited(constraint="median")))
+    (tmp_path / "edited.json").write_text(json.dumps(edited(evaluation_seed=5)))
+    assert not verify_file(tmp_path / "edited.json", run=run, replay=True)["valid"]
+    with pytest.raises(CanaryError, match="has no epsilon"):
+        certify_run(run, Request(epsilon=0.1), out=tmp_path, quiet=True)

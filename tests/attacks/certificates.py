@@ -70,7 +70,7 @@ class Forgeries(Attack):
 class EveryField(Forgeries):
     """Every field alone, and every value that might stand there."""
 
-    name, tries = "forged: every field", 1200
+    name, tries = "forged: every field", 1204
 
     def prepare(self, folder: Path) -> None:
         super().prepare(folder)

@@ -115,9 +115,14 @@ SMALL_EPSILON = Study(
     seeds=tuple(range(1600, 1605)),
     total_steps=500_000,
     variants=tuple(
-        Variant(name=f"{algorithm}-{epsilon}", about=f"epsilon {epsilon}", algorithm=algorithm,
-                overrides=(f"constraint.epsilon={epsilon}",))
-        for epsilon in (0.005, 0.001) for algorithm in ("canary", "cpo")
+        Variant(name=f"{name}-{epsilon}", about=f"epsilon {epsilon}{about}", algorithm=algorithm,
+                overrides=(f"constraint.epsilon={epsilon}", *overrides))
+        for epsilon in (0.005, 0.001)
+        for name, about, algorithm, overrides in (
+            ("canary", "", "canary", ()),
+            ("unshaped", ", the paper's bound, on the cost itself", "canary", ("algo.dead_zone=none",)),
+            ("cpo", "", "cpo", ()),
+        )
     ),
 )  # fmt: skip
 

@@ -106,6 +106,18 @@ def test_exploration_is_a_share_of_the_actions():
     assert float(Gaussian(jnp.zeros((3, 2)), jnp.full((3, 2), np.log(std))).exploration()) == pytest.approx(1)
 
 
+def test_coverage_lifts_an_action_that_is_never_tried_and_the_entropy_does_not():
+    logits = jnp.array([0.0, 0.0, 0.0, -20.0])
+    coverage = jax.grad(lambda z: Categorical(z).coverage())(logits)
+    entropy = jax.grad(lambda z: Categorical(z).entropy())(logits)
+    np.testing.assert_allclose(coverage, [1 / 4 - 1 / 3] * 3 + [1 / 4], atol=1e-6)
+    np.testing.assert_allclose(entropy, 0, atol=1e-6)
+    uniform = Categorical(jnp.zeros((5, 4)))
+    np.testing.assert_allclose(uniform.coverage(), -np.log(4), rtol=1e-6)
+    gaussian = Gaussian(jnp.zeros((3, 2)), jnp.full((3, 2), -1.0))
+    np.testing.assert_array_equal(gaussian.coverage(), gaussian.entropy())
+
+
 def test_a_policy_that_stops_exploring_keeps_a_finite_divergence():
     policy = make_policy(jax.random.key(0), 2, Continuous(1), (4,))
     frozen = eqx.tree_at(lambda p: p.log_std, policy, jnp.array([-80.0]))

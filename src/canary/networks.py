@@ -82,6 +82,11 @@ class Categorical(eqx.Module):
         log_p = jax.nn.log_softmax(self.logits)
         return -(jnp.exp(log_p) * log_p).sum(-1)
 
+    def coverage(self) -> Float[Array, "*batch"]:
+        """Mean log-probability of all actions: minus the KL divergence from the uniform policy, up to a constant. Its gradient
+        lifts an action that is hardly ever tried as strongly as any other; that of the entropy fades with the action."""
+        return jax.nn.log_softmax(self.logits).mean(-1)
+
     def exploration(self) -> Float[Array, ""]:
         """Share of the actions that are tried beside the first: (e^H - 1) / (n - 1), with H the mean entropy."""
         others = max(self.logits.shape[-1] - 1, 1)
@@ -109,6 +114,10 @@ class Gaussian(eqx.Module):
 
     def entropy(self) -> Float[Array, "*batch"]:
         return (self.log_std + 0.5 * jnp.log(2 * jnp.pi * jnp.e)).sum(-1)
+
+    def coverage(self) -> Float[Array, "*batch"]:
+        """The entropy: no action of a Gaussian is ever out of reach."""
+        return self.entropy()
 
     def exploration(self) -> Float[Array, ""]:
         """Width e^(H/d) of the d actions as a share of [-1, 1], with H the mean entropy; wider than that is more than 1."""

@@ -170,6 +170,8 @@ def test_few_states_estimate_the_curvature_and_merged_inputs_use_them_all(proble
 def test_the_radius_goes_linearly_to_its_end_and_bounds_the_step(problem):
     shrinking = replace(CONFIG, target_kl_end=CONFIG.target_kl / 10)
     assert CONFIG.radius(0.7) == pytest.approx(CONFIG.target_kl)
+    geometric = replace(shrinking, target_kl=0.04, target_kl_end=0.0004, target_kl_path="geometric")
+    np.testing.assert_allclose([geometric.radius(p) for p in (0, 0.5, 1)], [0.04, 0.004, 0.0004], rtol=1e-5)
     radii = [shrinking.radius(p) for p in (0, 0.5, 1)]
     np.testing.assert_allclose(radii, CONFIG.target_kl * np.array([1, 0.55, 0.1]), rtol=1e-5)
 
@@ -314,26 +316,28 @@ def test_a_policy_that_lost_its_return_turns_to_the_reward_while_it_restores(pro
     np.testing.assert_allclose((careful[0], careful[2]), (deaf[0], deaf[2]), rtol=1e-2)
 
 
-def test_lost_entropy_has_a_price_while_the_constraint_is_violated(problem):
+def test_lost_coverage_has_a_price_while_the_constraint_is_violated(problem):
     """The price keeps a restoring step from giving up actions; a constraint that holds pays none, bit for bit."""
 
     @jax.jit
     def take(value, price):
         plain = surrogates_of(problem, problem.samples, jnp.stack([value, -50.0]))
         policy, step = take_one_step(replace(plain, exploration=price), CONFIG)
-        return policy(problem.x).entropy().mean(), step
+        return policy(problem.x).coverage().mean(), step
 
     (_, free), (_, priced) = take(-50.0, 0.0), take(-50.0, 1.0)
     assert same(free.linear, priced.linear)
-    (entropy, free), (kept, priced) = take(50.0, 0.0), take(50.0, 1.0)
+    (lost, free), (kept, priced) = take(50.0, 0.0), take(50.0, 1.0)
     assert free.tier == priced.tier == Tier.BOUND_RESTORATION
     np.testing.assert_array_equal(free.linear.levels.constraints, priced.linear.levels.constraints)
-    assert float(kept) > float(entropy) + 1e-4
+    assert float(kept) > float(lost) + 1e-4
 
 
-def test_the_price_of_entropy_is_gone_after_half_of_the_run():
+def test_the_price_of_coverage_is_gone_after_a_third_of_the_run():
     config = replace(CONFIG, exploration=0.1)
-    np.testing.assert_allclose([float(config.price(share)) for share in (0, 0.25, 0.5, 1)], [0.1, 0.05, 0, 0])
+    np.testing.assert_allclose(
+        [float(config.price(share)) for share in (0, 1 / 6, 1 / 3, 1)], [0.1, 0.05, 0, 0], atol=1e-7
+    )
 
 
 # --- when not to move ---

@@ -64,7 +64,7 @@ class Surrogates:
     entropy: ArrayLike = 0.0
     """Weight of the mean entropy in the reward surrogate."""
     exploration: ArrayLike = 0.0
-    """Price of lost entropy in the first constraint while it is violated, in standard deviations of its advantage."""
+    """Price of lost coverage in the first constraint while it is violated, in standard deviations of its advantage."""
 
     def parameters(self) -> Parameters:
         return ravel_pytree(self.policy)[0]
@@ -79,12 +79,12 @@ class Surrogates:
         new, old, samples = self.distribution(theta), self.old, self.samples
         ratio = jnp.exp(new.log_prob(samples.action) - old.log_prob(samples.action))
         change = self.scale * (samples.cost_advantages * samples.weight * ratio).mean(1)
-        lost_entropy = (old.entropy() - new.entropy()).mean()
+        lost_coverage = (old.coverage() - new.coverage()).mean()
         kl = new.kl_from(old)
         discounted = (kl * samples.weight).mean() / samples.weight.mean()
         return Levels(
             reward=(ratio * samples.reward_advantage).mean() + self.entropy * new.entropy().mean(),
-            constraints=self.bound(change).at[0].add(self._entropy_price() * lost_entropy),
+            constraints=self.bound(change).at[0].add(self._coverage_price() * lost_coverage),
             kl=jnp.maximum(kl.mean(), discounted),
         )
 
@@ -102,7 +102,7 @@ class Surrogates:
         """How the first constraint follows the signals, at theta_k."""
         return jax.jacobian(self.bound)(jnp.zeros(self.samples.cost_advantages.shape[0]))[0]
 
-    def _entropy_price(self) -> Float[Array, ""]:
+    def _coverage_price(self) -> Float[Array, ""]:
         """`exploration` in the units of the first constraint; 0 where that holds."""
         violated = self.bound(jnp.zeros(self.samples.cost_advantages.shape[0]))[0] > 0
         advantage = self._slope() @ (self.samples.cost_advantages * self.samples.weight)

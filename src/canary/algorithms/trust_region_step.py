@@ -34,8 +34,11 @@ class TrustRegionConfig:
     target_kl: Positive = 0.01
     """Radius delta of the trust region: the largest mean KL divergence of one update."""
     target_kl_end: Positive | None = None
-    """The radius at the end of the run, if it is another one: it goes there linearly. Steps whose length never falls keep
-    wandering with the noise of their gradients."""
+    """The radius at the end of the run, if it is another one. Steps whose length never falls keep wandering with the noise of
+    their gradients."""
+    target_kl_path: Literal["linear", "geometric"] = "linear"
+    """How the radius gets there. `geometric`, by the same factor with every update, leaves more of the run to short steps:
+    right where what is learnt late is not how to earn but how to be safe."""
     damping: Amount = 0.1
     """Multiple of the identity added to the Fisher matrix. Directions of less curvature than this are followed less: they
     are where a sampled gradient is mostly noise."""
@@ -57,9 +60,9 @@ class TrustRegionConfig:
     """Weight of the entropy in the reward surrogate at the start; it falls to zero over the run. A discrete policy that is
     nearly deterministic early has no gradient left that leads elsewhere."""
     exploration: Amount = 0.0
-    """Price of lost entropy in the first constraint while that is violated, in standard deviations of its advantage; it falls
-    to zero over the first half of the run. Actions that look bad at first would otherwise never be tried again, and some
-    constraints can only be met with them."""
+    """Price of lost coverage (the mean log-probability of all actions) in the first constraint while that is violated, in
+    standard deviations of its advantage; it falls to zero over the first third of the run. Actions that look bad at first
+    would otherwise never be tried again, and some constraints can only be met with them."""
     restoration_share: PositiveShare = 1.0
     """How much of what one step can restore it is asked to restore, at the most. 1, the paper's: a step that cannot meet its
     constraint does nothing else than restore it. 0.98 leaves sqrt(1 - 0.98^2), a fifth of the step's length, to the reward."""
@@ -70,11 +73,14 @@ class TrustRegionConfig:
     def radius(self, progress: ArrayLike) -> Float[Array, ""]:
         """delta when this share of the run is over."""
         end = self.target_kl if self.target_kl_end is None else self.target_kl_end
-        return self.target_kl + (end - self.target_kl) * jnp.asarray(progress, float)
+        progress = jnp.asarray(progress, float)
+        if self.target_kl_path == "geometric":
+            return self.target_kl * (end / self.target_kl) ** progress
+        return self.target_kl + (end - self.target_kl) * progress
 
     def price(self, progress: ArrayLike) -> Float[Array, ""]:
-        """Of lost entropy, when this share of the run is over."""
-        return self.exploration * jnp.maximum(1 - 2 * jnp.asarray(progress, float), 0)
+        """Of lost coverage, when this share of the run is over."""
+        return self.exploration * jnp.maximum(1 - 3 * jnp.asarray(progress, float), 0)
 
     def share(self, lost: Float[Array, ""]) -> ArrayLike:
         """The share of its reach that a step restores, when so much of the best return is lost: the cosine of the

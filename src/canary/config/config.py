@@ -66,18 +66,18 @@ def make_config(
     environment, name, pairs = make_environment(env, _pairs(overrides), cost)
     algorithm = canonical(algorithm, ALGORITHMS, "algorithm")
     preset = canonical(preset, PRESETS, "preset")
-    config = PRESETS[preset](
-        RunConfig(
-            environment=environment,
-            environment_name=name,
-            algorithm=ALGORITHMS[algorithm].config(),
-            algorithm_name=algorithm,
-            constraint=complete(constraint, default_constraint(environment), name),
-            preset=preset,
-        )
+    problem = RunConfig(
+        environment=environment,
+        environment_name=name,
+        algorithm=ALGORITHMS[algorithm].config(),
+        algorithm_name=algorithm,
+        constraint=complete(constraint, default_constraint(environment), name),
+        preset=preset,
     )
+    posed = [pair for pair in pairs if pair[0].startswith(("env.", "constraint."))]
     said = [(f"training.{name}", value) for name, value in training.items()]
-    return checked(_all_changed(config, [*pairs, *said]))
+    config = PRESETS[preset](_all_changed(problem, posed))  # a preset looks at the problem as it is put
+    return checked(_all_changed(config, [*(pair for pair in pairs if pair not in posed), *said]))
 
 
 def make_environment(

@@ -4,6 +4,7 @@ The defaults of the algorithms are the paper's hyper-parameters. What the paper 
 `fast` preset does otherwise. A subclass of an environment is treated as what it is derived from.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
@@ -19,7 +20,7 @@ from canary.config.run_config import RunConfig
 from canary.environments.eco_ant import EcoAnt
 from canary.environments.icy_lake import IcyLake
 from canary.environments.point_goal import PointGoal
-from canary.environments.protocol import Discrete, Environment
+from canary.environments.protocol import Discrete, Environment, largest_step_cost
 
 TrustRegionMethod = CanaryConfig | CPOConfig | CVaRCPOConfig
 Value = TypeVar("Value")
@@ -94,16 +95,10 @@ def fast(config: RunConfig) -> RunConfig:
     settings = replace(settings, estimation=replace(settings.estimation, hidden=(64, 64)))
     if isinstance(settings, TrustRegionMethod):
         settings = _short_episodes(settings) if discrete else _long_episodes(settings)
-    if isinstance(settings, CanaryConfig):
-        settings = replace(settings, restoration="second-moment", dead_zone=0.75 if discrete else 0.3)
     if isinstance(settings, TrustRegionMethod) and isinstance(config.environment, EcoAnt):
-        # The ant falls within twenty steps at first: a batch has hundreds of episodes, so more and longer steps than
-        # elsewhere pay.
-        settings = replace(
-            settings, trust_region=replace(settings.trust_region, target_kl=0.05, target_kl_end=0.01)
-        )
-        if isinstance(settings, CanaryConfig):
-            settings = replace(settings, dead_zone=0.5)
+        settings = _falling_ant(settings)
+    if isinstance(settings, CanaryConfig):
+        settings = replace(settings, restoration="second-moment", dead_zone=_dead_zone(config))
     if isinstance(settings, PPOConfig) and isinstance(config.environment, IcyLake):
         # As many gradient steps as on the paper's batch.
         settings = replace(settings, clipped=replace(settings.clipped, minibatch_size=160))
@@ -118,6 +113,10 @@ def fast(config: RunConfig) -> RunConfig:
         training = replace(config.training, environments=20 if discrete else 80)
     else:
         training = replace(config.training, **batches._asdict())
+    if isinstance(config.environment, PointGoal):
+        # An episode lasts eight batches, whatever its horizon: what a step did to its cost is seen after as many updates.
+        horizon = config.environment.horizon
+        training = replace(training, rollout_length=max(horizon // 8, 1), total_steps=4000 * horizon)
     if isinstance(config.environment, IcyLake) and config.algorithm_name in (
         "cppo",
         "cvar-cpo",
@@ -130,15 +129,15 @@ def fast(config: RunConfig) -> RunConfig:
 
 
 def _short_episodes(settings: TrustRegionMethod) -> TrustRegionMethod:
-    """Episodes of tens of steps and few distinct inputs: short traces, enough entropy to keep every action in play, and a
-    way back for a policy that hides from its costs."""
+    """Episodes of tens of steps and few distinct inputs: short traces, a price on giving up actions before the constraint
+    holds, and a way back for a policy that hides from its costs."""
     return replace(
         settings,
         estimation=replace(settings.estimation, window_batches=5, cost_gae_lambda=0.7),
         critic=replace(settings.critic, epochs=4, minibatches=8),
         trust_region=replace(
             settings.trust_region, surrogate_scale="signal", restoration_share=0.98, fisher_states=1000,
-            entropy=0.03, target_kl_end=0.001, tolerated_loss=0.4,
+            entropy=0.03, exploration=0.1, target_kl=0.02, target_kl_end=0.002, tolerated_loss=0.4,
         ),
     )  # fmt: skip
 
@@ -149,12 +148,39 @@ def _long_episodes(settings: TrustRegionMethod) -> TrustRegionMethod:
     return replace(
         settings,
         estimation=replace(settings.estimation, window_batches=5, cost_gae_lambda=0.95, target_lambda=0.97),
-        critic=replace(settings.critic, epochs=4, minibatches=16, learning_rate=1e-3, time_feature=True),
+        critic=replace(settings.critic, epochs=2, minibatches=32, learning_rate=1e-3, time_feature=True),
         trust_region=replace(
             settings.trust_region, surrogate_scale="signal", restoration_share=0.98, fisher_states=2500,
-            damping=1.0, target_kl=0.02, target_kl_end=0.005,
+            damping=1.0, target_kl=0.02, target_kl_end=0.001, target_kl_path="geometric",
         ),
     )  # fmt: skip
+
+
+def _falling_ant(settings: TrustRegionMethod) -> TrustRegionMethod:
+    """The ant falls within twenty steps at first: a batch has hundreds of episodes, so more and longer steps than elsewhere
+    pay, and to the end of the run, because it learns to walk until then."""
+    return replace(
+        settings,
+        critic=replace(settings.critic, epochs=4, minibatches=16),
+        trust_region=replace(
+            settings.trust_region, target_kl=0.05, target_kl_end=0.01, target_kl_path="linear"
+        ),
+    )
+
+
+def _dead_zone(config: RunConfig) -> float:
+    """As wide as the episodes allow: a wider one is less conservative, and fewer episodes say something about it.
+
+    Costs of a few steps up to the limit come in units: the last unit below the limit must count, or the bound is the violation
+    indicator. The rarer a violation may be, the more episodes beside the violations must say something.
+    """
+    if isinstance(config.environment, EcoAnt):
+        return 0.5
+    if not is_discrete(config.environment):
+        return 0.2
+    unit = (largest_step_cost(config.environment) or 0) / config.constraint.limit
+    narrow = math.sqrt(max(0.02 / config.constraint.share, 1))
+    return round(min(max(1 - max(1.1 * unit, 0.2) * narrow, 0), 0.8), 2)
 
 
 def _baseline(config: RunConfig) -> Any:

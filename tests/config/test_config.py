@@ -266,3 +266,21 @@ def test_configurations_cannot_be_changed_in_place():
 def test_a_constraint_of_another_kind_is_refused():
     with pytest.raises(CanaryError, match=r"must be canary\.Chance"):
         make_config(constraint=3)  # type: ignore[arg-type]
+
+
+def test_a_preset_sees_the_problem_as_it_is_put():
+    """The dead zone narrows for a small limit and a rare violation, and a PointGoal episode lasts eight batches."""
+
+    def dead_zone(*overrides: str) -> float:
+        return make_config("IcyLake", overrides=overrides).algorithm.dead_zone
+
+    assert dead_zone() == dead_zone("constraint.limit=15") == dead_zone("constraint.epsilon=0.1") == 0.8
+    assert dead_zone("constraint.limit=3.5") == 0.69  # a step costs 1: 2 are free, the third counts
+    assert dead_zone("constraint.epsilon=0.005") == 0.2
+    assert dead_zone("constraint.epsilon=0.001") == 0.0
+    assert dead_zone("constraint.epsilon=0.001", "algo.dead_zone=0.5") == 0.5
+    for name in ("PointGoal", "PointGoal2500"):
+        config = make_config(name)
+        assert config.environment.horizon // config.training.rollout_length == 8
+    short = make_config("PointGoal", overrides={"env.horizon": 200}).training
+    assert (short.rollout_length, short.total_steps) == (25, 800_000)

@@ -4,7 +4,6 @@ The defaults of the algorithms are the paper's hyper-parameters. What the paper 
 `fast` preset does otherwise. A subclass of an environment is treated as what it is derived from.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
@@ -171,16 +170,16 @@ def _falling_ant(settings: TrustRegionMethod) -> TrustRegionMethod:
 def _dead_zone(config: RunConfig) -> float:
     """As wide as the episodes allow: a wider one is less conservative, and fewer episodes say something about it.
 
-    Costs of a few steps up to the limit come in units: the last unit below the limit must count, or the bound is the violation
-    indicator. The rarer a violation may be, the more episodes beside the violations must say something.
+    Where a limit is a few steps' costs, the last of them below the limit must count, or the bound is the violation indicator.
+    The rarer a violation may be, the more episodes beside the violations must say something.
     """
     if isinstance(config.environment, EcoAnt):
         return 0.5
     if not is_discrete(config.environment):
         return 0.2
     unit = (largest_step_cost(config.environment) or 0) / config.constraint.limit
-    narrow = math.sqrt(max(0.02 / config.constraint.share, 1))
-    return round(min(max(1 - max(1.1 * unit, 0.2) * narrow, 0), 0.8), 2)
+    rarer = max(0.02 / config.constraint.share, 1)
+    return round(max(1 - max(1.1 * unit, 0.2) * rarer, 0), 2)
 
 
 def _baseline(config: RunConfig) -> Any:

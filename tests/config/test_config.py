@@ -33,7 +33,7 @@ def through_json(config: RunConfig, environment=None) -> RunConfig:
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_preset_builds_and_survives_json(environment, algorithm, preset):
-    config = make_config(environment, algorithm, preset=preset, total_steps=10_000)
+    config = make_config(environment, algorithm, preset=preset, total_steps=100_000)
     assert through_json(config) == config
     trainer = make_trainer(config)
     paper = of_kind(config.environment, PAPER_BATCHES)

@@ -150,7 +150,7 @@ def _long_episodes(settings: TrustRegionMethod) -> TrustRegionMethod:
         critic=replace(settings.critic, epochs=2, minibatches=32, learning_rate=1e-3, time_feature=True),
         trust_region=replace(
             settings.trust_region, surrogate_scale="signal", restoration_share=0.98, fisher_states=2500,
-            damping=1.0, target_kl=0.02, target_kl_end=0.001, target_kl_path="geometric",
+            damping=1.0, target_kl=0.03, target_kl_end=0.001, target_kl_path="geometric",
         ),
     )  # fmt: skip
 
@@ -171,15 +171,19 @@ def _dead_zone(config: RunConfig) -> float:
     """As wide as the episodes allow: a wider one is less conservative, and fewer episodes say something about it.
 
     Where a limit is a few steps' costs, the last of them below the limit must count, or the bound is the violation indicator.
-    The rarer a violation may be, the more episodes beside the violations must say something.
+    The rarer a violation may be, and the fewer steps of a long episode may cost something, the more episodes beside the
+    violations must say something.
     """
     if isinstance(config.environment, EcoAnt):
         return 0.5
+    unit = (largest_step_cost(config.environment) or 0.0) / config.constraint.limit
     if not is_discrete(config.environment):
-        return 0.2
-    unit = (largest_step_cost(config.environment) or 0) / config.constraint.limit
-    rarer = max(0.02 / config.constraint.share, 1)
-    return round(max(1 - max(1.1 * unit, 0.2) * rarer, 0), 2)
+        affordable = (
+            1 / (unit * config.environment.horizon) if unit else 1.0
+        )  # share of the steps that may cost the most
+        return round(min(5 * affordable, 0.3), 2)
+    rarer = max(0.02 / config.constraint.share, 1.0)
+    return round(max(1 - max(1.1 * unit, 0.2) * rarer, 0.0), 2)
 
 
 def _baseline(config: RunConfig) -> Any:

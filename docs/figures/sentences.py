@@ -43,12 +43,9 @@ SENTENCES = {
         " Canary's ({before-shaping/methods/canary exact.violation@largest:.4f},"
         " {before-shaping/methods/canary exact.return@mean:.3f}),",
         "{reliability/canary safe_seeds:d} of {reliability/canary seeds:d} seeds are safe, at P"
-        " {reliability/canary violation:.4f} and J {reliability/canary reward:.3f}. Nine seeds",
-        "seed 2008 has {reliability/canary return@2008:.3f} over the second half, and its final policy"
-        " {reliability/canary exact.return@2008:.3f}. By dynamic programming all final policies keep P ≤ ε"
+        " {reliability/canary violation:.4f} and J {reliability/canary reward:.3f}; the lowest J is"
+        " {reliability/canary lowest_reward:.3f}. By dynamic programming all final policies keep P ≤ ε"
         " ({reliability/canary exact.violation@least:.3f} to {reliability/canary exact.violation@largest:.3f}).",
-        "seeds 2004 ({reliability/canary exact.guaranteed@2004:.4f}) and 2007"
-        " ({reliability/canary exact.guaranteed@2007:.4f}) keep",
         "4M steps): {point-goal/canary safe_seeds:d} of {point-goal/canary seeds:d} seeds are safe, at P"
         " {point-goal/canary violation:.4f} and J {point-goal/canary reward:.1f}; the lowest J is"
         " {point-goal/canary lowest_reward:.1f}. Seed 1304, the richest ({point-goal/canary return@1304:.1f}), has P"
@@ -62,13 +59,15 @@ SENTENCES = {
         "10M steps): {eco-ant/canary safe_seeds:d} of {eco-ant/canary seeds:d} seeds are safe, at P"
         " {eco-ant/canary violation:.4f} and J {eco-ant/canary reward:.0f}; the lowest J is"
         " {eco-ant/canary lowest_reward:.0f}.",
-        "Limit 3.5: {elsewhere/limit-3.5 safe_seeds:d} of {elsewhere/limit-3.5 seeds:d} seeds are safe, at J"
-        " {elsewhere/limit-3.5 reward:.3f}; seed 2207 has P {elsewhere/limit-3.5 violation@2207:.3f} over",
-        "exactly (at most {elsewhere/limit-3.5 exact.violation@largest:.3f}). The 8x8 lake with horizon 200:"
-        " {elsewhere/8x8 safe_seeds:d} of {elsewhere/8x8 seeds:d}, at P {elsewhere/8x8 violation:.3f} and J"
-        " {elsewhere/8x8 reward:.3f} (lowest {elsewhere/8x8 lowest_reward:.3f}).",
-        "(`hard-lake-explored`) {elsewhere/hard-lake-explored safe_seeds:d} of {elsewhere/hard-lake-explored seeds:d}"
-        " seeds are safe over the second half, at J {elsewhere/hard-lake-explored reward:.2f}",
-        "{elsewhere/hard-lake-explored final_safe_seeds:d} of {elsewhere/hard-lake-explored seeds:d} final policies are.",
+        "Limit 3.5: {elsewhere/limit-3.5 safe_seeds:d} of {elsewhere/limit-3.5 seeds:d} seeds are safe, at P"
+        " {elsewhere/limit-3.5 violation:.3f} and J {elsewhere/limit-3.5 reward:.3f}, and"
+        " {elsewhere/limit-3.5 final_safe_seeds:d} of {elsewhere/limit-3.5 seeds:d} final policies (seeds 3200 and 3204 end at"
+        " {elsewhere/limit-3.5 exact.violation@3200:.3f} and {elsewhere/limit-3.5 exact.violation@3204:.3f}).",
+        "The 8x8 lake with horizon 200: {elsewhere/8x8 safe_seeds:d} of {elsewhere/8x8 seeds:d}, at P"
+        " {elsewhere/8x8 violation:.3f} and J {elsewhere/8x8 reward:.3f} (lowest {elsewhere/8x8 lowest_reward:.3f}).",
+        "4M steps of the same settings {elsewhere/hard-lake safe_seeds:d} of {elsewhere/hard-lake seeds:d} seeds are safe over"
+        " the second half, and so are {elsewhere/hard-lake final_safe_seeds:d} final policies, at J"
+        " {elsewhere/hard-lake exact.return@least:.2f} or more",
+        "Seed 3201 is stuck at P {elsewhere/hard-lake exact.violation@3201:.3f}.",
     ),
 }

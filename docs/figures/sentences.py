@@ -48,8 +48,8 @@ SENTENCES = {
         " ({reliability/canary exact.violation@least:.3f} to {reliability/canary exact.violation@largest:.3f}).",
         "4M steps): {point-goal/canary safe_seeds:d} of {point-goal/canary seeds:d} seeds are safe, at P"
         " {point-goal/canary violation:.4f} and J {point-goal/canary reward:.1f}; the lowest J is"
-        " {point-goal/canary lowest_reward:.1f}. Seed 1304, the richest ({point-goal/canary return@1304:.1f}), has P"
-        " {point-goal/canary violation@1304:.3f}.",
+        " {point-goal/canary lowest_reward:.1f}. Seed 3808, the richest ({point-goal/canary return@3808:.1f}), has P"
+        " {point-goal/canary violation@3808:.3f}.",
         "{methods/canary safe_seeds:d} of {methods/canary seeds:d} seeds of Canary are safe over the second half (P"
         " {methods/canary violation:.4f}, J {methods/canary reward:.3f}), {methods/cpo safe_seeds:d} of CPO"
         " ({methods/cpo violation:.4f}, {methods/cpo reward:.3f}) and {methods/cvar-cpo safe_seeds:d} of CVaR-CPO"

@@ -154,7 +154,7 @@ POINT_GOAL_2500 = Study(
     title="Canary on PointGoal2500 (limit 100, epsilon 0.02)",
     environment="PointGoal2500",
     seeds=tuple(range(3600, 3610)),
-    total_steps=16_000_000,
+    total_steps=12_000_000,
     variants=(Variant(name="canary", about="the `fast` preset"),),
 )
 

@@ -24,7 +24,7 @@ RUNS = {
     "identity",
     "runs.directory",
     "runs.files",
-    "runs.kept",
+    "runs.stored_states",
     "runs.opening",
     "runs.policies",
 }  # what a feature needs to work on a run

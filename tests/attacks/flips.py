@@ -18,7 +18,7 @@ from canary.errors import CanaryError
 from canary.export import numpy_policy
 from canary.export.run import export_run
 from canary.runs import checkpoint, directory, files, manifest
-from canary.runs.runner import load_states
+from canary.runs.stored_states import load_states
 from runs.untrained_runs import untrained_run
 
 FILES = ("checkpoint", "table", "configuration", "manifest", "certificate", "numpy export", "ONNX export")

@@ -20,7 +20,8 @@ from canary.errors import CanaryError
 from canary.reporting.summary import summarise_run
 from canary.runs import checkpoint, directory, lock
 from canary.runs.manifest import read_manifest
-from canary.runs.runner import load_states, resume_run, start_run
+from canary.runs.runner import resume_run, start_run
+from canary.runs.stored_states import load_states
 from problems.small_runs import SEEDS, UPDATES, run_config
 
 TESTS = Path(__file__).parents[1]

@@ -17,8 +17,8 @@ from canary.identity import place_of
 from canary.reporting.records import TrainingSummary
 from canary.reporting.summary import summarise_run
 from canary.runs import directory, runner
-from canary.runs.kept import stored_updates
 from canary.runs.opening import open_config
+from canary.runs.stored_states import stored_updates
 from canary.watching.watcher import Callback, Watcher
 
 RUNS = Path("runs")

@@ -30,14 +30,12 @@ from typing import Any
 
 from canary.errors import CanaryError
 from canary.runs import lock
-from canary.runs.code import code_fingerprint
 from canary.runs.files import cannot_write
 from canary.runs.files import read_json as read_json
 from canary.runs.files import write_atomically as write_atomically
 from canary.runs.files import write_json as write_json
-from canary.runs.labels import Labels, labels_of
+from canary.runs.manifest import Labels, code_fingerprint, labels_of, run_status, write_manifest
 from canary.runs.manifest import read_config as read_config
-from canary.runs.manifest import run_status, write_manifest
 from canary.runs.manifest import stored_manifest as stored_manifest
 from canary.runs.manifest import update_manifest as update_manifest
 from canary.runs.tables import COLUMNS as COLUMNS

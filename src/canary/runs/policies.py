@@ -26,7 +26,7 @@ from canary.identity import Identity, identify, place_of, refuse_nonfinite
 from canary.networks import Policy
 from canary.numerics.running_statistics import RunningStatistics
 from canary.rollout import CostAccount
-from canary.runs.runner import load_states
+from canary.runs.stored_states import load_states
 from canary.training import TrainingState
 
 STREAM = 0x6576616C  # "eval": training folds in iteration numbers only

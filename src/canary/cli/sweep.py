@@ -51,9 +51,8 @@ docs/clusters.md is about Ray and Slurm."""
 
 
 def sweep(options: Sweep) -> int:
-    from canary.studies.plan import Request
+    from canary.studies.plan import Request, sweep_study, swept
     from canary.studies.run import Places, engine_named, reproduce
-    from canary.studies.sweep_plan import sweep_study, swept
 
     constraint = {"constraint.limit": options.limit, "constraint.epsilon": options.epsilon}
     said = [f"{path}={values}" for path, values in constraint.items() if values is not None]

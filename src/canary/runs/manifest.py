@@ -30,7 +30,15 @@ FIELDS = {
 STATES = ("running", "interrupted", "stopped", "finished", "failed")
 RUN_NAME, TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}"), re.compile(r"\S(.{0,48}\S)?")
 # The code that makes the numbers of a run.
-MATHEMATICS = ("types.py", "numerics", "environments", "networks.py", "rollout.py", "algorithms", "training.py")
+MATHEMATICS = (
+    "types.py",
+    "numerics",
+    "environments",
+    "networks.py",
+    "rollout.py",
+    "algorithms",
+    "training.py",
+)
 
 
 def read_manifest(run: Path) -> dict[str, Any]:

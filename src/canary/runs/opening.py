@@ -7,7 +7,7 @@ from typing import Any
 from canary.checking.behaviour import check_behaviour
 from canary.checking.check import short_record
 from canary.checking.findings import raise_first_error
-from canary.checking.fingerprint import differences, fingerprint
+from canary.checking.probe import differences, fingerprint
 from canary.checking.structure import check_structure
 from canary.config.config import config_from_dict
 from canary.config.run_config import RunConfig

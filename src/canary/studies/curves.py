@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from canary.studies.page import paths_of, write_data, write_page
 from canary.studies.rows import Row
 
 BLOCKS = 40
@@ -48,13 +49,19 @@ def save(results: Path, study: dict[str, Any], rows: list[Row], problems: list[s
             left.set(title=f"{environment}, limit {limit:g}: return", xlabel="environment steps per seed")
             right.set(title=f"P(cost > {limit:g})", xlabel="environment steps per seed")
             right.legend(loc="center left", bbox_to_anchor=(1, 0.5), fontsize=8, labelcolor=GREY)
-        path = results / "training-curves.png"
-        save_figure(figure, path)
-    data = results / "table.csv"
-    pl.concat(frames).select("variant", pl.exclude("variant")).write_csv(data, float_precision=6)
-    text = results / "table.md"
-    text.write_text(_text(study, rows, problems))
-    return {"table": text, "figure": path, "data": data}
+        save_figure(figure, results / "training-curves.png")
+    write_data(results, pl.concat(frames).select("variant", pl.exclude("variant")), float_precision=6)
+    write_page(
+        results,
+        study,
+        "Lines are means over seeds, bands one standard deviation,\n"
+        f"in {BLOCKS} blocks of training; a rate below {FLOOR:g} is drawn there. Dashed: as published (preset `paper`).",
+        ("line", "seeds × steps", "code"),
+        [_cells(row) for row in rows],
+        problems,
+        ("training curves", "training-curves.png"),
+    )
+    return paths_of(results, "training-curves.png")
 
 
 def _method(row: Row) -> str:
@@ -86,22 +93,6 @@ def curve(row: Row) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def _text(study: dict[str, Any], rows: list[Row], problems: list[str]) -> str:
-    lines = [
-        f"# {study['title']}",
-        "",
-        f"`canary reproduce {study['name']}`. Lines are means over seeds, bands one standard deviation,",
-        f"in {BLOCKS} blocks of training; a rate below {FLOOR:g} is drawn there. Dashed: as published (preset `paper`).",
-        "",
-        "![training curves](training-curves.png)",
-        "",
-        "| line | seeds × steps | code |",
-        "|---|---|---|",
-        *(
-            f"| {row.summary['env']}: {_method(row)} | {row.summary['seeds']} × {row.summary['total_steps']:,}"
-            f" | {' '.join(row.codes)} |"
-            for row in rows
-        ),
-        *(["", *(f"- {problem}" for problem in problems)] if problems else []),
-    ]
-    return "\n".join(lines) + "\n"
+def _cells(row: Row) -> tuple[str, ...]:
+    size = f"{row.summary['seeds']} × {row.summary['total_steps']:,}"
+    return f"{row.summary['env']}: {_method(row)}", size, " ".join(row.codes)

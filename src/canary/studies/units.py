@@ -14,7 +14,7 @@ from canary.runs import directory
 from canary.runs.manifest import codes_of, read_manifest
 from canary.runs.policies import EvaluationPlan, FrozenPolicies, load_policies, play
 from canary.runs.runner import resume_run, start_run
-from canary.studies.meaning import meaning, meaning_of
+from canary.studies.plan import meaning, meaning_of
 from canary.studies.store import TABLES, Units
 
 FINAL_EPISODES = 500

@@ -53,6 +53,7 @@ ALLOWED: dict[str, set[str]] = {
     "config": {"errors", "constraints", "types", "environments", "algorithms", "host", "checking"},
     "terminal": {
         "errors", "constraints", "types", "numerics", "certification", "reporting.records", "runs.directory", "runs.differing",
+        "studies.data",
     },
     "watching": {"errors", "constraints", "runs.files"},
     "reporting": {"errors", "constraints", "numerics", "runs.directory", "runs.manifest", "runs.differing"},

@@ -97,27 +97,20 @@ def certify(options: Certify) -> int:
 
 
 def _certify(options: Certify, run: Any, console: Any) -> int:
-    from canary.certification.run import Request, certify_run
     from canary.certification.signature import load_private_key
     from canary.terminal.certificate_table import print_certificate
 
-    request = Request(
+    certificate = run.certify(
         confidence=_level(options.confidence),
-        episodes=None if options.episodes is None else whole("--episodes", options.episodes),
+        episodes=_whole(options, "episodes"),
         early_stop=not options.fixed,
-        step=None if options.step is None else whole("--step", options.step),
+        step=_whole(options, "step"),
         seeds=chosen_seeds(options.seeds, run.config.training.seeds),
         shift=options.shift,
         largest_step_cost=_cost(options.largest_step_cost),
         deterministic=options.deterministic,
-        evaluation_seed=None if options.seed is None else whole("--seed", options.seed),
+        evaluation_seed=_whole(options, "seed"),
         sign=None if options.sign is None else load_private_key(_key_file(options.sign), options.sign),
-    )
-    certificate = certify_run(
-        run.directory,
-        request,
-        environment=run.config.environment,
-        accept_change=options.accept_change,
         quiet=options.quiet,
     )
     if not options.quiet:
@@ -128,31 +121,30 @@ def _certify(options: Certify, run: Any, console: Any) -> int:
 
 
 def _best(options: Certify, run: Any, console: Any) -> int:
-    from canary.certification.best import Search, find_best
-    from canary.terminal.best_table import print_best
+    from canary.terminal.certificate_table import print_best
 
     for name in ("step", "fixed", "shift", "largest_step_cost", "deterministic", "seed", "sign"):
         if getattr(options, name):
             raise CanaryError(
                 f"--best chooses the policy and how it is certified; leave out --{name.replace('_', '-')}."
             )
-    search = Search(
+    tries = _whole(options, "tries")
+    found = run.best(
         confidence=_level(options.confidence),
-        tries=3 if options.tries is None else whole("--tries", options.tries),
-        episodes=None if options.episodes is None else whole("--episodes", options.episodes),
+        tries=3 if tries is None else tries,
+        episodes=_whole(options, "episodes"),
         seeds=chosen_seeds(options.seeds, run.config.training.seeds),
-    )
-    found = find_best(
-        run.directory,
-        search,
-        environment=run.config.environment,
-        accept_change=options.accept_change,
         quiet=options.quiet,
     )
     if not options.quiet:
         print_best(console, found.to_dict())
     emit_json(options.json, found.to_dict())
     return 0 if found.certified else 1
+
+
+def _whole(options: Certify, name: str) -> int | None:
+    text = getattr(options, name)
+    return None if text is None else whole(f"--{name}", text)
 
 
 def _verify(options: Certify, console: Any) -> int:

@@ -40,19 +40,15 @@ def compare(options: Compare) -> int:
     out = Path(options.out)
     if out.suffix != ".png" or out.is_dir():
         raise CanaryError(f"--out names the figure, a file that ends in .png, not {options.out!r:.80}.")
-    from canary.reporting.comparison import compare_runs, comparison_figure
-    from canary.reporting.figures import save
+    from canary.reporting.comparison import compare_runs
     from canary.runs.directory import find_run
-    from canary.terminal.comparison_table import print_comparison
+    from canary.terminal.summary_table import print_comparison
 
-    places = [find_run(name, Path(options.runs)) for name in options.names]
-    comparison = compare_runs(places)
-    save(comparison_figure(places, comparison), out)
-    comparison["figure"] = str(out)
+    comparison = compare_runs([find_run(name, Path(options.runs)) for name in options.names], out)
     if not options.quiet:
         console = console_for(options.json)
         print_comparison(console, comparison)
-        console.print(f"figure      {out}", highlight=False, markup=False, soft_wrap=True)
+        console.say(f"figure      {out}")
     elif options.json != "-":
         print(out)
     emit_json(options.json, dict(comparison))

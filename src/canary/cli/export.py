@@ -53,11 +53,9 @@ def export(options: Export) -> int:
         out=None if options.file is None else Path(options.file),
     )
     if not options.quiet:
-        console = console_for(options.json)
-        console.print(
+        console_for(options.json).say(
             f"{result['path']}\n{result['format']}, {result['bytes']:,} bytes; differs from JAX by at most "
-            f"{result['max_abs_difference']:.1e} on {result['checked_inputs']} inputs",
-            soft_wrap=True,
+            f"{result['max_abs_difference']:.1e} on {result['checked_inputs']} inputs"
         )
     emit_json(options.json, result)
     return 0

@@ -70,6 +70,6 @@ def frontier(options: Frontier) -> int:
         console = console_for(options.json)
         print_frontier(console, result)
         for label, path in paths.items():
-            console.print(f"{label:<12}{path}", soft_wrap=True)
+            console.say(f"{label:<12}{path}")
     emit_json(options.json, result)
     return 0

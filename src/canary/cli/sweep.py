@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from tyro.conf import UseAppendAction
 
 from canary.cli.common import Switch, flag, parse_seeds, whole
-from canary.cli.reproduce import show_paths
+from canary.terminal.study_table import print_study
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,5 +65,5 @@ def sweep(options: Sweep) -> int:
         Places(runs=Path(options.runs), results=Path(options.results)), request,
         engine=engine_named(options.engine, options.quiet), quiet=options.quiet,
     )  # fmt: skip
-    show_paths(paths, options.quiet)
+    print_study(paths, options.quiet)
     return 0

@@ -169,12 +169,7 @@ def _resume(options: Train, console: Any) -> Any:
     run = api.load(opened(options.resume or "", options.out, trust=options.trust))
     if run.summary()["status"] == "finished" and (steps is None or steps <= run.config.training.total_steps):
         if not options.quiet:
-            console.print(
-                f"{run.directory} is finished already; nothing was trained.",
-                soft_wrap=True,
-                highlight=False,
-                markup=False,
-            )
+            console.say(f"{run.directory} is finished already; nothing was trained.")
         complete = all((run.directory / name).exists() for name in ("summary.json", "training.png"))
         return run if complete else run.resume(quiet=True)  # a kill may have left it without its summary
     return run.resume(total_steps=steps, force=options.force, log=options.log, quiet=options.quiet)

@@ -70,7 +70,7 @@ ALLOWED: dict[str, set[str]] = {
     "exact.figure": {"errors", "runs.directory", "terminal", "reporting.figures"},
     "exact.run": RUNS | MATHEMATICS | {"exact"},
     "export.run": RUNS | {"errors", "constraints", "environments", "export"},
-    "rendering.run": RUNS | {"errors", "evaluation", "rendering", "terminal"},
+    "rendering.run": RUNS | {"errors", "environments", "evaluation", "rendering", "terminal"},
     "studies": RUNS | {
         "errors", "numerics", "environments", "runs", "reporting", "exact", "exact.run", "theory", "terminal.progress",
         "studies.estimators",

@@ -4,7 +4,12 @@
       config.json  manifest.json            how to repeat the run; what it is, where it ran, its status
       metrics/  episodes/                   part-<first>-<last>.parquet: rows of iterations [first, last)
       metrics.parquet  episodes.parquet     the parts joined, once the run has finished
-      summary.json  checkpoints/
+      checkpoints/  kept/                   the newest two states; those that are kept for good
+      summary.json  training.png            what was achieved; its figure
+      .lock                                 who trains it, while somebody does
+      certificate.json  .html  best.json    after `canary certify`
+      exports/  video.gif                   after `canary export`, `canary evaluate --video`
+      log.csv  tensorboard/  wandb/         with `--log`
 
 A part is written just before each checkpoint (`tables`), and the manifest states the digests of all tables. So a run
 killed at any moment reads as if it had stopped at a checkpoint. No JAX here, and polars only where tables are touched:

@@ -403,22 +403,6 @@ def subprocess_environment() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": str(source)}
 
 
-def test_listing_imports_neither_jax_nor_polars(tmp_path: Path):
-    code = (
-        "import sys; from pathlib import Path; from canary.runs import directory; from canary.terminal import progress;"
-        "directory.list_runs(Path('.'));"
-        "sys.exit(', '.join({'jax', 'polars', 'scipy'} & sys.modules.keys()) or 0)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=subprocess_environment(),
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
-    assert (done.stderr.strip(), done.returncode) == ("", 0)
-
-
 def test_a_draft_that_a_kill_left_is_removed_by_the_next_run(tmp_path: Path):
     for name, age in ((f".x-{'0' * 16}.draft", 100), (f".x-{'1' * 16}.draft", 0), (".x-mine.draft", 100)):
         (tmp_path / name).mkdir()

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from tyro.conf import Positional
 
-from canary.cli.common import Json, Switch, flag
+from canary.cli.common import Json, RunsFolder, Switch, flag
 from canary.errors import CanaryError
 from canary.terminal.output import check_json, console_for, emit_json
 
@@ -27,8 +27,7 @@ others are compared with, seed by seed."""
     """Two or more runs: path, name below --runs, or latest."""
     out: Annotated[str, flag("FILE", "compare.png")] = "compare.png"
     """Where the figure goes."""
-    runs: Annotated[str, flag("DIR", "runs")] = "runs"
-    """Directory that holds the runs."""
+    runs: RunsFolder = "runs"
     json: Json = None
     """Write the comparison as JSON to a file, or to standard output (-) and nothing else there."""
     quiet: Switch = False

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 from tyro.conf import UseAppendAction
 
-from canary.cli.common import Json, Out, Switch, flag, number, opened, parse_seeds, whole
+from canary.cli.common import Json, RunsFolder, Switch, flag, number, opened, parse_seeds, whole
 from canary.errors import CanaryError
 from canary.terminal.output import check_json, console_for, emit_json
 
@@ -66,8 +66,7 @@ the summary. `canary list` shows what --env, --algo and --preset can be."""
     """Change one setting; sections are algo, env, training and constraint. Repeatable."""
     trust: Switch = False
     """With --resume: import the code that the run was trained on, if it is not canary's own; asked once for each run."""
-    out: Out = "runs"
-    """Directory that holds the runs."""
+    out: RunsFolder = "runs"
     json: Json = None
     """Write the summary as JSON to a file, or to standard output (-) and nothing else there."""
     resume: Annotated[str | None, flag("RUN")] = None

@@ -45,7 +45,6 @@ from canary.runs.manifest import stored_manifest as stored_manifest
 from canary.runs.manifest import update_manifest as update_manifest
 from canary.runs.tables import COLUMNS as COLUMNS
 from canary.runs.tables import Kind as Kind
-from canary.runs.tables import append_part as append_part
 from canary.runs.tables import append_parts as append_parts
 from canary.runs.tables import compact as compact
 from canary.runs.tables import discard_after as discard_after

@@ -76,7 +76,10 @@ ALLOWED: dict[str, set[str]] = {
         "studies.estimators",
     },
     "studies.estimators": MATHEMATICS,
-    "report": {"errors", "constraints", "numerics", "reporting", "runs.directory", "studies.rows", "studies.store"},
+    "report": {
+        "errors", "constraints", "numerics", "reporting", "runs.directory", "runs.differing", "studies.rows",
+        "studies.store",
+    },
     "report.run": {"errors", "constraints", "config", "runs.directory", "report", "exact", "exact.run"},
     "api": RUNS | {
         "errors", "constraints", "types", "environments", "runs", "reporting", "export", "export.run", "rendering",

@@ -137,9 +137,7 @@ def play(
         )
 
     seeds = policies.config.training.seeds if plan.seeds is None else plan.seeds
-    chosen = {
-        seed: policies.of_seed(seed) for seed in seeds
-    }  # an unknown seed fails before anything is played
+    chosen = {seed: policies.of_seed(seed) for seed in seeds}  # an unknown seed fails before any is played
     began, frames = time.monotonic(), []
     for seed, (policy, statistics) in chosen.items():
         for first in range(0, plan.episodes, batch):

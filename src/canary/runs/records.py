@@ -21,11 +21,8 @@ from canary.types import EpisodeEnds
 
 RECENT_EPISODES = 1000  # what the live display calls recent
 RECENT_UPDATES = 50
-AVERAGED = {
-    "entropy": 5,
-    "kl_fraction": 5,
-    "signal_fraction": RECENT_UPDATES,
-}  # over so many updates of a chunk
+# Averaged over so many updates of a chunk.
+AVERAGED = {"entropy": 5, "kl_fraction": 5, "signal_fraction": RECENT_UPDATES}
 
 Metrics = dict[str, np.ndarray]
 

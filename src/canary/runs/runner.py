@@ -253,9 +253,8 @@ def _loop(
     pending.commit(groups, iteration, iteration * training.batch)
     if iteration < training.updates:
         return "interrupted" if goes_on else "stopped"
-    checkpoint.prune(
-        session.run / "checkpoints"
-    )  # a kill may have come between the last one and the removal of older ones
+    # A kill may have come between the last one and the removal of older ones.
+    checkpoint.prune(session.run / "checkpoints")
     directory.compact(session.run)
     return "finished"
 

@@ -129,9 +129,7 @@ def group_for(results: Path, row: PlannedRow) -> Path:
         if (group / "config.json").exists():
             try:
                 stored = meaning_of(directory.read_json(group / "config.json"))
-            except (
-                CanaryError
-            ):  # damaged: whether it is the same is not known, so it is left for its owner to restore
+            except CanaryError:  # damaged: it may be the same, so it is left for its owner to restore
                 return group
             if stored == wanted:
                 return group

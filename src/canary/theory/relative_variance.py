@@ -89,9 +89,7 @@ class RelativeVariance:
 
     def of_batch(self, episodes: int) -> float:
         """kappa^2 of `episodes` independent episodes, exactly."""
-        if (
-            self.active == 0
-        ):  # the sampled part has vanished, and its noise with it; a gradient is gone altogether
+        if self.active == 0:  # the sampled part has vanished, and its noise with it; a gradient is gone
             return 0.0 if self.share == 0 else np.nan
         return self.share**2 * (self.ratio / self.active - 1) / episodes
 

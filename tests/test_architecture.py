@@ -260,8 +260,4 @@ def test_functions_are_short():
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef)
     }
-    longer = {
-        "canary.certification.check.verify_file",
-        "canary.certification.run.certify_run",
-    }  # one account each
-    assert {name for name, lines in functions.items() if lines > 50} <= longer
+    assert not {name: lines for name, lines in functions.items() if lines > 50}

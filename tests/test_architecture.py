@@ -220,6 +220,13 @@ def test_pure_rooms_neither_print_nor_open_files_nor_read_clocks():
         assert not forbidden & {name.split(".")[0] for name in imported(tree)}, module
 
 
+def test_tables_are_printed_in_one_room():
+    """A command prints a path or a sentence by itself; what has columns or colours is the terminal's."""
+    for module, tree in MODULES.items():
+        if room(module) != "terminal":
+            assert "rich" not in {name.split(".")[0] for name in imported(tree)}, module
+
+
 def test_nothing_is_unpickled_or_evaluated():
     for module, tree in MODULES.items():
         packages = {name.split(".")[0] for name in imported(tree)}

@@ -52,15 +52,15 @@ def matrix_product_speed() -> float:
 
 def measure_here(variant: str, seeds: int, updates: int) -> dict[str, float]:
     """One variant in this process: compile, a first chunk to warm up, then timed chunks."""
-    import canary.runs.runner as runner
     from canary.algorithms.base import Task
     from canary.config.config import make_config
     from canary.rollout import CostAccount
+    from canary.runs import building
     from canary.runs.seeds import SeedGroups
 
     preset = "paper" if variant == "reference" else variant
     config = make_config(preset=preset, seeds=tuple(range(seeds)), total_steps=1_000_000)
-    trainer, per_device = runner.make_trainer(config), 0
+    trainer, per_device = building.make_trainer(config), 0
     if variant == "reference":
         from benchmarks.reference import make_reference
 
@@ -70,7 +70,7 @@ def measure_here(variant: str, seeds: int, updates: int) -> dict[str, float]:
             action_space=environment.action_space,
         )
         trainer, per_device = replace(trainer, algorithm=make_reference(config.algorithm, task)), seeds
-    groups = SeedGroups(trainer, runner.make_terms(config), config.training.seeds, per_device, 10)
+    groups = SeedGroups(trainer, building.make_terms(config), config.training.seeds, per_device, 10)
     groups.start()
     began = time.perf_counter()
     groups.compile()

@@ -60,7 +60,12 @@ def test_importing_is_light():
         "assert set(canary.__all__) <= set(dir(canary))\n"
         "canary.CanaryError; assert 'jax' not in sys.modules\n"
         "canary.Chance(limit=1.0, epsilon=0.5); assert 'jax' not in sys.modules\n"
+        "import canary.terminal.progress\n"
+        "assert not {'jax', 'polars', 'scipy'} & set(sys.modules)\n"
         "canary.ALGORITHMS; assert 'jax' in sys.modules\n"
+        "import jax, canary.rendering.run, canary.environments as e\n"
+        "e.ENVIRONMENTS['EcoAnt']().reset(jax.random.key(0))\n"
+        "assert 'mujoco' not in sys.modules\n"  # it is imported when something moves
     )
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=False

@@ -8,6 +8,7 @@ its fence: ```text.
 import re
 import shlex
 import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,10 +17,13 @@ import numpy as np
 import pytest
 
 import canary
+from attacks.warm import WarmGroups, warm
 from canary.cli import main
 from canary.config.config import make_config
 from canary.config.run_config import RunConfig
 from canary.environments.icy_lake import IcyLake
+from canary.runs import building
+from canary.runs.seeds import SeedGroups
 from runs.untrained_runs import untrained_run
 
 ROOT = Path(__file__).parents[1]
@@ -32,6 +36,7 @@ OTHERS = {
     "make",
     "python",
     "curl",
+    "ray",
     "pip",
     "git",
     "uv",
@@ -42,6 +47,9 @@ FILLED_IN = {
     '"runs/NAME"': "str(run)",
     "x, y = episode.states.inner[now]": "x = episode.states.inner[now]",  # a lake's state is one number
 }
+
+
+MANY_STEPS, FEWER_STEPS = "600000", "600"  # one update more than a small training has
 
 
 class Block(NamedTuple):
@@ -106,14 +114,26 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ):
         assert main(["export", str(run), "--format", kind, "--file", str(folder / name)]) == 0
     shutil.copytree(ROOT / "examples", folder / "examples")
+    shutil.copytree(ROOT / "results" / "reliability", folder / "results" / "reliability")
     return folder
 
 
 @pytest.fixture(autouse=True)
-def small(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def small(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Trainings are small, and those with the same settings share their programs."""
+
+    def groups_of(config: RunConfig) -> SeedGroups:
+        what = f"{config.algorithm_name} {config.algorithm} {config.constraint.kind}"
+        monkeypatch.setattr(WarmGroups, "algorithm", what)
+        return building.make_groups(config)
+
     monkeypatch.chdir(place)
     monkeypatch.setattr("canary.api.face.make_config", small_config)
     monkeypatch.setattr("canary.studies.units.start_run", stop)
+    with warm(""):
+        for module in ("runner", "stored_states"):
+            monkeypatch.setattr(f"canary.runs.{module}.make_groups", groups_of)
+        yield
 
 
 def placeholders(place: Path) -> dict[str, Any]:
@@ -159,13 +179,16 @@ def test_commands_run(where: str, command: str, place: Path, capsys: pytest.Capt
     run = str(sorted((place / "runs").iterdir())[0])
     # A synopsis: FORMAT|FORMAT and what is in brackets are choices.
     words = [
-        run if word == "RUN" else word.split("|")[0] for word in shlex.split(re.sub(r"\[.*?\]", "", command))
+        re.sub(r"^RUN\b", run, word).split("|")[0] for word in shlex.split(re.sub(r"\[.*?\]", "", command))
     ]
+    if "--verify" in words and not (Path(run) / "certificate.json").exists():
+        main(["certify", run, "--episodes", "50", "--quiet"])
     words = [run if word == "latest" and words[1] != "train" else word for word in words]
+    words = [FEWER_STEPS if word == MANY_STEPS else word for word in words]
     try:
         code = main(words[1:])
     except Built:
-        assert words[1] in ("train", "reproduce")
+        assert words[1] in ("train", "reproduce", "sweep")
     else:
         assert code in (0, 1), f"{where}: {capsys.readouterr().err}"
 
@@ -187,6 +210,22 @@ def test_paragraphs_of_lists_are_indented_as_the_site_reads_them():
     loose = re.compile(r"\n\n(?:[ ]{1,3}|[ ]{5,7})[^ \n].*")
     texts = {page: BLOCK.sub("", page.read_text()) for page in PAGES}
     assert not {page.name: loose.findall(text) for page, text in texts.items() if loose.search(text)}
+
+
+def test_no_command_is_hidden_in_a_block_that_is_not_run():
+    """Neither behind another fence nor by indentation."""
+    hidden = [
+        f"{block.page}:{block.line}"
+        for block in blocks()
+        if block.kind not in SHELL and re.search(r"^(canary|python|make|pip) ", block.text, re.MULTILINE)
+    ]
+    for page in PAGES:
+        bare = BLOCK.sub("", page.read_text())
+        hidden += [
+            f"{page.name}: {line}"
+            for line in re.findall(r"^    (?:canary|python|make) .*", bare, re.MULTILINE)
+        ]
+    assert not hidden, f"commands that no test runs: {hidden}"
 
 
 def test_there_are_blocks_and_make_targets():

@@ -177,9 +177,7 @@ def _set_limit(constraint: Any) -> None:
     limit = _number(constraint.limit, "The limit")
     if not (math.isfinite(limit) and limit > 0):
         raise CanaryError(f"The limit must be a positive finite number, not {constraint.limit!r}.")
-    if (
-        not 1e-30 <= limit <= 1e30
-    ):  # costs are added up in float32, in which nothing beyond these can be told apart
+    if not 1e-30 <= limit <= 1e30:  # costs are added up in float32, which tells nothing beyond these apart
         raise CanaryError(
             f"The limit must lie between 1e-30 and 1e30, not {limit:g}; choose another unit of cost."
         )

@@ -18,7 +18,7 @@ from canary.errors import CanaryError
 from canary.export import numpy_policy
 from canary.export.run import export_run
 from canary.runs import checkpoint, directory, files, manifest
-from canary.runs.runner import load_states
+from canary.runs.stored_states import load_states
 from runs.untrained_runs import untrained_run
 
 FILES = ("checkpoint", "table", "configuration", "manifest", "certificate", "numpy export", "ONNX export")
@@ -101,9 +101,9 @@ def _fill_tables(run: Path) -> None:
         "return": [0.5] * 40, "cost": [float(k % 7) for k in range(40)], "length": [9] * 40,
         "terminated": [True] * 40, "valid": [True] * 40,
     }  # fmt: skip
-    directory.append_part(run, "episodes", pl.DataFrame(rows), 0, 2)
+    directory.append_parts(run, {"episodes": pl.DataFrame(rows)}, 0, 2)
     metrics = {"seed": [0, 3], "iteration": [0, 0], "steps": [10, 10]}
-    directory.append_part(run, "metrics", pl.DataFrame(metrics), 0, 2)
+    directory.append_parts(run, {"metrics": pl.DataFrame(metrics)}, 0, 2)
     directory.compact(run)
 
 

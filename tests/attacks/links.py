@@ -91,7 +91,7 @@ def _tables(run: Path) -> None:
     import polars as pl
 
     frame = pl.DataFrame({"seed": [0], "iteration": [7], "steps": [10]})
-    directory.append_part(run, "metrics", frame, 7, 8)
+    directory.append_parts(run, {"metrics": frame}, 7, 8)
     directory.compact(run)
 
 

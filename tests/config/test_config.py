@@ -20,7 +20,7 @@ from canary.config.presets import PAPER_BATCHES, PRESETS, of_kind
 from canary.environments import ENVIRONMENTS
 from canary.environments.icy_lake import IcyLake
 from canary.errors import CanaryError
-from canary.runs.runner import make_trainer
+from canary.runs.building import make_trainer
 from canary.types import Chance
 from problems.probe_environments import Price
 

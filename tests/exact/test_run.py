@@ -25,7 +25,7 @@ from canary.exact.run import (
 )
 from canary.rollout import CostAccount, advance, start_lane
 from canary.runs import directory
-from canary.runs.directory import append_part, read_json
+from canary.runs.directory import append_parts, read_json
 from canary.runs.policies import load_policies
 from runs.untrained_runs import LAKE, LIMIT, untrained_run
 
@@ -113,7 +113,7 @@ class TestDeadZones:
         rows = [(0, 0, 0.1), (0, 1, 0.2), (0, 2, 0.3), (3, 0, 0.5), (3, 1, float("nan")), (3, 2, 0.7)]
         columns = ["seed", "iteration", "dead_zone"]
         frame = pl.DataFrame(rows, schema=columns, orient="row").with_columns(steps=pl.lit(5))
-        append_part(run, "metrics", frame, 0, 3)
+        append_parts(run, {"metrics": frame}, 0, 3)
         config = self.config(dead_zone="adaptive")
         assert dead_zones(run, config, 3) == {0: 0.3, 3: 0.7}
         assert dead_zones(run, config, 2) == {0: 0.2, 3: 0.5}  # the checkpoint is older

@@ -13,7 +13,7 @@ from canary.environments.point_goal import PointGoal, PointGoal2500
 from canary.errors import CanaryError
 from canary.rendering import eco_ant, icy_lake, point_goal
 from canary.rendering.canvas import AMBER, BLUE, CANARY, RED
-from canary.rendering.drawings import drawing_for
+from canary.rendering.run import drawing_for
 from rendering.recorded_episodes import LAKE, drive, lake_walk
 from tiny_runs import environment
 
@@ -140,11 +140,3 @@ def test_a_machine_without_a_screen_driver_is_told_so():
     )
     assert done.stdout.startswith("The ant cannot be drawn because OpenGL is not available (osmesa fails: ")
     assert "apt install libegl1 libgl1-mesa-dri" in done.stdout
-
-
-def test_looking_for_a_drawing_does_not_import_mujoco():
-    code = "import sys, canary.rendering.drawings; assert 'mujoco' not in sys.modules"
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stderr) == (0, "")

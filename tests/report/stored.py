@@ -99,7 +99,7 @@ def add_run(root: Path, name: str, **settings) -> Path:
     )
     run = made.rename(root / name)
     for kind, table in tables(seeds).items():
-        directory.append_part(run, kind, table, 0, UPDATES)
+        directory.append_parts(run, {kind: table}, 0, UPDATES)
     directory.update_manifest(run, status="finished", steps=UPDATES * BATCH, train_seconds=2.0)
     directory.compact(run)
     return run

@@ -41,7 +41,7 @@ def make_run(root: Path, config: dict[str, Any] = CONFIG, steps: int = 400) -> P
     frame = pl.DataFrame(EPISODES, schema=names, orient="row").with_columns(
         environment=pl.lit(0), terminated=pl.lit(True)
     )
-    directory.append_part(run, "episodes", frame, 0, 5)
+    directory.append_parts(run, {"episodes": frame}, 0, 5)
     directory.update_manifest(run, steps=steps, train_seconds=6.0, wall_seconds=9.0, status="interrupted")
     return run
 

@@ -15,9 +15,9 @@ import canary
 from canary.config.config import make_config
 from canary.environments import from_gymnasium
 from canary.errors import CanaryError
-from canary.runs import checkpoint, runner
+from canary.runs import building, checkpoint
 from canary.runs.manifest import read_manifest
-from canary.runs.revival import revive
+from canary.runs.stored_states import revive
 from problems.host_environments import WALK
 
 CONSTRAINT = canary.Chance(limit=3.0, epsilon=0.2)
@@ -96,7 +96,7 @@ def test_a_failure_before_anything_was_trained_leaves_nothing(tmp_path, fails_at
 
 def groups_of(environment):
     settings = (*SETTINGS, f"training.total_steps={10 * UPDATE}")
-    return runner.make_groups(make_config(environment, "ppo", CONSTRAINT, "fast", settings, seeds=(0, 1)))
+    return building.make_groups(make_config(environment, "ppo", CONSTRAINT, "fast", settings, seeds=(0, 1)))
 
 
 def test_a_resumed_run_has_the_bits_of_one_that_never_stopped(tmp_path):

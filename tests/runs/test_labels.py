@@ -9,8 +9,8 @@ from canary.config.run_config import TrainingConfig
 from canary.errors import CanaryError
 from canary.runs import directory
 from canary.runs.differing import differing, settings_text
-from canary.runs.kept import is_kept, next_kept
-from canary.runs.labels import Labels, checked_labels
+from canary.runs.manifest import Labels, checked_labels
+from canary.runs.stored_states import is_kept, next_kept
 
 CONFIG = {
     "environment": {"name": "IcyLake", "settings": {"slip": 0.2}},

@@ -14,7 +14,8 @@ from canary.cli import main
 from canary.errors import CanaryError
 from canary.reporting.summary import summarise_run
 from canary.runs import directory
-from canary.runs.runner import load_states, start_run
+from canary.runs.runner import start_run
+from canary.runs.stored_states import load_states
 from canary.watching.watcher import Watcher
 from problems.small_runs import small_config
 

@@ -1,5 +1,6 @@
 """A run that is killed anywhere and resumed equals one that was left alone."""
 
+import io
 import json
 import os
 import random
@@ -8,46 +9,75 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from contextlib import redirect_stderr
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
+from attacks.death import Death, Mortal
+from attacks.warm import warm
 from canary.config.config import config_from_dict
 from canary.errors import CanaryError
 from canary.reporting.summary import summarise_run
 from canary.runs import checkpoint, directory, lock
 from canary.runs.manifest import read_manifest
-from canary.runs.runner import load_states, resume_run, start_run
+from canary.runs.runner import resume_run, start_run
+from canary.runs.stored_states import load_states
 from problems.small_runs import SEEDS, UPDATES, run_config
 
 TESTS = Path(__file__).parents[1]
 
 
-def process(*arguments: str) -> subprocess.Popen:
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent / "src")]),
-    }
-    command = [sys.executable, "-m", "problems.small_runs", *arguments]
-    return subprocess.Popen(
-        command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+class DeathAt(Mortal):
+    """Death at the N-th file with PART in its path: while it is half written, when it is written but not yet in its place, or
+    as soon as it has been put there."""
+
+    def __init__(self, moment: str, part: str, number: int):
+        super().__init__(0)
+        self._moment, self._part, self._left, self._is_next = moment, part, number, False
+
+    def _count(self, name: str, function: Callable[..., Any], arguments: tuple) -> None:
+        if self._is_next:
+            self._is_dead = True
+        if self._is_dead:
+            raise Death
+        if name != ("replace" if self._moment == "renamed" else "fsync"):
+            return
+        place = arguments[1] if name == "replace" else os.readlink(f"/proc/self/fd/{arguments[0]}")
+        self._left -= self._part in str(place) and not Path(place).is_dir()
+        if self._left > 0:
+            return
+        if name == "replace":
+            self._is_next = True  # it is put there, and nothing comes after it
+            return
+        if self._moment == "half":
+            os.ftruncate(arguments[0], os.fstat(arguments[0]).st_size // 2)
+        self._is_dead = True
+        raise Death
 
 
-def killed(*arguments: str) -> str:
-    """Run it until it kills itself; what it printed."""
-    child = process(*arguments)
-    _, errors = child.communicate(timeout=600)
-    assert child.returncode == -signal.SIGKILL, errors
-    return errors
+def killed(moment: str, part: str, number: int, command: Callable[[], Any]) -> str:
+    """Run a command until it dies there; what it said."""
+    said = io.StringIO()
+    with redirect_stderr(said), DeathAt(moment, part, number):
+        command()
+        pytest.fail("it did not die")
+    return said.getvalue()
 
 
 def killed_from_outside(run: Path, delay: float) -> None:
     """Resume the run and kill it `delay` seconds after its first new checkpoint."""
     before = checkpoint.checkpoints(run / "checkpoints")
-    child = process("resume", str(run))
+    path = os.pathsep.join([str(TESTS), str(TESTS.parent / "src")])
+    child = subprocess.Popen(
+        [sys.executable, "-m", "problems.small_runs", str(run)],
+        env=os.environ | {"PYTHONPATH": path}, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
     while child.poll() is None and checkpoint.checkpoints(run / "checkpoints") == before:
         time.sleep(0.002)
     time.sleep(delay)
@@ -59,6 +89,13 @@ def killed_from_outside(run: Path, delay: float) -> None:
 def arrays(run: Path) -> dict[str, np.ndarray]:
     with np.load(checkpoint.checkpoints(run / "checkpoints")[0], allow_pickle=False) as archive:
         return {name: archive[name] for name in archive.files}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def programs():
+    """Compiled once for all the runs of this file, which are of one shape."""
+    with warm("canary"):
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -74,20 +111,24 @@ def survivor(tmp_path_factory):
     Also what the process said that found the damaged checkpoint, and the paths of that and the one before it.
     """
     out = tmp_path_factory.mktemp("killed")
-    killed("start", str(out), "half:checkpoints/:1")  # the first state is half written: no checkpoint yet
+    # The first state is half written: no checkpoint yet.
+    killed("half", "checkpoints/", 1, lambda: start_run(run_config(), out))
     (run,) = (path for path in out.iterdir() if path.name[0] != ".")
     folder = run / "checkpoints"
     assert checkpoint.checkpoints(folder) == []
     assert read_manifest(run)["status"] == "interrupted"
-    killed("resume", str(run), "renamed:/metrics/:2")  # rows without their episodes and their state
+    # Rows without their episodes and their state.
+    killed("renamed", "/metrics/", 2, lambda: resume_run(run))
     assert len(checkpoint.checkpoints(folder)) == 1
-    killed("resume", str(run), "written:checkpoints/:1")  # the state is complete but not in its place
+    # The state is complete but not in its place.
+    killed("written", "checkpoints/", 1, lambda: resume_run(run))
     assert len(checkpoint.checkpoints(folder)) == 1
     killed_from_outside(run, random.Random().uniform(0, 0.1))
     newest, previous = checkpoint.checkpoints(folder)[:2]
     data = newest.read_bytes()
     newest.write_bytes(data[: len(data) * 2 // 3])
-    said = killed("resume", str(run), "renamed:/metrics.parquet:1")  # the other table is not yet joined
+    # The other table is not yet joined.
+    said = killed("renamed", "/metrics.parquet", 1, lambda: resume_run(run))
     assert not (run / "episodes.parquet").exists()
     resume_run(run, quiet=True)
     return run, said, (newest, previous)

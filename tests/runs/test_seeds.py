@@ -11,7 +11,7 @@ import jax
 import numpy as np
 import pytest
 
-from canary.runs.runner import make_trainer
+from canary.runs.building import make_trainer
 from canary.runs.seeds import SeedGroups
 from problems.compilation import optimised
 from problems.small_runs import small_config

@@ -8,7 +8,7 @@ import equinox as eqx
 from canary.config.config import config_to_dict, make_config
 from canary.environments.icy_lake import IcyLake
 from canary.runs import checkpoint, directory
-from canary.runs.runner import make_trainer
+from canary.runs.building import make_trainer
 from canary.runs.seeds import SeedGroups
 from canary.types import Chance
 from problems.terms import terms_of

@@ -16,8 +16,7 @@ from canary.errors import CanaryError
 from canary.studies import store
 from canary.studies.catalogue import ALL_STUDIES
 from canary.studies.data import PaperRow, Study, Variant
-from canary.studies.meaning import meaning, meaning_of
-from canary.studies.plan import Request, configuration, planned
+from canary.studies.plan import Request, configuration, meaning, meaning_of, planned
 from canary.studies.run import Places, reproduce
 from canary.studies.views import save_views
 

@@ -5,8 +5,7 @@ import pytest
 
 from canary.cli import main
 from canary.errors import CanaryError
-from canary.studies.plan import configuration
-from canary.studies.sweep_plan import sweep_study, swept
+from canary.studies.plan import configuration, sweep_study, swept
 
 
 def test_values_are_split_at_commas_outside_of_brackets():

@@ -6,7 +6,7 @@ import pytest
 from canary.environments.icy_lake import IcyLake
 from canary.errors import CanaryError
 from canary.exact import cost_law, from_environment
-from canary.theory import cantelli, cvar, indicator, limit_for, mean_cost, scored_law, with_violation
+from canary.theory import cantelli, cvar, indicator, scored_law, with_violation
 from theory.episodes import EPSILON, LIMIT, LOGITS, MDP, enumerated, softmax
 
 EXACT = scored_law(MDP, softmax(LOGITS))
@@ -52,10 +52,9 @@ def test_the_policy_may_depend_on_the_cost_so_far():
         lambda law: indicator(law, LIMIT, EPSILON),
         lambda law: cantelli(law, LIMIT, EPSILON),
         lambda law: cantelli(law, LIMIT, EPSILON, 0.3),
-        lambda law: mean_cost(law, LIMIT),
         lambda law: cvar(law, LIMIT, EPSILON),
     ],
-    ids=["indicator", "cantelli", "shaped", "mean", "cvar"],
+    ids=["indicator", "cantelli", "shaped", "cvar"],
 )
 def test_the_gradient_is_the_derivative_of_the_constraint_value(constraint):
     """Also where the offset depends on the parameters (Cantelli): its derivative cancels, as app:cantelli says."""
@@ -82,8 +81,3 @@ def test_a_soft_policy_is_found_for_every_violation_probability():
         with_violation(lake, 5.5, 0.999)
     with pytest.raises(CanaryError, match="as rarely as"):
         with_violation(lake, 5.5, 1e-300)
-
-
-def test_the_limit_for_a_violation_probability_lies_between_two_costs():
-    law = cost_law(MDP, softmax(LOGITS))
-    assert limit_for(law, law.violation(2.0)) == 2.5

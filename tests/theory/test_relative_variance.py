@@ -12,7 +12,6 @@ from canary.theory import (
     cvar,
     from_trajectories,
     indicator,
-    mean_cost,
     of_gradient,
     of_value,
     plug_in_gradient,
@@ -26,7 +25,6 @@ CONSTRAINTS = {
     "cvar": cvar,
     "cantelli": cantelli,
     "shaped": lambda law, limit, epsilon: cantelli(law, limit, epsilon, 0.4),
-    "mean": lambda law, limit, epsilon: mean_cost(law, limit),
 }
 EPISODES = enumerated()
 GAMMA = gamma_law()

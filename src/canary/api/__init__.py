@@ -10,9 +10,9 @@ For example:
     episode.spend(cost)  # what the environment then charged for it
 """
 
-from canary.api.comparing import compare as compare
 from canary.api.face import Run as Run
 from canary.api.face import TrainingInterrupted as TrainingInterrupted
+from canary.api.face import compare as compare
 from canary.api.face import load as load
 from canary.api.face import train as train
 from canary.api.using import certify as certify

@@ -14,11 +14,12 @@ from canary.constraints import Constraint
 from canary.environments.protocol import Environment
 from canary.export.trained_policy import TrainedPolicy
 from canary.identity import place_of
-from canary.reporting.records import TrainingSummary
+from canary.reporting.records import Comparison, TrainingSummary
 from canary.reporting.summary import summarise_run
 from canary.runs import directory, runner
-from canary.runs.kept import stored_updates
+from canary.runs.directory import find_run
 from canary.runs.opening import open_config
+from canary.runs.stored_states import stored_updates
 from canary.watching.watcher import Callback, Watcher
 
 RUNS = Path("runs")
@@ -179,3 +180,16 @@ def _finish(run: Run) -> Run:
     if summary["status"] == "interrupted":
         raise TrainingInterrupted(run)
     return run
+
+
+def compare(
+    runs: Sequence[Run | str | Path], *, figure: str | Path | None = None, out: str | Path = RUNS
+) -> Comparison:
+    """Runs of one environment beside each other, with intervals over seeds; `figure` names a .png of their curves.
+
+    A run may be its path or its name below `out`.
+    """
+    from canary.reporting.comparison import compare_runs  # matplotlib takes a second: only where it is needed
+
+    places = [run.directory if isinstance(run, Run) else find_run(str(run), Path(out)) for run in runs]
+    return compare_runs(places, None if figure is None else Path(figure))

@@ -27,9 +27,9 @@ from canary.environments.protocol import Environment
 from canary.errors import CanaryError
 from canary.identity import environment_settings
 from canary.runs import files
-from canary.runs.kept import stored_updates
 from canary.runs.opening import open_config
 from canary.runs.policies import FrozenPolicies, load_policies
+from canary.runs.stored_states import stored_updates
 
 Report = Callable[[int, int], None]
 CONSISTENT = "It is consistent in itself: every bound, verdict and sentence follows from the costs it lists."

@@ -1,5 +1,7 @@
 """What a record of random actions shows: numbers that are not finite, flags and clocks that disagree, odd costs."""
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -18,164 +20,124 @@ FIELDS = ("cost", "reward", "observation")
 def check_behaviour(environment: Environment, record: Probe) -> list[Finding]:
     """All that a record shows; sentences name the first step and lane."""
     name = name_of_environment(environment)
-    found = _not_finite(name, record)
-    found += _flags(environment, name, record)
-    found += _clock(name, record)
+    found = [*_not_finite(name, record), *_flags(environment, name, record), *_clock(name, record)]
     if not any(finding.level == "error" for finding in found):
-        found += _costs(record) + _starts(record)
+        found += [*_costs(record), *_starts(record)]
     return found
 
 
-def check_cut(environment: Environment) -> list[Finding]:
+def check_cut(environment: Environment) -> Iterator[Finding]:
     """An episode is cut when its `time` reaches the horizon, also if training started it in mid-clock."""
 
     def last_step(key: Any) -> Any:
         state = environment.reset(key)
-        late = jnp.asarray(environment.horizon - 1, state.time.dtype)
-        state = type(state)(
-            state.inner, state.observation, state.reward, state.cost, state.terminated, state.truncated, late
-        )
+        state = replace(state, time=jnp.asarray(environment.horizon - 1, state.time.dtype))
         after = environment.step(state, random_action(environment.action_space, key), key)
         return after.terminated | after.truncated
 
-    if bool(jax.jit(last_step)(jax.random.key(0))):
-        return []
-    return [
-        warning(
+    if not bool(jax.jit(last_step)(jax.random.key(0))):
+        yield warning(
             "truncated",
             "An episode whose time is set to horizon - 1 is not over after one step. Training starts first episodes at "
             "random times, so `truncated` should be time >= horizon; else say --set training.stagger=false.",
         )
-    ]
 
 
-def same_again(first: Probe, second: Probe) -> list[Finding]:
-    """The same keys must give the same numbers; how often they do not is told."""
-    pairs = [(first.after(field), second.after(field)) for field in ("observation", "reward", "cost")]
-    same = all(np.array_equal(one, other, equal_nan=True) for one, other in pairs)
-    same = same and np.array_equal(first.states.observation[0], second.states.observation[0], equal_nan=True)
-    if same:
-        return []
-    return [
-        warning(
+def same_again(first: Probe, second: Probe) -> Iterator[Finding]:
+    """The same keys must give the same numbers."""
+    pairs: list[Any] = [(first.after(field), second.after(field)) for field in FIELDS]
+    pairs.append((first.states.observation[0], second.states.observation[0]))
+    if not all(np.array_equal(one, other, equal_nan=True) for one, other in pairs):
+        yield warning(
             "step",
             "The same seeds and actions gave other numbers the second time: the environment has randomness that does "
             "not come from the seed of its reset. A run that stops cannot go on exactly, nor a certificate be replayed.",
         )
-    ]
 
 
-def _not_finite(name: str, record: Probe) -> list[Finding]:
-    found = []
+def _not_finite(name: str, record: Probe) -> Iterator[Finding]:
     first = record.states.observation[0]
     if not sane(first).all():
         lane = int(np.argwhere(~sane(first))[0][0])
-        found.append(error("observation", f"The first observation of {name} is not finite (lane {lane})."))
+        yield error("observation", f"The first observation of {name} is not finite (lane {lane}).")
     for field in FIELDS:
         values = record.after(field)
         bad = ~sane(values).reshape(*values.shape[:2], -1).all(-1) & record.taken
         if bad.any():
             step, lane = np.argwhere(bad)[0]
             example = np.ravel(values[step, lane])[~sane(np.ravel(values[step, lane]))][0]
-            found.append(
-                error(
-                    field,
-                    f"The {field} of {name} is {example} in step {step + 1} of lane {lane}; it must be finite, and "
-                    f"at most {LARGEST:g} ({int(bad.sum())} of {int(record.taken.sum())} steps are not).",
-                )
+            yield error(
+                field,
+                f"The {field} of {name} is {example} in step {step + 1} of lane {lane}; it must be finite, and "
+                f"at most {LARGEST:g} ({int(bad.sum())} of {int(record.taken.sum())} steps are not).",
             )
-    return found
 
 
-def _flags(environment: Environment, name: str, record: Probe) -> list[Finding]:
-    found = []
+def _flags(environment: Environment, name: str, record: Probe) -> Iterator[Finding]:
     terminated, truncated, taken = record.after("terminated"), record.after("truncated"), record.taken
+    rule = "write truncated = (time >= horizon) & ~terminated."
     if (both := terminated & truncated & taken).any():
         step, lane = np.argwhere(both)[0]
-        found.append(
-            error(
-                "truncated",
-                f"Both terminated and truncated hold in step {step + 1} of lane {lane} of {name}; an episode that ends "
-                "by itself is terminated only: write truncated = (time >= horizon) & ~terminated.",
-            )
+        yield error(
+            "truncated",
+            f"Both terminated and truncated hold in step {step + 1} of lane {lane} of {name}; an episode that ends "
+            f"by itself is terminated only: {rule}",
         )
     if record.done[0].any():
-        found.append(error("terminated", f"An episode of {name} is over right after reset()."))
+        yield error("terminated", f"An episode of {name} is over right after reset().")
     horizon = environment.horizon
     if len(taken) > horizon and taken[horizon].any():
         lane = int(np.flatnonzero(taken[horizon])[0])
-        found.append(
-            error(
-                "truncated",
-                f"The episode of lane {lane} of {name} is not over after {horizon} steps, its horizon; write truncated = "
-                "(time >= horizon) & ~terminated.",
-            )
+        yield error(
+            "truncated",
+            f"The episode of lane {lane} of {name} is not over after {horizon} steps, its horizon; {rule}",
         )
     early = truncated & taken & (np.arange(1, len(taken) + 1)[:, None] < horizon)
     if early.any():
         step, lane = np.argwhere(early)[0]
-        found.append(
-            warning(
-                "truncated",
-                f"Lane {lane} of {name} is truncated after {step + 1} steps, before its horizon of {horizon}; state the "
-                "smaller horizon, or call it terminated if the episode ends by itself.",
-            )
+        yield warning(
+            "truncated",
+            f"Lane {lane} of {name} is truncated after {step + 1} steps, before its horizon of {horizon}; state the "
+            "smaller horizon, or call it terminated if the episode ends by itself.",
         )
-    return found
 
 
-def _clock(name: str, record: Probe) -> list[Finding]:
+def _clock(name: str, record: Probe) -> Iterator[Finding]:
     expected = np.concatenate([np.zeros((1, record.taken.shape[1]), int), record.taken.cumsum(0)])
     wrong = record.states.time != expected
-    if not wrong.any():
-        return []
-    step, lane = np.argwhere(wrong)[0]
-    found, right = int(record.states.time[step, lane]), int(expected[step, lane])
-    return [
-        error(
+    if wrong.any():
+        step, lane = np.argwhere(wrong)[0]
+        found, right = int(record.states.time[step, lane]), int(expected[step, lane])
+        yield error(
             "time",
             f"The time of {name} is {found} after {right} steps; it must count the steps of the episode.",
         )
-    ]
 
 
-def _costs(record: Probe) -> list[Finding]:
-    found = []
+def _costs(record: Probe) -> Iterator[Finding]:
     costs = record.after("cost")[record.taken]
     if (negative := costs < 0).any():
-        found.append(
-            warning(
-                "cost",
-                f"The cost is negative in {negative.mean():.0%} of the steps (lowest {costs.min():.4g}). The limit bounds "
-                "its sum from above; if less is worse, change the sign.",
-            )
+        yield warning(
+            "cost",
+            f"The cost is negative in {negative.mean():.0%} of the steps (lowest {costs.min():.4g}). The limit bounds "
+            "its sum from above; if less is worse, change the sign.",
         )
     if not costs.any():
-        found.append(
-            warning("cost", f"The cost is 0 in all {len(costs)} random steps: any limit holds so far.")
-        )
+        yield warning("cost", f"The cost is 0 in all {len(costs)} random steps: any limit holds so far.")
     for field in ("cost", "reward"):
         first = getattr(record.states, field)[0]
         if first.any():
-            found.append(
-                warning(field, f"The {field} after reset() is {first[first != 0][0]:.4g}; it should be 0.")
-            )
+            yield warning(field, f"The {field} after reset() is {first[first != 0][0]:.4g}; it should be 0.")
     if costs.size and np.abs(costs).max() > 1e6:
-        found.append(
-            note(
-                "cost",
-                f"Costs reach {np.abs(costs).max():.3g} in a step; sums in float32 lose small costs beside it.",
-            )
+        largest = np.abs(costs).max()
+        yield note(
+            "cost", f"Costs reach {largest:.3g} in a step; sums in float32 lose small costs beside it."
         )
-    return found
 
 
-def _starts(record: Probe) -> list[Finding]:
-    first = record.states.observation[0]
-    if len(first) < 2 or not (first == first[0]).all():
-        return []
-    second = record.states.observation[1]
-    moves = (
-        "the steps are random" if not (second == second[0]).all() else "nothing else is known to be random"
-    )
-    return [note("reset", f"Every episode starts with the same observation; {moves}.")]
+def _starts(record: Probe) -> Iterator[Finding]:
+    first, second = record.states.observation[:2]
+    if len(first) > 1 and (first == first[0]).all():
+        is_random = not (second == second[0]).all()
+        moves = "the steps are random" if is_random else "nothing else is known to be random"
+        yield note("reset", f"Every episode starts with the same observation; {moves}.")

@@ -1,11 +1,12 @@
 """Random actions in many lanes at once, every state recorded: what the other checks look at.
 
 Lane i uses the key fold_in(key(seed), i) and time t folds in again, so the same environment gives the same record, and
-records of different lengths agree where they overlap.
+records of different lengths agree where they overlap. The fingerprint of a record is a few numbers: two environments that
+differ in them are not the same. Settings tell most differences apart; the fingerprint tells code that was changed.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -85,12 +86,45 @@ def _play(environment: Environment, keys: PRNGKeyArray, length: int) -> tuple[En
 
 
 def _bare(state: EnvironmentState) -> EnvironmentState:
-    return EnvironmentState(
-        None,
-        state.observation,
-        state.reward,
-        state.cost,
-        state.terminated,
-        state.truncated,
-        state.time,
-    )
+    return replace(state, inner=None)
+
+
+TOLERANCE = 1e-3  # of the largest number of its kind: machines round differently
+KINDS = ("observation", "reward", "cost", "ends")
+
+
+def fingerprint(record: Probe) -> dict[str, list[float]]:
+    """Numbers by kind, one for each time, over all lanes; time 0 is the reset."""
+    states = record.states
+    seen = states.observation.astype(float)
+    weights = np.cos(np.arange(seen.shape[-1]))  # so that swapped entries and signs show
+    columns = {
+        "observation": (seen * weights).sum((1, 2)),
+        "reward": np.where(_moved(record), states.reward, 0).astype(float).sum(1),
+        "cost": np.where(_moved(record), states.cost, 0).astype(float).sum(1),
+        "ends": record.done.astype(float).sum(1),
+    }
+    return {kind: [float(f"{value:.7g}") for value in column] for kind, column in columns.items()}
+
+
+def differences(stored: Any, found: dict[str, list[float]]) -> list[str]:
+    """Which kinds of numbers differ, and from which step on; a stored fingerprint of another form says so."""
+    try:
+        columns = {kind: np.asarray(stored[kind], float) for kind in KINDS}
+    except (KeyError, TypeError, ValueError):
+        return ["the stored behaviour cannot be read"]
+    different = []
+    for kind, before in columns.items():
+        after = np.asarray(found[kind], float)
+        common = min(len(before), len(after))
+        before, after = before[:common], after[:common]
+        scale = max(np.abs(before).max(initial=0), np.abs(after).max(initial=0))
+        apart = np.abs(before - after) > TOLERANCE * scale
+        if apart.any():
+            different.append(f"the {kind} differs from step {int(np.argmax(apart))} on")
+    return different
+
+
+def _moved(record: Probe) -> np.ndarray:
+    lanes = record.taken.shape[1]
+    return np.concatenate([np.ones((1, lanes), bool), record.taken])

@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -20,8 +21,7 @@ SCALARS = {"reward": jnp.float32, "cost": jnp.float32, "terminated": jnp.bool_, 
 
 def check_structure(environment: Any) -> list[Finding]:
     """All that is wrong with the members, the settings, and what `reset` and `step` return."""
-    found = _members(environment)
-    if found:
+    if found := list(_members(environment)):
         return found
     try:
         settings_of(environment)
@@ -41,7 +41,7 @@ def check_structure(environment: Any) -> list[Finding]:
     found += _fields(environment, "step", step)
     if not found:
         found += _same_structure(name, reset, step)
-    return found + _frozen_randomness(environment, reset, action, key)
+    return [*found, *_frozen_randomness(environment, reset, action, key)]
 
 
 def random_action_like(space: Any) -> jax.ShapeDtypeStruct:
@@ -51,56 +51,48 @@ def random_action_like(space: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct((space.size,), jnp.float32)
 
 
-def _members(environment: Any) -> list[Finding]:
+def _members(environment: Any) -> Iterator[Finding]:
     name = environment.__name__ if inspect.isclass(environment) else type(environment).__name__
     if inspect.isclass(environment):
-        return [error("environment", f"{name} is a class; pass an instance of it: {name}().")]
-    missing = [member for member in MEMBERS if not hasattr(environment, member)]
-    if missing:
+        yield error("environment", f"{name} is a class; pass an instance of it: {name}().")
+        return
+    if missing := [member for member in MEMBERS if not hasattr(environment, member)]:
         gymnasium = (
             "; it looks like a Gymnasium environment: use canary.environments.from_gymnasium"
             if hasattr(environment, "observation_space")
             else " (docs/environments/your-own.md)"
         )
-        return [
-            error(
-                "environment", f"{name} is not an environment: it has no {', no '.join(missing)}{gymnasium}."
-            )
-        ]
-    found = []
+        yield error(
+            "environment", f"{name} is not an environment: it has no {', no '.join(missing)}{gymnasium}."
+        )
+        return
     for member in ("horizon", "observation_size"):
         value = getattr(environment, member)
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-            found.append(
-                error(member, f"The {member} of {name} must be a positive whole number, not {value!r}.")
-            )
-    if not isinstance(environment.normalise_observation, bool):
-        value = environment.normalise_observation
-        found.append(
-            error(
-                "normalise_observation",
-                f"normalise_observation of {name} must be True or False, not {value!r}.",
-            )
-        )
-    return found + _space(name, environment.action_space)
+        if not _is_size(value):
+            yield error(member, f"The {member} of {name} must be a positive whole number, not {value!r}.")
+    field, value = "normalise_observation", environment.normalise_observation
+    if not isinstance(value, bool):
+        yield error(field, f"{field} of {name} must be True or False, not {value!r}.")
+    yield from _space(name, environment.action_space)
 
 
-def _space(name: str, space: Any) -> list[Finding]:
+def _is_size(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and int(value) >= 1
+
+
+def _space(name: str, space: Any) -> Iterator[Finding]:
     if isinstance(space, Discrete | Continuous):
-        size = space.count if isinstance(space, Discrete) else space.size
-        if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
-            return [
-                error("action_space", f"The action_space of {name} is {space!r}; its size must be positive.")
-            ]
-        return []
+        if not _is_size(space.count if isinstance(space, Discrete) else space.size):
+            yield error(
+                "action_space", f"The action_space of {name} is {space!r}; its size must be positive."
+            )
+        return
     module = type(space).__module__
     kind = f"{module.split('.')[0]}'s {type(space).__name__}" if "gym" in module else repr(space)
-    return [
-        error(
-            "action_space",
-            f"The action_space of {name} is {kind}; it must be canary.Discrete(count) or canary.Continuous(size).",
-        )
-    ]
+    yield error(
+        "action_space",
+        f"The action_space of {name} is {kind}; it must be canary.Discrete(count) or canary.Continuous(size).",
+    )
 
 
 def _traced(environment: Environment, method: str, *arguments: Any) -> tuple[Any, list[Finding]]:
@@ -116,97 +108,75 @@ def _traced(environment: Environment, method: str, *arguments: Any) -> tuple[Any
             if "Tracer" in type(failure).__name__ or "Concretization" in type(failure).__name__
             else ""
         )
-        return None, [
-            error(method, f"{method}() of {name_of_environment(environment)} failed: {short}.{hint}")
-        ]
+        name = name_of_environment(environment)
+        return None, [error(method, f"{method}() of {name} failed: {short}.{hint}")]
 
 
-def _fields(environment: Environment, method: str, state: Any) -> list[Finding]:
+def _fields(environment: Environment, method: str, state: Any) -> Iterator[Finding]:
     """What is wrong with the fields of a returned state."""
-    name = name_of_environment(environment)
+    name, size = name_of_environment(environment), environment.observation_size
     if not isinstance(state, EnvironmentState):
-        kind = f"a {type(state).__name__}"
-        if isinstance(state, tuple):
-            kind = f"a tuple of {len(state)}"
-        return [
-            error(method, f"{method}() of {name} returned {kind}; it must return a canary.EnvironmentState.")
-        ]
-    found = []
-    size = environment.observation_size
+        kind = f"a tuple of {len(state)}" if isinstance(state, tuple) else f"a {type(state).__name__}"
+        yield error(
+            method, f"{method}() of {name} returned {kind}; it must return a canary.EnvironmentState."
+        )
+        return
     if (shape := jnp.shape(state.observation)) != (size,):
-        found.append(
-            error(
-                "observation",
-                f"The observation of {method}() has the shape {shape}, but observation_size says {size}.",
-            )
+        yield error(
+            "observation",
+            f"The observation of {method}() has the shape {shape}, but observation_size says {size}.",
         )
     kinds = {"observation": jnp.float32, **SCALARS, "time": jnp.int32}
     for field, kind in kinds.items():
         leaf = getattr(state, field)
         shape, dtype = jnp.shape(leaf), jax.dtypes.result_type(leaf)
         if field != "observation" and shape != ():
-            found.append(
-                error(
-                    field,
-                    f"The {field} of {method}() has the shape {shape}; it must be a single number, shape ().",
-                )
+            yield error(
+                field,
+                f"The {field} of {method}() has the shape {shape}; it must be a single number, shape ().",
             )
         fits = jnp.issubdtype(dtype, jnp.integer) if field == "time" else dtype == kind
         if not fits:
-            found.append(
-                error(
-                    field,
-                    f"The {field} of {method}() is {dtype}; it must be {jnp.dtype(kind).name}: "
-                    f"write {field}.astype({'bool' if kind is jnp.bool_ else f'jnp.{jnp.dtype(kind).name}'}).",
-                )
+            yield error(
+                field,
+                f"The {field} of {method}() is {dtype}; it must be {jnp.dtype(kind).name}: "
+                f"write {field}.astype({'bool' if kind is jnp.bool_ else f'jnp.{jnp.dtype(kind).name}'}).",
             )
-    return found
 
 
-def _same_structure(name: str, reset: EnvironmentState, step: EnvironmentState) -> list[Finding]:
-    before, after = (jax.tree_util.tree_leaves_with_path(state) for state in (reset, step))
-    shapes = [
-        {jax.tree_util.keystr(path).lstrip("."): (leaf.shape, str(leaf.dtype)) for path, leaf in leaves}
-        for leaves in (before, after)
-    ]
-    found = []
-    for field in sorted(shapes[0].keys() | shapes[1].keys()):
-        first, second = (each.get(field) for each in shapes)
+def _same_structure(name: str, reset: EnvironmentState, step: EnvironmentState) -> Iterator[Finding]:
+    before, after = (
+        {
+            jax.tree_util.keystr(path).lstrip("."): f"{leaf.dtype} of shape {leaf.shape}"
+            for path, leaf in jax.tree_util.tree_leaves_with_path(state)
+        }
+        for state in (reset, step)
+    )
+    for field in sorted(before.keys() | after.keys()):
+        first, second = (each.get(field, "missing") for each in (before, after))
         if first != second:
-            texts = [
-                "missing" if each is None else f"{each[1]} of shape {each[0]}" for each in (first, second)
-            ]
-            found.append(
-                error(
-                    field,
-                    f"{field} of {name} is {texts[0]} after reset() but {texts[1]} after step(); both must be the same.",
-                )
+            yield error(
+                field,
+                f"{field} of {name} is {first} after reset() but {second} after step(); both must be the same.",
             )
-    if not found and jax.tree.structure(reset) != jax.tree.structure(step):
-        found.append(
-            error("inner", f"The states that reset() and step() of {name} return are not built alike.")
-        )
-    return found
+    if before == after and jax.tree.structure(reset) != jax.tree.structure(step):
+        yield error("inner", f"The states that reset() and step() of {name} return are not built alike.")
 
 
-def _frozen_randomness(environment: Any, reset: Any, action: Any, key: Any) -> list[Finding]:
+def _frozen_randomness(environment: Any, reset: Any, action: Any, key: Any) -> Iterator[Finding]:
     """Randomness that does not come from the key is drawn while tracing and frozen: two tracings then differ."""
-    found = []
     for method, arguments in (("reset", (key,)), ("step", (reset, action, key))):
         try:
             one, other = (_program(getattr(environment, method), arguments) for _ in range(2))
         except Exception:  # what cannot be traced was reported already
             continue
         if one != other:
-            found.append(
-                error(
-                    method,
-                    f"{method}() of {name_of_environment(environment)} draws random numbers without its key (np.random or "
-                    "random): they are drawn once, while the program is made, and stay the same for ever; use "
-                    "jax.random with the key.",
-                )
+            yield error(
+                method,
+                f"{method}() of {name_of_environment(environment)} draws random numbers without its key (np.random or "
+                "random): they are drawn once, while the program is made, and stay the same for ever; use "
+                "jax.random with the key.",
             )
-    return found
 
 
 def _program(method: Any, arguments: tuple[Any, ...]) -> str:

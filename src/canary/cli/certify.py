@@ -5,9 +5,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from tyro.conf import Positional, UseAppendAction, arg
+from tyro.conf import UseAppendAction, arg
 
-from canary.cli.common import Json, Out, Switch, chosen_seeds, flag, opened, whole
+from canary.cli.common import (
+    AcceptChange,
+    Json,
+    OneRun,
+    RunsFolder,
+    SomeSeeds,
+    Switch,
+    Trust,
+    chosen_seeds,
+    flag,
+    opened,
+    whole,
+)
 from canary.errors import CanaryError
 from canary.terminal.output import check_json, console_for, emit_json
 
@@ -35,16 +47,14 @@ are kept under names of their own. Exit code 0 if the verdict is SATISFIED (or t
 --verify says which of three things it has shown: the certificate is consistent in itself; it belongs to the policies
 of RUN (or of the run it lies in); its episodes, all or a random share of them, were played again with the same costs."""
 
-    run: Annotated[Positional[str], arg(metavar="RUN", help_behavior_hint="(default: latest)")] = ""
-    """The run: its path, its name below --out, or latest."""
+    run: OneRun = ""
     confidence: Annotated[str, flag("LEVEL", "0.95")] = "0.95"
     """Confidence of the verdict, over all seeds and shifts together."""
     episodes: Annotated[str | None, flag("N", "planned")] = None
     """Most episodes per seed."""
     fixed: Switch = False
     """Play exactly that many episodes, without early stopping: the bound on P is then the exact binomial one."""
-    seeds: Annotated[str | None, flag("N|LIST", "all")] = None
-    """Which seeds of the run: the first N, or a list such as 3,5,7 or 0-9."""
+    seeds: SomeSeeds = None
     step: Annotated[str | None, flag("STEP", "the newest")] = None
     """The policies after so many steps per seed, if the run kept that state."""
     best: Switch = False
@@ -67,12 +77,9 @@ of RUN (or of the run it lies in); its episodes, all or a random share of them, 
     """With --verify: the public key (.pub or .pem) that it must be signed with."""
     sign: Annotated[str | None, flag("KEY")] = None
     """Sign the certificate with this Ed25519 private key, as ssh-keygen makes it (needs canary-rl[sign])."""
-    trust: Switch = False
-    """Import the code that the run was trained on, if it is not canary's own; asked once for each run."""
-    accept_change: Switch = False
-    """Go on although the environment is not as it was in training; a certificate says what is different."""
-    out: Out = "runs"
-    """Directory that holds the runs."""
+    trust: Trust = False
+    accept_change: AcceptChange = False
+    out: RunsFolder = "runs"
     json: Json = None
     """Write the certificate as JSON to a file, or to standard output (-) and nothing else there."""
     quiet: Switch = False
@@ -97,27 +104,20 @@ def certify(options: Certify) -> int:
 
 
 def _certify(options: Certify, run: Any, console: Any) -> int:
-    from canary.certification.run import Request, certify_run
     from canary.certification.signature import load_private_key
     from canary.terminal.certificate_table import print_certificate
 
-    request = Request(
+    certificate = run.certify(
         confidence=_level(options.confidence),
-        episodes=None if options.episodes is None else whole("--episodes", options.episodes),
+        episodes=_whole(options, "episodes"),
         early_stop=not options.fixed,
-        step=None if options.step is None else whole("--step", options.step),
+        step=_whole(options, "step"),
         seeds=chosen_seeds(options.seeds, run.config.training.seeds),
         shift=options.shift,
         largest_step_cost=_cost(options.largest_step_cost),
         deterministic=options.deterministic,
-        evaluation_seed=None if options.seed is None else whole("--seed", options.seed),
+        evaluation_seed=_whole(options, "seed"),
         sign=None if options.sign is None else load_private_key(_key_file(options.sign), options.sign),
-    )
-    certificate = certify_run(
-        run.directory,
-        request,
-        environment=run.config.environment,
-        accept_change=options.accept_change,
         quiet=options.quiet,
     )
     if not options.quiet:
@@ -128,31 +128,30 @@ def _certify(options: Certify, run: Any, console: Any) -> int:
 
 
 def _best(options: Certify, run: Any, console: Any) -> int:
-    from canary.certification.best import Search, find_best
-    from canary.terminal.best_table import print_best
+    from canary.terminal.certificate_table import print_best
 
     for name in ("step", "fixed", "shift", "largest_step_cost", "deterministic", "seed", "sign"):
         if getattr(options, name):
             raise CanaryError(
                 f"--best chooses the policy and how it is certified; leave out --{name.replace('_', '-')}."
             )
-    search = Search(
+    tries = _whole(options, "tries")
+    found = run.best(
         confidence=_level(options.confidence),
-        tries=3 if options.tries is None else whole("--tries", options.tries),
-        episodes=None if options.episodes is None else whole("--episodes", options.episodes),
+        tries=3 if tries is None else tries,
+        episodes=_whole(options, "episodes"),
         seeds=chosen_seeds(options.seeds, run.config.training.seeds),
-    )
-    found = find_best(
-        run.directory,
-        search,
-        environment=run.config.environment,
-        accept_change=options.accept_change,
         quiet=options.quiet,
     )
     if not options.quiet:
         print_best(console, found.to_dict())
     emit_json(options.json, found.to_dict())
     return 0 if found.certified else 1
+
+
+def _whole(options: Certify, name: str) -> int | None:
+    text = getattr(options, name)
+    return None if text is None else whole(f"--{name}", text)
 
 
 def _verify(options: Certify, console: Any) -> int:

@@ -9,8 +9,6 @@ from canary.cli.common import Json, Switch, flag, number, whole
 from canary.errors import CanaryError
 from canary.terminal.output import check_json, console_for, emit_json
 
-COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
-
 
 @dataclass(frozen=True, kw_only=True)
 class CheckEnv:
@@ -48,6 +46,7 @@ def check(options: CheckEnv) -> int:
     from canary.checking.check import full_check
     from canary.environments.protocol import close, default_constraint
     from canary.runs.devices import prepare_devices
+    from canary.terminal.check_table import print_check
 
     prepare_devices()
     console = console_for(options.json)
@@ -63,14 +62,12 @@ def check(options: CheckEnv) -> int:
             limit=limit,
             epsilon=epsilon,
             episodes=max(1, whole("--episodes", options.episodes)),
-            progress=(lambda what: None)
-            if options.quiet
-            else lambda what: console.print(f"[dim]{what} ...[/]"),
+            progress=lambda what: None if options.quiet else console.say((f"{what} ...", "dim")),
         )
     finally:
         close(environment)
     if not options.quiet:
-        _print(console, report)
+        print_check(console, report.to_dict())
     emit_json(options.json, report.to_dict())
     return 0 if report.ok else 1
 
@@ -90,43 +87,3 @@ def _environment(options: CheckEnv) -> Any:
     for path, value in rest:
         environment = changed_environment(environment, path.removeprefix("env."), value)
     return environment
-
-
-def _print(console: Any, report: Any) -> None:
-    from rich.markup import escape
-
-    facts = report.facts
-    if facts:
-        console.print(
-            f"[bold]{escape(report.name)}[/]: observation of size {facts['observation_size']}, "
-            f"actions: {escape(facts['actions'])}, episodes have up to {facts['horizon']:,} steps",
-            soft_wrap=True,
-        )
-    for finding in report.findings:
-        colour = COLOURS[finding.level]
-        console.print(
-            f"[{colour}]{finding.level:<8}[/] {escape(finding.text)}", soft_wrap=True, highlight=False
-        )
-    if report.episodes:
-        cost = report.episodes["cost"]
-        quantiles = "   ".join(
-            f"{float(share):.0%} {value:.4g}" for share, value in cost["quantiles"].items()
-        )
-        console.print(
-            f"{cost['episodes']} random episodes: return {report.episodes['return_mean']:.4g}, length "
-            f"{report.episodes['length_mean']:.4g}, {report.episodes['terminated_share']:.0%} end by themselves",
-            soft_wrap=True,
-        )
-        console.print(
-            f"episode cost: mean {cost['mean']:.4g}, deviation {cost['deviation']:.4g}", soft_wrap=True
-        )
-        console.print(f"  quantiles   {quantiles}", soft_wrap=True)
-    if report.advice:
-        console.print(escape(report.advice["text"]), soft_wrap=True, highlight=False)
-    warnings = sum(finding.level == "warning" for finding in report.findings)
-    if not report.ok:
-        console.print("[red]it cannot be trained on as it is[/]")
-    elif warnings:
-        console.print(f"[yellow]it can be trained on; {warnings} warning{'s' if warnings > 1 else ''}[/]")
-    else:
-        console.print("[green]nothing is wrong[/]")

@@ -5,15 +5,34 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-from tyro.conf import arg
+from tyro.conf import Positional, arg
 
 from canary.errors import CanaryError
 
 MOST_SEEDS = 10_000
 
 Json = Annotated[str | None, arg(metavar="FILE|-", help_behavior_hint="")]
-Out = Annotated[str, arg(metavar="DIR", help_behavior_hint="(default: runs)")]
 Switch = Annotated[bool, arg(help_behavior_hint="")]
+
+
+def flag(metavar: str, default: str = "", about: str | None = None) -> Any:
+    """How help shows an option; what it is about stands here or, as a text, below its field."""
+    return arg(metavar=metavar, help=about, help_behavior_hint=f"(default: {default})" if default else "")
+
+
+# Options that several commands have.
+OneRun = Annotated[
+    Positional[str], flag("RUN", "latest", "The run: its path, its name below --out, or latest.")
+]
+RunsFolder = Annotated[str, flag("DIR", "runs", "Directory that holds the runs.")]
+SomeSeeds = Annotated[
+    str | None,
+    flag("N|LIST", "all", "Which seeds of the run: the first N, or a list such as 3,5,7 or 0-9."),
+]
+TRUST = "Import the code that the run was trained on, if it is not canary's own; asked once for each run."
+CHANGE = "Go on although the environment is not as it was in training; a certificate says what is different."
+Trust = Annotated[bool, arg(help=TRUST, help_behavior_hint="")]
+AcceptChange = Annotated[bool, arg(help=CHANGE, help_behavior_hint="")]
 
 
 def opened(name: str, out: str, *, trust: bool) -> Path:
@@ -30,10 +49,6 @@ def _ask(question: str) -> bool:
     sys.stderr.write(f"{question} [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")
-
-
-def flag(metavar: str, default: str = "") -> Any:
-    return arg(metavar=metavar, help_behavior_hint=f"(default: {default})" if default else "")
 
 
 def parse_seeds(text: str) -> int | tuple[int, ...]:

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from tyro.conf import Positional
 
-from canary.cli.common import Json, Switch, flag
+from canary.cli.common import Json, RunsFolder, Switch, flag
 from canary.errors import CanaryError
 from canary.terminal.output import check_json, console_for, emit_json
 
@@ -27,8 +27,7 @@ others are compared with, seed by seed."""
     """Two or more runs: path, name below --runs, or latest."""
     out: Annotated[str, flag("FILE", "compare.png")] = "compare.png"
     """Where the figure goes."""
-    runs: Annotated[str, flag("DIR", "runs")] = "runs"
-    """Directory that holds the runs."""
+    runs: RunsFolder = "runs"
     json: Json = None
     """Write the comparison as JSON to a file, or to standard output (-) and nothing else there."""
     quiet: Switch = False
@@ -40,19 +39,15 @@ def compare(options: Compare) -> int:
     out = Path(options.out)
     if out.suffix != ".png" or out.is_dir():
         raise CanaryError(f"--out names the figure, a file that ends in .png, not {options.out!r:.80}.")
-    from canary.reporting.comparison import compare_runs, comparison_figure
-    from canary.reporting.figures import save
+    from canary.reporting.comparison import compare_runs
     from canary.runs.directory import find_run
-    from canary.terminal.comparison_table import print_comparison
+    from canary.terminal.summary_table import print_comparison
 
-    places = [find_run(name, Path(options.runs)) for name in options.names]
-    comparison = compare_runs(places)
-    save(comparison_figure(places, comparison), out)
-    comparison["figure"] = str(out)
+    comparison = compare_runs([find_run(name, Path(options.runs)) for name in options.names], out)
     if not options.quiet:
         console = console_for(options.json)
         print_comparison(console, comparison)
-        console.print(f"figure      {out}", highlight=False, markup=False, soft_wrap=True)
+        console.say(f"figure      {out}")
     elif options.json != "-":
         print(out)
     emit_json(options.json, dict(comparison))

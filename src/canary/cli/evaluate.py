@@ -3,9 +3,21 @@
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from tyro.conf import Positional, arg
+from tyro.conf import arg
 
-from canary.cli.common import Json, Out, Switch, chosen_seeds, flag, opened, whole
+from canary.cli.common import (
+    AcceptChange,
+    Json,
+    OneRun,
+    RunsFolder,
+    SomeSeeds,
+    Switch,
+    Trust,
+    chosen_seeds,
+    flag,
+    opened,
+    whole,
+)
 from canary.errors import CanaryError
 from canary.terminal.output import check_json, console_for, emit_json
 
@@ -23,26 +35,21 @@ class Evaluate:
 The newest intact checkpoint is used, and every episode is played from its start to its end. A video shows, of all
 episodes of all seeds, the one with the highest cost and the median one, with the cost spent so far against the limit."""
 
-    run: Annotated[Positional[str], arg(metavar="RUN", help_behavior_hint="(default: latest)")] = "latest"
-    """The run: its path, its name below --out, or latest."""
+    run: OneRun = "latest"
     episodes: Annotated[str, flag("N", "1000")] = "1000"
     """Episodes per seed."""
     step: Annotated[str | None, flag("STEP", "the newest")] = None
     """The policies after so many steps per seed, if the run kept that state (--set training.keep_checkpoints=10)."""
     deterministic: Switch = False
     """Take the most likely action instead of sampling, as training does."""
-    seeds: Annotated[str | None, flag("N|LIST", "all")] = None
-    """Which seeds of the run: the first N, or a list such as 3,5,7 or 0-9."""
+    seeds: SomeSeeds = None
     seed: Annotated[str, flag("N", "0")] = "0"
     """Seed of the evaluation itself; another one gives other episodes."""
     video: Annotated[tuple[str, ...] | None, arg(metavar="[FILE]", help_behavior_hint="")] = None
     """Draw the worst and the median episode: a .gif, or an .mp4 (needs canary-rl[video]). Without FILE: RUN/video.gif."""
-    trust: Switch = False
-    """Import the code that the run was trained on, if it is not canary's own; asked once for each run."""
-    accept_change: Switch = False
-    """Go on although the environment is not as it was in training; a certificate says what is different."""
-    out: Out = "runs"
-    """Directory that holds the runs."""
+    trust: Trust = False
+    accept_change: AcceptChange = False
+    out: RunsFolder = "runs"
     json: Json = None
     """Write the result as JSON to a file, or to standard output (-) and nothing else there."""
     quiet: Switch = False

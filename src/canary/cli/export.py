@@ -4,9 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-from tyro.conf import Positional, arg
-
-from canary.cli.common import Json, Switch, flag, opened, whole
+from canary.cli.common import Json, OneRun, RunsFolder, Switch, Trust, flag, opened, whole
 from canary.terminal.output import check_json, console_for, emit_json
 
 
@@ -21,8 +19,7 @@ class Export:
 
 A policy depends on the cost spent so far; docs/export.md shows how to serve one."""
 
-    run: Annotated[Positional[str], arg(metavar="RUN", help_behavior_hint="(default: latest)")] = "latest"
-    """The run: its path, its name below --out, or latest."""
+    run: OneRun = "latest"
     format: Annotated[str, flag("onnx|stablehlo|numpy", "onnx")] = "onnx"
     """Kind of file."""
     seed: Annotated[str | None, flag("N", "the run's first")] = None
@@ -31,10 +28,8 @@ A policy depends on the cost spent so far; docs/export.md shows how to serve one
     """The policy after so many steps per seed, if the run kept that state."""
     file: Annotated[str | None, flag("FILE", "in RUN/exports")] = None
     """Where to write it."""
-    trust: Switch = False
-    """Import the code that the run was trained on, if it is not canary's own; asked once for each run."""
-    out: Annotated[str, flag("DIR", "runs")] = "runs"
-    """Directory that holds the runs."""
+    trust: Trust = False
+    out: RunsFolder = "runs"
     json: Json = None
     """Write what was exported as JSON to a file, or to standard output (-) and nothing else there."""
     quiet: Switch = False
@@ -53,11 +48,9 @@ def export(options: Export) -> int:
         out=None if options.file is None else Path(options.file),
     )
     if not options.quiet:
-        console = console_for(options.json)
-        console.print(
+        console_for(options.json).say(
             f"{result['path']}\n{result['format']}, {result['bytes']:,} bytes; differs from JAX by at most "
-            f"{result['max_abs_difference']:.1e} on {result['checked_inputs']} inputs",
-            soft_wrap=True,
+            f"{result['max_abs_difference']:.1e} on {result['checked_inputs']} inputs"
         )
     emit_json(options.json, result)
     return 0

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 from tyro.conf import UseAppendAction
 
-from canary.cli.common import Json, Switch, flag, number, opened
+from canary.cli.common import Json, RunsFolder, Switch, Trust, flag, number, opened
 from canary.terminal.output import check_json, console_for, emit_json
 
 
@@ -33,10 +33,8 @@ zone. --out gets the figure and the tables as files."""
     """Change a setting of the environment. Repeatable."""
     run: Annotated[tuple[str, ...], UseAppendAction, flag("RUN")] = ()
     """Draw the policies of a run into it: its path, its name below --runs, or latest. Repeatable."""
-    trust: Switch = False
-    """Import the code that the run was trained on, if it is not canary's own; asked once for each run."""
-    runs: Annotated[str, flag("DIR", "runs")] = "runs"
-    """Directory that holds the runs."""
+    trust: Trust = False
+    runs: RunsFolder = "runs"
     out: Annotated[str | None, flag("DIR")] = None
     """Write figure and tables there."""
     json: Json = None
@@ -70,6 +68,6 @@ def frontier(options: Frontier) -> int:
         console = console_for(options.json)
         print_frontier(console, result)
         for label, path in paths.items():
-            console.print(f"{label:<12}{path}", soft_wrap=True)
+            console.say(f"{label:<12}{path}")
     emit_json(options.json, result)
     return 0

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-from canary.cli.common import Json, Out, flag
+from canary.cli.common import Json, RunsFolder, flag
 from canary.terminal.output import check_json, console_for, emit_json
 
 
@@ -19,8 +19,7 @@ class List:
   canary list --tag sizes              runs with a tag
   canary list --out elsewhere --json - | jq -r '.runs[].path'"""
 
-    out: Out = "runs"
-    """Directory that holds the runs."""
+    out: RunsFolder = "runs"
     tag: Annotated[str | None, flag("TAG")] = None
     """Show only runs with this tag."""
     settings: Annotated[str | None, flag("NAME")] = None

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from tyro.conf import Positional
 
-from canary.cli.common import Switch, flag
+from canary.cli.common import RunsFolder, Switch, flag
 from canary.errors import CanaryError
 
 
@@ -25,8 +25,7 @@ The page is one file without any address in it. A run may still be training."""
     """Runs (path, name below --runs, or latest) and studies (a name below --results)."""
     out: Annotated[str, flag("FILE", "report.html")] = "report.html"
     """Where the page goes."""
-    runs: Annotated[str, flag("DIR", "runs")] = "runs"
-    """Directory that holds the runs."""
+    runs: RunsFolder = "runs"
     results: Annotated[str, flag("DIR", "results")] = "results"
     """Directory that holds the results of studies."""
     no_frontier: Switch = False

@@ -9,7 +9,7 @@ from tyro.conf import Positional, UseAppendAction
 from canary.cli.common import Switch, flag, parse_seeds, whole
 from canary.errors import CanaryError, nearest
 from canary.studies.catalogue import ALL_STUDIES
-from canary.studies.data import Study
+from canary.terminal.study_table import print_studies, print_study
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,33 +56,12 @@ def reproduce(options: Reproduce) -> int:
     if options.rebuild:
         return _rebuild(options)
     if not options.study:
-        for name, study in ALL_STUDIES.items():
-            print(f"{name:<20}{study.title}: {_size(study)}")
+        print_studies(ALL_STUDIES)
         return 0
     if options.study not in ALL_STUDIES:
         raise CanaryError(f"There is no study called {options.study!r}{nearest(options.study, ALL_STUDIES)}")
-    show_paths(_train(options), options.quiet)
+    print_study(_train(options), options.quiet)
     return 0
-
-
-def show_paths(paths: dict[str, Path], quiet: bool) -> None:
-    """The table, and where everything is."""
-    if not quiet:
-        print(paths["table"].read_text())
-    for label, path in paths.items():
-        print(path if quiet else f"{label:<8}{path}")
-
-
-def _size(study: Study) -> str:
-    if study.units_of is not None:
-        return f"shows {study.units_of}"
-    if not study.variants:
-        return f"{len(study.seeds)} seeds"
-    steps = sum(
-        len(variant.seeds or study.seeds) * (variant.total_steps or study.total_steps)
-        for variant in study.variants
-    )
-    return f"{len(study.variants)} variants, {steps / 1e6:g}M steps in all"
 
 
 def _rebuild(options: Reproduce) -> int:
@@ -111,7 +90,7 @@ def _rebuild(options: Reproduce) -> int:
     problems = []
     for name in names:
         try:
-            show_paths(save_views(results / name), options.quiet)
+            print_study(save_views(results / name), options.quiet)
         except CanaryError as error:
             problems.append(str(error))
     if problems:

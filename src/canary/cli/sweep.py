@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from tyro.conf import UseAppendAction
 
 from canary.cli.common import Switch, flag, parse_seeds, whole
-from canary.cli.reproduce import show_paths
+from canary.terminal.study_table import print_study
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,9 +51,8 @@ docs/clusters.md is about Ray and Slurm."""
 
 
 def sweep(options: Sweep) -> int:
-    from canary.studies.plan import Request
+    from canary.studies.plan import Request, sweep_study, swept
     from canary.studies.run import Places, engine_named, reproduce
-    from canary.studies.sweep_plan import sweep_study, swept
 
     constraint = {"constraint.limit": options.limit, "constraint.epsilon": options.epsilon}
     said = [f"{path}={values}" for path, values in constraint.items() if values is not None]
@@ -66,5 +65,5 @@ def sweep(options: Sweep) -> int:
         Places(runs=Path(options.runs), results=Path(options.results)), request,
         engine=engine_named(options.engine, options.quiet), quiet=options.quiet,
     )  # fmt: skip
-    show_paths(paths, options.quiet)
+    print_study(paths, options.quiet)
     return 0

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 from tyro.conf import UseAppendAction
 
-from canary.cli.common import Json, Out, Switch, flag, number, opened, parse_seeds, whole
+from canary.cli.common import Json, RunsFolder, Switch, flag, number, opened, parse_seeds, whole
 from canary.errors import CanaryError
 from canary.terminal.output import check_json, console_for, emit_json
 
@@ -66,8 +66,7 @@ the summary. `canary list` shows what --env, --algo and --preset can be."""
     """Change one setting; sections are algo, env, training and constraint. Repeatable."""
     trust: Switch = False
     """With --resume: import the code that the run was trained on, if it is not canary's own; asked once for each run."""
-    out: Out = "runs"
-    """Directory that holds the runs."""
+    out: RunsFolder = "runs"
     json: Json = None
     """Write the summary as JSON to a file, or to standard output (-) and nothing else there."""
     resume: Annotated[str | None, flag("RUN")] = None
@@ -169,12 +168,7 @@ def _resume(options: Train, console: Any) -> Any:
     run = api.load(opened(options.resume or "", options.out, trust=options.trust))
     if run.summary()["status"] == "finished" and (steps is None or steps <= run.config.training.total_steps):
         if not options.quiet:
-            console.print(
-                f"{run.directory} is finished already; nothing was trained.",
-                soft_wrap=True,
-                highlight=False,
-                markup=False,
-            )
+            console.say(f"{run.directory} is finished already; nothing was trained.")
         complete = all((run.directory / name).exists() for name in ("summary.json", "training.png"))
         return run if complete else run.resume(quiet=True)  # a kill may have left it without its summary
     return run.resume(total_steps=steps, force=options.force, log=options.log, quiet=options.quiet)

@@ -7,10 +7,9 @@ from typing import Any
 from canary.algorithms import ALGORITHMS
 from canary.checking.findings import raise_first_error
 from canary.checking.structure import check_structure
-from canary.config.constraint import complete
 from canary.config.overrides import from_dict, override, parse, to_dict
 from canary.config.presets import PRESETS
-from canary.config.run_config import SECTIONS, RunConfig, TrainingConfig, checked
+from canary.config.run_config import SECTIONS, RunConfig, TrainingConfig, checked, complete
 from canary.config.sources import Source, build, is_source
 from canary.constraints import Constraint
 from canary.constraints import from_dict as constraint_from_dict

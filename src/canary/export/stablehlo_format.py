@@ -41,10 +41,8 @@ def encode(portable: PortablePolicy) -> bytes:
     }
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
-        for (
-            name,
-            data,
-        ) in members.items():  # a ZipInfo of its own has no clock: the same policy gives the same bytes
+        for name, data in members.items():
+            # A ZipInfo of its own has no clock: the same policy gives the same bytes.
             archive.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)
     return buffer.getvalue()
 
@@ -56,10 +54,8 @@ def _export(portable: PortablePolicy, batch: Any, platforms: tuple[str, ...]) ->
     def policy(*inputs: jax.Array) -> dict[str, jax.Array]:
         return respond(portable, *inputs)
 
-    with (
-        _without_source_locations(),
-        jax.default_matmul_precision("highest"),
-    ):  # accelerators would round the weights
+    # Accelerators would round the weights.
+    with _without_source_locations(), jax.default_matmul_precision("highest"):
         exported = export.export(jax.jit(policy), platforms=platforms)
         return exported(shaped(portable.observation_size), shaped(), shaped())
 

@@ -29,7 +29,7 @@ HEADING, CAPTION, ACCOUNT, CHART = (
     52,
     40,
     100,
-)  # heights of the stripes, from the top; the picture is third
+)  # heights of the stripes; the picture is the third from the top
 
 
 def compose(

@@ -4,6 +4,7 @@ An evaluation keeps only how its episodes ended. The two that are shown are play
 every state recorded.
 """
 
+import importlib
 import operator
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -16,9 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 import polars as pl
 
+from canary.environments.protocol import stated_drawing
 from canary.errors import CanaryError
 from canary.evaluation import film_episodes
-from canary.rendering.drawings import drawing_for
 from canary.rendering.episode import Drawing, Picture, RecordedEpisode, frame_moments
 from canary.rendering.panel import compose
 from canary.rendering.video import encode, frame_rate, video_format
@@ -171,3 +172,19 @@ def _counted(frames: Iterable[Picture], total: int, progress: Progress) -> Itera
         progress(done, total, "drawing")
         yield frame
     progress(total, total, "writing the file")
+
+
+def drawing_for(environment: Any) -> Drawing:
+    """The drawing of an environment, if there is one and it can work here."""
+    drawing = stated_drawing(environment)
+    if drawing is None:
+        raise CanaryError(
+            f"canary has no drawing of {type(environment).__name__}; pass one in Python: "
+            "run.video(drawing=...), see docs/rendering.md."
+        )
+    if not isinstance(drawing, str):
+        return drawing
+    module, _, function = drawing.partition(":")
+    home = importlib.import_module(module)
+    getattr(home, "check_graphics", lambda: None)()  # raises a sentence if it cannot work on this machine
+    return getattr(home, function)

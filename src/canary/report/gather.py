@@ -11,6 +11,7 @@ from canary.errors import CanaryError
 from canary.report import series
 from canary.reporting.summary import summarise_run
 from canary.runs import directory
+from canary.runs.differing import leaves
 from canary.studies.rows import Row, load_rows
 
 Frontier = Callable[[Path | None, dict[str, Any]], dict[str, Any] | None]
@@ -96,7 +97,7 @@ def _subject(
         "costs": series.costs(second_half, summary["limit"], summary["epsilon"]),
         "updates": updates,
         "dead_zone": _dead_zone(config, updates),
-        "configuration": flattened(config),
+        "configuration": [[name, str(value)] for name, value in leaves(config)],
     }
 
 
@@ -105,14 +106,3 @@ def _dead_zone(config: dict[str, Any], updates: dict[str, Any] | None) -> float 
     known = [value for value in (updates or {}).get("dead_zone", []) if value is not None]
     setting = config["algorithm"].get("settings", {}).get("dead_zone")
     return known[-1] if known else setting if isinstance(setting, float | int) else None
-
-
-def flattened(value: Any, path: str = "") -> list[list[str]]:
-    """Nested settings as lines of name and value."""
-    if isinstance(value, dict):
-        return [
-            line
-            for key, inner in value.items()
-            for line in flattened(inner, f"{path}.{key}" if path else key)
-        ]
-    return [[path, str(value)]]

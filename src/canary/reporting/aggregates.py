@@ -86,9 +86,8 @@ def running_rate(
     An update is left out while fewer than `width` episodes have ended.
     """
     total = np.concatenate([[0], np.cumsum(violated)])
-    last = (
-        np.flatnonzero(np.diff(iteration, append=iteration[-1:] + 1)) + 1
-    )  # episodes up to each update's end
+    # Episodes up to each update's end.
+    last = np.flatnonzero(np.diff(iteration, append=iteration[-1:] + 1)) + 1
     last = last[last >= width]
     return iteration[last - 1], (total[last] - total[last - width]) / width
 

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from canary.constraints import Chance, Constraint
 from canary.errors import CanaryError
-from canary.reporting.figures import STYLE, figure_arguments, plt, training_blocks
+from canary.reporting.figures import STYLE, figure_arguments, plt, save, show_steps, training_blocks
 from canary.reporting.records import ComparedRun, Comparison, Estimate, Paired
 from canary.reporting.statistics import paired_difference, student_interval
 from canary.reporting.summary import summarise_run
@@ -23,8 +23,8 @@ from canary.runs import directory
 from canary.runs.differing import differing, settings_text
 
 
-def compare_runs(runs: Sequence[Path]) -> Comparison:
-    """The numbers of runs of one environment beside each other."""
+def compare_runs(runs: Sequence[Path], figure: Path | None = None) -> Comparison:
+    """The numbers of runs of one environment beside each other; `figure` names a .png of their curves."""
     if len(runs) < 2:
         raise CanaryError("A comparison needs at least two runs: canary compare RUN RUN.")
     if len({run.resolve() for run in runs}) < len(runs):
@@ -40,7 +40,11 @@ def compare_runs(runs: Sequence[Path]) -> Comparison:
         _compared(run, summary, differs, summaries[0])
         for run, summary, differs in zip(runs, summaries, differences, strict=True)
     ]
-    return {"env": places[0], "runs": compared}
+    comparison: Comparison = {"env": places[0], "runs": compared}
+    if figure is not None:
+        save(comparison_figure(runs, comparison), figure)
+        comparison["figure"] = str(figure)
+    return comparison
 
 
 def _compared(
@@ -110,7 +114,7 @@ def comparison_figure(runs: Sequence[Path], comparison: Comparison) -> Figure:
         right.set_title("what the constraint limits (dashed: allowed)")
         for axes in (left, right):
             axes.set_xlabel("environment steps per seed")
-            axes.xaxis.set_major_formatter(lambda value, _: f"{value / 1000:g}k" if value else "0")
+            show_steps(axes)
         figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", fontsize=8)
         figure.suptitle(f"{comparison['env']}: means over seeds, 95% bands", x=0.01, ha="left", fontsize=10)
     return figure

@@ -93,16 +93,7 @@ def draw_violations(axes: Axes, blocks: pl.DataFrame, limit: float, epsilon: flo
     lower, upper = clopper_pearson_interval(violations, count)
     axes.fill_between(steps, np.maximum(lower, floor), np.maximum(upper, floor), color=BLUE, alpha=0.25)
     axes.plot(steps, np.maximum(violations / count, floor), color=BLUE, linewidth=1.8)
-    axes.axhline(epsilon, color=RED, linestyle="--", linewidth=1)
-    axes.annotate(
-        f"ε = {epsilon:g}",
-        (1, epsilon),
-        xycoords=("axes fraction", "data"),
-        ha="right",
-        va="bottom",
-        color=RED,
-        fontsize=8,
-    )
+    _allowed_line(axes, epsilon, f"ε = {epsilon:g}")
     axes.set_yscale("log")
     axes.set_ylim(floor, 1)
     axes.set_title(f"P(cost > {limit:g}), all seeds, 95% band")
@@ -125,7 +116,7 @@ def draw_measured(axes: Axes, blocks: pl.DataFrame, constraint: Constraint) -> A
     value, lower, upper = np.array([measured(costs) for costs in whole["costs"]]).T
     axes.fill_between(whole["steps"], np.maximum(lower, 0), upper, color=BLUE, alpha=0.25)
     axes.plot(whole["steps"], value, color=BLUE, linewidth=1.8)
-    _limit_line(axes, constraint.limit)
+    _allowed_line(axes, constraint.limit, f"limit {constraint.limit:g}")
     axes.set_ylim(bottom=0)
     axes.set_title(f"{constraint.label}, all seeds, 95% band")
     return axes
@@ -136,18 +127,16 @@ def draw_costs(axes: Axes, blocks: pl.DataFrame, limit: float) -> Axes:
     spread = blocks.group_by("steps").agg(pl.col("cost").mean(), pl.col("deviation").mean()).sort("steps")
     steps, mean, deviation = (spread[name].to_numpy() for name in ("steps", "cost", "deviation"))
     axes.fill_between(steps, np.maximum(mean - deviation, 0), mean + deviation, color=BLUE, alpha=0.15)
-    _limit_line(axes, limit)
+    _allowed_line(axes, limit, f"limit {limit:g}")
     axes.set_ylim(bottom=0)
     axes.set_title("episode cost, mean ± deviation")
     return axes
 
 
-def _limit_line(axes: Axes, limit: float) -> None:
-    axes.axhline(limit, color=RED, linestyle="--", linewidth=1)
-    axes.annotate(
-        f"limit {limit:g}", (1, limit), xycoords=("axes fraction", "data"), ha="right", va="bottom",
-        color=RED, fontsize=8,
-    )  # fmt: skip
+def _allowed_line(axes: Axes, value: float, label: str) -> None:
+    axes.axhline(value, color=RED, linestyle="--", linewidth=1)
+    place = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "bottom"}
+    axes.annotate(label, (1, value), color=RED, fontsize=8, **place)
 
 
 def save(figure: Figure, path: Path) -> None:

@@ -1,6 +1,6 @@
 """In which settings runs differ, from their stored configurations alone. No JAX here."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 PARTS = {"environment": "env", "algorithm": "algo"}
@@ -36,11 +36,8 @@ def flattened(config: dict[str, Any] | None) -> Settings:
         short = PARTS.get(part, part)
         if part in PARTS and isinstance(value, dict):
             found[short] = value.get("name")
-            _add(found, short, value.get("settings"))
-        elif isinstance(value, dict):
-            _add(found, short, value)
-        else:
-            found[short] = value
+            value = value.get("settings")
+        found |= dict(leaves(value, short))
     return {_short(name): value for name, value in found.items() if name not in APART}
 
 
@@ -49,12 +46,13 @@ def settings_text(settings: Settings) -> str:
     return " ".join(f"{name}={_text(value)}" for name, value in settings.items())
 
 
-def _add(found: Settings, place: str, value: Any) -> None:
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            _add(found, f"{place}.{name}", inner)
-    else:
-        found[place] = value
+def leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested settings as pairs of a name, such as `training.seeds`, and its value."""
+    if not isinstance(value, dict):
+        yield place, value
+        return
+    for name, inner in value.items():
+        yield from leaves(inner, f"{place}.{name}" if place else name)
 
 
 def _short(name: str) -> str:

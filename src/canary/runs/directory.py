@@ -4,7 +4,12 @@
       config.json  manifest.json            how to repeat the run; what it is, where it ran, its status
       metrics/  episodes/                   part-<first>-<last>.parquet: rows of iterations [first, last)
       metrics.parquet  episodes.parquet     the parts joined, once the run has finished
-      summary.json  checkpoints/
+      checkpoints/  kept/                   the newest two states; those that are kept for good
+      summary.json  training.png            what was achieved; its figure
+      .lock                                 who trains it, while somebody does
+      certificate.json  .html  best.json    after `canary certify`
+      exports/  video.gif                   after `canary export`, `canary evaluate --video`
+      log.csv  tensorboard/  wandb/         with `--log`
 
 A part is written just before each checkpoint (`tables`), and the manifest states the digests of all tables. So a run
 killed at any moment reads as if it had stopped at a checkpoint. No JAX here, and polars only where tables are touched:
@@ -30,19 +35,16 @@ from typing import Any
 
 from canary.errors import CanaryError
 from canary.runs import lock
-from canary.runs.code import code_fingerprint
 from canary.runs.files import cannot_write
 from canary.runs.files import read_json as read_json
 from canary.runs.files import write_atomically as write_atomically
 from canary.runs.files import write_json as write_json
-from canary.runs.labels import Labels, labels_of
+from canary.runs.manifest import Labels, code_fingerprint, labels_of, run_status, write_manifest
 from canary.runs.manifest import read_config as read_config
-from canary.runs.manifest import run_status, write_manifest
 from canary.runs.manifest import stored_manifest as stored_manifest
 from canary.runs.manifest import update_manifest as update_manifest
 from canary.runs.tables import COLUMNS as COLUMNS
 from canary.runs.tables import Kind as Kind
-from canary.runs.tables import append_part as append_part
 from canary.runs.tables import append_parts as append_parts
 from canary.runs.tables import compact as compact
 from canary.runs.tables import discard_after as discard_after

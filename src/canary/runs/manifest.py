@@ -5,7 +5,11 @@ rely on the fields that every run has from its first moment. Runs that older ver
 copy of the configuration; they are read as they are, and sealed when they are trained on.
 """
 
+import hashlib
+import re
 import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +28,17 @@ FIELDS = {
     "process": dict,
 }
 STATES = ("running", "interrupted", "stopped", "finished", "failed")
+RUN_NAME, TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}"), re.compile(r"\S(.{0,48}\S)?")
+# The code that makes the numbers of a run.
+MATHEMATICS = (
+    "types.py",
+    "numerics",
+    "environments",
+    "networks.py",
+    "rollout.py",
+    "algorithms",
+    "training.py",
+)
 
 
 def read_manifest(run: Path) -> dict[str, Any]:
@@ -120,3 +135,69 @@ def differences(original: Any, found: Any, place: str = "") -> list[str]:
     if original is ... or found is ...:
         return [f"{place} is {'new' if original is ... else 'missing'}"]
     return [f"{place or 'it'} is {found!r:.60} and was {original!r:.60}"]
+
+
+def code_fingerprint() -> str:
+    """The same fingerprint, the same numbers on the same machine."""
+    root = Path(__file__).parents[1]
+    digest = hashlib.sha256()
+    for name in MATHEMATICS:
+        for path in sorted((root / name).rglob("*.py")) if (root / name).is_dir() else [root / name]:
+            digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def codes_of(manifest: dict[str, Any]) -> str | None:
+    """The fingerprints of all code that trained a run, in their order; None if its first is not known."""
+    return " ".join(map(str, manifest["code"])) if isinstance(manifest.get("code"), list) else None
+
+
+def with_this_code(manifest: dict[str, Any]) -> dict[str, list[str]]:
+    """The entry of a manifest whose run goes on with this code; none if nobody knows with which it began."""
+    codes, this = manifest.get("code"), code_fingerprint()
+    if not isinstance(codes, list):
+        return {}
+    return {"code": codes if codes and codes[-1] == this else [*codes, this]}
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What a user calls a run: its name, its tags, and the logs it writes for other tools."""
+
+    name: str | None = None
+    """The name of the run's directory; None: made of environment, algorithm and time."""
+    tags: tuple[str, ...] = ()
+    log: tuple[str, ...] = ()
+
+    def fields(self) -> dict[str, Any]:
+        """As the manifest has them."""
+        return {"tags": list(self.tags), "log": list(self.log)}
+
+
+def checked_labels(
+    root: Path, name: str | None, tags: Sequence[str] | str = (), log: Sequence[str] = ()
+) -> Labels:
+    """Labels that a new run below `root` can have; a sentence otherwise."""
+    tags = tuple(dict.fromkeys([tags] if isinstance(tags, str) else tags))
+    for tag in tags:
+        if not isinstance(tag, str) or not TAG.fullmatch(tag) or "," in tag:
+            raise CanaryError(f"A tag is a short text without commas, not {tag!r:.60}.")
+    if name is not None:
+        if not isinstance(name, str) or not RUN_NAME.fullmatch(name) or name == "latest":
+            raise CanaryError(
+                f"A run's name has letters, digits and _ . + - in it, 100 at most, and is not latest; {name!r:.60} is none."
+            )
+        if (root / name).exists():
+            raise CanaryError(
+                f"{root / name} exists already; choose another --name, or go on with it: canary train --resume {name}."
+            )
+    return Labels(name, tags, tuple(log))
+
+
+def labels_of(manifest: dict[str, Any]) -> Labels:
+    """The labels in a manifest; runs of earlier versions have none."""
+
+    def texts(value: Any) -> tuple[str, ...]:
+        return tuple(text for text in value if isinstance(text, str)) if isinstance(value, list) else ()
+
+    return Labels(None, texts(manifest.get("tags")), texts(manifest.get("log")))

@@ -7,7 +7,7 @@ from typing import Any
 from canary.checking.behaviour import check_behaviour
 from canary.checking.check import short_record
 from canary.checking.findings import raise_first_error
-from canary.checking.fingerprint import differences, fingerprint
+from canary.checking.probe import differences, fingerprint
 from canary.checking.structure import check_structure
 from canary.config.config import config_from_dict
 from canary.config.run_config import RunConfig
@@ -73,9 +73,7 @@ def environment_changes(stored: dict[str, Any], environment: Environment) -> lis
     before = before if isinstance(before, dict) else {}
     for key in sorted(before.keys() | after.keys()):
         if key not in after or key not in before:
-            if not is_ours(
-                environment
-            ):  # versions of ours gain and lose settings; their defaults mean the same
+            if not is_ours(environment):  # versions of ours gain and lose settings that mean the same
                 changes.append(f"{key} is a setting of only one of them")
         elif before[key] != after[key]:
             changes.append(f"{key} is {after[key]!r} here and was {before[key]!r}")

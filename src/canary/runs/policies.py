@@ -26,7 +26,7 @@ from canary.identity import Identity, identify, place_of, refuse_nonfinite
 from canary.networks import Policy
 from canary.numerics.running_statistics import RunningStatistics
 from canary.rollout import CostAccount
-from canary.runs.runner import load_states
+from canary.runs.stored_states import load_states
 from canary.training import TrainingState
 
 STREAM = 0x6576616C  # "eval": training folds in iteration numbers only
@@ -137,9 +137,7 @@ def play(
         )
 
     seeds = policies.config.training.seeds if plan.seeds is None else plan.seeds
-    chosen = {
-        seed: policies.of_seed(seed) for seed in seeds
-    }  # an unknown seed fails before anything is played
+    chosen = {seed: policies.of_seed(seed) for seed in seeds}  # an unknown seed fails before any is played
     began, frames = time.monotonic(), []
     for seed, (policy, statistics) in chosen.items():
         for first in range(0, plan.episodes, batch):

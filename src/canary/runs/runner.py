@@ -6,13 +6,14 @@ kills the process, the newest intact checkpoint and the rows before it are a run
 
 import contextlib
 import shutil
+import signal
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,23 +26,22 @@ from canary.config.sources import source_from_dict
 from canary.environments.protocol import Environment, close
 from canary.errors import CanaryError
 from canary.runs import checkpoint, directory, files, lock, tables
-from canary.runs.binding import check_binding
 from canary.runs.building import make_groups
-from canary.runs.building import make_terms as make_terms
-from canary.runs.building import make_trainer as make_trainer
-from canary.runs.code import with_this_code
 from canary.runs.devices import prepare_devices
 from canary.runs.extension import extend
 from canary.runs.faults import fault_sentence, find_fault, unsound_sentence
-from canary.runs.interruption import interruptible
-from canary.runs.kept import is_kept, next_kept, stored_at
-from canary.runs.labels import checked_labels, labels_of
-from canary.runs.manifest import is_trained_by_older_version, read_manifest, stored_manifest
+from canary.runs.manifest import (
+    checked_labels,
+    is_trained_by_older_version,
+    labels_of,
+    read_manifest,
+    stored_manifest,
+    with_this_code,
+)
 from canary.runs.opening import describe_environment, open_config
-from canary.runs.pending import PendingRows
-from canary.runs.records import RecentHistory, episodes_frame, metrics_frame
-from canary.runs.revival import revive
+from canary.runs.records import PendingRows, RecentHistory, episodes_frame, metrics_frame
 from canary.runs.seeds import SeedGroups
+from canary.runs.stored_states import is_kept, newest, next_kept, revive
 from canary.runs.trust import remember
 from canary.terminal import progress
 from canary.training import FAULT
@@ -156,32 +156,6 @@ def clean(run: Path) -> None:
         files.remove_orphans(folder)
 
 
-def load_states(config: RunConfig, run: Path, step: int | None = None) -> tuple[Any, int, list[str]]:
-    """Stacked states and iteration of the newest intact checkpoint, and a sentence for each that was skipped.
-
-    With a `step`, those after so many environment steps per seed.
-    """
-    prepare_devices()
-    groups = make_groups(config)
-    try:
-        if step is None:
-            return _newest(config, run, groups)
-        path = stored_at(config, run, step)
-        tree, metadata = checkpoint.load(path, groups.structure())
-        check_binding(config, path, tree, metadata)
-        return tree, int(metadata["iteration"]), []
-    finally:
-        groups.close()
-
-
-def _newest(config: RunConfig, run: Path, groups: SeedGroups) -> tuple[Any, int, list[str]]:
-    tree, metadata, used, skipped = checkpoint.newest_intact(
-        run / "checkpoints", groups.structure(), partial(check_binding, config)
-    )
-    notes = [f"{reason} Using {used.name} instead." for _, reason in skipped]
-    return tree, int(metadata["iteration"]), notes
-
-
 def _train(session: _Session, *, resume: bool, quiet: bool, notes: Sequence[str] = ()) -> None:
     config, run, groups = session.config, session.run, session.groups
     started, iteration = time.monotonic(), 0
@@ -228,7 +202,7 @@ def _train(session: _Session, *, resume: bool, quiet: bool, notes: Sequence[str]
 def _restore(session: _Session, display: progress.TrainingProgress) -> int:
     """Take up the newest intact state, under the plan as it is now; returns the updates done."""
     config, groups = session.config, session.groups
-    states, iteration, notes = _newest(config, session.run, groups)
+    states, iteration, notes = newest(config, session.run, groups)
     states, lost = revive(groups.trainer, states)
     for note in (*notes, *lost):
         display.message(note, warning=True)
@@ -279,9 +253,8 @@ def _loop(
     pending.commit(groups, iteration, iteration * training.batch)
     if iteration < training.updates:
         return "interrupted" if goes_on else "stopped"
-    checkpoint.prune(
-        session.run / "checkpoints"
-    )  # a kill may have come between the last one and the removal of older ones
+    # A kill may have come between the last one and the removal of older ones.
+    checkpoint.prune(session.run / "checkpoints")
     directory.compact(session.run)
     return "finished"
 
@@ -293,3 +266,25 @@ def _fault(session: _Session, noted: Any, ends: Any, updates: tuple[int, int]) -
     if found is not None:
         return fault_sentence(found, session.config, updates[0], session.run)
     return unsound_sentence(session.groups.unsound(), *updates, session.run)
+
+
+@contextmanager
+def interruptible(announce: Callable[[], None]) -> Iterator[threading.Event]:
+    """Ctrl-C asks for a stop after the current chunk; a second one stops at once (the last checkpoint stays good)."""
+    asked = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+
+    def ask(number: int, frame: Any) -> None:
+        if asked.is_set():
+            raise KeyboardInterrupt
+        asked.set()
+        announce()
+
+    previous = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

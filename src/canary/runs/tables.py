@@ -30,11 +30,6 @@ LARGEST_TABLE = 1 << 34
 PATIENCE = 3  # whoever trains the run may join its parts while they are read
 
 
-def append_part(run: Path, kind: Kind, frame: "polars.DataFrame", first: int, last: int) -> None:
-    """Store the rows of iterations [first, last)."""
-    append_parts(run, {kind: frame}, first, last)
-
-
 def append_parts(run: Path, frames: "dict[Kind, polars.DataFrame]", first: int, last: int) -> None:
     """Store the rows of iterations [first, last) of several tables; all are listed at once."""
     if not 0 <= first < last:

@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 
 from canary.errors import CanaryError
+from canary.studies.page import paths_of, write_data, write_page
 from canary.studies.rows import Row
 
 LOWEST = 3e-4
@@ -26,9 +27,19 @@ def save(results: Path, study: dict[str, Any], rows: list[Row], problems: list[s
         except CanaryError as error:
             problems.append(str(error))
     data = pl.DataFrame(seeds, infer_schema_length=None)
-    paths = {"table": results / "table.md", "data": results / "table.csv", "figure": results / "anatomy.png"}
-    data.write_csv(paths["data"])
-    paths["table"].write_text(_markdown(study, data, problems))
+    paths = paths_of(results, "anatomy.png")
+    write_data(results, data)
+    write_page(
+        results,
+        study,
+        "c_B/ℓ² is Cantelli's constraint on the cost over the second half of training;\n"
+        "inside means c_B ≤ 0. The paper (30 seeds each): every seed of EcoAnt and PointGoal outside, 22 of 30 of IcyLake\n"
+        "inside; 82 of 90 seeds keep P ≤ ε.",
+        ("row", "seeds inside Cantelli's bound", "seeds with P ≤ ε", "median c_B/ℓ²", "median P"),
+        [_cells(seeds) for seeds in data.partition_by("variant", maintain_order=True)],
+        problems,
+        ("anatomy", "anatomy.png"),
+    )
     _figure(data, study, paths["figure"])
     return paths
 
@@ -56,27 +67,11 @@ def per_seed(row: Row) -> list[dict[str, Any]]:
     ]
 
 
-def _markdown(study: dict[str, Any], data: pl.DataFrame, problems: list[str]) -> str:
-    lines = [
-        f"# {study['title']}",
-        "",
-        f"`canary reproduce {study['name']}`. c_B/ℓ² is Cantelli's constraint on the cost over the second half of training;",
-        "inside means c_B ≤ 0. The paper (30 seeds each): every seed of EcoAnt and PointGoal outside, 22 of 30 of IcyLake",
-        "inside; 82 of 90 seeds keep P ≤ ε.",
-        "",
-        "![anatomy](anatomy.png)",
-        "",
-        "| row | seeds inside Cantelli's bound | seeds with P ≤ ε | median c_B/ℓ² | median P |",
-        "|---|---|---|---|---|",
-    ]
-    for rows in data.partition_by("variant", maintain_order=True):
-        inside, safe = (rows["bound"] <= 0).sum(), (rows["violation"] <= rows["epsilon"]).sum()
-        bound, violation = rows["bound"].median(), rows["violation"].median()
-        lines.append(
-            f"| {rows['variant'][0]} | {inside} of {len(rows)} | {safe} of {len(rows)} | {bound:.3f} | {violation:.4f} |"
-        )
-    lines += ["", *(f"- {problem}" for problem in problems)] if problems else []
-    return "\n".join(lines) + "\n"
+def _cells(seeds: pl.DataFrame) -> tuple[str, ...]:
+    """The seeds of one row in numbers."""
+    inside, safe = (seeds["bound"] <= 0).sum(), (seeds["violation"] <= seeds["epsilon"]).sum()
+    medians = f"{seeds['bound'].median():.3f}", f"{seeds['violation'].median():.4f}"
+    return seeds["variant"][0], f"{inside} of {len(seeds)}", f"{safe} of {len(seeds)}", *medians
 
 
 def _figure(data: pl.DataFrame, study: dict[str, Any], path: Path) -> None:

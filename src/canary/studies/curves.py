@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from canary.studies.page import paths_of, write_data, write_page
 from canary.studies.rows import Row
 
 BLOCKS = 40
@@ -14,26 +15,40 @@ FLOOR = 1e-3  # where the logarithmic axis ends
 
 def save(results: Path, study: dict[str, Any], rows: list[Row], problems: list[str]) -> dict[str, Path]:
     """Write training-curves.png and the data of its lines; lines are means over seeds, bands one standard deviation."""
+    lines = {row.name: curve(row) for row in rows}
+    _figure(rows, lines, results / "training-curves.png")
+    frames = [line.with_columns(variant=pl.lit(name)) for name, line in lines.items()]
+    write_data(results, pl.concat(frames).select("variant", pl.exclude("variant")), float_precision=6)
+    write_page(
+        results,
+        study,
+        "Lines are means over seeds, bands one standard deviation,\n"
+        f"in {BLOCKS} blocks of training; a rate below {FLOOR:g} is drawn there. Dashed: as published (preset `paper`).",
+        ("line", "seeds × steps", "code"),
+        [_cells(row) for row in rows],
+        problems,
+        ("training curves", "training-curves.png"),
+    )
+    return paths_of(results, "training-curves.png")
+
+
+def _figure(rows: list[Row], lines: dict[str, pl.DataFrame], path: Path) -> None:
+    """A row of two panels per environment: return, and violation probability."""
     import matplotlib.pyplot as plt
 
-    from canary.reporting.figures import GREY, RED, STYLE, show_steps
-    from canary.reporting.figures import save as save_figure
+    from canary.reporting.figures import GREY, RED, STYLE, save, show_steps
 
     environments = list(dict.fromkeys(row.summary["env"] for row in rows))
     methods = list(dict.fromkeys(row.summary["algorithm"] for row in rows))
     colours = dict(zip(methods, plt.get_cmap("tab10").colors, strict=False))  # type: ignore[attr-defined]
-    frames = []
     with plt.rc_context(STYLE):
-        height = 2.6 * len(environments)
-        figure, grid = plt.subplots(
-            len(environments), 2, figsize=(9, height), layout="constrained", squeeze=False
-        )
+        size = (9, 2.6 * len(environments))
+        figure, grid = plt.subplots(len(environments), 2, figsize=size, layout="constrained", squeeze=False)
         for environment, (left, right) in zip(environments, grid, strict=True):
             here = [row for row in rows if row.summary["env"] == environment]
             for row in here:
-                line, colour = curve(row), colours[row.summary["algorithm"]]
+                line, colour = lines[row.name], colours[row.summary["algorithm"]]
                 style = "--" if row.summary["preset"] == "paper" else "-"
-                frames.append(line.with_columns(variant=pl.lit(row.name)))
                 for axes, name in ((left, "return"), (right, "violation")):
                     mean, spread = line[name].to_numpy(), line[f"{name}_deviation"].to_numpy()
                     low, high = mean - spread, mean + spread
@@ -48,13 +63,7 @@ def save(results: Path, study: dict[str, Any], rows: list[Row], problems: list[s
             left.set(title=f"{environment}, limit {limit:g}: return", xlabel="environment steps per seed")
             right.set(title=f"P(cost > {limit:g})", xlabel="environment steps per seed")
             right.legend(loc="center left", bbox_to_anchor=(1, 0.5), fontsize=8, labelcolor=GREY)
-        path = results / "training-curves.png"
-        save_figure(figure, path)
-    data = results / "table.csv"
-    pl.concat(frames).select("variant", pl.exclude("variant")).write_csv(data, float_precision=6)
-    text = results / "table.md"
-    text.write_text(_text(study, rows, problems))
-    return {"table": text, "figure": path, "data": data}
+        save(figure, path)
 
 
 def _method(row: Row) -> str:
@@ -86,22 +95,6 @@ def curve(row: Row) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def _text(study: dict[str, Any], rows: list[Row], problems: list[str]) -> str:
-    lines = [
-        f"# {study['title']}",
-        "",
-        f"`canary reproduce {study['name']}`. Lines are means over seeds, bands one standard deviation,",
-        f"in {BLOCKS} blocks of training; a rate below {FLOOR:g} is drawn there. Dashed: as published (preset `paper`).",
-        "",
-        "![training curves](training-curves.png)",
-        "",
-        "| line | seeds × steps | code |",
-        "|---|---|---|",
-        *(
-            f"| {row.summary['env']}: {_method(row)} | {row.summary['seeds']} × {row.summary['total_steps']:,}"
-            f" | {' '.join(row.codes)} |"
-            for row in rows
-        ),
-        *(["", *(f"- {problem}" for problem in problems)] if problems else []),
-    ]
-    return "\n".join(lines) + "\n"
+def _cells(row: Row) -> tuple[str, ...]:
+    size = f"{row.summary['seeds']} × {row.summary['total_steps']:,}"
+    return f"{row.summary['env']}: {_method(row)}", size, " ".join(row.codes)

@@ -153,9 +153,8 @@ class Batches:
             self._estimator.values(learner, x) for x in (rollout.inputs, rollout.next_inputs)
         )
         estimate = self._estimate(Evidence(rollout, values, next_values, window, terms, learner.extra.risk))
-        ramp = jnp.linspace(-1, 1, rollout.reward.size).reshape(
-            rollout.reward.shape
-        )  # the reward is of no interest here
+        # The reward is of no interest here.
+        ramp = jnp.linspace(-1, 1, rollout.reward.size).reshape(rollout.reward.shape)
         inputs = Inputs(rollout.inputs.reshape(-1, rollout.inputs.shape[-1]))
         surrogates = Surrogates(
             learner.policy, inputs, inputs.evaluate(learner.policy), flatten(rollout, ramp, estimate),

@@ -1,15 +1,26 @@
-"""What a study trains: its variants as configurations, at the scale, seeds, steps and preset that are asked for."""
+"""What a study trains: its variants as configurations, at the scale, seeds, steps and preset that are asked for.
 
+Two settings are the same if they mean the same to the numbers of a seed. An option that did not exist when a unit was made
+counts as its default, which is what the older code did. Left out are the seeds, the name of the preset, and how the work
+is cut into programs and checkpoints, which no result depends on. `canary sweep` is a study with a variant per combination.
+"""
+
+import hashlib
+import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from itertools import product
+from typing import Any, Literal
 
-from canary.config.config import RunConfig, make_config
+from canary.config.config import RunConfig, config_from_dict, config_to_dict, make_config
+from canary.environments import ENVIRONMENTS
 from canary.errors import CanaryError, nearest
 from canary.studies.data import Study, Variant
-from canary.studies.meaning import meaning
 
 PAPER_SEEDS = tuple(range(30))
+WITHOUT_INFLUENCE = ("seeds", "chunk", "checkpoint_seconds", "seeds_per_device")
+LARGEST_SWEEP = 1000  # combinations
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,3 +96,80 @@ def chosen_seeds(wanted: int | tuple[int, ...] | None, stated: tuple[int, ...]) 
     if isinstance(wanted, int):
         return tuple(range(stated[0], stated[0] + wanted))
     return stated if wanted is None else wanted
+
+
+def meaning(config: RunConfig) -> str:
+    """A text that is equal for equal settings."""
+    plain = config_to_dict(config)
+    training = {key: value for key, value in plain["training"].items() if key not in WITHOUT_INFLUENCE}
+    del plain["preset"]
+    return json.dumps(plain | {"training": training}, sort_keys=True)
+
+
+def meaning_of(stored: dict[str, Any]) -> str | None:
+    """The same of a stored configuration; None if this version of canary cannot read it."""
+    try:
+        name = stored["environment"]["name"]
+        return meaning(config_from_dict(stored)) if name in ENVIRONMENTS else None
+    except (CanaryError, KeyError, TypeError):
+        return None
+
+
+def short_key(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def swept(texts: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """`algo.target_kl=0.01,0.02` as (path, values); a value in brackets may hold commas: `algo.hidden=[64,64],[32]`."""
+    found: list[tuple[str, list[str]]] = []
+    for text in texts:
+        path, equals, values = text.partition("=")
+        parts = re.findall(r"\[[^\]]*\]|[^,\[\]]+", values)
+        if not equals or not path.strip() or not parts:
+            raise CanaryError(
+                f"A sweep takes section.setting=value,value, such as algo.target_kl=0.01,0.02, not {text!r}."
+            )
+        if path in dict(found):
+            raise CanaryError(f"{path} is swept twice; give all of its values at once, separated by commas.")
+        values = [part.strip() for part in parts]
+        if len(set(values)) < len(values):
+            hint = (
+                f" A list is written in brackets: {path}=[{','.join(values)}]."
+                if path.endswith("hidden")
+                else ""
+            )
+            raise CanaryError(f"{path} has the value {values[0]} twice.{hint}")
+        found.append((path.strip(), values))
+    return found
+
+
+def sweep_study(
+    environment: str, algorithm: str, preset: str, axes: list[tuple[str, list[str]]], seeds: tuple[int, ...]
+) -> Study:
+    """A variant per combination, named by the values that vary."""
+    combinations = list(product(*(values for _, values in axes)))
+    if len(combinations) > LARGEST_SWEEP:
+        raise CanaryError(
+            f"The sweep has {len(combinations)} combinations; at most {LARGEST_SWEEP} are allowed."
+        )
+    varying = [len(values) > 1 for _, values in axes]
+    variants = []
+    for combination in combinations:
+        settings = [(path, value) for (path, _), value in zip(axes, combination, strict=True)]
+        named = [pair for pair, varies in zip(settings, varying, strict=True) if varies] or settings
+        name = "--".join(f"{path.rpartition('.')[2]}-{value}" for path, value in named) or "default"
+        variants.append(
+            Variant(
+                name=re.sub(r"[^A-Za-z0-9_.+-]+", "_", name)[:120],
+                about=" ".join(f"{path}={value}" for path, value in named),
+                algorithm=algorithm,
+                preset=preset,
+                overrides=tuple(f"{path}={value}" for path, value in settings),
+            )
+        )
+    if len({variant.name for variant in variants}) < len(variants):
+        raise CanaryError(
+            "Two combinations of the sweep would have the same name; sweep fewer settings at once."
+        )
+    title = f"{algorithm} on {environment}: {', '.join(path for path, _ in axes) or 'as it is'}"
+    return Study(title=title, environment=environment, seeds=seeds, total_steps=0, variants=tuple(variants))

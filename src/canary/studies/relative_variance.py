@@ -15,7 +15,7 @@ import numpy as np
 from canary.environments.icy_lake import IcyLake
 from canary.exact import cost_law, from_environment
 from canary.runs import directory
-from canary.runs.code import code_fingerprint
+from canary.runs.manifest import code_fingerprint
 from canary.theory import cantelli, cvar, indicator, of_gradient, of_value, scored_law, with_violation
 
 EPISODES = 100

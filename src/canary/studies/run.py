@@ -16,8 +16,17 @@ from canary.runs.files import make_folder
 from canary.runs.manifest import read_manifest
 from canary.studies import store
 from canary.studies.data import Study
-from canary.studies.meaning import meaning, meaning_of, short_key
-from canary.studies.plan import PAPER_SEEDS, PlannedRow, Request, chosen_seeds, is_wanted, planned
+from canary.studies.plan import (
+    PAPER_SEEDS,
+    PlannedRow,
+    Request,
+    chosen_seeds,
+    is_wanted,
+    meaning,
+    meaning_of,
+    planned,
+    short_key,
+)
 from canary.studies.rows import damage
 from canary.studies.units import final_policies, finished_runs, runs_of, units_of, with_seeds
 from canary.studies.views import save_views
@@ -120,9 +129,7 @@ def group_for(results: Path, row: PlannedRow) -> Path:
         if (group / "config.json").exists():
             try:
                 stored = meaning_of(directory.read_json(group / "config.json"))
-            except (
-                CanaryError
-            ):  # damaged: whether it is the same is not known, so it is left for its owner to restore
+            except CanaryError:  # damaged: it may be the same, so it is left for its owner to restore
                 return group
             if stored == wanted:
                 return group

@@ -9,6 +9,7 @@ import polars as pl
 from canary.reporting.aggregates import collapse_time, running_rate
 from canary.reporting.statistics import is_violation
 from canary.studies.curves import curve
+from canary.studies.page import paths_of, shown, write_data, write_page
 from canary.studies.rows import Row
 
 LOWEST = 1e-4  # where the logarithmic axis ends
@@ -17,14 +18,19 @@ EPISODES = 50  # that a running rate is taken of
 
 def save(results: Path, study: dict[str, Any], rows: list[Row], problems: list[str]) -> dict[str, Path]:
     """Write table.md, table.csv and epsilon-sweep.png."""
-    data = [calibration(row) for row in rows]
-    paths = {
-        "table": results / "table.md",
-        "data": results / "table.csv",
-        "figure": results / "epsilon-sweep.png",
-    }
-    pl.DataFrame(data, infer_schema_length=None).write_csv(paths["data"])
-    paths["table"].write_text(_markdown(study, data, problems))
+    data, paths = [calibration(row) for row in rows], paths_of(results, "epsilon-sweep.png")
+    write_data(results, data)
+    write_page(
+        results,
+        study,
+        "P is of the second half of training (± standard error over seeds).\nThe collapse is the median time\n"
+        f"in which the violation rate of the last {EPISODES} episodes fell from 0.3 to 0.1, over the seeds that did.\n"
+        "The paper (500 seeds): P settles 2-4 times below ε, and the collapse takes about 20,000 steps at every ε.",
+        ("variant", "ε", "P", "ε / P", "J", "collapse, steps", "seeds × steps", "code"),
+        [_cells(row) for row in data],
+        problems,
+        ("dynamics and calibration", "epsilon-sweep.png"),
+    )
     _figure(rows, data, study, paths["figure"])
     return paths
 
@@ -61,31 +67,17 @@ def collapse_times(row: Row) -> list[float]:
     return times
 
 
-def _markdown(study: dict[str, Any], data: list[dict[str, Any]], problems: list[str]) -> str:
-    def show(value: float | None, form: str) -> str:
-        return "-" if value is None else format(value, form)
-
-    lines = [
-        f"# {study['title']}",
-        "",
-        f"`canary reproduce {study['name']}`. P is of the second half of training (± standard error over seeds).",
-        "The collapse is the median time",
-        f"in which the violation rate of the last {EPISODES} episodes fell from 0.3 to 0.1, over the seeds that did.",
-        "The paper (500 seeds): P settles 2-4 times below ε, and the collapse takes about 20,000 steps at every ε.",
-        "",
-        "![dynamics and calibration](epsilon-sweep.png)",
-        "",
-        "| variant | ε | P | ε / P | J | collapse, steps | seeds × steps | code |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for row in data:
-        lines.append(
-            f"| {row['variant']} | {row['epsilon']:g} | {show(row['violation'], '.4f')} ± {show(row['violation_error'], '.4f')}"
-            f" | {show(row['below_threshold'], '.1f')} | {show(row['reward'], '.3f')} | {show(row['collapse_steps'], ',.0f')}"
-            f" ({row['collapsed_seeds']} of {row['seeds']}) | {row['seeds']} × {row['steps']:,} | {row['code']} |"
-        )
-    lines += ["", *(f"- {problem}" for problem in problems)] if problems else []
-    return "\n".join(lines) + "\n"
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        row["variant"],
+        f"{row['epsilon']:g}",
+        f"{shown(row['violation'], '.4f')} ± {shown(row['violation_error'], '.4f')}",
+        shown(row["below_threshold"], ".1f"),
+        shown(row["reward"], ".3f"),
+        f"{shown(row['collapse_steps'], ',.0f')} ({row['collapsed_seeds']} of {row['seeds']})",
+        f"{row['seeds']} × {row['steps']:,}",
+        row["code"],
+    )
 
 
 def _figure(rows: list[Row], data: list[dict[str, Any]], study: dict[str, Any], path: Path) -> None:

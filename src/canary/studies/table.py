@@ -8,8 +8,6 @@ environment is finite and on fresh episodes elsewhere. Rows on the same problem 
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
 from canary.reporting.aggregates import (
     bootstrap,
     improvement_probability,
@@ -17,6 +15,7 @@ from canary.reporting.aggregates import (
     margin_per_jitter,
 )
 from canary.reporting.statistics import mean_over_seeds, paired_difference, safe_fraction
+from canary.studies.page import paths_of, shown, write_data, write_page
 from canary.studies.rows import Row, kept_groups
 
 COLUMNS = (
@@ -28,10 +27,19 @@ COLUMNS = (
 
 def save(results: Path, study: dict[str, Any], rows: list[Row], problems: list[str]) -> dict[str, Path]:
     """Write table.md, table.csv and study.png; returns their paths by label."""
-    data = table_rows(rows)
-    paths = {"table": results / "table.md", "data": results / "table.csv", "figure": results / "study.png"}
-    paths["table"].write_text(markdown(study, data, [*problems, *_kept(results, study)]))
-    pl.DataFrame(data, infer_schema_length=None).write_csv(paths["data"])
+    data, paths = table_rows(rows), paths_of(results, "study.png")
+    write_page(
+        results,
+        study,
+        "P, jitter, safe and J are of the second half of training (± standard error over\n"
+        "seeds), differences to the first row of the same problem are seed by seed (± 95% interval). Final columns are of the\n"
+        "final policies: by dynamic programming in a finite environment, on fresh episodes elsewhere. `code` is the\n"
+        "fingerprint of the code that made the row, - if it was made before there were any.",
+        COLUMNS,
+        [_cells(row) for row in data],
+        [*problems, *_kept(results, study)],
+    )
+    write_data(results, data)
     _figure(rows, study, paths["figure"])
     return paths
 
@@ -116,27 +124,9 @@ def _against(row: Row, first: Row) -> dict[str, float | None]:
     return result
 
 
-def markdown(study: dict[str, Any], rows: list[dict[str, Any]], notes: list[str]) -> str:
-    """The table for people, with what it needs to be repeated."""
-    lines = [
-        f"# {study['title']}",
-        "",
-        f"`canary reproduce {study['name']}`. P, jitter, safe and J are of the second half of training (± standard error over",
-        "seeds), differences to the first row of the same problem are seed by seed (± 95% interval). Final columns are of the",
-        "final policies: by dynamic programming in a finite environment, on fresh episodes elsewhere. `code` is the",
-        "fingerprint of the code that made the row, - if it was made before there were any.",
-        "",
-        "| " + " | ".join(COLUMNS) + " |",
-        "|" + "---|" * len(COLUMNS),
-    ]
-    lines += ["| " + " | ".join(_cells(row)) + " |" for row in rows]
-    lines += ["", *(f"- {note}" for note in notes)] if notes else []
-    return "\n".join(lines) + "\n"
-
-
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     def show(name: str, form: str) -> str:
-        return "-" if row[name] is None else format(row[name], form)
+        return shown(row[name], form)
 
     def both(name: str, error: str, form: str) -> str:
         return "-" if row[name] is None else f"{show(name, form)} ± {show(error, form.lstrip('+'))}"

@@ -7,10 +7,9 @@ the last digit that the paper prints; for the share of safe seeds the exact bino
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
 from canary.numerics.binomial import clopper_pearson_interval
 from canary.reporting.aggregates import margin_per_jitter
+from canary.studies.page import paths_of, shown, write_data, write_page
 from canary.studies.rows import Row
 from canary.studies.table import numbers
 
@@ -25,27 +24,25 @@ COLUMNS = (
 def save(results: Path, study: dict[str, Any], rows: list[Row], problems: list[str]) -> dict[str, Path]:
     """Write table.md and table.csv; returns their paths by label."""
     data = [numbers(row) | outside(numbers(row), row.about["paper"]) for row in rows]
-    paths = {"table": results / "table.md", "data": results / "table.csv"}
-    pl.DataFrame(data, infer_schema_length=None).write_csv(paths["data"])
-    lines = [
-        f"# {study['title']}",
-        "",
-        f"`canary reproduce {study['name']}`. Second half of training, ± standard error over seeds; the published rows are of",
-        f"{PAPER_SEEDS} seeds. A star marks a number of ours outside the published 95% interval. Final columns are of the",
-        "final policies: by dynamic programming on IcyLake, on 500 fresh episodes per seed elsewhere. Canary has two rows: as",
-        "published (preset `paper`) and as it is here (`fast`).",
-        "",
-        "| " + " | ".join(COLUMNS) + " |",
-        "|" + "---|" * len(COLUMNS),
-    ]
+    write_data(results, data)
+    cells = []
     for row, values in zip(rows, data, strict=True):
-        lines.append("| " + " | ".join(_cells(values)) + " |")
+        cells.append(_cells(values))
         if row.about["paper"]:
             published = _published(row.about["paper"], row.summary["epsilon"])
-            lines.append("| " + " | ".join(("", "*published*", *published, "", "", "", "", "")) + " |")
-    lines += ["", *(f"- {problem}" for problem in problems)] if problems else []
-    paths["table"].write_text("\n".join(lines) + "\n")
-    return paths
+            cells.append(("", "*published*", *published, "", "", "", "", ""))
+    write_page(
+        results,
+        study,
+        "Second half of training, ± standard error over seeds; the published rows are of\n"
+        f"{PAPER_SEEDS} seeds. A star marks a number of ours outside the published 95% interval. Final columns are of the\n"
+        "final policies: by dynamic programming on IcyLake, on 500 fresh episodes per seed elsewhere. Canary has two rows: as\n"
+        "published (preset `paper`) and as it is here (`fast`).",
+        COLUMNS,
+        cells,
+        problems,
+    )
+    return paths_of(results)
 
 
 def outside(row: dict[str, Any], paper: dict[str, Any] | None) -> dict[str, bool | None]:
@@ -68,7 +65,7 @@ def outside(row: dict[str, Any], paper: dict[str, Any] | None) -> dict[str, bool
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     def show(name: str, form: str, scale: float = 1.0) -> str:
-        return "-" if row[name] is None else format(row[name] * scale, form)
+        return shown(None if row[name] is None else row[name] * scale, form)
 
     def star(name: str) -> str:
         return "*" if row[f"{name}_outside"] else ""
@@ -97,5 +94,5 @@ def _published(paper: dict[str, Any], epsilon: float) -> tuple[str, ...]:
         f"{paper['jitter'] * 1e3:.1f} ± {paper['jitter_error'] * 1e3:.1f}",
         f"{paper['safe']:.0%}",
         f"{paper['reward']:g} ± {paper['reward_error']:g}",
-        "-" if margin is None else f"{margin:.1f}",
+        shown(margin, ".1f"),
     )

@@ -11,11 +11,10 @@ from canary.errors import CanaryError
 from canary.exact.mdp import from_environment
 from canary.exact.run import policy_law
 from canary.runs import directory
-from canary.runs.code import codes_of
-from canary.runs.manifest import read_manifest
+from canary.runs.manifest import codes_of, read_manifest
 from canary.runs.policies import EvaluationPlan, FrozenPolicies, load_policies, play
 from canary.runs.runner import resume_run, start_run
-from canary.studies.meaning import meaning, meaning_of
+from canary.studies.plan import meaning, meaning_of
 from canary.studies.store import TABLES, Units
 
 FINAL_EPISODES = 500

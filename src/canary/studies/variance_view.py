@@ -9,6 +9,7 @@ import polars as pl
 from canary.errors import CanaryError
 from canary.numerics.regression import fitted_exponent
 from canary.runs import directory
+from canary.studies.page import paths_of, write_data, write_page
 
 TITLES = {"monte-carlo": "Monte Carlo, exact", "gae": "GAE with fitted critics"}
 QUANTITIES = ("value", "gradient")
@@ -21,13 +22,20 @@ def save(results: Path, study: dict[str, Any]) -> dict[str, Path]:
             f"{results} holds no point yet; compute them with `canary reproduce {results.name}`."
         )
     data = pl.DataFrame(directory.read_json(results / "points.json")["points"], infer_schema_length=None)
-    paths = {
-        "table": results / "table.md",
-        "data": results / "table.csv",
-        "figure": results / "relative-variance.png",
-    }
-    data.write_csv(paths["data"])
-    paths["table"].write_text(_markdown(study, data))
+    write_data(results, data)
+    write_page(
+        results,
+        study,
+        "Exponents of the relative variance in ε, fitted for ε < 0.1 (± 95% interval):\n"
+        "-1 is the rate 1/ε, 0 is stable. One policy of IcyLake; the limit moves, and violations are ε/2 everywhere.\n"
+        "Monte Carlo is exact (docs/relative-variance.md); GAE is measured over 200 batches of 4,000 steps per seed, with\n"
+        "critics fitted to the policy.\nThe paper: near -1 for indicator and CVaR, near 0 for Cantelli.",
+        ("constraint", *(f"{TITLES[e]}: {q}" for e in TITLES for q in QUANTITIES), "points with GAE"),
+        [_cells(data, constraint) for constraint in _constraints(data)],
+        figure=("relative variance", "relative-variance.png"),
+        footnote="A point without a gradient is one whose signal is smaller than the noise of all its batches together.",
+    )
+    paths = paths_of(results, "relative-variance.png")
     _figure(data, paths["figure"])
     return paths
 
@@ -49,36 +57,14 @@ def _constraints(data: pl.DataFrame) -> list[str]:
     return sorted(data["constraint"].unique(), key=lambda name: (name.startswith("shaped"), name))
 
 
-def _markdown(study: dict[str, Any], data: pl.DataFrame) -> str:
-    lines = [
-        f"# {study['title']}",
-        "",
-        f"`canary reproduce {study['name']}`. Exponents of the relative variance in ε, fitted for ε < 0.1 (± 95% interval):",
-        "-1 is the rate 1/ε, 0 is stable. One policy of IcyLake; the limit moves, and violations are ε/2 everywhere.",
-        "Monte Carlo is exact (docs/relative-variance.md); GAE is measured over 200 batches of 4,000 steps per seed, with",
-        "critics fitted to the policy.",
-        "The paper: near -1 for indicator and CVaR, near 0 for Cantelli.",
-        "",
-        "![relative variance](relative-variance.png)",
-        "",
-        "| constraint | "
-        + " | ".join(f"{TITLES[e]}: {q}" for e in TITLES for q in QUANTITIES)
-        + " | points with GAE |",
-        "|---|" + "---|" * 5,
-    ]
-    for constraint in _constraints(data):
-        cells = [constraint]
-        for estimator in TITLES:
-            for quantity in QUANTITIES:
-                slope, half, *_ = exponent(data, estimator, constraint, quantity)
-                cells.append("-" if np.isnan(slope) else f"{slope:+.2f} ± {half:.2f}")
-        _, _, used, whole = exponent(data, "gae", constraint, "gradient")
-        lines.append("| " + " | ".join([*cells, f"{used} of {whole}"]) + " |")
-    lines += [
-        "",
-        "A point without a gradient is one whose signal is smaller than the noise of all its batches together.",
-    ]
-    return "\n".join(lines) + "\n"
+def _cells(data: pl.DataFrame, constraint: str) -> list[str]:
+    cells = [constraint]
+    for estimator in TITLES:
+        for quantity in QUANTITIES:
+            slope, half, *_ = exponent(data, estimator, constraint, quantity)
+            cells.append("-" if np.isnan(slope) else f"{slope:+.2f} ± {half:.2f}")
+    _, _, used, whole = exponent(data, "gae", constraint, "gradient")
+    return [*cells, f"{used} of {whole}"]
 
 
 def _figure(data: pl.DataFrame, path: Path) -> None:

@@ -2,7 +2,6 @@
 policy.
 """
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from canary.certification.certificate import constraint_of
 from canary.certification.certify import Progress as Report
 from canary.certification.plan import Plan
 from canary.constraints import Chance, Constraint, Mean
-from canary.terminal.console import PlainConsole
+from canary.terminal.console import error_console
 from canary.terminal.formatting import digits, number, table
 
 STYLES = {"SATISFIED": "bold green", "VIOLATED": "bold red", "UNDECIDED": "bold yellow"}
@@ -27,8 +26,7 @@ class CertificationBar:
     def __init__(
         self, constraint: Constraint, plan: Plan, *, quiet: bool = False, console: Console | None = None
     ):
-        is_log = None if sys.stderr.isatty() else False
-        self._console = console or PlainConsole(stderr=True, force_interactive=is_log)
+        self._console = console or error_console()
         self._quiet, self._each, self._begun = quiet, plan.episodes or 1, 0
         self._progress = Progress(
             TextColumn("{task.description}"),
@@ -154,3 +152,22 @@ def _name(seed: int, changes: dict[str, int | float]) -> str:
 
 def _cell(value: float | None) -> str:
     return "?" if value is None else number(value)
+
+
+SHOWN = 10
+
+
+def print_best(console: Console, best: dict[str, Any]) -> None:
+    lines = table("seed", "step", "return", "constraint", "certificate")
+    for one in best["candidates"][:SHOWN]:
+        lines.add_row(
+            str(one["seed"]),
+            f"{one['step']:,}",
+            number(one["return_mean"]),
+            f"{one['constraint_value']:.4g}",
+            one["verdict"] or "",
+        )
+    console.print(Text("stored policies, the richest first", "bold"), lines, sep="\n")
+    if len(best["candidates"]) > SHOWN:
+        console.print(Text(f"and {len(best['candidates']) - SHOWN} more", "dim"))
+    console.print(Text(best["sentence"], "green" if best["certified"] else "yellow"), soft_wrap=True)

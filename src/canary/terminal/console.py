@@ -5,6 +5,7 @@ screen or write another verdict over ours, so every character that a terminal wo
 """
 
 import re
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -29,6 +30,10 @@ class PlainConsole(Console):
     def __init__(self, **settings: Any):
         super().__init__(markup=False, highlight=False, emoji=False, **settings)
 
+    def say(self, *parts: str | Text | tuple[str, str]) -> None:
+        """One line, however long; a part may be (text, style)."""
+        self.print(Text.assemble(*parts), soft_wrap=True)
+
     def render_str(self, text: str, **how: Any) -> Text:
         """Strings are made printable before they are measured, so that a table has room for their codes."""
         return super().render_str(printable(text), **how)
@@ -39,3 +44,8 @@ class PlainConsole(Console):
                 yield segment
             else:
                 yield Segment(printable(segment.text), segment.style)
+
+
+def error_console() -> PlainConsole:
+    """Standard error. FORCE_COLOR lets rich believe in a terminal; a log must not be animated because of it."""
+    return PlainConsole(stderr=True, force_interactive=None if sys.stderr.isatty() else False)

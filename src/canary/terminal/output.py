@@ -13,10 +13,10 @@ from canary.errors import CanaryError
 from canary.runs.directory import write_json
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from canary.terminal.console import PlainConsole
 
 
-def console_for(target: str | None) -> "Console":
+def console_for(target: str | None) -> "PlainConsole":
     """Standard output, unless the JSON goes there."""
     from canary.terminal.console import PlainConsole
 

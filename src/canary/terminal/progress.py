@@ -8,7 +8,6 @@ needs standard output.
 
 import math
 import statistics
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,7 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from canary.constraints import Constraint
-from canary.terminal.console import PlainConsole
+from canary.terminal.console import error_console
 from canary.terminal.formatting import clock_time, judged, number, table, title
 
 ROWS = 12  # seeds with a row of their own; the others share one
@@ -106,9 +105,7 @@ class TrainingProgress:
         console: Console | None = None,
         clock: Callable[[], float] = time.monotonic,
     ):
-        # FORCE_COLOR lets rich believe in a terminal; a log must not be animated because of it.
-        is_log = None if sys.stderr.isatty() else False
-        self._console = console or PlainConsole(stderr=True, force_interactive=is_log)
+        self._console = console or error_console()
         self._task, self._quiet, self._clock = task, quiet, clock
         self._live: Live | None = None
         self._seeds: tuple[SeedStatus, ...] = ()
@@ -254,7 +251,7 @@ def counting_bar(label: str, *, quiet: bool = False) -> Iterator[Callable[[int, 
         yield lambda done, total, what: None
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console = PlainConsole(stderr=True, force_interactive=None if sys.stderr.isatty() else False)
+    console = error_console()
     with Progress(*columns, console=console, transient=True, disable=not console.is_interactive) as bar:
         task = bar.add_task(label, total=None)
         yield lambda done, total, what: bar.update(task, completed=done, total=total, description=what)

@@ -2,12 +2,6 @@
 
 from canary.numerics.gaussian_tail import GaussianTail as GaussianTail
 from canary.numerics.gaussian_tail import gaussian_tail as gaussian_tail
-from canary.theory.constraints import SampledConstraint as SampledConstraint
-from canary.theory.constraints import cantelli as cantelli
-from canary.theory.constraints import cvar as cvar
-from canary.theory.constraints import indicator as indicator
-from canary.theory.constraints import mean_cost as mean_cost
-from canary.theory.family import limit_for as limit_for
 from canary.theory.family import soft_policy as soft_policy
 from canary.theory.family import with_violation as with_violation
 from canary.theory.law import ScoredLaw as ScoredLaw
@@ -17,5 +11,9 @@ from canary.theory.plug_in import PlugIn as PlugIn
 from canary.theory.plug_in import plug_in_gradient as plug_in_gradient
 from canary.theory.plug_in import plug_in_value as plug_in_value
 from canary.theory.relative_variance import RelativeVariance as RelativeVariance
+from canary.theory.relative_variance import SampledConstraint as SampledConstraint
+from canary.theory.relative_variance import cantelli as cantelli
+from canary.theory.relative_variance import cvar as cvar
+from canary.theory.relative_variance import indicator as indicator
 from canary.theory.relative_variance import of_gradient as of_gradient
 from canary.theory.relative_variance import of_value as of_value

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from canary.errors import CanaryError
-from canary.exact import CostLaw, FiniteMDP, cost_law
+from canary.exact import FiniteMDP, cost_law
 
 TEMPERATURE = 0.05
 HIGHEST_PRICE = 100.0
@@ -53,11 +53,3 @@ def with_violation(
         if abs(excess(high)) <= 1e-6 * violation:
             break
     return soft_policy(mdp, high, temperature)
-
-
-def limit_for(law: CostLaw, violation: float) -> float:
-    """The limit, half a unit of cost above an attainable cost, whose violation probability is nearest in ratio."""
-    exceedance = np.append(np.cumsum(law.probabilities[:0:-1])[::-1], 0.0)
-    with np.errstate(divide="ignore"):
-        index = int(np.argmin(np.abs(np.log(exceedance) - np.log(violation))))
-    return float(law.support[index] + 0.5 * (law.support[1] - law.support[0]))

@@ -19,8 +19,8 @@ import numpy as np
 from jaxtyping import Float
 
 from canary.exact.distribution import bounded_variable
-from canary.theory.constraints import cantelli
 from canary.theory.law import ScoredLaw
+from canary.theory.relative_variance import cantelli
 
 
 @dataclass(frozen=True)

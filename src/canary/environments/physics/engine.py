@@ -113,9 +113,7 @@ def require(module: str) -> Any:
         raise CanaryError(
             f"This environment needs MuJoCo ({error}): install mujoco and mujoco-mjx, both >=3.17,<4."
         ) from None
-    except (
-        AttributeError
-    ) as error:  # how PyOpenGL says that the graphics library named by MUJOCO_GL is not there
+    except AttributeError as error:  # how PyOpenGL says that the library named by MUJOCO_GL is not there
         raise CanaryError(
             f"MuJoCo cannot load the graphics library of MUJOCO_GL={os.environ.get('MUJOCO_GL', '')} ({error}): "
             "install it or unset MUJOCO_GL."

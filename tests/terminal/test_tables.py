@@ -1,0 +1,60 @@
+"""Tables for people: what they say, and that nothing of how it is coloured is printed as text."""
+
+import io
+from typing import Any
+
+import pytest
+
+from canary.studies.catalogue import ALL_STUDIES
+from canary.terminal.check_table import print_check
+from canary.terminal.console import PlainConsole
+from canary.terminal.study_table import print_studies
+
+COST = {"episodes": 16, "mean": 11.4, "deviation": 7.3, "quantiles": {"0.05": 2.0, "0.95": 26.0}}
+REPORT: dict[str, Any] = {
+    "env": "Lake [odd]",
+    "ok": True,
+    "findings": [{"level": "warning", "field": "cost", "text": "costs[0] is odd"}],
+    "observation_size": 16,
+    "actions": "4 choices",
+    "horizon": 1000,
+    "episodes": {"cost": COST, "return_mean": 0.875, "length_mean": 60.7, "terminated_share": 0.88},
+    "advice": {"text": "The limit is interesting."},
+}
+
+
+def printed(report: dict[str, Any]) -> str:
+    console = PlainConsole(file=io.StringIO(), width=60)
+    print_check(console, report)
+    return console.file.getvalue()
+
+
+def test_a_check_is_printed_as_text_alone():
+    text = printed(REPORT)
+    assert "Lake [odd]: observation of size 16, actions: 4 choices, episodes have up to 1,000 steps" in text
+    assert "warning  costs[0] is odd" in text
+    assert "5% 2   95% 26" in text
+    assert "[/" not in text
+    assert "[bold]" not in text
+
+
+@pytest.mark.parametrize(
+    ("change", "end"),
+    [
+        ({}, "it can be trained on; 1 warning"),
+        ({"findings": []}, "nothing is wrong"),
+        ({"ok": False}, "it cannot be trained on as it is"),
+    ],
+)
+def test_a_check_ends_with_its_verdict(change, end):
+    assert printed(REPORT | change).splitlines()[-1] == end
+
+
+def test_what_cannot_be_traced_has_no_facts():
+    bare = {"env": "Lake", "ok": False, "findings": [], "episodes": {}, "advice": {}}
+    assert printed(bare) == "it cannot be trained on as it is\n"
+
+
+def test_studies_are_listed_with_their_size(capsys):
+    print_studies({"table1": ALL_STUDIES["table1"]})
+    assert "20 variants" in capsys.readouterr().out

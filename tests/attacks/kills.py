@@ -188,7 +188,9 @@ class RealKills(Kills):
         command = {"arguments": self._arguments(place), "folder": str(self._folder)}
         if write and self._at_any_moment:
             command["seconds"] = float(self._random.uniform(0, self._seconds))
-        (ended,) = self._nursery.run(command | ({} if "seconds" in command else {"write": write, "torn": torn}))
+        (ended,) = self._nursery.run(
+            command | ({} if "seconds" in command else {"write": write, "torn": torn})
+        )
         return ended["code"], ended["said"]
 
 

@@ -17,6 +17,7 @@ from canary.identity import place_of
 from canary.reporting.records import TrainingSummary
 from canary.reporting.summary import summarise_run
 from canary.runs import directory, runner
+from canary.runs.files import sealed
 from canary.runs.kept import stored_updates
 from canary.runs.opening import open_config
 from canary.watching.watcher import Callback, Watcher
@@ -173,7 +174,7 @@ def load(
 def _finish(run: Run) -> Run:
     """Leave the summary and the figure beside the data, and pass an interruption on to the caller."""
     summary = run.summary()
-    directory.write_json(run.directory / "summary.json", dict(summary))
+    directory.write_json(run.directory / "summary.json", sealed(dict(summary)))
     if run.episodes["valid"].any():
         run.plot()
     if summary["status"] == "interrupted":

@@ -40,9 +40,8 @@ CHANGES = "environment_changes"
 def verify(data: dict[str, Any]) -> list[str]:
     """Everything that is wrong with a certificate in itself, a sentence each; an empty list means it is consistent."""
     try:
-        if type(data.get("format")) is not int or data["format"] not in READABLE:
-            known = " and ".join(map(str, READABLE))
-            return [f"The certificate has the format {data.get('format')!r}; this version reads {known}."]
+        if (reason := unreadable(data)) is not None:
+            return [reason]
         problems = _check_shape(data)
         if content_hash(data) != data.get("sha256"):
             problems.append(
@@ -61,6 +60,23 @@ def verify(data: dict[str, Any]) -> list[str]:
         RecursionError,
     ) as error:
         return [f"The certificate is malformed ({type(error).__name__}: {str(error)[:200]})."]
+
+
+def unreadable(data: dict[str, Any]) -> str | None:
+    """Why this version does not read a certificate of that format, and what to do about it."""
+    found = data.get("format")
+    if type(found) is int and found in READABLE:
+        return None
+    known = f"{', '.join(map(str, READABLE[:-1]))} and {READABLE[-1]}"
+    if type(found) is not int or found < 1:
+        return f"It names {found!r:.40} as its format, which canary never wrote; this version reads {known}."
+    if found > max(READABLE):
+        return f"It has the format {found}, of a newer version of canary than this one, which reads {known}: update canary."
+    return (
+        f"It has the format {found}, which an earlier version of canary wrote and this one, which reads {known}, does not "
+        "check. Nothing is known to be wrong with it: check it with the version that made it (its `versions` and `time` "
+        "say which), or certify the policy again: canary certify RUN."
+    )
 
 
 def compare(data: dict[str, Any], facts: dict[str, Any], digests: dict[int, str]) -> list[str]:

@@ -33,6 +33,7 @@ from canary.runs import lock
 from canary.runs.code import code_fingerprint
 from canary.runs.files import cannot_write
 from canary.runs.files import read_json as read_json
+from canary.runs.files import unsealed as unsealed
 from canary.runs.files import write_atomically as write_atomically
 from canary.runs.files import write_json as write_json
 from canary.runs.labels import Labels, labels_of

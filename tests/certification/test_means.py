@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import time
 from pathlib import Path
 
 import numpy as np
@@ -98,6 +99,32 @@ def test_a_mean_needs_a_largest_cost_and_no_negative_ones():
         assess(evidence(np.array([-1.0, 2.0])), Plan(cost_bound=9.0), CVaR(3.0, 0.1))
     assert complete(Plan(cost_bound=3.0), Mean(3.0)).episodes == 1000
     assert complete(Plan(cost_bound=200.0), CVaR(5.0, 0.05)).episodes == 19_173
+
+
+def test_a_test_stops_where_its_bounds_would_have_let_it():
+    random, found = np.random.default_rng(5), set()
+    for _ in range(300):
+        bound, limit = float(random.choice([3.0, 50.0])), random.uniform(0.2, 4)
+        costs = random.geometric(random.uniform(0.2, 0.9), int(random.integers(0, 400))) - 1.0
+        costs, plan = np.minimum(costs, bound), Plan(episodes=400, cost_bound=bound)
+        lower, upper = mean_bounds(costs, limit, bound, plan.confidence)
+        by_bounds = upper <= limit or lower > limit
+        assert is_decided(costs, 1, plan, Mean(limit)) == by_bounds
+        found.add(by_bounds)
+    assert found == {True, False}
+    with pytest.raises(
+        CanaryError, match="An episode cost 9, but the largest possible cost was said to be 3"
+    ):
+        is_decided(np.array([1.0, 9.0]), 1, Plan(episodes=400, cost_bound=3.0), Mean(1.0))
+
+
+def test_a_look_at_a_million_episodes_is_quick():
+    costs = np.zeros(10**6)
+    costs[::2] = 2.0  # never decided: the mean is the limit
+    began = time.process_time()
+    for end in range(256, len(costs), 25_600):  # every hundredth of the looks of a verification
+        is_decided(costs[:end], 1, Plan(episodes=10**6, cost_bound=100.0), Mean(1.0))
+    assert time.process_time() - began < 6
 
 
 @pytest.fixture(scope="module")

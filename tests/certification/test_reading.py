@@ -1,6 +1,7 @@
 """A certificate as it lies on a disk: one of another version, one in a directory that is no run, one with a name that lies."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,24 @@ def test_a_directory_without_the_policies_is_no_run(tmp_path: Path, capsys: pyte
     assert "no complete run" in capsys.readouterr().out
     with pytest.raises(CanaryError, match=r"needs the run.*manifest.json and checkpoints/ missing"):
         verify_file(path, replay=True)
+
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    "path", sorted(ROOT.glob("results/**/certificate*.json")), ids=lambda path: path.parent.name
+)
+def test_the_documentation_says_how_far_a_committed_certificate_can_be_checked(path: Path):
+    row = rf"\| {path.relative_to(ROOT)} \| {json.loads(path.read_text())['format']} \| (not read|\w+)"
+    said = re.search(row, (ROOT / "docs" / "certification.md").read_text())
+    assert said is not None, f"docs/certification.md has no row for it: {row}"
+    if said[1] == "not read":
+        with pytest.raises(CanaryError, match="was not checked"):
+            verify_file(path)
+    else:
+        found = verify_file(path)
+        assert (found["valid"], found["level"]) == (True, said[1])
 
 
 def test_a_name_cannot_turn_the_words_of_the_page_around():

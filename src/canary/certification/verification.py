@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from canary.certification import order
-from canary.certification.bounds import Look, constraint_bounds
 from canary.certification.certificate import (
     READABLE,
     Certificate,
@@ -22,9 +21,9 @@ from canary.certification.certificate import (
     methods_of,
     summarise,
 )
-from canary.certification.certify import unchanged
+from canary.certification.certify import is_decided, unchanged
 from canary.certification.plan import Plan
-from canary.certification.verdict import Assessment, Evidence, assess, decide
+from canary.certification.verdict import Assessment, Evidence, assess
 from canary.constraints import Constraint
 from canary.errors import CanaryError
 
@@ -243,19 +242,11 @@ def _stopping(costs: np.ndarray, plan: Plan, constraint: Constraint) -> bool | s
     if not plan.early_stop or not len(costs):
         return not complete
     ends = np.minimum(np.arange(plan.batch, len(costs) + plan.batch, plan.batch), len(costs))
-
-    def verdict(look: int, rounding: float = 0.0) -> str:
-        bounds = constraint_bounds(
-            constraint, costs[: ends[look]], Look("anytime", look + 1), plan, plan.corrected_confidence
-        )
-        return decide(*bounds, constraint.allowed * (1 + rounding))
-
-    for look in range(len(ends) - 1):
+    for look, end in enumerate(ends[:-1], 1):
         # Both ways of rounding must agree that it could have stopped here.
-        early = {verdict(look, sign * TOLERANCE) for sign in (-1, 1)}
-        if "UNDECIDED" not in early:
-            return f"it went on after {ends[look]:,} episodes, when its verdict was clear."
-    return verdict(len(ends) - 1) == "UNDECIDED" and not complete
+        if all(is_decided(costs[:end], look, plan, constraint, sign * TOLERANCE) for sign in (-1, 1)):
+            return f"it went on after {end:,} episodes, when its verdict was clear."
+    return not complete and not is_decided(costs, len(ends), plan, constraint)
 
 
 def _same(one: Any, other: Any) -> bool:

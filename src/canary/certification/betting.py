@@ -25,7 +25,7 @@ Costs = Float[np.ndarray, "episode"]
 
 
 def is_apart(costs: Costs, limit: float, cost_bound: float, confidence: float, mean: float) -> bool:
-    """Whether a number is outside of the bounds on the mean, without the bounds, which take a hundred times longer."""
+    """Whether a number is outside of the bounds on the mean, without the bounds, which take six times longer."""
     if mean >= cost_bound:
         return True
     bets, goal = aimed_bets(costs, limit), -math.log(1 - confidence)

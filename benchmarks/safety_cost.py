@@ -70,6 +70,7 @@ def measure(config: RunConfig, rounds: int) -> dict[str, tuple[float, float]]:
         times["between"].append(looked + weighed)
         if number % 10 == 0:
             times["alone"].append(seconds_of(alone)[0] / CALLS)
+    metrics, ends = checked.advance(1)
     tables = [
         metrics_frame({name: value for name, value in metrics.items() if name != FAULT}, (0,), 0, 1),
         episodes_frame(ends, (0,), 0),

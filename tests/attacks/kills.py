@@ -185,7 +185,7 @@ class RealKills(Kills):
         return super().attempt(int(random.integers(2 * self._writes)), random)
 
     def _run(self, place: Path, write: int, torn: bool) -> tuple[int, str]:
-        command = {"arguments": self._arguments(place), "folder": str(self._folder)}
+        command: dict[str, Any] = {"arguments": self._arguments(place), "folder": str(self._folder)}
         if write and self._at_any_moment:
             command["seconds"] = float(self._random.uniform(0, self._seconds))
         (ended,) = self._nursery.run(

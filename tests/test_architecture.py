@@ -64,8 +64,11 @@ ALLOWED: dict[str, set[str]] = {
     "certification.run": RUNS | {
         "errors", "constraints", "environments", "certification", "certification.page", "terminal",
     },
+    "certification.reading": {
+        "errors", "runs", "certification", "certification.page", "certification.run",
+    },
     "certification.check": RUNS
-    | {"errors", "environments", "certification", "certification.page", "certification.run"},
+    | {"errors", "environments", "certification", "certification.reading", "certification.run"},
     "certification.best": RUNS | {"errors", "constraints", "environments", "certification.run", "terminal"},
     "exact.figure": {"errors", "runs.directory", "terminal", "reporting.figures"},
     "exact.run": RUNS | MATHEMATICS | {"exact"},
@@ -87,8 +90,8 @@ ALLOWED: dict[str, set[str]] = {
     },
     "cli": {
         "errors", "environments", "checking", "config", "runs", "terminal", "studies", "api", "report.run",
-        "certification", "certification.best", "certification.check", "certification.run", "reporting", "exact.run",
-        "exact.figure", "export.run", "rendering.run",
+        "certification", "certification.best", "certification.check", "certification.reading", "certification.run", "reporting",
+        "exact.run", "exact.figure", "export.run", "rendering.run",
     },
     "__main__": {"cli"},
 }  # fmt: skip

@@ -17,28 +17,39 @@ import numpy as np
 from attacks.attack import Attack, at, leaves, put
 from attacks.warm import warm
 from canary.certification import order
-from canary.certification.certificate import Result, content_hash, summarise
+from canary.certification.certificate import Result, constraint_of, content_hash, methods_of, summarise
 from canary.certification.check import _compare, _policies, _replay
 from canary.certification.plan import Plan
 from canary.certification.run import Request, certify_run
 from canary.certification.verdict import Evidence, assess
 from canary.certification.verification import LABELS, verify
-from canary.constraints import Chance
+from canary.constraints import Chance, Constraint, CVaR, Mean
 from canary.errors import CanaryError
 from runs.untrained_runs import untrained_run
 
 Certificate = dict[str, Any]
 
 
+KINDS: dict[str, tuple[str, Constraint]] = {
+    "chance": ("canary", Chance(limit=1.5, epsilon=0.1)),
+    "mean": ("cpo", Mean(limit=1.5)),
+    "cvar": ("cppo", CVaR(limit=4.0, epsilon=0.2)),
+}
+
+
 class Forgeries(Attack):
     """What all of them share: an honest certificate of two seeds and one shift, and the question whether a forgery passes."""
 
-    name, tries = "", 0
+    what, all = "", 0
+
+    def __init__(self, kind: str):
+        self.name, self.tries = f"forged: {self.what}, {kind}", self.all
+        self._algorithm, self._constraint = KINDS[kind]
 
     def prepare(self, folder: Path) -> None:
         self._resources = ExitStack()
-        self._resources.enter_context(warm("canary"))
-        run = untrained_run(folder)
+        self._resources.enter_context(warm(self._algorithm))
+        run = untrained_run(folder, algorithm=self._algorithm, constraint=self._constraint)
         request = Request(episodes=100, batch=50, evaluation_seed=3, shift=("slip=0.2",))
         self._honest = certify_run(run, request, quiet=True)
         self._policies = _policies(run, None, self._honest["origin"]["updates"])
@@ -70,16 +81,17 @@ class Forgeries(Attack):
 class EveryField(Forgeries):
     """Every field alone, and every value that might stand there."""
 
-    name, tries = "forged: every field", 1204
+    what, all = "every field", 1300
 
     def prepare(self, folder: Path) -> None:
         super().prepare(folder)
         places = leaves(self._honest)
         self._edits = [(path, value) for path in places for value in others(at(self._honest, path))]
         assert len(self._edits) <= self.tries, len(self._edits)
+        self.tries = len(self._edits)
 
     def attempt(self, number: int, random: np.random.Generator) -> str | None:
-        path, value = self._edits[number % len(self._edits)]
+        path, value = self._edits[number]
         forged = copy.deepcopy(self._honest)
         put(forged, path, value)
         return self._problem(forged, f"{'.'.join(map(str, path))} = {value!r:.60}")
@@ -88,7 +100,7 @@ class EveryField(Forgeries):
 class RandomForgeries(Forgeries):
     """One to three changes of what matters, and all that follows from them recomputed."""
 
-    name, tries = "forged: recomputed", 1000
+    what, all = "recomputed", 1000
 
     def attempt(self, number: int, random: np.random.Generator) -> str | None:
         forged, names = copy.deepcopy(self._honest), []
@@ -107,7 +119,7 @@ def recompute(forged: Certificate) -> None:
     """Bounds, verdicts and sentences from the costs, as an honest issuer would."""
     forged["plan"]["statements"] = len(forged["results"])
     plan = Plan(**forged["plan"])
-    constraint = Chance(limit=forged["limit"], epsilon=forged["epsilon"])
+    constraint = constraint_of(forged)
     results = []
     for stored in forged["results"]:
         entries = dict(stored["evidence"]) | {"costs": tuple(map(tuple, stored["evidence"]["costs"]))}
@@ -115,7 +127,8 @@ def recompute(forged: Certificate) -> None:
         assessment = assess(evidence, plan, constraint)
         seed, changes = stored["seed"], stored["changes"]
         results.append(Result(seed=seed, changes=changes, evidence=evidence, assessment=assessment))
-    forged["verdict"], forged["sentence"] = summarise(tuple(results), plan)
+    forged["verdict"], forged["sentence"] = summarise(tuple(results), plan, constraint)
+    forged["methods"] = methods_of(constraint.kind)
     forged["results"] = json.loads(json.dumps([asdict(result) for result in results]))
 
 
@@ -219,14 +232,39 @@ def other_environment(forged: Certificate, random: np.random.Generator) -> None:
 
 
 def older_format(forged: Certificate, random: np.random.Generator) -> None:
-    forged["format"] = 2
-    del forged["constraint"]
+    forged["format"] = int(random.integers(2, 4))
+    forged.pop("constraint", None)
+
+
+def other_kind(forged: Certificate, random: np.random.Generator) -> None:
+    """A promise that is easier to keep, about the same episodes."""
+    forged["constraint"] = str(random.choice(["chance", "mean", "cvar"]))
+    forged["epsilon"] = 1.0 if forged["constraint"] == "mean" else float(random.choice([0.1, 0.5, 0.9]))
+
+
+def other_largest_cost(forged: Certificate, random: np.random.Generator) -> None:
+    """The bounds on mean and CVaR shrink with it: the largest cost that was seen would do wonders."""
+    seen = max(cost for result in forged["results"] for cost, _ in result["evidence"]["costs"])
+    forged["plan"]["cost_bound"] = float(random.choice([seen, seen + 1, 1e9]))
+
+
+def costs_just_below(forged: Certificate, random: np.random.Generator) -> None:
+    """Not free, but so that the promise is just kept."""
+    for result in forged["results"]:
+        costs = _costs(result["evidence"])
+        _rewrite(result["evidence"], np.minimum(costs, forged["limit"]), forged["plan"]["batch"])
+
+
+def most_expensive_last(forged: Certificate, random: np.random.Generator) -> None:
+    """Betting looks at the order: the bets are placed by what came before."""
+    evidence = _some(forged, random)["evidence"]
+    _rewrite(evidence, np.sort(_costs(evidence)), forged["plan"]["batch"])
 
 
 CHANGES: list[Callable[[Certificate, np.random.Generator], None]] = [
     cheaper_episodes, no_costs_at_all, other_order, fewer_episodes, without_a_seed, without_the_shift, all_called_shifts,
     shift_called_nominal, evidence_of_another, other_plan, other_promise, other_seed, other_means, other_policy,
-    other_environment, older_format,
+    other_environment, older_format, other_kind, other_largest_cost, costs_just_below, most_expensive_last,
 ]  # fmt: skip
 
 
@@ -246,4 +284,4 @@ def others(value: Any) -> list[Any]:
     return [None, 0, {"slip": 0.2}]
 
 
-ATTACKS = [EveryField(), RandomForgeries()]
+ATTACKS = [forgery(kind) for kind in KINDS for forgery in (EveryField, RandomForgeries)]

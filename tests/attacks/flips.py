@@ -21,7 +21,11 @@ from canary.runs import checkpoint, directory, files, manifest
 from canary.runs.stored_states import load_states
 from runs.untrained_runs import untrained_run
 
-FILES = ("checkpoint", "table", "configuration", "manifest", "certificate", "numpy export", "ONNX export")
+FILES = (
+    "checkpoint", "table", "configuration", "manifest", "summary", "certificate", "numpy export", "ONNX export",
+    "StableHLO export",
+)  # fmt: skip
+SUMMARY = {"return_mean": 0.953, "violation_probability": 0.0145, "limit": 5.5, "epsilon": 0.02}
 
 
 class Flips(Attack):
@@ -46,6 +50,8 @@ class Flips(Attack):
             "certificate": lambda: _certificate(run),
             "numpy export": lambda: Path(export_run(run, format="numpy")["path"]),
             "ONNX export": lambda: Path(export_run(run, format="onnx")["path"]),
+            "StableHLO export": lambda: Path(export_run(run, format="stablehlo")["path"]),
+            "summary": lambda: _summary(run),
         }
         self._path = places[self._kind]()
         self._data, self._expected = self._path.read_bytes(), None
@@ -77,6 +83,9 @@ class Flips(Attack):
                 return directory.read_config(run)
             case "manifest":
                 return manifest.stored_manifest(run)
+            case "summary":
+                said = directory.unsealed(files.read_json(self._path), self._path)
+                return {name: said.get(name) for name in SUMMARY}
             case "certificate":
                 certificate = files.read_json(self._path)
                 if verify(certificate):
@@ -105,6 +114,11 @@ def _fill_tables(run: Path) -> None:
     metrics = {"seed": [0, 3], "iteration": [0, 0], "steps": [10, 10]}
     directory.append_parts(run, {"metrics": pl.DataFrame(metrics)}, 0, 2)
     directory.compact(run)
+
+
+def _summary(run: Path) -> Path:
+    directory.write_json(run / "summary.json", files.sealed(dict(SUMMARY)))
+    return run / "summary.json"
 
 
 def _certificate(run: Path) -> Path:

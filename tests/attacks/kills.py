@@ -12,7 +12,7 @@ import numpy as np
 from attacks.attack import Attack
 from attacks.death import Death, Mortal
 from attacks.nursery import Nursery
-from attacks.small import ALGORITHM, reproducing, training
+from attacks.small import ALGORITHM, know_the_study, reproducing, training
 from attacks.warm import canary, warm
 from canary.certification.check import verify_file
 from canary.export import numpy_policy
@@ -21,6 +21,7 @@ from canary.runs.files import TEMPORARY
 from canary.studies import store
 
 CODES = {"certify": (0, 1)}  # 1: not SATISFIED
+CACHE = Path(__file__).resolve().parents[2] / ".cache" / "attacks"  # of compiled programs
 CHAINED = 0.25  # so often the command that goes on is killed as well
 
 
@@ -35,14 +36,25 @@ class Kills(Attack):
     def prepare(self, folder: Path) -> None:
         """Once without a kill: what is to come out of it, and how many writes it has."""
         self._folder, self._resources = folder, ExitStack()
-        self._resources.enter_context(warm(ALGORITHM))
+        self._start()
         if self._command in ("certify", "export", "evaluate"):
-            assert canary(*training(folder / "original")).code == 0
+            code, said, _ = self._live(training(folder / "original"))
+            assert code == 0, said
             (self._original,) = (folder / "original").iterdir()
         whole = self._place("whole")
+        code, said, self._writes = self._live(self._arguments(whole))
+        assert code in CODES.get(self._command, (0,)), said
+        self._whole = self._result(whole)
+
+    def _start(self) -> None:
+        know_the_study()
+        self._resources.enter_context(warm(ALGORITHM))
+
+    def _live(self, arguments: list[str]) -> tuple[int, str, int]:
+        """A life without a kill: its exit code, what it said, and how many writes it had."""
         with Mortal(0) as life:
-            assert canary(*self._arguments(whole), folder=folder).code in CODES.get(self._command, (0,))
-        self._writes, self._whole = life.writes, self._result(whole)
+            said = canary(*arguments, folder=self._folder)
+        return said.code, said.err, life.writes
 
     def close(self) -> None:
         self._resources.close()
@@ -152,23 +164,33 @@ class RealKills(Kills):
 
     how = "SIGKILL"
 
-    def prepare(self, folder: Path) -> None:
-        super().prepare(folder)
-        self._nursery = Nursery()
+    def _start(self) -> None:
+        self._nursery = Nursery(CACHE)
         self._resources.callback(self._nursery.close)
-        whole = self._place("whole")  # once more: a process of its own draws the figure that is left out here
-        self._run(whole, 0, False)
-        self._whole = self._result(whole)
+
+    def prepare(self, folder: Path) -> None:
+        """Once more when all programs are compiled: that is how long a life takes."""
+        super().prepare(folder)
+        self._live(self._arguments(self._place("whole")))
+        assert self._compare(folder / "whole") is None
+
+    def _live(self, arguments: list[str]) -> tuple[int, str, int]:
+        (ended,) = self._nursery.run({"arguments": arguments, "folder": str(self._folder)})
+        self._seconds = ended["seconds"]
+        return ended["code"], ended["said"], ended["writes"]
 
     def attempt(self, number: int, random: np.random.Generator) -> str | None:
-        self._random = random
+        """Every third at any moment; the others at writes that are drawn, half of them in the middle."""
+        self._random, self._at_any_moment = random, number % 3 == 2
         return super().attempt(int(random.integers(2 * self._writes)), random)
 
     def _run(self, place: Path, write: int, torn: bool) -> tuple[int, str]:
-        command = {"arguments": self._arguments(place), "write": write, "torn": torn}
-        if write and self._random.random() < 0.3:
-            command |= {"write": 0, "seconds": float(self._random.uniform(0, 6))}
-        (ended,) = self._nursery.run(command)
+        command: dict[str, Any] = {"arguments": self._arguments(place), "folder": str(self._folder)}
+        if write and self._at_any_moment:
+            command["seconds"] = float(self._random.uniform(0, self._seconds))
+        (ended,) = self._nursery.run(
+            command | ({} if "seconds" in command else {"write": write, "torn": torn})
+        )
         return ended["code"], ended["said"]
 
 

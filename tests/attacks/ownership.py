@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from attacks.attack import Attack
-from attacks.kills import run_state
+from attacks.kills import CACHE, run_state
 from attacks.nursery import Nursery
 from attacks.small import training
 from canary.runs import lock
@@ -72,7 +72,7 @@ class Resumes(Attack):
     name, tries = "resumed twice at once", 4 * len(MODES)
 
     def prepare(self, folder: Path) -> None:
-        self._folder, self._nursery = folder, Nursery()
+        self._folder, self._nursery = folder, Nursery(CACHE)
         (folder / "runs").mkdir()
         ended = self._nursery.run({"arguments": training(folder / "whole")})
         stopped = self._nursery.run({"arguments": training(folder / "stopped"), "write": WRITE})

@@ -25,9 +25,12 @@ def training(out: Path) -> list[str]:
     return ["train", *run, *settings, "--quiet"]
 
 
-def reproducing(place: Path) -> list[str]:
-    """The study becomes known to the command by that."""
+def know_the_study() -> None:
+    """In this process, so that `reproduce` finds it."""
     ALL_STUDIES.setdefault("killed", STUDY)
+
+
+def reproducing(place: Path) -> list[str]:
     return [
         "reproduce",
         "killed",

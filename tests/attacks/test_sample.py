@@ -9,7 +9,8 @@ from attacks.__main__ import ATTACKS
 from attacks.attack import Attack
 
 SAMPLE = {
-    "forged: every field": 20, "forged: recomputed": 8, "links out of the run": 8, "wrong command lines": 30,
+    "forged: every field, chance": 20, "forged: recomputed, chance": 8, "forged: recomputed, mean": 8,
+    "links out of the run": 8, "wrong command lines": 30,
     "claims on one run": 1, "killed: train": 5,
     "flips: table": 40, "flips: numpy export": 40, "flips: certificate": 40, "flips: checkpoint": 20,
 }  # fmt: skip

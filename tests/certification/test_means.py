@@ -100,6 +100,23 @@ def test_a_mean_needs_a_largest_cost_and_no_negative_ones():
     assert complete(Plan(cost_bound=200.0), CVaR(5.0, 0.05)).episodes == 19_173
 
 
+def test_a_test_stops_where_its_bounds_would_have_let_it():
+    random, found = np.random.default_rng(5), set()
+    for _ in range(300):
+        bound, limit = float(random.choice([3.0, 50.0])), random.uniform(0.2, 4)
+        costs = random.geometric(random.uniform(0.2, 0.9), int(random.integers(0, 400))) - 1.0
+        costs, plan = np.minimum(costs, bound), Plan(episodes=400, cost_bound=bound)
+        lower, upper = mean_bounds(costs, limit, bound, plan.confidence)
+        by_bounds = upper <= limit or lower > limit
+        assert is_decided(costs, 1, plan, Mean(limit)) == by_bounds
+        found.add(by_bounds)
+    assert found == {True, False}
+    with pytest.raises(
+        CanaryError, match="An episode cost 9, but the largest possible cost was said to be 3"
+    ):
+        is_decided(np.array([1.0, 9.0]), 1, Plan(episodes=400, cost_bound=3.0), Mean(1.0))
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")

@@ -96,6 +96,16 @@ def test_it_verifies_against_its_run_and_by_replaying(run: Path, certificate: di
         verify_file(elsewhere, replay=True)
 
 
+def test_four_things_are_enough_to_replay_it_elsewhere(run: Path, certificate: dict, tmp_path: Path):
+    """What to commit beside a certificate, as docs/certification.md says."""
+    for name in ("config.json", "manifest.json"):
+        shutil.copy(run / name, tmp_path)
+    shutil.copytree(run / "checkpoints", tmp_path / "checkpoints")
+    directory.write_json(tmp_path / "certificate.json", certificate)
+    result = verify_file(tmp_path, replay=0.1)
+    assert (result["valid"], result["level"]) == (True, "replayed"), result
+
+
 def test_a_share_is_replayed_with_the_probability_that_a_forgery_escapes(run: Path, certificate: dict):
     episodes = sum(one["assessment"]["episodes"] for one in certificate["results"])
     result = verify_file(run, replay=0.2)
@@ -318,7 +328,7 @@ def test_an_interruption_leaves_a_valid_certificate(
         (Request(epsilon=2.0), "Epsilon must lie strictly"),
         (Request(shift=("slip=0.1,0.33333333333",)), "changes nothing"),
         (Request(evaluation_seed=2**32), "below 2**31"),
-        (Request(episodes=50, batch=50, largest_step_cost=0.01), "largest possible cost"),
+        (Request(episodes=50, batch=50, largest_step_cost=0.01), "states itself that a step costs at most"),
     ],
 )
 def test_mistakes_are_sentences(run: Path, tmp_path: Path, request_: Request, words: str):

@@ -19,6 +19,7 @@ from polars.testing import assert_frame_equal
 from canary.cli.common import parse_seeds
 from canary.cli.main import COMMANDS, main
 from canary.runs import checkpoint, directory, runner, seeds
+from canary.runs.files import unsealed
 from tiny_runs import FLAGS, STEPS, command, environment, run_canary
 
 KEYS = {
@@ -238,7 +239,7 @@ def test_the_json_is_the_only_thing_on_standard_output(
     run, done = trained
     summary = json.loads(done.stdout)
     assert summary.keys() >= KEYS
-    assert summary == json.loads((run / "summary.json").read_text())
+    assert summary == unsealed(json.loads((run / "summary.json").read_text()), run)
     assert (summary["seeds"], summary["seed_ids"], summary["total_steps"]) == (2, [0, 3], STEPS)
     assert (summary["status"], summary["env"], summary["algorithm"]) == ("finished", "IcyLake", "canary")
     assert "P(cost > 5.5)" in done.stderr

@@ -14,6 +14,7 @@ from canary.cli import failures, listing
 from canary.cli.main import main
 from canary.errors import CanaryError
 from canary.runs import directory
+from canary.runs.files import sealed
 from canary.terminal.console import PlainConsole, printable
 from runs.untrained_runs import untrained_run
 from tiny_runs import command, environment
@@ -161,6 +162,24 @@ def test_one_bad_run_never_hides_the_others(capsys: pytest.CaptureFixture[str], 
     listed = json.loads(capsys.readouterr().out)["runs"]
     assert {Path(row["path"]).name for row in listed} == {good.name, bad.name}
     assert main(["list", "--out", str(tmp_path)]) == 0
+
+
+def test_a_summary_that_was_changed_is_not_shown(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    headline = directory.Headline("IcyLake", "canary", 1, 10)
+    place = directory.create(tmp_path, headline, {}, device="", command=[]) / "summary.json"
+    directory.write_json(place, sealed({"return_mean": 0.25, "violation_probability": 0.5}))
+    for before, after, shown in (("0.5", "0.5", 0.5), ("0.5", "0.1", None)):
+        place.write_text(place.read_text().replace(before, after))
+        assert main(["list", "--out", str(tmp_path), "--json", "-"]) == 0
+        (listed,) = json.loads(capsys.readouterr().out)["runs"]
+        assert listed["violation_probability"] == shown
+
+
+def test_what_nobody_sees_in_a_name_is_shown():
+    assert (
+        printable("a\u200bb\ufeffc\u2060d\u00ade\U000e0041") == "a\\u200bb\\ufeffc\\u2060d\\xade\\U000e0041"
+    )
+    assert printable("می\u200cخواهم") == "می\u200cخواهم"  # a joiner that Persian needs
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")

@@ -18,6 +18,7 @@ from canary.reporting.records import Comparison, TrainingSummary
 from canary.reporting.summary import summarise_run
 from canary.runs import directory, runner
 from canary.runs.directory import find_run
+from canary.runs.files import sealed
 from canary.runs.opening import open_config
 from canary.runs.stored_states import stored_updates
 from canary.watching.watcher import Callback, Watcher
@@ -174,7 +175,7 @@ def load(
 def _finish(run: Run) -> Run:
     """Leave the summary and the figure beside the data, and pass an interruption on to the caller."""
     summary = run.summary()
-    directory.write_json(run.directory / "summary.json", dict(summary))
+    directory.write_json(run.directory / "summary.json", sealed(dict(summary)))
     if run.episodes["valid"].any():
         run.plot()
     if summary["status"] == "interrupted":

@@ -59,6 +59,15 @@ def constraint_bounds(
     )
 
 
+def refuse_larger(costs: np.ndarray, plan: Plan) -> None:
+    """No bound on a mean holds if an episode cost more than was said to be possible."""
+    if plan.cost_bound is not None and len(costs) and costs.max() > plan.cost_bound * (1 + 1e-6):
+        raise CanaryError(
+            f"An episode cost {costs.max():g}, but the largest possible cost was said to be "
+            f"{plan.cost_bound:g}; correct that or leave it out."
+        )
+
+
 def probability_bounds(
     violations: int, episodes: int, confidence: float, method: Method
 ) -> tuple[float, float]:

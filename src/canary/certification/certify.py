@@ -17,10 +17,11 @@ import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray
 
 from canary.certification import order
-from canary.certification.bounds import Look, Method, constraint_bounds
-from canary.certification.plan import Plan, complete
+from canary.certification.betting import is_apart
+from canary.certification.bounds import Look, Method, constraint_bounds, refuse_larger
+from canary.certification.plan import Plan, complete, largest_cost
 from canary.certification.verdict import Assessment, Evidence, assess, decide
-from canary.constraints import Constraint
+from canary.constraints import Constraint, Mean
 from canary.environments.protocol import Environment, refuse_failure
 from canary.environments.settings import with_settings
 from canary.errors import CanaryError
@@ -97,11 +98,16 @@ def certify(
     return evidence, assess(evidence, plan, constraint)
 
 
-def is_decided(costs: np.ndarray, looks: int, plan: Plan, constraint: Constraint) -> bool:
-    """Whether a test that may stop at any time stops here."""
-    look = Look("anytime", looks)
-    bounds = constraint_bounds(constraint, costs, look, plan, plan.corrected_confidence)
-    return decide(*bounds, constraint.allowed) != "UNDECIDED"
+def is_decided(
+    costs: np.ndarray, looks: int, plan: Plan, constraint: Constraint, rounding: float = 0.0
+) -> bool:
+    """Whether a test that may stop at any time stops here; with a limit that is off by so little, if that is asked."""
+    allowed, confidence = constraint.allowed * (1 + rounding), plan.corrected_confidence
+    refuse_larger(costs, plan)
+    if isinstance(constraint, Mean) and (not len(costs) or costs.min() >= 0):
+        return is_apart(costs, constraint.limit, largest_cost(plan, constraint), confidence, allowed)
+    bounds = constraint_bounds(constraint, costs, Look("anytime", looks), plan, confidence)
+    return decide(*bounds, allowed) != "UNDECIDED"
 
 
 def _costs(rows: list[np.ndarray]) -> np.ndarray:

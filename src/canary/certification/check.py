@@ -17,16 +17,15 @@ import numpy as np
 
 from canary.certification.certificate import commitment, constraint_of
 from canary.certification.certify import Subject, make_player, shift_grid
-from canary.certification.page import certificate_in, render_page
 from canary.certification.plan import Plan
+from canary.certification.reading import read, run_around
 from canary.certification.replay import Replayed, choose, replay, replay_words
-from canary.certification.run import JSON_NAME, PAGE_NAME, episode_key, largest_cost, versions
+from canary.certification.run import episode_key, largest_cost, versions
 from canary.certification.signature import check as check_signature
-from canary.certification.verification import CHANGES, compare, describe, verify
+from canary.certification.verification import CHANGES, compare, describe, unreadable, verify
 from canary.environments.protocol import Environment
 from canary.errors import CanaryError
 from canary.identity import environment_settings
-from canary.runs import files
 from canary.runs.opening import open_config
 from canary.runs.policies import FrozenPolicies, load_policies
 from canary.runs.stored_states import stored_updates
@@ -52,13 +51,18 @@ def verify_file(
     """
     found = read(path)
     path, certificate = found["path"], found["certificate"]
+    if (reason := unreadable(certificate)) is not None:  # neither valid nor not: it is not looked at
+        raise CanaryError(f"{path} was not checked. {reason}")
     unsigned, who = check_signature(certificate, key)
-    run = path.parent if run is None and (path.parent / "config.json").is_file() else run
+    around, incomplete = run_around(path)
+    run = around if run is None else run
     if run is None and replay:
         raise CanaryError(
-            "Replaying a certificate needs the run that it is about: canary certify RUN --verify FILE."
+            "Replaying a certificate needs the run that it is about: canary certify RUN --verify FILE. "
+            + " ".join(incomplete)
         )
-    findings = Findings(problems=found["problems"] + verify(certificate) + unsigned, notes=found["notes"])
+    notes = found["notes"] + (incomplete if run is None else [])
+    findings = Findings(problems=found["problems"] + verify(certificate) + unsigned, notes=notes)
     is_compared = run is not None and not findings.problems
     if not findings.problems:
         findings.reach("consistent", CONSISTENT)
@@ -121,61 +125,6 @@ def _left_open(findings: Findings, is_compared: bool, share: float) -> list[str]
             "Whether it is about a policy that you have: give its run, canary certify RUN --verify FILE."
         )
     return hidden
-
-
-def read(path: Path) -> dict[str, Any]:
-    """The certificate in a JSON file, a page or a directory; also what its page says that the certificate does not."""
-    path = path / JSON_NAME if path.is_dir() else path
-    problems: list[str] = []
-    notes: list[str] = []
-    try:
-        data = files.read_bytes(path)
-    except FileNotFoundError:
-        raise CanaryError(f"There is no certificate {path}.") from None
-    except (OSError, ValueError) as error:
-        raise CanaryError(f"{path} cannot be read ({getattr(error, 'strerror', None) or error}).") from None
-    is_page = data.lstrip()[:1] == b"<"
-    try:
-        certificate = files.parse_object(certificate_in(data) if is_page else data)
-    except (ValueError, RecursionError) as error:
-        raise CanaryError(f"{path} is no certificate, or a damaged one ({str(error)[:200]}).") from None
-    beside = path.parent / PAGE_NAME
-    if is_page:
-        problems += _page(path.name, data, certificate)
-    elif path.name == JSON_NAME and beside.is_file():
-        problems, notes = _page_beside(beside, certificate)
-    return {"path": path, "certificate": certificate, "problems": problems, "notes": notes}
-
-
-def _page_beside(beside: Path, certificate: dict[str, Any]) -> tuple[list[str], list[str]]:
-    """Problems and notes about the page that lies beside a certificate."""
-    try:
-        data = files.read_bytes(beside)
-        carried = files.parse_object(certificate_in(data))
-    except (OSError, ValueError, RecursionError):
-        return [f"{beside.name} beside it carries no certificate: it is no page of canary's, or damaged."], []
-    if carried != certificate:
-        return [], [
-            f"{beside.name} beside it is the page of another certificate ({carried.get('time')!s:.40})."
-        ]
-    return _page(beside.name, data, certificate), []
-
-
-def _page(name: str, data: bytes, certificate: dict[str, Any]) -> list[str]:
-    """What people read on a page must be what its certificate says."""
-    try:
-        expected = render_page(certificate).encode()
-    except Exception:  # a malformed certificate, of which `verify` tells more
-        return []
-    made_here = certificate.get("versions", {}).get("canary") == versions().get("canary")
-    if data == expected:
-        return []
-    reason = (
-        "it was changed"
-        if made_here
-        else "another version of canary made it, or it was changed; read the JSON"
-    )
-    return [f"{name} shows something else than the certificate that it carries: {reason}."]
 
 
 def _never_shown(certificate: dict[str, Any], who: str | None, key: Any) -> list[str]:

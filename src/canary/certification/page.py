@@ -16,6 +16,7 @@ from canary.certification.sample_size import clean_episodes, planned_episodes
 from canary.certification.sentences import percent
 from canary.constraints import Chance, Constraint, Mean
 from canary.terminal.certificate_table import footnote
+from canary.terminal.console import printable
 from canary.terminal.formatting import number
 
 BINS = 36
@@ -55,8 +56,9 @@ def render_page(certificate: dict[str, Any]) -> str:
 
     loader = PackageLoader("canary.certification", "")
     pages = Environment(
-        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        finalize=_seen,
+    )  # fmt: skip
     pages.filters.update(percent=_percent, number=_number, count=lambda value: f"{value:,}", json=_compact)
     constraint = constraint_of(certificate)
     return pages.get_template("certificate.html.jinja").render(
@@ -214,6 +216,12 @@ def _ticks(largest: float, count: int = 6) -> list[float]:
 def _label(result: dict[str, Any]) -> str:
     changes = ", ".join(f"{name} = {value:g}" for name, value in result["changes"].items())
     return f"seed {result['seed']}" + (f", {changes}" if changes else "")
+
+
+def _seen(value: Any) -> Any:
+    """What a page shows of a text: nothing in a name may turn the direction of the words after it, or hide."""
+    is_ours = not isinstance(value, str) or hasattr(value, "__html__")
+    return value if is_ours else printable(value)
 
 
 def _percent(value: float | None) -> str:

@@ -249,7 +249,14 @@ def _plan(request: Request, policies: FrozenPolicies, rows: Rows, seeds: int) ->
 
 def largest_cost(rows: Rows, step: float | None = None) -> float | None:
     """The largest cost that an episode can have: that of a step, stated or given, times the longest horizon."""
-    step = largest_step_cost(rows[0][1]) if step is None else step
+    stated = largest_step_cost(rows[0][1])
+    if (
+        stated is not None and step is not None and step != stated
+    ):  # a smaller one would be a bound that does not hold
+        raise CanaryError(
+            f"The environment states itself that a step costs at most {stated:g}; leave out the largest step cost {step:g}."
+        )
+    step = stated if step is None else step
     return None if step is None else float(step * max(environment.horizon for _, environment in rows))
 
 

@@ -15,12 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from canary.certification import order, tails
-from canary.certification.bounds import LOWER, UPPER, Look, Method, constraint_bounds
+from canary.certification.bounds import LOWER, UPPER, Look, Method, constraint_bounds, refuse_larger
 from canary.certification.plan import POWER, Plan
 from canary.certification.sample_size import planned_episodes
 from canary.certification.sentences import Verdict, chance_sentence, mean_sentence, percent
 from canary.constraints import Chance, Constraint, Mean
-from canary.errors import CanaryError
 from canary.numerics.violations import violates
 
 
@@ -81,11 +80,7 @@ def assess(evidence: Evidence, plan: Plan, constraint: Constraint) -> Assessment
     """All bounds, the verdict, and its sentence."""
     costs = listed_costs(evidence, constraint)
     episodes, violations = len(costs), int(violates(costs, constraint.limit).sum())
-    if plan.cost_bound is not None and episodes and costs.max() > plan.cost_bound * (1 + 1e-6):
-        raise CanaryError(
-            f"An episode cost {costs.max():g}, but the largest possible cost was said to be "
-            f"{plan.cost_bound:g}; correct that or leave it out."
-        )
+    refuse_larger(costs, plan)
     look, allowed = Look(evidence.method, evidence.looks), constraint.allowed
     bounds = constraint_bounds(constraint, costs, look, plan, plan.corrected_confidence)
     alone = constraint_bounds(constraint, costs, look, plan, plan.confidence)

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from canary.certification import order
-from canary.certification.bounds import Look, constraint_bounds
 from canary.certification.certificate import (
     READABLE,
     Certificate,
@@ -22,9 +21,9 @@ from canary.certification.certificate import (
     methods_of,
     summarise,
 )
-from canary.certification.certify import unchanged
+from canary.certification.certify import is_decided, unchanged
 from canary.certification.plan import Plan
-from canary.certification.verdict import Assessment, Evidence, assess, decide
+from canary.certification.verdict import Assessment, Evidence, assess
 from canary.constraints import Constraint
 from canary.errors import CanaryError
 
@@ -40,9 +39,8 @@ CHANGES = "environment_changes"
 def verify(data: dict[str, Any]) -> list[str]:
     """Everything that is wrong with a certificate in itself, a sentence each; an empty list means it is consistent."""
     try:
-        if type(data.get("format")) is not int or data["format"] not in READABLE:
-            known = " and ".join(map(str, READABLE))
-            return [f"The certificate has the format {data.get('format')!r}; this version reads {known}."]
+        if (reason := unreadable(data)) is not None:
+            return [reason]
         problems = _check_shape(data)
         if content_hash(data) != data.get("sha256"):
             problems.append(
@@ -61,6 +59,23 @@ def verify(data: dict[str, Any]) -> list[str]:
         RecursionError,
     ) as error:
         return [f"The certificate is malformed ({type(error).__name__}: {str(error)[:200]})."]
+
+
+def unreadable(data: dict[str, Any]) -> str | None:
+    """Why this version does not read a certificate of that format, and what to do about it."""
+    found = data.get("format")
+    if type(found) is int and found in READABLE:
+        return None
+    known = f"{', '.join(map(str, READABLE[:-1]))} and {READABLE[-1]}"
+    if type(found) is not int or found < 1:
+        return f"It names {found!r:.40} as its format, which canary never wrote; this version reads {known}."
+    if found > max(READABLE):
+        return f"It has the format {found}, of a newer version of canary than this one, which reads {known}: update canary."
+    return (
+        f"It has the format {found}, which an earlier version of canary wrote and this one, which reads {known}, does not "
+        "check. Nothing is known to be wrong with it: check it with the version that made it (its `versions` and `time` "
+        "say which), or certify the policy again: canary certify RUN."
+    )
 
 
 def compare(data: dict[str, Any], facts: dict[str, Any], digests: dict[int, str]) -> list[str]:
@@ -227,19 +242,11 @@ def _stopping(costs: np.ndarray, plan: Plan, constraint: Constraint) -> bool | s
     if not plan.early_stop or not len(costs):
         return not complete
     ends = np.minimum(np.arange(plan.batch, len(costs) + plan.batch, plan.batch), len(costs))
-
-    def verdict(look: int, rounding: float = 0.0) -> str:
-        bounds = constraint_bounds(
-            constraint, costs[: ends[look]], Look("anytime", look + 1), plan, plan.corrected_confidence
-        )
-        return decide(*bounds, constraint.allowed * (1 + rounding))
-
-    for look in range(len(ends) - 1):
+    for look, end in enumerate(ends[:-1], 1):
         # Both ways of rounding must agree that it could have stopped here.
-        early = {verdict(look, sign * TOLERANCE) for sign in (-1, 1)}
-        if "UNDECIDED" not in early:
-            return f"it went on after {ends[look]:,} episodes, when its verdict was clear."
-    return verdict(len(ends) - 1) == "UNDECIDED" and not complete
+        if all(is_decided(costs[:end], look, plan, constraint, sign * TOLERANCE) for sign in (-1, 1)):
+            return f"it went on after {end:,} episodes, when its verdict was clear."
+    return not complete and not is_decided(costs, len(ends), plan, constraint)
 
 
 def _same(one: Any, other: Any) -> bool:

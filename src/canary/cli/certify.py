@@ -155,7 +155,8 @@ def _whole(options: Certify, name: str) -> int | None:
 
 
 def _verify(options: Certify, console: Any) -> int:
-    from canary.certification.check import read, verify_file
+    from canary.certification.check import verify_file
+    from canary.certification.reading import read, run_around
     from canary.certification.signature import load_public_key
     from canary.runs.directory import find_run
     from canary.terminal.certificate_table import print_verification
@@ -168,9 +169,9 @@ def _verify(options: Certify, console: Any) -> int:
             raise CanaryError(f"--verify checks a certificate as it is; leave out --{option}.")
     path = Path(options.verify or "")
     key = None if options.key is None else load_public_key(_key_file(options.key), options.key)
-    folder = path if path.is_dir() else path.parent
-    if options.run or (folder / "config.json").is_file():
-        opened(options.run or str(folder), options.out, trust=options.trust)
+    around, _ = run_around(path)
+    if options.run or around is not None:
+        opened(options.run or str(around), options.out, trust=options.trust)
     run = find_run(options.run, Path(options.out)) if options.run else None
     episodes = _listed(read(path)["certificate"]) if share else 0
     with evaluation_bar(round(share * episodes), quiet=options.quiet or not share) as (report, _):

@@ -37,6 +37,7 @@ from canary.errors import CanaryError
 from canary.runs import lock
 from canary.runs.files import cannot_write
 from canary.runs.files import read_json as read_json
+from canary.runs.files import unsealed as unsealed
 from canary.runs.files import write_atomically as write_atomically
 from canary.runs.files import write_json as write_json
 from canary.runs.manifest import Labels, code_fingerprint, labels_of, run_status, write_manifest

@@ -221,6 +221,22 @@ def digest_of(value: dict[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+SEAL = "sha256"
+
+
+def sealed(value: dict[str, Any]) -> dict[str, Any]:
+    """JSON data with the digest of what they say."""
+    return value | {SEAL: digest_of(value)}
+
+
+def unsealed(value: dict[str, Any], path: Path) -> dict[str, Any]:
+    """What they say, if it is what they said when they were sealed; those of earlier versions had no seal."""
+    said = {name: entry for name, entry in value.items() if name != SEAL}
+    if SEAL in value and value[SEAL] != digest_of(said):
+        raise CanaryError(f"{path} is damaged (its content does not match its digest); restore it.")
+    return said
+
+
 def _short(error: Exception) -> str:
     text = " ".join(str(error).split())
     return text if len(text) <= 200 else f"{text[:200]}..."

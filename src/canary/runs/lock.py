@@ -41,7 +41,8 @@ class Holder:
 
     def __str__(self) -> str:
         where = "" if self.host == socket.gethostname() else f" on {self.host}"
-        return f"process {self.pid}{where}, since {self.since} (last sign of life {self.age:.0f} s ago)"
+        heard = f"{self.age:.0f} s ago" if self.age > -RENEW_SECONDS else "after now: a clock was set back"
+        return f"process {self.pid}{where}, since {self.since} (last sign of life {heard})"
 
 
 class RunLock:
@@ -171,6 +172,8 @@ def _busy(run: Path, found: Holder | None) -> CanaryError:
     start = f"{run} is being trained by {found or 'another process'}"
     if found is not None and found.host != socket.gethostname():
         left = max(1, round(LEASE_SECONDS - found.age))
+        if found.age <= -RENEW_SECONDS:  # a living one would have touched its claim again since
+            return CanaryError(f"{start}; if that one is dead, --force takes the run over.")
         return CanaryError(
             f"{start}; if that one is dead, its claim runs out in {left} s, or --force takes the run over now."
         )
@@ -198,7 +201,7 @@ def _holder(found: dict[str, Any], age: float) -> Holder | None:
 
 
 def _age(path: Path) -> float:
-    """Seconds since the file was touched, by the clock of the file system it lies on."""
+    """Seconds since the file was touched, by the clock of the file system it lies on; negative if that was set back."""
     probe = path.with_name(f".probe.{secrets.token_hex(8)}.tmp")
     try:
         touched = os.lstat(path).st_mtime
@@ -212,4 +215,4 @@ def _age(path: Path) -> float:
         with contextlib.suppress(OSError):  # a directory that cannot be written to
             return max(0.0, time.time() - os.lstat(path).st_mtime)
         return 0.0
-    return max(0.0, now - touched)
+    return now - touched

@@ -19,7 +19,8 @@ def run_record(row: directory.RunRow, differs: dict[str, Any]) -> dict[str, Any]
     record |= asdict(row.headline) if row.headline else {}
     record |= {"tags": list(row.tags), "differs": differs}
     try:
-        summary = directory.read_json(Path(row.path) / "summary.json")
+        place = Path(row.path) / "summary.json"
+        summary = directory.unsealed(directory.read_json(place), place)
     except CanaryError:
         summary = {}
     numbers = {

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from canary.environments.numbers import run_time_numbers, with_numbers
 from canary.environments.protocol import ActionSpace, Discrete, Environment, EnvironmentState, refuse_failure
 
 
@@ -52,11 +53,12 @@ def make_probe(environment: Environment, length: int) -> Callable[[int, int], Pr
 
     A lane that is done stays as it is. `inner` is left out of the record.
     """
-    program: Any = jax.jit(lambda keys: _play(environment, keys, length))
+    numbers = run_time_numbers(environment)
+    program: Any = jax.jit(lambda keys, numbers: _play(with_numbers(environment, numbers), keys, length))
 
     def play(lanes: int, seed: int = 0) -> Probe:
         keys = jax.vmap(lambda lane: jax.random.fold_in(jax.random.key(seed), lane))(jnp.arange(lanes))
-        states, taken = jax.tree.map(np.asarray, program(keys))
+        states, taken = jax.tree.map(np.asarray, program(keys, numbers))
         refuse_failure(environment)
         return Probe(states, taken)
 

@@ -8,6 +8,7 @@ seeds is one vectorised program, and groups go to the devices in turn.
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
+from canary.environments.numbers import run_time_numbers, with_numbers
 from canary.identity import named
 from canary.numerics.sanity import sane
 from canary.training import Trainer, TrainingState, init_training, train_chunk
@@ -41,12 +43,10 @@ class SeedGroups:
         self._pool = ThreadPoolExecutor(max_workers=(os.cpu_count() or 1) if on_cpu else len(devices))
         # Seeds are the unit of parallelism on a CPU. XLA's own thread pool under concurrent programs can deadlock.
         options = {"xla_cpu_multi_thread_eigen": False} if on_cpu else None
-        self._init = jax.jit(
-            _over_group(lambda seed, terms: init_training(trainer, terms, seed)),
-            compiler_options=options,
-        )
         self.trainer = trainer
         self._terms = terms
+        self._numbers = run_time_numbers(trainer.environment)
+        self._init = jax.jit(_over_group(partial(_init, trainer)), compiler_options=options)
         # The states before a chunk are not donated to it: they are what is saved if it goes wrong.
         self._chunk = jax.jit(_over_group(partial(_chunk, trainer, size)), compiler_options=options)
         self._states: list[TrainingState] = []
@@ -56,13 +56,15 @@ class SeedGroups:
     def start(self) -> None:
         """Fresh states for all seeds."""
         self._states = self._map(
-            lambda group, device: self._init(jax.device_put(jnp.array(group), device), self._terms)
+            lambda group, device: self._init(
+                jax.device_put(jnp.array(group), device), self._terms, self._numbers
+            )
         )
 
     def structure(self) -> PyTree:
         """Shapes and types of the stacked states, without computing them."""
         count = sum(map(len, self._groups))
-        one = jax.eval_shape(self._init, jnp.zeros(1, jnp.int32), self._terms)
+        one = jax.eval_shape(self._init, jnp.zeros(1, jnp.int32), self._terms, self._numbers)
         return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((count, *leaf.shape[1:]), leaf.dtype), one)
 
     def restore(self, stacked: PyTree) -> None:
@@ -86,7 +88,8 @@ class SeedGroups:
             for state, device in zip(self._states, self._devices, strict=True)
         }
         self._programs = {
-            kind: self._chunk.lower(state, np.int32(1)).compile() for kind, state in kinds.items()
+            kind: self._chunk.lower(state, np.int32(1), self._numbers).compile()
+            for kind, state in kinds.items()
         }
 
     def advance(self, count: int) -> PyTree:
@@ -95,7 +98,8 @@ class SeedGroups:
             self.compile()
 
         def run(state: TrainingState, device: Any) -> Any:
-            return jax.block_until_ready(self._programs[self._kind(state, device)](state, np.int32(count)))
+            program = self._programs[self._kind(state, device)]
+            return jax.block_until_ready(program(state, np.int32(count), self._numbers))
 
         results = self._map(run, self._states)
         self._before = self._states
@@ -130,8 +134,17 @@ class SeedGroups:
         return list(self._pool.map(function, self._groups if items is None else items, self._devices))
 
 
-def _chunk(trainer: Trainer, size: int, state: TrainingState, count: Any) -> Any:
-    return train_chunk(trainer, state, count, size)
+def _init(trainer: Trainer, seed: Any, terms: Terms, numbers: dict[str, Any]) -> TrainingState:
+    return init_training(_at(trainer, numbers), terms, seed)
+
+
+def _chunk(trainer: Trainer, size: int, state: TrainingState, count: Any, numbers: dict[str, Any]) -> Any:
+    return train_chunk(_at(trainer, numbers), state, count, size)
+
+
+def _at(trainer: Trainer, numbers: dict[str, Any]) -> Trainer:
+    """The trainer on an environment with these numbers."""
+    return replace(trainer, environment=with_numbers(trainer.environment, numbers))
 
 
 def _over_group(function: Any) -> Any:

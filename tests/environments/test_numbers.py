@@ -1,0 +1,206 @@
+"""Numeric settings as run-time values: another number needs no other program, and gives what it gives as a constant."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from examples.small_shop import SmallShop
+from jax import monitoring
+
+import canary
+from canary import Discrete, EnvironmentState
+from canary.checking.check import short_record
+from canary.environments import from_gymnasium, from_gymnax
+from canary.environments.eco_ant import EcoAnt
+from canary.environments.icy_lake import IcyLake
+from canary.environments.numbers import run_time_numbers, with_numbers
+from canary.environments.point_goal import PointGoal
+from canary.runs import seeds
+from canary.runs.building import make_groups
+from problems.foreign_environments import GymnaxWalk
+from problems.small_runs import small_config
+
+MISS = "/jax/compilation_cache/cache_misses"
+
+
+@dataclass(frozen=True)
+class Walk:
+    """x' = x + the gain; each subclass uses its gain in another way."""
+
+    gain: float = 2.0
+    scale: float = 0.5
+    horizon: int = 5
+    observation_size = 1
+    normalise_observation = False
+    action_space = Discrete(2)
+
+    def moved(self):
+        return self.gain * self.scale
+
+    def reset(self, key):
+        return self._state(jax.random.uniform(key), jnp.zeros((), jnp.int32))
+
+    def step(self, state, action, key):
+        return self._state(state.inner + action * self.moved(), state.time + 1)
+
+    def _state(self, x, time):
+        no = jnp.zeros((), bool)
+        x = jnp.asarray(x, jnp.float32)
+        return EnvironmentState(x, x[None], x, x, no, time >= self.horizon, time)
+
+
+class Branching(Walk):
+    def moved(self):
+        return self.scale if self.gain > 0 else 0.0
+
+
+class Tabulated(Walk):
+    def moved(self):
+        return jnp.asarray(np.array([self.gain]))[0] * self.scale
+
+
+class Remembering(Walk):
+    """Keeps what it computed first, in whichever part of a program that was."""
+
+    @cached_property
+    def kept(self):
+        return self.gain * 2
+
+    def moved(self):
+        return self.kept * self.scale
+
+
+class Shaping(Walk):
+    def moved(self):
+        return jnp.ones(int(self.gain)).sum() * self.scale
+
+
+@dataclass(frozen=True)
+class Derived(Walk):
+    """Computes from its settings once, when it is made."""
+
+    def __post_init__(self):
+        object.__setattr__(self, "twice", np.float32(2 * self.gain))
+
+    def moved(self):
+        return self.twice * self.scale
+
+
+class Broken(Walk):
+    def moved(self):
+        raise ValueError("no")
+
+
+@dataclass(frozen=True)
+class Gains:
+    left: float = 1.0
+
+
+@dataclass(frozen=True)
+class Nested(Walk):
+    gains: Gains = field(default_factory=Gains)
+
+    def moved(self):
+        return self.gains.left + 0.0 * self.gain
+
+
+@pytest.mark.parametrize(
+    ("environment", "names"),
+    [
+        (IcyLake(), {"slip"}),
+        (PointGoal(), set()),
+        (EcoAnt(engine="native"), set()),  # it calls the host, and its programs are kept nowhere
+        (SmallShop(), {"burst"}),
+        (Walk(), {"gain", "scale"}),
+        (Branching(), {"scale"}),
+        (Tabulated(), {"scale"}),
+        (Remembering(), {"gain", "scale"}),
+        (Shaping(), {"scale"}),
+        (Broken(), set()),
+        (Nested(), {"gain", "scale", "gains.left"}),
+        (from_gymnasium("Pendulum-v1", cost=lambda *_: 0.0, g=9.0), set()),
+        (from_gymnax(GymnaxWalk()), {"params.goal"}),
+    ],
+    ids=lambda value: getattr(type(value), "__name__", None),
+)
+def test_which_settings_are_run_time_values(environment, names):
+    assert run_time_numbers(environment).keys() == names
+
+
+def test_an_environment_with_other_numbers_leaves_the_first_as_it_was():
+    first = Nested(gain=3.0)
+    changed = with_numbers(first, {"gain": 5.0, "gains.left": 7.0})
+    assert (changed.gain, changed.gains.left) == (5.0, 7.0)
+    assert (first.gain, first.gains.left) == (3.0, 1.0)
+
+
+def program(environment):
+    """The text of a program that steps an environment."""
+    state = environment.reset(jax.random.key(0))
+    step = jax.jit(lambda numbers: with_numbers(environment, numbers).step(state, jnp.int32(1), None))
+    return step.lower(run_time_numbers(environment)).as_text()
+
+
+def test_programs_differ_only_in_what_is_compiled_in():
+    """What an environment derived from a setting is compiled in, so its program is never taken for that of another."""
+    assert program(Walk(2.0)) == program(Walk(3.0))
+    assert program(Derived(2.0)) == program(Derived(2.0)) != program(Derived(3.0))
+
+
+@pytest.fixture
+def misses():
+    """The programs that were compiled, for no kept one served."""
+    found, before = [], jax.config.jax_persistent_cache_min_compile_time_secs
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    monitoring.register_event_listener(listener := lambda event, **_: found.append(event))
+    yield lambda: found.count(MISS)
+    monitoring.unregister_event_listener(listener)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", before)
+
+
+def test_training_and_its_check_with_another_number_compile_nothing(misses, tmp_path):
+    def train(shop):
+        canary.train(
+            shop, "canary", constraint=canary.Chance(6.5, 0.05), seeds=1, total_steps=400, out=tmp_path, quiet=True,
+            overrides=("training.environments=4", "training.rollout_length=50", "algo.hidden=[8]"),
+        )  # fmt: skip
+
+    train(SmallShop(burst=0.02))
+    before = misses()
+    train(SmallShop(burst=0.04))
+    assert misses() == before
+    train(SmallShop(burst=0.04, horizon=31))
+    assert misses() > before  # it would have been seen
+
+
+def trained(config):
+    groups = make_groups(config)
+    try:
+        groups.start()
+        records = groups.advance(3)
+        return jax.tree.leaves((groups.stacked().learner, records))
+    finally:
+        groups.close()
+
+
+def test_results_are_those_of_constants(monkeypatch):
+    config = small_config(seeds=(3,), merge_capacity=0)
+    found = trained(config)
+    monkeypatch.setattr(seeds, "run_time_numbers", lambda environment: {})
+    for one, other in zip(found, trained(config), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("kind", [Walk, Remembering])
+def test_the_numbers_count(kind):
+    """A record with a number is that of the environment with that number as a constant."""
+    for gain in (1.0, 2.0):
+        environment = kind(gain)
+        seen = short_record(environment).states.observation
+        assert set(np.round(np.diff(seen[:, :, 0], axis=0), 4).ravel()) == {
+            0.0,
+            np.float32(environment.moved()),
+        }

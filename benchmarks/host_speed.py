@@ -2,11 +2,12 @@
 
     python -m benchmarks.host_speed [--envs Pendulum-v1 CartPole-v1 Ant-v5] [--steps 200] [--rounds 5]
 
-The plain loop is Gymnasium's SyncVectorEnv with actions drawn beforehand. The adapter does the same: steps with given
-actions, costs, spent costs and resets, inside one compiled program. A rollout, as training makes it, has the policy and the
-record of every step besides. They take turns, and the best round of each counts, for other work on the machine only slows
-them down. On a machine that is busy all the time
---processor-time counts the time of this process alone, which leaves out worker processes.
+The plain loop steps Gymnasium's SyncVectorEnv with actions drawn beforehand, asks the cost of every step, resets what is
+done in the same step, and keeps observations, rewards and costs. The adapter does the same inside one compiled program;
+its resets have a seed each, and it keeps the actions and the spent costs besides. A rollout, as training makes it, has the
+policy and the record of every step on top. They take turns, and the best round of each counts, for other work on the
+machine only slows them down. On a machine that is busy all the time --processor-time counts the time of this process
+alone, which leaves out worker processes.
 """
 
 import argparse
@@ -34,14 +35,24 @@ def no_cost(before, action, after, info):
 
 def plain_loop(name: str, steps: int):
     """A function that steps the vectorised environments `steps` times."""
-    vector = gymnasium.vector.SyncVectorEnv([lambda: gymnasium.make(name)] * LANES)
-    vector.reset(seed=0)
+    vector = gymnasium.vector.SyncVectorEnv(
+        [lambda: gymnasium.make(name)] * LANES, autoreset_mode=gymnasium.vector.AutoresetMode.SAME_STEP
+    )
+    before, _ = vector.reset(seed=0)
     vector.action_space.seed(0)
     actions = [vector.action_space.sample() for _ in range(steps)]
+    seen = np.empty((steps, *before.shape), np.float32)
+    rewards, costs = np.empty((steps, LANES), np.float32), np.empty((steps, LANES), np.float32)
 
     def play() -> None:
-        for action in actions:
-            vector.step(action)
+        nonlocal before
+        for index, action in enumerate(actions):
+            after, rewards[index], _, _, info = vector.step(action)
+            last = after
+            if "final_obs" in info:  # an object per lane, None where the episode goes on
+                last = [a if f is None else f for a, f in zip(after, info["final_obs"], strict=True)]
+            costs[index] = [no_cost(*each, info) for each in zip(before, action, last, strict=True)]
+            seen[index] = before = after
 
     return play
 

@@ -198,8 +198,7 @@ class GymnasiumEnvironment:
 
     def _restart(self, identity: np.ndarray, done: np.ndarray, old: np.ndarray) -> np.ndarray:
         rows = np.flatnonzero(done)
-        for seed, tag in old.reshape(-1, 2)[rows].tolist():
-            self._episodes.release((seed, tag))
+        self._episodes.release(old.reshape(-1, 2)[rows])
         return self._reset(rows, identity)
 
     def _step(
@@ -211,22 +210,22 @@ class GymnasiumEnvironment:
         observation: np.ndarray,
         actions: np.ndarray,
     ) -> np.ndarray:
-        batch, lanes = steps.shape, np.flatnonzero(~done.reshape(-1))
+        batch, count = steps.shape, steps.size
+        moves = action.reshape(count, -1)
         states = Rows(
-            identity.reshape(-1, 2),
-            steps.reshape(-1),
-            actions.reshape(-1, *actions.shape[-2:]),
-            observation.reshape(-1, observation.shape[-1]),
+            identity.reshape(count, 2),
+            steps.reshape(count),
+            actions.reshape(count, *actions.shape[-2:]),
+            observation.reshape(count, -1),
         )
-        if len(lanes) == done.size:  # nearly always: no lane waits for a reset
-            answer = self._guard(lambda: self._episodes.step(states, action.reshape(done.size, -1), lanes))
+        if not done.any():  # nearly always: no lane waits for a reset
+            answer = self._guard(lambda: self._episodes.step(states, moves, np.arange(count)))
             if np.ndim(answer):  # else it failed, which the next call tells again for every lane
                 return answer.reshape(*batch, -1)
-        states = states.pick(lanes)
-        result = np.zeros((done.size, observation.shape[-1] + TAIL), np.float32)
+        lanes = np.flatnonzero(~done.reshape(count))
+        result = np.zeros((count, observation.shape[-1] + TAIL), np.float32)
         if len(lanes):
-            moves = action.reshape(done.size, -1)[lanes]
-            result[lanes] = self._guard(lambda: self._episodes.step(states, moves, lanes))
+            result[lanes] = self._guard(lambda: self._episodes.step(states.pick(lanes), moves[lanes], lanes))
         return result.reshape(*batch, -1)
 
     def _guard(self, work: Callable[[], np.ndarray]) -> Any:

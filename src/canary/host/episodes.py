@@ -6,9 +6,8 @@ stepped; if there is none, as after a resume, one is reset and the actions are p
 """
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, UInt32
@@ -18,13 +17,11 @@ from canary.host.player import TAIL
 from canary.host.stage import SlotFailed, Stage
 
 MOST_LIVE = 4096  # environments that are kept, before the one that was not used for longest gives way
+NONE = -1  # no slot
 SEED_BITS = 0x7FFFFFFF  # many environments take seeds of 31 bits only
 
-Identity = tuple[int, int]
 
-
-@dataclass(frozen=True)
-class Rows:
+class Rows(NamedTuple):
     """The states that one call is about: identity, number of actions since the reset, those actions, what was seen."""
 
     identity: UInt32[np.ndarray, "row 2"]
@@ -36,19 +33,18 @@ class Rows:
         return Rows(self.identity[rows], self.steps[rows], self.actions[rows], self.observation[rows])
 
 
-@dataclass
-class _Live:
-    slot: int
-    steps: int
-
-
 class Episodes:
-    """Live episodes by identity. Calls may come from several threads, each about identities of its own."""
+    """Live episodes by identity. Calls may come from several threads, each about identities of its own.
+
+    A call about sixteen episodes of a small environment should take little longer than their steps. So an identity is one
+    number (`_keys`), and how far the episode in a slot is stands in an array.
+    """
 
     def __init__(self, label: str, open_stage: Callable[[int], Stage]):
         self._label, self._open_stage = label, open_stage
         self._stage: Stage | None = None
-        self._live: OrderedDict[Identity, _Live] = OrderedDict()
+        self._live: dict[int, int] = {}  # identity to slot, the oldest episode first
+        self._steps = np.zeros(MOST_LIVE, np.int64)  # by slot
         self._free: list[int] = []
         self._slots = 0
         self._lock = threading.RLock()
@@ -63,7 +59,7 @@ class Episodes:
                 self._stage = self._open_stage(len(keys))
             slots = [self._slot(key) for key in keys]
         try:
-            return self._stage.reset(slots, [seed & SEED_BITS for seed, _ in keys])
+            return self._stage.reset(slots, (identity[:, 0] & SEED_BITS).tolist())
         except SlotFailed as failed:
             raise self._sentence(failed, "while it was reset", lanes) from failed
 
@@ -71,46 +67,47 @@ class Episodes:
         self, rows: Rows, action: Float[np.ndarray, "row action"], lanes: Int[np.ndarray, "row"]
     ) -> Float[np.ndarray, "row result"]:
         """One step of each; `lanes` are the numbers that a sentence about a failure gives the rows."""
-        keys, steps = _keys(rows.identity), rows.steps.tolist()
-        found = [self._live.get(key) for key in keys]
-        gone = [row for row, each in enumerate(found) if each is None or each.steps != steps[row]]
-        if gone:
-            missing = np.array(gone)
+        keys = _keys(rows.identity)
+        slots = [self._live.get(key, NONE) for key in keys]
+        gone = self._steps[slots] != rows.steps
+        if NONE in slots or gone.any():
+            missing = np.flatnonzero(gone | (np.array(slots) == NONE))
             lost = missing[~self.revive(rows.pick(missing), lanes[missing])]
             if len(lost):
                 raise CanaryError(
                     f"{self._label} cannot be brought back to step {rows.steps[lost[0]]} of the episode of lane "
                     f"{lanes[lost[0]]}: the same seed and actions led to another observation."
                 )
-        results = self._play([self._live[key] for key in keys], action, lanes)
-        if results[:, -2:].any():
-            for row in np.flatnonzero(results[:, -2:].any(1)):
-                self.release(keys[row])
+            slots = [self._live[key] for key in keys]
+        results = self._play(slots, action, lanes)
+        ended = results[:, -2:]
+        if ended.any():
+            for row in np.flatnonzero(ended.any(1)):
+                self._release(keys[row])
         return results
 
     def revive(self, rows: Rows, lanes: Int[np.ndarray, "row"]) -> Bool[np.ndarray, "row"]:
         """Play the actions of these episodes again; says which then show the observation that they showed."""
         seen = np.array(self.reset(rows.identity, lanes))
         keys = _keys(rows.identity)
-        live = [self._live[key] for key in keys]
-        ended = np.zeros(len(live), bool)
+        slots = [self._live[key] for key in keys]
+        ended = np.zeros(len(slots), bool)
         for time in range(int(rows.steps.max(initial=0))):
             going = np.flatnonzero((rows.steps > time) & ~ended)
             if not len(going):  # all of them ended earlier than they did before
                 break
-            results = self._play([live[row] for row in going], rows.actions[going, time], lanes[going])
+            results = self._play([slots[row] for row in going], rows.actions[going, time], lanes[going])
             seen[going] = results[:, :-TAIL]
             ended[going] = results[:, -2:].any(1)
         same = np.isclose(seen, rows.observation, rtol=1e-5, atol=1e-6, equal_nan=True).all(1) & ~ended
         for row in np.flatnonzero(~same):
-            self.release(keys[row])
+            self._release(keys[row])
         return same
 
-    def release(self, key: Identity) -> None:
-        """Forget an episode; its environment serves another one."""
-        with self._lock:
-            if (gone := self._live.pop(key, None)) is not None:
-                self._free.append(gone.slot)
+    def release(self, identity: UInt32[np.ndarray, "row 2"]) -> None:
+        """Forget episodes; their environments serve others."""
+        for key in _keys(identity):
+            self._release(key)
 
     def close(self) -> None:
         """End all environments and workers. A later call starts new ones."""
@@ -121,28 +118,32 @@ class Episodes:
             self._live.clear()
 
     def _play(
-        self, live: list[_Live], action: Float[np.ndarray, "row action"], lanes: Int[np.ndarray, "row"]
+        self, slots: list[int], action: Float[np.ndarray, "row action"], lanes: Int[np.ndarray, "row"]
     ) -> Float[np.ndarray, "row result"]:
         assert self._stage is not None
         try:
-            results = self._stage.step([each.slot for each in live], action)
+            results = self._stage.step(slots, action)
         except SlotFailed as failed:
-            step = live[failed.row].steps + 1
+            step = self._steps[slots[failed.row]] + 1
             raise self._sentence(failed, f"in step {step} of its episode", lanes) from failed
-        for each in live:
-            each.steps += 1
+        self._steps[np.array(slots)] += 1
         return results
 
-    def _slot(self, key: Identity) -> int:
+    def _release(self, key: int) -> None:
+        with self._lock:
+            if (slot := self._live.pop(key, None)) is not None:
+                self._free.append(slot)
+
+    def _slot(self, key: int) -> int:
         """A slot for a new episode: its own if it is live, a free one, a new one, or that of the oldest."""
-        self.release(key)
+        self._release(key)
         if self._free:
             slot = self._free.pop()
         elif self._slots < MOST_LIVE:
             slot, self._slots = self._slots, self._slots + 1
         else:
-            slot = self._live.popitem(last=False)[1].slot
-        self._live[key] = _Live(slot, 0)
+            slot = self._live.pop(next(iter(self._live)))
+        self._live[key], self._steps[slot] = slot, 0
         return slot
 
     def _sentence(self, failed: SlotFailed, when: str, lanes: Int[np.ndarray, "row"]) -> CanaryError:
@@ -150,5 +151,6 @@ class Episodes:
         return CanaryError(f"{self._label} failed in lane {lanes[failed.row]} {when}: {reason}.")
 
 
-def _keys(identity: UInt32[np.ndarray, "row 2"]) -> list[Identity]:
-    return [(seed, tag) for seed, tag in identity.tolist()]
+def _keys(identity: UInt32[np.ndarray, "row 2"]) -> list[int]:
+    """Both numbers of each identity as one."""
+    return np.ascontiguousarray(identity).view(np.uint64)[:, 0].tolist()

@@ -84,7 +84,10 @@ class Player:
             observation, reward, terminated, truncated, info = answer
             cost = self._cost(self._before, action, observation, info)
         self._before = observation
-        tail = _number(reward, "reward"), _number(cost, "cost"), bool(terminated), bool(truncated)
+        try:
+            tail = float(reward), float(cost), bool(terminated), bool(truncated)
+        except (TypeError, ValueError):
+            raise _no_number(reward, cost) from None
         return self._checked(self._observe(observation)), tail
 
     def _checked(self, row: Float[np.ndarray, "obs"]) -> Float[np.ndarray, "obs"]:
@@ -172,11 +175,13 @@ def _cost_reader(cost: str | Cost) -> Cost:
     return read
 
 
-def _number(value: Any, what: str) -> float:
+def _no_number(reward: Any, cost: Any) -> CanaryError:
+    """The sentence about the one of the two that is none."""
     try:
-        return float(value)
+        float(reward)
     except (TypeError, ValueError):
-        raise CanaryError(f"the {what} of a step must be a number, not {value!r}.") from None
+        return CanaryError(f"the reward of a step must be a number, not {reward!r}.")
+    return CanaryError(f"the cost of a step must be a number, not {cost!r}.")
 
 
 def _kind(answer: Any) -> str:

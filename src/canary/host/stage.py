@@ -66,11 +66,9 @@ class LocalStage:
                 raise SlotFailed(row, _reason(error)) from error
             seen.append(observation)
             tails.append(tail)
+        # Once for all lanes: small arrays are slow to fill.
         results = np.empty((len(slots), first.observation_size + TAIL), np.float32)
-        results[:, :-TAIL], results[:, -TAIL:] = (
-            seen,
-            tails,
-        )  # once for all lanes: small arrays are slow to fill
+        results[:, :-TAIL], results[:, -TAIL:] = seen, tails
         return results
 
     def close(self) -> None:

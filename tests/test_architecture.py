@@ -62,13 +62,11 @@ ALLOWED: dict[str, set[str]] = {
     },
     "certification.page": {"certification", "constraints", "terminal"},
     "certification.run": RUNS | {
-        "errors", "constraints", "environments", "certification", "certification.page", "terminal",
+        "errors", "constraints", "environments", "certification", "certification.on_disk", "terminal",
     },
-    "certification.reading": {
-        "errors", "runs", "certification", "certification.page", "certification.run",
-    },
+    "certification.on_disk": {"errors", "runs", "certification", "certification.page"},
     "certification.check": RUNS
-    | {"errors", "environments", "certification", "certification.reading", "certification.run"},
+    | {"errors", "environments", "certification", "certification.on_disk", "certification.run"},
     "certification.best": RUNS | {"errors", "constraints", "environments", "certification.run", "terminal"},
     "exact.figure": {"errors", "runs.directory", "terminal", "reporting.figures"},
     "exact.run": RUNS | MATHEMATICS | {"exact"},
@@ -90,7 +88,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "cli": {
         "errors", "environments", "checking", "config", "runs", "terminal", "studies", "api", "report.run",
-        "certification", "certification.best", "certification.check", "certification.reading", "certification.run", "reporting",
+        "certification", "certification.best", "certification.check", "certification.on_disk", "certification.run", "reporting",
         "exact.run", "exact.figure", "export.run", "rendering.run",
     },
     "__main__": {"cli"},

@@ -5,10 +5,6 @@ our own, the four numbers of the `commitment`, r and j into key(evaluation seed)
 with the plan that it was played by.
 """
 
-import contextlib
-import importlib.metadata
-import platform
-import re
 import secrets
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
@@ -28,7 +24,7 @@ from canary.certification.certificate import (
     to_dict,
 )
 from canary.certification.certify import Subject, certify, make_player, shift_grid
-from canary.certification.page import render_page
+from canary.certification.on_disk import earlier, save, versions
 from canary.certification.plan import Plan, complete
 from canary.certification.signature import sign
 from canary.constraints import Constraint, Mean
@@ -41,7 +37,6 @@ from canary.runs.policies import FrozenPolicies, load_policies
 from canary.terminal.certificate_table import CertificationBar
 
 STREAM = 0x63657274  # "cert": neither training nor evaluation uses these keys
-JSON_NAME, PAGE_NAME = "certificate.json", "certificate.html"
 
 Rows = list[tuple[dict[str, int | float], Environment]]
 """What was changed, and the environment so changed; the first row is the environment as it was trained in."""
@@ -155,39 +150,9 @@ def _certificate(
     )
 
 
-def save(certificate: dict[str, Any], folder: Path) -> Path | None:
-    """Write the certificate and its page; returns where an earlier certificate went, if there was one."""
-    kept = _keep(folder)
-    files.write_json(folder / JSON_NAME, certificate)
-    files.write_atomically(folder / PAGE_NAME, render_page(certificate).encode())
-    return kept
-
-
 def changes_of(changes: tuple[str, ...]) -> dict[str, list[str]]:
     """What a certificate says about an environment that differs from the one that was trained in."""
     return {"environment_changes": list(changes)} if changes else {}
-
-
-def earlier(folder: Path) -> list[Path]:
-    """The certificates in a directory, the present one included: none is ever overwritten."""
-    paths = [path for path in folder.iterdir() if re.fullmatch(r"certificate(-[\d-]+)?\.json", path.name)]
-    return sorted(path for path in paths if path.is_file() and not path.is_symlink())
-
-
-def _keep(folder: Path) -> Path | None:
-    """Copy a certificate and its page to names of their own before others take their place."""
-    present = folder / JSON_NAME
-    if present not in earlier(folder):
-        return None
-    when = datetime.fromtimestamp(present.stat().st_mtime)
-    number, place = 1, folder / f"certificate-{when:%Y%m%d-%H%M%S}.json"
-    while place.exists():
-        number += 1
-        place = folder / f"certificate-{when:%Y%m%d-%H%M%S}-{number}.json"
-    for source, target in ((folder / PAGE_NAME, place.with_suffix(".html")), (present, place)):
-        if source.is_file() and not source.is_symlink():
-            files.write_atomically(target, files.read_bytes(source))
-    return place
 
 
 def _seeds(request: Request, policies: FrozenPolicies) -> tuple[int, ...]:
@@ -296,11 +261,3 @@ def episode_key(evaluation_seed: int, seed: int, row: int, decided: tuple[int, .
 
 def _refuse(*_: Any) -> Any:
     raise KeyboardInterrupt
-
-
-def versions() -> dict[str, str]:
-    versions = {"python": platform.python_version()}
-    for distribution in ("canary-rl", "jax", "jaxlib", "numpy", "scipy"):
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            versions[distribution.removesuffix("-rl")] = importlib.metadata.version(distribution)
-    return versions

@@ -156,7 +156,7 @@ def _whole(options: Certify, name: str) -> int | None:
 
 def _verify(options: Certify, console: Any) -> int:
     from canary.certification.check import verify_file
-    from canary.certification.reading import read, run_around
+    from canary.certification.on_disk import read, run_around
     from canary.certification.signature import load_public_key
     from canary.runs.directory import find_run
     from canary.terminal.certificate_table import print_verification

@@ -1,13 +1,19 @@
-"""A certificate as it lies on a disk: its JSON, its page, and the run around it, if there is a whole one."""
+"""A certificate as it lies on a disk: its JSON, its page, earlier ones, and the run around it, if there is a whole one."""
 
+import contextlib
+import importlib.metadata
+import platform
+import re
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from canary.certification.page import certificate_in, render_page
-from canary.certification.run import JSON_NAME, PAGE_NAME, versions
 from canary.errors import CanaryError
 from canary.runs import files
 from canary.runs.stored_states import stored_updates
+
+JSON_NAME, PAGE_NAME = "certificate.json", "certificate.html"
 
 
 def run_around(path: Path) -> tuple[Path | None, list[str]]:
@@ -84,3 +90,41 @@ def _page(name: str, data: bytes, certificate: dict[str, Any]) -> list[str]:
         else "another version of canary made it, or it was changed; read the JSON"
     )
     return [f"{name} shows something else than the certificate that it carries: {reason}."]
+
+
+def save(certificate: dict[str, Any], folder: Path) -> Path | None:
+    """Write the certificate and its page; returns where an earlier certificate went, if there was one."""
+    kept = _keep(folder)
+    files.write_json(folder / JSON_NAME, certificate)
+    files.write_atomically(folder / PAGE_NAME, render_page(certificate).encode())
+    return kept
+
+
+def earlier(folder: Path) -> list[Path]:
+    """The certificates in a directory, the present one included: none is ever overwritten."""
+    paths = [path for path in folder.iterdir() if re.fullmatch(r"certificate(-[\d-]+)?\.json", path.name)]
+    return sorted(path for path in paths if path.is_file() and not path.is_symlink())
+
+
+def _keep(folder: Path) -> Path | None:
+    """Copy a certificate and its page to names of their own before others take their place."""
+    present = folder / JSON_NAME
+    if present not in earlier(folder):
+        return None
+    when = datetime.fromtimestamp(present.stat().st_mtime)
+    number, place = 1, folder / f"certificate-{when:%Y%m%d-%H%M%S}.json"
+    while place.exists():
+        number += 1
+        place = folder / f"certificate-{when:%Y%m%d-%H%M%S}-{number}.json"
+    for source, target in ((folder / PAGE_NAME, place.with_suffix(".html")), (present, place)):
+        if source.is_file() and not source.is_symlink():
+            files.write_atomically(target, files.read_bytes(source))
+    return place
+
+
+def versions() -> dict[str, str]:
+    versions = {"python": platform.python_version()}
+    for distribution in ("canary-rl", "jax", "jaxlib", "numpy", "scipy"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[distribution.removesuffix("-rl")] = importlib.metadata.version(distribution)
+    return versions

@@ -236,7 +236,7 @@ def test_jit_changes_nothing(name):
 @pytest.mark.parametrize("name", CASES)
 def test_a_configuration_survives_json(name):
     environment = CASES[name]
-    config = replace(make_config(type(environment).__name__, total_steps=10_000), environment=environment)
+    config = replace(make_config(type(environment).__name__, total_steps=100_000), environment=environment)
     assert config_from_dict(json.loads(json.dumps(config_to_dict(config)))) == config
 
 

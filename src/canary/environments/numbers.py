@@ -42,6 +42,8 @@ def run_time_numbers(environment: Environment) -> dict[str, float]:
 
 def with_numbers(environment: Environment, numbers: Mapping[str, Any]) -> Environment:
     """The environment with these settings, which may be traced: so nothing is checked or computed from them here."""
+    if not numbers:  # itself, with all that it holds outside the program
+        return environment
     changed = copy.copy(environment)
     for name, number in numbers.items():
         holder, *fields = changed, *name.split(".")

@@ -43,7 +43,7 @@ PAPER_BATCHES: dict[type, Batches] = {
 FAST_BATCHES: dict[type, Batches] = {
     EcoAnt: Batches(environments=100, rollout_length=50, total_steps=4_000_000),
     PointGoal: Batches(environments=80, rollout_length=125, total_steps=4_000_000),
-    IcyLake: Batches(environments=20, rollout_length=200, total_steps=300_000),
+    IcyLake: Batches(environments=20, rollout_length=200, total_steps=600_000),
 }
 
 # The paper's table of baseline hyper-parameters (tab:baseline-hyperparams), by algorithm and environment. CPPO's ratio clip

@@ -14,6 +14,10 @@ SENTENCES = {
         "| [PointGoal](results/point-goal/README.md), limit 100, horizon 1000 | {point-goal/canary seeds:d} ×"
         " {point-goal/canary steps:M} | {point-goal/canary violation:.3f} | {point-goal/canary safe_seeds:d} of"
         " {point-goal/canary seeds:d} | {point-goal/canary reward:.1f} ({point-goal/canary lowest_reward:.1f}) |",
+        "| [PointGoal2500](results/point-goal-2500/README.md), limit 100 | {point-goal-2500/canary seeds:d} ×"
+        " {point-goal-2500/canary steps:M} | {point-goal-2500/canary violation:.3f} |"
+        " {point-goal-2500/canary safe_seeds:d} of {point-goal-2500/canary seeds:d} |"
+        " {point-goal-2500/canary reward:.1f} ({point-goal-2500/canary lowest_reward:.1f}) |",
         "| [EcoAnt](results/eco-ant/README.md), limit 150 | {eco-ant/canary seeds:d} × {eco-ant/canary steps:M} |"
         " {eco-ant/canary violation:.3f} | {eco-ant/canary safe_seeds:d} of {eco-ant/canary seeds:d} |"
         " {eco-ant/canary reward:.0f} ({eco-ant/canary lowest_reward:.0f}) |",
@@ -56,6 +60,12 @@ SENTENCES = {
         " ({methods/cvar-cpo violation:.4f}, {methods/cvar-cpo reward:.3f}).",
         "largest exact P {methods/canary exact.violation@largest:.4f}, {methods/cpo exact.violation@largest:.4f} and"
         " {methods/cvar-cpo exact.violation@largest:.4f}.",
+        "12M steps): {point-goal-2500/canary safe_seeds:d} of {point-goal-2500/canary seeds:d} seeds are safe, at P"
+        " {point-goal-2500/canary violation:.4f} and J {point-goal-2500/canary reward:.1f}; the lowest J is"
+        " {point-goal-2500/canary lowest_reward:.1f}.",
+        "all five seeds of Canary are safe, at J {small-epsilon/canary-0.005 reward:.3f} and"
+        " {small-epsilon/canary-0.001 reward:.3f}, because",
+        "its P is {small-epsilon/cpo-0.005 violation:.4f} and {small-epsilon/cpo-0.001 violation:.4f}, and no seed is safe.",
         "10M steps): {eco-ant/canary safe_seeds:d} of {eco-ant/canary seeds:d} seeds are safe, at P"
         " {eco-ant/canary violation:.4f} and J {eco-ant/canary reward:.0f}; the lowest J is"
         " {eco-ant/canary lowest_reward:.0f}.",

@@ -174,6 +174,14 @@ def test_a_group_that_was_being_extended_when_the_process_died_is_as_it_was(copy
     assert store.read_table(group, "episodes").equals(units.tables["episodes"])
 
 
+def test_what_a_killed_writer_left_in_a_complete_group_is_removed(copy):
+    group = next(path.parent for path in (copy.results / "small").glob("*/provenance.json"))
+    before = contents(group)
+    (group / ".provenance.json.0123456789abcdef.tmp").write_text("half")
+    reproduce("small", STUDY, copy, quiet=True)
+    assert contents(group) == before
+
+
 def test_final_policies_of_older_results_are_measured_where_their_run_is_still_there(places, copy):
     """As results were kept before: no final policies, no provenance."""
     group = copy.results / "small" / "plain"

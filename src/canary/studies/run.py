@@ -12,7 +12,7 @@ from typing import Any
 from canary.config.config import RunConfig
 from canary.errors import CanaryError, nearest
 from canary.runs import directory
-from canary.runs.files import make_folder
+from canary.runs.files import make_folder, remove_orphans
 from canary.runs.manifest import read_manifest
 from canary.studies import store
 from canary.studies.data import Study
@@ -68,6 +68,7 @@ def reproduce(
         if damage(group) is not None:  # it stays as it is, and the view names it
             continue
         runs = places.runs / home / group.name
+        remove_orphans(group)  # of a writer that was killed when nothing else was left to write
         borrow(places.results, row.config, group)
         measure_final(row.config, group, runs)
         missing = missing_seeds(row.config, group)

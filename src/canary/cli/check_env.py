@@ -65,7 +65,7 @@ def check(options: CheckEnv) -> int:
             episodes=max(1, whole("--episodes", options.episodes)),
             progress=(lambda what: None)
             if options.quiet
-            else lambda what: console.print(f"[dim]{what} ...[/]"),
+            else lambda what: console.print(f"{what} ...", style="dim"),
         )
     finally:
         close(environment)
@@ -93,20 +93,18 @@ def _environment(options: CheckEnv) -> Any:
 
 
 def _print(console: Any, report: Any) -> None:
-    from rich.markup import escape
+    from rich.text import Text
 
     facts = report.facts
     if facts:
-        console.print(
-            f"[bold]{escape(report.name)}[/]: observation of size {facts['observation_size']}, "
-            f"actions: {escape(facts['actions'])}, episodes have up to {facts['horizon']:,} steps",
-            soft_wrap=True,
+        about = (
+            f": observation of size {facts['observation_size']}, actions: {facts['actions']}, "
+            f"episodes have up to {facts['horizon']:,} steps"
         )
+        console.print(Text.assemble((report.name, "bold"), about), soft_wrap=True)
     for finding in report.findings:
-        colour = COLOURS[finding.level]
-        console.print(
-            f"[{colour}]{finding.level:<8}[/] {escape(finding.text)}", soft_wrap=True, highlight=False
-        )
+        level = f"{finding.level:<8}", COLOURS[finding.level]
+        console.print(Text.assemble(level, f" {finding.text}"), soft_wrap=True)
     if report.episodes:
         cost = report.episodes["cost"]
         quantiles = "   ".join(
@@ -122,11 +120,13 @@ def _print(console: Any, report: Any) -> None:
         )
         console.print(f"  quantiles   {quantiles}", soft_wrap=True)
     if report.advice:
-        console.print(escape(report.advice["text"]), soft_wrap=True, highlight=False)
+        console.print(report.advice["text"], soft_wrap=True)
     warnings = sum(finding.level == "warning" for finding in report.findings)
     if not report.ok:
-        console.print("[red]it cannot be trained on as it is[/]")
+        console.print("it cannot be trained on as it is", style="red")
     elif warnings:
-        console.print(f"[yellow]it can be trained on; {warnings} warning{'s' if warnings > 1 else ''}[/]")
+        console.print(
+            f"it can be trained on; {warnings} warning{'s' if warnings > 1 else ''}", style="yellow"
+        )
     else:
-        console.print("[green]nothing is wrong[/]")
+        console.print("nothing is wrong", style="green")

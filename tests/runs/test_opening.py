@@ -268,7 +268,8 @@ def test_check_env_on_the_command_line(capsys):
     shown = capsys.readouterr().out
     assert "observation of size 2, actions: [-1, 1] x 1, episodes have up to 12 steps" in shown
     assert "32 random episodes" in shown
-    assert "nothing is wrong" in shown
+    assert shown.splitlines()[-1] == "nothing is wrong"
+    assert "[/]" not in shown  # how it is coloured is no text
     assert (
         main(["check-env", "problems.faulty_environments:Odd", "--set", "env.fault=cost", "--json", "-"]) == 1
     )

@@ -109,7 +109,10 @@ def read_table(group: Path, kind: str) -> "polars.DataFrame":
 def add(group: Path, new: Units) -> None:
     """Put seeds into a group, beside those that are there."""
     group.mkdir(parents=True, exist_ok=True)
-    merged = _merged(read_units(group), new) if stored_seeds(group) else new
+    known = stored_seeds(group)
+    merged = _merged(read_units(group), new) if known else new
+    if not known:  # said first: a new group without provenance would pass for one of the time before there was any
+        directory.write_json(group / "provenance.json", {"units": {}})
     for kind, table in merged.tables.items():
         buffer = io.BytesIO()
         table.write_parquet(buffer)

@@ -182,6 +182,24 @@ def test_what_a_killed_writer_left_in_a_complete_group_is_removed(copy):
     assert contents(group) == before
 
 
+def test_a_new_group_that_dies_before_its_provenance_holds_no_seed(copy, monkeypatch):
+    """Else it would pass for one of the time before there was any, and never be completed."""
+    group = copy.results / "small" / "plain"
+    units, write = store.read_units(group), store.directory.write_json
+    shutil.rmtree(group)
+
+    def dying(path, value):
+        if path.name == "provenance.json" and value["units"]:
+            raise KeyboardInterrupt
+        write(path, value)
+
+    monkeypatch.setattr(store.directory, "write_json", dying)
+    with pytest.raises(KeyboardInterrupt):
+        store.add(group, units)
+    assert (group / "summary.json").exists()
+    assert store.stored_seeds(group) == []
+
+
 def test_final_policies_of_older_results_are_measured_where_their_run_is_still_there(places, copy):
     """As results were kept before: no final policies, no provenance."""
     group = copy.results / "small" / "plain"

@@ -111,7 +111,8 @@ def add(group: Path, new: Units) -> None:
     group.mkdir(parents=True, exist_ok=True)
     known = stored_seeds(group)
     merged = _merged(read_units(group), new) if known else new
-    if not known:  # said first: a new group without provenance would pass for one of the time before there was any
+    if not known:
+        # Said first: a new group without provenance would pass for one of the time before there was any.
         directory.write_json(group / "provenance.json", {"units": {}})
     for kind, table in merged.tables.items():
         buffer = io.BytesIO()

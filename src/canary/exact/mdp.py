@@ -118,7 +118,8 @@ def from_environment(environment: Environment) -> FiniteMDP:
     if tables is None:
         raise CanaryError(
             f"{type(environment).__name__} has no finite table of states and costs, so its best returns cannot "
-            f"be computed exactly; state it as finite_tables() (examples/maintenance.py). `canary certify` is for any environment."
+            "be computed exactly; state it as finite_tables() (examples/maintenance.py). `canary certify` is for any "
+            "environment."
         )
     return FiniteMDP(**tables._asdict(), horizon=environment.horizon)
 

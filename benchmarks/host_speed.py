@@ -111,7 +111,9 @@ def measure(
     name: str, steps: int, rounds: int, workers: int | None, clock: Callable[[], float] = time.perf_counter
 ) -> list[float]:
     """Steps of all lanes per second: the plain loop, the adapter alone, and a rollout."""
-    environments = [from_gymnasium(name, cost=no_cost, workers=workers) for _ in range(2)]
+    # By its name: what is defined in a script that runs, no worker can import.
+    cost = "benchmarks.host_speed:no_cost"
+    environments = [from_gymnasium(name, cost=cost, workers=workers) for _ in range(2)]
     players = [plain_loop(name, steps)]
     players += [
         player(each, make(each, steps)) for each, make in zip(environments, (alone, rollout), strict=True)

@@ -136,7 +136,7 @@ def _short_episodes(settings: TrustRegionMethod) -> TrustRegionMethod:
         critic=replace(settings.critic, epochs=4, minibatches=8),
         trust_region=replace(
             settings.trust_region, surrogate_scale="signal", restoration_share=0.98, fisher_states=1000,
-            entropy=0.03, exploration=0.1, target_kl=0.02, target_kl_end=0.002, tolerated_loss=0.4,
+            entropy=0.03, exploration=0.1, target_kl=0.02, target_kl_end=0.0002, tolerated_loss=0.4,
         ),
     )  # fmt: skip
 

@@ -1,11 +1,13 @@
-"""Environment steps per second of every environment, and what MuJoCo costs: as ratios in one run on one machine.
+"""Environment steps per second of every environment, and what MuJoCo costs: as ratios in one run on
+one machine.
 
     canary bench envs                       # about two minutes on two cores
     canary bench envs --json envs.json
 
-The programs are what a rollout does to its environments: random actions, a step of every lane, and fresh resets in those
-steps in which some lane is done. Lanes start at random times of their episodes, so resets come evenly. The bare loop is
-`mujoco.rollout` driven from Python, without JAX, actions, observations or rewards.
+The programs are what a rollout does to its environments: random actions, a step of every lane, and
+fresh resets in those steps in which some lane is done. Lanes start at random times of their
+episodes, so resets come evenly. The bare loop is `mujoco.rollout` driven from Python, without JAX,
+actions, observations or rewards.
 """
 
 import os
@@ -70,7 +72,8 @@ def rollout_program(environment: Environment, count: int, steps: int) -> Callabl
 
 
 def bare_program(model: Any, count: int, steps: int, frame_skip: int) -> Callable[[], Any]:
-    """The same ants under random actions in a plain loop over `mujoco.rollout`, with a thread per core."""
+    """The same ants under random actions in a plain loop over `mujoco.rollout`, with a thread per
+    core."""
     mujoco, rollout = require("mujoco"), require("mujoco.rollout")
     threads = os.cpu_count() or 1
     pool = rollout.Rollout(nthread=threads)
@@ -119,7 +122,9 @@ def measure_environments(steps: int) -> list[Speed]:
         length = (
             steps if name == "EcoAnt" else 10 * steps
         )  # the others are quick, and should not be timed starting up
-        speeds.append(Speed(name, FEW, FEW * length / fastest(rollout_program(kind(), FEW, length))))
+        speeds.append(
+            Speed(name, FEW, FEW * length / fastest(rollout_program(kind(), FEW, length)))
+        )
     return speeds
 
 
@@ -130,8 +135,11 @@ def fastest(program: Callable[[], Any]) -> float:
 
 
 def measure_engines(steps: int, mjx_steps: int) -> tuple[list[Speed], dict[str, float]]:
-    """EcoAnt in C against the bare loop (where no ant is reset, so none is here) and against MJX."""
-    ant = EcoAnt(engine="native", terminate_when_unhealthy=False, terminate_when_empty=False, horizon=10**9)
+    """EcoAnt in C against the bare loop (where no ant is reset, so none is here) and against
+    MJX."""
+    ant = EcoAnt(
+        engine="native", terminate_when_unhealthy=False, terminate_when_empty=False, horizon=10**9
+    )
     mine, bare, kept = compare(
         rollout_program(ant, MANY, steps), bare_program(ant.model, MANY, steps, ant.frame_skip)
     )
@@ -167,9 +175,15 @@ def run(steps: int = 200, mjx_steps: int = 20, show: Any = print) -> dict[str, A
     if mjx_steps:
         show(f"EcoAnt native / mjx at {FEW} environments: {ratios['native_to_mjx']:.0f}")
     measurements = [
-        {field.name: getattr(speed, field.name) for field in fields(speed)} for speed in speeds + engines
+        {field.name: getattr(speed, field.name) for field in fields(speed)}
+        for speed in speeds + engines
     ]
-    return {"cores": os.cpu_count(), "backend": jax.default_backend(), **ratios, "measurements": measurements}
+    return {
+        "cores": os.cpu_count(),
+        "backend": jax.default_backend(),
+        **ratios,
+        "measurements": measurements,
+    }
 
 
 def _line(speed: Speed) -> str:

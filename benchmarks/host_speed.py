@@ -1,13 +1,16 @@
-"""Host environments through the adapter against a plain Python loop over the same environments, 16 lanes.
+"""Host environments through the adapter against a plain Python loop over the same environments, 16
+lanes.
 
-    python -m benchmarks.host_speed [--envs Pendulum-v1 CartPole-v1 Ant-v5] [--steps 200] [--rounds 5]
+    python -m benchmarks.host_speed [--envs Pendulum-v1 CartPole-v1 Ant-v5] [--steps 200] [--rounds
+    5]
 
-The plain loop steps Gymnasium's SyncVectorEnv with actions drawn beforehand, asks the cost of every step, resets what is
-done in the same step, and keeps observations, rewards and costs. The adapter does the same inside one compiled program;
-its resets have a seed each, and it keeps the actions and the spent costs besides. A rollout, as training makes it, has the
-policy and the record of every step on top. They take turns, and the best round of each counts, for other work on the
-machine only slows them down. On a machine that is busy all the time --processor-time counts the time of this process
-alone, which leaves out worker processes.
+The plain loop steps Gymnasium's SyncVectorEnv with actions drawn beforehand, asks the cost of every
+step, resets what is done in the same step, and keeps observations, rewards and costs. The adapter
+does the same inside one compiled program; its resets have a seed each, and it keeps the actions and
+the spent costs besides. A rollout, as training makes it, has the policy and the record of every
+step on top. They take turns, and the best round of each counts, for other work on the machine only
+slows them down. On a machine that is busy all the time --processor-time counts the time of this
+process alone, which leaves out worker processes.
 """
 
 import argparse
@@ -36,7 +39,8 @@ def no_cost(before, action, after, info):
 def plain_loop(name: str, steps: int):
     """A function that steps the vectorised environments `steps` times."""
     vector = gymnasium.vector.SyncVectorEnv(
-        [lambda: gymnasium.make(name)] * LANES, autoreset_mode=gymnasium.vector.AutoresetMode.SAME_STEP
+        [lambda: gymnasium.make(name)] * LANES,
+        autoreset_mode=gymnasium.vector.AutoresetMode.SAME_STEP,
     )
     before, _ = vector.reset(seed=0)
     vector.action_space.seed(0)
@@ -50,7 +54,9 @@ def plain_loop(name: str, steps: int):
             after, rewards[index], _, _, info = vector.step(action)
             last = after
             if "final_obs" in info:  # an object per lane, None where the episode goes on
-                last = [a if f is None else f for a, f in zip(after, info["final_obs"], strict=True)]
+                last = [
+                    a if f is None else f for a, f in zip(after, info["final_obs"], strict=True)
+                ]
             costs[index] = [no_cost(*each, info) for each in zip(before, action, last, strict=True)]
             seen[index] = before = after
 
@@ -69,9 +75,13 @@ def alone(environment: Environment, steps: int) -> Program:
     def play(lanes: Lane, given: Any) -> tuple[Lane, Any]:
         action, key = given
         spread = jax.random.split(key, count)
-        moved = jax.vmap(lambda lane, a, k: advance(environment, ACCOUNT, lane, a, k))(lanes, action, spread)
+        moved = jax.vmap(lambda lane, a, k: advance(environment, ACCOUNT, lane, a, k))(
+            lanes, action, spread
+        )
         done = moved.environment.terminated | moved.environment.truncated
-        after = jax.lax.cond(done.any(), lambda: restart(environment, moved, done, key), lambda: moved)
+        after = jax.lax.cond(
+            done.any(), lambda: restart(environment, moved, done, key), lambda: moved
+        )
         return after, moved.environment.reward
 
     return lambda lanes, key: jax.lax.scan(play, lanes, (actions, jax.random.split(key, steps)))
@@ -93,7 +103,9 @@ def player(environment: Any, program: Program) -> Callable[[], None]:
     """A function that runs the program, again and again from where it stands."""
     # As in training: the seeds are the unit of parallelism, not the operations.
     compiled = jax.jit(program, compiler_options={"xla_cpu_multi_thread_eigen": False})
-    lanes = jax.jit(lambda key: start_lanes(environment, LANES, key, stagger=True))(jax.random.key(1))
+    lanes = jax.jit(lambda key: start_lanes(environment, LANES, key, stagger=True))(
+        jax.random.key(1)
+    )
     count = 0
 
     def play() -> None:
@@ -108,7 +120,11 @@ def player(environment: Any, program: Program) -> Callable[[], None]:
 
 
 def measure(
-    name: str, steps: int, rounds: int, workers: int | None, clock: Callable[[], float] = time.perf_counter
+    name: str,
+    steps: int,
+    rounds: int,
+    workers: int | None,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> list[float]:
     """Steps of all lanes per second: the plain loop, the adapter alone, and a rollout."""
     # By its name: what is defined in a script that runs, no worker can import.
@@ -116,7 +132,8 @@ def measure(
     environments = [from_gymnasium(name, cost=cost, workers=workers) for _ in range(2)]
     players = [plain_loop(name, steps)]
     players += [
-        player(each, make(each, steps)) for each, make in zip(environments, (alone, rollout), strict=True)
+        player(each, make(each, steps))
+        for each, make in zip(environments, (alone, rollout), strict=True)
     ]
     best = [np.inf] * len(players)
     for _ in range(rounds):
@@ -140,18 +157,24 @@ def main() -> None:
         "--workers", type=int, default=None, help="worker processes (default: as many as pay)"
     )
     parser.add_argument(
-        "--processor-time", action="store_true", help="processor time instead of wall-clock time; no workers"
+        "--processor-time",
+        action="store_true",
+        help="processor time instead of wall-clock time; no workers",
     )
     options = parser.parse_args()
     clock, workers = time.perf_counter, options.workers
     if options.processor_time:
         clock, workers = time.process_time, 0
     print(
-        f"{'environment':<14}{'plain loop':>12}{'adapter':>12}{'ratio':>7}{'rollout':>12}   steps/s, {LANES} lanes"
+        f"{'environment':<14}{'plain loop':>12}{'adapter':>12}{'ratio':>7}{'rollout':>12}   "
+        f"steps/s, {LANES} lanes"
     )
     for name in options.envs:
         plain, ours, training = measure(name, options.steps, options.rounds, workers, clock)
-        print(f"{name:<14}{plain:>12,.0f}{ours:>12,.0f}{ours / plain:>7.2f}{training:>12,.0f}", flush=True)
+        print(
+            f"{name:<14}{plain:>12,.0f}{ours:>12,.0f}{ours / plain:>7.2f}{training:>12,.0f}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
-"""The plain way to write the same update, as a yardstick for speed: nothing here is used for training.
+"""The plain way to write the same update, as a yardstick for speed: nothing here is used for
+training.
 
-It has what one writes first: Hessian-vector products by differentiating the mean KL divergence twice, conjugate gradients
-one right-hand side at a time with the products recomputed afterwards, a full-batch pass per critic and epoch. Seeds are
-vectorised with `vmap`, as is usual in JAX. Its steps agree with those of the library (tests/test_reference.py).
+It has what one writes first: Hessian-vector products by differentiating the mean KL divergence
+twice, conjugate gradients one right-hand side at a time with the products recomputed afterwards, a
+full-batch pass per critic and epoch. Seeds are vectorised with `vmap`, as is usual in JAX. Its
+steps agree with those of the library (tests/test_reference.py).
 """
 
 from collections.abc import Callable
@@ -35,7 +37,9 @@ def make_reference(config: CanaryConfig, task: Task) -> Algorithm:
 
     def init(key: PRNGKeyArray) -> Learner:
         key_policy, key_critics, _ = jax.random.split(key, 3)
-        policy = make_policy(key_policy, task.input_size, task.action_space, config.estimation.hidden)
+        policy = make_policy(
+            key_policy, task.input_size, task.action_space, config.estimation.hidden
+        )
         networks = make_critics(key_critics, 3, task.input_size, config.estimation.hidden)
         return Learner(policy, init_critics(networks, optimiser))
 
@@ -97,7 +101,10 @@ def plain_step(
         jax.grad(lambda theta: constraints(theta)[0])(start),
         jax.grad(lambda theta: constraints(theta)[1])(start),
     ]
-    natural = [plain_conjugate_gradient(product, gradient, settings.cg_iterations) for gradient in gradients]
+    natural = [
+        plain_conjugate_gradient(product, gradient, settings.cg_iterations)
+        for gradient in gradients
+    ]
     images = [product(vector) for vector in natural]
     gram = jnp.array([[x @ image for image in images] for x in natural])
     values = constraints(start)
@@ -110,7 +117,9 @@ def plain_step(
 
     search = backtrack(
         evaluate,
-        lambda candidate: acceptable(candidate, tier=tier, values=values, radius=settings.target_kl),
+        lambda candidate: acceptable(
+            candidate, tier=tier, values=values, radius=settings.target_kl
+        ),
         start,
         step,
         shrink=settings.shrink,
@@ -119,7 +128,9 @@ def plain_step(
     return unravel(search.point)
 
 
-def plain_conjugate_gradient(product: Callable[[Vector], Vector], rhs: Vector, iterations: int) -> Vector:
+def plain_conjugate_gradient(
+    product: Callable[[Vector], Vector], rhs: Vector, iterations: int
+) -> Vector:
     def advance(_: int, state: tuple[Vector, Vector, Vector]):
         solution, residual, direction = state
         image = product(direction)

@@ -1,12 +1,15 @@
-"""What it costs in training speed that a run cannot lie: finiteness checks, digests and the lock, as a share of training.
+"""What it costs in training speed that a run cannot lie: finiteness checks, digests and the lock,
+as a share of training.
 
     python -m benchmarks.safety_cost [--rounds 200] [--algorithm canary] [--env IcyLake]
 
-The check inside the program is measured twice. As a difference: the same training is advanced in turn with and without it,
-one update at a time, so that whatever else the machine does meets both; a third program, another copy of the checked one,
-shows how much two equal programs seem to differ. And by itself: the check as a program of its own on the arrays of a
-batch, with the price of starting a program, which it does not pay inside of another. What happens between chunks and at a
-checkpoint is timed by itself too. Times are processor seconds of this process: they mean the same on a busy machine.
+The check inside the program is measured twice. As a difference: the same training is advanced in
+turn with and without it, one update at a time, so that whatever else the machine does meets both; a
+third program, another copy of the checked one, shows how much two equal programs seem to differ.
+And by itself: the check as a program of its own on the arrays of a batch, with the price of
+starting a program, which it does not pay inside of another. What happens between chunks and at a
+checkpoint is timed by itself too. Times are processor seconds of this process: they mean the same
+on a busy machine.
 """
 
 import argparse
@@ -52,9 +55,12 @@ def seconds_of(work: Callable[..., Any], *arguments: Any) -> tuple[float, Any]:
 
 
 def measure(config: RunConfig, rounds: int) -> dict[str, tuple[float, float]]:
-    """Shares of the time of an update, each with the half-width of a 95% interval; `update` itself in seconds."""
+    """Shares of the time of an update, each with the half-width of a 95% interval; `update` itself
+    in seconds."""
     checked, shapes = started(config), []
-    with mock.patch.object(training, "first_fault", lambda *given: shapes.append(given) or jnp.zeros(())):
+    with mock.patch.object(
+        training, "first_fault", lambda *given: shapes.append(given) or jnp.zeros(())
+    ):
         bare = started(config)
     programs = {"checked": checked, "bare": bare, "again": started(config)}
     times: dict[str, list[float]] = {name: [] for name in (*programs, "between", "alone")}
@@ -64,7 +70,11 @@ def measure(config: RunConfig, rounds: int) -> dict[str, tuple[float, float]]:
             seconds, (metrics, ends) = seconds_of(programs[name].advance, 1)
             times[name].append(seconds)
         looked, _ = seconds_of(
-            find_fault, metrics[FAULT], ends, config.training.environments, config.environment.horizon
+            find_fault,
+            metrics[FAULT],
+            ends,
+            config.training.environments,
+            config.environment.horizon,
         )
         weighed, _ = seconds_of(checked.unsound)
         times["between"].append(looked + weighed)
@@ -72,7 +82,9 @@ def measure(config: RunConfig, rounds: int) -> dict[str, tuple[float, float]]:
             times["alone"].append(seconds_of(alone)[0] / CALLS)
     metrics, ends = checked.advance(1)
     tables = [
-        metrics_frame({name: value for name, value in metrics.items() if name != FAULT}, (0,), 0, 1),
+        metrics_frame(
+            {name: value for name, value in metrics.items() if name != FAULT}, (0,), 0, 1
+        ),
         episodes_frame(ends, (0,), 0),
     ]
     for groups in programs.values():
@@ -100,14 +112,17 @@ def shares(times: dict[str, np.ndarray]) -> dict[str, tuple[float, float]]:
     rounds = len(times["bare"])
     for _ in range(1000):
         drawn = random.integers(rounds, size=rounds)
-        found.append(_shares({name: _again(values, drawn, random) for name, values in times.items()}))
+        found.append(
+            _shares({name: _again(values, drawn, random) for name, values in times.items()})
+        )
     whole = _shares(times)
     half = {name: 1.96 * float(np.std([one[name] for one in found])) for name in whole}
     return {name: (value, half[name]) for name, value in whole.items()}
 
 
 def _again(values: np.ndarray, drawn: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """The same rounds for all that was timed in every round; what was timed less often is drawn by itself."""
+    """The same rounds for all that was timed in every round; what was timed less often is drawn by
+    itself."""
     return values[drawn] if len(values) == len(drawn) else random.choice(values, len(values))
 
 
@@ -124,7 +139,8 @@ def _shares(times: dict[str, np.ndarray]) -> dict[str, float]:
 
 
 def checkpoint_seconds(config: RunConfig, tables: list[Any]) -> float:
-    """The digests of tables and manifest, and the look at the lock: all that a checkpoint does for safety alone."""
+    """The digests of tables and manifest, and the look at the lock: all that a checkpoint does for
+    safety alone."""
     written = json.dumps(config_to_dict(config)).encode()
     data = [table.write_csv().encode() for table in tables]
     with tempfile.TemporaryDirectory() as folder, lock.acquire(Path(folder)) as held:
@@ -147,7 +163,10 @@ def main() -> None:
     config = make_config(options.env, algorithm=options.algorithm, seeds=(0,))
     found, chunk = measure(config, options.rounds), config.training.chunk
     found["between"] = (found["between"][0] / chunk, found["between"][1] / chunk)
-    print(f"an update: {1e3 * found.pop('update')[0]:.3f} ms ({options.algorithm}, one seed, {options.env})")
+    print(
+        f"an update: {1e3 * found.pop('update')[0]:.3f} ms ({options.algorithm}, one seed, "
+        f"{options.env})"
+    )
     words = {
         "difference": "checks inside the program, with and without them",
         "equal programs": "two equal programs, for comparison",

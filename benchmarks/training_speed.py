@@ -1,11 +1,12 @@
-"""Trained environment steps per second of the presets, as ratios to the plain reference in one run on one machine.
+"""Trained environment steps per second of the presets, as ratios to the plain reference in one run
+on one machine.
 
     canary bench                    # everything: about five minutes on two cores
     canary bench --seeds 4 --updates 30 --json speed.json
 
-Each variant runs in a process of its own (so that peak memory is its own), twice: first with an empty compilation cache,
-then with the cache filled. All train the same seeds on IcyLake from the start, so early batches with many distinct
-inputs count as they do in a real run.
+Each variant runs in a process of its own (so that peak memory is its own), twice: first with an
+empty compilation cache, then with the cache filled. All train the same seeds on IcyLake from the
+start, so early batches with many distinct inputs count as they do in a real run.
 """
 
 import json
@@ -69,7 +70,10 @@ def measure_here(variant: str, seeds: int, updates: int) -> dict[str, float]:
             input_size=environment.observation_size + CostAccount.SIZE,
             action_space=environment.action_space,
         )
-        trainer, per_device = replace(trainer, algorithm=make_reference(config.algorithm, task)), seeds
+        trainer, per_device = (
+            replace(trainer, algorithm=make_reference(config.algorithm, task)),
+            seeds,
+        )
     groups = SeedGroups(trainer, building.make_terms(config), config.training.seeds, per_device, 10)
     groups.start()
     began = time.perf_counter()
@@ -94,7 +98,13 @@ def measure(variant: str, seeds: int, updates: int) -> Measurement:
         first = _child(variant, seeds, 1, cache)
         second = _child(variant, seeds, updates, cache)
     return Measurement(
-        variant, seeds, updates, first["compile"], second["compile"], second["speed"], second["peak"]
+        variant,
+        seeds,
+        updates,
+        first["compile"],
+        second["compile"],
+        second["speed"],
+        second["peak"],
     )
 
 
@@ -105,26 +115,34 @@ def _child(variant: str, seeds: int, updates: int, cache: str) -> dict[str, floa
         "PYTHONPATH": str(Path(__file__).parents[1]),
     }
     command = [sys.executable, "-m", "benchmarks.training_speed", variant, str(seeds), str(updates)]
-    result = subprocess.run(command, env=os.environ | settings, capture_output=True, text=True, check=True)
+    result = subprocess.run(
+        command, env=os.environ | settings, capture_output=True, text=True, check=True
+    )
     return json.loads(result.stdout.splitlines()[-1])
 
 
-def run(seeds: int = 4, many_seeds: int = 30, updates: int = 30, show: Any = print) -> dict[str, Any]:
-    """All variants at `seeds` seeds, and the fast preset at `many_seeds`; `show` gets a line per measurement."""
+def run(
+    seeds: int = 4, many_seeds: int = 30, updates: int = 30, show: Any = print
+) -> dict[str, Any]:
+    """All variants at `seeds` seeds, and the fast preset at `many_seeds`; `show` gets a line per
+    measurement."""
     product = matrix_product_speed()
     show(f"1000x256x256 float32 products: {product:.0f} GFLOP/s on {os.cpu_count()} cores")
     rows = []
     plan = [(variant, seeds, updates) for variant in VARIANTS]
     plan += [("fast", many_seeds, max(5, updates // 3))] if many_seeds else []
-    # The same updates are timed at both seed counts, so that the cost per seed compares like with like.
+    # The same updates are timed at both seed counts, so that the cost per seed compares like with
+    # like.
     plan += [("fast", seeds, max(5, updates // 3))] if many_seeds else []
     for variant, count, length in plan:
         row = measure(variant, count, length)
         rows.append(row)
         ratio = row.steps_per_second / rows[0].steps_per_second
         show(
-            f"{variant:10s} {count:3d} seeds, {length} updates: {row.steps_per_second:7.0f} steps/s ({ratio:.2f}x), compile "
-            f"{row.compile_seconds:.1f} s cold, {row.cached_compile_seconds:.1f} s cached, peak {row.peak_megabytes:.0f} MB"
+            f"{variant:10s} {count:3d} seeds, {length} updates: {row.steps_per_second:7.0f} "
+            f"steps/s ({ratio:.2f}x), compile "
+            f"{row.compile_seconds:.1f} s cold, {row.cached_compile_seconds:.1f} s cached, peak "
+            f"{row.peak_megabytes:.0f} MB"
         )
     summary = {
         "gflops": product,
@@ -133,8 +151,13 @@ def run(seeds: int = 4, many_seeds: int = 30, updates: int = 30, show: Any = pri
         "measurements": [vars(row) for row in rows],
     }
     if many_seeds:
-        summary["cost_per_seed_ratio"] = rows[3].seconds_per_seed_update / rows[4].seconds_per_seed_update
-        show(f"cost per seed at {many_seeds} seeds / at {seeds} seeds: {summary['cost_per_seed_ratio']:.2f}")
+        summary["cost_per_seed_ratio"] = (
+            rows[3].seconds_per_seed_update / rows[4].seconds_per_seed_update
+        )
+        show(
+            f"cost per seed at {many_seeds} seeds / at {seeds} seeds: "
+            f"{summary['cost_per_seed_ratio']:.2f}"
+        )
     return summary
 
 

@@ -1,11 +1,13 @@
-"""Where the time of one training iteration goes, on one core: what the whole takes, and what it takes without each part.
+"""Where the time of one training iteration goes, on one core: what the whole takes, and what it
+takes without each part.
 
     python -m benchmarks.update_profile EcoAnt
     python -m benchmarks.update_profile PointGoal canary paper
 
-A part costs what the iteration saves without it: critics fitted by one gradient step, conjugate gradient stopped after one
-iteration, the line search after one attempt. Physics is the engine alone, on the same number of environments and
-steps. Differences of a few tens of milliseconds are noise.
+A part costs what the iteration saves without it: critics fitted by one gradient step, conjugate
+gradient stopped after one iteration, the line search after one attempt. Physics is the engine
+alone, on the same number of environments and steps. Differences of a few tens of milliseconds are
+noise.
 """
 
 import sys

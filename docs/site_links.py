@@ -1,4 +1,5 @@
-"""For the site alone: links to files of the repository outside docs/ become their paths, which the site does not hold."""
+"""For the site alone: links to files of the repository outside docs/ become their paths, which the
+site does not hold."""
 
 import re
 

@@ -1,10 +1,12 @@
-"""A battery that earns by trading and must not leave a village in the dark: P(unserved > 2 kWh) <= 0.05 in two days.
+"""A battery that earns by trading and must not leave a village in the dark: P(unserved > 2 kWh) <=
+0.05 in two days.
 
     python examples/energy_storage.py
     canary train --env examples.energy_storage:EnergyStorage --limit 2 --epsilon 0.05
 
-Every hour the battery buys from or sells to the grid at a price that goes up and down with the day and with noise. When the
-grid fails (rarely, for some hours), the village lives on the battery alone; what it lacks is the cost.
+Every hour the battery buys from or sells to the grid at a price that goes up and down with the day
+and with noise. When the grid fails (rarely, for some hours), the village lives on the battery
+alone; what it lacks is the cost.
 
     charge' = charge + bought - sold - served              0 <= charge <= capacity
     reward  = price (sold - bought) - wear |bought - sold|   cost = demand that nobody serves, in kWh
@@ -63,7 +65,9 @@ class EnergyStorage:
         traded = jnp.where(before.failing, 0.0, traded)
         price = self._price(before, state.time)
         reward = -price * traded - self.wear * jnp.abs(traded)
-        needed = jnp.where(before.failing, self.demand * (0.5 + jax.random.uniform(key_demand)), 0.0)
+        needed = jnp.where(
+            before.failing, self.demand * (0.5 + jax.random.uniform(key_demand)), 0.0
+        )
         served = jnp.minimum(needed, before.charge)
         draw = jax.random.uniform(key_grid)
         failing = jnp.where(before.failing, draw > self.repair, draw < self.failure)
@@ -77,7 +81,13 @@ class EnergyStorage:
 
     def _state(self, battery, reward, cost, time):
         angle = 2 * jnp.pi * time / 24
-        seen = [battery.charge, self._price(battery, time), battery.failing, jnp.sin(angle), jnp.cos(angle)]
+        seen = [
+            battery.charge,
+            self._price(battery, time),
+            battery.failing,
+            jnp.sin(angle),
+            jnp.cos(angle),
+        ]
         return EnvironmentState(
             inner=battery,
             observation=jnp.stack([jnp.asarray(part, jnp.float32) for part in seen]),

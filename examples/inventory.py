@@ -71,7 +71,9 @@ class Inventory:
         nothing = jnp.zeros((), jnp.int32)
         return self._evening(nothing, nothing, nothing, nothing)
 
-    def step(self, state: EnvironmentState, action: Int[Array, ""], key: PRNGKeyArray) -> EnvironmentState:
+    def step(
+        self, state: EnvironmentState, action: Int[Array, ""], key: PRNGKeyArray
+    ) -> EnvironmentState:
         """One day; the key is consumed by the demand."""
         sizes, chances = self.demand()
         demand = jax.random.choice(key, jnp.asarray(sizes), p=jnp.asarray(chances))
@@ -109,7 +111,8 @@ class Inventory:
         return self.price * (stock - left) - paid, (-after).clip(0)
 
     def finite_tables(self) -> FiniteTables:
-        """The same shop for `canary.exact` and `canary frontier`; state i is the balance i - burst, as in the observation."""
+        """The same shop for `canary.exact` and `canary frontier`; state i is the balance i - burst,
+        as in the observation."""
         balances = np.arange(-self.burst, self.capacity + 1)
         before, order = balances[:, None], np.arange(self.largest_order + 1)
         stock = self.stock(before, order)

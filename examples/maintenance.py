@@ -1,12 +1,14 @@
-"""A finite decision process of your own, with its exact frontier: when to repair a machine that wears out.
+"""A finite decision process of your own, with its exact frontier: when to repair a machine that
+wears out.
 
     python examples/maintenance.py                                                  the exact optima
     canary frontier --env examples.maintenance:Maintenance --limit 1.5 --epsilon 0.05
     canary train --env examples.maintenance:Maintenance --limit 1.5 --epsilon 0.05
 
-A machine is new (0), worn (1, 2) or broken (3). Running it earns 1 and wears it out; running it gently earns 0.6 and wears
-it out slowly; repairing it earns nothing and makes it new. A breakdown costs 1 and takes the next step to repair, whatever
-is done. How often may it break down? P(more than one breakdown in 20 steps) <= 0.05.
+A machine is new (0), worn (1, 2) or broken (3). Running it earns 1 and wears it out; running it
+gently earns 0.6 and wears it out slowly; repairing it earns nothing and makes it new. A breakdown
+costs 1 and takes the next step to repair, whatever is done. How often may it break down? P(more
+than one breakdown in 20 steps) <= 0.05.
 
 The tables say everything: the environment samples from them, and `canary.exact` computes with them.
 """
@@ -30,7 +32,8 @@ BROKEN = 3
 class Maintenance:
     horizon: int = 20
     wear: float = 0.3
-    """Probability that a step of running wears the machine by one; gentle running has a third of it."""
+    """Probability that a step of running wears the machine by one; gentle running has a third of
+    it."""
 
     observation_size = 4
     normalise_observation = False
@@ -61,19 +64,29 @@ class Maintenance:
     def step(self, state, action, key):
         tables = jax.tree.map(lambda table: jnp.asarray(table, jnp.float32), self._tables)
         here = state.inner
-        after = jax.random.categorical(key, jnp.log(tables.transition[here, action])).astype(jnp.int32)
+        after = jax.random.categorical(key, jnp.log(tables.transition[here, action])).astype(
+            jnp.int32
+        )
         reward, cost = tables.reward[here, action, after], tables.cost[here, action, after]
         return self._state(after, reward, cost, state.time + 1)
 
     def _state(self, machine, reward, cost, time):
         seen = jax.nn.one_hot(machine, 4, dtype=jnp.float32)
-        return EnvironmentState(machine, seen, reward, cost, jnp.zeros((), bool), time >= self.horizon, time)
+        return EnvironmentState(
+            machine, seen, reward, cost, jnp.zeros((), bool), time >= self.horizon, time
+        )
 
 
 def main(limit: float = 1.5, epsilon: float = 0.05) -> None:
     mdp = from_environment(Maintenance())
-    print(f"best return, no constraint        {best_response(mdp, np.zeros_like(mdp.support))[0]:6.3f}")
-    for name, solve in {"P <= 0.05": best_under_var, "Cantelli's bound": best_under_cantelli}.items():
+    print(
+        "best return, no constraint        "
+        f"{best_response(mdp, np.zeros_like(mdp.support))[0]:6.3f}"
+    )
+    for name, solve in {
+        "P <= 0.05": best_under_var,
+        "Cantelli's bound": best_under_cantelli,
+    }.items():
         best = solve(mdp, limit, epsilon)
         print(f"best return, {name:<20} {best.value:6.3f}   P = {best.law.violation(limit):.3f}")
 

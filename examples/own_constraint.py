@@ -4,9 +4,10 @@
 
     maximise J(pi)  subject to  E[(C - limit)+] <= epsilon limit
 
-A violation counts by its size here, where P(C > limit) counts all alike. The update needs three things of a constraint: a
-signal per step whose sum over an episode is the quantity, its value at the present policy, and what it becomes when the
-signal changes. Steps that take the spent cost y further above the limit pay, in units of the limit:
+A violation counts by its size here, where P(C > limit) counts all alike. The update needs three
+things of a constraint: a signal per step whose sum over an episode is the quantity, its value at
+the present policy, and what it becomes when the signal changes. Steps that take the spent cost y
+further above the limit pay, in units of the limit:
 
     signal_t = (y_{t+1} - 1)+ - (y_t - 1)+         sum_t signal_t = (C - 1)+
 """
@@ -19,7 +20,11 @@ import canary
 from canary.algorithms import ALGORITHMS, Entry
 from canary.algorithms.cpo import CPOConfig
 from canary.algorithms.signals import cost_advantages, episode_metrics, spent_after
-from canary.algorithms.trust_region_update import RiskConstraint, RiskEstimate, trust_region_algorithm
+from canary.algorithms.trust_region_update import (
+    RiskConstraint,
+    RiskEstimate,
+    trust_region_algorithm,
+)
 from canary.numerics.moments import Span, cost_moments, recent
 
 

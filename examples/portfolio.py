@@ -1,11 +1,13 @@
-"""A portfolio with a limit on its largest drawdown: P(drawdown > 10%) <= 0.05 within a year of weeks.
+"""A portfolio with a limit on its largest drawdown: P(drawdown > 10%) <= 0.05 within a year of
+weeks.
 
     python examples/portfolio.py
     canary train --env examples.portfolio:Portfolio --limit 10 --epsilon 0.05
 
-Every week a share of the wealth is put into a risky asset, the rest is safe. Returns of the risky asset have calm and
-stormy times (the market does not say which), and rare crashes. The reward is the growth of the wealth in percent. The
-cost of a week is by how much the largest drawdown so far grows, so the episode cost is the largest drawdown itself:
+Every week a share of the wealth is put into a risky asset, the rest is safe. Returns of the risky
+asset have calm and stormy times (the market does not say which), and rare crashes. The reward is
+the growth of the wealth in percent. The cost of a week is by how much the largest drawdown so far
+grows, so the episode cost is the largest drawdown itself:
 
     drawdown_t = 100 (1 - wealth_t / largest wealth so far)       C = sum_t cost_t = max_t drawdown_t
 """
@@ -51,7 +53,9 @@ class Portfolio:
     def reset(self, key):
         one, zero = jnp.ones(()), jnp.zeros(())
         stormy = jax.random.uniform(key) < 0.2
-        return self._state(Account(one, one, zero, stormy, zero), zero, zero, jnp.zeros((), jnp.int32))
+        return self._state(
+            Account(one, one, zero, stormy, zero), zero, zero, jnp.zeros((), jnp.int32)
+        )
 
     def step(self, state, action, key):
         before: Account = state.inner
@@ -72,7 +76,9 @@ class Portfolio:
     def _state(self, account, reward, cost, time):
         fallen = 100 * (1 - account.wealth / account.peak)
         seen = jnp.stack([account.last, fallen, account.wealth, time / self.horizon])
-        return EnvironmentState(account, seen, reward, cost, jnp.zeros((), bool), time >= self.horizon, time)
+        return EnvironmentState(
+            account, seen, reward, cost, jnp.zeros((), bool), time >= self.horizon, time
+        )
 
 
 def main(total_steps: int = 2_000_000, **how) -> canary.Run:

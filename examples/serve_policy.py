@@ -1,4 +1,5 @@
-"""Serve an exported policy over HTTP, one account per episode; needs numpy and the standard library.
+"""Serve an exported policy over HTTP, one account per episode; needs numpy and the standard
+library.
 
     canary export RUN --format numpy --file policy.npz
     python examples/serve_policy.py policy.npz --port 8000 --sha256 DIGEST     the certified policy and no other
@@ -9,9 +10,9 @@
     DELETE /episodes/ID                                   -> {}
     GET    /                                              -> what the policy is
 
-The policy depends on the cost that an episode has spent, so a client opens an episode, then acts and spends
-in turn. `act` also takes "deterministic": true. `risk` is the critics' bound on the probability that the
-episode ends above the limit (null for methods without such critics).
+The policy depends on the cost that an episode has spent, so a client opens an episode, then acts
+and spends in turn. `act` also takes "deterministic": true. `risk` is the critics' bound on the
+probability that the episode ends above the limit (null for methods without such critics).
 """
 
 import argparse
@@ -53,7 +54,9 @@ class Episodes:
         with lock:
             observation = request.get("observation")
             risk = episode.risk(observation) if self.policy.has_critics else None
-            action = episode.act(observation, deterministic=bool(request.get("deterministic", False)))
+            action = episode.act(
+                observation, deterministic=bool(request.get("deterministic", False))
+            )
             action = action if isinstance(action, int) else action.tolist()
             return {"action": action, "risk": risk} | account(episode)
 
@@ -73,7 +76,9 @@ class Episodes:
         with self._lock:
             found = self._open.get(name)
             if found is None:
-                raise LookupError(f"There is no open episode {name}; start one with POST /episodes.")
+                raise LookupError(
+                    f"There is no open episode {name}; start one with POST /episodes."
+                )
             self._open.move_to_end(name)
             return found
 
@@ -83,7 +88,8 @@ def account(episode: Any) -> dict[str, float]:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """JSON in, JSON out: 400 for a mistake, 404 for an unknown place or episode; `error` says why."""
+    """JSON in, JSON out: 400 for a mistake, 404 for an unknown place or episode; `error` says
+    why."""
 
     protocol_version = "HTTP/1.1"
     episodes: Episodes
@@ -151,14 +157,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Serve an exported policy over HTTP.")
     parser.add_argument("policy", help="the .npz that `canary export --format numpy` wrote")
     parser.add_argument(
-        "--host", default="127.0.0.1", help="there is no password: keep it local, or behind something"
+        "--host",
+        default="127.0.0.1",
+        help="there is no password: keep it local, or behind something",
     )
     parser.add_argument("--port", type=int, default=8000)
-    parser.add_argument("--sha256", help="the policy_sha256 of its certificate: serve no other policy")
+    parser.add_argument(
+        "--sha256", help="the policy_sha256 of its certificate: serve no other policy"
+    )
     options = parser.parse_args()
-    server = make_server(numpy_policy.load(options.policy, options.sha256), options.host, options.port)
+    server = make_server(
+        numpy_policy.load(options.policy, options.sha256), options.host, options.port
+    )
     print(
-        f"Serving {options.policy} at http://{options.host}:{server.server_address[1]} (Ctrl-C stops)",
+        f"Serving {options.policy} at http://{options.host}:{server.server_address[1]} (Ctrl-C "
+        "stops)",
         flush=True,
     )
     try:

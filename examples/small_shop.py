@@ -3,8 +3,9 @@
     python examples/small_shop.py
     canary train --env examples.small_shop:SmallShop --limit 6.5 --epsilon 0.05
 
-Each morning the shop orders, then customers come: 0 to 2 units a day, rarely a burst of 6. What is not in stock is not sold.
-How often may it disappoint many customers? P(more than 6.5 units of unmet demand in 30 days) <= 0.05.
+Each morning the shop orders, then customers come: 0 to 2 units a day, rarely a burst of 6. What is
+not in stock is not sold. How often may it disappoint many customers? P(more than 6.5 units of unmet
+demand in 30 days) <= 0.05.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,5 @@
-"""How all tests run: programs are compiled quickly, kept between sessions, and the shapes of their arrays are checked."""
+"""How all tests run: programs are compiled quickly, kept between sessions, and the shapes of their
+arrays are checked."""
 
 import gc
 import os
@@ -13,19 +14,25 @@ CACHE = Path(__file__).parents[1] / ".cache" / "compiled"
 KEPT_DAYS = 14
 # Before JAX is imported; workers and subprocesses inherit it.
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
-os.environ["XDG_CONFIG_HOME"] = str(CACHE.parent / "config")  # whose code is trusted: not the user's own list
+os.environ["XDG_CONFIG_HOME"] = str(
+    CACHE.parent / "config"
+)  # whose code is trusted: not the user's own list
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 # A test runs a program a few times only. Without these it takes a fifth of the time to compile.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
 
-# The rooms of arrays, whose annotations are checked at every call. The faces answer wrong types with sentences instead.
+# The rooms of arrays, whose annotations are checked at every call. The faces answer wrong types
+# with sentences instead.
 MATHEMATICS = ("types", "numerics", "networks", "rollout", "algorithms", "training", "evaluation")
-jaxtyping.Array = jaxtyping.Array | np.ndarray  # JAX takes numpy's arrays for its own, and so do tests
+jaxtyping.Array = (
+    jaxtyping.Array | np.ndarray
+)  # JAX takes numpy's arrays for its own, and so do tests
 jaxtyping.install_import_hook([f"canary.{room}" for room in MATHEMATICS], "beartype.beartype")
 
 
-# The files that take longest come first (Makefile: --no-loadscope-reorder), so that both workers end together.
+# The files that take longest come first (Makefile: --no-loadscope-reorder), so that both workers
+# end together.
 LONGEST = (
     "test_contract", "test_digests", "test_probes", "test_documents", "test_cli", "test_trust_region_step",
     "test_canary", "test_opening", "test_runner", "test_host_runs", "test_training", "test_api", "test_gymnasium",
@@ -40,15 +47,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Tracing makes many objects that die at once. Looking for cycles among all that is imported each time takes a tenth
-    of it."""
+    """Tracing makes many objects that die at once. Looking for cycles among all that is imported
+    each time takes a tenth of it."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(200_000, 20, 50)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Forget programs that no session has used for a while (reading one does not change its times, so by their age)."""
+    """Forget programs that no session has used for a while (reading one does not change its times,
+    so by their age)."""
     if hasattr(session.config, "workerinput"):
         return
     oldest = time.time() - KEPT_DAYS * 86400

@@ -85,7 +85,11 @@ def test_the_light_names_are_the_real_ones():
 
 def test_train_leaves_a_run_that_loads_again(run: Run):
     summary = run.summary()
-    assert (summary["status"], summary["seed_ids"], summary["total_steps"]) == ("finished", [0, 3], STEPS)
+    assert (summary["status"], summary["seed_ids"], summary["total_steps"]) == (
+        "finished",
+        [0, 3],
+        STEPS,
+    )
     assert (run.directory / "summary.json").is_file()
     loaded = canary.load(run.directory)
     assert loaded.config == run.config
@@ -112,7 +116,9 @@ def test_an_environment_without_a_name_is_handed_over(tmp_path: Path):
     config = make_config(OwnLake(horizon=9), constraint=canary.Chance(limit=2.0, epsilon=0.3))
     headline = directory.Headline("OwnLake", "canary", 4, 1000)
     place = directory.create(tmp_path, headline, config_to_dict(config), device="cpu", command=[])
-    with pytest.raises(CanaryError, match="OwnLake, which is not a named environment: pass environment"):
+    with pytest.raises(
+        CanaryError, match="OwnLake, which is not a named environment: pass environment"
+    ):
         canary.load(place)
     assert canary.load(place, OwnLake(horizon=9)).config == config
     with pytest.raises(CanaryError, match="constraint"):
@@ -138,7 +144,9 @@ def test_an_environment_without_a_name_is_handed_over(tmp_path: Path):
         ({"overrides": ["env.map=SFX"]}, "map"),
     ],
 )
-def test_mistakes_are_sentences_and_write_nothing(tmp_path: Path, arguments: dict[str, Any], sentence: str):
+def test_mistakes_are_sentences_and_write_nothing(
+    tmp_path: Path, arguments: dict[str, Any], sentence: str
+):
     with pytest.raises(CanaryError, match=sentence):
         canary.train(**{"out": tmp_path / "runs", "quiet": True} | arguments)
     assert list(tmp_path.iterdir()) == []
@@ -152,9 +160,15 @@ def test_seeds_are_a_number_or_a_list():
 
 def test_episodes_of_an_evaluation_are_addressed(run: Run):
     played: list[tuple[int, int]] = []
-    many = canary.evaluate(run, episodes=40, report=lambda seed, count: played.append((seed, count)))
+    many = canary.evaluate(
+        run, episodes=40, report=lambda seed, count: played.append((seed, count))
+    )
     assert played == [(0, 40), (3, 40)]
-    assert (many["episodes_per_seed"], many["violation_jitter"], many["updates"]) == ([40, 40], None, 4)
+    assert (many["episodes_per_seed"], many["violation_jitter"], many["updates"]) == (
+        [40, 40],
+        None,
+        4,
+    )
     alone = canary.evaluate(run.directory, episodes=40, seeds=[3])
     assert alone["cost_per_seed"] == many["cost_per_seed"][1:]
     other = canary.evaluate(run, episodes=40, evaluation_seed=1, seeds=[3])
@@ -176,7 +190,9 @@ def test_an_environment_with_a_cost_that_is_no_number_is_not_called_safe(
 ):
     step = IcyLake.step
     monkeypatch.setattr(
-        IcyLake, "step", lambda *a: (s := step(*a)).__class__(**(s.__dict__ | {"cost": s.cost * jnp.nan}))
+        IcyLake,
+        "step",
+        lambda *a: (s := step(*a)).__class__(**(s.__dict__ | {"cost": s.cost * jnp.nan})),
     )
     with pytest.raises(CanaryError, match="cost that is not finite"):
         canary.evaluate(run, episodes=3)
@@ -195,10 +211,13 @@ def test_a_damaged_checkpoint_is_passed_over_with_a_warning(run: Run, tmp_path: 
 
 
 def test_an_episode_handle_plays_as_evaluation_does(run: Run):
-    """Step by step with the handle, the same key gives the same episode as the vectorised program."""
+    """Step by step with the handle, the same key gives the same episode as the vectorised
+    program."""
     trained, lake = run.policy(3), run.config.environment
     keys = jax.random.split(jax.random.key(8), 3)
-    play = jax.jit(lambda k: play_episodes(lake, trained.account, trained.policy, trained.statistics, k))
+    play = jax.jit(
+        lambda k: play_episodes(lake, trained.account, trained.policy, trained.statistics, k)
+    )
     ends = play(keys)
     step = jax.jit(lake.step)
     for index, key in enumerate(keys):
@@ -273,7 +292,8 @@ def test_unseeded_episodes_differ_and_seeded_ones_repeat(run: Run):
 
 
 def test_continuous_actions_are_vectors_that_the_environment_clips():
-    """As in training and certification, where an environment with noise of its own clips after the noise."""
+    """As in training and certification, where an environment with noise of its own clips after the
+    noise."""
     network = make_mlp(jax.random.key(0), (4 + CostAccount.SIZE, 8, 3), head_scale=50.0)
     trained = TrainedPolicy(
         GaussianPolicy(network, jnp.zeros(3)),

@@ -29,8 +29,9 @@ RUNS = {
     "runs.policies",
 }  # what a feature needs to work on a run
 
-# What each room may import besides itself. A room that works on runs has a pure core, under its own name, and modules that
-# touch the disk, which are named here as well; `runs.directory` allows one module of a room.
+# What each room may import besides itself. A room that works on runs has a pure core, under its own
+# name, and modules that touch the disk, which are named here as well; `runs.directory` allows one
+# module of a room.
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "constraints": {"errors"},
@@ -120,13 +121,15 @@ MODULES = {module_of(path): ast.parse(path.read_text(), str(path)) for path in F
 
 
 def room(module: str) -> str:
-    """`canary.exact.run` is a room of its own, `canary.exact.mdp` belongs to `exact`, `canary` itself to none."""
+    """`canary.exact.run` is a room of its own, `canary.exact.mdp` belongs to `exact`, `canary`
+    itself to none."""
     inside = module.partition(".")[2]
     return inside if inside in ALLOWED else inside.split(".")[0]
 
 
 def imported(tree: ast.AST) -> Iterator[str]:
-    """Full names of all imports below a node; `from a import b` as a.b where that is a module of ours."""
+    """Full names of all imports below a node; `from a import b` as a.b where that is a module of
+    ours."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -212,7 +215,9 @@ def test_pure_rooms_neither_print_nor_open_files_nor_read_clocks():
             continue
         forbidden = {"time", "datetime", "logging", "subprocess", "rich"}
         calls = {
-            n.func.id for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)
+            n.func.id
+            for n in ast.walk(tree)
+            if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)
         }
         assert not {"print", "input", "breakpoint"} & calls, module
         if room(module) not in FILE_FORMATS:
@@ -222,7 +227,8 @@ def test_pure_rooms_neither_print_nor_open_files_nor_read_clocks():
 
 
 def test_tables_are_printed_in_one_room():
-    """A command prints a path or a sentence by itself; what has columns or colours is the terminal's."""
+    """A command prints a path or a sentence by itself; what has columns or colours is the
+    terminal's."""
     for module, tree in MODULES.items():
         if room(module) != "terminal":
             assert "rich" not in {name.split(".")[0] for name in imported(tree)}, module
@@ -231,13 +237,14 @@ def test_tables_are_printed_in_one_room():
 def test_nothing_is_unpickled_or_evaluated():
     for module, tree in MODULES.items():
         packages = {name.split(".")[0] for name in imported(tree)}
-        assert not {"pickle", "cPickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"} & packages, (
-            module
-        )
+        assert (
+            not {"pickle", "cPickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
+            & packages
+        ), module
         for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
-            assert not (isinstance(call.func, ast.Name) and call.func.id in {"eval", "exec", "compile"}), (
-                module
-            )
+            assert not (
+                isinstance(call.func, ast.Name) and call.func.id in {"eval", "exec", "compile"}
+            ), module
             for keyword in call.keywords:
                 if keyword.arg == "allow_pickle":
                     assert isinstance(keyword.value, ast.Constant), module
@@ -250,11 +257,14 @@ def test_files_are_short():
 
 
 def test_functions_are_short():
-    """Of 50 lines at most, without their texts and the functions inside them, which are counted for themselves."""
+    """Of 50 lines at most, without their texts and the functions inside them, which are counted for
+    themselves."""
 
     def length(function: ast.FunctionDef) -> int:
         inside = [
-            node for node in ast.walk(function) if isinstance(node, ast.FunctionDef) and node is not function
+            node
+            for node in ast.walk(function)
+            if isinstance(node, ast.FunctionDef) and node is not function
         ]
         text = function.body[0] if ast.get_docstring(function) else None
         own = set(range(function.lineno, (function.end_lineno or 0) + 1))

@@ -42,7 +42,8 @@ def test_intervals_are_exact_for_chances_and_normal_for_means():
 
 @pytest.mark.parametrize("constraint", [Mean(1.0), CVaR(1.0, 0.2)])
 def test_normal_intervals_cover_as_often_as_they_say(constraint):
-    """5000 samples of 400 exponential costs: the mean is 1, and the mean of the worst fifth 1 - log 0.2."""
+    """5000 samples of 400 exponential costs: the mean is 1, and the mean of the worst fifth 1 - log
+    0.2."""
     truth = 1.0 if constraint.kind == "mean" else 1 - np.log(0.2)
     samples = np.random.default_rng(0).exponential(size=(2000, 400))
     found = [measurement(constraint, sample) for sample in samples]

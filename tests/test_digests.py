@@ -1,4 +1,5 @@
-"""Training gives the numbers that it gave before: bit for bit on the machine that recorded them, nearly so on others."""
+"""Training gives the numbers that it gave before: bit for bit on the machine that recorded them,
+nearly so on others."""
 
 import json
 
@@ -19,6 +20,8 @@ def test_a_few_updates_give_the_recorded_numbers(case: str, compiler: str):
     if recorded["machine"] == machine():
         assert actual["bits"] == expected["bits"]
     elif case in CHAOTIC:
-        pytest.skip("a robot's episodes amplify rounding: compared on the machine that made the digests")
+        pytest.skip(
+            "a robot's episodes amplify rounding: compared on the machine that made the digests"
+        )
     np.testing.assert_allclose(actual["norms"], expected["norms"], rtol=2e-3, atol=1e-5)
     np.testing.assert_allclose(actual["sums"], expected["sums"], rtol=2e-2, atol=2e-3)

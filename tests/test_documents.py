@@ -1,8 +1,9 @@
-"""Every block of code in README.md and docs/ runs: Python as it stands, commands through the command line.
+"""Every block of code in README.md and docs/ runs: Python as it stands, commands through the
+command line.
 
-Training is made small (a small lake, tiny networks, a few updates), and on simulated robots it stops once everything is
-built. Placeholders such as RUN or `my_policy` are filled in. A block of another kind (a picture, an answer) says so behind
-its fence: ```text.
+Training is made small (a small lake, tiny networks, a few updates), and on simulated robots it
+stops once everything is built. Placeholders such as RUN or `my_policy` are filled in. A block of
+another kind (a picture, an answer) says so behind its fence: ```text.
 """
 
 import re
@@ -45,7 +46,8 @@ OTHERS = {
 }  # programs that are not run here
 FILLED_IN = {
     '"runs/NAME"': "str(run)",
-    "x, y = episode.states.inner[now]": "x = episode.states.inner[now]",  # a lake's state is one number
+    # A lake's state is one number
+    "x, y = episode.states.inner[now]": "x = episode.states.inner[now]",
 }
 
 
@@ -60,7 +62,8 @@ class Block(NamedTuple):
 
 
 class Built(SystemExit):
-    """Everything that a training needs was built; it stops here. The command line lets nothing else pass."""
+    """Everything that a training needs was built; it stops here. The command line lets nothing else
+    pass."""
 
 
 def blocks() -> list[Block]:
@@ -84,7 +87,8 @@ COMMANDS = [
 
 
 def small_config(*choices: Any, **more: Any) -> RunConfig:
-    """The configuration that was asked for, on a small lake with tiny networks and for two updates."""
+    """The configuration that was asked for, on a small lake with tiny networks and for two
+    updates."""
     config = make_config(*choices, **more)
     if not isinstance(config.environment, IcyLake):
         raise Built
@@ -106,7 +110,9 @@ def stop(*arguments: Any, **more: Any) -> None:
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with a run in it, and its policy in every format."""
     folder = tmp_path_factory.mktemp("documents")
-    run = untrained_run(folder / "runs", env="IcyLake", overrides=("env.map=SFF/FHF/FFG", "env.horizon=12"))
+    run = untrained_run(
+        folder / "runs", env="IcyLake", overrides=("env.map=SFF/FHF/FFG", "env.horizon=12")
+    )
     for kind, name in (
         ("numpy", "policy.npz"),
         ("onnx", "policy.onnx"),
@@ -166,7 +172,9 @@ def test_python_blocks_run(block: Block, place: Path):
         assert "train" in text
 
 
-@pytest.mark.parametrize(("where", "command"), COMMANDS, ids=lambda text: re.sub(r"\s+", " ", text)[:70])
+@pytest.mark.parametrize(
+    ("where", "command"), COMMANDS, ids=lambda text: re.sub(r"\s+", " ", text)[:70]
+)
 def test_commands_run(where: str, command: str, place: Path, capsys: pytest.CaptureFixture[str]):
     words = shlex.split(command)
     if words[0] in OTHERS:
@@ -179,7 +187,8 @@ def test_commands_run(where: str, command: str, place: Path, capsys: pytest.Capt
     run = str(sorted((place / "runs").iterdir())[0])
     # A synopsis: FORMAT|FORMAT and what is in brackets are choices.
     words = [
-        re.sub(r"^RUN\b", run, word).split("|")[0] for word in shlex.split(re.sub(r"\[.*?\]", "", command))
+        re.sub(r"^RUN\b", run, word).split("|")[0]
+        for word in shlex.split(re.sub(r"\[.*?\]", "", command))
     ]
     if "--verify" in words and not (Path(run) / "certificate.json").exists():
         main(["certify", run, "--episodes", "50", "--quiet"])
@@ -209,7 +218,9 @@ def test_paragraphs_of_lists_are_indented_as_the_site_reads_them():
     """By four spaces, or eight for code; GitHub reads that too."""
     loose = re.compile(r"\n\n(?:[ ]{1,3}|[ ]{5,7})[^ \n].*")
     texts = {page: BLOCK.sub("", page.read_text()) for page in PAGES}
-    assert not {page.name: loose.findall(text) for page, text in texts.items() if loose.search(text)}
+    assert not {
+        page.name: loose.findall(text) for page, text in texts.items() if loose.search(text)
+    }
 
 
 def test_no_command_is_hidden_in_a_block_that_is_not_run():
@@ -217,7 +228,8 @@ def test_no_command_is_hidden_in_a_block_that_is_not_run():
     hidden = [
         f"{block.page}:{block.line}"
         for block in blocks()
-        if block.kind not in SHELL and re.search(r"^(canary|python|make|pip) ", block.text, re.MULTILINE)
+        if block.kind not in SHELL
+        and re.search(r"^(canary|python|make|pip) ", block.text, re.MULTILINE)
     ]
     for page in PAGES:
         bare = BLOCK.sub("", page.read_text())
@@ -232,7 +244,12 @@ def test_there_are_blocks_and_make_targets():
     assert len(PYTHON) > 10
     assert len(COMMANDS) > 10
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    named = {word for _, command in COMMANDS if command.startswith("make ") for word in [command.split()[1]]}
+    named = {
+        word
+        for _, command in COMMANDS
+        if command.startswith("make ")
+        for word in [command.split()[1]]
+    }
     assert named <= targets
 
 

@@ -32,7 +32,8 @@ def keys_of(count):
 
 
 def test_costs_follow_the_exact_law_of_a_uniform_policy(uniform):
-    """No bias towards short episodes: mean cost, its spread and violations agree with dynamic programming."""
+    """No bias towards short episodes: mean cost, its spread and violations agree with dynamic
+    programming."""
     count = 4000
     ends = jax.tree.map(np.asarray, uniform(keys_of(count)))
     assert ends.ended.all()
@@ -46,7 +47,9 @@ def test_costs_follow_the_exact_law_of_a_uniform_policy(uniform):
     assert abs(ends.cost.mean() - law.mean) < error
     assert abs(ends.cost.var() / law.variance - 1) < 0.2
     violation = law.violation(5.5)
-    assert abs((ends.cost > 5.5).mean() - violation) < 4 * (violation * (1 - violation) / count) ** 0.5
+    assert (
+        abs((ends.cost > 5.5).mean() - violation) < 4 * (violation * (1 - violation) / count) ** 0.5
+    )
 
 
 def test_an_episode_belongs_to_its_key(uniform):

@@ -1,4 +1,5 @@
-"""The environments of the examples: they pass their check, do what their pages say, and train, certify and rebuild."""
+"""The environments of the examples: they pass their check, do what their pages say, and train,
+certify and rebuild."""
 
 import importlib
 import re
@@ -62,7 +63,9 @@ def test_the_promised_lines_suffice():
 
 
 @pytest.mark.parametrize(
-    "environment", [SmallShop(), Portfolio(), EnergyStorage(), Maintenance()], ids=lambda e: type(e).__name__
+    "environment",
+    [SmallShop(), Portfolio(), EnergyStorage(), Maintenance()],
+    ids=lambda e: type(e).__name__,
 )
 def test_the_environments_of_the_examples_pass_their_check(environment):
     report = full_check(environment, episodes=64)
@@ -95,7 +98,9 @@ def test_energy_is_neither_lost_nor_made():
             assert float(after.reward) == 0.0  # nothing is traded while the grid is down
             used = float(state.inner.charge - after.inner.charge)
             assert (
-                0.5 * environment.demand - 1e-4 <= used + float(after.cost) <= 1.5 * environment.demand + 1e-4
+                0.5 * environment.demand - 1e-4
+                <= used + float(after.cost)
+                <= 1.5 * environment.demand + 1e-4
             )
         else:
             assert float(after.cost) == 0.0
@@ -117,7 +122,9 @@ def test_the_maintenance_environment_samples_its_tables(capsys):
             found = np.bincount(np.asarray(after.inner), minlength=4) / len(keys)
             np.testing.assert_allclose(found, tables.transition[machine, action], atol=0.04)
             chosen = np.asarray(after.inner)
-            np.testing.assert_allclose(after.reward, tables.reward[machine, action, chosen], rtol=1e-6)
+            np.testing.assert_allclose(
+                after.reward, tables.reward[machine, action, chosen], rtol=1e-6
+            )
             np.testing.assert_allclose(after.cost, tables.cost[machine, action, chosen], rtol=1e-6)
     maintenance.main()
     lines = capsys.readouterr().out.splitlines()

@@ -31,7 +31,12 @@ def play(shop: Inventory, table: np.ndarray, episodes: int) -> tuple[np.ndarray,
             chances = jnp.asarray(table)[state.inner + shop.burst, spent.astype(int)]
             order = jax.random.categorical(key_order, jnp.log(chances))
             after = shop.step(state, order, key_demand)
-            return (after, spent + after.cost), (after.reward, after.cost, after.inner, after.truncated)
+            return (after, spent + after.cost), (
+                after.reward,
+                after.cost,
+                after.inner,
+                after.truncated,
+            )
 
         keys = jax.random.split(key, shop.horizon)
         return jax.lax.scan(day, (shop.reset(key), jnp.zeros(())), keys)[1]
@@ -43,7 +48,9 @@ def play(shop: Inventory, table: np.ndarray, episodes: int) -> tuple[np.ndarray,
 def test_the_tables_of_the_inventory_are_those_of_its_environment():
     """A random policy on (balance, spent), in 4000 episodes of the JAX environment."""
     episodes = 4000
-    table = np.random.default_rng(1).dirichlet(np.ones(4), size=(TABLES.states, len(TABLES.support)))
+    table = np.random.default_rng(1).dirichlet(
+        np.ones(4), size=(TABLES.states, len(TABLES.support))
+    )
     law = cost_law(TABLES, table)
     reward, cost, balance, truncated = play(SHOP, table, episodes)
     assert (truncated == (np.arange(30) == 29)).all()

@@ -1,4 +1,5 @@
-"""One digest per behaviour: the same wherever a policy goes, another one if anything that matters changes."""
+"""One digest per behaviour: the same wherever a policy goes, another one if anything that matters
+changes."""
 
 from dataclasses import replace
 
@@ -33,8 +34,13 @@ def test_everything_that_determines_behaviour_is_in_it():
     count = len(jax.tree.leaves(policy))
     variants = {
         **{f"policy {i}": replace(portable, policy=changed(policy, i)) for i in range(count)},
-        **{f"statistics {i}": replace(portable, statistics=changed(statistics, i)) for i in range(3)},
-        "critics": replace(portable, critics=replace(critics, networks=changed(critics.networks, 0))),
+        **{
+            f"statistics {i}": replace(portable, statistics=changed(statistics, i))
+            for i in range(3)
+        },
+        "critics": replace(
+            portable, critics=replace(critics, networks=changed(critics.networks, 0))
+        ),
         "dead zone": replace(portable, critics=replace(critics, dead_zone=0.4)),
         "time": replace(portable, critics=replace(critics, time_feature=True)),
         "no critics": replace(portable, critics=None),

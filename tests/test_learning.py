@@ -15,21 +15,28 @@ LIMIT, EPSILON = 5.5, 0.02
 def last_quarter(config: RunConfig, runs: Path) -> pl.DataFrame:
     """Mean return and violation rate of every seed over the last quarter of its updates."""
     assert (config.constraint.limit, config.constraint.epsilon) == (LIMIT, EPSILON)
-    episodes = directory.read(start_run(config, runs, quiet=True), "episodes").filter(pl.col("valid"))
+    episodes = directory.read(start_run(config, runs, quiet=True), "episodes").filter(
+        pl.col("valid")
+    )
     late = episodes.filter(pl.col("iteration") >= 0.75 * (pl.col("iteration").max() + 1))
-    return late.group_by("seed").agg(pl.col("return").mean(), violation=(pl.col("cost") > LIMIT).mean())
+    return late.group_by("seed").agg(
+        pl.col("return").mean(), violation=(pl.col("cost") > LIMIT).mean()
+    )
 
 
 @pytest.mark.slow
 def test_canary_learns_icy_lake_within_the_limit(tmp_path: Path):
-    seeds = last_quarter(make_config("IcyLake", "canary", seeds=(0, 1, 2, 3), total_steps=400_000), tmp_path)
+    seeds = last_quarter(
+        make_config("IcyLake", "canary", seeds=(0, 1, 2, 3), total_steps=400_000), tmp_path
+    )
     good = seeds.filter((pl.col("violation") <= EPSILON) & (pl.col("return") >= 0.85))
     assert len(good) == 4, seeds
 
 
 @pytest.mark.slow
 def test_restoration_that_heeds_the_reward_keeps_a_sparse_one(tmp_path: Path):
-    """On the 8x8 lake a random policy violates in three quarters of its episodes and reaches the goal in a sixth."""
+    """On the 8x8 lake a random policy violates in three quarters of its episodes and reaches the
+    goal in a sixth."""
     overrides = ("env.map=8x8", "algo.tolerated_loss=0.2")
     config = make_config(
         "IcyLake", "canary", seeds=(100, 101, 102, 103), total_steps=400_000, overrides=overrides

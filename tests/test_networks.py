@@ -39,7 +39,9 @@ def test_network_starts_scaled_and_unbiased_and_does_what_it_says():
         np.testing.assert_allclose(np.linalg.svd(weight)[1], scale, rtol=1e-3)
     x = RNG.normal(size=(7, 2, 5)).astype(np.float32)
     first, second, head = (np.asarray(weight) for weight in network.weights)
-    np.testing.assert_allclose(network(x), np.tanh(np.tanh(x @ first) @ second) @ head, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        network(x), np.tanh(np.tanh(x @ first) @ second) @ head, rtol=1e-4, atol=1e-6
+    )
 
 
 def test_layers_and_critics_start_from_different_draws():
@@ -85,7 +87,9 @@ def test_gaussian_is_the_textbook_one():
     log_std, other_log_std = 0.5 * RNG.normal(size=(2, 4, 2)).astype(np.float32)
     ours, other = Gaussian(mean, log_std), Gaussian(other_mean, other_log_std)
     s, r = np.exp(log_std), np.exp(other_log_std)
-    np.testing.assert_allclose(ours.log_prob(action), stats.norm.logpdf(action, mean, s).sum(1), rtol=1e-4)
+    np.testing.assert_allclose(
+        ours.log_prob(action), stats.norm.logpdf(action, mean, s).sum(1), rtol=1e-4
+    )
     np.testing.assert_allclose(ours.entropy(), stats.norm.entropy(mean, s).sum(1), rtol=1e-5)
     kl = (np.log(r / s) + (s**2 + (mean - other_mean) ** 2) / (2 * r**2) - 0.5).sum(1)
     np.testing.assert_allclose(ours.kl_from(other), kl, rtol=1e-4)
@@ -98,12 +102,16 @@ def test_gaussian_is_the_textbook_one():
 
 def test_exploration_is_a_share_of_the_actions():
     assert float(Categorical(jnp.zeros((7, 4))).exploration()) == pytest.approx(1)
-    assert float(Categorical(jnp.array([[50.0, 0, 0, 0]])).exploration()) == pytest.approx(0, abs=1e-6)
+    assert float(Categorical(jnp.array([[50.0, 0, 0, 0]])).exploration()) == pytest.approx(
+        0, abs=1e-6
+    )
     half = Categorical(jnp.array([[0.0, 0, -50, -50]]))
     assert float(half.exploration()) == pytest.approx(1 / 3)
     # A Gaussian as wide as the uniform law on [-1, 1] has its entropy, log 2 per action.
     std = 2 / np.sqrt(2 * np.pi * np.e)
-    assert float(Gaussian(jnp.zeros((3, 2)), jnp.full((3, 2), np.log(std))).exploration()) == pytest.approx(1)
+    assert float(
+        Gaussian(jnp.zeros((3, 2)), jnp.full((3, 2), np.log(std))).exploration()
+    ) == pytest.approx(1)
 
 
 def test_coverage_lifts_an_action_that_is_never_tried_and_the_entropy_does_not():
@@ -127,7 +135,8 @@ def test_a_policy_that_stops_exploring_keeps_a_finite_divergence():
 
 
 def test_a_deviation_at_its_floor_feels_a_gradient_and_comes_back():
-    """Below the floor it would feel none. So it is lifted to the floor, from where a few steps take it up."""
+    """Below the floor it would feel none. So it is lifted to the floor, from where a few steps take
+    it up."""
     policy = make_policy(jax.random.key(0), 2, Continuous(2), (4,))
     lost = eqx.tree_at(lambda p: p.log_std, policy, jnp.array([-80.0, LOG_STD_FLOOR]))
     x = jnp.ones((3, 2))
@@ -142,7 +151,9 @@ def test_a_deviation_at_its_floor_feels_a_gradient_and_comes_back():
     assert (jax.grad(fit)(found).log_std > 1).all()
     for _ in range(10):
         slope = jax.grad(fit)(found).log_std
-        found = within_bounds(eqx.tree_at(lambda p: p.log_std, found, found.log_std + 0.1 * jnp.sign(slope)))
+        found = within_bounds(
+            eqx.tree_at(lambda p: p.log_std, found, found.log_std + 0.1 * jnp.sign(slope))
+        )
     assert (found.log_std > LOG_STD_FLOOR + 0.5).all()
 
 

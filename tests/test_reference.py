@@ -1,4 +1,5 @@
-"""The yardstick of the benchmark takes the same steps as the library: only then does a speed ratio mean anything."""
+"""The yardstick of the benchmark takes the same steps as the library: only then does a speed ratio
+mean anything."""
 
 from dataclasses import replace
 
@@ -21,7 +22,8 @@ def test_plain_reference_and_library_take_the_same_steps():
     trainer = make_trainer(config)
     environment = config.environment
     task = Task(
-        input_size=environment.observation_size + CostAccount.SIZE, action_space=environment.action_space
+        input_size=environment.observation_size + CostAccount.SIZE,
+        action_space=environment.action_space,
     )
     plain = replace(trainer, algorithm=make_reference(config.algorithm, task))
     ours = theirs = jax.jit(lambda: init_training(trainer, terms_of(config), 0))()
@@ -30,8 +32,12 @@ def test_plain_reference_and_library_take_the_same_steps():
     advance_theirs = jax.jit(lambda state: train_iteration(plain, state)[0])
     for _ in range(3):
         ours, theirs = advance_ours(ours), advance_theirs(theirs)
-    policies = [np.asarray(ravel_pytree(state.learner.policy)[0] - start) for state in (ours, theirs)]
+    policies = [
+        np.asarray(ravel_pytree(state.learner.policy)[0] - start) for state in (ours, theirs)
+    ]
     assert np.linalg.norm(policies[0]) > 1e-2
     assert np.linalg.norm(policies[0] - policies[1]) < 1e-2 * np.linalg.norm(policies[0])
-    critics = [np.asarray(ravel_pytree(state.learner.critics.networks)[0]) for state in (ours, theirs)]
+    critics = [
+        np.asarray(ravel_pytree(state.learner.critics.networks)[0]) for state in (ours, theirs)
+    ]
     np.testing.assert_allclose(critics[0], critics[1], atol=2e-4)

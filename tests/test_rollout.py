@@ -16,7 +16,8 @@ LAKE = IcyLake(horizon=15)
 
 
 def play(environment, account, statistics=None, *, stagger, length=LENGTH, seed=0):
-    """Two rollouts in a row: episodes span them. Returns numpy records of both, one after the other."""
+    """Two rollouts in a row: episodes span them. Returns numpy records of both, one after the
+    other."""
 
     @jax.jit
     def run(key):
@@ -41,7 +42,10 @@ def test_icy_lake_rollout_replayed(icy):
     """Positions, costs in limits, y_t, g_t, clocks and episode records of every step."""
     staggered, first, rollout, _ = icy
     tiles = LAKE.observation_size
-    here, there = rollout.inputs[..., :tiles].argmax(-1), rollout.next_inputs[..., :tiles].argmax(-1)
+    here, there = (
+        rollout.inputs[..., :tiles].argmax(-1),
+        rollout.next_inputs[..., :tiles].argmax(-1),
+    )
     ends = {"terminated": 0, "truncated": 0}
     for lane in range(LANES):
         time = int(first.environment.time[lane])
@@ -51,9 +55,16 @@ def test_icy_lake_rollout_replayed(icy):
         for t in range(2 * LENGTH):
             at = (t, lane)
             assert here[at] == position
-            np.testing.assert_allclose(rollout.inputs[at][tiles:], [discount, spent / LIMIT], rtol=1e-5)
             np.testing.assert_allclose(
-                [rollout.discount[at], rollout.spent[at], rollout.spent_raw[at], rollout.elapsed[at]],
+                rollout.inputs[at][tiles:], [discount, spent / LIMIT], rtol=1e-5
+            )
+            np.testing.assert_allclose(
+                [
+                    rollout.discount[at],
+                    rollout.spent[at],
+                    rollout.spent_raw[at],
+                    rollout.elapsed[at],
+                ],
                 [discount, spent / LIMIT, spent, time / LAKE.horizon],
                 rtol=1e-5,
             )
@@ -69,7 +80,9 @@ def test_icy_lake_rollout_replayed(icy):
             )
             assert (rollout.terminated[at], rollout.truncated[at]) == (terminated, truncated)
             # What comes next is seen before any reset.
-            np.testing.assert_allclose(rollout.next_inputs[at][tiles:], [discount, spent / LIMIT], rtol=1e-5)
+            np.testing.assert_allclose(
+                rollout.next_inputs[at][tiles:], [discount, spent / LIMIT], rtol=1e-5
+            )
             np.testing.assert_allclose(rollout.next_elapsed[at], time / LAKE.horizon, rtol=1e-6)
             assert rollout.episodes.ended[at] == (terminated or truncated)
             if terminated or truncated:
@@ -80,7 +93,9 @@ def test_icy_lake_rollout_replayed(icy):
                     terminated,
                     valid,
                 )
-                np.testing.assert_allclose([record.reward[at], record.cost[at]], [gained, spent], rtol=1e-5)
+                np.testing.assert_allclose(
+                    [record.reward[at], record.cost[at]], [gained, spent], rtol=1e-5
+                )
                 position, spent, discount, gained, length = LAKE.start, 0.0, 1.0, 0.0, 0
                 time, valid = 0, True
     assert min(ends.values()) > 0
@@ -121,7 +136,9 @@ def test_every_reset_draws_a_fresh_state():
 
 def test_observations_are_standardised_but_never_the_augmentation():
     mean, deviation = np.array([300.0, -1000.0]), np.array([40.0, 0.5])
-    statistics = RunningStatistics(jnp.asarray(mean), jnp.asarray(deviation**2 * 100), jnp.asarray(100.0))
+    statistics = RunningStatistics(
+        jnp.asarray(mean), jnp.asarray(deviation**2 * 100), jnp.asarray(100.0)
+    )
     first, rollout, raw = play(Aim(cost=7.0), CostAccount(1.0, 0.5), statistics, stagger=False)
     np.testing.assert_array_equal(raw[0], first.environment.observation)
     expected = np.clip((raw - mean) / deviation, -10, 10)
@@ -130,7 +147,8 @@ def test_observations_are_standardised_but_never_the_augmentation():
     np.testing.assert_allclose(
         rollout.next_inputs[:-1][inner], rollout.inputs[1:][inner], rtol=1e-5, atol=1e-6
     )
-    # g = 1, 1/2, 1/4, ... and y = 7, 10.5, ... of which networks see no more than the clip; records see all.
+    # g = 1, 1/2, 1/4, ... and y = 7, 10.5, ... of which networks see no more than the clip; records
+    # see all.
     np.testing.assert_allclose(rollout.inputs[:5, 0, 2], 0.5 ** np.arange(5))
     spent = 7 * (2 - 2 * 0.5 ** np.arange(5))
     np.testing.assert_allclose(rollout.inputs[:5, 0, 3], np.minimum(spent, SPENT_CLIP), rtol=1e-5)

@@ -22,7 +22,14 @@ SMALL = ("algo.hidden=[16,16]", "algo.critic.minibatches=1")
 
 
 def train(
-    environment, constraint, updates, overrides=(), environments=8, rollout_length=16, seed=0, **training
+    environment,
+    constraint,
+    updates,
+    overrides=(),
+    environments=8,
+    rollout_length=16,
+    seed=0,
+    **training,
 ):
     """The state after training, and the records of all iterations."""
     steps = updates * environments * rollout_length
@@ -38,12 +45,17 @@ def train(
 
 @pytest.fixture(scope="module")
 def questions():
-    overrides = ("algo.reward_discount=0.5", "algo.critic.learning_rate=0.01", "algo.critic.epochs=20")
+    overrides = (
+        "algo.reward_discount=0.5",
+        "algo.critic.learning_rate=0.01",
+        "algo.critic.epochs=20",
+    )
     return train(Questions(), Chance(limit=4.0, epsilon=0.3), 60, overrides)
 
 
 def test_critics_learn_the_known_values(questions):
-    """Constant, observation-dependent, discounted and action-dependent rewards; costs and their squares."""
+    """Constant, observation-dependent, discounted and action-dependent rewards; costs and their
+    squares."""
     state, _ = questions
     # One-hot question (and second step of question 2), discount g, spent cost in limits.
     x = np.zeros((5, 7), np.float32)
@@ -62,8 +74,8 @@ def test_policy_answers_the_question_of_actions(questions):
     asked = jnp.array([0.0, 0, 0, 1, 0, 1, 0])
     assert float(jax.nn.softmax(state.learner.policy(asked).logits)[1]) > 0.95
     assert metrics["kl"].max() <= 0.01 * (1 + 1e-3)
-    # Costs of 2 against a limit of 4 leave B < 0 throughout: nothing to restore. Once every critic is exact
-    # to the last bit, no advantage is left to act upon either.
+    # Costs of 2 against a limit of 4 leave B < 0 throughout: nothing to restore. Once every critic
+    # is exact to the last bit, no advantage is left to act upon either.
     assert set(metrics["tier"]) <= {Tier.NOMINAL, Tier.NO_STEP}
     assert (metrics["tier"][5:20] == Tier.NOMINAL).all()
     # Only what compares an update with the one before is unknown at the first.
@@ -87,7 +99,9 @@ def test_price_is_paid_exactly_as_often_as_the_bound_allows(dead_zone):
         "algo.critic.epochs=10", "algo.critic.learning_rate=0.003", "algo.window=500",
         f"algo.dead_zone={dead_zone}",
     )  # fmt: skip
-    state, (metrics, _) = train(Price(), Chance(limit=limit, epsilon=epsilon), 80, overrides, environments=16)
+    state, (metrics, _) = train(
+        Price(), Chance(limit=limit, epsilon=epsilon), 80, overrides, environments=16
+    )
     seen = jnp.array([1.0, 1.0, 0.0])
     chance = float(jax.nn.softmax(state.learner.policy(seen).logits)[1])
     assert 0.75 * best < chance < 1.15 * best
@@ -102,7 +116,9 @@ def test_gaussian_policy_hits_targets_seen_in_physical_units():
     )
     places = np.array([[300 + 50 * 0.6, -1000.0], [300 - 50 * 0.6, -1000.0]], np.float32)
     seen = np.concatenate([normalise(state.statistics, places), [[1, 0.02], [1, 0.02]]], -1)
-    np.testing.assert_allclose(state.learner.policy(jnp.asarray(seen)).mean[:, 0], [0.6, -0.6], atol=0.2)
+    np.testing.assert_allclose(
+        state.learner.policy(jnp.asarray(seen)).mean[:, 0], [0.6, -0.6], atol=0.2
+    )
     assert metrics["entropy"][-1] < metrics["entropy"][0] - 0.5
     # All observations of the run went into the statistics, none twice.
     assert state.statistics.count == 60 * 8 * 20
@@ -125,7 +141,9 @@ def test_costs_and_limit_in_other_units_train_the_same_policy():
     (state, (metrics, ends)), (other, (other_metrics, other_ends)) = trained
     policies = state.learner.policy, other.learner.policy
     jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-3, atol=5e-6), *policies)
-    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-3, atol=1e-5), state.learner, other.learner)
+    jax.tree.map(
+        partial(np.testing.assert_allclose, rtol=1e-3, atol=1e-5), state.learner, other.learner
+    )
     assert metrics["accepted"].any()
     np.testing.assert_array_equal(ends.reward, other_ends.reward)
     np.testing.assert_array_equal(7 * ends.cost, other_ends.cost)
@@ -173,13 +191,16 @@ def test_other_terms_need_no_other_program(small_lake):
 
 
 def test_terms_given_late_train_what_terms_known_early_do(small_lake):
-    """As if limit, epsilon and length of the run were constants of a program compiled for them alone."""
+    """As if limit, epsilon and length of the run were constants of a program compiled for them
+    alone."""
     run, program = small_lake
     limit, epsilon, updates = TERMS[1]
     alone, metrics = jax.jit(lambda: run(make_terms(limit, epsilon, updates)))()
     state, found = program(make_terms(limit, epsilon, updates))
     for name in metrics:
         np.testing.assert_allclose(found[name], metrics[name], rtol=1e-3, atol=1e-4, err_msg=name)
-    pairs = zip(jax.tree.leaves(state.learner.policy), jax.tree.leaves(alone.learner.policy), strict=True)
+    pairs = zip(
+        jax.tree.leaves(state.learner.policy), jax.tree.leaves(alone.learner.policy), strict=True
+    )
     for one, other in pairs:
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-5)

@@ -1,4 +1,5 @@
-"""A run that takes a moment once its program is compiled, and the command line in a process of its own."""
+"""A run that takes a moment once its program is compiled, and the command line in a process of its
+own."""
 
 import os
 import subprocess
@@ -14,7 +15,11 @@ SETTINGS = (
     "training.environments=5",
 )
 STEPS = 4000
-FLAGS = ["--total-steps", str(STEPS), *(part for setting in SETTINGS for part in ("--set", setting))]
+FLAGS = [
+    "--total-steps",
+    str(STEPS),
+    *(part for setting in SETTINGS for part in ("--set", setting)),
+]
 SOURCE = Path(__file__).resolve().parent.parent / "src"
 
 
@@ -28,5 +33,10 @@ def environment() -> dict[str, str]:
 
 def run_canary(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(*arguments), capture_output=True, text=True, env=environment(), timeout=300, check=False
+        command(*arguments),
+        capture_output=True,
+        text=True,
+        env=environment(),
+        timeout=300,
+        check=False,
     )

@@ -1,7 +1,9 @@
-"""The figures of docs/concepts.md: `python docs/figures/concepts.py` writes docs/images/{risk_measures,tiers}.png.
+"""The figures of docs/concepts.md: `python docs/figures/concepts.py` writes
+docs/images/{risk_measures,tiers}.png.
 
-risk_measures: one law of the episode cost, and what P(C > l), VaR, CVaR, Cantelli's bound and the shaped bound say about it.
-tiers: the three kinds of trust-region steps in a plane, computed by the solver that training uses.
+risk_measures: one law of the episode cost, and what P(C > l), VaR, CVaR, Cantelli's bound and the
+shaped bound say about it. tiers: the three kinds of trust-region steps in a plane, computed by the
+solver that training uses.
 """
 
 from pathlib import Path
@@ -48,13 +50,17 @@ def draw_measures(axes: Axes) -> None:
     axes.bar(COSTS[above], chances[above], color=RED, width=0.8)
     axes.axvline(LIMIT, color=RED, linestyle="--", linewidth=1)
     axes.text(LIMIT + 0.2, 0.205, "limit", color=RED)
-    marks = ((value_at_risk, "VaR, the worst 5% begin", BLUE), (tail_mean, "CVaR, their mean", GREEN))
+    marks = (
+        (value_at_risk, "VaR, the worst 5% begin", BLUE),
+        (tail_mean, "CVaR, their mean", GREEN),
+    )
     for height, (place, text, colour) in zip((0.15, 0.12), marks, strict=True):
         axes.plot([place, place], [0, height], color=colour, linewidth=1.4)
         axes.text(place + 0.2, height, f"{text}, {place:.1f}", color=colour)
     lines = [
         f"P(C > limit)               {chances[above].sum():.3f}",
-        f"shaped bound, d = {DEAD_ZONE}      {cantelli(shaped(COSTS / LIMIT, DEAD_ZONE), chances):.3f}",
+        f"shaped bound, d = {DEAD_ZONE}      "
+        f"{cantelli(shaped(COSTS / LIMIT, DEAD_ZONE), chances):.3f}",
         f"Cantelli's bound           {cantelli(COSTS / LIMIT, chances):.3f}",
         f"Markov's bound             {chances @ COSTS / LIMIT:.3f}",
     ]
@@ -83,11 +89,15 @@ def draw_tier(axes: Axes, values: tuple[float, float], title: str) -> None:
     for row, value, colour in zip(rows[1:], values, (RED, BLUE), strict=True):
         forbidden = value + row[0] * x + row[1] * y > 0
         axes.contourf(x, y, forbidden, levels=[0.5, 1.5], colors=[colour], alpha=0.14)
-        axes.contour(x, y, value + row[0] * x + row[1] * y, levels=[0], colors=[colour], linewidths=1)
+        axes.contour(
+            x, y, value + row[0] * x + row[1] * y, levels=[0], colors=[colour], linewidths=1
+        )
     axes.add_patch(Circle((0, 0), 1, fill=False, color=GREY))
     axes.annotate("", rows[0], (0, 0), arrowprops={"arrowstyle": "->", "color": GREEN})
     axes.text(*(rows[0] * 1.05), "reward", color=GREEN, fontsize=8)
-    axes.annotate("", step, (0, 0), arrowprops={"arrowstyle": "-|>", "color": "black", "linewidth": 2})
+    axes.annotate(
+        "", step, (0, 0), arrowprops={"arrowstyle": "-|>", "color": "black", "linewidth": 2}
+    )
     axes.set_title(f"{title}\n{Tier(int(solution.tier)).label}", fontsize=9)
     axes.set(xlim=(-1.6, 1.6), ylim=(-1.6, 1.6), xticks=[], yticks=[], aspect="equal")
 

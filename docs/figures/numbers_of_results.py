@@ -1,4 +1,5 @@
-"""Numbers of results/ in the sentences that quote them: found in a page, compared, and put right."""
+"""Numbers of results/ in the sentences that quote them: found in a page, compared, and put
+right."""
 
 import csv
 import json
@@ -12,7 +13,8 @@ NUMBER = r"([-+]?[\d.,]*\d[%M]?)"
 
 
 def corrected(text: str, sentence: str, results: Path) -> str:
-    """The page with the numbers of this sentence as the results have them; a sentence that is not there is an error."""
+    """The page with the numbers of this sentence as the results have them; a sentence that is not
+    there is an error."""
     literals = PLACE.split(sentence)[::5]
     pattern = re.compile(
         NUMBER.join(r"\s+".join(map(re.escape, re.split(r"\s+", part))) for part in literals)
@@ -28,7 +30,9 @@ def corrected(text: str, sentence: str, results: Path) -> str:
 
 
 def shown(value: float, form: str) -> str:
-    return f"{value / 1e6:g}M" if form == "M" else format(round(value) if form == "d" else value, form)
+    return (
+        f"{value / 1e6:g}M" if form == "M" else format(round(value) if form == "d" else value, form)
+    )
 
 
 def cell(results: Path, study: str, variant: str, column: str) -> float:

@@ -1,7 +1,9 @@
-"""The figure of docs/relative-variance.md: `python docs/figures/relative_variance.py` writes docs/images/relative_variance.png.
+"""The figure of docs/relative-variance.md: `python docs/figures/relative_variance.py` writes
+docs/images/relative_variance.png.
 
-Everything in it is exact: the relative variance of a batch of 100 episodes of IcyLake for every constraint, of its value and
-of its gradient, where violations are epsilon / 2. Above one policy at growing limits, below policies that grow safer.
+Everything in it is exact: the relative variance of a batch of 100 episodes of IcyLake for every
+constraint, of its value and of its gradient, where violations are epsilon / 2. Above one policy at
+growing limits, below policies that grow safer.
 """
 
 from pathlib import Path
@@ -55,7 +57,8 @@ class Point(NamedTuple):
 
 
 def fixed_policy(mdp: FiniteMDP) -> list[Point]:
-    """One policy; the limit moves, and epsilon is twice the violation probability there (ass:slack with c = 1/2)."""
+    """One policy; the limit moves, and epsilon is twice the violation probability there (ass:slack
+    with c = 1/2)."""
     policy = with_violation(mdp, LIMIT, 0.01)
     law, exact = scored_law(mdp, policy), cost_law(mdp, policy)
     limits = np.arange(2.5, 13)
@@ -75,7 +78,9 @@ def draw(panels, points: list[Point]) -> None:
     for name, (colour, style, make) in LINES.items():
         pairs = [(make(point.law, point.limit, point.epsilon), point.law) for point in points]
         numbers = [[constraint.active_probability(law) for constraint, law in pairs]]
-        numbers += [[kind(*pair).of_batch(EPISODES) for pair in pairs] for kind in (of_value, of_gradient)]
+        numbers += [
+            [kind(*pair).of_batch(EPISODES) for pair in pairs] for kind in (of_value, of_gradient)
+        ]
         for axes, values in zip(panels, numbers, strict=True):
             axes.plot(epsilons, values, color=colour, linestyle=style, marker=".", label=name)
         small = epsilons < 0.1
@@ -93,12 +98,18 @@ def report(mdp: FiniteMDP, points: list[Point]) -> None:
         )
         x, chance = point.law.cost, point.law.probability
         deviation = float(np.sqrt(chance @ (x - chance @ x) ** 2))
-        tail = gaussian_tail(float(chance @ x), deviation, point.limit, point.law.violation(point.limit))
+        tail = gaussian_tail(
+            float(chance @ x), deviation, point.limit, point.law.violation(point.limit)
+        )
         print(
-            f"epsilon {point.epsilon:.5f}  limit {point.limit:g}  f {chance[x > 0].sum():.2f}  value"
-            f" {of_value(*pair).of_batch(EPISODES):.3f} plug-in {value.relative_variance:.3f}  gradient"
-            f" {of_gradient(*pair).of_batch(EPISODES):.3f} plug-in {gradient.relative_variance:.3f}  z"
-            f" {tail.deviations:.2f}, Gauss 1e{tail.log10_predicted:.1f}, short by 1e{tail.log10_understatement:.1f}"
+            f"epsilon {point.epsilon:.5f}  limit {point.limit:g}  f {chance[x > 0].sum():.2f}  "
+            "value"
+            f" {of_value(*pair).of_batch(EPISODES):.3f} plug-in {value.relative_variance:.3f}  "
+            "gradient"
+            f" {of_gradient(*pair).of_batch(EPISODES):.3f} plug-in "
+            f"{gradient.relative_variance:.3f}  z"
+            f" {tail.deviations:.2f}, Gauss 1e{tail.log10_predicted:.1f}, short by "
+            f"1e{tail.log10_understatement:.1f}"
         )
 
 

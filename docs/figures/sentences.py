@@ -1,34 +1,46 @@
 """Sentences of README.md and docs/ that quote results, and where each number in them comes from.
 
-A number is `{STUDY/VARIANT COLUMN:FORM}`. COLUMN is one of results/STUDY/table.csv; `safe_seeds` and `final_safe_seeds` count
-seeds; `violation@2008` is of one seed, `return@least`, `@largest` and `@mean` of all, from summary.json; `exact.violation@2008`
-is of a final policy, `summary.seeds` one number of summary.json. FORM is Python's, or M for millions.
-`docs/figures/tables.py` puts the numbers into the pages.
+A number is `{STUDY/VARIANT COLUMN:FORM}`. COLUMN is one of results/STUDY/table.csv; `safe_seeds`
+and `final_safe_seeds` count seeds; `violation@2008` is of one seed, `return@least`, `@largest` and
+`@mean` of all, from summary.json; `exact.violation@2008` is of a final policy, `summary.seeds` one
+number of summary.json. FORM is Python's, or M for millions. `docs/figures/tables.py` puts the
+numbers into the pages.
 """
 
 SENTENCES = {
     "README.md": (
-        "| [IcyLake](results/reliability/table.md), limit 5.5 | {reliability/canary seeds:d} × {reliability/canary steps:M} |"
-        " {reliability/canary violation:.3f} | {reliability/canary safe_seeds:d} of {reliability/canary seeds:d} |"
+        "| [IcyLake](results/reliability/table.md), limit 5.5 | {reliability/canary seeds:d} × "
+        "{reliability/canary steps:M} |"
+        " {reliability/canary violation:.3f} | {reliability/canary safe_seeds:d} of "
+        "{reliability/canary seeds:d} |"
         " {reliability/canary reward:.3f} ({reliability/canary lowest_reward:.3f}) |",
-        "| [PointGoal](results/point-goal/README.md), limit 100, horizon 1000 | {point-goal/canary seeds:d} ×"
-        " {point-goal/canary steps:M} | {point-goal/canary violation:.3f} | {point-goal/canary safe_seeds:d} of"
-        " {point-goal/canary seeds:d} | {point-goal/canary reward:.1f} ({point-goal/canary lowest_reward:.1f}) |",
-        "| [PointGoal2500](results/point-goal-2500/README.md), limit 100 | {point-goal-2500/canary seeds:d} ×"
+        "| [PointGoal](results/point-goal/README.md), limit 100, horizon 1000 | {point-goal/canary "
+        "seeds:d} ×"
+        " {point-goal/canary steps:M} | {point-goal/canary violation:.3f} | {point-goal/canary "
+        "safe_seeds:d} of"
+        " {point-goal/canary seeds:d} | {point-goal/canary reward:.1f} ({point-goal/canary "
+        "lowest_reward:.1f}) |",
+        "| [PointGoal2500](results/point-goal-2500/README.md), limit 100 | {point-goal-2500/canary "
+        "seeds:d} ×"
         " {point-goal-2500/canary steps:M} | {point-goal-2500/canary violation:.3f} |"
         " {point-goal-2500/canary safe_seeds:d} of {point-goal-2500/canary seeds:d} |"
         " {point-goal-2500/canary reward:.1f} ({point-goal-2500/canary lowest_reward:.1f}) |",
-        "| [EcoAnt](results/eco-ant/README.md), limit 150 | {eco-ant/canary seeds:d} × {eco-ant/canary steps:M} |"
-        " {eco-ant/canary violation:.3f} | {eco-ant/canary safe_seeds:d} of {eco-ant/canary seeds:d} |"
+        "| [EcoAnt](results/eco-ant/README.md), limit 150 | {eco-ant/canary seeds:d} × "
+        "{eco-ant/canary steps:M} |"
+        " {eco-ant/canary violation:.3f} | {eco-ant/canary safe_seeds:d} of {eco-ant/canary "
+        "seeds:d} |"
         " {eco-ant/canary reward:.0f} ({eco-ant/canary lowest_reward:.0f}) |",
         "their exact violation probabilities, {reliability/canary exact.violation@least:.3f} to"
         " {reliability/canary exact.violation@largest:.3f}.",
         "gives P {icy-lake-canary/. summary.violation_probability:.3f}, return"
         " {icy-lake-canary/. summary.return_mean:.3f}, {icy-lake-canary/. summary.safe_seeds:d} of"
         " {icy-lake-canary/. summary.seeds:d} seeds safe",
-        "keep the limit on {methods/canary final_safe_seeds:d} of {methods/canary seeds:d} seeds, at return"
-        " {methods/canary exact.return@mean:.3f}; those of CPO on {methods/cpo final_safe_seeds:d}, at"
-        " {methods/cpo exact.return@mean:.3f}; of CVaR-CPO on {methods/cvar-cpo final_safe_seeds:d}, at"
+        "keep the limit on {methods/canary final_safe_seeds:d} of {methods/canary seeds:d} seeds, "
+        "at return"
+        " {methods/canary exact.return@mean:.3f}; those of CPO on {methods/cpo "
+        "final_safe_seeds:d}, at"
+        " {methods/cpo exact.return@mean:.3f}; of CVaR-CPO on {methods/cvar-cpo "
+        "final_safe_seeds:d}, at"
         " {methods/cvar-cpo exact.return@mean:.3f}; of PPO on {methods/ppo final_safe_seeds:d}, at"
         " {methods/ppo exact.return@mean:.3f}.",
     ),
@@ -37,45 +49,64 @@ SENTENCES = {
         " {point-goal/canary violation:.4f} and J {point-goal/canary reward:.1f} (",
     ),
     "docs/comparison.md": (
-        "beside other work ([table](../results/reliability/table.csv)) | {reliability/canary steps_per_second:,.0f} |",
+        "beside other work ([table](../results/reliability/table.csv)) | {reliability/canary "
+        "steps_per_second:,.0f} |",
     ),
     "docs/reproduction.md": (
         "those of CPO (largest P {before-shaping/methods/cpo exact.violation@largest:.4f}, J"
         " {before-shaping/methods/cpo exact.return@mean:.3f}) and CVaR-CPO"
         " ({before-shaping/methods/cvar-cpo exact.violation@largest:.4f},"
-        " {before-shaping/methods/cvar-cpo exact.return@mean:.3f}) keep the limit on all five seeds too, and are richer than"
+        " {before-shaping/methods/cvar-cpo exact.return@mean:.3f}) keep the limit on all five "
+        "seeds too, and are richer than"
         " Canary's ({before-shaping/methods/canary exact.violation@largest:.4f},"
         " {before-shaping/methods/canary exact.return@mean:.3f}),",
         "{reliability/canary safe_seeds:d} of {reliability/canary seeds:d} seeds are safe, at P"
         " {reliability/canary violation:.4f} and J {reliability/canary reward:.3f}; the lowest J is"
-        " {reliability/canary lowest_reward:.3f}. By dynamic programming all final policies keep P ≤ ε"
-        " ({reliability/canary exact.violation@least:.3f} to {reliability/canary exact.violation@largest:.3f}).",
-        "4M steps): {point-goal/canary safe_seeds:d} of {point-goal/canary seeds:d} seeds are safe, at P"
+        " {reliability/canary lowest_reward:.3f}. By dynamic programming all final policies keep P "
+        "≤ ε"
+        " ({reliability/canary exact.violation@least:.3f} to {reliability/canary "
+        "exact.violation@largest:.3f}).",
+        "4M steps): {point-goal/canary safe_seeds:d} of {point-goal/canary seeds:d} seeds are "
+        "safe, at P"
         " {point-goal/canary violation:.4f} and J {point-goal/canary reward:.1f}; the lowest J is"
-        " {point-goal/canary lowest_reward:.1f}. Seed 3808, the richest ({point-goal/canary return@3808:.1f}), has P"
+        " {point-goal/canary lowest_reward:.1f}. Seed 3808, the richest ({point-goal/canary "
+        "return@3808:.1f}), has P"
         " {point-goal/canary violation@3808:.3f}.",
-        "{methods/canary safe_seeds:d} of {methods/canary seeds:d} seeds of Canary are safe over the second half (P"
-        " {methods/canary violation:.4f}, J {methods/canary reward:.3f}), {methods/cpo safe_seeds:d} of CPO"
-        " ({methods/cpo violation:.4f}, {methods/cpo reward:.3f}) and {methods/cvar-cpo safe_seeds:d} of CVaR-CPO"
+        "{methods/canary safe_seeds:d} of {methods/canary seeds:d} seeds of Canary are safe over "
+        "the second half (P"
+        " {methods/canary violation:.4f}, J {methods/canary reward:.3f}), {methods/cpo "
+        "safe_seeds:d} of CPO"
+        " ({methods/cpo violation:.4f}, {methods/cpo reward:.3f}) and {methods/cvar-cpo "
+        "safe_seeds:d} of CVaR-CPO"
         " ({methods/cvar-cpo violation:.4f}, {methods/cvar-cpo reward:.3f}).",
-        "largest exact P {methods/canary exact.violation@largest:.4f}, {methods/cpo exact.violation@largest:.4f} and"
+        "largest exact P {methods/canary exact.violation@largest:.4f}, {methods/cpo "
+        "exact.violation@largest:.4f} and"
         " {methods/cvar-cpo exact.violation@largest:.4f}.",
-        "12M steps): {point-goal-2500/canary safe_seeds:d} of {point-goal-2500/canary seeds:d} seeds are safe, at P"
-        " {point-goal-2500/canary violation:.4f} and J {point-goal-2500/canary reward:.1f}; the lowest J is"
+        "12M steps): {point-goal-2500/canary safe_seeds:d} of {point-goal-2500/canary seeds:d} "
+        "seeds are safe, at P"
+        " {point-goal-2500/canary violation:.4f} and J {point-goal-2500/canary reward:.1f}; the "
+        "lowest J is"
         " {point-goal-2500/canary lowest_reward:.1f}.",
         "all five seeds of Canary are safe, at J {small-epsilon/canary-0.005 reward:.3f} and"
         " {small-epsilon/canary-0.001 reward:.3f}, because",
-        "its P is {small-epsilon/cpo-0.005 violation:.4f} and {small-epsilon/cpo-0.001 violation:.4f}, and no seed is safe.",
+        "its P is {small-epsilon/cpo-0.005 violation:.4f} and {small-epsilon/cpo-0.001 "
+        "violation:.4f}, and no seed is safe.",
         "10M steps): {eco-ant/canary safe_seeds:d} of {eco-ant/canary seeds:d} seeds are safe, at P"
         " {eco-ant/canary violation:.4f} and J {eco-ant/canary reward:.0f}; the lowest J is"
         " {eco-ant/canary lowest_reward:.0f}.",
-        "Limit 3.5: {elsewhere/limit-3.5 safe_seeds:d} of {elsewhere/limit-3.5 seeds:d} seeds are safe, at P"
+        "Limit 3.5: {elsewhere/limit-3.5 safe_seeds:d} of {elsewhere/limit-3.5 seeds:d} seeds are "
+        "safe, at P"
         " {elsewhere/limit-3.5 violation:.3f} and J {elsewhere/limit-3.5 reward:.3f}, and"
-        " {elsewhere/limit-3.5 final_safe_seeds:d} of {elsewhere/limit-3.5 seeds:d} final policies (seeds 3200 and 3204 end at"
-        " {elsewhere/limit-3.5 exact.violation@3200:.3f} and {elsewhere/limit-3.5 exact.violation@3204:.3f}).",
-        "The 8x8 lake with horizon 200: {elsewhere/8x8 safe_seeds:d} of {elsewhere/8x8 seeds:d}, at P"
-        " {elsewhere/8x8 violation:.3f} and J {elsewhere/8x8 reward:.3f} (lowest {elsewhere/8x8 lowest_reward:.3f}).",
-        "4M steps of the same settings {elsewhere/hard-lake safe_seeds:d} of {elsewhere/hard-lake seeds:d} seeds are safe over"
+        " {elsewhere/limit-3.5 final_safe_seeds:d} of {elsewhere/limit-3.5 seeds:d} final policies "
+        "(seeds 3200 and 3204 end at"
+        " {elsewhere/limit-3.5 exact.violation@3200:.3f} and {elsewhere/limit-3.5 "
+        "exact.violation@3204:.3f}).",
+        "The 8x8 lake with horizon 200: {elsewhere/8x8 safe_seeds:d} of {elsewhere/8x8 seeds:d}, "
+        "at P"
+        " {elsewhere/8x8 violation:.3f} and J {elsewhere/8x8 reward:.3f} (lowest {elsewhere/8x8 "
+        "lowest_reward:.3f}).",
+        "4M steps of the same settings {elsewhere/hard-lake safe_seeds:d} of {elsewhere/hard-lake "
+        "seeds:d} seeds are safe over"
         " the second half, and so are {elsewhere/hard-lake final_safe_seeds:d} final policies, at J"
         " {elsewhere/hard-lake exact.return@least:.2f} or more",
         "Seed 3201 is stuck at P {elsewhere/hard-lake exact.violation@3201:.3f}.",

@@ -1,7 +1,9 @@
-"""The figure of docs/shaped-cost.md: `python docs/figures/shaped_cost.py` writes docs/images/shaped_cost.png.
+"""The figure of docs/shaped-cost.md: `python docs/figures/shaped_cost.py` writes
+docs/images/shaped_cost.png.
 
-Left: phi_d. Middle: the exact best return on IcyLake (limit 5.5, epsilon 0.02) over the dead zone. Right: what it costs: the
-share of episodes that say something about the constraint, and the relative variance of E[X^2] that follows.
+Left: phi_d. Middle: the exact best return on IcyLake (limit 5.5, epsilon 0.02) over the dead zone.
+Right: what it costs: the share of episodes that say something about the constraint, and the
+relative variance of E[X^2] that follows.
 """
 
 from pathlib import Path
@@ -51,10 +53,17 @@ def main() -> None:
             middle.annotate(label, (0.12, value), fontsize=8, color=GREY, va="bottom")
         middle.set(xlabel="dead zone d", ylabel="exact best return", title="Less conservative ...")
         shares = [float(best[d].law.violation(d * LIMIT)) for d in DEAD_ZONES]
-        right.plot(DEAD_ZONES, shares, marker="o", markersize=4, label="P(C > d l): episodes that count")
+        right.plot(
+            DEAD_ZONES, shares, marker="o", markersize=4, label="P(C > d l): episodes that count"
+        )
         variance = [relative_variance(best[d].law, d) for d in DEAD_ZONES]
         right.plot(
-            DEAD_ZONES, variance, marker="s", markersize=4, color=RED, label="relative variance of E[X^2]"
+            DEAD_ZONES,
+            variance,
+            marker="s",
+            markersize=4,
+            color=RED,
+            label="relative variance of E[X^2]",
         )
         right.set(xlabel="dead zone d", yscale="log", title="... and noisier")
         right.legend(fontsize=8)
@@ -64,7 +73,8 @@ def main() -> None:
         for d, share, noise in zip(DEAD_ZONES, shares, variance, strict=True):
             optimum = best[d]
             print(
-                f"d {d:g}  J {optimum.value:.4f}  P {optimum.law.violation(LIMIT):.4f}  share {share:.3f}  noise {noise:.1f}"
+                f"d {d:g}  J {optimum.value:.4f}  P {optimum.law.violation(LIMIT):.4f}  share "
+                f"{share:.3f}  noise {noise:.1f}"
             )
 
 

@@ -1,4 +1,5 @@
-"""Fill the tables and numbers of README.md and docs/ from results/: `python docs/figures/tables.py`, part of `make results`.
+"""Fill the tables and numbers of README.md and docs/ from results/: `python
+docs/figures/tables.py`, part of `make results`.
 
 A page says where a table comes from, and the rows between the two comments are those of that file:
 
@@ -6,7 +7,8 @@ A page says where a table comes from, and the rows between the two comments are 
     ...
     <!-- end -->
 
-Numbers in sentences are those of `sentences.py`. `tests/studies/test_committed.py` checks that all are as in the results.
+Numbers in sentences are those of `sentences.py`. `tests/studies/test_committed.py` checks that all
+are as in the results.
 """
 
 import re
@@ -45,7 +47,9 @@ if __name__ == "__main__":
         try:
             right = filled(text, sentences)
         except ValueError as error:
-            sys.exit(f"{page} has {error}; change docs/figures/sentences.py as the page was changed.")
+            sys.exit(
+                f"{page} has {error}; change docs/figures/sentences.py as the page was changed."
+            )
         if right != text:
             page.write_text(right)
             print(page)

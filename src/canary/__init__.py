@@ -1,7 +1,8 @@
-"""Reinforcement learning under a hard tail-risk limit: P(episode cost > limit) <= epsilon, trained, measured and certified.
+"""Reinforcement learning under a hard tail-risk limit: P(episode cost > limit) <= epsilon, trained,
+measured and certified.
 
-The names below are loaded when they are first used: `import canary` is light, JAX takes its second only where
-needed.
+The names below are loaded when they are first used: `import canary` is light, JAX takes its second
+only where needed.
 """
 
 import importlib

@@ -1,11 +1,13 @@
-"""What a run promises about the cost C of an episode: one of three limits, as plain records. No JAX here.
+"""What a run promises about the cost C of an episode: one of three limits, as plain records. No JAX
+here.
 
     Chance(limit, epsilon)     P(C > limit) <= epsilon
     Mean(limit)                E[C] <= limit
     CVaR(limit, epsilon)       CVaR_eps(C) = min_eta eta + E[(C - eta)+] / eps <= limit
 
-CVaR is the mean cost of the worst share epsilon of all episodes; for epsilon = 1 it would be the mean. Training, summary,
-display and certificate all ask the same record what is measured (`measure`) and what is allowed (`allowed`).
+CVaR is the mean cost of the worst share epsilon of all episodes; for epsilon = 1 it would be the
+mean. Training, summary, display and certificate all ask the same record what is measured
+(`measure`) and what is allowed (`allowed`).
 """
 
 import math
@@ -96,7 +98,8 @@ class Mean:
 
 @dataclass(frozen=True)
 class CVaR:
-    """The constraint that the mean cost of the worst share epsilon of all episodes is at most the limit."""
+    """The constraint that the mean cost of the worst share epsilon of all episodes is at most the
+    limit."""
 
     limit: float
     """Largest allowed mean cost of the worst episodes."""
@@ -126,7 +129,8 @@ class CVaR:
         return f"{self.label} of cost <= {self.allowed:g}"
 
     def measure(self, costs: Costs) -> float:
-        """eta + E[(C - eta)+] / eps at the order statistic eta that a share of at most epsilon exceeds."""
+        """eta + E[(C - eta)+] / eps at the order statistic eta that a share of at most epsilon
+        exceeds."""
         costs = np.asarray(costs, float)
         eta = threshold(costs, self.epsilon)
         return float(eta + np.maximum(costs - eta, 0).mean() / self.epsilon)
@@ -148,13 +152,16 @@ def to_dict(constraint: Constraint) -> dict[str, Any]:
 
 
 def from_dict(data: Any) -> Constraint:
-    """The constraint of a stored run; runs of earlier versions name no kind and have a chance constraint."""
+    """The constraint of a stored run; runs of earlier versions name no kind and have a chance
+    constraint."""
     if not isinstance(data, dict):
         raise CanaryError(f"A constraint must be a table with a limit, not {data!r}.")
     fields = {name: value for name, value in data.items() if name != "kind"}
     kind = data.get("kind", "chance")
     if kind not in CONSTRAINTS:
-        raise CanaryError(f"There is no constraint of the kind {kind!r}; known are {', '.join(CONSTRAINTS)}.")
+        raise CanaryError(
+            f"There is no constraint of the kind {kind!r}; known are {', '.join(CONSTRAINTS)}."
+        )
     try:
         return CONSTRAINTS[kind](**fields)
     except TypeError:
@@ -165,7 +172,9 @@ def from_dict(data: Any) -> Constraint:
 
 def _number(value: Any, what: str) -> float:
     """A real number as a float; texts, truth values and the like are refused by name."""
-    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real | np.number | np.ndarray):
+    if isinstance(value, bool | np.bool_) or not isinstance(
+        value, numbers.Real | np.number | np.ndarray
+    ):
         raise CanaryError(f"{what} must be a number, not {value!r}.")
     try:
         return float(value)
@@ -177,9 +186,12 @@ def _set_limit(constraint: Any) -> None:
     limit = _number(constraint.limit, "The limit")
     if not (math.isfinite(limit) and limit > 0):
         raise CanaryError(f"The limit must be a positive finite number, not {constraint.limit!r}.")
-    if not 1e-30 <= limit <= 1e30:  # costs are added up in float32, which tells nothing beyond these apart
+    if (
+        not 1e-30 <= limit <= 1e30
+    ):  # costs are added up in float32, which tells nothing beyond these apart
         raise CanaryError(
-            f"The limit must lie between 1e-30 and 1e30, not {limit:g}; choose another unit of cost."
+            f"The limit must lie between 1e-30 and 1e30, not {limit:g}; choose another unit of "
+            "cost."
         )
     object.__setattr__(constraint, "limit", limit)
 

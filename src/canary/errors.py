@@ -1,4 +1,5 @@
-"""The one exception that a user's mistake may end in, and the tail of a sentence about an unknown name."""
+"""The one exception that a user's mistake may end in, and the tail of a sentence about an unknown
+name."""
 
 import difflib
 from collections.abc import Iterable

@@ -1,6 +1,8 @@
-"""Whole episodes of a frozen policy: one episode per key, all in parallel, each from a fresh reset to its own end.
+"""Whole episodes of a frozen policy: one episode per key, all in parallel, each from a fresh reset
+to its own end.
 
-One episode per key, rather than the first so many that end, because short episodes end first and would be overcounted.
+One episode per key, rather than the first so many that end, because short episodes end first and
+would be overcounted.
 """
 
 from collections.abc import Callable
@@ -28,10 +30,11 @@ def play_episodes(
     *,
     deterministic: bool = False,
 ) -> EpisodeEnds:
-    """One episode per key, sampling actions as in training or, if `deterministic`, taking the most likely ones.
+    """One episode per key, sampling actions as in training or, if `deterministic`, taking the most
+    likely ones.
 
-    An episode in which the policy saw an observation that is none, or absurdly large, is not `valid`.
-    Where a lane is dear (`most_lanes`), the keys are played in several rounds of so many.
+    An episode in which the policy saw an observation that is none, or absurdly large, is not
+    `valid`. Where a lane is dear (`most_lanes`), the keys are played in several rounds of so many.
     """
     most = getattr(environment, "most_lanes", len(keys))
     if len(keys) > most:
@@ -56,16 +59,26 @@ def play_episodes(
 
     lanes, _ = jax.lax.while_loop(unfinished, play, (lanes, jnp.zeros((), jnp.int32)))
     return EpisodeEnds(
-        _done(lanes), lanes.valid, lanes.reward, lanes.spent, lanes.length, lanes.environment.terminated
+        _done(lanes),
+        lanes.valid,
+        lanes.reward,
+        lanes.spent,
+        lanes.length,
+        lanes.environment.terminated,
     )
 
 
 def absurd_numbers(ends: EpisodeEnds) -> tuple[int, str] | None:
     """The first episode with a number that is not finite, or absurdly large, and in words what is.
 
-    All of it is named: a cost that is no number spoils the next action, and that the next observation, or the reverse.
+    All of it is named: a cost that is no number spoils the next action, and that the next
+    observation, or the reverse.
     """
-    bad = {"a cost": ~sane(ends.cost), "a return": ~sane(ends.reward), "an observation": ~ends.valid}
+    bad = {
+        "a cost": ~sane(ends.cost),
+        "a return": ~sane(ends.reward),
+        "an observation": ~ends.valid,
+    }
     where = np.any([np.asarray(each) for each in bad.values()], axis=0)
     if not where.any():
         return None
@@ -86,10 +99,12 @@ def film_episodes(
     length: int,
     deterministic: bool = False,
 ) -> Lane:
-    """Play `length` steps of the same episodes and keep every state of the `chosen` ones: axes (time 0, ..., length; chosen).
+    """Play `length` steps of the same episodes and keep every state of the `chosen` ones: axes
+    (time 0, ..., length; chosen).
 
-    All keys are played, not only the chosen ones: a batch of another size may be rounded differently, and in a chaotic
-    environment the last digit grows into another episode. A lane that is done stays as it is.
+    All keys are played, not only the chosen ones: a batch of another size may be rounded
+    differently, and in a chaotic environment the last digit grows into another episode. A lane that
+    is done stays as it is.
     """
     lanes, move = _start(environment, account, policy, statistics, keys, deterministic)
 
@@ -101,7 +116,9 @@ def film_episodes(
         return lanes, pick(lanes)
 
     _, moved = jax.lax.scan(play, lanes, jnp.arange(length, dtype=jnp.int32))
-    return jax.tree.map(lambda start, later: jnp.concatenate([start[None], later]), pick(lanes), moved)
+    return jax.tree.map(
+        lambda start, later: jnp.concatenate([start[None], later]), pick(lanes), moved
+    )
 
 
 def _start(
@@ -125,9 +142,13 @@ def _start(
         if deterministic:
             action = distribution.mode()
         else:
-            action = jax.vmap(lambda d, key: d.sample(jax.random.fold_in(key, time)))(distribution, key_act)
+            action = jax.vmap(lambda d, key: d.sample(jax.random.fold_in(key, time)))(
+                distribution, key_act
+            )
         moved = jax.vmap(
-            lambda lane, a, key: advance(environment, account, lane, a, jax.random.fold_in(key, time))
+            lambda lane, a, key: advance(
+                environment, account, lane, a, jax.random.fold_in(key, time)
+            )
         )(lanes, action, key_step)
         return select(_done(lanes), lanes, moved)
 

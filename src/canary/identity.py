@@ -1,10 +1,11 @@
-"""One digest of everything that determines how a policy behaves: the same in a run, a certificate, an export and an
-episode handle.
+"""One digest of everything that determines how a policy behaves: the same in a run, a certificate,
+an export and an episode handle.
 
-Weights alone do not say it. The limit scales what the policy sees of its spent cost, the normaliser and its clip scale
-the rest, critics tell the risk, and a policy is certified for one environment with one handling of actions. So the
-digest is that of all arrays (name, type, shape, bytes) and of all facts (JSON, sorted keys), and two policies with one
-digest act alike. `export/numpy_policy.py` computes the same with numpy alone.
+Weights alone do not say it. The limit scales what the policy sees of its spent cost, the normaliser
+and its clip scale the rest, critics tell the risk, and a policy is certified for one environment
+with one handling of actions. So the digest is that of all arrays (name, type, shape, bytes) and of
+all facts (JSON, sorted keys), and two policies with one digest act alike. `export/numpy_policy.py`
+computes the same with numpy alone.
 """
 
 import dataclasses
@@ -86,7 +87,8 @@ def identify(
         "log_std_floor": LOG_STD_FLOOR,
         "normaliser": None if statistics is None else NORMALISER,
         "layers": len(policy.network.weights),
-        "critics": critics and {"dead_zone": critics.dead_zone, "time_feature": critics.time_feature},
+        "critics": critics
+        and {"dead_zone": critics.dead_zone, "time_feature": critics.time_feature},
     }
     return Identity(json.loads(json.dumps(facts, allow_nan=False)), arrays)
 
@@ -105,12 +107,19 @@ def digest(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> str:
 
 
 def describe_actions(space: ActionSpace) -> dict[str, Any]:
-    """The actions that the environment takes. It clips real ones itself, and after its own noise if it has any."""
+    """The actions that the environment takes. It clips real ones itself, and after its own noise if
+    it has any."""
     match space:
         case Discrete(count):
             return {"kind": "discrete", "count": count}
         case Continuous(size):
-            return {"kind": "continuous", "size": size, "low": -1.0, "high": 1.0, "clipped_by": "environment"}
+            return {
+                "kind": "continuous",
+                "size": size,
+                "low": -1.0,
+                "high": 1.0,
+                "clipped_by": "environment",
+            }
     raise CanaryError(f"An action space is Discrete or Continuous, not {space!r}.")
 
 
@@ -120,14 +129,16 @@ def environment_settings(environment: Environment) -> dict[str, Any]:
 
 
 def refuse_nonfinite(identity: Identity, seed: int | None = None) -> None:
-    """A policy with a weight or statistic that is not finite may do anything, so nothing is said about it."""
+    """A policy with a weight or statistic that is not finite may do anything, so nothing is said
+    about it."""
     for name, array in identity.arrays.items():
         # A sum of squares over millions of observations may be large.
         good = np.isfinite(array) if name.startswith("statistics") else sane(array)
         if not good.all():
             whose = "The policy" if seed is None else f"The policy of seed {seed}"
             raise CanaryError(
-                f"{whose} has numbers that are not finite, or absurdly large ({name}): it gets no evaluation, verdict or "
+                f"{whose} has numbers that are not finite, or absurdly large ({name}): it gets no "
+                "evaluation, verdict or "
                 "export; train it again."
             )
 

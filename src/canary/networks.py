@@ -1,8 +1,9 @@
-"""Policies and critics: tanh networks of two hidden layers of 256 units, and the two action distributions.
+"""Policies and critics: tanh networks of two hidden layers of 256 units, and the two action
+distributions.
 
-A policy maps inputs x to an action distribution; the distribution knows how to sample, its log-probability, entropy and
-KL divergence. Both distributions are pytrees, so the Fisher matrix of a policy is that of its distribution's few
-numbers, pulled back through the network.
+A policy maps inputs x to an action distribution; the distribution knows how to sample, its
+log-probability, entropy and KL divergence. Both distributions are pytrees, so the Fisher matrix of
+a policy is that of its distribution's few numbers, pulled back through the network.
 """
 
 from collections.abc import Sequence
@@ -16,17 +17,22 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from canary.environments.protocol import ActionSpace, Continuous, Discrete
 
-LOG_STD_FLOOR = -5.0  # keeps the KL divergence and its curvature finite for a policy that stops exploring
+LOG_STD_FLOOR = (
+    -5.0
+)  # keeps the KL divergence and its curvature finite for a policy that stops exploring
 
 
 class MLP(eqx.Module):
-    """Fully connected tanh network with a linear head; acts on the last axis of a batch of any shape.
+    """Fully connected tanh network with a linear head; acts on the last axis of a batch of any
+    shape.
 
-    It reads as many leading entries of its input as its first layer has rows: a network that shall not see the
-    spent cost is built without the last entries of x = (s, g, y), and can be handed x all the same.
+    It reads as many leading entries of its input as its first layer has rows: a network that shall
+    not see the spent cost is built without the last entries of x = (s, g, y), and can be handed x
+    all the same.
     """
 
-    # Layers differ in size, so their axes have no names to be held equal; a stack of networks has one axis more.
+    # Layers differ in size, so their axes have no names to be held equal; a stack of networks has
+    # one axis more.
     weights: tuple[Float[Array, "*stack _ _"], ...]
     biases: tuple[Float[Array, "*stack _"], ...]
 
@@ -41,7 +47,9 @@ def make_mlp(key: PRNGKeyArray, sizes: Sequence[int], *, head_scale: float) -> M
     """Orthogonal weights, sqrt(2) in hidden layers and `head_scale` in the head; zero biases."""
     shapes = list(pairwise(sizes))
     scales = [2**0.5] * (len(shapes) - 1) + [head_scale]
-    ends = [sum(rows * columns for rows, columns in shapes[: index + 1]) for index in range(len(shapes))]
+    ends = [
+        sum(rows * columns for rows, columns in shapes[: index + 1]) for index in range(len(shapes))
+    ]
     # One draw for all layers: every call of the generator costs compile time.
     draws = jnp.split(jax.random.normal(key, (ends[-1],)), ends[:-1])
     weights = tuple(
@@ -52,14 +60,17 @@ def make_mlp(key: PRNGKeyArray, sizes: Sequence[int], *, head_scale: float) -> M
 
 
 def orthogonal(matrix: Float[Array, "rows columns"]) -> Float[Array, "rows columns"]:
-    """The nearest matrix with orthonormal rows (or columns, whichever are fewer): of a Gaussian draw, a uniform one.
+    """The nearest matrix with orthonormal rows (or columns, whichever are fewer): of a Gaussian
+    draw, a uniform one.
 
-    X <- 1.5 X - 0.5 X X' X moves every singular value to 1. Products only: no LAPACK call, which would cost seconds of
-    compile time and a lock that threads can deadlock on.
+    X <- 1.5 X - 0.5 X X' X moves every singular value to 1. Products only: no LAPACK call, which
+    would cost seconds of compile time and a lock that threads can deadlock on.
     """
     rows, columns = matrix.shape
     wide = matrix if rows <= columns else matrix.T
-    start = wide / (rows**0.5 + columns**0.5)  # about the largest singular value of a Gaussian matrix
+    start = wide / (
+        rows**0.5 + columns**0.5
+    )  # about the largest singular value of a Gaussian matrix
     result = jax.lax.fori_loop(0, 40, lambda _, x: 1.5 * x - 0.5 * (x @ x.T) @ x, start)
     return result if rows <= columns else result.T
 
@@ -83,12 +94,14 @@ class Categorical(eqx.Module):
         return -(jnp.exp(log_p) * log_p).sum(-1)
 
     def coverage(self) -> Float[Array, "*batch"]:
-        """Mean log-probability of all actions: minus the KL divergence from the uniform policy, up to a constant. Its gradient
-        lifts an action that is hardly ever tried as strongly as any other; that of the entropy fades with the action."""
+        """Mean log-probability of all actions: minus the KL divergence from the uniform policy, up
+        to a constant. Its gradient lifts an action that is hardly ever tried as strongly as any
+        other; that of the entropy fades with the action."""
         return jax.nn.log_softmax(self.logits).mean(-1)
 
     def exploration(self) -> Float[Array, ""]:
-        """Share of the actions that are tried beside the first: (e^H - 1) / (n - 1), with H the mean entropy."""
+        """Share of the actions that are tried beside the first: (e^H - 1) / (n - 1), with H the
+        mean entropy."""
         others = max(self.logits.shape[-1] - 1, 1)
         return jnp.expm1(self.entropy().mean()) / others
 
@@ -120,7 +133,8 @@ class Gaussian(eqx.Module):
         return self.entropy()
 
     def exploration(self) -> Float[Array, ""]:
-        """Width e^(H/d) of the d actions as a share of [-1, 1], with H the mean entropy; wider than that is more than 1."""
+        """Width e^(H/d) of the d actions as a share of [-1, 1], with H the mean entropy; wider than
+        that is more than 1."""
         return jnp.exp(self.entropy().mean() / self.mean.shape[-1]) / 2
 
     def kl_from(self, old: Any) -> Float[Array, "*batch"]:
@@ -148,21 +162,27 @@ class GaussianPolicy(eqx.Module):
 
     def __call__(self, x: Float[Array, "*batch input"]) -> Gaussian:
         mean = self.network(x)
-        return Gaussian(mean, jnp.broadcast_to(jnp.maximum(self.log_std, LOG_STD_FLOOR), mean.shape))
+        return Gaussian(
+            mean, jnp.broadcast_to(jnp.maximum(self.log_std, LOG_STD_FLOOR), mean.shape)
+        )
 
 
 Policy = CategoricalPolicy | GaussianPolicy
 
 
 def within_bounds(policy: Policy) -> Policy:
-    """The same policy with log deviations lifted to the floor: below it they would feel no gradient and never return."""
+    """The same policy with log deviations lifted to the floor: below it they would feel no gradient
+    and never return."""
     if isinstance(policy, CategoricalPolicy):
         return policy
     return GaussianPolicy(policy.network, jnp.maximum(policy.log_std, LOG_STD_FLOOR))
 
 
-def make_policy(key: PRNGKeyArray, input_size: int, space: ActionSpace, hidden: Sequence[int]) -> Policy:
-    """A policy that starts (almost) uniform, or centred with unit deviation: its head is scaled by 0.01."""
+def make_policy(
+    key: PRNGKeyArray, input_size: int, space: ActionSpace, hidden: Sequence[int]
+) -> Policy:
+    """A policy that starts (almost) uniform, or centred with unit deviation: its head is scaled by
+    0.01."""
     match space:
         case Discrete(count):
             return CategoricalPolicy(make_mlp(key, (input_size, *hidden, count), head_scale=0.01))

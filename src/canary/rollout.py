@@ -1,7 +1,8 @@
-"""Collect a batch of on-policy experience from parallel environments that are never reset between batches.
+"""Collect a batch of on-policy experience from parallel environments that are never reset between
+batches.
 
-Each environment runs in a `Lane`, which adds what the paper's augmented state needs (spent cost y_t and discount
-g_t, eqs. y-recursion and aug-state) and the running sums of its episode.
+Each environment runs in a `Lane`, which adds what the paper's augmented state needs (spent cost y_t
+and discount g_t, eqs. y-recursion and aug-state) and the running sums of its episode.
 """
 
 from dataclasses import dataclass
@@ -17,12 +18,15 @@ from canary.numerics.running_statistics import RunningStatistics, normalise
 from canary.numerics.units import in_limits
 from canary.types import EpisodeEnds, Rollout
 
-SPENT_CLIP = 10.0  # networks see at most this many limits of spent cost: beyond, nothing is left to decide
+SPENT_CLIP = (
+    10.0  # networks see at most this many limits of spent cost: beyond, nothing is left to decide
+)
 
 
 @dataclass(frozen=True)
 class CostAccount:
-    """How the cost of an episode is counted: in units of `limit`, discounted by `cost_discount` per step."""
+    """How the cost of an episode is counted: in units of `limit`, discounted by `cost_discount` per
+    step."""
 
     limit: float | Float[Array, ""]
     """A run-time value while training, so that another limit needs no other program."""
@@ -37,7 +41,8 @@ class Lane(eqx.Module):
 
     environment: EnvironmentState
     spent: Float[Array, "*env"]
-    """y_t, still in raw units: it is divided by the limit where it enters a rollout or a network."""
+    """y_t, still in raw units: it is divided by the limit where it enters a rollout or a
+    network."""
     discount: Float[Array, "*env"]
     """g_t = cost_discount ** t."""
     reward: Float[Array, "*env"]
@@ -48,7 +53,9 @@ class Lane(eqx.Module):
         self, account: CostAccount, statistics: RunningStatistics | None
     ) -> Float[Array, "*env input"]:
         """What the policy sees in this lane."""
-        return policy_inputs(self.environment.observation, self.spent, self.discount, account, statistics)
+        return policy_inputs(
+            self.environment.observation, self.spent, self.discount, account, statistics
+        )
 
 
 def start_lane(environment: Environment, key: PRNGKeyArray) -> Lane:
@@ -65,14 +72,17 @@ def fresh_lane(state: EnvironmentState) -> Lane:
 def start_lanes(environment: Environment, count: int, key: PRNGKeyArray, *, stagger: bool) -> Lane:
     """`count` lanes, started together or, if `stagger`, at random times of the episode clock.
 
-    Environments of a fixed horizon that start together end together for ever, and each batch then sees one phase of the
-    episode only. A staggered first episode is not a whole one, so it is marked invalid and enters no statistic.
+    Environments of a fixed horizon that start together end together for ever, and each batch then
+    sees one phase of the episode only. A staggered first episode is not a whole one, so it is
+    marked invalid and enters no statistic.
     """
     key_reset, key_time = jax.random.split(key)
     lanes = jax.vmap(lambda k: start_lane(environment, k))(jax.random.split(key_reset, count))
     if not stagger:
         return lanes
-    time = jax.random.randint(key_time, (count,), 0, environment.horizon, lanes.environment.time.dtype)
+    time = jax.random.randint(
+        key_time, (count,), 0, environment.horizon, lanes.environment.time.dtype
+    )
     return eqx.tree_at(lambda lane: (lane.environment.time, lane.valid), lanes, (time, time == 0))
 
 
@@ -83,9 +93,11 @@ def policy_inputs(
     account: CostAccount,
     statistics: RunningStatistics | None,
 ) -> Float[Array, "*env input"]:
-    """x = (s, g, y): observation (standardised if statistics are given), cost discount, spent cost in limits.
+    """x = (s, g, y): observation (standardised if statistics are given), cost discount, spent cost
+    in limits.
 
-    This is the one place where networks get their inputs from, in training and wherever a trained policy acts.
+    This is the one place where networks get their inputs from, in training and wherever a trained
+    policy acts.
     """
     if statistics is not None:
         observation = normalise(statistics, observation)
@@ -117,7 +129,8 @@ def collect(
     key: PRNGKeyArray,
     length: int,
 ) -> tuple[Lane, Rollout, Float[Array, "time env obs"]]:
-    """Play `length` steps in every lane; finished lanes are reset with fresh keys. Also returns the raw observations."""
+    """Play `length` steps in every lane; finished lanes are reset with fresh keys. Also returns the
+    raw observations."""
     count = lanes.spent.shape[0]
 
     def play(lanes: Lane, keys: Key[Array, "3"]):
@@ -157,8 +170,11 @@ def collect(
     return lanes, rollout, observations
 
 
-def restart(environment: Environment, lanes: Lane, done: Bool[Array, "env"], key: PRNGKeyArray) -> Lane:
-    """Fresh lanes where the episodes are done; an environment that can reset some lanes only does just that."""
+def restart(
+    environment: Environment, lanes: Lane, done: Bool[Array, "env"], key: PRNGKeyArray
+) -> Lane:
+    """Fresh lanes where the episodes are done; an environment that can reset some lanes only does
+    just that."""
     keys = jax.random.split(key, len(done))
     if isinstance(environment, PartialReset):
         fresh = jax.vmap(fresh_lane)(jax.vmap(environment.restart)(lanes.environment, done, keys))

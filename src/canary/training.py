@@ -1,8 +1,9 @@
 """One training iteration as a pure function, and a chunk of them.
 
-Randomness is addressed, never threaded: the key of seed i is fold_in(key(0), i) and that of iteration k is
-fold_in(key of the seed, k). So a seed does not depend on how many others run beside it, nor its numbers on how
-iterations are grouped into chunks or where a run was stopped and resumed.
+Randomness is addressed, never threaded: the key of seed i is fold_in(key(0), i) and that of
+iteration k is fold_in(key of the seed, k). So a seed does not depend on how many others run beside
+it, nor its numbers on how iterations are grouped into chunks or where a run was stopped and
+resumed.
 """
 
 from dataclasses import dataclass
@@ -67,7 +68,8 @@ def init_training(trainer: Trainer, terms: Terms, seed: Int[Array, ""] | int) ->
 def train_iteration(
     trainer: Trainer, state: TrainingState
 ) -> tuple[TrainingState, tuple[Metrics, EpisodeEnds]]:
-    """Collect a batch with the current policy, record its episodes, improve the learner (paper Algorithm 1)."""
+    """Collect a batch with the current policy, record its episodes, improve the learner (paper
+    Algorithm 1)."""
     key_rollout, key_update = jax.random.split(jax.random.fold_in(state.key, state.terms.iteration))
     account = CostAccount(state.terms.limit, trainer.cost_discount)
     lanes, rollout, observations = collect(
@@ -75,7 +77,9 @@ def train_iteration(
         key_rollout, trainer.rollout_length,
     )  # fmt: skip
     window = record_episodes(state.window, rollout.episodes)
-    learner, metrics = trainer.algorithm.update(state.learner, rollout, window, state.terms, key_update)
+    learner, metrics = trainer.algorithm.update(
+        state.learner, rollout, window, state.terms, key_update
+    )
     metrics = metrics | {FAULT: first_fault(rollout, observations)}
     statistics = None if state.statistics is None else merge(state.statistics, observations)
     terms = eqx.tree_at(lambda t: t.iteration, state.terms, state.terms.iteration + 1)
@@ -84,27 +88,32 @@ def train_iteration(
 
 
 def first_fault(rollout: Rollout, observations: Float[Array, "time env obs"]) -> Float[Array, ""]:
-    """Where a batch has its first number that is not finite: 1 + (step x lanes + lane) x kinds + kind; 0 if nowhere."""
+    """Where a batch has its first number that is not finite: 1 + (step x lanes + lane) x kinds +
+    kind; 0 if nowhere."""
 
     def bad(array: Array) -> Bool[Array, "time env"]:
         entries = ~jnp.isfinite(array.astype(jnp.float32))
         return entries.reshape(*entries.shape[:2], -1).any(-1)
 
     seen = bad(observations) | bad(rollout.next_inputs)
-    kinds = jnp.stack([bad(rollout.action), bad(rollout.cost), bad(rollout.reward), seen], -1).ravel()
+    kinds = jnp.stack(
+        [bad(rollout.action), bad(rollout.cost), bad(rollout.reward), seen], -1
+    ).ravel()
     return jnp.where(kinds.any(), 1.0 + kinds.argmax(), 0.0)
 
 
 def train_chunk(
     trainer: Trainer, state: TrainingState, count: Int[Array, ""] | int, size: int
 ) -> tuple[TrainingState, tuple[Metrics, EpisodeEnds]]:
-    """`count` iterations in one program; records are stacked along a first axis of `size`, of which `count` are filled.
+    """`count` iterations in one program; records are stacked along a first axis of `size`, of which
+    `count` are filled.
 
-    The count is a run-time value, so one compiled program serves chunks of any length up to `size`, and the body of its
-    loop is the same machine code however iterations are grouped.
+    The count is a run-time value, so one compiled program serves chunks of any length up to `size`,
+    and the body of its loop is the same machine code however iterations are grouped.
     """
     _, record = jax.eval_shape(lambda s: train_iteration(trainer, s), state)
-    # An array of one place is no array to XLA: it would round the numbers that go there another way.
+    # An array of one place is no array to XLA: it would round the numbers that go there another
+    # way.
     places = max(size, 2)
     records = jax.tree.map(lambda leaf: jnp.zeros((places, *leaf.shape), leaf.dtype), record)
 

@@ -1,8 +1,10 @@
-"""The records that travel between the rooms, and the one sign convention: a constraint value <= 0 is safe.
+"""The records that travel between the rooms, and the one sign convention: a constraint value <= 0
+is safe.
 
-Units. Costs are divided by the limit where they enter a rollout, so every cost-type quantity below (costs, spent cost,
-values, advantages, moments) is in units of the limit and the limit itself is 1. Only what is reported to a person, the
-episode cost, and the test C > limit stay in raw units, so that rounding can never flip a tie.
+Units. Costs are divided by the limit where they enter a rollout, so every cost-type quantity below
+(costs, spent cost, values, advantages, moments) is in units of the limit and the limit itself is 1.
+Only what is reported to a person, the episode cost, and the test C > limit stay in raw units, so
+that rounding can never flip a tie.
 """
 
 import math
@@ -43,7 +45,8 @@ class Range:
         return str(int(self.most)) if float(self.most).is_integer() else f"{self.most:g}"
 
 
-# The kinds of numbers that settings are; the range is checked once, when a configuration is made or read.
+# The kinds of numbers that settings are; the range is checked once, when a configuration is made or
+# read.
 Whole = Annotated[int, Range(0, LARGEST_INTEGER)]
 Count = Annotated[int, Range(1, LARGEST_INTEGER)]
 Amount = Annotated[float, Range(0)]
@@ -54,7 +57,8 @@ Layers = tuple[Annotated[int, Range(1, 2**16)], ...]
 
 
 class Terms(eqx.Module):
-    """What a run is asked for and how far it is, as run-time values: other terms need no other program."""
+    """What a run is asked for and how far it is, as run-time values: other terms need no other
+    program."""
 
     limit: Float[Array, "*seed"]
     epsilon: Float[Array, "*seed"]
@@ -75,17 +79,20 @@ class EpisodeEnds(eqx.Module):
 
     ended: Bool[Array, "*batch"]
     valid: Bool[Array, "*batch"]
-    """False for a first episode that was started in mid-clock (staggered starts); such episodes enter no statistic."""
+    """False for a first episode that was started in mid-clock (staggered starts); such episodes
+    enter no statistic."""
     reward: Float[Array, "*batch"]
     """Undiscounted return."""
     cost: Float[Array, "*batch"]
-    """Cost return C in raw units (discounted by the cost discount, which is 1 unless set otherwise)."""
+    """Cost return C in raw units (discounted by the cost discount, which is 1 unless set
+    otherwise)."""
     length: Int[Array, "*batch"]
     terminated: Bool[Array, "*batch"]
 
 
 class Rollout(eqx.Module):
-    """A batch of on-policy experience; time along the first axis, parallel environments along the second.
+    """A batch of on-policy experience; time along the first axis, parallel environments along the
+    second.
 
     Of a single step, as `collect` stacks them, it has no time axis.
     """

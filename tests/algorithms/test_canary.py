@@ -1,4 +1,5 @@
-"""Canary's constraint pair against the truth on a decision process whose episodes can all be listed."""
+"""Canary's constraint pair against the truth on a decision process whose episodes can all be
+listed."""
 
 from dataclasses import replace
 from functools import partial
@@ -59,7 +60,8 @@ def exact(request):
         truth = Truth(TABLE, gamma)
         window = record_episodes(empty_window(rollout.done.size), rollout.episodes)
         here, after = (
-            columns(some, lambda node: truth.remaining(node)[0], truth.augmented) for some in (nodes, afters)
+            columns(some, lambda node: truth.remaining(node)[0], truth.augmented)
+            for some in (nodes, afters)
         )
         evidence = Evidence(rollout, here, after, window, make_terms(LIMIT, EPSILON), None)
         estimate = cantelli_constraint(settings_of(gamma))(evidence)
@@ -73,14 +75,20 @@ def exact(request):
 
 
 def small_step(case):
-    """A step through the whole trust-region machinery, so small that it is linear; a function of the scale."""
+    """A step through the whole trust-region machinery, so small that it is linear; a function of
+    the scale."""
     start = TablePolicy(jnp.asarray(TABLE))
     small = TrustRegionConfig(cg_iterations=30, cg_tolerance=1e-10)
 
     @jax.jit
     def step(scale):
         surrogates = Surrogates(
-            start, case.inputs, case.inputs.evaluate(start), case.samples, case.estimate.bound, scale
+            start,
+            case.inputs,
+            case.inputs.evaluate(start),
+            case.samples,
+            case.estimate.bound,
+            scale,
         )
         return take_one_step(surrogates, small, radius=1e-9)
 
@@ -88,7 +96,8 @@ def small_step(case):
 
 
 def gradients(case, scale):
-    """d(L_B, L_mu) / d table at the current policy, with surrogate changes Z = scale * mean[g ratio A]."""
+    """d(L_B, L_mu) / d table at the current policy, with surrogate changes Z = scale * mean[g ratio
+    A]."""
     old = TablePolicy(jnp.asarray(TABLE))(case.inputs.rows).log_prob(case.samples.action)
 
     def constraints(table):
@@ -105,13 +114,19 @@ def gradients(case, scale):
 
 def test_values_are_those_of_the_population(exact):
     with jax.enable_x64(True):
-        np.testing.assert_allclose(exact.estimate.bound(ZERO), exact.truth.constraints(), rtol=1e-12)
-        lengths = np.asarray(exact.rollout.episodes.length)[np.asarray(exact.rollout.episodes.ended)]
+        np.testing.assert_allclose(
+            exact.estimate.bound(ZERO), exact.truth.constraints(), rtol=1e-12
+        )
+        lengths = np.asarray(exact.rollout.episodes.length)[
+            np.asarray(exact.rollout.episodes.ended)
+        ]
         np.testing.assert_allclose(exact.estimate.length, lengths.mean(), rtol=1e-12)
     mean, square = exact.truth.remaining(ROOT)
     metrics = exact.estimate.metrics
     np.testing.assert_allclose(metrics["cost_mean"], mean * LIMIT, rtol=1e-12)
-    np.testing.assert_allclose(metrics["cost_deviation"], (square - mean**2) ** 0.5 * LIMIT, rtol=1e-12)
+    np.testing.assert_allclose(
+        metrics["cost_deviation"], (square - mean**2) ** 0.5 * LIMIT, rtol=1e-12
+    )
     np.testing.assert_allclose(metrics["batch_bound"], exact.truth.constraints()[0], rtol=1e-12)
     assert metrics["provably_violating"] == 0  # said of every batch, whatever the cost discount
     np.testing.assert_allclose(
@@ -137,19 +152,26 @@ def test_without_the_discount_weight_the_gradient_would_be_wrong(exact):
     """Guards the test above: it can tell g_t = 1 from g_t = 0.9^t."""
     with jax.enable_x64(True):
         flat = SimpleNamespace(**vars(exact))
-        flat.samples = eqx.tree_at(lambda s: s.weight, exact.samples, jnp.ones_like(exact.samples.weight))
-        wrong = np.abs(gradients(flat, exact.estimate.length) - constraint_gradients(exact.gamma)).max()
+        flat.samples = eqx.tree_at(
+            lambda s: s.weight, exact.samples, jnp.ones_like(exact.samples.weight)
+        )
+        wrong = np.abs(
+            gradients(flat, exact.estimate.length) - constraint_gradients(exact.gamma)
+        ).max()
     assert (wrong > 1e-2) == (exact.gamma < 1)
 
 
 @pytest.mark.parametrize("config", [CanaryConfig(), make_config(preset="paper").algorithm])
 def test_defaults_and_paper_preset_promise_what_the_exact_bound_does(exact, config):
-    """The change that the surrogates, and the linear model, promise of a small step is the change of (B, mu)."""
+    """The change that the surrogates, and the linear model, promise of a small step is the change
+    of (B, mu)."""
     scale = surrogate_scale(config.trust_region, exact.estimate.length, no_signal())
     assert scale == exact.estimate.length
     with jax.enable_x64(True):
         policy, step = exact.step(scale)
-        change = Truth(np.asarray(policy.table), exact.gamma).constraints() - exact.truth.constraints()
+        change = (
+            Truth(np.asarray(policy.table), exact.gamma).constraints() - exact.truth.constraints()
+        )
     assert bool(step.search.accepted)
     assert change[0] < 0
     promised = step.solution.predicted_values - step.linear.levels.constraints
@@ -159,8 +181,11 @@ def test_defaults_and_paper_preset_promise_what_the_exact_bound_does(exact, conf
 
 @settings(deadline=None)
 @given(st.floats(-2, 3), st.floats(0, 5), st.floats(0.001, 0.9), st.floats(-1, 1), st.floats(-1, 1))
-def test_cantelli_value_and_its_surrogate_are_quadratic_in_the_mean(mean, variance, epsilon, z, z_square):
-    """c_B = beta mu~ + 2 mu - mu^2 / epsilon - 1, and L_B is the same formula at (mu + Z, mu~ + Z~)."""
+def test_cantelli_value_and_its_surrogate_are_quadratic_in_the_mean(
+    mean, variance, epsilon, z, z_square
+):
+    """c_B = beta mu~ + 2 mu - mu^2 / epsilon - 1, and L_B is the same formula at (mu + Z, mu~ +
+    Z~)."""
     beta, square = 1 / epsilon - 1, variance + mean**2
 
     def formula(first, second):
@@ -170,8 +195,12 @@ def test_cantelli_value_and_its_surrogate_are_quadratic_in_the_mean(mean, varian
     assert float(cantelli_value(mean, variance, 1.0, epsilon)) == pytest.approx(
         formula(mean, square), abs=size
     )
-    surrogate = formula(mean, square) + beta * z_square + (2 - 2 * mean / epsilon) * z - z**2 / epsilon
-    assert surrogate == pytest.approx(formula(mean + z, square + z_square), abs=1e-9 * (1 + beta) * 20)
+    surrogate = (
+        formula(mean, square) + beta * z_square + (2 - 2 * mean / epsilon) * z - z**2 / epsilon
+    )
+    assert surrogate == pytest.approx(
+        formula(mean + z, square + z_square), abs=1e-9 * (1 + beta) * 20
+    )
 
 
 def test_surrogate_bound_is_that_formula(exact):
@@ -200,7 +229,8 @@ EPISODES = 1000
 
 @partial(jax.jit, static_argnums=3)
 def constraint_of(costs, epsilon, change, dead_zone=None):
-    """Canary's surrogates, restoring the second moment, from a window of episodes whose costs are in limits."""
+    """Canary's surrogates, restoring the second moment, from a window of episodes whose costs are
+    in limits."""
     drawn = costs[:, None]
     yes = jnp.ones(drawn.shape, bool)
     ends = EpisodeEnds(yes, yes, drawn, drawn, jnp.ones(drawn.shape, jnp.int32), yes)
@@ -214,7 +244,8 @@ def constraint_of(costs, epsilon, change, dead_zone=None):
 
 
 def surrogate_and_truth(costs, old, new, epsilon):
-    """B and its surrogate before and after a change of the law of costs; laws as numbers of episodes."""
+    """B and its surrogate before and after a change of the law of costs; laws as numbers of
+    episodes."""
     before, after = (moments(costs, np.array(law) / EPISODES) for law in (old, new))
     with jax.enable_x64(True):
         window = jnp.asarray(np.repeat(costs, old))
@@ -237,10 +268,13 @@ def true_bound(mean, square, epsilon):
 def test_cheap_episodes_made_cheaper_do_not_pass_for_a_restored_bound():
     """95% C = 1, 5% C = 4, limit 5.5, epsilon 0.02; then 30% of all episodes cost 0 instead of 1.
 
-    That raises B by 0.397. Without any term in the mean but 2 Z, the surrogate would have it fall by 0.595.
+    That raises B by 0.397. Without any term in the mean but 2 Z, the surrogate would have it fall
+    by 0.595.
     """
     costs = np.array([0.0, 1.0, 4.0]) / 5.5
-    (start, surrogate), (before, after) = surrogate_and_truth(costs, [0, 950, 50], [300, 650, 50], 0.02)
+    (start, surrogate), (before, after) = surrogate_and_truth(
+        costs, [0, 950, 50], [300, 650, 50], 0.02
+    )
     assert before > 0
     assert after - before == pytest.approx(0.397, abs=1e-3)
     assert start >= before
@@ -262,7 +296,8 @@ def test_no_surrogate_of_the_second_moment_is_below_the_true_bound(old, new, cos
 
 @pytest.mark.parametrize("limit", [LIMIT / 2, 100 * LIMIT])
 def test_the_second_moment_gives_no_credit_for_a_mean_above_epsilon(exact, limit):
-    """Violated: the tangent of B at m = min(mu, epsilon), where a higher mean never helps. Met: B itself."""
+    """Violated: the tangent of B at m = min(mu, epsilon), where a higher mean never helps. Met: B
+    itself."""
 
     def bound(**options):
         evidence = replace(exact.evidence, terms=make_terms(limit, EPSILON))
@@ -278,7 +313,9 @@ def test_the_second_moment_gives_no_credit_for_a_mean_above_epsilon(exact, limit
     assert (value > 0) == (limit < LIMIT)
     assert raised == pytest.approx(value + (mean - tangent) ** 2 / EPSILON)
     np.testing.assert_allclose(slopes[0], [2 - 2 * mean / EPSILON, 1 / EPSILON - 1], rtol=1e-9)
-    np.testing.assert_allclose(slopes[1], [2 - 2 * tangent / EPSILON, 1 / EPSILON - 1], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        slopes[1], [2 - 2 * tangent / EPSILON, 1 / EPSILON - 1], rtol=1e-9, atol=1e-12
+    )
     assert bend == pytest.approx(0 if value > 0 else -2 / EPSILON)
 
 
@@ -302,11 +339,15 @@ def shaped_case(exact, dead_zone):
 
     def critics(nodes, spent):
         places = list(zip(nodes, np.asarray(spent)[:, 0], strict=True))
-        return jnp.asarray([[excess(power, *place) for place in places] for power in (1, 2)])[..., None]
+        return jnp.asarray([[excess(power, *place) for place in places] for power in (1, 2)])[
+            ..., None
+        ]
 
     here = critics(exact.nodes, rollout.spent)
     after = critics(exact.afters, rollout.spent + rollout.discount * rollout.cost)
-    evidence = replace(exact.evidence, values=here, next_values=after, memory=jnp.asarray(dead_zone))
+    evidence = replace(
+        exact.evidence, values=here, next_values=after, memory=jnp.asarray(dead_zone)
+    )
     estimate = cantelli_constraint(settings_of(exact.gamma, dead_zone=dead_zone))(evidence)
     samples = flatten(rollout, rollout.reward, estimate)
     return SimpleNamespace(estimate=estimate, inputs=exact.inputs, samples=samples, critics=here)
@@ -340,10 +381,13 @@ def test_shaped_values_and_gradients_are_exact(exact, dead_zone):
 
 @pytest.mark.parametrize("dead_zone", ZONES)
 def test_exact_shaped_critics_learn_themselves(exact, dead_zone):
-    """Over the copies of a node the mean target of each critic is its value: the truth is a fixed point."""
+    """Over the copies of a node the mean target of each critic is its value: the truth is a fixed
+    point."""
     with jax.enable_x64(True):
         case = shaped_case(exact, dead_zone)
-    pairs = zip(np.asarray(case.estimate.targets)[..., 0], np.asarray(case.critics)[..., 0], strict=True)
+    pairs = zip(
+        np.asarray(case.estimate.targets)[..., 0], np.asarray(case.critics)[..., 0], strict=True
+    )
     for target, value in pairs:
         for node in set(exact.nodes):
             here = [index for index, other in enumerate(exact.nodes) if other == node]
@@ -367,7 +411,8 @@ def test_shaped_metrics_are_those_of_the_shaped_cost(exact, dead_zone):
 
 @pytest.mark.parametrize(("cost", "bound"), [(1.5, 1.0), (1.0, 1.0), (0.5, 0.0)])
 def test_a_saturated_cost_is_never_called_safe(cost, bound):
-    """Every episode costs the same. From the limit on that is X = 1 without variance, and X >= 1 is a violation."""
+    """Every episode costs the same. From the limit on that is X = 1 without variance, and X >= 1 is
+    a violation."""
     with jax.enable_x64(True):
         _, metrics = constraint_of(jnp.full(EPISODES, cost), 0.02, jnp.zeros(2), 0.5)
         assert float(metrics["shaped_bound"]) == bound

@@ -32,7 +32,8 @@ from problems.terms import make_terms
 
 
 def test_clipped_surrogate_by_hand():
-    """Good actions earn nothing beyond 1.2, bad ones nothing below 0.8; the wrong way is never clipped."""
+    """Good actions earn nothing beyond 1.2, bad ones nothing below 0.8; the wrong way is never
+    clipped."""
     ratio = jnp.array([1.0, 1.1, 1.5, 0.5, 1.0, 0.9, 0.5, 1.5])
     advantage = jnp.array([2.0, 2.0, 2.0, 2.0, -2.0, -2.0, -2.0, -2.0])
     expected = [2.0, 2.2, 2.4, 1.0, -2.0, -1.8, -1.6, -3.0]
@@ -87,7 +88,8 @@ def test_advantage_is_standardised_over_the_minibatch_if_asked():
 
 
 def test_entropy_bonus_flattens_the_policy():
-    """Without any advantage the gradient that is left makes the policy less certain; a negative one, more."""
+    """Without any advantage the gradient that is left makes the policy less certain; a negative
+    one, more."""
     policy = make_policy(jax.random.key(0), 2, Discrete(3), (8,))
     policy = eqx.tree_at(lambda p: p.network.biases[-1], policy, jnp.array([2.0, 0.0, -1.0]))
     inputs = jnp.ones((10, 2))
@@ -101,7 +103,9 @@ def test_entropy_bonus_flattens_the_policy():
     )
 
     def entropy_after(weight: float):
-        gradient = jax.grad(lambda p: policy_loss(p, batch, ClippedConfig(entropy=weight))[0])(policy)
+        gradient = jax.grad(lambda p: policy_loss(p, batch, ClippedConfig(entropy=weight))[0])(
+            policy
+        )
         moved = jax.tree.map(lambda p, g: p - 0.1 * g, policy, gradient)
         return moved(inputs).entropy().mean()
 
@@ -122,7 +126,9 @@ def test_every_epoch_deals_each_step_once_in_a_new_order():
     assert np.abs(np.diff(orders[0], axis=1)).mean() > 250
 
 
-@pytest.mark.parametrize(("samples", "size", "shape"), [(1000, 300, (4 * 3, 333)), (100, 500, (4, 100))])
+@pytest.mark.parametrize(
+    ("samples", "size", "shape"), [(1000, 300, (4 * 3, 333)), (100, 500, (4, 100))]
+)
 def test_minibatches_of_uneven_batches(samples, size, shape):
     orders = minibatch_orders(jax.random.key(0), samples, ClippedConfig(minibatch_size=size))
     assert orders.shape == shape
@@ -130,7 +136,8 @@ def test_minibatches_of_uneven_batches(samples, size, shape):
 
 @pytest.mark.parametrize("share", [1.0, 0.6, 0.0])
 def test_learning_rate_is_constant_within_an_update_and_ends_at_zero(share):
-    """Adam moves a constant gradient by the learning rate itself, which falls with the share of the run that is left."""
+    """Adam moves a constant gradient by the learning rate itself, which falls with the share of the
+    run that is left."""
     task = Task(input_size=4, action_space=Discrete(2))
     method = ClippedMethod(critics=0, observe_spent=True, memory=None, objective=reward_objective)
     config = ClippedConfig(learning_rate=0.01, epochs=1, minibatch_size=10)
@@ -145,7 +152,9 @@ def test_learning_rate_is_constant_within_an_update_and_ends_at_zero(share):
     learned, _ = update(learner, rollout, empty_window(10), terms, jax.random.key(1))
     change = max(
         float(jnp.abs(new - old).max())
-        for new, old in zip(jax.tree.leaves(learned.policy), jax.tree.leaves(learner.policy), strict=True)
+        for new, old in zip(
+            jax.tree.leaves(learned.policy), jax.tree.leaves(learner.policy), strict=True
+        )
     )
     assert change == pytest.approx(0.01 * share, rel=0.1)
 
@@ -160,7 +169,9 @@ def make_learner_and_batch():
     policy = make_policy(jax.random.key(0), 3, Discrete(2), (8,))
     optimiser = make_optimiser(ClippedConfig().gradient_clip)
     networks = make_critics(jax.random.key(1), 2, 3, (8,))
-    learner = Learner(policy, init_critics(networks, optimiser), ClippedExtra(optimiser.init(policy), None))
+    learner = Learner(
+        policy, init_critics(networks, optimiser), ClippedExtra(optimiser.init(policy), None)
+    )
     inputs = jax.random.normal(jax.random.key(2), (30, 3))
     action = policy(inputs).sample(jax.random.key(3))
     values = critic_values(networks, inputs).T
@@ -178,7 +189,8 @@ def take_step(learner, batch, config):
 
 def same(one, other):
     return all(
-        bool((a == b).all()) for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+        bool((a == b).all())
+        for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
     )
 
 
@@ -231,7 +243,9 @@ def test_minibatches_of_merged_inputs_take_the_same_step():
     assert exact
     order = jnp.arange(30)[::2]
     plain, shared = (
-        take_step(learner, eqx.tree_at(lambda b: b.inputs, batch, inputs).subset(order), ClippedConfig())
+        take_step(
+            learner, eqx.tree_at(lambda b: b.inputs, batch, inputs).subset(order), ClippedConfig()
+        )
         for inputs in (Inputs(rows), merged)
     )
     assert not same(plain.policy, learner.policy)

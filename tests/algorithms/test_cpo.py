@@ -1,4 +1,5 @@
-"""CPO: the indicator is the breach, its gradient the exact one, and its step that of the textbook's dual."""
+"""CPO: the indicator is the breach, its gradient the exact one, and its step that of the textbook's
+dual."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -74,9 +75,12 @@ def settings_of(kind, gamma):
     return CPOConfig(estimation=EstimationConfig(cost_discount=gamma, window=1), constraint=kind)
 
 
-@pytest.fixture(scope="module", params=[("indicator", 1.0), ("indicator", 0.9), ("mean", 1.0), ("mean", 0.9)])
+@pytest.fixture(
+    scope="module", params=[("indicator", 1.0), ("indicator", 0.9), ("mean", 1.0), ("mean", 0.9)]
+)
 def exact(request):
-    """The population, an exact critic, the constraint estimated from them, and the truth about it."""
+    """The population, an exact critic, the constraint estimated from them, and the truth about
+    it."""
     kind, gamma = request.param
     with jax.enable_x64(True):
         rollout, nodes, afters = population(gamma)
@@ -108,11 +112,14 @@ def exact(request):
 
 
 def surrogates(case, theta):
-    """(reward, constraint) surrogates of a table of logits, in true units; the mean of its plain and weighted KL."""
+    """(reward, constraint) surrogates of a table of logits, in true units; the mean of its plain
+    and weighted KL."""
     policy, start = TablePolicy(theta.reshape(TABLE.shape)), TablePolicy(jnp.asarray(TABLE))
     old, new = start(case.inputs.rows), policy(case.inputs.rows)
     ratio = jnp.exp(new.log_prob(case.samples.action) - old.log_prob(case.samples.action))
-    change = case.estimate.length * (case.samples.cost_advantages * case.samples.weight * ratio).mean(1)
+    change = case.estimate.length * (
+        case.samples.cost_advantages * case.samples.weight * ratio
+    ).mean(1)
     reward = (ratio * case.samples.reward_advantage).mean()
     kl = new.kl_from(old)
     weight = case.samples.weight / case.samples.weight.mean()
@@ -122,8 +129,12 @@ def surrogates(case, theta):
 def test_value_and_gradient_are_exact(exact):
     truth = difference_quotients(exact.value)
     with jax.enable_x64(True):
-        np.testing.assert_allclose(exact.estimate.bound(jnp.zeros(1)), [exact.value(TABLE)], rtol=1e-12)
-        found = jax.jacobian(lambda theta: surrogates(exact, theta)[0][1])(jnp.asarray(TABLE).ravel())
+        np.testing.assert_allclose(
+            exact.estimate.bound(jnp.zeros(1)), [exact.value(TABLE)], rtol=1e-12
+        )
+        found = jax.jacobian(lambda theta: surrogates(exact, theta)[0][1])(
+            jnp.asarray(TABLE).ravel()
+        )
     assert np.abs(truth).max() > 0.02
     np.testing.assert_allclose(found.reshape(TABLE.shape), truth, rtol=1e-6, atol=1e-9)
 
@@ -140,9 +151,11 @@ def test_no_episode_yet_gives_no_safe_looking_value(exact):
 
 
 def dual_step(g, b, hessian, c, radius):
-    """max g.s subject to c + b.s <= 0 and s'Hs/2 <= radius, by projection of the two branches of CPO's dual.
+    """max g.s subject to c + b.s <= 0 and s'Hs/2 <= radius, by projection of the two branches of
+    CPO's dual.
 
-    After the derivation in the appendix of Achiam et al.; returns the step and whether it is a recovery.
+    After the derivation in the appendix of Achiam et al.; returns the step and whether it is a
+    recovery.
     """
     v, w = np.linalg.solve(hessian, g), np.linalg.solve(hessian, b)
     q, r, s = g @ v, g @ w, b @ w
@@ -173,10 +186,12 @@ def dual_step(g, b, hessian, c, radius):
 
 @settings(deadline=None, max_examples=300)
 @given(
-    st.integers(0, 2**32 - 1), st.floats(-2.5, 2.5).filter(lambda c: abs(c) > 1e-3 and abs(abs(c) - 1) > 1e-3)
+    st.integers(0, 2**32 - 1),
+    st.floats(-2.5, 2.5).filter(lambda c: abs(c) > 1e-3 and abs(abs(c) - 1) > 1e-3),
 )
 def test_solver_agrees_with_the_dual_on_random_problems(seed, reach):
-    """`reach` is c over what the trust region can change of it: beyond 1 a recovery, below -1 no effect."""
+    """`reach` is c over what the trust region can change of it: beyond 1 a recovery, below -1 no
+    effect."""
     rng = np.random.default_rng(seed)
     size, radius = int(rng.integers(2, 6)), 10 ** rng.uniform(-3, 0)
     factor = rng.normal(size=(size, size))
@@ -190,7 +205,8 @@ def test_solver_agrees_with_the_dual_on_random_problems(seed, reach):
         solution = jitted_solve(jnp.asarray(gram), jnp.asarray([c]), radius)
     assert (solution.tier == Tier.BOUND_RESTORATION) == recovery
     found = natural @ np.asarray(solution.coefficients)
-    # At c = kappa the feasible point is unique, and the square root of what is left loses half the digits.
+    # At c = kappa the feasible point is unique, and the square root of what is left loses half the
+    # digits.
     np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(expected).max())
 
 
@@ -204,7 +220,9 @@ REGION = TrustRegionConfig(cg_iterations=40, cg_tolerance=1e-12, target_kl=1e-3)
 def take_step(inputs, samples, length, value):
     """The step of the shared update for a constraint of the given value."""
     start = TablePolicy(jnp.asarray(TABLE))
-    surrogates = Surrogates(start, inputs, inputs.evaluate(start), samples, lambda z: value + z, length)
+    surrogates = Surrogates(
+        start, inputs, inputs.evaluate(start), samples, lambda z: value + z, length
+    )
     return take_one_step(surrogates, REGION)
 
 

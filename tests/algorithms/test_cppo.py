@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 
 from canary.algorithms.base import EstimationConfig, Task
-from canary.algorithms.cppo import Controller, CPPOConfig, control, make_cppo, penalised_objective, tail_mean
+from canary.algorithms.cppo import (
+    Controller,
+    CPPOConfig,
+    control,
+    make_cppo,
+    penalised_objective,
+    tail_mean,
+)
 from canary.environments.protocol import Discrete
 from canary.numerics.moments import Span, empty_window, record_episodes
 from problems.breach_truth import Law, difference_quotients
@@ -21,13 +28,15 @@ MULTIPLIER = 2.5
 
 @pytest.fixture(scope="module", params=[1.0, 0.9])
 def case(request):
-    """The population with exact cost values, and a reward value so large that it never limits the penalty."""
+    """The population with exact cost values, and a reward value so large that it never limits the
+    penalty."""
     gamma = request.param
     with jax.enable_x64(True):
         rollout, nodes, afters = population(gamma)
         truth = Truth(TABLE, gamma)
         here, after = (
-            jnp.asarray([truth.remaining(node)[0] for node in some])[:, None] for some in (nodes, afters)
+            jnp.asarray([truth.remaining(node)[0] for node in some])[:, None]
+            for some in (nodes, afters)
         )
         large = jnp.full_like(here, 1e9)
         window = record_episodes(empty_window(rollout.done.size), rollout.episodes)
@@ -40,7 +49,8 @@ def case(request):
 
 
 def objective(case, penalty, **options):
-    """The objective of a batch whose reward advantage is zero: minus the penalty is all that is left."""
+    """The objective of a batch whose reward advantage is zero: minus the penalty is all that is
+    left."""
     decay = options.pop("decay", 1.0)
     estimation = EstimationConfig(cost_discount=case.gamma, gae_lambda=decay, window=1)
     config = CPPOConfig(estimation=estimation, penalty=penalty, **options)
@@ -58,7 +68,10 @@ def policy_gradient(case, advantage):
     def surrogate(table):
         return (TablePolicy(table)(rows).log_prob(action) * advantage[:, 0]).sum()
 
-    return np.asarray(jax.grad(surrogate)(jnp.asarray(TABLE))) / np.asarray(case.rollout.episodes.ended).sum()
+    return (
+        np.asarray(jax.grad(surrogate)(jnp.asarray(TABLE)))
+        / np.asarray(case.rollout.episodes.ended).sum()
+    )
 
 
 def test_state_penalty_has_no_expected_gradient(case):
@@ -70,14 +83,17 @@ def test_state_penalty_has_no_expected_gradient(case):
 
 
 def test_post_penalty_is_the_gradient_of_the_tail_excess(case):
-    """With lambda = 1 it is exactly - multiplier * d/dtheta E[(C - eta)+] / epsilon, in raw cost units."""
+    """With lambda = 1 it is exactly - multiplier * d/dtheta E[(C - eta)+] / epsilon, in raw cost
+    units."""
     with jax.enable_x64(True):
         found = objective(case, "post")
         gradient = policy_gradient(case, found.advantage)
     eta = float(found.metrics["eta"]) / LIMIT
 
     def tail(table):
-        return sum(p * max(cost - eta, 0) for cost, p in Law(table, case.gamma).to_come(ROOT).items())
+        return sum(
+            p * max(cost - eta, 0) for cost, p in Law(table, case.gamma).to_come(ROOT).items()
+        )
 
     truth = -MULTIPLIER / EPSILON * LIMIT * difference_quotients(tail)
     assert np.abs(truth).max() > 0.1
@@ -85,10 +101,12 @@ def test_post_penalty_is_the_gradient_of_the_tail_excess(case):
 
 
 def test_post_penalty_steers_also_with_bootstrapping(case):
-    """One step of credit is biased, for (E[C | x] - eta)+ is not E[(C - eta)+ | x], but it is not blind."""
+    """One step of credit is biased, for (E[C | x] - eta)+ is not E[(C - eta)+ | x], but it is not
+    blind."""
     with jax.enable_x64(True):
         exact, short = (
-            policy_gradient(case, objective(case, "post", decay=decay).advantage) for decay in (1.0, 0.0)
+            policy_gradient(case, objective(case, "post", decay=decay).advantage)
+            for decay in (1.0, 0.0)
         )
     cosine = (exact * short).sum() / np.sqrt((exact**2).sum() * (short**2).sum())
     assert cosine > 0.7
@@ -104,7 +122,8 @@ def test_penalty_never_exceeds_its_share_of_the_reward_value(case):
 
 
 def test_critics_learn_reward_and_undiscounted_cost(case):
-    """Over the copies of the first state the mean cost target is E[C]; that of the reward is handed on."""
+    """Over the copies of the first state the mean cost target is E[C]; that of the reward is handed
+    on."""
     with jax.enable_x64(True):
         targets = np.asarray(objective(case, "state").targets)
     first = np.asarray(case.rollout.elapsed)[:, 0] == 0
@@ -128,7 +147,9 @@ YES, NO = jnp.array(True), jnp.array(False)
 
 
 def controlled(integral, error, ready=YES, config=GAINS):
-    memory = control(Controller(jnp.asarray(integral), jnp.asarray(7.0)), jnp.asarray(error), ready, config)
+    memory = control(
+        Controller(jnp.asarray(integral), jnp.asarray(7.0)), jnp.asarray(error), ready, config
+    )
     return float(memory.integral), float(memory.multiplier)
 
 
@@ -164,7 +185,11 @@ def test_batch_uses_the_multiplier_from_before_it(case):
 )
 def test_spent_cost_is_seen_where_the_penalty_needs_it(penalty, observe, size):
     task = Task(input_size=5, action_space=Discrete(2))
-    config = CPPOConfig(estimation=EstimationConfig(hidden=(4,), observe_spent=observe), penalty=penalty)
-    learner = jax.eval_shape(make_cppo(replace(config, multiplier_init=1.0), task).init, jax.random.key(0))
+    config = CPPOConfig(
+        estimation=EstimationConfig(hidden=(4,), observe_spent=observe), penalty=penalty
+    )
+    learner = jax.eval_shape(
+        make_cppo(replace(config, multiplier_init=1.0), task).init, jax.random.key(0)
+    )
     assert learner.policy.network.weights[0].shape == (size, 4)
     assert learner.critics.networks.weights[0].shape == (2, size, 4)

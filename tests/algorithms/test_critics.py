@@ -36,7 +36,9 @@ def at(iteration):
 
 @jax.jit
 def fit(critics, targets, iteration=0):
-    return fit_critics(critics, OPTIMISER, CONFIG, Inputs(ROWS), targets, at(iteration), jax.random.key(0))
+    return fit_critics(
+        critics, OPTIMISER, CONFIG, Inputs(ROWS), targets, at(iteration), jax.random.key(0)
+    )
 
 
 def train(targets, updates=UPDATES):
@@ -90,7 +92,9 @@ def test_a_critic_without_a_finite_loss_stays_as_it_is(bad):
 
 def test_learning_rate_falls_linearly_over_all_gradient_steps_of_the_run():
     rates = np.concatenate([learning_rates(CONFIG, at(iteration)) for iteration in range(UPDATES)])
-    expected = CONFIG.learning_rate * (1 - np.arange(UPDATES * CONFIG.steps) / (UPDATES * CONFIG.steps))
+    expected = CONFIG.learning_rate * (
+        1 - np.arange(UPDATES * CONFIG.steps) / (UPDATES * CONFIG.steps)
+    )
     np.testing.assert_allclose(rates, expected, rtol=1e-4)
 
 
@@ -103,7 +107,8 @@ def test_critics_learn_until_the_end_of_the_run_and_not_beyond(trained, iteratio
 
 
 def test_minibatches_visit_the_whole_batch_and_merged_inputs_take_as_many_steps():
-    """Only the last sample of the batch is off, and both paths must notice in epochs * minibatches steps."""
+    """Only the last sample of the batch is off, and both paths must notice in epochs * minibatches
+    steps."""
     config = replace(CONFIG, epochs=4, minibatches=4)
 
     @partial(jax.jit, static_argnums=0)
@@ -115,7 +120,9 @@ def test_minibatches_visit_the_whole_batch_and_merged_inputs_take_as_many_steps(
     for merge in (False, True):
         critics = fit_both(merge, targets)
         counts = [
-            leaf for leaf in jax.tree.leaves(critics.optimiser) if jnp.issubdtype(leaf.dtype, jnp.integer)
+            leaf
+            for leaf in jax.tree.leaves(critics.optimiser)
+            if jnp.issubdtype(leaf.dtype, jnp.integer)
         ]
         assert counts
         assert all((leaf == config.steps).all() for leaf in counts)
@@ -124,17 +131,22 @@ def test_minibatches_visit_the_whole_batch_and_merged_inputs_take_as_many_steps(
 
 
 def test_merged_inputs_give_the_fit_and_the_loss_of_the_whole_batch():
-    """Samples of one row have different targets: only their mean may pull, and their spread stays in the loss."""
+    """Samples of one row have different targets: only their mean may pull, and their spread stays
+    in the loss."""
     rows = jnp.concatenate([ROWS[:20], ROWS[:10], ROWS[:10]])
     targets = jax.random.normal(jax.random.key(3), (2, rows.shape[0]))
     merged, _, exact = merge_duplicates(rows, 32)
     assert exact
 
     def fitted(inputs):
-        fit = jax.jit(lambda x: fit_critics(start(), OPTIMISER, CONFIG, x, targets, at(0), jax.random.key(0)))
+        fit = jax.jit(
+            lambda x: fit_critics(start(), OPTIMISER, CONFIG, x, targets, at(0), jax.random.key(0))
+        )
         return fit(inputs)
 
     (plain, plain_loss), (condensed, condensed_loss) = fitted(Inputs(rows)), fitted(merged)
     np.testing.assert_allclose(condensed_loss, plain_loss, rtol=1e-4)
-    for one, other in zip(jax.tree.leaves(plain.networks), jax.tree.leaves(condensed.networks), strict=True):
+    for one, other in zip(
+        jax.tree.leaves(plain.networks), jax.tree.leaves(condensed.networks), strict=True
+    ):
         np.testing.assert_allclose(one, other, rtol=0, atol=2e-4)

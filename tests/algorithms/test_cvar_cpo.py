@@ -1,4 +1,5 @@
-"""CVaR-CPO: its constraint pair against the exact CVaR, its quantile critic against known distributions."""
+"""CVaR-CPO: its constraint pair against the exact CVaR, its quantile critic against known
+distributions."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -14,7 +15,12 @@ from hypothesis import strategies as st
 
 from canary.algorithms.base import EstimationConfig
 from canary.algorithms.critics import CriticConfig
-from canary.algorithms.cvar_cpo import CVaRCPOConfig, cvar_constraint, tail_threshold, worst_episodes
+from canary.algorithms.cvar_cpo import (
+    CVaRCPOConfig,
+    cvar_constraint,
+    tail_threshold,
+    worst_episodes,
+)
 from canary.algorithms.inputs import Inputs, merge_duplicates
 from canary.algorithms.quantile_critic import (
     QuantileConfig,
@@ -40,7 +46,8 @@ def settings_of(gamma):
 
 @pytest.fixture(scope="module", params=[1.0, 0.9])
 def exact(request):
-    """The population, all quantiles of the cost to come around every step, the constraint made of them."""
+    """The population, all quantiles of the cost to come around every step, the constraint made of
+    them."""
     gamma = request.param
     with jax.enable_x64(True):
         rollout, nodes, afters = population(gamma)
@@ -67,7 +74,9 @@ def test_quantiles_of_the_truth_hold_the_whole_law(exact):
 
 def test_value_is_the_exact_cvar(exact):
     with jax.enable_x64(True):
-        np.testing.assert_allclose(exact.estimate.bound(jnp.zeros(1)), [exact.law.cvar() - 1], rtol=1e-9)
+        np.testing.assert_allclose(
+            exact.estimate.bound(jnp.zeros(1)), [exact.law.cvar() - 1], rtol=1e-9
+        )
     np.testing.assert_allclose(exact.estimate.metrics["cvar"], exact.law.cvar() * LIMIT, rtol=1e-9)
 
 
@@ -80,7 +89,9 @@ def test_gradient_equals_finite_differences_of_the_exact_cvar(exact):
 
         def constraint(table):
             ratio = jnp.exp(TablePolicy(table)(rows).log_prob(samples.action) - old)
-            change = exact.estimate.length * (samples.cost_advantages * samples.weight * ratio).mean(1)
+            change = exact.estimate.length * (
+                samples.cost_advantages * samples.weight * ratio
+            ).mean(1)
             return exact.estimate.bound(change)[0]
 
         found = jax.grad(constraint)(jnp.asarray(TABLE))
@@ -101,12 +112,15 @@ def test_threshold_comes_from_episodes_if_they_are_many_enough():
     some = jnp.arange(10) < 9
     assert tail_threshold(costs, some, predictions, 0.2) == 7  # 1 of 9 is above it
     assert tail_threshold(costs, some, predictions, 0.05) == 6.5  # 9 episodes do not resolve 5%
-    assert tail_threshold(costs, some, predictions + 100, 0.05) == 8  # never above the worst episode
+    assert (
+        tail_threshold(costs, some, predictions + 100, 0.05) == 8
+    )  # never above the worst episode
     assert tail_threshold(costs, some, predictions - 100, 0.05) == 0
 
 
 def test_blind_critic_blames_the_worst_episodes(exact):
-    """A critic that predicts no cost, and a threshold at the worst cost: there is still a direction."""
+    """A critic that predicts no cost, and a threshold at the worst cost: there is still a
+    direction."""
     worst, chance = max(exact.law.to_come(ROOT).items())
     with jax.enable_x64(True):
         zero = jnp.zeros_like(exact.here)
@@ -151,7 +165,9 @@ def test_slope_is_the_derivative_of_the_quantile_huber_loss():
 
     def loss(prediction):
         error = target[:, :, None] - prediction
-        size = jnp.where(jnp.abs(error) <= huber, error**2 / (2 * huber), jnp.abs(error) - huber / 2)
+        size = jnp.where(
+            jnp.abs(error) <= huber, error**2 / (2 * huber), jnp.abs(error) - huber / 2
+        )
         return (jnp.abs(levels(7) - (error < 0)) * size).mean(0).sum()
 
     expected = jax.grad(loss)(prediction)
@@ -163,7 +179,9 @@ def test_sampled_returns_follow_the_law_of_the_cost_to_come(exact, decay):
     """With exact quantiles the TD(lambda) mixture is the law itself: the truth is a fixed point."""
     estimation = EstimationConfig(cost_discount=exact.gamma, gae_lambda=decay)
     with jax.enable_x64(True):
-        returns = np.asarray(sampled_returns(exact.rollout, exact.after, 16, estimation, jax.random.key(0)))
+        returns = np.asarray(
+            sampled_returns(exact.rollout, exact.after, 16, estimation, jax.random.key(0))
+        )
     for node in (exact.nodes[0], exact.nodes[1], exact.nodes[-1]):
         here = [index for index, other in enumerate(exact.nodes) if other == node]
         drawn = returns[:, here].ravel()
@@ -180,7 +198,12 @@ def coin_chain(key, length, envs):
     done = time == 3
     after = jax.nn.one_hot(jnp.where(done, 3, time + 1), 4)
     return make_rollout(
-        time=length, env=envs, cost=cost, terminated=done, inputs=jax.nn.one_hot(time, 4), next_inputs=after
+        time=length,
+        env=envs,
+        cost=cost,
+        terminated=done,
+        inputs=jax.nn.one_hot(time, 4),
+        next_inputs=after,
     )
 
 
@@ -223,8 +246,8 @@ def test_first_predictions_are_near_zero_and_a_broken_batch_changes_nothing():
     after = model.predict(state, rollout.next_inputs)
     rows = rollout.inputs.reshape(-1, 4)
     terms = make_terms(1.0, 0.1)
-    learned, _ = jax.jit(lambda s: model.fit(s, Inputs(rows), rollout, after, terms, jax.random.key(2)))(
-        state
-    )
+    learned, _ = jax.jit(
+        lambda s: model.fit(s, Inputs(rows), rollout, after, terms, jax.random.key(2))
+    )(state)
     for old, new in zip(jax.tree.leaves(state), jax.tree.leaves(learned), strict=True):
         np.testing.assert_array_equal(old, new)

@@ -57,7 +57,8 @@ def test_rows_that_differ_by_one_bit_stay_apart():
 
 @pytest.fixture(scope="module")
 def compute():
-    """A loss and its gradient on the batch, plain or on distinct rows; also says which of the two it was."""
+    """A loss and its gradient on the batch, plain or on distinct rows; also says which of the two
+    it was."""
     network = make_mlp(jax.random.key(0), (WIDTH, 16, 2), head_scale=1.0)
     target = np.random.default_rng(1).normal(size=(SAMPLES, 2)).astype(np.float32)
 

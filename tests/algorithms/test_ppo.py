@@ -81,7 +81,9 @@ def test_configuration_takes_the_settings_of_its_environment():
     assert config.algorithm.clipped.minibatch_size == 40
     assert config.algorithm.clipped.entropy == 0.01
     assert config.training.environments * config.training.rollout_length == 1000
-    cppo = make_config(env="IcyLake", algorithm="cppo", overrides=("algo.proportional_gain=3",)).algorithm
+    cppo = make_config(
+        env="IcyLake", algorithm="cppo", overrides=("algo.proportional_gain=3",)
+    ).algorithm
     assert (cppo.multiplier_init, cppo.multiplier_step, cppo.proportional_gain) == (1.0, 0.03, 3.0)
     assert cppo.clipped.standardise == "minibatch"
 
@@ -94,5 +96,7 @@ def test_every_algorithm_has_every_preset(algorithm, preset):
     if critic is not None:
         assert critic.steps == (80 if preset == "paper" else 32)
     clipped = getattr(config.algorithm, "clipped", None)
-    if clipped is not None:  # the batches of `fast` are larger; an update still takes 100 gradient steps
+    if (
+        clipped is not None
+    ):  # the batches of `fast` are larger; an update still takes 100 gradient steps
         assert clipped.epochs * config.training.batch // clipped.minibatch_size == 100

@@ -1,4 +1,5 @@
-"""PPO-Lagrangian: the gradient of its price is that of the constraint, exactly; and the controller of the price."""
+"""PPO-Lagrangian: the gradient of its price is that of the constraint, exactly; and the controller
+of the price."""
 
 from types import SimpleNamespace
 
@@ -28,7 +29,8 @@ KINDS = ("chance", "mean", "cvar")
 
 @pytest.fixture(scope="module", params=[1.0, 0.9])
 def case(request):
-    """All episodes of a small decision process; what critics say must not matter at a decay of 1."""
+    """All episodes of a small decision process; what critics say must not matter at a decay of
+    1."""
     with jax.enable_x64(True):
         rollout, _, _ = population(request.param)
         window = record_episodes(empty_window(rollout.done.size), rollout.episodes)
@@ -45,7 +47,8 @@ def price(multiplier=MULTIPLIER, before=jnp.nan):
 
 
 def objective(case, kind):
-    """The objective of a batch whose reward advantage is zero: minus the priced constraint is all that is left."""
+    """The objective of a batch whose reward advantage is zero: minus the priced constraint is all
+    that is left."""
     estimation = EstimationConfig(cost_discount=case.gamma, gae_lambda=1.0, window=1)
     nothing = jnp.zeros_like(case.rollout.cost)
     return priced_objective(PPOLagrangianConfig(estimation=estimation), kind)(
@@ -76,7 +79,11 @@ def test_policy_gradient_is_that_of_the_priced_constraint(case, kind):
         gradient = np.asarray(jax.grad(surrogate)(jnp.asarray(TABLE)))
         gradient = gradient / np.asarray(case.rollout.episodes.ended).sum()
     eta = float(found.metrics["eta"]) / LIMIT
-    truth = -MULTIPLIER * WORTH * difference_quotients(lambda table: level(kind, table, case.gamma, eta))
+    truth = (
+        -MULTIPLIER
+        * WORTH
+        * difference_quotients(lambda table: level(kind, table, case.gamma, eta))
+    )
     assert np.abs(truth).max() > 0.1
     np.testing.assert_allclose(gradient, truth, rtol=1e-5, atol=1e-7)
 
@@ -97,7 +104,8 @@ def test_level_is_that_of_the_constraint(case, kind):
 
 
 def test_tail_level_has_a_slope_where_the_tail_mean_is_flat():
-    """Half of the episodes cost twice the limit and epsilon is 0.2: CVaR is 2 whatever happens to some of them."""
+    """Half of the episodes cost twice the limit and epsilon is 0.2: CVaR is 2 whatever happens to
+    some of them."""
     costs = jnp.array([2.0, 2.0, 0.0, 0.0])
     window = empty_window(4)
     window = type(window)(costs, costs, costs, jnp.array(4), jnp.array(4))

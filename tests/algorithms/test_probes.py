@@ -24,7 +24,8 @@ METHODS = ["canary", "ppo", "cpo", "cppo", "cvar-cpo", "ppo-lagrangian"]
 
 
 def slow(*values):
-    """Right in seconds too, but every program takes ten seconds to compile: not in the default suite."""
+    """Right in seconds too, but every program takes ten seconds to compile: not in the default
+    suite."""
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
@@ -83,7 +84,9 @@ def values(name, kind, *observations):
 def test_values_constant_observed_and_discounted(name):
     np.testing.assert_allclose(values(name, Kind.CONSTANT, (0, 0)), [1], atol=0.05)
     np.testing.assert_allclose(values(name, Kind.OBSERVATION, (1, 0), (-1, 0)), [1, -1], atol=0.1)
-    np.testing.assert_allclose(values(name, Kind.DISCOUNTING, (0, 0), (0, 1)), [DISCOUNT, 1], atol=0.05)
+    np.testing.assert_allclose(
+        values(name, Kind.DISCOUNTING, (0, 0), (0, 1)), [DISCOUNT, 1], atol=0.05
+    )
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -93,7 +96,9 @@ def test_discrete_action_follows_the_observation(name):
     assert np.asarray(episodes.reward)[-5:].mean() > 0.95
 
 
-@pytest.mark.parametrize("name", [slow("canary"), "ppo", slow("cpo"), slow("cppo"), slow("cvar-cpo")])
+@pytest.mark.parametrize(
+    "name", [slow("canary"), "ppo", slow("cpo"), slow("cppo"), slow("cvar-cpo")]
+)
 def test_continuous_action_follows_the_observation(name):
     """The reward is 1 - (a - 0.5 s)^2 with s = -1 or 1."""
     state, _ = trained(name, Kind.ACTION, continuous=True)
@@ -103,7 +108,8 @@ def test_continuous_action_follows_the_observation(name):
     assert float(jnp.exp(found.log_std).max()) < 0.7
 
 
-# The costly action's probability p at the optimum: C is 2 with probability p, else 0; limit 1, epsilon 0.3.
+# The costly action's probability p at the optimum: C is 2 with probability p, else 0; limit 1,
+# epsilon 0.3.
 CANTELLI = (1 - np.sqrt(1 - EPSILON)) / 2  # (1/eps - 1) 4 p (1 - p) = (1 - 2 p)^2
 OPTIMA = [
     ("canary", {}, CANTELLI),

@@ -1,4 +1,5 @@
-"""The moments of the episode cost from the critics' values, against every trajectory of small processes."""
+"""The moments of the episode cost from the critics' values, against every trajectory of small
+processes."""
 
 from itertools import product
 
@@ -25,14 +26,17 @@ def futures(mdp, time: int, state: int) -> list[tuple[float, list[float]]]:
     for action, follower in product(range(mdp.actions), range(mdp.states)):
         chance = mdp.transition[state, action, follower] / mdp.actions
         cost = mdp.cost[state, action, follower] / LIMIT
-        paths += [(chance * later, [cost, *costs]) for later, costs in futures(mdp, time + 1, follower)]
+        paths += [
+            (chance * later, [cost, *costs]) for later, costs in futures(mdp, time + 1, follower)
+        ]
     return paths
 
 
 def values(
     paths: list[tuple[float, list[float]]], spent: float, g: float, gamma: float
 ) -> tuple[float, float]:
-    """V and V~: the discounted sums of c and of c~, counted from now on, averaged over the continuations."""
+    """V and V~: the discounted sums of c and of c~, counted from now on, averaged over the
+    continuations."""
     value = square_value = 0.0
     for chance, costs in paths:
         y, discount, weight = spent, g, 1.0
@@ -73,7 +77,8 @@ def test_moments_and_bound_of_the_whole_episode(gamma: float, time: int, state: 
 def test_moments_and_bound_of_the_shaped_cost(
     gamma: float, time: int, state: int, spent: float, dead_zone: float
 ):
-    """V and V~ of the shaped cost are E[X] - phi(y) and E[X^2] - phi(y)^2: no discount is left in them."""
+    """V and V~ of the shaped cost are E[X] - phi(y) and E[X^2] - phi(y)^2: no discount is left in
+    them."""
     paths = futures(random_mdp(seed=time, most_cost=2), time, state)
     g = gamma**time
     totals = np.array(
@@ -82,7 +87,9 @@ def test_moments_and_bound_of_the_shaped_cost(
     chance = np.array([chance for chance, _ in paths])
     x, now = (np.clip((cost - dead_zone) / (1 - dead_zone), 0, 1) for cost in (totals, spent))
     critics = constant_critics(chance @ x - now, chance @ x**2 - now**2)
-    bound = remaining_risk(critics, jnp.zeros(1), jnp.array(spent), jnp.array(g), dead_zone=dead_zone)
+    bound = remaining_risk(
+        critics, jnp.zeros(1), jnp.array(spent), jnp.array(g), dead_zone=dead_zone
+    )
     mean, variance = chance @ x, chance @ (x - chance @ x) ** 2
     assert float(bound) == pytest.approx(variance / (variance + (1 - mean) ** 2), rel=1e-3)
     assert 0 < chance @ (totals > 1) <= bound + 1e-5
@@ -105,7 +112,9 @@ def test_any_critics_give_a_probability(
     value: float, square: float, spent: float, g: float, dead_zone: float | None
 ):
     critics = constant_critics(value, square)
-    risk = float(remaining_risk(critics, jnp.zeros(1), jnp.array(spent), jnp.array(g), dead_zone=dead_zone))
+    risk = float(
+        remaining_risk(critics, jnp.zeros(1), jnp.array(spent), jnp.array(g), dead_zone=dead_zone)
+    )
     assert 0 <= risk <= 1
     if spent > 1 + 1e-6:
         assert risk == 1  # costs are never negative: what is spent is spent

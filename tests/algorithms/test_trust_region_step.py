@@ -29,29 +29,37 @@ CONFIG = TrustRegionConfig()
 
 def rows(kinds=12):
     rng = np.random.default_rng(0)
-    return jnp.asarray(rng.normal(size=(kinds, WIDTH))[rng.integers(0, kinds, SAMPLES)], jnp.float32)
+    return jnp.asarray(
+        rng.normal(size=(kinds, WIDTH))[rng.integers(0, kinds, SAMPLES)], jnp.float32
+    )
 
 
 def surrogates_of(problem, samples, values, wall=0.0, wall_at=1e-5, inputs=None, policy=None):
-    """Two constraints of the given values; the wall is invisible to the gradient and bars what lies beyond it."""
+    """Two constraints of the given values; the wall is invisible to the gradient and bars what lies
+    beyond it."""
     policy = problem.policy if policy is None else policy
     inputs = Inputs(problem.x) if inputs is None else inputs
 
     def bound(change):
         hidden = wall * (jnp.abs(change[0]) > wall_at)
-        return values + jnp.stack([change[1] + 0.5 * change[0] - change[0] ** 2 + hidden, change[0]])
+        return values + jnp.stack(
+            [change[1] + 0.5 * change[0] - change[0] ** 2 + hidden, change[0]]
+        )
 
     return Surrogates(policy, inputs, inputs.evaluate(policy), samples, bound, jnp.array(2.0))
 
 
 @pytest.fixture(scope="module", params=list(SPACES))
 def problem(request):
-    """A policy off its initial point, a batch of its actions, and the step as a function of the data."""
+    """A policy off its initial point, a batch of its actions, and the step as a function of the
+    data."""
     x, rng = rows(), np.random.default_rng(3)
 
     @jax.jit
     def start():
-        flat, unravel = ravel_pytree(make_policy(jax.random.key(0), WIDTH, SPACES[request.param], (8, 8)))
+        flat, unravel = ravel_pytree(
+            make_policy(jax.random.key(0), WIDTH, SPACES[request.param], (8, 8))
+        )
         policy = unravel(flat + rng.normal(0, 0.3, flat.shape).astype(np.float32))
         return policy, policy(x).sample(jax.random.key(2))
 
@@ -88,15 +96,16 @@ def mean_kl(new, old, x, weight=1.0):
 
 
 def surrogate(policy, problem, signal):
-    log_ratio = policy(problem.x).log_prob(problem.samples.action) - problem.policy(problem.x).log_prob(
-        problem.samples.action
-    )
+    log_ratio = policy(problem.x).log_prob(problem.samples.action) - problem.policy(
+        problem.x
+    ).log_prob(problem.samples.action)
     return float((jnp.exp(log_ratio) * signal).mean())
 
 
 def same(one, other):
     return all(
-        np.array_equal(a, b) for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+        np.array_equal(a, b)
+        for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
     )
 
 
@@ -105,7 +114,9 @@ def same(one, other):
 
 def test_fisher_product_is_the_hessian_of_the_mean_kl(problem):
     with jax.enable_x64(True):
-        policy, x = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), (problem.policy, problem.x))
+        policy, x = jax.tree.map(
+            lambda leaf: jnp.asarray(leaf, jnp.float64), (problem.policy, problem.x)
+        )
         theta, unravel = ravel_pytree(policy)
         old = policy(x)
         merged, _, exact = merge_duplicates(x, 16)
@@ -118,7 +129,9 @@ def test_fisher_product_is_the_hessian_of_the_mean_kl(problem):
                 def distribution(t):
                     return unravel(t)(inputs.rows)
 
-                return jax.vmap(fisher_product(distribution, theta, inputs.row_weights(), 0.1))(vectors)
+                return jax.vmap(fisher_product(distribution, theta, inputs.row_weights(), 0.1))(
+                    vectors
+                )
 
             hessian = jax.hessian(lambda t: unravel(t)(x).kl_from(old).mean())(theta)
             return both(Inputs(x)), both(merged), vectors @ hessian + 0.1 * vectors
@@ -130,7 +143,8 @@ def test_fisher_product_is_the_hessian_of_the_mean_kl(problem):
 
 @pytest.mark.parametrize("merge", [False, True])
 def test_curvature_counts_both_means_of_the_divergence(problem, merge):
-    """A state's weight is the mean of 1 and of g_t over its mean: neither divergence is overlooked."""
+    """A state's weight is the mean of 1 and of g_t over its mean: neither divergence is
+    overlooked."""
     weight = jnp.asarray(0.97 ** (jnp.arange(SAMPLES) % 50), jnp.float32)
     samples = changed(problem.samples, weight=weight)
     inputs = merge_duplicates(problem.x, 16)[0] if merge else Inputs(problem.x)
@@ -150,7 +164,9 @@ def test_curvature_counts_both_means_of_the_divergence(problem, merge):
 
 def test_few_states_estimate_the_curvature_and_merged_inputs_use_them_all(problem):
     surrogates = surrogates_of(problem, problem.samples, jnp.zeros(2))
-    merged = surrogates_of(problem, problem.samples, jnp.zeros(2), inputs=merge_duplicates(problem.x, 16)[0])
+    merged = surrogates_of(
+        problem, problem.samples, jnp.zeros(2), inputs=merge_duplicates(problem.x, 16)[0]
+    )
     theta = surrogates.parameters()
     vector = jax.random.normal(jax.random.key(5), theta.shape)
 
@@ -171,7 +187,9 @@ def test_the_radius_goes_linearly_to_its_end_and_bounds_the_step(problem):
     shrinking = replace(CONFIG, target_kl_end=CONFIG.target_kl / 10)
     assert CONFIG.radius(0.7) == pytest.approx(CONFIG.target_kl)
     geometric = replace(shrinking, target_kl=0.04, target_kl_end=0.0004, target_kl_path="geometric")
-    np.testing.assert_allclose([geometric.radius(p) for p in (0, 0.5, 1)], [0.04, 0.004, 0.0004], rtol=1e-5)
+    np.testing.assert_allclose(
+        [geometric.radius(p) for p in (0, 0.5, 1)], [0.04, 0.004, 0.0004], rtol=1e-5
+    )
     radii = [shrinking.radius(p) for p in (0, 0.5, 1)]
     np.testing.assert_allclose(radii, CONFIG.target_kl * np.array([1, 0.55, 0.1]), rtol=1e-5)
 
@@ -189,10 +207,13 @@ def test_the_radius_goes_linearly_to_its_end_and_bounds_the_step(problem):
 
 @pytest.mark.parametrize("most", [True, False])
 def test_the_line_search_bounds_the_plain_and_the_discounted_divergence(problem, most):
-    """Nearly all weight on the states where a step changes most, or least: it is shortened until both means fit."""
+    """Nearly all weight on the states where a step changes most, or least: it is shortened until
+    both means fit."""
     free, step, _ = problem.step(problem.samples, (-50.0, -50.0))
     moved = np.asarray(free(problem.x).kl_from(problem.policy(problem.x)))
-    weight = jnp.asarray(np.where((moved > np.quantile(moved, 0.8)) == most, 1.0, 0.01), jnp.float32)
+    weight = jnp.asarray(
+        np.where((moved > np.quantile(moved, 0.8)) == most, 1.0, 0.01), jnp.float32
+    )
     relative = weight / weight.mean()
     full = step.search.point - step.linear.theta
 
@@ -248,7 +269,9 @@ def test_every_tier_respects_the_trust_region_and_what_it_must_not_worsen(proble
     assert step.tier == tier
     assert bool(step.search.accepted)
     assert mean_kl(policy, problem.policy, problem.x) <= CONFIG.target_kl * (1 + 1e-4)
-    z, z_square = (2 * surrogate(policy, problem, signal) for signal in problem.samples.cost_advantages)
+    z, z_square = (
+        2 * surrogate(policy, problem, signal) for signal in problem.samples.cost_advantages
+    )
     start = [2 * float(signal.mean()) for signal in problem.samples.cost_advantages]
     z, z_square = z - start[0], z_square - start[1]
     bound_change = z_square + 0.5 * z - z**2
@@ -256,7 +279,9 @@ def test_every_tier_respects_the_trust_region_and_what_it_must_not_worsen(proble
         step.search.evaluation.constraint_changes, [bound_change, z], rtol=1e-2, atol=1e-5
     )
     np.testing.assert_allclose(step.linear.levels.constraints, values, atol=1e-4)
-    np.testing.assert_allclose(metrics["bound_surrogate_change"], bound_change, rtol=1e-2, atol=1e-5)
+    np.testing.assert_allclose(
+        metrics["bound_surrogate_change"], bound_change, rtol=1e-2, atol=1e-5
+    )
     slack = 1e-6
     match tier:
         case Tier.NOMINAL:
@@ -270,7 +295,8 @@ def test_every_tier_respects_the_trust_region_and_what_it_must_not_worsen(proble
 
 
 def test_a_share_of_the_restoration_leaves_the_rest_of_the_step_to_the_reward(problem):
-    """Out of reach by far: a share of 0.6 still restores, and gains more reward than restoring with all it has."""
+    """Out of reach by far: a share of 0.6 still restores, and gains more reward than restoring with
+    all it has."""
 
     @partial(jax.jit, static_argnums=0)
     def take(config):
@@ -281,14 +307,17 @@ def test_a_share_of_the_restoration_leaves_the_rest_of_the_step_to_the_reward(pr
     for step in (whole, eased):
         assert step.tier == Tier.BOUND_RESTORATION
         assert bool(step.search.accepted)
-    fall, eased_fall = (float(step.search.evaluation.constraint_changes[0]) for step in (whole, eased))
+    fall, eased_fall = (
+        float(step.search.evaluation.constraint_changes[0]) for step in (whole, eased)
+    )
     assert fall < eased_fall < 0
     assert eased.search.evaluation.reward_change > whole.search.evaluation.reward_change + 1e-3
 
 
 @pytest.mark.parametrize("share", [1.0, 0.9])
 def test_the_share_that_is_restored_falls_with_the_return_that_is_lost(share):
-    """Nothing changes up to the tolerated loss; at three times as much a step goes for the reward alone."""
+    """Nothing changes up to the tolerated loss; at three times as much a step goes for the reward
+    alone."""
     config = replace(CONFIG, restoration_share=share, tolerated_loss=0.2)
     shares = [float(config.share(jnp.asarray(lost))) for lost in (0.0, 0.2, 0.3, 0.5, 0.6, 5.0)]
     np.testing.assert_allclose(shares[:2], share, rtol=1e-6)
@@ -299,7 +328,8 @@ def test_the_share_that_is_restored_falls_with_the_return_that_is_lost(share):
 
 def test_a_policy_that_lost_its_return_turns_to_the_reward_while_it_restores(problem):
     def gains(config):
-        """Gain of the reward by a step: restoring with all its return, with half of it gone, safe with half gone."""
+        """Gain of the reward by a step: restoring with all its return, with half of it gone, safe
+        with half gone."""
 
         @jax.jit
         def take(value, lost):
@@ -317,7 +347,8 @@ def test_a_policy_that_lost_its_return_turns_to_the_reward_while_it_restores(pro
 
 
 def test_lost_coverage_has_a_price_while_the_constraint_is_violated(problem):
-    """The price keeps a restoring step from giving up actions; a constraint that holds pays none, bit for bit."""
+    """The price keeps a restoring step from giving up actions; a constraint that holds pays none,
+    bit for bit."""
 
     @jax.jit
     def take(value, price):
@@ -353,7 +384,11 @@ def test_it_never_moves_without_a_sound_reason(problem):
         "infinite cost": (samples, (np.inf, 0.0), True),
         "reward NaN": (changed(samples, reward_advantage=reward.at[0].set(jnp.nan)), safe, True),
         "cost NaN": (changed(samples, cost_advantages=costs.at[1, 0].set(jnp.nan)), safe, True),
-        "cost infinite": (changed(samples, cost_advantages=costs.at[0, 0].set(jnp.inf)), safe, True),
+        "cost infinite": (
+            changed(samples, cost_advantages=costs.at[0, 0].set(jnp.inf)),
+            safe,
+            True,
+        ),
     }
     for name, (data, values, ready) in cases.items():
         policy, step, metrics = problem.step(data, values, ready)
@@ -365,7 +400,8 @@ def test_it_never_moves_without_a_sound_reason(problem):
 
 
 def test_an_unreachable_constraint_without_gradient_is_not_chased_in_a_random_direction(problem):
-    """c >= 0 with b = 0: no step can help, and the reward must not be raised at the constraint's expense."""
+    """c >= 0 with b = 0: no step can help, and the reward must not be raised at the constraint's
+    expense."""
     free = changed(problem.samples, cost_advantages=jnp.zeros((2, SAMPLES)))
     policy, step, _ = problem.step(free, (1.0, 1.0))
     assert step.tier == Tier.NO_STEP
@@ -383,7 +419,8 @@ def test_a_rejected_line_search_leaves_the_policy_bit_identical_and_promises_not
 
 
 def test_a_promise_is_that_of_the_step_that_is_taken(problem):
-    """The line search shortens a step by 0.8 per attempt, and with it what the linear model promises of it."""
+    """The line search shortens a step by 0.8 per attempt, and with it what the linear model
+    promises of it."""
     values = (-50.0, -50.0)
     _, step, metrics = problem.step(problem.samples, values)
     full = float(step.solution.predicted_values[0] - step.linear.levels.constraints[0])
@@ -402,21 +439,28 @@ def test_merged_inputs_take_the_same_step(problem):
 
     @jax.jit
     def take():
-        surrogates = surrogates_of(problem, problem.samples, jnp.array([0.02, -0.01]), inputs=merged)
+        surrogates = surrogates_of(
+            problem, problem.samples, jnp.array([0.02, -0.01]), inputs=merged
+        )
         return take_one_step(surrogates, CONFIG)
 
     policy, step = take()
     plain, plain_step, _ = problem.step(problem.samples, (0.02, -0.01))
-    np.testing.assert_allclose(step.search.evaluation.kl, plain_step.search.evaluation.kl, rtol=1e-3)
+    np.testing.assert_allclose(
+        step.search.evaluation.kl, plain_step.search.evaluation.kl, rtol=1e-3
+    )
     start, one, other = (ravel_pytree(each)[0] for each in (problem.policy, policy, plain))
     assert np.linalg.norm(one - other) < 1e-2 * np.linalg.norm(other - start)
 
 
 @pytest.mark.parametrize("problem", ["gaussian"], indirect=True)
 def test_deviations_never_leave_their_floor_for_good(problem):
-    """A step that would take log deviations below -5 ends at -5, where the next gradient can lift them again."""
+    """A step that would take log deviations below -5 ends at -5, where the next gradient can lift
+    them again."""
     low = eqx.tree_at(lambda p: p.log_std, problem.policy, jnp.array([-5.0, -4.9]))
-    action = low(problem.x).mode() + 1e-4  # far too near to the mode: smaller deviations would fit better
+    action = (
+        low(problem.x).mode() + 1e-4
+    )  # far too near to the mode: smaller deviations would fit better
     samples = changed(problem.samples, action=action, reward_advantage=jnp.ones(SAMPLES))
 
     @jax.jit

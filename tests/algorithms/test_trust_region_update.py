@@ -31,7 +31,11 @@ from problems.terms import make_terms, terms_of
         ("step", 0.5, 1),
         ("episode", 0.5, 40),
         ("signal", 0.5, 20),
-        ("signal", 3.0, 40),  # noise can look like more than all signal: no more than the true units
+        (
+            "signal",
+            3.0,
+            40,
+        ),  # noise can look like more than all signal: no more than the true units
         ("signal", 0.001, 1),  # nor less than one step's
         ("signal", -0.7, 1),
     ],
@@ -69,20 +73,29 @@ def test_the_signal_is_averaged_over_updates_and_the_best_return_kept():
         assert len(returns) >= 5  # else the window would hold episodes of earlier batches as well
         best = max(best, returns.mean())
         np.testing.assert_allclose(state.learner.extra.best_return, best, rtol=1e-5)
-        np.testing.assert_allclose(metrics["return_lost"] * best, best - returns.mean(), rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(
+            metrics["return_lost"] * best, best - returns.mean(), rtol=1e-4, atol=1e-6
+        )
         expected = expected.averaged_with(metrics["signal_fraction"])
-        np.testing.assert_allclose(state.learner.extra.signal.total, expected.total, rtol=1e-5, atol=1e-7)
-        np.testing.assert_allclose(state.learner.extra.signal.weight, 1 - 0.95 ** (index + 1), rtol=1e-5)
+        np.testing.assert_allclose(
+            state.learner.extra.signal.total, expected.total, rtol=1e-5, atol=1e-7
+        )
+        np.testing.assert_allclose(
+            state.learner.extra.signal.weight, 1 - 0.95 ** (index + 1), rtol=1e-5
+        )
 
 
 @pytest.mark.parametrize("scale", ["episode", "step"])
 def test_promise_and_outcome_are_of_the_same_step(scale):
-    """The change that update k promised stands beside the change from the batch of update k to the next one."""
+    """The change that update k promised stands beside the change from the batch of update k to the
+    next one."""
     state, advance = small_trainer(f"algo.surrogate_scale={scale}")
     rows = []
     for _ in range(5):
         state, (metrics, _) = advance(state)
-        rows.append(jax.tree.map(float, metrics) | {"next": float(state.learner.extra.foresight.promise)})
+        rows.append(
+            jax.tree.map(float, metrics) | {"next": float(state.learner.extra.foresight.promise)}
+        )
     assert np.isnan(rows[0]["bound_predicted_change"])
     assert np.isnan(rows[0]["bound_realised_change"])
     for before, after in pairwise(rows):
@@ -90,8 +103,11 @@ def test_promise_and_outcome_are_of_the_same_step(scale):
         assert after["bound_realised_change"] == pytest.approx(
             after["batch_bound"] - before["batch_bound"], abs=1e-4
         )
-    # In episode units, whatever units the step was computed in, promise and surrogate agree on a small step.
-    units = {"episode": 1.0, "step": 20.0}[scale]  # no episode ends early on this lake within 20 steps
+    # In episode units, whatever units the step was computed in, promise and surrogate agree on a
+    # small step.
+    units = {"episode": 1.0, "step": 20.0}[
+        scale
+    ]  # no episode ends early on this lake within 20 steps
     moved = [row for row in rows if row["accepted"]]
     assert moved
     for row in moved:
@@ -107,7 +123,9 @@ def test_a_batch_without_episodes_lets_promises_add_up():
     assert float(metrics["bound_predicted_change"]) == -1
     assert np.isnan(metrics["bound_realised_change"])
     foresight, metrics = foresight.compare(*numbers(1.5, -4.0))
-    assert float(metrics["bound_predicted_change"]) == -3  # two steps were taken since the last measurement
+    assert (
+        float(metrics["bound_predicted_change"]) == -3
+    )  # two steps were taken since the last measurement
     assert float(metrics["bound_realised_change"]) == -3.5
     assert float(foresight.promise) == -4
 
@@ -143,7 +161,8 @@ def clock_rollout(key, inputs):
 
 @pytest.mark.parametrize("time_feature", [False, True])
 def test_only_a_critic_that_knows_the_time_learns_a_value_that_depends_on_it(time_feature):
-    """All states look alike, and the cost still to come is 1 until the end; the reward is discounted by 0.5."""
+    """All states look alike, and the cost still to come is 1 until the end; the reward is
+    discounted by 0.5."""
     estimation = EstimationConfig(hidden=(16,), reward_discount=0.5)
     critic = CriticConfig(time_feature=time_feature, learning_rate=0.03, epochs=20)
     task = Task(input_size=3, action_space=Discrete(2))
@@ -158,12 +177,15 @@ def test_only_a_critic_that_knows_the_time_learns_a_value_that_depends_on_it(tim
         learner, _ = update(learner, clock_rollout(key, 3), empty_window(STEPS * LANES), terms, key)
     clock = jnp.arange(HORIZON)[:, None] / HORIZON
     seen = jnp.concatenate([jnp.ones((HORIZON, 3)), *([clock] if time_feature else [])], -1)
-    error = np.abs(critic_values(learner.critics.networks, seen)[0] - 0.5 ** np.arange(3, -1, -1)).max()
+    error = np.abs(
+        critic_values(learner.critics.networks, seen)[0] - 0.5 ** np.arange(3, -1, -1)
+    ).max()
     assert error < 0.1 if time_feature else error > 0.3
 
 
 def test_no_key_is_used_twice(monkeypatch):
-    """The key of the scalar critics' minibatches and that of the other critic, and all that is drawn from either."""
+    """The key of the scalar critics' minibatches and that of the other critic, and all that is
+    drawn from either."""
     keys = []
 
     def noted(name):
@@ -187,7 +209,12 @@ def test_no_key_is_used_twice(monkeypatch):
     def estimate(evidence):
         zero = jnp.zeros((1, *evidence.rollout.cost.shape))
         return RiskEstimate(
-            zero, zero, lambda z: z - 1, jnp.array(1.0), {"batch_bound": jnp.array(0.0)}, zero[0] + 1
+            zero,
+            zero,
+            lambda z: z - 1,
+            jnp.array(1.0),
+            {"batch_bound": jnp.array(0.0)},
+            zero[0] + 1,
         )
 
     monkeypatch.setattr(trust_region_update, "fit_critics", fit_critics)

@@ -1,7 +1,7 @@
 """Run the attacks: `python -m attacks [--minutes 15] [--seed 0] [--state FILE] [--only NAME]`.
 
-Every class gets an equal share of the time that is left. What was tried is kept in the state file, and the next call
-goes on from there; a new seed, or no state file, starts again.
+Every class gets an equal share of the time that is left. What was tried is kept in the state file,
+and the next call goes on from there; a new seed, or no state file, starts again.
 """
 
 import argparse
@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-os.environ.setdefault("POLARS_MAX_THREADS", "1")  # of small tables; more threads only wait for each other
+os.environ.setdefault(
+    "POLARS_MAX_THREADS", "1"
+)  # of small tables; more threads only wait for each other
 
 import numpy as np
 
@@ -36,7 +38,8 @@ SAVE_SECONDS = 5.0
 def run_attack(
     attack: Attack, record: dict[str, Any], seed: int, deadline: float, save: Callable[[], object]
 ) -> None:
-    """Go on with a class of attacks until its end or the deadline; what was tried is saved every few seconds."""
+    """Go on with a class of attacks until its end or the deadline; what was tried is saved every
+    few seconds."""
     saved = time.monotonic()
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="canary-attacks-"))
@@ -72,14 +75,17 @@ def main() -> int:
     end = time.monotonic() + 60 * options.minutes
     chosen = [attack for attack in ATTACKS if options.only in attack.name]
     for index, attack in enumerate(chosen):
-        record = state["classes"].setdefault(attack.name, {"tried": 0, "survived": 0, "failures": []})
+        record = state["classes"].setdefault(
+            attack.name, {"tried": 0, "survived": 0, "failures": []}
+        )
         share = (end - time.monotonic()) / (len(chosen) - index)
         if record["tried"] < attack.tries and share > 0:
             save = partial(_save, options.state, state)
             run_attack(attack, record, options.seed, time.monotonic() + share, save)
             save()
         print(
-            f"{attack.name:<28}{record['tried']:>6} of {attack.tries:>5} tried {record['survived']:>6} survived",
+            f"{attack.name:<28}{record['tried']:>6} of {attack.tries:>5} tried "
+            f"{record['survived']:>6} survived",
             flush=True,
         )
         for failure in record["failures"][:5]:

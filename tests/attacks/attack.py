@@ -35,7 +35,9 @@ def leaves(value: Any, path: tuple = ()) -> list[tuple]:
     if isinstance(value, dict):
         return [leaf for key in value for leaf in leaves(value[key], (*path, key))]
     if isinstance(value, list) and value:
-        return [leaf for index in range(len(value)) for leaf in leaves(value[index], (*path, index))]
+        return [
+            leaf for index in range(len(value)) for leaf in leaves(value[index], (*path, index))
+        ]
     return [path]
 
 

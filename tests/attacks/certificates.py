@@ -1,7 +1,9 @@
-"""Forged certificates: none passes what `--verify --replay` claims, but for labels that are documented as free text.
+"""Forged certificates: none passes what `--verify --replay` claims, but for labels that are
+documented as free text.
 
-Whoever forges knows the format, and recomputes everything that follows from what was changed: bounds, verdict, sentence,
-hash. The random ones combine several changes; every field is also changed alone, to every value that might stand there.
+Whoever forges knows the format, and recomputes everything that follows from what was changed:
+bounds, verdict, sentence, hash. The random ones combine several changes; every field is also
+changed alone, to every value that might stand there.
 """
 
 import copy
@@ -17,7 +19,13 @@ import numpy as np
 from attacks.attack import Attack, at, leaves, put
 from attacks.warm import warm
 from canary.certification import order
-from canary.certification.certificate import Result, constraint_of, content_hash, methods_of, summarise
+from canary.certification.certificate import (
+    Result,
+    constraint_of,
+    content_hash,
+    methods_of,
+    summarise,
+)
 from canary.certification.check import _compare, _policies, _replay
 from canary.certification.plan import Plan
 from canary.certification.run import Request, certify_run
@@ -38,7 +46,8 @@ KINDS: dict[str, tuple[str, Constraint]] = {
 
 
 class Forgeries(Attack):
-    """What all of them share: an honest certificate of two seeds and one shift, and the question whether a forgery passes."""
+    """What all of them share: an honest certificate of two seeds and one shift, and the question
+    whether a forgery passes."""
 
     what, all = "", 0
 
@@ -122,7 +131,9 @@ def recompute(forged: Certificate) -> None:
     constraint = constraint_of(forged)
     results = []
     for stored in forged["results"]:
-        entries = dict(stored["evidence"]) | {"costs": tuple(map(tuple, stored["evidence"]["costs"]))}
+        entries = dict(stored["evidence"]) | {
+            "costs": tuple(map(tuple, stored["evidence"]["costs"]))
+        }
         evidence = Evidence(**entries)
         assessment = assess(evidence, plan, constraint)
         seed, changes = stored["seed"], stored["changes"]
@@ -139,7 +150,9 @@ def _costs(evidence: Certificate) -> np.ndarray:
 
 def _rewrite(evidence: Certificate, costs: np.ndarray, batch: int) -> None:
     values, places, counts = np.unique(costs, return_inverse=True, return_counts=True)
-    evidence["costs"] = [[float(value), int(count)] for value, count in zip(values, counts, strict=True)]
+    evidence["costs"] = [
+        [float(value), int(count)] for value, count in zip(values, counts, strict=True)
+    ]
     evidence |= {"order": order.encode(places), "looks": -(-len(costs) // batch)}
 
 
@@ -150,7 +163,9 @@ def _some(forged: Certificate, random: np.random.Generator) -> Certificate:
 def cheaper_episodes(forged: Certificate, random: np.random.Generator) -> None:
     evidence = _some(forged, random)["evidence"]
     costs = _costs(evidence)
-    costs[random.choice(len(costs), int(random.integers(1, len(costs) + 1)), replace=False)] = costs.min()
+    costs[random.choice(len(costs), int(random.integers(1, len(costs) + 1)), replace=False)] = (
+        costs.min()
+    )
     _rewrite(evidence, costs, forged["plan"]["batch"])
 
 
@@ -177,12 +192,16 @@ def without_a_seed(forged: Certificate, random: np.random.Generator) -> None:
 
 
 def without_the_shift(forged: Certificate, random: np.random.Generator) -> None:
-    forged["results"] = [result for result in forged["results"] if not result["changes"]] or forged["results"]
+    forged["results"] = [result for result in forged["results"] if not result["changes"]] or forged[
+        "results"
+    ]
 
 
 def all_called_shifts(forged: Certificate, random: np.random.Generator) -> None:
     for result in forged["results"]:
-        result["changes"] = {"slip": forged["settings"]["slip"] * float(random.choice([1.0, 1 + 1e-9, 0.5]))}
+        result["changes"] = {
+            "slip": forged["settings"]["slip"] * float(random.choice([1.0, 1 + 1e-9, 0.5]))
+        }
 
 
 def shift_called_nominal(forged: Certificate, random: np.random.Generator) -> None:
@@ -239,11 +258,14 @@ def older_format(forged: Certificate, random: np.random.Generator) -> None:
 def other_kind(forged: Certificate, random: np.random.Generator) -> None:
     """A promise that is easier to keep, about the same episodes."""
     forged["constraint"] = str(random.choice(["chance", "mean", "cvar"]))
-    forged["epsilon"] = 1.0 if forged["constraint"] == "mean" else float(random.choice([0.1, 0.5, 0.9]))
+    forged["epsilon"] = (
+        1.0 if forged["constraint"] == "mean" else float(random.choice([0.1, 0.5, 0.9]))
+    )
 
 
 def other_largest_cost(forged: Certificate, random: np.random.Generator) -> None:
-    """The bounds on mean and CVaR shrink with it: the largest cost that was seen would do wonders."""
+    """The bounds on mean and CVaR shrink with it: the largest cost that was seen would do
+    wonders."""
     seen = max(cost for result in forged["results"] for cost, _ in result["evidence"]["costs"])
     forged["plan"]["cost_bound"] = float(random.choice([seen, seen + 1, 1e9]))
 

@@ -1,4 +1,5 @@
-"""Wrong command lines, drawn from a grammar of the options: each ends in one sentence and exit code 2."""
+"""Wrong command lines, drawn from a grammar of the options: each ends in one sentence and exit code
+2."""
 
 import contextlib
 import io
@@ -31,7 +32,8 @@ MISTAKES: dict[str, tuple[list[str], ...]] = {
     ),
     "frontier": (["--run", "no-such-run"], ["--set", "env.nothing=1"], ["--limit", "nan"], ["--env", "EcoAnt"]),
 }  # fmt: skip
-"""Of commands that would be slow if the line were right: one of these ends it, most of them behind the parser."""
+"""Of commands that would be slow if the line were right: one of these ends it, most of them behind
+the parser."""
 
 
 class CommandLines(Attack):
@@ -76,7 +78,9 @@ class CommandLines(Attack):
             line += [self._run, "--episodes" if name != "export" else "--seed", pick(WORDS)]
         for _ in range(int(random.integers(1, 4))):
             word, flag = pick(WORDS) if random.random() < 0.8 else pick([*flags]), pick([*flags])
-            is_well_formed = flags[flag] and random.random() < 0.7  # a switch, and nothing behind it
+            is_well_formed = (
+                flags[flag] and random.random() < 0.7
+            )  # a switch, and nothing behind it
             line += [flag] if is_well_formed else [flag, word] if random.random() < 0.9 else [word]
         mistake = pick(MISTAKES.get(name, ([],)))
         return [word for word in line if word not in NEVER and word != "--"] + mistake

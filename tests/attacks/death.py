@@ -1,9 +1,11 @@
-"""Death at the N-th write: of a process (SIGKILL), or of one command inside a process that lives on.
+"""Death at the N-th write: of a process (SIGKILL), or of one command inside a process that lives
+on.
 
-A write is whatever changes the disk: a file that is created, written, cut, flushed, renamed or removed. Death comes before
-the write or, if that has bytes, after half of them. A command that dies inside a living process gets a `Death` from its
-N-th write and from every one after it, so that no `finally` can tidy up; the files that it held open are closed
-afterwards, as the kernel would do, and their locks are given back with that.
+A write is whatever changes the disk: a file that is created, written, cut, flushed, renamed or
+removed. Death comes before the write or, if that has bytes, after half of them. A command that dies
+inside a living process gets a `Death` from its N-th write and from every one after it, so that no
+`finally` can tidy up; the files that it held open are closed afterwards, as the kernel would do,
+and their locks are given back with that.
 """
 
 import contextlib
@@ -12,7 +14,18 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-WRITES = ("open", "write", "pwrite", "ftruncate", "fsync", "replace", "rename", "unlink", "mkdir", "rmdir")
+WRITES = (
+    "open",
+    "write",
+    "pwrite",
+    "ftruncate",
+    "fsync",
+    "replace",
+    "rename",
+    "unlink",
+    "mkdir",
+    "rmdir",
+)
 HAVE_BYTES = ("write", "pwrite")
 
 
@@ -21,7 +34,8 @@ class Death(BaseException):
 
 
 class Mortal:
-    """A context in which the write `at` is the last thing that happens; 0: it lives, and its writes are counted."""
+    """A context in which the write `at` is the last thing that happens; 0: it lives, and its writes
+    are counted."""
 
     def __init__(self, at: int, *, torn: bool = False, real: bool = False):
         self._at, self._torn, self._real = at, torn, real

@@ -60,7 +60,9 @@ class Flips(Attack):
     def attempt(self, number: int, random: np.random.Generator) -> str | None:
         self._path.write_bytes(flipped(self._data, random))
         try:
-            with contextlib.suppress(CanaryError, ValueError):  # ValueError: numpy_policy, which stands alone
+            with contextlib.suppress(
+                CanaryError, ValueError
+            ):  # ValueError: numpy_policy, which stands alone
                 if self._read() != self._expected:
                     return f"{self._path.name} was read as something else"
             return None
@@ -93,7 +95,9 @@ class Flips(Attack):
                 return certificate
             case "numpy export":
                 policy = numpy_policy.load(self._path)
-                return policy.metadata, {name: array.tobytes() for name, array in policy.arrays.items()}
+                return policy.metadata, {
+                    name: array.tobytes() for name, array in policy.arrays.items()
+                }
         return numpy_policy.read_checked(self._path)
 
 
@@ -123,7 +127,9 @@ def _summary(run: Path) -> Path:
 
 def _certificate(run: Path) -> Path:
     with contextlib.redirect_stderr(io.StringIO()):
-        certificate = certify_run(run, Request(episodes=100, batch=50, evaluation_seed=3), quiet=True)
+        certificate = certify_run(
+            run, Request(episodes=100, batch=50, evaluation_seed=3), quiet=True
+        )
     path = run / "mine.json"
     path.write_text(json.dumps(certificate))
     return path

@@ -1,4 +1,5 @@
-"""Kills at every write of a command's life: the next command heals it, bit-equal, with nothing left behind or lost."""
+"""Kills at every write of a command's life: the next command heals it, bit-equal, with nothing left
+behind or lost."""
 
 import os
 import shutil
@@ -26,7 +27,8 @@ CHAINED = 0.25  # so often the command that goes on is killed as well
 
 
 class Kills(Attack):
-    """One command, killed at a write and run again, until it ends; in this process, which outlives its death."""
+    """One command, killed at a write and run again, until it ends; in this process, which outlives
+    its death."""
 
     how = "killed"
 
@@ -60,7 +62,8 @@ class Kills(Attack):
         self._resources.close()
 
     def attempt(self, number: int, random: np.random.Generator) -> str | None:
-        """Try number n dies at write n, so that all are tried in turn; the second time round in the middle of writes."""
+        """Try number n dies at write n, so that all are tried in turn; the second time round in the
+        middle of writes."""
         turn, write = divmod(number, self._writes)
         place, deaths = self._place("attempt"), [(write + 1, turn % 2 == 1)]
         while random.random() < CHAINED:
@@ -114,25 +117,42 @@ class Kills(Attack):
     def _compare(self, place: Path) -> str | None:
         found, left = self._result(place), []
         for path in place.rglob("*"):
-            if TEMPORARY.fullmatch(path.name) or path.name in (lock.NAME,) or path.name.endswith(".draft"):
+            if (
+                TEMPORARY.fullmatch(path.name)
+                or path.name in (lock.NAME,)
+                or path.name.endswith(".draft")
+            ):
                 left.append(path.name)
         if left:
             return f"left behind: {left}"
-        odd = sorted(name for name in {**found, **self._whole} if found.get(name) != self._whole.get(name))
-        more = [sorted(found[name] ^ self._whole[name]) for name in odd if isinstance(found.get(name), set)]
+        odd = sorted(
+            name for name in {**found, **self._whole} if found.get(name) != self._whole.get(name)
+        )
+        more = [
+            sorted(found[name] ^ self._whole[name])
+            for name in odd
+            if isinstance(found.get(name), set)
+        ]
         return f"differs from one that was left alone in {odd} {more}" if odd else None
 
     def _result(self, place: Path) -> dict[str, Any]:
-        """What has to come out: every file by its name, those of numbers by their bits; times and names may differ."""
+        """What has to come out: every file by its name, those of numbers by their bits; times and
+        names may differ."""
         found: dict[str, Any] = {}
         for config in place.rglob("manifest.json"):
             found |= run_state(config.parent)
         match self._command:
             case "certify":
                 said = verify_file(place / "run")
-                found |= {"valid": said["valid"], "verdict": said["verdict"], "sentence": said["sentence"]}
+                found |= {
+                    "valid": said["valid"],
+                    "verdict": said["verdict"],
+                    "sentence": said["sentence"],
+                }
             case "export":
-                policy = numpy_policy.read_checked(place / "run" / "exports" / f"policy-seed{5}.npz")
+                policy = numpy_policy.read_checked(
+                    place / "run" / "exports" / f"policy-seed{5}.npz"
+                )
                 found |= {"export": policy}
             case "evaluate":
                 found |= {"video": (place / "run" / "video.gif").read_bytes()}
@@ -145,13 +165,20 @@ class Kills(Attack):
 
 
 def run_state(run: Path) -> dict[str, Any]:
-    """What training made: the newest state and both tables, to the bit, and which files there are."""
+    """What training made: the newest state and both tables, to the bit, and which files there
+    are."""
     newest = checkpoint.checkpoints(run / "checkpoints")[0]
     with np.load(newest, allow_pickle=False) as archive:
         arrays = {name: archive[name].tobytes() for name in archive.files}
     tables = {kind: directory.read(run, kind).rows() for kind in directory.COLUMNS}
-    picture = {"training.png": (run / "training.png").read_bytes()} if (run / "training.png").exists() else {}
-    names = {name for name in _names(run) if not name.startswith("certificate-")}  # an earlier one is kept
+    picture = (
+        {"training.png": (run / "training.png").read_bytes()}
+        if (run / "training.png").exists()
+        else {}
+    )
+    names = {
+        name for name in _names(run) if not name.startswith("certificate-")
+    }  # an earlier one is kept
     return {"state": (newest.name, arrays), "run": names, **tables, **picture}
 
 
@@ -180,7 +207,8 @@ class RealKills(Kills):
         return ended["code"], ended["said"], ended["writes"]
 
     def attempt(self, number: int, random: np.random.Generator) -> str | None:
-        """Every third at any moment; the others at writes that are drawn, half of them in the middle."""
+        """Every third at any moment; the others at writes that are drawn, half of them in the
+        middle."""
         self._random, self._at_any_moment = random, number % 3 == 2
         return super().attempt(int(random.integers(2 * self._writes)), random)
 

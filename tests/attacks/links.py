@@ -53,7 +53,11 @@ class Links(Attack):
                 continue
             except Exception as error:
                 return f"{place}: {write.__name__} raised {type(error).__name__}: {error}"
-        return None if _contents(outside) == before else f"{place}: a file outside of the run was touched"
+        return (
+            None
+            if _contents(outside) == before
+            else f"{place}: a file outside of the run was touched"
+        )
 
 
 def _replace_by_link(path: Path, target: Path) -> None:

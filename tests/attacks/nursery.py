@@ -1,9 +1,10 @@
-"""Real processes that start in a moment: a nursery has imported canary and forks a child for every command.
+"""Real processes that start in a moment: a nursery has imported canary and forks a child for every
+command.
 
-JAX is imported there but not started, so a child starts it as any process does; programs that an earlier child compiled
-are read from a cache. A child could not inherit them: XLA's threads, on which they run, do not survive a fork.
-`python -m attacks.nursery` reads lines of JSON, a list of commands each, runs those of a line at once, and answers with a
-list of how they ended.
+JAX is imported there but not started, so a child starts it as any process does; programs that an
+earlier child compiled are read from a cache. A child could not inherit them: XLA's threads, on
+which they run, do not survive a fork. `python -m attacks.nursery` reads lines of JSON, a list of
+commands each, runs those of a line at once, and answers with a list of how they ended.
 """
 
 import importlib
@@ -49,10 +50,12 @@ class Nursery:
         )  # fmt: skip
 
     def run(self, *commands: dict[str, Any]) -> list[dict[str, Any]]:
-        """Each with its `arguments`, and as it may be: `write` (dies there), `torn`, `seconds` (is killed after so much
-        processor time), `host`, `blind` (sees no locks), `folder` (where it runs).
+        """Each with its `arguments`, and as it may be: `write` (dies there), `torn`, `seconds` (is
+        killed after so much processor time), `host`, `blind` (sees no locks), `folder` (where it
+        runs).
 
-        They come back with `code`, what they `said`, and the `writes` and `seconds` of their lives."""
+        They come back with `code`, what they `said`, and the `writes` and `seconds` of their
+        lives."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(commands) + "\n")
@@ -96,7 +99,9 @@ class Child:
         clock = (~self._pid << 3) | 2  # of that process and all its threads (Linux)
         while not self._is_over.wait(0.002):
             if time.clock_gettime(clock) >= seconds:
-                os.kill(self._pid, signal.SIGKILL)  # not waited for yet, so the number is still its own
+                os.kill(
+                    self._pid, signal.SIGKILL
+                )  # not waited for yet, so the number is still its own
                 return
 
     def end(self) -> dict[str, Any]:

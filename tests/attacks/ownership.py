@@ -1,4 +1,5 @@
-"""Several processes that want one run at once, on one machine and on two: never do two of them have it."""
+"""Several processes that want one run at once, on one machine and on two: never do two of them have
+it."""
 
 import shutil
 import subprocess
@@ -32,7 +33,8 @@ else:
 
 
 class Claims(Attack):
-    """Four processes, on two machines by their names, reach for one run within a tenth of a second."""
+    """Four processes, on two machines by their names, reach for one run within a tenth of a
+    second."""
 
     name, tries = "claims on one run", 20
 
@@ -67,7 +69,8 @@ MODES = {
 
 
 class Resumes(Attack):
-    """Two processes go on with one stopped run at once: one trains, and the other says why it does not."""
+    """Two processes go on with one stopped run at once: one trains, and the other says why it does
+    not."""
 
     name, tries = "resumed twice at once", 4 * len(MODES)
 
@@ -77,7 +80,10 @@ class Resumes(Attack):
         ended = self._nursery.run({"arguments": training(folder / "whole")})
         stopped = self._nursery.run({"arguments": training(folder / "stopped"), "write": WRITE})
         assert (ended[0]["code"], stopped[0]["code"]) == (0, -9), (ended, stopped)
-        (self._whole,), (self._stopped,) = (folder / "whole").iterdir(), (folder / "stopped").iterdir()
+        (self._whole,), (self._stopped,) = (
+            (folder / "whole").iterdir(),
+            (folder / "stopped").iterdir(),
+        )
 
     def close(self) -> None:
         self._nursery.close()

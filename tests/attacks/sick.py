@@ -1,6 +1,8 @@
-"""Sick environments: numbers that are none, at once or later, and episodes without an end. None ends SATISFIED.
+"""Sick environments: numbers that are none, at once or later, and episodes without an end. None
+ends SATISFIED.
 
-The sickness is a run-time value that the environment asks its host for, so all of them share one program per algorithm.
+The sickness is a run-time value that the environment asks its host for, so all of them share one
+program per algorithm.
 """
 
 from dataclasses import dataclass
@@ -23,7 +25,8 @@ from canary.runs import opening
 FIELDS = ("cost", "reward", "observation")
 NUMBERS = {"nan": np.nan, "inf": np.inf, "-inf": -np.inf, "huge": 1e38}
 TIMES = {"at once": 0, "in training": 3, "in certification": 1}
-"""How often episodes start in health: the check of an environment does that once, and training once more."""
+"""How often episodes start in health: the check of an environment does that once, and training once
+more."""
 
 
 class Sickness(NamedTuple):
@@ -54,16 +57,20 @@ def fall_ill(sickness: Sickness) -> None:
 
 
 def _ask(places: jax.Array) -> np.ndarray:
-    """What is added to cost, reward and observation, and whether episodes end; asked at every start of episodes."""
+    """What is added to cost, reward and observation, and whether episodes end; asked at every start
+    of episodes."""
     sickness = _now["sickness"] if _now["healthy starts"] <= 0 else HEALTHY
     _now["healthy starts"] -= 1
     added = [NUMBERS[sickness.number] if name == sickness.field else 0.0 for name in FIELDS]
-    return np.broadcast_to(np.array([*added, sickness.field == "end"], np.float32), (*places.shape, 4))
+    return np.broadcast_to(
+        np.array([*added, sickness.field == "end"], np.float32), (*places.shape, 4)
+    )
 
 
 @dataclass(frozen=True)
 class Sick:
-    """A walk on a line with a cost at every other step; what ails it strikes at the third step of an episode."""
+    """A walk on a line with a cost at every other step; what ails it strikes at the third step of
+    an episode."""
 
     discrete: bool = True
     horizon: int = 6
@@ -79,7 +86,9 @@ class Sick:
         shape = jax.ShapeDtypeStruct((4,), jnp.float32)
         ailment = jax.pure_callback(_ask, shape, place, vmap_method="expand_dims")
         seen = jnp.stack([place, zero])
-        return EnvironmentState((place, ailment), seen, zero, zero, no, no, jnp.zeros((), jnp.int32))
+        return EnvironmentState(
+            (place, ailment), seen, zero, zero, no, no, jnp.zeros((), jnp.int32)
+        )
 
     def step(self, state: EnvironmentState, action: jax.Array, key: jax.Array) -> EnvironmentState:
         before, ailment = state.inner
@@ -99,12 +108,16 @@ class Sick:
 
 
 CASES = [
-    (sickness, name, discrete) for discrete in (True, False) for name in ALGORITHMS for sickness in SICKNESSES
+    (sickness, name, discrete)
+    for discrete in (True, False)
+    for name in ALGORITHMS
+    for sickness in SICKNESSES
 ]
 
 
 class SickEnvironments(Attack):
-    """An honest policy would keep this limit with ease: whatever is certified SATISFIED was not looked at."""
+    """An honest policy would keep this limit with ease: whatever is certified SATISFIED was not
+    looked at."""
 
     name, tries = "sick environments", len(CASES)
 
@@ -127,7 +140,9 @@ class SickEnvironments(Attack):
                     run = self._train(algorithm, discrete)
                 verdict = canary.certify(run, episodes=20)["verdict"]
         except CanaryError as error:
-            return None if any(word in str(error) for word in sickness.words) else f"{what}: {error}"
+            return (
+                None if any(word in str(error) for word in sickness.words) else f"{what}: {error}"
+            )
         except Exception as error:
             return f"{what}: {type(error).__name__}: {error!s:.200}"
         return f"{what}: ended {verdict}"

@@ -21,7 +21,16 @@ STUDY = Study(
 
 def training(out: Path) -> list[str]:
     settings = [word for setting in SETTINGS for word in ("--set", setting)]
-    run = ["--algo", ALGORITHM, "--total-steps", str(STEPS), "--seeds", f"{SEED}-{SEED}", "--out", str(out)]
+    run = [
+        "--algo",
+        ALGORITHM,
+        "--total-steps",
+        str(STEPS),
+        "--seeds",
+        f"{SEED}-{SEED}",
+        "--out",
+        str(out),
+    ]
     return ["train", *run, *settings, "--quiet"]
 
 

@@ -40,12 +40,15 @@ def canary(*arguments: str, folder: Path | None = None) -> Said:
 
 
 class WarmGroups(SeedGroups):
-    """Seeds that share the programs of others of the same shape; `algorithm` stands for what their update is."""
+    """Seeds that share the programs of others of the same shape; `algorithm` stands for what their
+    update is."""
 
     _known: ClassVar[dict[Any, tuple[Any, Any, dict]]] = {}
     algorithm: str = ""
 
-    def __init__(self, trainer: Any, terms: Any, seeds: tuple[int, ...], per_device: int, size: int):
+    def __init__(
+        self, trainer: Any, terms: Any, seeds: tuple[int, ...], per_device: int, size: int
+    ):
         super().__init__(trainer, terms, seeds, per_device, size)
         shape = (
             self.algorithm,
@@ -68,7 +71,8 @@ class WarmGroups(SeedGroups):
 
 @contextmanager
 def warm(algorithm: str) -> Iterator[None]:
-    """Runs and certificates inside share their programs; one algorithm, with one set of settings, at a time."""
+    """Runs and certificates inside share their programs; one algorithm, with one set of settings,
+    at a time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(WarmGroups, "algorithm", algorithm)
         patch.setattr(building, "SeedGroups", WarmGroups)
@@ -86,7 +90,8 @@ _players: dict[Any, Any] = {}
 
 
 def _remembered(make: Callable[..., Any]) -> Callable[..., Any]:
-    """The player of the same environment, account and batch: what is certified about it is no part of the program."""
+    """The player of the same environment, account and batch: what is certified about it is no part
+    of the program."""
 
     def player(subject: Subject, plan: Any) -> Any:
         key = (subject.environment, subject.account, plan.batch, plan.deterministic)

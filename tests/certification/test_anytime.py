@@ -1,5 +1,5 @@
-"""The anytime bounds: a supermartingale, correctly inverted, with coverage at all times together, and early
-verdicts.
+"""The anytime bounds: a supermartingale, correctly inverted, with coverage at all times together,
+and early verdicts.
 """
 
 import numpy as np
@@ -26,7 +26,9 @@ def paths(rates: np.ndarray, looks: np.ndarray, seed: int) -> np.ndarray:
 @pytest.mark.parametrize(
     ("violations", "episodes", "rate"), [(0, 30, 0.1), (3, 40, 0.1), (9, 25, 0.3), (25, 25, 0.8)]
 )
-def test_the_evidence_is_the_average_over_bets(side: str, violations: int, episodes: int, rate: float):
+def test_the_evidence_is_the_average_over_bets(
+    side: str, violations: int, episodes: int, rate: float
+):
     prior = beta(SHAPE, SHAPE * (1 - rate) / rate)
     low, high = (0, rate) if side == "below" else (rate, 1)
 
@@ -34,13 +36,15 @@ def test_the_evidence_is_the_average_over_bets(side: str, violations: int, episo
         prior.cdf(low) + (prior.cdf(high) - prior.cdf(low)) * (np.arange(200_000) + 0.5) / 200_000
     )
     gain = (bets / rate) ** violations * ((1 - bets) / (1 - rate)) ** (episodes - violations)
-    assert log_evidence(violations, episodes, rate, side) == pytest.approx(np.log(gain.mean()), abs=1e-3)
+    assert log_evidence(violations, episodes, rate, side) == pytest.approx(
+        np.log(gain.mean()), abs=1e-3
+    )
 
 
 @given(st.integers(0, 500), st.floats(0, 1), st.floats(1e-4, 0.99), st.floats(0, 1))
 def test_the_evidence_is_a_supermartingale(episodes: int, share: float, rate: float, where: float):
-    """In expectation over the next episode it stays if P is the rate tested, and sinks on the wrong side of
-    it.
+    """In expectation over the next episode it stays if P is the rate tested, and sinks on the wrong
+    side of it.
     """
     violations = round(share * episodes)
     for side, truth in (("below", rate + where * (1 - rate)), ("above", rate * where)):
@@ -100,8 +104,8 @@ def test_repeated_peeking_at_a_fixed_sample_bound_would_not_cover():
 
 @pytest.mark.parametrize("multiple", [0.0, 0.1, 0.25, 3.0, 5.0])
 def test_far_from_epsilon_it_stops_before_the_planned_sample(multiple: float):
-    """The plan, without knowledge of P, is that of certify: P = epsilon / 2 is to be found safe with power
-    0.9.
+    """The plan, without knowledge of P, is that of certify: P = epsilon / 2 is to be found safe
+    with power 0.9.
     """
     epsilon, looks = 0.02, np.arange(10, 4000, 10)
     planned = planned_episodes(epsilon, epsilon / 2)
@@ -113,7 +117,8 @@ def test_far_from_epsilon_it_stops_before_the_planned_sample(multiple: float):
 
 
 def test_wrong_verdicts_are_rare_at_epsilon_itself():
-    """P = epsilon is the hardest case: whichever verdict is called wrong, it is given to at most 5%."""
+    """P = epsilon is the hardest case: whichever verdict is called wrong, it is given to at most
+    5%."""
     counts = paths(np.full(4000, 0.02), LOOKS, 5)
     for side in ("below", "above"):
         ever = (log_evidence(counts, LOOKS, 0.02, side) >= ENOUGH).any(1).mean()

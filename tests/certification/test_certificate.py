@@ -1,4 +1,5 @@
-"""A certificate holds as issued; any change of anything in it is found out, hash recomputed or not."""
+"""A certificate holds as issued; any change of anything in it is found out, hash recomputed or
+not."""
 
 import copy
 import json
@@ -45,13 +46,16 @@ def play(plan: Plan, rate: float, seed: int) -> Evidence:
 
 
 def issue(plan: Plan, rates: dict[int, float], **changes: Any) -> dict[str, Any]:
-    """Seeds with their violation rates; seed 9 and those above are seeds 0, 1, ... under a changed setting."""
+    """Seeds with their violation rates; seed 9 and those above are seeds 0, 1, ... under a changed
+    setting."""
     results = []
     for seed, rate in rates.items():
         evidence = play(plan, rate, seed)
         shift = {"slip": 0.2} if seed >= 9 else {}
         assessment = assess(evidence, plan, CHANCE)
-        results.append(Result(seed=seed % 9, changes=shift, evidence=evidence, assessment=assessment))
+        results.append(
+            Result(seed=seed % 9, changes=shift, evidence=evidence, assessment=assessment)
+        )
     verdict, sentence = summarise(tuple(results), plan)
     fields = {
         "environment": "IcyLake",
@@ -73,7 +77,8 @@ def issue(plan: Plan, rates: dict[int, float], **changes: Any) -> dict[str, Any]
 
 FIXED = issue(Plan(episodes=1000, batch=200, early_stop=False, cost_bound=100.0), {0: 0.004})
 ANYTIME = issue(
-    Plan(episodes=2000, batch=250, statements=4, cost_bound=100.0), {0: 0.003, 1: 0.1, 9: 0.0, 10: 0.2}
+    Plan(episodes=2000, batch=250, statements=4, cost_bound=100.0),
+    {0: 0.003, 1: 0.1, 9: 0.0, 10: 0.2},
 )
 
 
@@ -88,7 +93,9 @@ def leaves(value: Any, path: tuple = ()):
         yield path, value
 
 
-def edited(certificate: dict[str, Any], path: tuple, value: Any, *, rehash: bool = False) -> dict[str, Any]:
+def edited(
+    certificate: dict[str, Any], path: tuple, value: Any, *, rehash: bool = False
+) -> dict[str, Any]:
     changed = copy.deepcopy(certificate)
     place = changed
     for step in path[:-1]:
@@ -121,8 +128,10 @@ def test_the_headline_tells_the_trained_environment_from_the_changed_ones():
     shifted = issue(plan, {0: 0.0, 1: 0.001, 9: 0.0, 10: 0.2})
     assert shifted["verdict"] == "SATISFIED"
     assert shifted["sentence"] == (
-        "With 95% confidence in all 4 statements together, the policies of all 2 seeds keep the limit in the environment "
-        "they were trained in. Of 2 statements about changed settings, 1 keep the limit, 1 break it."
+        "With 95% confidence in all 4 statements together, the policies of all 2 seeds keep the "
+        "limit in the environment "
+        "they were trained in. Of 2 statements about changed settings, 1 keep the limit, 1 break "
+        "it."
     )
     assert "in the environment they were trained in" in ANYTIME["sentence"]
 
@@ -144,17 +153,30 @@ def test_changing_any_single_entry_is_found_out():
 
 
 def test_a_new_hash_hides_only_what_nothing_else_in_the_certificate_depends_on():
-    """Of these, the facts are compared with the run, the rest of the evidence is told by replaying it, and labels are
-    documented as free text."""
+    """Of these, the facts are compared with the run, the rest of the evidence is told by replaying
+    it, and labels are documented as free text."""
     hidden = {
-        path for path, value in leaves(FIXED) if not verify(edited(FIXED, path, another(value), rehash=True))
+        path
+        for path, value in leaves(FIXED)
+        if not verify(edited(FIXED, path, another(value), rehash=True))
     }
     replayed = {("results", 0, "evidence", name) for name in ("return_mean", "length_mean")}
     replayed |= {("evaluation_seed",), ("plan", "deterministic"), ("plan", "batch")}
-    compared = {("environment",), ("cost_discount",), ("origin", "algorithm"), ("origin", "updates")}
+    compared = {
+        ("environment",),
+        ("cost_discount",),
+        ("origin", "algorithm"),
+        ("origin", "updates"),
+    }
     compared |= {("settings", name) for name in SETTINGS} | {("results", 0, "seed")}
     compared |= {("results", 0, "evidence", "policy_sha256")}
-    labels = {("time",), ("versions", "python"), ("origin", "run"), ("origin", "earlier"), ("sha256",)}
+    labels = {
+        ("time",),
+        ("versions", "python"),
+        ("origin", "run"),
+        ("origin", "earlier"),
+        ("sha256",),
+    }
     assert hidden == replayed | compared | labels
 
 
@@ -216,7 +238,8 @@ def test_a_fixed_plan_cannot_be_cut_short_or_become_one_afterwards():
 
 
 def test_without_results_of_the_unchanged_environment_there_is_no_verdict():
-    """The forgery that once passed: every result called a shift to the value that the environment has anyway."""
+    """The forgery that once passed: every result called a shift to the value that the environment
+    has anyway."""
     for nominal in (1 / 3, 1 / 3 + 1e-12, 0.2):
         forged = copy.deepcopy(ANYTIME)
         for result in forged["results"]:
@@ -240,7 +263,9 @@ def test_a_test_that_went_on_after_its_verdict_is_found_out():
         policy_sha256="0" * 64, method="anytime", looks=30, interrupted=False,
         costs=((0.0, good), (6.0, bad)), order=f"{bad}x1 {good}x0", return_mean=0.5, length_mean=9.0,
     )  # fmt: skip
-    result = Result(seed=0, changes={}, evidence=evidence, assessment=assess(evidence, plan, CHANCE))
+    result = Result(
+        seed=0, changes={}, evidence=evidence, assessment=assess(evidence, plan, CHANCE)
+    )
     assert result.assessment.verdict == "SATISFIED"
     verdict, sentence = summarise((result,), plan)
     forged = issue(plan, {0: 0.0}, results=(result,), verdict=verdict, sentence=sentence)
@@ -252,7 +277,10 @@ def test_changes_of_the_environment_that_were_accepted_are_part_of_it():
     told = FIXED | {"origin": origin}
     told |= {"sha256": content_hash(told)}
     assert verify(told) == []
-    assert compare(told, {"environment_changes": ["slip is 0.2 here and was 0.3"]}, {0: f"{0:064x}"}) == []
+    assert (
+        compare(told, {"environment_changes": ["slip is 0.2 here and was 0.3"]}, {0: f"{0:064x}"})
+        == []
+    )
     assert compare(told, {"environment_changes": []}, {0: f"{0:064x}"})
     assert compare(FIXED, {"environment_changes": ["slip is 0.2 here"]}, {0: f"{0:064x}"})
     for nonsense in ("slip", [], [3], None):

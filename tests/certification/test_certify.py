@@ -1,4 +1,5 @@
-"""Certifying policies on the lake, against its exact law; stopping, interrupting, hashing and shifting."""
+"""Certifying policies on the lake, against its exact law; stopping, interrupting, hashing and
+shifting."""
 
 import dataclasses
 
@@ -37,7 +38,8 @@ def exact_law(policy: CategoricalPolicy) -> CostLaw:
     def probabilities(states: np.ndarray, spent: np.ndarray) -> np.ndarray:
         columns = [np.eye(16)[states], np.ones((len(states), 1)), spent[:, None] / ACCOUNT.limit]
         return np.asarray(
-            jax.nn.softmax(policy(jnp.asarray(np.concatenate(columns, 1), jnp.float32)).logits), float
+            jax.nn.softmax(policy(jnp.asarray(np.concatenate(columns, 1), jnp.float32)).logits),
+            float,
         )
 
     return cost_law(from_environment(LAKE), probabilities)
@@ -60,13 +62,21 @@ def player():
 def test_the_exact_law_lies_within_the_bounds(player, early_stop: bool):
     epsilon = LAW.violation(5.5) + 0.08
     plan = Plan(
-        episodes=3000, early_stop=early_stop, batch=100, cost_bound=float(LAKE.horizon), confidence=0.99
+        episodes=3000,
+        early_stop=early_stop,
+        batch=100,
+        cost_bound=float(LAKE.horizon),
+        confidence=0.99,
     )
     evidence, result = certify(subject(epsilon=epsilon), POLICY, None, plan, key=KEY, player=player)
     assert result.lower <= LAW.violation(5.5) <= result.upper
     assert result.verdict == "SATISFIED"
     assert result.value_at_risk_lower <= LAW.value_at_risk(epsilon) <= result.value_at_risk_upper
-    assert LAW.conditional_value_at_risk(epsilon) <= result.conditional_value_at_risk_upper < LAKE.horizon
+    assert (
+        LAW.conditional_value_at_risk(epsilon)
+        <= result.conditional_value_at_risk_upper
+        < LAKE.horizon
+    )
     assert LAW.mean <= result.mean_upper < 1.5 * LAW.mean + 1
     assert evidence.return_mean == pytest.approx(LAW.expected_return, abs=0.1)
     assert evidence.length_mean == pytest.approx(LAW.expected_length, rel=0.1)
@@ -75,11 +85,14 @@ def test_the_exact_law_lies_within_the_bounds(player, early_stop: bool):
 
 
 def test_over_many_keys_the_bounds_miss_as_rarely_as_they_say(player):
-    """Sixty certificates of 90% confidence each: more than 14 misses would have a chance of 1e-3."""
+    """Sixty certificates of 90% confidence each: more than 14 misses would have a chance of
+    1e-3."""
     epsilon = LAW.violation(5.5)
     plan = Plan(episodes=100, early_stop=False, batch=100, confidence=0.9)
     results = [
-        certify(subject(epsilon=epsilon), POLICY, None, plan, key=jax.random.key(seed), player=player)[1]
+        certify(
+            subject(epsilon=epsilon), POLICY, None, plan, key=jax.random.key(seed), player=player
+        )[1]
         for seed in range(60)
     ]
     assert sum(one.upper < epsilon for one in results) <= 14
@@ -88,14 +101,18 @@ def test_over_many_keys_the_bounds_miss_as_rarely_as_they_say(player):
 
 
 def test_a_policy_far_outside_is_found_out_in_one_batch(player):
-    evidence, result = certify(subject(limit=0.5), POLICY, None, Plan(batch=100), key=KEY, player=player)
+    evidence, result = certify(
+        subject(limit=0.5), POLICY, None, Plan(batch=100), key=KEY, player=player
+    )
     assert (result.verdict, result.episodes, evidence.looks) == ("VIOLATED", 100, 1)
 
 
 def test_episodes_do_not_depend_on_the_batch(player):
     def costs(batch: int) -> tuple:
         plan = Plan(episodes=250, early_stop=False, batch=batch)
-        evidence, _ = certify(subject(), POLICY, None, plan, key=KEY, player=player if batch == 100 else None)
+        evidence, _ = certify(
+            subject(), POLICY, None, plan, key=KEY, player=player if batch == 100 else None
+        )
         return evidence.costs
 
     assert costs(100) == costs(64)
@@ -121,7 +138,9 @@ def test_an_interruption_gets_the_valid_verdict_so_far(player):
 
         plan = Plan(episodes=1000, early_stop=early_stop, batch=100)
         wanted = subject(epsilon=LAW.violation(5.5))
-        evidence, result = certify(wanted, POLICY, None, plan, key=KEY, progress=interrupt, player=player)
+        evidence, result = certify(
+            wanted, POLICY, None, plan, key=KEY, progress=interrupt, player=player
+        )
         assert evidence.interrupted
         assert evidence.method == "anytime"
         assert (result.episodes, evidence.looks, result.verdict) == (300, 3, "UNDECIDED")
@@ -159,7 +178,9 @@ def test_an_episode_that_saw_no_number_ends_the_certification(player):
 def test_a_cost_that_spoils_what_is_seen_next_is_named_with_it(player):
     def broken(*arguments):
         ends = player(*arguments)
-        return dataclasses.replace(ends, valid=ends.valid.at[3].set(False), cost=ends.cost.at[3].set(jnp.nan))
+        return dataclasses.replace(
+            ends, valid=ends.valid.at[3].set(False), cost=ends.cost.at[3].set(jnp.nan)
+        )
 
     with pytest.raises(CanaryError, match="a cost and an observation that are not finite"):
         certify(subject(), POLICY, None, Plan(batch=100), key=KEY, player=broken)
@@ -190,7 +211,9 @@ def test_shifts_form_a_grid():
     ]
     assert [environment for _, environment in rows][3] == IcyLake(slip=0.2, horizon=40)
     for name in ("map", "wind"):
-        with pytest.raises(CanaryError, match=f"no numeric setting '{name}' to shift; it has slip, horizon"):
+        with pytest.raises(
+            CanaryError, match=f"no numeric setting '{name}' to shift; it has slip, horizon"
+        ):
             shift_grid(LAKE, {name: [1.0]})
     with pytest.raises(CanaryError, match="slip of IcyLake"):
         shift_grid(LAKE, {"slip": [0.9]})

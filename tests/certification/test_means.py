@@ -1,4 +1,5 @@
-"""Certificates of mean and CVaR constraints: bounds that cover known laws, verdicts both ways, and what was edited."""
+"""Certificates of mean and CVaR constraints: bounds that cover known laws, verdicts both ways, and
+what was edited."""
 
 import dataclasses
 import json
@@ -39,7 +40,10 @@ def test_bets_cover_the_mean_at_every_look_together(name: str):
 def test_the_lower_bound_on_cvar_covers(name: str, share: float):
     truth = true_tail_mean(LAWS[name], share)
     for episodes in (60, 1000):
-        bounds = [tails.tail_mean_lower(costs, share, 0.95) for costs in samples(LAWS[name], 300, episodes)]
+        bounds = [
+            tails.tail_mean_lower(costs, share, 0.95)
+            for costs in samples(LAWS[name], 300, episodes)
+        ]
         assert np.mean(np.array(bounds) > truth + 1e-9) <= 0.05
 
 
@@ -73,7 +77,11 @@ def evidence(costs: np.ndarray) -> Evidence:
         (Mean(1.0), "VIOLATED", "the mean cost of an episode is more than 1."),
         (CVaR(20.0, 0.1), "SATISFIED", "the mean cost of the worst 10% of episodes is at most 9.7"),
         (CVaR(6.5, 0.1), "UNDECIDED", "these episodes cannot tell."),
-        (CVaR(4.0, 0.1), "VIOLATED", "the mean cost of the worst 10% of episodes is more than 5.08"),
+        (
+            CVaR(4.0, 0.1),
+            "VIOLATED",
+            "the mean cost of the worst 10% of episodes is more than 5.08",
+        ),
     ],
 )
 def test_each_verdict_has_its_sentence(constraint: Constraint, verdict: str, words: str):
@@ -94,7 +102,9 @@ def test_a_mean_needs_a_largest_cost_and_no_negative_ones():
         CanaryError, match=r"mean cost <= 3 needs the largest cost of a step.*--largest-step-cost"
     ):
         complete(Plan(episodes=10), Mean(3.0))
-    with pytest.raises(CanaryError, match=r"An episode cost -1: CVaR 10% of cost <= 3 can be certified only"):
+    with pytest.raises(
+        CanaryError, match=r"An episode cost -1: CVaR 10% of cost <= 3 can be certified only"
+    ):
         assess(evidence(np.array([-1.0, 2.0])), Plan(cost_bound=9.0), CVaR(3.0, 0.1))
     assert complete(Plan(cost_bound=3.0), Mean(3.0)).episodes == 1000
     assert complete(Plan(cost_bound=200.0), CVaR(5.0, 0.05)).episodes == 19_173
@@ -127,7 +137,18 @@ def test_a_run_under_a_mean_is_certified_verified_and_replayed(
     run: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ):
     assert (
-        main(["certify", str(run), "--episodes", "300", "--seed", "4", "--json", str(tmp_path / "c.json")])
+        main(
+            [
+                "certify",
+                str(run),
+                "--episodes",
+                "300",
+                "--seed",
+                "4",
+                "--json",
+                str(tmp_path / "c.json"),
+            ]
+        )
         == 0
     )
     shown = capsys.readouterr().out

@@ -1,4 +1,5 @@
-"""A certificate as it lies on a disk: one of another version, one in a directory that is no run, one with a name that lies."""
+"""A certificate as it lies on a disk: one of another version, one in a directory that is no run,
+one with a name that lies."""
 
 import json
 import re
@@ -26,7 +27,8 @@ def written(folder: Path, certificate: dict[str, Any]) -> Path:
     [
         (
             1,
-            "which an earlier version of canary wrote .* check it with the version that made it .* canary certify RUN",
+            "which an earlier version of canary wrote .* check it with the version that made it .* "
+            "canary certify RUN",
         ),
         (5, "of a newer version of canary .*: update canary"),
         ("4", "which canary never wrote"),
@@ -47,7 +49,9 @@ def test_a_format_that_is_not_read_is_neither_valid_nor_not(
     assert said.err.count("\n") == 1
 
 
-def test_a_directory_without_the_policies_is_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_directory_without_the_policies_is_no_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     path = written(tmp_path, FIXED)
     (tmp_path / "config.json").write_text("{}")
     result = verify_file(path)

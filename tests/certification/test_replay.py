@@ -1,4 +1,5 @@
-"""Replaying a share of the episodes: what was invented is found, and with which probability it is not."""
+"""Replaying a share of the episodes: what was invented is found, and with which probability it is
+not."""
 
 import dataclasses
 import json

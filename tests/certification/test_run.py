@@ -1,4 +1,5 @@
-"""From a run directory to a certificate, its page and its check; what was edited afterwards is found out."""
+"""From a run directory to a certificate, its page and its check; what was edited afterwards is
+found out."""
 
 import dataclasses
 import io
@@ -46,7 +47,9 @@ def write_run(root: Path) -> Path:
         overrides=("algo.hidden=[8]",),
     )
     headline = directory.Headline("IcyLake", "canary", len(SEEDS), 1000)
-    run = directory.create(root, headline, config_to_dict(config), device="cpu", command=["canary", "train"])
+    run = directory.create(
+        root, headline, config_to_dict(config), device="cpu", command=["canary", "train"]
+    )
     groups = SeedGroups(make_trainer(config), terms_of(config), SEEDS, 1, 1)
     groups.start()
     path = checkpoint.checkpoint_path(run / "checkpoints", 0)
@@ -73,7 +76,12 @@ def test_a_run_is_certified_for_every_seed_and_shift(run: Path, certificate: dic
     assert certificate["plan"]["statements"] == 4
     assert certificate["plan"]["cost_bound"] == 15
     assert certificate["settings"]["horizon"] == 15
-    assert certificate["origin"] == {"run": run.name, "algorithm": "canary", "updates": 0, "earlier": 0}
+    assert certificate["origin"] == {
+        "run": run.name,
+        "algorithm": "canary",
+        "updates": 0,
+        "earlier": 0,
+    }
     assert {"python", "jax", "numpy", "scipy"} <= certificate["versions"].keys()
     assert len({one["evidence"]["policy_sha256"] for one in certificate["results"]}) == len(SEEDS)
     costs = [tuple(map(tuple, one["evidence"]["costs"])) for one in certificate["results"]]
@@ -83,7 +91,11 @@ def test_a_run_is_certified_for_every_seed_and_shift(run: Path, certificate: dic
 def test_it_verifies_against_its_run_and_by_replaying(run: Path, certificate: dict, tmp_path: Path):
     played = []
     result = verify_file(run, replay=True, report=lambda seed, count: played.append(count))
-    assert (result["valid"], result["problems"], result["verdict"]) == (True, [], certificate["verdict"])
+    assert (result["valid"], result["problems"], result["verdict"]) == (
+        True,
+        [],
+        certificate["verdict"],
+    )
     assert result["level"] == "replayed"
     assert "all " in result["shown"][-1]
     assert sum(played) == sum(one["assessment"]["episodes"] for one in certificate["results"])
@@ -91,12 +103,16 @@ def test_it_verifies_against_its_run_and_by_replaying(run: Path, certificate: di
     elsewhere.write_text(json.dumps(certificate))
     assert verify_file(elsewhere)["level"] == "consistent"
     assert verify_file(elsewhere, run=run)["level"] == "belongs"
-    assert any("ever played" in sentence for sentence in verify_file(elsewhere, run=run)["not_shown"])
+    assert any(
+        "ever played" in sentence for sentence in verify_file(elsewhere, run=run)["not_shown"]
+    )
     with pytest.raises(CanaryError, match="needs the run"):
         verify_file(elsewhere, replay=True)
 
 
-def test_four_things_are_enough_to_replay_it_elsewhere(run: Path, certificate: dict, tmp_path: Path):
+def test_four_things_are_enough_to_replay_it_elsewhere(
+    run: Path, certificate: dict, tmp_path: Path
+):
     """What to commit beside a certificate, as docs/certification.md says."""
     for name in ("config.json", "manifest.json"):
         shutil.copy(run / name, tmp_path)
@@ -106,7 +122,9 @@ def test_four_things_are_enough_to_replay_it_elsewhere(run: Path, certificate: d
     assert (result["valid"], result["level"]) == (True, "replayed"), result
 
 
-def test_a_share_is_replayed_with_the_probability_that_a_forgery_escapes(run: Path, certificate: dict):
+def test_a_share_is_replayed_with_the_probability_that_a_forgery_escapes(
+    run: Path, certificate: dict
+):
     episodes = sum(one["assessment"]["episodes"] for one in certificate["results"])
     result = verify_file(run, replay=0.2)
     assert (result["level"], result["valid"]) == ("replayed", True)
@@ -150,13 +168,18 @@ def forged(certificate: dict, **changes) -> dict:
     return changed | {"sha256": content_hash(changed)}
 
 
-def test_forgeries_with_a_new_hash_are_found_out_beside_the_run(run: Path, certificate: dict, tmp_path: Path):
+def test_forgeries_with_a_new_hash_are_found_out_beside_the_run(
+    run: Path, certificate: dict, tmp_path: Path
+):
     path = tmp_path / "certificate.json"
     settings = certificate["settings"] | {"slip": 0.2}
     origin = certificate["origin"]
     for changes, words in (
         ({"settings": settings}, "settings differ from the run's in slip"),
-        ({"environment": "PointGoal"}, "The environment is 'PointGoal' here but 'IcyLake' in the run"),
+        (
+            {"environment": "PointGoal"},
+            "The environment is 'PointGoal' here but 'IcyLake' in the run",
+        ),
         ({"cost_discount": 0.9}, "cost_discount is 0.9"),
         ({"origin": origin | {"algorithm": "ppo"}}, "algorithm is 'ppo'"),
         ({"origin": origin | {"updates": 9}}, "updates is 9"),
@@ -169,36 +192,50 @@ def test_forgeries_with_a_new_hash_are_found_out_beside_the_run(run: Path, certi
     replayed = verify_file(path, run=run, replay=True)
     assert len(replayed["problems"]) == 4
     assert re.search(
-        r"Seed 3 \(slip = 0.4\): of \d+ episodes played again, \d+ had other", replayed["problems"][-1]
+        r"Seed 3 \(slip = 0.4\): of \d+ episodes played again, \d+ had other",
+        replayed["problems"][-1],
     )
 
 
 def test_a_plan_that_was_changed_afterwards_is_found_out_by_replaying(
     run: Path, certificate: dict, tmp_path: Path
 ):
-    """All of these are consistent in themselves, but the episodes are drawn from what was decided before them."""
+    """All of these are consistent in themselves, but the episodes are drawn from what was decided
+    before them."""
     path, plan = tmp_path / "certificate.json", certificate["plan"]
     older = {name: value for name, value in certificate.items() if name != "constraint"}
-    for changed in (certificate | {"plan": plan | {"batch": plan["batch"] + 1}}, older | {"format": 2}):
+    for changed in (
+        certificate | {"plan": plan | {"batch": plan["batch"] + 1}},
+        older | {"format": 2},
+    ):
         directory.write_json(path, forged(changed))
         assert verify_file(path, run=run)["valid"]
         assert not verify_file(path, run=run, replay=True)["valid"]
 
 
-def test_costs_of_zero_with_all_else_recomputed_are_found_out_by_replaying(run: Path, tmp_path: Path):
-    """The forgery that once passed as valid: every cost 0, and bounds, verdict and hash recomputed."""
+def test_costs_of_zero_with_all_else_recomputed_are_found_out_by_replaying(
+    run: Path, tmp_path: Path
+):
+    """The forgery that once passed as valid: every cost 0, and bounds, verdict and hash
+    recomputed."""
     request = Request(**{**vars(QUICK), "seeds": (0,), "early_stop": False})
     honest = certify_run(run, request, out=tmp_path, quiet=True)
-    evidence = Evidence(**honest["results"][0]["evidence"] | {"costs": ((0.0, 150),), "order": "150x0"})
+    evidence = Evidence(
+        **honest["results"][0]["evidence"] | {"costs": ((0.0, 150),), "order": "150x0"}
+    )
     chance, plan = Chance(limit=honest["limit"], epsilon=honest["epsilon"]), Plan(**honest["plan"])
-    result = Result(seed=0, changes={}, evidence=evidence, assessment=assess(evidence, plan, chance))
+    result = Result(
+        seed=0, changes={}, evidence=evidence, assessment=assess(evidence, plan, chance)
+    )
     verdict, sentence = summarise((result,), plan)
     result = json.loads(json.dumps(dataclasses.asdict(result)))
     forgery = forged(honest, results=[result], verdict=verdict, sentence=sentence)
     directory.write_json(tmp_path / "certificate.json", forgery)
     (tmp_path / "certificate.html").unlink()
     assert verdict == "SATISFIED"
-    assert verify_file(tmp_path, run=run)["level"] == "belongs"  # and says that nothing shows the episodes
+    assert (
+        verify_file(tmp_path, run=run)["level"] == "belongs"
+    )  # and says that nothing shows the episodes
     assert not verify_file(tmp_path, run=run, replay=True)["valid"]
     caught = sum(not verify_file(tmp_path, run=run, replay=0.05)["valid"] for _ in range(3))
     assert caught == 3
@@ -262,7 +299,8 @@ def test_other_policies_are_found_out(run: Path, tmp_path: Path):
     rewrite_policy(run, lambda bias: bias.at[:, 0].add(1e-6))
     problems = verify_file(run)["problems"]
     assert [
-        f"The policy of seed {seed} is not the one that was certified: its digest differs." for seed in SEEDS
+        f"The policy of seed {seed} is not the one that was certified: its digest differs."
+        for seed in SEEDS
     ] == problems
 
 
@@ -279,11 +317,21 @@ def test_without_a_seed_the_evaluation_draws_its_own(run: Path, tmp_path: Path):
 
 def test_another_limit_and_a_fixed_plan(run: Path, tmp_path: Path):
     request = Request(
-        episodes=120, batch=50, evaluation_seed=1, seeds=(0,), limit=14.5, epsilon=0.05, early_stop=False
+        episodes=120,
+        batch=50,
+        evaluation_seed=1,
+        seeds=(0,),
+        limit=14.5,
+        epsilon=0.05,
+        early_stop=False,
     )
     certificate = certify_run(run, request, out=tmp_path, quiet=True)
     (result,) = certificate["results"]
-    assert (certificate["limit"], certificate["epsilon"], certificate["verdict"]) == (14.5, 0.05, "SATISFIED")
+    assert (certificate["limit"], certificate["epsilon"], certificate["verdict"]) == (
+        14.5,
+        0.05,
+        "SATISFIED",
+    )
     assert result["assessment"]["episodes"] == 120
     assert result["assessment"]["upper"] == pytest.approx(1 - 0.05 ** (1 / 120))
     assert result["evidence"]["method"] == "fixed"
@@ -302,11 +350,22 @@ def test_an_interruption_leaves_a_valid_certificate(
 
     monkeypatch.setattr(CertificationBar, "start", start)
     request = Request(
-        **{**vars(QUICK), "shift": ("slip=0.4",), "epsilon": 0.5, "limit": 1.5, "confidence": 0.9999}
+        **{
+            **vars(QUICK),
+            "shift": ("slip=0.4",),
+            "epsilon": 0.5,
+            "limit": 1.5,
+            "confidence": 0.9999,
+        }
     )
     certificate = certify_run(run, request, out=tmp_path, quiet=True)
     assert [one["assessment"]["episodes"] for one in certificate["results"]][1:] == [50, 0, 0]
-    assert [one["evidence"]["interrupted"] for one in certificate["results"]] == [False, True, True, True]
+    assert [one["evidence"]["interrupted"] for one in certificate["results"]] == [
+        False,
+        True,
+        True,
+        True,
+    ]
     assert certificate["results"][2]["assessment"]["verdict"] == "UNDECIDED"
     assert verify_file(tmp_path / "certificate.json", run=run, replay=True)["valid"]
     assert "nothing is known" in certificate["results"][3]["assessment"]["sentence"]
@@ -328,7 +387,10 @@ def test_an_interruption_leaves_a_valid_certificate(
         (Request(epsilon=2.0), "Epsilon must lie strictly"),
         (Request(shift=("slip=0.1,0.33333333333",)), "changes nothing"),
         (Request(evaluation_seed=2**32), "below 2**31"),
-        (Request(episodes=50, batch=50, largest_step_cost=0.01), "states itself that a step costs at most"),
+        (
+            Request(episodes=50, batch=50, largest_step_cost=0.01),
+            "states itself that a step costs at most",
+        ),
     ],
 )
 def test_mistakes_are_sentences(run: Path, tmp_path: Path, request_: Request, words: str):
@@ -390,7 +452,9 @@ def test_the_histogram_counts_every_episode_and_cuts_at_the_limit(certificate: d
     for limit in (2.5, 2.0, 0.5, 40.0):
         drawing = histogram(certificate | {"limit": limit})
         assert drawing is not None
-        expected = sum(count for one in nominal for cost, count in one["evidence"]["costs"] if cost > limit)
+        expected = sum(
+            count for one in nominal for cost, count in one["evidence"]["costs"] if cost > limit
+        )
         assert sum(bar.count for bar in drawing["bars"] if bar.violates) == expected
         assert sum(bar.count for bar in drawing["bars"]) == drawing["episodes"]
         assert all((bar.x >= drawing["limit"] - 1e-6) == bar.violates for bar in drawing["bars"])
@@ -401,13 +465,18 @@ def test_the_table_shows_every_row(certificate: dict):
     console = Console(record=True, width=160, file=io.StringIO())
     print_certificate(console, certificate, [Path("certificate.json")])
     text = console.export_text()
-    for words in (certificate["verdict"], "seed 3, slip = 0.4", "all 4 rows together", "certificate.json"):
+    for words in (
+        certificate["verdict"],
+        "seed 3, slip = 0.4",
+        "all 4 rows together",
+        "certificate.json",
+    ):
         assert words in text
 
 
 def test_evaluation_keys_are_none_of_training():
-    """Training folds the seed, then an iteration number, into its key; the stream is no iteration number it
-    can reach.
+    """Training folds the seed, then an iteration number, into its key; the stream is no iteration
+    number it can reach.
     """
     keys = [
         jax.random.key_data(certificates.episode_key(0, seed, row, decided))

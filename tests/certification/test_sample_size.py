@@ -1,4 +1,5 @@
-"""Clopper-Pearson bounds against textbook values, definition and simulation; plans against brute force."""
+"""Clopper-Pearson bounds against textbook values, definition and simulation; plans against brute
+force."""
 
 import numpy as np
 import pytest
@@ -8,13 +9,19 @@ from scipy.stats import binom, binomtest
 
 from canary.certification.sample_size import clean_episodes, planned_episodes
 from canary.errors import CanaryError
-from canary.numerics.binomial import clopper_pearson_interval, clopper_pearson_lower, clopper_pearson_upper
+from canary.numerics.binomial import (
+    clopper_pearson_interval,
+    clopper_pearson_lower,
+    clopper_pearson_upper,
+)
 
 
 def test_textbook_values():
     assert clopper_pearson_upper(0, 10, 0.95) == pytest.approx(0.2589, abs=5e-5)
     assert clopper_pearson_lower(10, 10, 0.95) == pytest.approx(1 - 0.2589, abs=5e-5)
-    lower, upper = clopper_pearson_interval(10, 100, 0.95)  # Clopper and Pearson's own table: 4.9% to 17.6%
+    lower, upper = clopper_pearson_interval(
+        10, 100, 0.95
+    )  # Clopper and Pearson's own table: 4.9% to 17.6%
     assert (float(lower), float(upper)) == pytest.approx((0.0490, 0.1762), abs=5e-5)
     assert clopper_pearson_upper(7, 7, 0.95) == 1
     assert clopper_pearson_lower(0, 7, 0.95) == 0
@@ -40,7 +47,8 @@ def test_the_interval_is_scipys():
 
 
 def test_coverage_over_thousands_of_policies():
-    """Each policy has its own known P and a sample of its own; each bound may fail for 5% of them."""
+    """Each policy has its own known P and a sample of its own; each bound may fail for 5% of
+    them."""
     random = np.random.default_rng(0)
     rates = np.concatenate([random.uniform(0, 0.1, 10_000), random.uniform(0, 1, 10_000)])
     episodes = random.integers(20, 3000, rates.size)

@@ -17,7 +17,11 @@ SIGNED = signature.sign(FIXED, KEY)
 
 
 def pem(key, password: bytes | None = None) -> bytes:
-    lock = serialization.BestAvailableEncryption(password) if password else serialization.NoEncryption()
+    lock = (
+        serialization.BestAvailableEncryption(password)
+        if password
+        else serialization.NoEncryption()
+    )
     return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, lock)
 
 
@@ -55,10 +59,15 @@ def test_another_key_is_named():
 
 def test_keys_are_read_in_both_formats():
     ssh = KEY.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.OpenSSH,
+        serialization.NoEncryption(),
     )
     for data in (pem(KEY), ssh):
-        assert signature.check(signature.sign(FIXED, signature.load_private_key(data, "key")), None)[0] == []
+        assert (
+            signature.check(signature.sign(FIXED, signature.load_private_key(data, "key")), None)[0]
+            == []
+        )
     line = public(KEY, serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
     for data in (public(KEY), line, line + b" me@home"):
         assert signature.check(SIGNED, signature.load_public_key(data, "key.pub"))[0] == []
@@ -89,7 +98,9 @@ def test_the_fingerprint_is_that_of_openssh(tmp_path: Path):
     line = public(KEY, serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
     (tmp_path / "key.pub").write_bytes(line + b"\n")
     try:
-        shown = subprocess.run(["ssh-keygen", "-lf", tmp_path / "key.pub"], capture_output=True, text=True)
+        shown = subprocess.run(
+            ["ssh-keygen", "-lf", tmp_path / "key.pub"], capture_output=True, text=True
+        )
     except FileNotFoundError:
         pytest.skip("there is no ssh-keygen here")
     assert (signature.check(SIGNED, None)[1] or "nothing") in shown.stdout

@@ -1,5 +1,5 @@
-"""Bounds on VaR, CVaR and the mean cover the truth of known distributions, at fixed and at chosen sample
-sizes.
+"""Bounds on VaR, CVaR and the mean cover the truth of known distributions, at fixed and at chosen
+sample sizes.
 """
 
 import numpy as np
@@ -11,8 +11,8 @@ from canary.certification import tails
 from canary.certification.anytime import anytime_lower, anytime_upper
 from canary.numerics.binomial import clopper_pearson_lower, clopper_pearson_upper
 
-# Discrete laws on [0, 100]: exact VaR and CVaR are sums. One is like a lake, one is rare and large, one
-# nearly continuous.
+# Discrete laws on [0, 100]: exact VaR and CVaR are sums. One is like a lake, one is rare and large,
+# one nearly continuous.
 SUPPORT = np.arange(101.0)
 LAWS = {
     "geometric": 0.6**SUPPORT / (0.6**SUPPORT).sum(),
@@ -54,7 +54,8 @@ def test_value_at_risk_covers(name: str, epsilon: float):
 
 
 def test_value_at_risk_covers_when_the_sample_size_is_chosen_to_deceive():
-    """Stop at whichever of many looks shows the smallest upper bound: only the anytime bound survives."""
+    """Stop at whichever of many looks shows the smallest upper bound: only the anytime bound
+    survives."""
     law, epsilon, count = LAWS["uniform"], 0.2, 300
     looks = np.unique(np.geomspace(20, 500, 25).astype(int))
     truth = true_var(law, epsilon)
@@ -83,7 +84,10 @@ def test_mean_and_conditional_value_at_risk_cover(name: str, share: float):
     law, count = LAWS[name], 500
     truth = true_tail_mean(law, share)
     for episodes in (60, 1000):
-        bounds = [tails.tail_mean_upper(costs, share, 100.0, 0.95) for costs in samples(law, count, episodes)]
+        bounds = [
+            tails.tail_mean_upper(costs, share, 100.0, 0.95)
+            for costs in samples(law, count, episodes)
+        ]
         assert np.mean(np.array(bounds) < truth - 1e-9) <= 0.05
         assert max(bounds) <= 100
 
@@ -92,13 +96,20 @@ def test_the_bounds_are_sharp_enough_to_be_useful():
     costs = samples(LAWS["geometric"], 1, 10_000)[0]
     truth = true_tail_mean(LAWS["geometric"], 0.02)
     assert truth < tails.tail_mean_upper(costs, 0.02, 100.0, 0.95) < 2 * truth
-    assert true_tail_mean(LAWS["geometric"], 1.0) < tails.tail_mean_upper(costs, 1.0, 100.0, 0.95) < 2.0
-    # A band of equal width moves sqrt(log(20) / 2n) = 0.012 of the mass to the largest cost: CVaR above 62.
+    assert (
+        true_tail_mean(LAWS["geometric"], 1.0)
+        < tails.tail_mean_upper(costs, 1.0, 100.0, 0.95)
+        < 2.0
+    )
+    # A band of equal width moves sqrt(log(20) / 2n) = 0.012 of the mass to the largest cost: CVaR
+    # above 62.
     assert tails.tail_mean_upper(costs, 0.02, 100.0, 0.95) < 62
 
 
 @given(st.lists(st.floats(0, 50), min_size=1, max_size=60), st.sampled_from([1.0, 0.3]))
-def test_a_tail_bound_exceeds_the_sample_and_grows_with_the_largest_cost(costs: list[float], share: float):
+def test_a_tail_bound_exceeds_the_sample_and_grows_with_the_largest_cost(
+    costs: list[float], share: float
+):
     array = np.array(costs)
     small, large = (tails.tail_mean_upper(array, share, bound, 0.95) for bound in (50.0, 80.0))
     assert small <= large

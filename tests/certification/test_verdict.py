@@ -36,8 +36,18 @@ def evidence(violations: int, episodes: int, *, method: str = "fixed", looks: in
     [
         (0, 149, "SATISFIED", "With 95% confidence, at most 1.991% of episodes cost more than 5.5"),
         (0, 148, "UNDECIDED", "cannot tell. About 149 would decide"),
-        (3, 150, "UNDECIDED", "cannot tell."),  # the rate is epsilon: no number of episodes would help
-        (20, 200, "VIOLATED", "With 95% confidence, more than 6.726% of episodes cost more than 5.5"),
+        (
+            3,
+            150,
+            "UNDECIDED",
+            "cannot tell.",
+        ),  # the rate is epsilon: no number of episodes would help
+        (
+            20,
+            200,
+            "VIOLATED",
+            "With 95% confidence, more than 6.726% of episodes cost more than 5.5",
+        ),
         (0, 0, "UNDECIDED", "nothing is known"),
     ],
 )
@@ -52,8 +62,13 @@ def test_the_verdict_agrees_with_the_bound_on_value_at_risk():
     """P <= epsilon is certified exactly when VaR <= limit is."""
     for method in ("fixed", "anytime"):
         for violations in range(12):
-            result = assess(evidence(violations, 600, method=method), Plan(early_stop=False), CHANCE)
-            within = result.value_at_risk_upper is not None and result.value_at_risk_upper <= CHANCE.limit
+            result = assess(
+                evidence(violations, 600, method=method), Plan(early_stop=False), CHANCE
+            )
+            within = (
+                result.value_at_risk_upper is not None
+                and result.value_at_risk_upper <= CHANCE.limit
+            )
             assert (result.verdict == "SATISFIED") == within
 
 
@@ -86,7 +101,8 @@ def test_more_statements_need_more_evidence():
 
 
 def test_picking_the_best_of_many_seeds_keeps_the_confidence():
-    """Twenty policies just outside the limit: picking the one that looks best must not make it safe."""
+    """Twenty policies just outside the limit: picking the one that looks best must not make it
+    safe."""
     policies, episodes, epsilon, trials = 20, 1500, 0.02, 4000
     best = np.random.default_rng(0).binomial(episodes, epsilon * 1.0001, (trials, policies)).min(1)
     corrected = Plan(statements=policies).corrected_confidence
@@ -145,7 +161,8 @@ def test_mistakes_in_a_plan_are_sentences(field: str, value: float):
 
 
 def test_costs_are_compared_with_the_limit_in_the_precision_in_which_they_are_added():
-    """Three steps of 0.1 are float32's 0.3, which is above the 0.3 of a Python float: no violation of 0.3."""
+    """Three steps of 0.1 are float32's 0.3, which is above the 0.3 of a Python float: no violation
+    of 0.3."""
     cost = float(np.float32(0.1) + np.float32(0.1) + np.float32(0.1))
     assert cost > 0.3
     one = dataclasses.replace(evidence(0, 10), costs=((cost, 10),))

@@ -1,4 +1,5 @@
-"""Every mistake that an environment can have gets a sentence that names the field, what was found and what is expected."""
+"""Every mistake that an environment can have gets a sentence that names the field, what was found
+and what is expected."""
 
 from dataclasses import replace
 
@@ -53,7 +54,9 @@ TRACED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("environment", "field", "sentence"), TRACED, ids=lambda case: type(case).__name__)
+@pytest.mark.parametrize(
+    ("environment", "field", "sentence"), TRACED, ids=lambda case: type(case).__name__
+)
 def test_what_tracing_finds(environment, field, sentence):
     found = [finding for finding in check_structure(environment) if finding.level == "error"]
     assert found
@@ -84,11 +87,19 @@ def test_what_a_short_rollout_finds(fault, field, sentence):
 @pytest.mark.parametrize(
     ("environment", "field", "sentence"),
     [
-        (faulty.Odd(fault="early"), "truncated", "is truncated after 4 steps, before its horizon of 12"),
+        (
+            faulty.Odd(fault="early"),
+            "truncated",
+            "is truncated after 4 steps, before its horizon of 12",
+        ),
         (faulty.Odd(fault="negative"), "cost", "The cost is negative in 100% of the steps"),
         (faulty.Odd(fault="free"), "cost", "The cost is 0 in all"),
         (faulty.OwnClock(), "truncated", "training.stagger=false"),
-        (faulty.SameStart(), "reset", "Every episode starts with the same observation; the steps are random"),
+        (
+            faulty.SameStart(),
+            "reset",
+            "Every episode starts with the same observation; the steps are random",
+        ),
     ],
 )
 def test_what_is_odd_but_possible(environment, field, sentence):
@@ -104,7 +115,9 @@ def test_host_environments_are_checked_too():
     good = from_gymnasium(HostWalk, horizon=8)
     assert full_check(good, episodes=8).findings == []
     forgetful = full_check(from_gymnasium(Forgetful, horizon=8), episodes=8)
-    assert any("gave other numbers the second time" in finding.text for finding in forgetful.findings)
+    assert any(
+        "gave other numbers the second time" in finding.text for finding in forgetful.findings
+    )
     broken = full_check(from_gymnasium(HostWalk, horizon=8, fails_at=3), episodes=8)
     assert not broken.ok
     assert "the motor is stuck" in broken.findings[-1].text
@@ -117,7 +130,8 @@ def test_our_own_lake_passes_with_a_note():
 
 
 @pytest.mark.parametrize(
-    ("limit", "kind"), [(1000.0, "trivial"), (4.0, "hopeless"), (50.0, "interesting"), (None, "no limit")]
+    ("limit", "kind"),
+    [(1000.0, "trivial"), (4.0, "hopeless"), (50.0, "interesting"), (None, "no limit")],
 )
 def test_advice_about_limits(limit, kind):
     costs = np.random.default_rng(0).uniform(5, 100, 400)
@@ -132,7 +146,9 @@ def test_advice_without_any_cost():
 
 
 def test_a_fingerprint_tells_behaviours_apart():
-    one, same, other = (fingerprint(short_record(faulty.Walk(noise=noise))) for noise in (0.5, 0.5, 0.6))
+    one, same, other = (
+        fingerprint(short_record(faulty.Walk(noise=noise))) for noise in (0.5, 0.5, 0.6)
+    )
     assert one == same
     assert differences(one, same) == []
     assert any("observation differs from step 1 on" in text for text in differences(one, other))

@@ -1,4 +1,5 @@
-"""The command line as people and scripts meet it: sentences for mistakes, pure JSON, stop and resume."""
+"""The command line as people and scripts meet it: sentences for mistakes, pure JSON, stop and
+resume."""
 
 import io
 import json
@@ -56,7 +57,9 @@ def assert_one_sentence(text: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+def trained(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[Path, subprocess.CompletedProcess[str]]:
     """An uninterrupted run of two seeds, made by the command with its JSON on standard output."""
     out = tmp_path_factory.mktemp("cli") / "runs"
     done = run_canary("train", *FLAGS, "--seeds", "0,3", "--out", str(out), "--json", "-")
@@ -70,7 +73,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.
 def test_help_version_and_list_are_quick_and_light(tmp_path: Path):
     code = (
         "import sys; from canary.cli import main\n"
-        "for arguments in (['--help'], ['train', '--help'], ['--version'], ['list', '--out', sys.argv[1]]):\n"
+        "for arguments in (['--help'], ['train', '--help'], ['--version'], ['list', '--out', "
+        "sys.argv[1]]):\n"
         "    assert main(arguments) == 0\n"
         "heavy = {'jax', 'polars', 'numpy', 'scipy', 'equinox'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
@@ -79,7 +83,9 @@ def test_help_version_and_list_are_quick_and_light(tmp_path: Path):
     began = time.process_time(), os.times().children_user
     done = subprocess.run(program, env=environment(), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    assert os.times().children_user - began[1] < 3.0  # all four together; a start of JAX alone takes as much
+    assert (
+        os.times().children_user - began[1] < 3.0
+    )  # all four together; a start of JAX alone takes as much
     for flag in (
         "env",
         "algo",
@@ -166,7 +172,10 @@ MISTAKES = {
 
 @pytest.mark.parametrize("arguments", MISTAKES.values(), ids=MISTAKES.keys())
 def test_a_mistake_is_one_sentence_and_leaves_nothing(
-    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    arguments: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ):
     monkeypatch.chdir(tmp_path)
     assert main(arguments) == 2
@@ -241,7 +250,11 @@ def test_the_json_is_the_only_thing_on_standard_output(
     assert summary.keys() >= KEYS
     assert summary == unsealed(json.loads((run / "summary.json").read_text()), run)
     assert (summary["seeds"], summary["seed_ids"], summary["total_steps"]) == (2, [0, 3], STEPS)
-    assert (summary["status"], summary["env"], summary["algorithm"]) == ("finished", "IcyLake", "canary")
+    assert (summary["status"], summary["env"], summary["algorithm"]) == (
+        "finished",
+        "IcyLake",
+        "canary",
+    )
     assert "P(cost > 5.5)" in done.stderr
     assert "guarantee" in done.stderr
     assert f"{run}/summary.json" in done.stderr
@@ -280,7 +293,9 @@ def test_a_finished_run_is_not_trained_again(
 
 
 def test_evaluate_prints_a_table_and_stable_json(
-    trained: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    trained: tuple[Path, subprocess.CompletedProcess[str]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ):
     run, _ = trained
     target = tmp_path / "evaluation.json"
@@ -322,7 +337,8 @@ def copy_of(run: Path, place: Path) -> Path:
         ("config.json", b'{"environment": 3, "algorithm": "x"}'),
         (
             "config.json",
-            b'{"environment": {"name": [], "settings": {}}, "algorithm": {"name": 2, "settings": {}}}',
+            b'{"environment": {"name": [], "settings": {}}, "algorithm": {"name": 2, "settings": '
+            b"{}}}",
         ),
         ("manifest.json", b"{}"),
         ("manifest.json", b"\xff\x00"),
@@ -342,7 +358,9 @@ def test_a_corrupt_run_is_a_sentence(
 
 
 def test_wrong_settings_in_a_config_are_named(
-    trained: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    trained: tuple[Path, subprocess.CompletedProcess[str]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ):
     run = copy_of(trained[0], tmp_path)
     original = json.loads((run / "config.json").read_text())
@@ -367,7 +385,9 @@ class Hostile:
 
 
 def test_a_hostile_checkpoint_is_refused_and_runs_nothing(
-    trained: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    trained: tuple[Path, subprocess.CompletedProcess[str]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ):
     run = copy_of(trained[0], tmp_path)
     mark = tmp_path / "executed"
@@ -452,7 +472,9 @@ def test_trained_run_is_certified_and_the_certificate_verified(
 
 
 def test_trained_run_is_exported(
-    trained: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    trained: tuple[Path, subprocess.CompletedProcess[str]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ):
     from canary.export import numpy_policy
 
@@ -481,7 +503,10 @@ def test_trained_run_is_exported(
     ids=" ".join,
 )
 def test_a_mistake_with_the_other_commands_is_one_sentence(
-    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    arguments: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.chdir(tmp_path)
     assert main(arguments) == 2

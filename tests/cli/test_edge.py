@@ -1,4 +1,5 @@
-"""The edge: wrong command lines, hostile names and broken streams end in one sentence; so does what nobody foresaw."""
+"""The edge: wrong command lines, hostile names and broken streams end in one sentence; so does what
+nobody foresaw."""
 
 import io
 import json
@@ -54,7 +55,10 @@ def sentence(capsys: pytest.CaptureFixture[str], arguments: list[str], code: int
         (["train", "--force"], "--force belongs to --resume"),
         (["train", "--out", "a\0b"], "Cannot write"),
         (["train", "--out", "x" * 300], "Cannot write"),
-        (["train", "--total-steps", "1000", "--set", "training.environments=2000"], "total_steps (1000)"),
+        (
+            ["train", "--total-steps", "1000", "--set", "training.environments=2000"],
+            "total_steps (1000)",
+        ),
         (["evaluate", "x" * 300], "is no name of a run"),
         (["evaluate", "a\0b"], "no run"),
         (["list", "--json", "a\0b"], "--json cannot write"),
@@ -80,7 +84,9 @@ def test_certifying_where_nothing_can_be_written_fails_before_playing(
         raise CanaryError("Cannot write here (No space left on device); choose a place.")
 
     monkeypatch.setattr("canary.certification.run.files.check_writable", full)
-    monkeypatch.setattr("canary.certification.run.certify", lambda *a, **k: pytest.fail("it played"))
+    monkeypatch.setattr(
+        "canary.certification.run.certify", lambda *a, **k: pytest.fail("it played")
+    )
     assert "No space left" in sentence(capsys, ["certify", str(run)])
 
 
@@ -90,7 +96,9 @@ def test_what_nobody_foresaw_is_one_sentence_and_a_file(
     def broken(options: object) -> int:
         raise ZeroDivisionError("a \x1b[31mred\x1b[0m surprise\nand more")
 
-    monkeypatch.setitem(sys.modules["canary.cli.main"].__dict__, "COMMANDS", {"list": (listing.List, broken)})
+    monkeypatch.setitem(
+        sys.modules["canary.cli.main"].__dict__, "COMMANDS", {"list": (listing.List, broken)}
+    )
     said = sentence(capsys, ["list"], failures.BUG)
     assert "ZeroDivisionError: a \\x1b[31mred" in said
     path = Path(said.split(" is in ")[1].split(":")[0])
@@ -110,7 +118,9 @@ def test_a_panic_of_a_library_is_a_sentence_too(
     def broken(options: object) -> int:
         raise PanicException("called `Option::unwrap()` on a `None` value")
 
-    monkeypatch.setitem(sys.modules["canary.cli.main"].__dict__, "COMMANDS", {"list": (listing.List, broken)})
+    monkeypatch.setitem(
+        sys.modules["canary.cli.main"].__dict__, "COMMANDS", {"list": (listing.List, broken)}
+    )
     assert "PanicException" in sentence(capsys, ["list"], failures.BUG)
 
 
@@ -122,7 +132,9 @@ def test_names_are_printed_as_text(
 ):
     monkeypatch.setenv("COLUMNS", "200")  # wide enough for the whole name on one line
     root = tmp_path / "runs"
-    made = directory.create(root, directory.Headline("IcyLake", "canary", 1, 10), {}, device="", command=[])
+    made = directory.create(
+        root, directory.Headline("IcyLake", "canary", 1, 10), {}, device="", command=[]
+    )
     made.rename(root / HOSTILE)
     assert main(["list", "--out", str(root)]) == 0
     shown = capsys.readouterr().out
@@ -144,7 +156,9 @@ def test_the_console_obeys_its_own_styles_and_no_others():
 
 
 @pytest.mark.parametrize("name", ["nan", "digits", "pipe", "zero", "text", "seconds"])
-def test_one_bad_run_never_hides_the_others(capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str):
+def test_one_bad_run_never_hides_the_others(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str
+):
     headline = directory.Headline("IcyLake", "canary", 1, 10)
     good, bad = (directory.create(tmp_path, headline, {}, device="", command=[]) for _ in range(2))
     place = bad / "summary.json"
@@ -164,7 +178,9 @@ def test_one_bad_run_never_hides_the_others(capsys: pytest.CaptureFixture[str], 
     assert main(["list", "--out", str(tmp_path)]) == 0
 
 
-def test_a_summary_that_was_changed_is_not_shown(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+def test_a_summary_that_was_changed_is_not_shown(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+):
     headline = directory.Headline("IcyLake", "canary", 1, 10)
     place = directory.create(tmp_path, headline, {}, device="", command=[]) / "summary.json"
     directory.write_json(place, sealed({"return_mean": 0.25, "violation_probability": 0.5}))
@@ -177,7 +193,8 @@ def test_a_summary_that_was_changed_is_not_shown(capsys: pytest.CaptureFixture[s
 
 def test_what_nobody_sees_in_a_name_is_shown():
     assert (
-        printable("a\u200bb\ufeffc\u2060d\u00ade\U000e0041") == "a\\u200bb\\ufeffc\\u2060d\\xade\\U000e0041"
+        printable("a\u200bb\ufeffc\u2060d\u00ade\U000e0041")
+        == "a\\u200bb\\ufeffc\\u2060d\\xade\\U000e0041"
     )
     assert printable("می\u200cخواهم") == "می\u200cخواهم"  # a joiner that Persian needs
 
@@ -200,7 +217,11 @@ def test_a_full_standard_output_and_an_ascii_terminal(tmp_path: Path):
     (tmp_path / "ελ").mkdir()
     (tmp_path / "ελ" / "config.json").write_text("{}")
     done = subprocess.run(
-        command("list", "--out", str(tmp_path)), capture_output=True, text=True, env=quiet, timeout=300
+        command("list", "--out", str(tmp_path)),
+        capture_output=True,
+        text=True,
+        env=quiet,
+        timeout=300,
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert "\\u03b5" in done.stdout

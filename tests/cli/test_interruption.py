@@ -1,4 +1,5 @@
-"""Ctrl-C before anything was trained: no checkpoint, no traceback, and a run that can be gone on with."""
+"""Ctrl-C before anything was trained: no checkpoint, no traceback, and a run that can be gone on
+with."""
 
 import os
 import signal

@@ -1,4 +1,5 @@
-"""Configurations: built from few choices, changed by name, read back without loss, explained when wrong."""
+"""Configurations: built from few choices, changed by name, read back without loss, explained when
+wrong."""
 
 import dataclasses
 import json
@@ -39,7 +40,10 @@ def test_every_preset_builds_and_survives_json(environment, algorithm, preset):
     paper = of_kind(config.environment, PAPER_BATCHES)
     assert config.constraint == config.environment.default_constraint
     if preset == "paper":
-        assert (trainer.environments, trainer.rollout_length) == (paper.environments, paper.rollout_length)
+        assert (trainer.environments, trainer.rollout_length) == (
+            paper.environments,
+            paper.rollout_length,
+        )
     assert trainer.cost_discount == config.algorithm.estimation.cost_discount
 
 
@@ -109,7 +113,11 @@ def test_any_configuration_survives_json(seeds, hidden, numbers, flags, scale):
         ("algo.dead_zone=0", lambda c: c.algorithm.dead_zone, 0.0),
         ("algo.dead_zone=none", lambda c: c.algorithm.dead_zone, None),
         ("algo.cost_discount=1", lambda c: c.algorithm.estimation.cost_discount, 1.0),
-        ("algo.surrogate_scale=episode", lambda c: c.algorithm.trust_region.surrogate_scale, "episode"),
+        (
+            "algo.surrogate_scale=episode",
+            lambda c: c.algorithm.trust_region.surrogate_scale,
+            "episode",
+        ),
         ("training.total_steps=1e6", lambda c: c.training.total_steps, 1_000_000),
         ("training.seeds=[4, 2]", lambda c: c.training.seeds, (4, 2)),
         ("training.stagger=false", lambda c: c.training.stagger, False),
@@ -197,7 +205,11 @@ def test_wrong_overrides_end_in_one_sentence(item, sentence):
 
 def test_names_are_found_whatever_their_case_and_dashes():
     config = make_config("icy-lake", "CVaR_CPO", preset="Paper")
-    assert (config.environment_name, config.algorithm_name, config.preset) == ("IcyLake", "cvar-cpo", "paper")
+    assert (config.environment_name, config.algorithm_name, config.preset) == (
+        "IcyLake",
+        "cvar-cpo",
+        "paper",
+    )
 
 
 @pytest.mark.parametrize(
@@ -269,12 +281,18 @@ def test_a_constraint_of_another_kind_is_refused():
 
 
 def test_a_preset_sees_the_problem_as_it_is_put():
-    """The dead zone narrows for a small limit and a rare violation, and a PointGoal episode lasts eight batches."""
+    """The dead zone narrows for a small limit and a rare violation, and a PointGoal episode lasts
+    eight batches."""
 
     def dead_zone(*overrides: str) -> float:
         return make_config("IcyLake", overrides=overrides).algorithm.dead_zone
 
-    assert dead_zone() == dead_zone("constraint.limit=15") == dead_zone("constraint.epsilon=0.1") == 0.8
+    assert (
+        dead_zone()
+        == dead_zone("constraint.limit=15")
+        == dead_zone("constraint.epsilon=0.1")
+        == 0.8
+    )
     assert dead_zone("constraint.limit=3.5") == 0.69  # a step costs 1: 2 are free, the third counts
     assert dead_zone("constraint.epsilon=0.005") == 0.2
     assert dead_zone("constraint.epsilon=0.001") == 0.0

@@ -1,4 +1,5 @@
-"""Settings that make no sense are named; overrides may be typed; every setting has a reader, a range and a reason."""
+"""Settings that make no sense are named; overrides may be typed; every setting has a reader, a
+range and a reason."""
 
 import re
 from dataclasses import replace
@@ -34,7 +35,10 @@ def test_the_defaults_of_everything_are_in_range():
         ("tolerated_loss=0", r"algo\.trust_region\.tolerated_loss must be positive, not 0"),
         ("dead_zone=0.995", r"algo\.dead_zone must be at most 0\.99, not 0\.995"),
         ("hidden=[8,0]", r"algo\.estimation\.hidden must be at least 1, not 0\."),
-        ("reward_discount=1.01", r"algo\.estimation\.reward_discount must be at most 1, not 1\.01\."),
+        (
+            "reward_discount=1.01",
+            r"algo\.estimation\.reward_discount must be at most 1, not 1\.01\.",
+        ),
         ("critic.minibatches=4001", r"more than the 4000 steps of a batch"),
         ("window=5000000000", r"at most 2147483647"),
     ],
@@ -47,7 +51,8 @@ def test_what_makes_no_sense_is_named(setting: str, sentence: str):
 def test_stored_configurations_are_checked_too():
     config = make_config()
     broken = replace(
-        config, algorithm=replace(config.algorithm, critic=replace(config.algorithm.critic, epochs=-1))
+        config,
+        algorithm=replace(config.algorithm, critic=replace(config.algorithm.critic, epochs=-1)),
     )
     with pytest.raises(CanaryError, match="epochs"):
         checked(broken)
@@ -64,7 +69,9 @@ def test_overrides_may_be_a_dictionary_of_values():
         "env.map": "8x8",
     }
     assert make_config(overrides=values) == make_config(overrides=texts)
-    with pytest.raises(CanaryError, match=r"algo\.trust_region\.target_kl must be a number, not \[1\]"):
+    with pytest.raises(
+        CanaryError, match=r"algo\.trust_region\.target_kl must be a number, not \[1\]"
+    ):
         make_config(overrides={"algo.target_kl": [1]})
 
 
@@ -115,8 +122,16 @@ def test_every_default_that_is_shown_can_be_set():
 
 def test_every_setting_has_somebody_who_turns_it():
     """In a preset, a study, a learning test or a table of the docs; what has not is a constant."""
-    used = [ROOT / "src/canary/config/presets.py", ROOT / "src/canary/studies/data.py", ROOT / "README.md"]
-    used += [*(ROOT / "docs").rglob("*.md"), ROOT / "tests/test_learning.py", ROOT / "tests/test_training.py"]
+    used = [
+        ROOT / "src/canary/config/presets.py",
+        ROOT / "src/canary/studies/data.py",
+        ROOT / "README.md",
+    ]
+    used += [
+        *(ROOT / "docs").rglob("*.md"),
+        ROOT / "tests/test_learning.py",
+        ROOT / "tests/test_training.py",
+    ]
     words = set(re.findall(r"\w+", " ".join(path.read_text() for path in used)))
     names = {
         row["setting"].rpartition(".")[2]

@@ -1,8 +1,9 @@
 """What every environment promises, on every engine it has.
 
-One compiled program per case serves most tests: a rollout of random actions, as training makes it. Environments that have
-a choice of integrator are held to the comparisons of one program with another under `implicitfast`: PointGoal's Euler
-steps amplify rounding, so that there even the same formulas, compiled twice, part within a few steps.
+One compiled program per case serves most tests: a rollout of random actions, as training makes it.
+Environments that have a choice of integrator are held to the comparisons of one program with
+another under `implicitfast`: PointGoal's Euler steps amplify rounding, so that there even the same
+formulas, compiled twice, part within a few steps.
 """
 
 import json
@@ -33,26 +34,33 @@ def engines(kind: type) -> tuple[str, ...]:
 
 
 def cases() -> dict[str, Environment]:
-    """Every environment on every engine, with episodes of a few steps; a subclass changes a default only."""
+    """Every environment on every engine, with episodes of a few steps; a subclass changes a default
+    only."""
     found = {}
     for name, kind in ENVIRONMENTS.items():
         if any(issubclass(kind, other) and kind is not other for other in ENVIRONMENTS.values()):
             found[name] = kind(horizon=12)
             continue
         for engine in engines(kind) or (None,):
-            settings = {"horizon": 4 if engine == "mjx" else 12} | ({"engine": engine} if engine else {})
+            settings = {"horizon": 4 if engine == "mjx" else 12} | (
+                {"engine": engine} if engine else {}
+            )
             found[f"{name}-{engine}" if engine else name] = kind(**settings)
-    found["PointGoal-native"] = replace(found["PointGoal-native"], vase="free")  # what that engine is for
+    found["PointGoal-native"] = replace(
+        found["PointGoal-native"], vase="free"
+    )  # what that engine is for
     return found
 
 
 CASES = cases()
 # A subclass that changes a default has the program of its parent.
 PLAYED = [name for name in CASES if name != "PointGoal2500"]
-# Comparisons of two programs take as many compilations; the default suite makes them once for each kind of physics.
+# Comparisons of two programs take as many compilations; the default suite makes them once for each
+# kind of physics.
 SLOW_TO_COMPARE = {"PointGoal-native"} | {name for name in CASES if "mjx" in name}
 COMPARED = [
-    pytest.param(name, marks=[pytest.mark.slow] if name in SLOW_TO_COMPARE else []) for name in PLAYED
+    pytest.param(name, marks=[pytest.mark.slow] if name in SLOW_TO_COMPARE else [])
+    for name in PLAYED
 ]
 
 
@@ -62,7 +70,8 @@ def sizes(name: str) -> tuple[int, int]:
 
 
 def comparable(environment: Environment) -> Environment:
-    """Without the oscillation that amplifies rounding, where there is a choice (MJX's implicitfast is another one)."""
+    """Without the oscillation that amplifies rounding, where there is a choice (MJX's implicitfast
+    is another one)."""
     names = {field.name for field in fields(environment)}
     if "integrator" not in names or environment.engine == "mjx":
         return environment
@@ -98,11 +107,14 @@ def random_action(space, key):
 
 
 def walk(environment, steps, key):
-    """All states of one environment that takes random actions, the first included; a prefix of every longer walk."""
+    """All states of one environment that takes random actions, the first included; a prefix of
+    every longer walk."""
 
     def advance(state, time):
         key_action, key_step = jax.random.split(jax.random.fold_in(key, time))
-        state = environment.step(state, random_action(environment.action_space, key_action), key_step)
+        state = environment.step(
+            state, random_action(environment.action_space, key_action), key_step
+        )
         return state, state
 
     start = environment.reset(key)
@@ -128,7 +140,9 @@ def assert_same(one, other, scale=1e-4):
 
 def test_a_subclass_changes_a_default_only():
     parent, child = ENVIRONMENTS["PointGoal"], ENVIRONMENTS["PointGoal2500"]
-    members = {name for name in vars(child) if callable(getattr(child, name)) and not name.startswith("__")}
+    members = {
+        name for name in vars(child) if callable(getattr(child, name)) and not name.startswith("__")
+    }
     assert not members
     assert vars(child()) == vars(parent()) | {"horizon": 2500}
 
@@ -140,7 +154,9 @@ def test_shapes_and_types(name):
     assert isinstance(environment.action_space, Discrete | Continuous)
     assert hash(environment) == hash(replace(environment))
     reset = first_shapes(name)
-    action = jax.eval_shape(lambda key: random_action(environment.action_space, key), jax.random.key(0))
+    action = jax.eval_shape(
+        lambda key: random_action(environment.action_space, key), jax.random.key(0)
+    )
     step = jax.eval_shape(environment.step, reset, action, jax.random.key(0))
     assert jax.tree.structure(reset) == jax.tree.structure(step)
     for before, after in zip(jax.tree.leaves(reset), jax.tree.leaves(step), strict=True):
@@ -205,7 +221,8 @@ def test_every_reset_is_a_fresh_one(name):
 
 @pytest.mark.parametrize("name", PLAYED)
 def test_the_observation_before_a_reset_is_kept(name):
-    """Within an episode what comes next is what is seen next; at its end it is not what the reset shows."""
+    """Within an episode what comes next is what is seen next; at its end it is not what the reset
+    shows."""
     _, _, rollout, raw = played(name)
     size = CASES[name].observation_size
     following, seen = rollout.next_inputs[:-1, :, :size], raw[1:]
@@ -217,7 +234,8 @@ def test_the_observation_before_a_reset_is_kept(name):
 
 @pytest.mark.parametrize("name", COMPARED)
 def test_vmap_equals_a_loop_to_the_last_observation(name):
-    """The episodes of three environments at once, and each of them alone; what is compared last is the cut state."""
+    """The episodes of three environments at once, and each of them alone; what is compared last is
+    the cut state."""
     environment, keys = comparable(CASES[name]), jax.random.split(jax.random.key(3), 3)
     together = jax.jit(jax.vmap(partial(walk, environment, environment.horizon)))(keys)
     assert not np.array_equal(together.observation[0, 1:], together.observation[1, 1:])
@@ -236,7 +254,9 @@ def test_jit_changes_nothing(name):
 @pytest.mark.parametrize("name", CASES)
 def test_a_configuration_survives_json(name):
     environment = CASES[name]
-    config = replace(make_config(type(environment).__name__, total_steps=100_000), environment=environment)
+    config = replace(
+        make_config(type(environment).__name__, total_steps=100_000), environment=environment
+    )
     assert config_from_dict(json.loads(json.dumps(config_to_dict(config)))) == config
 
 
@@ -249,5 +269,6 @@ def test_an_action_of_the_wrong_shape_is_refused_in_a_sentence(name, shape):
         return
     with pytest.raises(CanaryError, match=r"action of .* shape"):
         jax.eval_shape(
-            lambda state: environment.step(state, jnp.zeros(shape, jnp.int32), jax.random.key(0)), state
+            lambda state: environment.step(state, jnp.zeros(shape, jnp.int32), jax.random.key(0)),
+            state,
         )

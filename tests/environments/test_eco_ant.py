@@ -1,4 +1,5 @@
-"""EcoAnt: published numbers of its body, its reward, cost and ends, every setting, and what bad input does."""
+"""EcoAnt: published numbers of its body, its reward, cost and ends, every setting, and what bad
+input does."""
 
 import json
 from dataclasses import replace
@@ -157,14 +158,20 @@ def test_truncation_comes_exactly_at_the_horizon():
 
 
 def test_random_policies_are_as_measured_before():
-    """Standard normal actions: length 24 +- 23 and cost 50 +- 47 over 16 episodes; here the mean of 100, widely."""
+    """Standard normal actions: length 24 +- 23 and cost 50 +- 47 over 16 episodes; here the mean of
+    100, widely."""
 
     def episode(key):
         def advance(carry, key):
             state, going, length, cost = carry
             key_action, key_step = jax.random.split(key)
             state = ANT.step(state, jax.random.normal(key_action, (8,)), key_step)
-            return (state, going & ~state.terminated, length + going, cost + going * state.cost), None
+            return (
+                state,
+                going & ~state.terminated,
+                length + going,
+                cost + going * state.cost,
+            ), None
 
         start = ANT.reset(key), jnp.array(True), jnp.array(0), jnp.array(0.0)
         return jax.lax.scan(advance, start, jax.random.split(key, 150))[0][2:]
@@ -185,7 +192,9 @@ def test_jit_vmap_and_repetition_change_nothing():
         again = STEP(ANT, state, actions[index], keys[index])
         jax.tree.map(np.testing.assert_array_equal, one, again)
         jax.tree.map(
-            lambda a, b, i=index: np.testing.assert_allclose(a, b[i], rtol=1e-5, atol=1e-6), one, together
+            lambda a, b, i=index: np.testing.assert_allclose(a, b[i], rtol=1e-5, atol=1e-6),
+            one,
+            together,
         )
 
 
@@ -204,7 +213,9 @@ def test_a_nan_action_ends_the_episode_at_the_highest_price():
 
 def test_a_diverged_simulation_ends_the_episode_with_finite_numbers():
     start = STILL.reset(KEY)
-    wild = eqx.tree_at(lambda s: s.inner.physics.qvel, start, start.inner.physics.qvel.at[2].set(1e12))
+    wild = eqx.tree_at(
+        lambda s: s.inner.physics.qvel, start, start.inner.physics.qvel.at[2].set(1e12)
+    )
     state = STEP(STILL, wild, jnp.full(8, 0.5), KEY)
     assert bool(state.terminated)
     assert float(state.cost) == pytest.approx(1.0)

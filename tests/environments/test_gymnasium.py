@@ -1,4 +1,5 @@
-"""Gymnasium environments through the adapter against a plain Python loop over the same environments."""
+"""Gymnasium environments through the adapter against a plain Python loop over the same
+environments."""
 
 from functools import partial
 
@@ -23,13 +24,15 @@ LANES, LENGTH = 4, 30
 
 
 def speed(before, action, after, info):
-    """A cost for tasks of Gymnasium that have none: the absolute last number of what is seen, and of the action."""
+    """A cost for tasks of Gymnasium that have none: the absolute last number of what is seen, and
+    of the action."""
     del before, info
     return abs(float(np.ravel(after)[-1])) + 0.1 * abs(float(np.ravel(action)[-1]))
 
 
 def play(environment, seed=0, stagger=False, lanes=LANES, length=LENGTH):
-    """First lanes, last lanes, rollout and raw observations of a policy that acts almost at random."""
+    """First lanes, last lanes, rollout and raw observations of a policy that acts almost at
+    random."""
 
     @jax.jit
     def run(key):
@@ -51,7 +54,8 @@ def stretched(space, action):
 
 
 def check_against_a_loop(make, cost, environment, played, horizon):
-    """Step one environment per lane by hand with the actions of the rollout; only seeds of later resets are unknown."""
+    """Step one environment per lane by hand with the actions of the rollout; only seeds of later
+    resets are unknown."""
     first, _, rollout, raw = played
     compared = 0
     for lane in range(raw.shape[1]):
@@ -67,7 +71,10 @@ def check_against_a_loop(make, cost, environment, played, horizon):
             raw_cost = np.float32(cost(seen, action, after, info))
             assert rollout.cost[time, lane] == pytest.approx(raw_cost / ACCOUNT.limit, rel=1e-6)
             is_cut = (truncated or time + 1 == horizon) and not terminated
-            assert (rollout.terminated[time, lane], rollout.truncated[time, lane]) == (terminated, is_cut)
+            assert (rollout.terminated[time, lane], rollout.truncated[time, lane]) == (
+                terminated,
+                is_cut,
+            )
             size = environment.observation_size
             np.testing.assert_array_equal(
                 rollout.next_inputs[time, lane, :size], np.ravel(after).astype(np.float32)
@@ -79,7 +86,9 @@ def check_against_a_loop(make, cost, environment, played, horizon):
     return compared
 
 
-@pytest.mark.parametrize(("name", "horizon"), [("CartPole-v1", 25), ("Pendulum-v1", 12), ("Ant-v5", 10)])
+@pytest.mark.parametrize(
+    ("name", "horizon"), [("CartPole-v1", 25), ("Pendulum-v1", 12), ("Ant-v5", 10)]
+)
 def test_tasks_of_gymnasium_agree_with_a_plain_loop(name, horizon):
     environment = from_gymnasium(name, cost=speed, horizon=horizon)
     assert isinstance(environment, Environment)
@@ -117,7 +126,9 @@ def test_episodes_that_end_at_the_limit_by_themselves_are_terminated_only():
 
 
 def test_staggered_lanes_are_cut_by_their_clock():
-    first, _, rollout, _ = play(from_gymnasium(Walk, horizon=20, drift=0.0, noise=0.1), stagger=True)
+    first, _, rollout, _ = play(
+        from_gymnasium(Walk, horizon=20, drift=0.0, noise=0.1), stagger=True
+    )
     times = first.environment.time
     assert len(set(times.tolist())) > 1
     for lane, time in enumerate(times):
@@ -172,10 +183,13 @@ def test_workers_give_the_same_numbers_as_this_process():
 
 
 def test_a_state_is_enough_to_go_on_from():
-    """No live environment stands where the state says: the actions since the reset are played again."""
+    """No live environment stands where the state says: the actions since the reset are played
+    again."""
     environment = from_gymnasium(Walk, horizon=50, drift=0.1, noise=0.3)
     state = jax.vmap(environment.reset)(jax.random.split(jax.random.key(1), 3))
-    step = jax.jit(lambda s, a: jax.vmap(environment.step)(s, a, jax.random.split(jax.random.key(0), 3)))
+    step = jax.jit(
+        lambda s, a: jax.vmap(environment.step)(s, a, jax.random.split(jax.random.key(0), 3))
+    )
     actions = jax.random.normal(jax.random.key(2), (6, 3, 2))
     for action in actions[:5]:
         state = step(state, action)

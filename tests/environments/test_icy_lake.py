@@ -1,4 +1,5 @@
-"""IcyLake: its tables against Gymnasium's, its dynamics against its tables, the contract of environments."""
+"""IcyLake: its tables against Gymnasium's, its dynamics against its tables, the contract of
+environments."""
 
 from dataclasses import replace
 
@@ -26,7 +27,9 @@ def at(lake, position, time=0):
 
 def distribution(lake, state, action):
     chances = {}
-    for successor, chance in zip(lake.successors[state, action], lake.successor_probabilities, strict=True):
+    for successor, chance in zip(
+        lake.successors[state, action], lake.successor_probabilities, strict=True
+    ):
         chances[int(successor)] = chances.get(int(successor), 0.0) + float(chance)
     return chances
 
@@ -109,7 +112,9 @@ def trajectory(lake, key, steps):
     def advance(state, key):
         key_action, key_step, key_reset = jax.random.split(key, 3)
         finished = state.terminated | state.truncated
-        state = jax.tree.map(lambda new, old: jnp.where(finished, new, old), lake.reset(key_reset), state)
+        state = jax.tree.map(
+            lambda new, old: jnp.where(finished, new, old), lake.reset(key_reset), state
+        )
         state = lake.step(state, jax.random.randint(key_action, (), 0, 4), key_step)
         return state, state
 
@@ -117,7 +122,9 @@ def trajectory(lake, key, steps):
 
 
 def test_thousands_of_random_steps_keep_the_contract():
-    states = jax.tree.map(np.asarray, jax.jit(lambda key: trajectory(LAKE, key, 5000))(jax.random.key(1)))
+    states = jax.tree.map(
+        np.asarray, jax.jit(lambda key: trajectory(LAKE, key, 5000))(jax.random.key(1))
+    )
     assert states.observation.dtype == np.float32
     assert (states.observation.sum(axis=1) == 1).all()
     assert (states.observation.argmax(axis=1) == states.inner).all()
@@ -138,7 +145,9 @@ def test_jit_vmap_and_repetition_change_nothing():
     loop = [compiled(key) for key in keys]
     batched = jax.vmap(compiled)(keys)
     for index, alone in enumerate(loop):
-        jax.tree.map(lambda one, all_, i=index: np.testing.assert_array_equal(one, all_[i]), alone, batched)
+        jax.tree.map(
+            lambda one, all_, i=index: np.testing.assert_array_equal(one, all_[i]), alone, batched
+        )
     jax.tree.map(np.testing.assert_array_equal, compiled(keys[0]), loop[0])
     assert not np.array_equal(loop[0].inner, loop[1].inner)
 
@@ -163,7 +172,9 @@ def test_it_is_an_environment_and_a_value():
 
 @given(
     st.integers(1, 5).flatmap(
-        lambda width: st.lists(st.text("FH", min_size=width, max_size=width), min_size=2, max_size=5)
+        lambda width: st.lists(
+            st.text("FH", min_size=width, max_size=width), min_size=2, max_size=5
+        )
     ),
     st.floats(0, 0.5),
 )
@@ -171,9 +182,13 @@ def test_it_is_an_environment_and_a_value():
 def test_any_map_moves_to_neighbours_only(rows, slip):
     letters = "S" + "".join(rows)[1:-1] + "G"
     width = len(rows[0])
-    lake = IcyLake(map="/".join(letters[i : i + width] for i in range(0, len(letters), width)), slip=slip)
+    lake = IcyLake(
+        map="/".join(letters[i : i + width] for i in range(0, len(letters), width)), slip=slip
+    )
     here = np.arange(len(letters))[:, None, None]
-    moved = np.abs(here // width - lake.successors // width) + np.abs(here % width - lake.successors % width)
+    moved = np.abs(here // width - lake.successors // width) + np.abs(
+        here % width - lake.successors % width
+    )
     assert (moved <= 1).all()
     assert (lake.successors[lake.goal] == np.flatnonzero(lake.goal)[0]).all()
     assert lake.successor_probabilities.sum() == pytest.approx(1.0)

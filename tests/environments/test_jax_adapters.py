@@ -1,7 +1,9 @@
-"""gymnax and Brax-like environments through the adapters against their own interfaces, stepped by hand.
+"""gymnax and Brax-like environments through the adapters against their own interfaces, stepped by
+hand.
 
-The smallest environments with these interfaces always run. The real packages run where they are installed: they pin
-versions that exclude each other, so `make test-adapters` has an environment for each.
+The smallest environments with these interfaces always run. The real packages run where they are
+installed: they pin versions that exclude each other, so `make test-adapters` has an environment for
+each.
 """
 
 import importlib.util
@@ -19,11 +21,14 @@ from problems.foreign_environments import BraxWalk, GymnaxWalk, OldGymnaxWalk
 
 
 def needs(package: str):
-    return pytest.mark.skipif(importlib.util.find_spec(package) is None, reason=f"{package} is not installed")
+    return pytest.mark.skipif(
+        importlib.util.find_spec(package) is None, reason=f"{package} is not installed"
+    )
 
 
 def walk(environment, actions, seed=0):
-    """States of one episode: a list, the first after the reset; it stops when the episode is over."""
+    """States of one episode: a list, the first after the reset; it stops when the episode is
+    over."""
     reset, step = jax.jit(environment.reset), jax.jit(environment.step)
     states = [reset(jax.random.key(seed))]
     for time, action in enumerate(actions):
@@ -70,12 +75,20 @@ def test_an_end_at_the_time_limit_is_an_end(kind):
 
 def test_parameters_and_mistakes_of_gymnax():
     assert from_gymnax(GymnaxWalk(), max_steps_in_episode=9).horizon == 9
-    assert from_gymnax(GymnaxWalk(), goal=1.0).settings() == {"goal": 1.0, "horizon": 6, "cost": "info:cost"}
-    with pytest.raises(CanaryError, match="has no parameter 'gole'; it has goal, max_steps_in_episode"):
+    assert from_gymnax(GymnaxWalk(), goal=1.0).settings() == {
+        "goal": 1.0,
+        "horizon": 6,
+        "cost": "info:cost",
+    }
+    with pytest.raises(
+        CanaryError, match="has no parameter 'gole'; it has goal, max_steps_in_episode"
+    ):
         from_gymnax(GymnaxWalk(), gole=1.0)
     with pytest.raises(CanaryError, match="cost must be a function, 'info:KEY'"):
         from_gymnax(GymnaxWalk(), cost="hazard")
-    with pytest.raises(CanaryError, match="has no 'hazard' to take the cost from; it has cost, discount"):
+    with pytest.raises(
+        CanaryError, match="has no 'hazard' to take the cost from; it has cost, discount"
+    ):
         walk(from_gymnax(GymnaxWalk(), cost="info:hazard"), [jnp.zeros(1)])
     with pytest.raises(CanaryError, match=r"horizon of .* must be a positive whole number, not 0"):
         from_gymnax(GymnaxWalk(), horizon=0)
@@ -85,7 +98,10 @@ def test_brax_states():
     environment = from_brax(BraxWalk(), horizon=5)
     assert isinstance(environment, Environment)
     assert full_check(environment, episodes=16).ok
-    for actions, flags in (([jnp.zeros(1)] * 9, (False, True)), ([jnp.full(1, 7.0)] * 9, (True, False))):
+    for actions, flags in (
+        ([jnp.zeros(1)] * 9, (False, True)),
+        ([jnp.full(1, 7.0)] * 9, (True, False)),
+    ):
         states = walk(environment, actions)
         assert (bool(states[-1].terminated), bool(states[-1].truncated)) == flags
         for state in states[1:]:
@@ -106,14 +122,18 @@ def test_costs_of_brax_in_metrics_and_by_function():
 
 
 def test_several_observations_must_be_chosen_from():
-    with pytest.raises(CanaryError, match=r"several observations \(privileged_state, state\); say which"):
+    with pytest.raises(
+        CanaryError, match=r"several observations \(privileged_state, state\); say which"
+    ):
         _ = from_brax(BraxWalk(several=True), horizon=5).observation_size
     environment = from_brax(BraxWalk(several=True), horizon=5, observation="privileged_state")
     assert environment.observation_size == 2
 
 
 def test_mistakes_with_brax():
-    with pytest.raises(CanaryError, match="Name the package: brax:NAME, crax:NAME, playground:NAME"):
+    with pytest.raises(
+        CanaryError, match="Name the package: brax:NAME, crax:NAME, playground:NAME"
+    ):
         from_brax("ant")
     with pytest.raises(CanaryError, match="has no reset, so it is no environment of Brax's kind"):
         from_brax(GymnaxWalk())
@@ -174,7 +194,12 @@ def test_real_crax():
     from crax.envs import get_environment
 
     environment = from_brax("crax:safe_goal_point", level=1)
-    assert environment.settings() == {"level": 1, "horizon": 1000, "cost": "info:cost", "observation": None}
+    assert environment.settings() == {
+        "level": 1,
+        "horizon": 1000,
+        "cost": "info:cost",
+        "observation": None,
+    }
     check_real_brax_kind(environment, get_environment("safe_goal_point", level=1))
 
 

@@ -38,7 +38,8 @@ def upstream_layout(rng):
         while True:
             point = rng.uniform(KEEP_OUT[index] - ARENA, ARENA - KEEP_OUT[index], 2)
             gaps = [
-                np.hypot(*(point - at)) - KEEP_OUT[other] - KEEP_OUT[index] for other, at in placed.items()
+                np.hypot(*(point - at)) - KEEP_OUT[other] - KEEP_OUT[index]
+                for other, at in placed.items()
             ]
             if min(gaps, default=0.0) >= 0:
                 return point
@@ -79,7 +80,8 @@ def test_objects_fill_the_arena_up_to_their_own_margin(layouts):
 
 
 def test_the_distribution_is_that_of_upstreams_sampler(layouts):
-    """Mean radius and mean distances to the others, of every object, within five standard errors."""
+    """Mean radius and mean distances to the others, of every object, within five standard
+    errors."""
     rng = np.random.default_rng(0)
     theirs = np.array([upstream_layout(rng) for _ in range(1500)])
 

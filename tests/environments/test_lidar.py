@@ -1,4 +1,5 @@
-"""The pseudo-lidar: Safety-Gymnasium's readings for known layouts, and what every reading must satisfy."""
+"""The pseudo-lidar: Safety-Gymnasium's readings for known layouts, and what every reading must
+satisfy."""
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +27,9 @@ read = jax.jit(lambda position, heading, objects: lidar(position, heading, (obje
 
 
 def reading(objects, position=(0.0, 0.0), heading=0.0):
-    return np.asarray(read(jnp.asarray(position), jnp.asarray(heading), jnp.asarray(objects, float)))
+    return np.asarray(
+        read(jnp.asarray(position), jnp.asarray(heading), jnp.asarray(objects, float))
+    )
 
 
 @pytest.mark.parametrize(
@@ -51,7 +54,8 @@ def test_kinds_are_read_apart_and_follow_each_other():
 
 
 def test_straight_ahead_and_just_right_of_it():
-    """Ahead is the edge between the last bin and the first: a whole turn, if rounding makes one, is bin 0 again."""
+    """Ahead is the edge between the last bin and the first: a whole turn, if rounding makes one, is
+    bin 0 again."""
     expected = np.zeros(BINS)
     expected[[0, 15]] = 2 / 3
     np.testing.assert_allclose(reading([(1.0, 0.0)]), expected, atol=1e-6)
@@ -70,7 +74,11 @@ coordinate = st.floats(-3, 3, width=32)
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.lists(st.tuples(coordinate, coordinate).filter(lambda p: np.hypot(*p) > 1e-3), min_size=3, max_size=3),
+    st.lists(
+        st.tuples(coordinate, coordinate).filter(lambda p: np.hypot(*p) > 1e-3),
+        min_size=3,
+        max_size=3,
+    ),
     st.floats(-30, 30, width=32),
     st.integers(0, 15),
 )

@@ -1,4 +1,5 @@
-"""Numeric settings as run-time values: another number needs no other program, and gives what it gives as a constant."""
+"""Numeric settings as run-time values: another number needs no other program, and gives what it
+gives as a constant."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -142,12 +143,15 @@ def test_an_environment_with_other_numbers_leaves_the_first_as_it_was():
 def program(environment):
     """The text of a program that steps an environment."""
     state = environment.reset(jax.random.key(0))
-    step = jax.jit(lambda numbers: with_numbers(environment, numbers).step(state, jnp.int32(1), None))
+    step = jax.jit(
+        lambda numbers: with_numbers(environment, numbers).step(state, jnp.int32(1), None)
+    )
     return step.lower(run_time_numbers(environment)).as_text()
 
 
 def test_programs_differ_only_in_what_is_compiled_in():
-    """What an environment derived from a setting is compiled in, so its program is never taken for that of another."""
+    """What an environment derived from a setting is compiled in, so its program is never taken for
+    that of another."""
     assert program(Walk(2.0)) == program(Walk(3.0))
     assert program(Derived(2.0)) == program(Derived(2.0)) != program(Derived(3.0))
 

@@ -1,4 +1,5 @@
-"""PointGoal against recordings of Safety-Gymnasium 1.0.0 and its statistics; the order within a step; settings."""
+"""PointGoal against recordings of Safety-Gymnasium 1.0.0 and its statistics; the order within a
+step; settings."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -20,18 +21,28 @@ from canary.errors import CanaryError
 GOLDEN = dict(np.load(Path(__file__).parent / "golden" / "safety_point_goal.npz"))
 REACHED = (GOLDEN["goal"] != GOLDEN["goal_before"]).any(1)
 PUSHED = np.abs(GOLDEN["vase_position"] - GOLDEN["vase_position_before"])[:, :2].max(1) > 1e-6
-SENSORS, GOAL_LIDAR, HAZARD_LIDAR, VASE_LIDAR = slice(0, 12), slice(12, 28), slice(28, 44), slice(44, 60)
+SENSORS, GOAL_LIDAR, HAZARD_LIDAR, VASE_LIDAR = (
+    slice(0, 12),
+    slice(12, 28),
+    slice(28, 44),
+    slice(44, 60),
+)
 
 
 def wrap(inner: PointGoalState) -> EnvironmentState:
     zero, no = jnp.zeros((), jnp.float32), jnp.array(False)
-    return EnvironmentState(inner, jnp.zeros(60, jnp.float32), zero, zero, no, no, jnp.zeros((), jnp.int32))
+    return EnvironmentState(
+        inner, jnp.zeros(60, jnp.float32), zero, zero, no, no, jnp.zeros((), jnp.int32)
+    )
 
 
 def state_of(environment, row) -> EnvironmentState:
     """Upstream's state before a recorded step."""
     robot = PointRobot(
-        row["position_before"], row["heading_before"], row["velocity_before"], row["yaw_rate_before"]
+        row["position_before"],
+        row["heading_before"],
+        row["velocity_before"],
+        row["yaw_rate_before"],
     )
     vase, physics = row["vase_position_before"], None
     if environment.physics is not None:
@@ -40,7 +51,9 @@ def state_of(environment, row) -> EnvironmentState:
         qvel = jnp.concatenate([physics.qvel[:3], row["vase_velocity_before"]])
         physics = eqx.tree_at(lambda p: (p.qpos, p.qvel), physics, (qpos, qvel))
     distance = jnp.linalg.norm(row["goal_before"] - robot.position)
-    return wrap(PointGoalState(robot, row["goal_before"], row["hazards"], vase[:2], distance, physics))
+    return wrap(
+        PointGoalState(robot, row["goal_before"], row["hazards"], vase[:2], distance, physics)
+    )
 
 
 def replay(environment, *, x64):
@@ -49,7 +62,9 @@ def replay(environment, *, x64):
         dtype = jnp.float64 if x64 else jnp.float32
         rows = {name: jnp.asarray(values, dtype) for name, values in GOLDEN.items()}
         keys = jax.random.split(jax.random.key(0), len(REACHED))
-        step = jax.vmap(lambda row, key: environment.step(state_of(environment, row), row["action"], key))
+        step = jax.vmap(
+            lambda row, key: environment.step(state_of(environment, row), row["action"], key)
+        )
         return jax.tree.map(np.asarray, jax.jit(step)(rows, keys))
 
 
@@ -67,9 +82,12 @@ def test_recordings_have_what_is_to_be_tested():
 
 
 def test_every_recorded_step_is_ours_in_double_precision():
-    """Pose, velocity, reward, cost, goals reached and all 60 observations, except while upstream pushes its vase."""
+    """Pose, velocity, reward, cost, goals reached and all 60 observations, except while upstream
+    pushes its vase."""
     after, alone = replay(PointGoal(), x64=True), ~PUSHED
-    touching = np.abs(GOLDEN["observation"][:, 1] - after.observation[:, 1]) > 1e-5  # from the last frame on
+    touching = (
+        np.abs(GOLDEN["observation"][:, 1] - after.observation[:, 1]) > 1e-5
+    )  # from the last frame on
     assert (touching & ~PUSHED).sum() <= 3
     assert robot_error(after, "position")[alone].max() < 1e-13
     assert robot_error(after, "heading")[alone].max() < 1e-12
@@ -80,19 +98,25 @@ def test_every_recorded_step_is_ours_in_double_precision():
     np.testing.assert_array_equal((after.inner.goal != GOLDEN["goal_before"]).any(1), REACHED)
     compare = np.ones_like(after.observation, bool)
     compare[PUSHED], compare[touching, SENSORS], compare[REACHED, GOAL_LIDAR] = False, False, False
-    np.testing.assert_allclose(after.observation[compare], GOLDEN["observation"][compare], atol=1e-6)
+    np.testing.assert_allclose(
+        after.observation[compare], GOLDEN["observation"][compare], atol=1e-6
+    )
 
 
 def test_every_recorded_step_in_single_precision():
-    """Rounding grows a million times in the ten frames of a step where the servo oscillates: gyroscope and
-    accelerometer show it, the rest does not."""
+    """Rounding grows a million times in the ten frames of a step where the servo oscillates:
+    gyroscope and accelerometer show it, the rest does not."""
     after, alone = replay(PointGoal(), x64=False), ~PUSHED
     assert robot_error(after, "position")[alone].max() < 2e-6
     assert robot_error(after, "heading")[alone].max() < 2e-5
     np.testing.assert_array_equal(after.cost, GOLDEN["cost"])
     np.testing.assert_allclose(after.reward[alone], GOLDEN["reward"][alone], atol=5e-6)
-    np.testing.assert_array_equal(np.abs(after.inner.goal - GOLDEN["goal_before"]).max(1) > 1e-5, REACHED)
-    shown = np.concatenate([after.observation[:, HAZARD_LIDAR], after.observation[:, VASE_LIDAR]], axis=1)
+    np.testing.assert_array_equal(
+        np.abs(after.inner.goal - GOLDEN["goal_before"]).max(1) > 1e-5, REACHED
+    )
+    shown = np.concatenate(
+        [after.observation[:, HAZARD_LIDAR], after.observation[:, VASE_LIDAR]], axis=1
+    )
     theirs = GOLDEN["observation"][:, 28:]
     np.testing.assert_allclose(shown[alone], theirs[alone], atol=1e-4)
 
@@ -110,13 +134,21 @@ def test_a_free_vase_is_pushed_as_upstream_does():
 
 
 def test_upstream_shows_the_new_goal_and_so_do_we():
-    """The lidar that upstream returns with the step that reached a goal is that of the next goal, by our own lidar."""
+    """The lidar that upstream returns with the step that reached a goal is that of the next goal,
+    by our own lidar."""
     for index in np.flatnonzero(REACHED):
-        for goal, is_shown in ((GOLDEN["goal"][index], True), (GOLDEN["goal_before"][index], False)):
+        for goal, is_shown in (
+            (GOLDEN["goal"][index], True),
+            (GOLDEN["goal_before"][index], False),
+        ):
             seen = lidar(
-                jnp.asarray(GOLDEN["position"][index]), jnp.asarray(GOLDEN["heading"][index]), (goal[None],)
+                jnp.asarray(GOLDEN["position"][index]),
+                jnp.asarray(GOLDEN["heading"][index]),
+                (goal[None],),
             )
-            assert np.allclose(seen, GOLDEN["observation"][index, GOAL_LIDAR], atol=1e-4) == is_shown
+            assert (
+                np.allclose(seen, GOLDEN["observation"][index, GOAL_LIDAR], atol=1e-4) == is_shown
+            )
 
 
 def lone(goal=(1.0, 0.0), hazard=(-1.0, -1.0), environment=None) -> EnvironmentState:
@@ -134,7 +166,8 @@ REST = jnp.zeros(2)
 
 
 def test_order_of_a_step_that_reaches_a_goal_inside_a_hazard():
-    """Reward and cost belong to the old goal; the observation and the next reward to the new one."""
+    """Reward and cost belong to the old goal; the observation and the next reward to the new
+    one."""
     before = lone(goal=(0.29, 0.0), hazard=(0.0, 0.1))
     after = step(before, REST, jax.random.key(1))
     assert float(after.reward) == pytest.approx(1.0)
@@ -142,9 +175,13 @@ def test_order_of_a_step_that_reaches_a_goal_inside_a_hazard():
     assert not bool(after.terminated | after.truncated)
     goal, robot = after.inner.goal, after.inner.robot
     assert float(jnp.linalg.norm(goal - robot.position)) > 0.705 - 1e-6
-    np.testing.assert_allclose(after.inner.last_distance, jnp.linalg.norm(goal - robot.position), rtol=1e-6)
     np.testing.assert_allclose(
-        after.observation[GOAL_LIDAR], lidar(robot.position, robot.heading, (goal[None],)), atol=1e-6
+        after.inner.last_distance, jnp.linalg.norm(goal - robot.position), rtol=1e-6
+    )
+    np.testing.assert_allclose(
+        after.observation[GOAL_LIDAR],
+        lidar(robot.position, robot.heading, (goal[None],)),
+        atol=1e-6,
     )
     again = step(after, REST, jax.random.key(2))
     assert abs(float(again.reward)) < 1e-6
@@ -157,13 +194,17 @@ def test_a_hazard_costs_inside_its_radius_only(distance, cost):
 
 def test_two_hazards_cost_as_much_as_one():
     state = lone(hazard=(0.1, 0.0))
-    both = eqx.tree_at(lambda s: s.inner.hazards, state, state.inner.hazards.at[1].set(jnp.array([0.0, 0.1])))
+    both = eqx.tree_at(
+        lambda s: s.inner.hazards, state, state.inner.hazards.at[1].set(jnp.array([0.0, 0.1]))
+    )
     assert float(step(both, REST, jax.random.key(0)).cost) == 1.0
 
 
 @pytest.mark.parametrize(("distance", "reward"), [(0.2999, 1.0), (0.3001, 0.0)])
 def test_a_goal_pays_inside_its_radius_only(distance, reward):
-    assert float(step(lone(goal=(0.0, distance)), REST, jax.random.key(0)).reward) == pytest.approx(reward)
+    assert float(step(lone(goal=(0.0, distance)), REST, jax.random.key(0)).reward) == pytest.approx(
+        reward
+    )
 
 
 def test_actions_are_clipped_and_a_missing_one_ends_the_episode():
@@ -194,8 +235,8 @@ def episodes(environment, policy, count, seed):
 
 
 def test_a_random_policy_is_as_safe_as_upstream():
-    """Upstream (40 episodes) and an independent clone of it (400): J -0.11 +- 0.64, C 36.7 +- 96, P(C = 0) 0.78,
-    P(C > 100) 0.13. All within four standard errors of both samples together."""
+    """Upstream (40 episodes) and an independent clone of it (400): J -0.11 +- 0.64, C 36.7 +- 96,
+    P(C = 0) 0.78, P(C > 100) 0.13. All within four standard errors of both samples together."""
     returns, costs = episodes(
         PointGoal(), lambda key: jax.random.uniform(key, (2,), minval=-1, maxval=1), 600, 3
     )
@@ -215,7 +256,8 @@ def test_doing_nothing_neither_pays_nor_costs():
 
 @pytest.mark.parametrize("engine", ["native", "mjx"])
 def test_engines_without_a_vase_are_the_closed_form(engine):
-    """Three steps in double precision: long enough to move, too short to amplify rounding to anything."""
+    """Three steps in double precision: long enough to move, too short to amplify rounding to
+    anything."""
     with jax.enable_x64(True):
         environments = PointGoal(), PointGoal(engine=engine)
         states = [lone(environment=environment) for environment in environments]

@@ -45,7 +45,8 @@ def mujoco_data(integrator=mujoco.mjtIntegrator.mjINT_EULER):
 
 
 def mujoco_drive(model, data, actions):
-    """qpos, qvel and sensors after each action, as upstream reads them: after a final mj_forward."""
+    """qpos, qvel and sensors after each action, as upstream reads them: after a final
+    mj_forward."""
     rows = []
     for action in actions:
         data.ctrl[:] = action
@@ -84,8 +85,9 @@ HEADING = 1.662251935
 
 @pytest.mark.parametrize("x64", [True, False])
 def test_poses_of_upstream(x64):
-    """Ten commands of "do not turn" leave the unstable servo to rounding, which no other program shares: after them
-    positions agree to a millimetre and headings to a degree, in single precision as well."""
+    """Ten commands of "do not turn" leave the unstable servo to rounding, which no other program
+    shares: after them positions agree to a millimetre and headings to a degree, in single precision
+    as well."""
     with jax.enable_x64(x64):
         robots, sensors = drive(robot_at(0.107389709, 0.473416606, HEADING), SCRIPT)
         for step, (x, y, turned) in POSES.items():
@@ -100,11 +102,13 @@ def test_poses_of_upstream(x64):
 
 @pytest.mark.usefixtures("double")
 def test_ten_saturated_steps_of_upstream():
-    """From upstream's recorded state before step 10, without correction: the table's rows 10 and 19."""
+    """From upstream's recorded state before step 10, without correction: the table's rows 10 and
+    19."""
     golden = np.load(GOLDEN)
     np.testing.assert_array_equal(golden["action"][:30], SCRIPT)
     position, heading, velocity, yaw_rate = (
-        jnp.asarray(golden[f"{name}_before"][10]) for name in ("position", "heading", "velocity", "yaw_rate")
+        jnp.asarray(golden[f"{name}_before"][10])
+        for name in ("position", "heading", "velocity", "yaw_rate")
     )
     robots, _ = drive(PointRobot(position, heading, velocity, yaw_rate), SCRIPT[10:20])
     for step in (10, 19):
@@ -139,7 +143,8 @@ def test_every_step_equals_mujoco():
 
 @pytest.mark.usefixtures("double")
 def test_a_saturated_servo_runs_free_with_mujoco_for_long():
-    """Full turns keep the servo saturated, so there is nothing to amplify: 200 steps without correction."""
+    """Full turns keep the servo saturated, so there is nothing to amplify: 200 steps without
+    correction."""
     model, data = mujoco_data()
     actions = np.stack([np.sin(np.arange(200)), np.ones(200)], axis=1)
     expected = mujoco_drive(model, data, actions)
@@ -173,10 +178,14 @@ def test_terminal_speeds():
     for integrator in (False, True):
         straight, _ = drive(robot_at(), np.tile([0.05, 0.0], (400, 1)), implicitfast=integrator)
         assert float(straight.velocity[-1, 0]) == pytest.approx(1.5, rel=1e-3)
-        np.testing.assert_allclose(straight.velocity[25, 0] / 1.5, 1 - np.exp(-1), atol=0.02)  # 0.52 s
+        np.testing.assert_allclose(
+            straight.velocity[25, 0] / 1.5, 1 - np.exp(-1), atol=0.02
+        )  # 0.52 s
         full, _ = drive(robot_at(), np.tile([0.0, 1.0], (200, 1)), implicitfast=integrator)
         assert float(full.yaw_rate[-1]) == pytest.approx(3.0, rel=0.01)
         half, _ = drive(robot_at(), np.tile([0.0, 0.3], (200, 1)), implicitfast=integrator)
         mean_rate = float(half.heading[-1] - half.heading[-51]) / (50 * 0.02)
         # The oscillation under Euler makes the saturated servo lose: it turns a sixth slower.
-        assert mean_rate == pytest.approx(0.9473 if integrator else 0.785, rel=2e-3 if integrator else 0.03)
+        assert mean_rate == pytest.approx(
+            0.9473 if integrator else 0.785, rel=2e-3 if integrator else 0.03
+        )

@@ -13,7 +13,9 @@ from canary.errors import CanaryError
 from problems.faulty_environments import Walk
 
 
-@pytest.mark.parametrize("environment", ["IcyLake", IcyLake(map="8x8"), Walk()], ids=["name", "lake", "walk"])
+@pytest.mark.parametrize(
+    "environment", ["IcyLake", IcyLake(map="8x8"), Walk()], ids=["name", "lake", "walk"]
+)
 def test_gymnasiums_own_check_passes(environment):
     with warnings.catch_warnings():
         # It would like bounds on what is seen, and a spec, which only registered environments have.
@@ -26,7 +28,9 @@ def test_a_whole_episode_has_our_numbers():
     seen, info = face.reset(seed=3)
     assert info == {"cost": 0.0}
     assert seen.dtype == np.float32
-    key = jax.random.key(int(np.random.Generator(np.random.PCG64(np.random.SeedSequence(3))).integers(2**31)))
+    key = jax.random.key(
+        int(np.random.Generator(np.random.PCG64(np.random.SeedSequence(3))).integers(2**31))
+    )
     key, drawn = jax.random.split(key)
     state = ours.reset(drawn)
     np.testing.assert_array_equal(seen, state.observation)

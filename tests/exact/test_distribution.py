@@ -21,7 +21,9 @@ def random_policy(mdp, seed):
     return np.random.default_rng(seed).dirichlet(np.ones(mdp.actions), size=shape)
 
 
-@given(st.integers(0, 10_000), st.integers(1, 4), st.sampled_from([1.0, 0.25, 0.1]), st.integers(1, 3))
+@given(
+    st.integers(0, 10_000), st.integers(1, 4), st.sampled_from([1.0, 0.25, 0.1]), st.integers(1, 3)
+)
 @settings(max_examples=30, deadline=None)
 def test_the_law_equals_the_sum_over_trajectories(seed, horizon, unit, most_cost):
     mdp = random_mdp(seed, horizon, unit, most_cost)
@@ -57,7 +59,9 @@ def test_simulated_lake_agrees_with_the_exact_law():
             return (state, spent + running * state.cost, gained + running * state.reward), None
 
         start = (LAKE.reset(key), jnp.zeros(()), jnp.zeros(()))
-        (state, spent, gained), _ = jax.lax.scan(advance, start, jax.random.split(key, LAKE.horizon))
+        (state, spent, gained), _ = jax.lax.scan(
+            advance, start, jax.random.split(key, LAKE.horizon)
+        )
         return spent, gained, state.time
 
     results = jax.jit(jax.vmap(episode))(jax.random.split(jax.random.key(0), episodes))
@@ -72,7 +76,8 @@ def test_simulated_lake_agrees_with_the_exact_law():
 
 
 def discounted_optimal(penalty, discount=0.99):
-    """Optimal for reward - penalty x cost without a horizon; equally good actions are equally likely."""
+    """Optimal for reward - penalty x cost without a horizon; equally good actions are equally
+    likely."""
     transition = np.where(LAKE_MDP.possible, LAKE_MDP.transition, 0.0)
     reward = (transition * (LAKE_MDP.reward - penalty * LAKE_MDP.cost)).sum(axis=2)
     value = np.zeros(LAKE_MDP.states)
@@ -148,7 +153,13 @@ def test_risk_measures_of_a_known_law():
     law = CostLaw(np.arange(5.0), np.array([0.5, 0.3, 0.1, 0.06, 0.04]), 0.0, 1.0)
     assert law.violation(2.0) == pytest.approx(0.10)  # strictly more
     assert law.violation(1.9) == pytest.approx(0.20)
-    assert [law.value_at_risk(epsilon) for epsilon in (0.03, 0.04, 0.1, 0.2, 0.6)] == [4, 3, 2, 1, 0]
+    assert [law.value_at_risk(epsilon) for epsilon in (0.03, 0.04, 0.1, 0.2, 0.6)] == [
+        4,
+        3,
+        2,
+        1,
+        0,
+    ]
     assert law.conditional_value_at_risk(0.1) == pytest.approx((0.04 * 4 + 0.06 * 3) / 0.1)
     assert law.conditional_value_at_risk(0.05) == pytest.approx((0.04 * 4 + 0.01 * 3) / 0.05)
     assert law.mean == pytest.approx(0.84)
@@ -174,7 +185,9 @@ def test_mixing_is_linear():
     assert mixed.expected_return == pytest.approx(
         0.3 * laws[0].expected_return + 0.7 * laws[1].expected_return
     )
-    assert mixed.violation(1.0) == pytest.approx(0.3 * laws[0].violation(1.0) + 0.7 * laws[1].violation(1.0))
+    assert mixed.violation(1.0) == pytest.approx(
+        0.3 * laws[0].violation(1.0) + 0.7 * laws[1].violation(1.0)
+    )
 
 
 @pytest.mark.parametrize(

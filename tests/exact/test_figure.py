@@ -26,13 +26,29 @@ def point(constraint: str, epsilon: float, value: float | None) -> dict:
     )
     if value is not None:
         numbers = dict.fromkeys(numbers, 0.004)
-    return {"constraint": constraint, "epsilon": epsilon, "return": value, "upper_bound": value} | numbers
+    return {
+        "constraint": constraint,
+        "epsilon": epsilon,
+        "return": value,
+        "upper_bound": value,
+    } | numbers
 
 
 def seed(number: int, value: float, chance: float) -> dict:
     gaps = {f"gap_to_{name}": best[1] - value for name, best in BEST.items()}
-    numbers = {"cost_mean": 1.0, "cost_deviation": 0.5, "cantelli_value": -2.5, "cvar": 3.0, "length": 9.0}
-    row = {"seed": number, "return": value, "violation_probability": chance, "is_safe": chance <= 0.05}
+    numbers = {
+        "cost_mean": 1.0,
+        "cost_deviation": 0.5,
+        "cantelli_value": -2.5,
+        "cvar": 3.0,
+        "length": 9.0,
+    }
+    row = {
+        "seed": number,
+        "return": value,
+        "violation_probability": chance,
+        "is_safe": chance <= 0.05,
+    }
     shaped = {"dead_zone": None, "shaped_bound": None}
     return row | numbers | gaps | {"gap_at_own_violation": 0.0123} | shaped
 
@@ -40,7 +56,9 @@ def seed(number: int, value: float, chance: float) -> dict:
 @pytest.fixture
 def report() -> dict:
     points = [
-        point(name, e, value) for name, row in BEST.items() for e, value in zip(EPSILONS, row, strict=True)
+        point(name, e, value)
+        for name, row in BEST.items()
+        for e, value in zip(EPSILONS, row, strict=True)
     ]
     run = {
         "run_dir": "runs/one",
@@ -61,7 +79,9 @@ def report() -> dict:
         "shaped_optimal_return": {str(zone): value for zone, value in SHAPED.items()},
         "optima": {name: point(name, 0.05, row[1]) for name, row in BEST.items()},
         "frontier": points,
-        "shaped": [point("shaped", 0.05, value) | {"dead_zone": zone} for zone, value in SHAPED.items()],
+        "shaped": [
+            point("shaped", 0.05, value) | {"dead_zone": zone} for zone, value in SHAPED.items()
+        ],
         "runs": [run | {"seeds": seeds[0]}, run | {"algorithm": "cpo", "seeds": seeds[1]}],
     }
 
@@ -73,7 +93,9 @@ def printed(report: dict) -> str:
 
 
 def row_of(text: str, *starts: str) -> list[str]:
-    (row,) = [line.split() for line in text.splitlines() if line.split()[: len(starts)] == list(starts)]
+    (row,) = [
+        line.split() for line in text.splitlines() if line.split()[: len(starts)] == list(starts)
+    ]
     return row
 
 
@@ -172,7 +194,9 @@ def test_the_figure_shows_what_the_dead_zone_buys(report: dict):
     assert set(lines["VaR: 0.950"].get_ydata()) == {0.95}
     assert set(lines["Cantelli: 0.800"].get_ydata()) == {0.8}
     assert not len(lines["CVaR: no policy"].get_ydata())
-    assert [(text.get_text(), text.get_position()[0]) for text in axes.texts] == [("no policy", 0.0)]
+    assert [(text.get_text(), text.get_position()[0]) for text in axes.texts] == [
+        ("no policy", 0.0)
+    ]
     assert [text.get_text() for text in axes.get_legend().get_texts()] == list(lines)
     plt.close(figure)
 

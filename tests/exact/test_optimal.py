@@ -1,4 +1,5 @@
-"""Exact optima against complete enumeration, an independent linear program, and known values of IcyLake."""
+"""Exact optima against complete enumeration, an independent linear program, and known values of
+IcyLake."""
 
 from functools import cache
 
@@ -58,7 +59,12 @@ def enumerated(seed):
 def best_mixture(laws, penalty, bound):
     returns, charges = laws[:, -1], laws[:, :-1] @ penalty
     solution = linprog(
-        -returns, A_ub=charges[None], b_ub=[bound], A_eq=np.ones((1, len(laws))), b_eq=[1], bounds=(0, None)
+        -returns,
+        A_ub=charges[None],
+        b_ub=[bound],
+        A_eq=np.ones((1, len(laws))),
+        b_eq=[1],
+        bounds=(0, None),
     )
     return -solution.fun if solution.status == 0 else -np.inf
 
@@ -103,7 +109,8 @@ def test_cvar_equals_enumeration(seed, limit, epsilon):
 
 @pytest.mark.parametrize(("seed", "limit", "epsilon"), SETTINGS)
 def test_cantelli_equals_enumeration(seed, limit, epsilon):
-    """Fixing the mean makes the constraint linear: E[C] = m and beta E[C^2] <= m^2/eps - 2 l m + l^2."""
+    """Fixing the mean makes the constraint linear: E[C] = m and beta E[C^2] <= m^2/eps - 2 l m +
+    l^2."""
     mdp, laws = enumerated(seed)
     means, squares = laws[:, :-1] @ mdp.support, laws[:, :-1] @ mdp.support**2
 
@@ -129,7 +136,8 @@ def test_cantelli_equals_enumeration(seed, limit, epsilon):
 
 
 def test_var_equals_an_occupation_measure_program():
-    """A different method altogether: a linear program over visits (time, state, min(spent, 3), action)."""
+    """A different method altogether: a linear program over visits (time, state, min(spent, 3),
+    action)."""
     horizon, cap, epsilon = 14, 3, 0.05
     mdp = from_environment(IcyLake(horizon=horizon))
     index = np.arange(horizon * 16 * (cap + 1) * 4).reshape(horizon, 16, cap + 1, 4)
@@ -196,7 +204,9 @@ def test_the_cantelli_optimum_in_detail():
 
 
 def test_constraints_are_nested_and_monotone():
-    values = np.array([[lake_optimum(name, eps).value for eps in (0.02, 0.05, 0.1)] for name in CONSTRAINTS])
+    values = np.array(
+        [[lake_optimum(name, eps).value for eps in (0.02, 0.05, 0.1)] for name in CONSTRAINTS]
+    )
     assert (np.diff(values, axis=0) < 0).all()  # var > cvar > cantelli
     assert (np.diff(values, axis=1) > 0).all()
     _, unconstrained = best_response(LAKE, np.zeros(101))
@@ -208,7 +218,9 @@ def test_the_reported_policy_has_the_reported_law(constraint):
     optimum = lake_optimum(constraint, 0.02)
     mixture = optimum.policy
     assert sum(mixture.weights) == pytest.approx(1)
-    by_mixture = mix([cost_law(LAKE, policy) for policy in mixture.policies], np.array(mixture.weights))
+    by_mixture = mix(
+        [cost_law(LAKE, policy) for policy in mixture.policies], np.array(mixture.weights)
+    )
     by_markov = cost_law(LAKE, markov_policy(LAKE, mixture))
     for law in (by_mixture, by_markov):
         np.testing.assert_allclose(law.probabilities, optimum.law.probabilities, atol=1e-12)
@@ -239,7 +251,9 @@ def test_optima_are_safe_nested_and_bounded(seed, limit, epsilon):
             previous = -np.inf
             continue
         assert_satisfied(name, optimum.law, limit, epsilon)
-        assert optimum.value <= optimum.upper_bound <= optimum.value + 1.001e-6 * max(1, optimum.value)
+        assert (
+            optimum.value <= optimum.upper_bound <= optimum.value + 1.001e-6 * max(1, optimum.value)
+        )
         assert optimum.value <= previous + 1e-9
         previous = optimum.value
 
@@ -271,7 +285,8 @@ def test_a_limit_of_exactly_the_certain_cost_is_allowed(constraint):
 
 
 @pytest.mark.parametrize(
-    ("limit", "epsilon", "words"), [(-1.0, 0.1, "limit"), (np.inf, 0.1, "limit"), (1.0, 0.0, "psilon")]
+    ("limit", "epsilon", "words"),
+    [(-1.0, 0.1, "limit"), (np.inf, 0.1, "limit"), (1.0, 0.0, "psilon")],
 )
 @pytest.mark.parametrize("constraint", ["var", "cvar", "cantelli"])
 def test_mistakes_are_explained(constraint, limit, epsilon, words):

@@ -1,4 +1,5 @@
-"""The report of `canary frontier`: known optima, trained policies evaluated exactly, and what it refuses."""
+"""The report of `canary frontier`: known optima, trained policies evaluated exactly, and what it
+refuses."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -56,7 +57,9 @@ def test_points_are_the_optima_of_the_exact_solvers(report: dict):
     for point in report["frontier"]:
         solver = {"var": best_under_var, "cantelli": best_under_cantelli}.get(point["constraint"])
         if solver is not None:
-            assert point["return"] == pytest.approx(solver(mdp, LIMIT, point["epsilon"]).value, abs=2e-6)
+            assert point["return"] == pytest.approx(
+                solver(mdp, LIMIT, point["epsilon"]).value, abs=2e-6
+            )
     for name in ("var", "cvar", "cantelli"):
         best = report["optima"][name]["return"]
         assert report[f"{name}_optimal_return"] == best <= report["unconstrained_return"] + 1e-12
@@ -91,7 +94,9 @@ def test_seeds_state_the_bound_of_their_own_dead_zone(run: Path, report: dict, m
 
 def bare_run(place: Path) -> Path:
     """A run directory in which nothing was trained yet."""
-    return directory.create(place, directory.Headline("IcyLake", "canary", 2, 10), {}, device="", command=[])
+    return directory.create(
+        place, directory.Headline("IcyLake", "canary", 2, 10), {}, device="", command=[]
+    )
 
 
 class TestDeadZones:
@@ -99,18 +104,32 @@ class TestDeadZones:
 
     @staticmethod
     def config(**algorithm):
-        return SimpleNamespace(algorithm=SimpleNamespace(**algorithm), training=SimpleNamespace(seeds=(0, 3)))
+        return SimpleNamespace(
+            algorithm=SimpleNamespace(**algorithm), training=SimpleNamespace(seeds=(0, 3))
+        )
 
     @pytest.mark.parametrize(
         ("settings", "zone"),
-        [({}, None), ({"dead_zone": "none"}, None), ({"dead_zone": None}, None), ({"dead_zone": "0.4"}, 0.4)],
+        [
+            ({}, None),
+            ({"dead_zone": "none"}, None),
+            ({"dead_zone": None}, None),
+            ({"dead_zone": "0.4"}, 0.4),
+        ],
     )
     def test_said(self, tmp_path: Path, settings: dict, zone: float | None):
         assert dead_zones(tmp_path, self.config(**settings), 4) == {0: zone, 3: zone}
 
     def test_adaptive(self, tmp_path: Path):
         run = bare_run(tmp_path)
-        rows = [(0, 0, 0.1), (0, 1, 0.2), (0, 2, 0.3), (3, 0, 0.5), (3, 1, float("nan")), (3, 2, 0.7)]
+        rows = [
+            (0, 0, 0.1),
+            (0, 1, 0.2),
+            (0, 2, 0.3),
+            (3, 0, 0.5),
+            (3, 1, float("nan")),
+            (3, 2, 0.7),
+        ]
         columns = ["seed", "iteration", "dead_zone"]
         frame = pl.DataFrame(rows, schema=columns, orient="row").with_columns(steps=pl.lit(5))
         append_parts(run, {"metrics": frame}, 0, 3)
@@ -119,7 +138,10 @@ class TestDeadZones:
         assert dead_zones(run, config, 2) == {0: 0.2, 3: 0.5}  # the checkpoint is older
 
     def test_adaptive_but_not_recorded(self, tmp_path: Path):
-        assert dead_zones(bare_run(tmp_path), self.config(dead_zone="adaptive"), 3) == {0: None, 3: None}
+        assert dead_zones(bare_run(tmp_path), self.config(dead_zone="adaptive"), 3) == {
+            0: None,
+            3: None,
+        }
 
 
 def test_the_law_of_a_network_agrees_with_playing_it(run: Path, report: dict):
@@ -137,7 +159,9 @@ def test_the_law_of_a_network_agrees_with_playing_it(run: Path, report: dict):
     cost, reward = np.asarray(ends.cost, float), np.asarray(ends.reward, float)
     chance = row["violation_probability"]
     assert 0.05 < chance < 0.95  # else the comparison would be of little use
-    assert (cost > LIMIT).mean() == pytest.approx(chance, abs=4 * (chance * (1 - chance) / count) ** 0.5)
+    assert (cost > LIMIT).mean() == pytest.approx(
+        chance, abs=4 * (chance * (1 - chance) / count) ** 0.5
+    )
     assert cost.mean() == pytest.approx(row["cost_mean"], abs=4 * cost.std() / count**0.5)
     assert cost.std() == pytest.approx(row["cost_deviation"], rel=0.06)
     assert reward.mean() == pytest.approx(row["return"], abs=4 * reward.std() / count**0.5)
@@ -146,8 +170,12 @@ def test_the_law_of_a_network_agrees_with_playing_it(run: Path, report: dict):
 def test_gaps_are_distances_to_the_optima(report: dict):
     for row in report["runs"][0]["seeds"]:
         assert row["gap_to_var"] == pytest.approx(report["var_optimal_return"] - row["return"])
-        assert row["gap_to_cantelli"] == pytest.approx(report["cantelli_optimal_return"] - row["return"])
-        assert row["gap_at_own_violation"] >= -1e-9  # nobody beats the frontier at the risk they take
+        assert row["gap_to_cantelli"] == pytest.approx(
+            report["cantelli_optimal_return"] - row["return"]
+        )
+        assert (
+            row["gap_at_own_violation"] >= -1e-9
+        )  # nobody beats the frontier at the risk they take
         assert row["is_safe"] == (row["violation_probability"] <= 0.1)
         beta = 1 / 0.1 - 1
         value = beta * row["cost_deviation"] ** 2 - (LIMIT - row["cost_mean"]) ** 2
@@ -159,7 +187,18 @@ def test_rows_of_the_grid_are_what_a_policy_sees_in_play():
     mdp, account = from_environment(lake), CostAccount(LIMIT, 1.0)
     rows = np.asarray(grid_inputs(lake, mdp, LIMIT, None)).reshape(mdp.states, len(mdp.support), -1)
     lane, spent = start_lane(lake, jax.random.key(0)), []
-    for action in (1, 2, 2, 0, 0, 1, 2, 3, 1, 2):  # down, onto the ice, right, back onto the ice, ...
+    for action in (
+        1,
+        2,
+        2,
+        0,
+        0,
+        1,
+        2,
+        3,
+        1,
+        2,
+    ):  # down, onto the ice, right, back onto the ice, ...
         seen = np.asarray(lane.inputs(account, None))
         spent.append(int(lane.spent))
         np.testing.assert_array_equal(rows[int(lane.environment.inner), spent[-1]], seen)

@@ -49,7 +49,9 @@ def test_the_bound_of_a_known_law():
     mean, variance = 0.05 + 0.1, 0.025 + 0.1 - 0.15**2
     assert law.shaped_moments(3.0, 1 / 3) == pytest.approx((mean, variance))
     assert law.cantelli(3.0, 0.1, 1 / 3) == pytest.approx(9 * variance - (1 - mean) ** 2)
-    assert law.guaranteed_violation(3.0, 1 / 3) == pytest.approx(variance / (variance + (1 - mean) ** 2))
+    assert law.guaranteed_violation(3.0, 1 / 3) == pytest.approx(
+        variance / (variance + (1 - mean) ** 2)
+    )
 
 
 def test_without_a_dead_zone_it_is_the_papers():
@@ -109,8 +111,12 @@ def test_a_larger_dead_zone_never_weakens_the_bound_of_any_law():
 
 def test_towards_one_it_is_the_probability_of_reaching_the_limit():
     law = law_of([0.6, 0.2, 0.1, 0.06, 0.04])
-    assert law.guaranteed_violation(3.5, 0.9) == pytest.approx(0.04)  # 3 of 3.5 lies in the dead zone
-    assert law.guaranteed_violation(3.0, 0.9) == pytest.approx(0.10)  # a cost of exactly the limit counts
+    assert law.guaranteed_violation(3.5, 0.9) == pytest.approx(
+        0.04
+    )  # 3 of 3.5 lies in the dead zone
+    assert law.guaranteed_violation(3.0, 0.9) == pytest.approx(
+        0.10
+    )  # a cost of exactly the limit counts
 
 
 # The best return: complete enumeration of all policies of tiny processes.
@@ -179,11 +185,18 @@ def test_the_shaped_optimum_equals_enumeration(seed, limit, epsilon, dead_zone):
 def test_optima_are_safe_certified_and_grow_with_the_dead_zone(seed, limit, epsilon, dead_zone):
     mdp, pool = random_mdp(seed, horizon=5, unit=0.5, most_cost=2), []
     zones = (None, dead_zone / 2, dead_zone)
-    optima = [best_or_none(best_under_cantelli, mdp, limit, epsilon, pool, dead_zone=zone) for zone in zones]
+    optima = [
+        best_or_none(best_under_cantelli, mdp, limit, epsilon, pool, dead_zone=zone)
+        for zone in zones
+    ]
     for optimum in optima:
         if optimum is not None:
             law = optimum.law
-            assert optimum.value <= optimum.upper_bound <= optimum.value + 1.001e-6 * max(1, optimum.value)
+            assert (
+                optimum.value
+                <= optimum.upper_bound
+                <= optimum.value + 1.001e-6 * max(1, optimum.value)
+            )
             assert law.guaranteed_violation(limit, optimum.dead_zone) <= epsilon + 1e-6
             assert law.violation(limit) <= epsilon + 1e-6
     values = [-1e9 if optimum is None else optimum.value for optimum in optima]
@@ -236,7 +249,9 @@ def test_the_shaped_optima_of_the_lake():
         assert optimum.value == pytest.approx(value, abs=1e-5)
         assert optimum.upper_bound - optimum.value <= 1.001e-6
         assert optimum.law.violation(5.5) == pytest.approx(violation, abs=6e-5)
-        assert optimum.law.guaranteed_violation(5.5, dead_zone) == pytest.approx(0.02, abs=1e-6)  # it binds
+        assert optimum.law.guaranteed_violation(5.5, dead_zone) == pytest.approx(
+            0.02, abs=1e-6
+        )  # it binds
         assert optimum.dead_zone == dead_zone
     assert best_under_cvar(LAKE, 5.5, 0.02, pool).value < known[0.6][0]
 
@@ -256,7 +271,9 @@ def test_a_lake_where_only_a_dead_zone_leaves_a_policy():
             None if value is None else pytest.approx(value, abs=2e-6)
         )
     assert best_under_var(*setting, pool).value == pytest.approx(hard_lake.BEST_UNDER_VAR, abs=1e-6)
-    assert best_under_cvar(*setting, pool).value == pytest.approx(hard_lake.BEST_UNDER_CVAR, abs=1e-6)
+    assert best_under_cvar(*setting, pool).value == pytest.approx(
+        hard_lake.BEST_UNDER_CVAR, abs=1e-6
+    )
     free, actions = best_response(HARD_LAKE, np.zeros_like(HARD_LAKE.support))
     assert free == pytest.approx(hard_lake.BEST_UNCONSTRAINED, abs=1e-6)
     violation = cost_law(HARD_LAKE, actions).violation(hard_lake.LIMIT)

@@ -25,7 +25,8 @@ def line(costs: list[float], **settings) -> FiniteMDP:
 
 
 def random_mdp(seed: int, horizon: int = 3, unit: float = 1.0, most_cost: int = 1) -> FiniteMDP:
-    """Two running states and a terminal one, two actions, random tables, costs 0..most_cost units."""
+    """Two running states and a terminal one, two actions, random tables, costs 0..most_cost
+    units."""
     rng = np.random.default_rng(seed)
     shape = (3, 2, 3)
     cost = rng.integers(0, most_cost + 1, shape)
@@ -41,7 +42,8 @@ def random_mdp(seed: int, horizon: int = 3, unit: float = 1.0, most_cost: int = 
 
 
 def trajectories(mdp: FiniteMDP, table: np.ndarray) -> Iterator[tuple[float, float, float, int]]:
-    """(probability, return, cost, length) of every trajectory under a policy [time, state, spent, action]."""
+    """(probability, return, cost, length) of every trajectory under a policy [time, state, spent,
+    action]."""
 
     def extend(time, state, spent, chance, gained, length):
         if mdp.terminal[state] or time == mdp.horizon:
@@ -62,7 +64,8 @@ def trajectories(mdp: FiniteMDP, table: np.ndarray) -> Iterator[tuple[float, flo
 
 
 def every_deterministic_law(mdp: FiniteMDP) -> list[CostLaw]:
-    """The laws of all deterministic policies on the (time, state, spent) that can be reached from state 0."""
+    """The laws of all deterministic policies on the (time, state, spent) that can be reached from
+    state 0."""
     nodes = [
         (time, state, spent)
         for time in range(mdp.horizon)

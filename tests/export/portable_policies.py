@@ -25,7 +25,11 @@ ABOUT = {
 
 @cache  # drawing orthogonal weights compiles a program per shape
 def make_portable(
-    *, continuous: bool = False, normalised: bool = False, blind: bool = False, discount: float = 1.0
+    *,
+    continuous: bool = False,
+    normalised: bool = False,
+    blind: bool = False,
+    discount: float = 1.0,
 ) -> PortablePolicy:
     """`blind` policies do not see the account: their first layer has no rows for it."""
     space = Continuous(3) if continuous else Discrete(4)

@@ -41,13 +41,16 @@ def test_the_random_inputs_reach_every_branch():
     assert ((limits > 0) & (limits < 1)).sum() > 100
     assert discount.std() > 0.1
     statistics = portable.statistics
-    deviations = (observation - np.asarray(statistics.mean))[:, 0] / float(statistics.squares[0] / 200) ** 0.5
+    deviations = (observation - np.asarray(statistics.mean))[:, 0] / float(
+        statistics.squares[0] / 200
+    ) ** 0.5
     assert np.abs(deviations).max() > 10
 
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_policy_that_differs_is_noticed(name: str):
-    """The artefact of a slightly different policy, limit or normaliser does not pass for this one."""
+    """The artefact of a slightly different policy, limit or normaliser does not pass for this
+    one."""
     portable = make_portable(normalised=True)
     bias = portable.policy.network.biases[0].at[2].add(1e-3)
     network = replace(portable.policy.network, biases=(bias, *portable.policy.network.biases[1:]))
@@ -64,7 +67,9 @@ def test_a_policy_that_differs_is_noticed(name: str):
 def test_not_a_number_is_no_parity():
     portable = make_portable()
     with pytest.raises(CanaryError, match="differs"):
-        check_parity(portable, lambda observation, *_: {"logits": np.full((len(observation), 4), np.nan)})
+        check_parity(
+            portable, lambda observation, *_: {"logits": np.full((len(observation), 4), np.nan)}
+        )
 
 
 def test_metadata_is_in_every_artefact():
@@ -85,7 +90,9 @@ def test_any_batch_size(batch: int):
     portable = make_portable()
     inputs = random_inputs(portable, batch)
     expected = respond(portable, *map(jnp.asarray, inputs))["logits"]
-    session = onnxruntime.InferenceSession(onnx_format.encode(portable), providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        onnx_format.encode(portable), providers=["CPUExecutionProvider"]
+    )
     found = session.run(None, dict(zip(("observation", "discount", "spent"), inputs, strict=True)))
     np.testing.assert_allclose(found[0], expected, atol=1e-5)
     call, _ = stablehlo_format.load(stablehlo_format.encode(portable))
@@ -118,4 +125,6 @@ def test_a_missing_extra_is_a_sentence(missing: str, monkeypatch: pytest.MonkeyP
     data = onnx_format.encode(portable)
     monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(CanaryError, match=rf'needs {missing}, .* pip install "canary-rl\[onnx\]"'):
-        onnx_format.encode(portable) if missing == "onnx" else onnx_format.check_parity(portable, data)
+        onnx_format.encode(portable) if missing == "onnx" else onnx_format.check_parity(
+            portable, data
+        )

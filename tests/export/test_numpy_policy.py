@@ -1,4 +1,5 @@
-"""The runner without JAX: it stands alone, keeps the JAX handle's account, and refuses what is damaged."""
+"""The runner without JAX: it stands alone, keeps the JAX handle's account, and refuses what is
+damaged."""
 
 import ast
 import hashlib
@@ -48,9 +49,11 @@ def test_it_needs_numpy_alone(tmp_path: Path):
     shutil.copy(source, tmp_path / "numpy_policy.py")
     (tmp_path / "policy.npz").write_bytes(numpy_format.encode(make_portable()))
     program = (
-        "import sys; blocked = dict.fromkeys(['jax', 'jaxlib', 'equinox', 'canary', 'scipy', 'polars']);"
+        "import sys; blocked = dict.fromkeys(['jax', 'jaxlib', 'equinox', 'canary', 'scipy', "
+        "'polars']);"
         "sys.modules.update(blocked); import numpy_policy;"
-        f"print(numpy_policy.load('policy.npz').start(0).act([0.5] * {OBSERVATIONS}, deterministic=True))"
+        f"print(numpy_policy.load('policy.npz').start(0).act([0.5] * {OBSERVATIONS}, "
+        "deterministic=True))"
     )
     result = subprocess.run(
         [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
@@ -100,7 +103,9 @@ def test_continuous_actions_are_drawn_with_their_deviation_and_left_to_the_envir
     observation, mean = cases[case], means[case]
     assert np.abs(mean).max() < 0.9
     draws = np.array([policy.start(seed).act(observation) for seed in range(400)])
-    assert np.abs(draws).max() > 1  # as in training, where the environment clips after its own noise
+    assert (
+        np.abs(draws).max() > 1
+    )  # as in training, where the environment clips after its own noise
     assert draws[:, 1].std() == pytest.approx(np.exp(-5), rel=0.2)  # the floor of the log deviation
     assert draws[:, 1].mean() == pytest.approx(mean[1], abs=2e-3)
     assert draws[:, 0].std() > 0.1
@@ -109,7 +114,9 @@ def test_continuous_actions_are_drawn_with_their_deviation_and_left_to_the_envir
 @pytest.mark.parametrize("dead_zone", [None, 0.0, 0.35])
 @pytest.mark.parametrize("time_feature", [False, True])
 def test_risk_is_that_of_the_jax_critics(dead_zone: float | None, time_feature: bool):
-    portable = with_critics(make_portable(discount=0.9), dead_zone=dead_zone, time_feature=time_feature)
+    portable = with_critics(
+        make_portable(discount=0.9), dead_zone=dead_zone, time_feature=time_feature
+    )
     policy = loaded(portable)
     assert policy.metadata["critics"] == {"dead_zone": dead_zone, "time_feature": time_feature}
     episode = policy.start(0)
@@ -118,8 +125,12 @@ def test_risk_is_that_of_the_jax_critics(dead_zone: float | None, time_feature: 
     risks = []
     for time, cost in enumerate([0.0, 0.5, 1.0, 2.0, 3.0]):
         y = jnp.float32(episode.spent / limit)
-        x = jnp.array([*seen, discount, y, *([time / HORIZON] if time_feature else [])], jnp.float32)
-        expected = remaining_risk(portable.critics.networks, x, y, jnp.float32(discount), dead_zone=dead_zone)
+        x = jnp.array(
+            [*seen, discount, y, *([time / HORIZON] if time_feature else [])], jnp.float32
+        )
+        expected = remaining_risk(
+            portable.critics.networks, x, y, jnp.float32(discount), dead_zone=dead_zone
+        )
         risks.append(episode.risk(seen))
         assert risks[-1] == pytest.approx(float(expected), abs=1e-5)
         episode.act(seen)
@@ -227,24 +238,33 @@ class TestDamage:
     def test_no_flipped_byte_gives_another_policy(self, kind: str):
         """Every place of a small file: refused, or loaded with the same numbers."""
         portable = with_critics(make_portable(normalised=True))
-        data, original, random = numpy_format.encode(portable), loaded(portable), np.random.default_rng(0)
+        data, original, random = (
+            numpy_format.encode(portable),
+            loaded(portable),
+            np.random.default_rng(0),
+        )
         refused = 0
         for place in random.choice(len(data), 400, replace=False):
             damaged = bytearray(data)
             damaged[place] ^= 1 << int(random.integers(8))
             try:
-                found = numpy_policy.load(io.BytesIO(bytes(damaged if kind == "flip" else data[:place])))
+                found = numpy_policy.load(
+                    io.BytesIO(bytes(damaged if kind == "flip" else data[:place]))
+                )
             except ValueError:
                 refused += 1
                 continue
             assert found.metadata == original.metadata  # a byte that no reader reads
-            assert all((found.arrays[name] == array).all() for name, array in original.arrays.items())
+            assert all(
+                (found.arrays[name] == array).all() for name, array in original.arrays.items()
+            )
         assert refused > 200
 
     def rewritten(
         self, path: Path, *, metadata: dict | None = None, keep_digests: bool = True, **arrays
     ) -> Path:
-        """The artefact with other metadata or arrays, as somebody would write it who knows the format."""
+        """The artefact with other metadata or arrays, as somebody would write it who knows the
+        format."""
         with np.load(
             io.BytesIO(numpy_format.encode(with_critics(make_portable(normalised=True))))
         ) as archive:
@@ -302,8 +322,12 @@ class TestDamage:
             ({}, {"extra": np.zeros(3, np.float32)}),
         ],
     )
-    def test_nonsense_with_right_digests_is_a_sentence(self, tmp_path: Path, metadata: dict, arrays: dict):
-        path = self.rewritten(tmp_path / "forged.npz", metadata=metadata, keep_digests=False, **arrays)
+    def test_nonsense_with_right_digests_is_a_sentence(
+        self, tmp_path: Path, metadata: dict, arrays: dict
+    ):
+        path = self.rewritten(
+            tmp_path / "forged.npz", metadata=metadata, keep_digests=False, **arrays
+        )
         with pytest.raises(ValueError, match="not an intact exported policy"):
             numpy_policy.load(path)
 

@@ -30,9 +30,16 @@ def test_every_format_is_written_checked_and_described(run: Path, name: str):
     assert path.parent == run / "exports"
     assert path.stat().st_size == report["bytes"]
     assert numpy_policy.read_checked(path) == path.read_bytes()
-    assert (path.parent / f"{path.name}.sha256").read_text() == f"{report['file_sha256']}  {path.name}\n"
+    assert (
+        path.parent / f"{path.name}.sha256"
+    ).read_text() == f"{report['file_sha256']}  {path.name}\n"
     assert report["max_abs_difference"] <= 1e-5
-    assert (report["seed"], report["updates"], report["limit"], report["format"]) == (3, 7, LIMIT, name)
+    assert (report["seed"], report["updates"], report["limit"], report["format"]) == (
+        3,
+        7,
+        LIMIT,
+        name,
+    )
     policies = load_policies(config_from_dict(read_json(run / "config.json")), run)
     assert report["policy_sha256"] == policies.identity(3).sha256
     assert report["environment"]["settings"]["map"] == "SFF/FHF/FFG"
@@ -45,10 +52,19 @@ def test_what_was_written_is_the_policy_of_the_seed(run: Path, tmp_path: Path):
         )
         for name, seed in [("numpy", 0), ("numpy", 3), ("onnx", 3), ("stablehlo", 3)]
     }
-    inputs = np.eye(9, dtype=np.float32), np.ones(9, np.float32), np.linspace(0, 2, 9, dtype=np.float32)
+    inputs = (
+        np.eye(9, dtype=np.float32),
+        np.ones(9, np.float32),
+        np.linspace(0, 2, 9, dtype=np.float32),
+    )
     expected = numpy_policy.load(paths["numpy", 3]).outputs(*inputs)["logits"]
-    assert np.abs(expected - numpy_policy.load(paths["numpy", 0]).outputs(*inputs)["logits"]).max() > 1e-2
-    session = onnxruntime.InferenceSession(paths["onnx", 3].read_bytes(), providers=["CPUExecutionProvider"])
+    assert (
+        np.abs(expected - numpy_policy.load(paths["numpy", 0]).outputs(*inputs)["logits"]).max()
+        > 1e-2
+    )
+    session = onnxruntime.InferenceSession(
+        paths["onnx", 3].read_bytes(), providers=["CPUExecutionProvider"]
+    )
     found = session.run(None, dict(zip(("observation", "discount", "spent"), inputs, strict=True)))
     np.testing.assert_allclose(found[0], expected, atol=1e-5)
     call, about = stablehlo_format.load(paths["stablehlo", 3].read_bytes())

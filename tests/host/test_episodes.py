@@ -1,4 +1,5 @@
-"""Episodes as functions of a seed and actions: live environments are a cache, and what cannot be brought back is told."""
+"""Episodes as functions of a seed and actions: live environments are a cache, and what cannot be
+brought back is told."""
 
 import numpy as np
 import pytest
@@ -52,7 +53,9 @@ def test_episodes_that_end_earlier_the_second_time_cannot_be_brought_back():
     live = episodes(Restless, noise=0.0, drift=0.0)
     seen = play(live, 8, actions)
     assert not live.revive(rows(8, seen, actions), LANES).any()
-    with pytest.raises(CanaryError, match="walk cannot be brought back to step 8 of the episode of lane 0"):
+    with pytest.raises(
+        CanaryError, match="walk cannot be brought back to step 8 of the episode of lane 0"
+    ):
         live.step(rows(8, seen, actions), actions[:, 8], LANES)
 
 

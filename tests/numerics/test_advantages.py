@@ -19,7 +19,8 @@ GAMMA, DECAY = 0.9, 0.8
 
 
 def summed_out(signal, value, next_value, stops, done, gamma, decay):
-    """A_t = sum of (gamma * decay)^(k - t) * delta_k over k >= t of its episode and rollout, one by one."""
+    """A_t = sum of (gamma * decay)^(k - t) * delta_k over k >= t of its episode and rollout, one by
+    one."""
     time, lanes = signal.shape
     result = np.zeros_like(signal)
     for lane in range(lanes):
@@ -61,7 +62,10 @@ def test_reward_advantages_match_the_sum_and_bootstrap_at_truncation():
     with jax.enable_x64(True):
         found = gae(signal, value, next_value, terminated, done)
     np.testing.assert_allclose(
-        found, summed_out(signal, value, next_value, terminated, done, GAMMA, DECAY), rtol=1e-12, atol=1e-12
+        found,
+        summed_out(signal, value, next_value, terminated, done, GAMMA, DECAY),
+        rtol=1e-12,
+        atol=1e-12,
     )
     # The value after a truncation counts, with one discount; that after a termination does not.
     with jax.enable_x64(True):
@@ -80,7 +84,10 @@ def test_cost_advantages_match_the_sum_and_end_with_the_episode():
         found = gae(signal, value, next_value, done, done)
         elsewhere = gae(signal, value, next_value + 5 * done, done, done)
     np.testing.assert_allclose(
-        found, summed_out(signal, value, next_value, done, done, GAMMA, DECAY), rtol=1e-12, atol=1e-12
+        found,
+        summed_out(signal, value, next_value, done, done, GAMMA, DECAY),
+        rtol=1e-12,
+        atol=1e-12,
     )
     np.testing.assert_array_equal(elsewhere, found)
 
@@ -98,14 +105,23 @@ def test_advantage_and_critic_target_have_a_lambda_each(decays):
 
 
 def test_a_case_by_hand():
-    """Three steps, truncated after the second; gamma 1/2, lambda 1/2: all fractions are exact in binary."""
+    """Three steps, truncated after the second; gamma 1/2, lambda 1/2: all fractions are exact in
+    binary."""
     signal, value = [[1.0], [2.0], [4.0]], [[8.0], [16.0], [32.0]]
-    next_value = [[16.0], [64.0], [128.0]]  # 64 is the value before the reset, not that of the third step
+    next_value = [
+        [16.0],
+        [64.0],
+        [128.0],
+    ]  # 64 is the value before the reset, not that of the third step
     truncated = [[False], [True], [False]]
     never = [[False], [False], [False]]
     # Third step, end of the rollout: 4 + 64 - 32 = 36.
     # Reward, second step: 2 + 32 - 16 = 18; first: (1 + 8 - 8) + 18 / 4 = 5.5.
-    assert gae(signal, value, next_value, never, truncated, 0.5, 0.5).tolist() == [[5.5], [18.0], [36.0]]
+    assert gae(signal, value, next_value, never, truncated, 0.5, 0.5).tolist() == [
+        [5.5],
+        [18.0],
+        [36.0],
+    ]
     # Cost, second step: 2 - 16 = -14; first: (1 + 8 - 8) - 14 / 4 = -2.5.
     assert gae(signal, value, next_value, truncated, truncated, 0.5, 0.5).tolist() == [
         [-2.5],
@@ -115,17 +131,22 @@ def test_a_case_by_hand():
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.lists(st.floats(-3, 3), min_size=1, max_size=30), st.sampled_from([1.0, 0.99, 0.9, 0.5, 0.0]))
+@given(
+    st.lists(st.floats(-3, 3), min_size=1, max_size=30), st.sampled_from([1.0, 0.99, 0.9, 0.5, 0.0])
+)
 def test_discounted_augmented_costs_sum_to_the_square(costs, gamma):
     costs = np.array(costs)
     discount = gamma ** np.arange(len(costs))
     spent = np.concatenate([[0], np.cumsum(discount * costs)[:-1]])
     square = np.asarray(augmented_cost(costs, spent, discount))
-    np.testing.assert_allclose((discount * square).sum(), (discount * costs).sum() ** 2, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        (discount * square).sum(), (discount * costs).sum() ** 2, rtol=1e-9, atol=1e-9
+    )
 
 
 def test_variance_advantage_is_the_advantage_of_the_centred_cost():
-    """GAE(c~) - 2 mu GAE(c) = GAE(g c^2 + 2 (y - mu) c) for critics that are combined in the same way."""
+    """GAE(c~) - 2 mu GAE(c) = GAE(g c^2 + 2 (y - mu) c) for critics that are combined in the same
+    way."""
     cost, value, next_value, terminated, truncated = random_batch(2)
     rng = np.random.default_rng(3)
     spent, discount, square_value, square_next = rng.random((4, *cost.shape))

@@ -20,7 +20,9 @@ def problem(seed: int, dimension: int, condition: float = 30.0):
 
 @partial(jax.jit, static_argnames=("iterations", "tolerance"))
 def solve_dense(hessian, rhs, *, iterations, tolerance):
-    return conjugate_gradient(lambda v: hessian @ v, rhs, iterations=iterations, tolerance=tolerance)
+    return conjugate_gradient(
+        lambda v: hessian @ v, rhs, iterations=iterations, tolerance=tolerance
+    )
 
 
 @given(st.integers(0, 2**32))
@@ -29,7 +31,9 @@ def test_it_solves_a_positive_definite_system_in_as_many_steps_as_dimensions(see
     hessian, rhs = problem(seed, 12)
     with jax.enable_x64(True):
         result = solve_dense(jnp.asarray(hessian), jnp.asarray(rhs), iterations=14, tolerance=1e-9)
-        np.testing.assert_allclose(result.solution, np.linalg.solve(hessian, rhs), rtol=1e-6, atol=1e-7)
+        np.testing.assert_allclose(
+            result.solution, np.linalg.solve(hessian, rhs), rtol=1e-6, atol=1e-7
+        )
         assert result.residual_norm <= 1e-9
 
 
@@ -43,7 +47,9 @@ def test_the_image_is_the_product_with_the_solution_even_when_cut_short(iteratio
         return jnp.asarray(hessian) @ vector
 
     with jax.enable_x64(True):
-        result = conjugate_gradient(product, jnp.asarray(rhs), iterations=iterations, tolerance=1e-12)
+        result = conjugate_gradient(
+            product, jnp.asarray(rhs), iterations=iterations, tolerance=1e-12
+        )
     assert len(calls) <= 1  # traced once, inside the loop only
     assert result.iterations_used == iterations
     np.testing.assert_allclose(result.image, hessian @ np.asarray(result.solution), atol=1e-12)
@@ -80,13 +86,17 @@ def test_a_zero_right_hand_side_gives_zeros():
 
 @pytest.mark.parametrize("bad", [jnp.nan, jnp.inf])
 def test_a_non_finite_right_hand_side_ends_at_once_and_shows(bad):
-    result = solve_dense(jnp.eye(3), jnp.array([1.0, bad, 0.0]), iterations=1_000_000_000, tolerance=1e-6)
+    result = solve_dense(
+        jnp.eye(3), jnp.array([1.0, bad, 0.0]), iterations=1_000_000_000, tolerance=1e-6
+    )
     assert result.iterations_used <= 1
     assert not np.isfinite(np.asarray(result.solution)).all()
 
 
 def test_a_non_finite_product_ends_the_iteration_with_the_solution_found_so_far():
-    result = conjugate_gradient(lambda v: v * jnp.nan, jnp.ones(3), iterations=1_000_000_000, tolerance=1e-6)
+    result = conjugate_gradient(
+        lambda v: v * jnp.nan, jnp.ones(3), iterations=1_000_000_000, tolerance=1e-6
+    )
     assert result.iterations_used == 1
     assert not np.asarray(result.solution).any()
     assert result.residual_norm == pytest.approx(1, rel=1e-6)

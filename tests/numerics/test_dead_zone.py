@@ -1,4 +1,5 @@
-"""The dead zone that follows the violations: up while they are rare, down when they are not, never out of range."""
+"""The dead zone that follows the violations: up while they are rare, down when they are not, never
+out of range."""
 
 import jax
 import jax.numpy as jnp
@@ -38,12 +39,18 @@ def test_it_moves_by_what_the_batch_adds():
     expected = 0.4 + RATE * 50 / EPISODES * (TARGET - rate / 0.05)
     assert after(0.4, 500, 10) == pytest.approx(expected, rel=1e-5)
     assert after(0.4, 500, 10, new=0) == pytest.approx(0.4)
-    assert after(0.4, 500, 500) == pytest.approx(0.4 - 2 * RATE * 50 / EPISODES)  # no more than that at once
+    assert after(0.4, 500, 500) == pytest.approx(
+        0.4 - 2 * RATE * 50 / EPISODES
+    )  # no more than that at once
 
 
 @settings(deadline=None, max_examples=200)
 @given(
-    st.floats(0, WIDEST), st.integers(0, 512), st.integers(0, 512), st.integers(0, 600), st.floats(1e-4, 0.9)
+    st.floats(0, WIDEST),
+    st.integers(0, 512),
+    st.integers(0, 512),
+    st.integers(0, 600),
+    st.floats(1e-4, 0.9),
 )
 def test_it_stays_in_its_range(start, episodes, violations, new, epsilon):
     assert 0 <= after(start, episodes, violations, new, epsilon) <= np.float32(WIDEST)

@@ -39,7 +39,9 @@ def test_without_an_acceptable_point_the_start_comes_back_bit_for_bit():
     result = search(0.0)
     assert not result.accepted
     assert result.attempts_used == 10
-    np.testing.assert_array_equal(np.asarray(result.point).view(np.int32), np.asarray(START).view(np.int32))
+    np.testing.assert_array_equal(
+        np.asarray(result.point).view(np.int32), np.asarray(START).view(np.int32)
+    )
     assert result.evaluation == 0
 
 
@@ -84,7 +86,9 @@ judge = jax.jit(acceptable)
 
 def decide(tier, values, *, reward=0.0, changes=(0.0, 0.0), kl=RADIUS) -> bool:
     candidate = Candidate(jnp.asarray(reward), jnp.asarray(changes), jnp.asarray(kl))
-    return bool(judge(candidate, tier=jnp.asarray(int(tier)), values=jnp.asarray(values), radius=RADIUS))
+    return bool(
+        judge(candidate, tier=jnp.asarray(int(tier)), values=jnp.asarray(values), radius=RADIUS)
+    )
 
 
 @pytest.mark.parametrize(
@@ -96,7 +100,8 @@ def decide(tier, values, *, reward=0.0, changes=(0.0, 0.0), kl=RADIUS) -> bool:
         (Tier.NOMINAL, (-1.0, -0.5), {"reward": -0.1, "changes": (-1.0, -1.0)}, False),
         (Tier.NOMINAL, (-1.0, -0.5), {"reward": 0.1, "changes": (1.1, 0.0)}, False),
         (Tier.NOMINAL, (-1.0, -0.5), {"reward": 0.1, "changes": (0.0, 0.6)}, False),
-        # Started violated, reachable: the reward may fall, no constraint may get worse than its slack.
+        # Started violated, reachable: the reward may fall, no constraint may get worse than its
+        # slack.
         (Tier.NOMINAL, (0.2, -0.5), {"reward": -9.0, "changes": (-0.1, 0.4)}, True),
         (Tier.NOMINAL, (0.2, -0.5), {"reward": 9.0, "changes": (0.1, 0.0)}, False),
         (Tier.NOMINAL, (0.2, -0.5), {"reward": 9.0, "changes": (-0.1, 0.6)}, False),
@@ -139,7 +144,10 @@ def test_no_tier_accepts_a_broken_or_distant_point(tier, spoiled):
     assert not decide(tier, values, **(good | spoiled))
 
 
-@given(st.lists(st.integers(-20, 20).map(lambda n: n / 10), min_size=6, max_size=6), st.sampled_from(Tier))
+@given(
+    st.lists(st.integers(-20, 20).map(lambda n: n / 10), min_size=6, max_size=6),
+    st.sampled_from(Tier),
+)
 @settings(max_examples=100, deadline=None)
 def test_a_feasible_start_stays_feasible_and_a_restored_constraint_never_rises(numbers, tier):
     values, changes, (reward, kl) = numbers[:2], numbers[2:4], numbers[4:]

@@ -23,7 +23,8 @@ RING, TIME, LANES = 12, 3, 2
 
 
 def ends(ended, valid, cost, length):
-    """Episode records [time, env], of return 3 - cost; what did not end holds junk, as in a rollout."""
+    """Episode records [time, env], of return 3 - cost; what did not end holds junk, as in a
+    rollout."""
     ended, valid = np.asarray(ended, bool), np.asarray(valid, bool)
     return EpisodeEnds(
         jnp.asarray(ended), jnp.asarray(valid), 3 - jnp.asarray(cost, jnp.float32), jnp.asarray(cost, jnp.float32),
@@ -46,7 +47,10 @@ batch = st.tuples(flag, flag, st.integers(0, 10**6))
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.lists(batch, min_size=1, max_size=8), st.sampled_from([Span(1), Span(5), Span(20), Span(1, 2)]))
+@given(
+    st.lists(batch, min_size=1, max_size=8),
+    st.sampled_from([Span(1), Span(5), Span(20), Span(1, 2)]),
+)
 def test_ring_agrees_with_a_list(batches, span):
     window, kept = empty_window(RING), []
     for ended, valid, seed in batches:
@@ -73,9 +77,13 @@ def test_ring_agrees_with_a_list(batches, span):
             np.testing.assert_allclose(found.mean, costs.mean() / 5, rtol=1e-5)
             np.testing.assert_allclose(found.variance, costs.var() / 25, rtol=1e-4, atol=1e-6)
             np.testing.assert_allclose(found.length, lengths.mean(), rtol=1e-5)
-            np.testing.assert_allclose(mean_return(window, span), 3 - costs.mean(), rtol=1e-5, atol=1e-5)
+            np.testing.assert_allclose(
+                mean_return(window, span), 3 - costs.mean(), rtol=1e-5, atol=1e-5
+            )
         else:
-            assert np.isnan([found.mean, found.variance, found.length, mean_return(window, span)]).all()
+            assert np.isnan(
+                [found.mean, found.variance, found.length, mean_return(window, span)]
+            ).all()
 
 
 def test_window_is_the_batch_or_the_minimum_whichever_is_more():
@@ -109,7 +117,9 @@ def test_no_episode_is_nan_and_never_cost_zero():
 def test_a_batch_without_ends_keeps_what_is_known():
     window = record(empty_window(RING), whole([4, 8], [10, 30]))
     before = summarise(window, Span(5), 2.0)
-    window = record(window, ends(np.zeros((3, 2)), np.ones((3, 2)), np.full((3, 2), 99), np.ones((3, 2))))
+    window = record(
+        window, ends(np.zeros((3, 2)), np.ones((3, 2)), np.full((3, 2), 99), np.ones((3, 2)))
+    )
     after = summarise(window, Span(5), 2.0)
     assert window.new == 0
     assert jax.tree.map(float, after) == jax.tree.map(float, before)
@@ -122,7 +132,8 @@ def test_a_ring_smaller_than_a_batch_is_refused():
 
 
 def test_plug_in_is_optimistic_and_the_correction_unbiased():
-    """Over samples of n episodes the plug-in Cantelli value is low by sigma^2 / (epsilon n) in the mean."""
+    """Over samples of n episodes the plug-in Cantelli value is low by sigma^2 / (epsilon n) in the
+    mean."""
     epsilon, n, trials = 0.2, 5, 40_000
     support, chance = np.array([0.0, 1.0, 3.0]), np.array([0.5, 0.3, 0.2])
     mean = support @ chance
@@ -138,7 +149,9 @@ def test_plug_in_is_optimistic_and_the_correction_unbiased():
     def whole_row(costs):
         shape = (n, 1)
         yes = jnp.ones(shape, bool)
-        return EpisodeEnds(yes, yes, jnp.zeros(shape), costs[:, None], jnp.ones(shape, jnp.int32), yes)
+        return EpisodeEnds(
+            yes, yes, jnp.zeros(shape), costs[:, None], jnp.ones(shape, jnp.int32), yes
+        )
 
     plug_in, corrected = (
         np.asarray(v, float) for v in jax.jit(jax.vmap(values))(jnp.asarray(draws, jnp.float32))
@@ -151,7 +164,14 @@ def test_plug_in_is_optimistic_and_the_correction_unbiased():
 
 @pytest.mark.parametrize(
     ("now", "best", "lost"),
-    [(0.6, 0.8, 0.25), (0.9, 0.8, 0), (-30, -20, 0.5), (np.nan, 0.8, 0), (0.5, -np.inf, 0), (0, 0, 0)],
+    [
+        (0.6, 0.8, 0.25),
+        (0.9, 0.8, 0),
+        (-30, -20, 0.5),
+        (np.nan, 0.8, 0),
+        (0.5, -np.inf, 0),
+        (0, 0, 0),
+    ],
 )
 def test_a_loss_is_a_share_of_the_best_and_nothing_while_unknown(now, best, lost):
     assert lost_share(now, best) == pytest.approx(lost)
@@ -161,4 +181,6 @@ def test_moments_of_the_shaped_cost_are_those_of_shaped_episodes():
     window = record(empty_window(RING), whole([0, 2, 4, 6, 30]))
     found = cost_moments(window, Span(5), 10.0, 0.2)
     shaped = np.array([0, 0, 0.25, 0.5, 1])
-    np.testing.assert_allclose([found.mean, found.variance], [shaped.mean(), shaped.var()], rtol=1e-5)
+    np.testing.assert_allclose(
+        [found.mean, found.variance], [shaped.mean(), shaped.var()], rtol=1e-5
+    )

@@ -1,4 +1,5 @@
-"""The inequalities that the formulas promise, on distributions and processes small enough to be exact."""
+"""The inequalities that the formulas promise, on distributions and processes small enough to be
+exact."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -14,7 +15,8 @@ from hypothesis import given, settings
 from canary.numerics import risk
 
 thresholds = st.sampled_from([0.01, 0.02, 0.05, 0.1, 0.25, 0.29, 0.5, 0.9])
-# Quarters and thousandths of powers of two: sums and squares are exact, so ties at the limit are real ties.
+# Quarters and thousandths of powers of two: sums and squares are exact, so ties at the limit are
+# real ties.
 costs = st.lists(st.integers(-40, 40).map(lambda n: n / 4), min_size=1, max_size=40)
 
 # Samples of any length, in one compiled shape: the rest is marked as not valid.
@@ -35,7 +37,9 @@ def padded(sample):
 def distributions(draw):
     """A discrete distribution as (support, probabilities)."""
     support = np.array(
-        draw(st.lists(st.integers(-20, 60).map(lambda n: n / 4), min_size=1, max_size=6, unique=True))
+        draw(
+            st.lists(st.integers(-20, 60).map(lambda n: n / 4), min_size=1, max_size=6, unique=True)
+        )
     )
     weights = np.array(
         draw(st.lists(st.integers(1, 1000), min_size=len(support), max_size=len(support))), float
@@ -71,7 +75,14 @@ def test_cantelli_probability_is_attained_by_the_two_point_distribution():
 
 @pytest.mark.parametrize(
     ("mean", "variance", "probability"),
-    [(1.0, 0.0, 0.0), (1.0, 0.1, 1.0), (1.5, 0.0, 1.0), (1.5, 0.1, 1.0), (0.5, 0.0, 0.0), (0.5, 0.25, 0.5)],
+    [
+        (1.0, 0.0, 0.0),
+        (1.0, 0.1, 1.0),
+        (1.5, 0.0, 1.0),
+        (1.5, 0.1, 1.0),
+        (0.5, 0.0, 0.0),
+        (0.5, 0.25, 0.5),
+    ],
 )
 def test_cantelli_probability_at_the_edges(mean, variance, probability):
     assert cantelli_probability(mean, variance, 1.0) == pytest.approx(probability)
@@ -93,7 +104,9 @@ def test_cantelli_value_equals_its_second_moment_form():
     mean, second, limit, epsilon = 0.6, 0.5, 1.3, 0.02
     beta = 1 / epsilon - 1
     expected = beta * second + 2 * limit * mean - (mean**2 / epsilon + limit**2)
-    assert cantelli_value(mean, second - mean**2, limit, epsilon) == pytest.approx(expected, rel=1e-4)
+    assert cantelli_value(mean, second - mean**2, limit, epsilon) == pytest.approx(
+        expected, rel=1e-4
+    )
 
 
 @given(distributions(), st.integers(-20, 60).map(lambda n: n / 4), thresholds)
@@ -147,7 +160,9 @@ def test_masked_episodes_do_not_count(epsilon):
         (conditional_value_at_risk, risk.conditional_value_at_risk, epsilon),
         (violation_rate, risk.violation_rate, 0.7),
     ]:
-        assert masked(everything, level, marked) == pytest.approx(float(plain(kept, level)), rel=1e-5)
+        assert masked(everything, level, marked) == pytest.approx(
+            float(plain(kept, level)), rel=1e-5
+        )
 
 
 def test_without_valid_episodes_nothing_is_claimed():
@@ -181,10 +196,11 @@ def test_formulas_work_on_arrays_inside_jit():
 
 @dataclass(frozen=True)
 class Tree:
-    """A decision process whose states are histories, so that each augmented state (s, y, γ^t) is one node.
+    """A decision process whose states are histories, so that each augmented state (s, y, γ^t) is
+    one node.
 
-    Level t has 4^t nodes; action a of a node leads to children 2a and 2a + 1 of its four. After the last
-    level nothing costs anything and both policies act alike.
+    Level t has 4^t nodes; action a of a node leads to children 2a and 2a + 1 of its four. After the
+    last level nothing costs anything and both policies act alike.
     """
 
     depth: int
@@ -204,7 +220,8 @@ def random_tree(rng, depth: int = 4, discount: float = 0.7) -> Tree:
 
 
 def augmented_cost(tree: Tree) -> list[np.ndarray]:
-    """γ^t c² + 2 y c (eq:aug-cost), with y the discounted cost spent before the step; sums to C²."""
+    """γ^t c² + 2 y c (eq:aug-cost), with y the discounted cost spent before the step; sums to
+    C²."""
     spent, result = np.zeros(1), []
     for level in range(tree.depth):
         cost, weight = tree.cost[level], tree.discount**level
@@ -216,7 +233,8 @@ def augmented_cost(tree: Tree) -> list[np.ndarray]:
 def evaluate(
     tree: Tree, policy: list[np.ndarray], signal: list[np.ndarray]
 ) -> tuple[float, list[np.ndarray]]:
-    """Expected discounted sum of a signal under a policy, and its advantages [node, action] per level."""
+    """Expected discounted sum of a signal under a policy, and its advantages [node, action] per
+    level."""
     value, advantages = np.zeros(4**tree.depth), []
     for level in reversed(range(tree.depth)):
         future = value.reshape(-1, 2, 2)
@@ -236,10 +254,13 @@ def visits(tree: Tree, policy: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def surrogate(tree: Tree, old, new, signal) -> tuple[float, float]:
-    """(L(new), α): the surrogate built at the old policy, the largest expected advantage of the new one."""
+    """(L(new), α): the surrogate built at the old policy, the largest expected advantage of the new
+    one."""
     start, advantages = evaluate(tree, old, signal)
     expected = [(p * a).sum(-1) for p, a in zip(new, advantages, strict=True)]
-    change = sum(w @ e for w, e in zip(visits(tree, old), expected, strict=True)) / (1 - tree.discount)
+    change = sum(w @ e for w, e in zip(visits(tree, old), expected, strict=True)) / (
+        1 - tree.discount
+    )
     return start + change, max(np.abs(e).max() for e in expected)
 
 
@@ -264,13 +285,15 @@ def test_the_worst_case_bounds_hold_on_a_random_decision_process(seed):
     old_mean = evaluate(tree, old, tree.cost)[0]
     surrogate_mean, advantage = surrogate(tree, old, new, tree.cost)
     surrogate_second, augmented_advantage = surrogate(tree, old, new, squares)
-    # The smallest limit for which the surrogates of the new policy meet both constraints, the bound with
-    # equality.
+    # The smallest limit for which the surrogates of the new policy meet both constraints, the bound
+    # with equality.
     variance = max(surrogate_second - surrogate_mean**2, 0)
     limit = surrogate_mean + np.sqrt((1 / epsilon - 1) * variance)
 
     assert mean <= risk.worst_case_mean(limit, advantage, radius, discount) + 1e-5
-    assert abs(mean - surrogate_mean) <= risk.worst_case_mean(0.0, advantage, radius, discount) + 1e-5
+    assert (
+        abs(mean - surrogate_mean) <= risk.worst_case_mean(0.0, advantage, radius, discount) + 1e-5
+    )
     true_value = risk.cantelli_value(mean, second - mean**2, limit, epsilon)
     bound = risk.worst_case_cantelli(
         mean=old_mean,
@@ -284,7 +307,9 @@ def test_the_worst_case_bounds_hold_on_a_random_decision_process(seed):
     assert true_value <= bound + 1e-4
     if surrogate_mean <= old_mean:  # what a mean-restoring step guarantees
         assert mean <= risk.worst_case_mean(old_mean, advantage, radius, discount) + 1e-5
-    safe_deviation = np.sqrt(1 / epsilon - 1) * risk.worst_case_mean(0.0, advantage, radius, discount)
+    safe_deviation = np.sqrt(1 / epsilon - 1) * risk.worst_case_mean(
+        0.0, advantage, radius, discount
+    )
     if np.sqrt(second - mean**2) >= safe_deviation:
         assert not risk.provably_violating(mean, np.sqrt(second - mean**2), limit, epsilon)
 

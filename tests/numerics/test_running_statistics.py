@@ -20,7 +20,9 @@ def test_batches_merge_to_the_whole(sizes, seed):
     rows = np.concatenate(batches).reshape(-1, 2)
     assert statistics.count == len(rows)
     np.testing.assert_allclose(statistics.mean, rows.mean(0), rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(statistics.squares / statistics.count, rows.var(0), rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(
+        statistics.squares / statistics.count, rows.var(0), rtol=1e-3, atol=1e-5
+    )
 
 
 def test_far_from_zero_the_variance_survives_rounding():
@@ -41,7 +43,11 @@ def test_normalise_standardises_and_clips():
 
 
 def test_before_any_observation_normalise_only_clips():
-    assert normalise(initial_statistics(3), jnp.array([0.5, -2.0, 50.0])).tolist() == [0.5, -2.0, 10.0]
+    assert normalise(initial_statistics(3), jnp.array([0.5, -2.0, 50.0])).tolist() == [
+        0.5,
+        -2.0,
+        10.0,
+    ]
 
 
 def test_a_constant_observation_stays_finite():

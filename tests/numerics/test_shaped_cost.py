@@ -23,7 +23,9 @@ costs = st.one_of(*(st.lists(kind, min_size=6, max_size=6) for kind in (continuo
 zones = st.one_of(st.just(0.0), st.floats(0, 0.95))
 
 
-@pytest.mark.parametrize(("cost", "expected"), [(0, 0), (0.2, 0), (0.4, 0), (0.7, 0.5), (1, 1), (9, 1)])
+@pytest.mark.parametrize(
+    ("cost", "expected"), [(0, 0), (0.2, 0), (0.4, 0), (0.7, 0.5), (1, 1), (9, 1)]
+)
 def test_costs_are_free_up_to_the_dead_zone_and_saturate_at_the_limit(cost, expected):
     assert shaped(np.float64(cost), 0.4) == pytest.approx(expected)
     assert shaped(jnp.float32(cost), jnp.float32(0.4)) == pytest.approx(expected)
@@ -46,7 +48,8 @@ def critic_targets(rollout, zone, gamma):
 @settings(deadline=None, max_examples=100)
 @given(costs, zones, st.sampled_from([1.0, 0.9, 0.5]))
 def test_signals_of_the_steps_sum_to_the_shaped_cost_and_to_its_square(costs, zone, gamma):
-    """With no critics and lambda 1 the target of the first step is the sum over the episode: X and X^2."""
+    """With no critics and lambda 1 the target of the first step is the sum over the episode: X and
+    X^2."""
     with jax.enable_x64(True):
         discount = gamma ** np.arange(len(costs))
         after = np.cumsum(discount * costs)
@@ -62,7 +65,8 @@ def test_signals_of_the_steps_sum_to_the_shaped_cost_and_to_its_square(costs, zo
 @settings(deadline=None, max_examples=50)
 @given(st.integers(0, 2**32 - 1), zones)
 def test_the_bound_is_a_guarantee_for_any_law(seed, zone):
-    """Hundreds of laws at a time: of few or many costs, near the limit, rarely or nearly always above it."""
+    """Hundreds of laws at a time: of few or many costs, near the limit, rarely or nearly always
+    above it."""
     rng = np.random.default_rng(seed)
     cost = rng.choice([0.0, 0.5, 0.99, 1.0, 1.01, 3.0], (200, 4)) + rng.choice(
         [0, 0.1], (200, 1)
@@ -80,7 +84,8 @@ def test_the_bound_is_a_guarantee_for_any_law(seed, zone):
 
 
 def test_a_law_that_always_violates_has_the_bound_one():
-    """X = 1 without variance. Of the cost itself, equal to its limit, the same moments say that it never violates."""
+    """X = 1 without variance. Of the cost itself, equal to its limit, the same moments say that it
+    never violates."""
     assert cantelli_probability(1.0, 0.0, 1.0, or_equal=True) == 1
     assert cantelli_probability(1.0, 0.0, 1.0) == 0
 
@@ -92,6 +97,8 @@ def test_a_dead_zone_near_one_is_nearly_the_violation_rate():
     for zone in (0.0, 0.5, 0.95):
         x = shaped(cost, zone)
         mean = chance @ x
-        bounds.append(float(cantelli_probability(mean, chance @ (x - mean) ** 2, 1.0, or_equal=True)))
+        bounds.append(
+            float(cantelli_probability(mean, chance @ (x - mean) ** 2, 1.0, or_equal=True))
+        )
     assert bounds[0] > bounds[1] > bounds[2]
     assert bounds[2] == pytest.approx(0.05, rel=1e-4)

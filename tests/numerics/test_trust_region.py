@@ -1,4 +1,5 @@
-"""The closed form against a convex solver, its optimality conditions, invariances and degenerate cases."""
+"""The closed form against a convex solver, its optimality conditions, invariances and degenerate
+cases."""
 
 from dataclasses import replace
 
@@ -33,7 +34,8 @@ def solve_programs(programs: list[Program], dtype=np.float64) -> list[TrustRegio
     for start in range(0, len(programs), BATCH):
         chunk = programs[start : start + BATCH]
         stacked = [
-            np.array([getattr(p, name) for p in chunk], dtype) for name in ("gram", "values", "radius")
+            np.array([getattr(p, name) for p in chunk], dtype)
+            for name in ("gram", "values", "radius")
         ]
         batch = solve_batch(*stacked)
         solutions += [jax.tree.map(lambda leaf, i=i: leaf[i], batch) for i in range(len(chunk))]
@@ -124,7 +126,9 @@ def test_the_oracle_agrees_with_cvxpy_in_raw_coordinates():
         if np.isfinite(best):
             compared += 1
             assert ours == pytest.approx(best / scale, abs=1e-5)
-            assert solve_programs([program])[0].predicted_objective == pytest.approx(best, abs=1e-5 * scale)
+            assert solve_programs([program])[0].predicted_objective == pytest.approx(
+                best, abs=1e-5 * scale
+            )
         else:
             assert ours == -np.inf
     assert compared >= 5
@@ -146,11 +150,14 @@ def test_predictions_describe_the_step():
         if abs(problem.excess[1]) < NEVER:
             assert solution.reachable_mean == pytest.approx(mean * scales[2], abs=1e-5 * scales[2])
         if np.isfinite(bound) and abs(problem.excess[0]) < NEVER:
-            assert solution.reachable_bound == pytest.approx(bound * scales[1], abs=1e-5 * scales[1])
+            assert solution.reachable_bound == pytest.approx(
+                bound * scales[1], abs=1e-5 * scales[1]
+            )
 
 
 def vectors_and_excess():
-    """Coarse grids: exact degeneracies (zero, parallel, coplanar) are common, near ones are absent."""
+    """Coarse grids: exact degeneracies (zero, parallel, coplanar) are common, near ones are
+    absent."""
     grid = st.integers(-4, 4).map(lambda n: n / 2)
     tenths = st.integers(-15, 15).map(lambda n: n / 10)
     return st.tuples(arrays(float, (3, 4), elements=grid), arrays(float, 2, elements=tenths))
@@ -178,7 +185,8 @@ def test_multipliers_satisfy_the_optimality_conditions(drawn, log_radius):
     in_force = [[True, True], [False, True], [False, False]][tier]
     multiplier, duals = solution.kl_multiplier, solution.constraint_multipliers
     scale = max(np.linalg.norm(maximised), 1e-300)
-    # A feasible set of a single point has no multipliers, and a zero objective leaves the step undetermined.
+    # A feasible set of a single point has no multipliers, and a zero objective leaves the step
+    # undetermined.
     assume(maximised.any() and multiplier * np.sqrt(2 * radius) < 1e3 * scale)
 
     force = duals @ whitened[1:]
@@ -215,9 +223,13 @@ def test_the_step_ignores_the_scale_of_the_objective_and_of_each_constraint(seed
 
 
 def test_single_precision_stays_near_double_precision_on_well_conditioned_programs():
-    programs = [p for p in random_programs(seed=7, count=520) if p.kind in ("generic", "comfortably safe")]
+    programs = [
+        p for p in random_programs(seed=7, count=520) if p.kind in ("generic", "comfortably safe")
+    ]
     compared = 0
-    pairs = zip(programs, solve_programs(programs, np.float32), solve_programs(programs), strict=True)
+    pairs = zip(
+        programs, solve_programs(programs, np.float32), solve_programs(programs), strict=True
+    )
     for program, single, double in pairs:
         problem = normalise(program)
         cosines = np.abs(problem.rows @ problem.rows.T)[np.triu_indices(3, 1)]
@@ -245,7 +257,9 @@ def test_single_precision_is_finite_and_inside_the_trust_region_on_every_kind():
 def test_extreme_scales_in_single_precision_never_give_nan(exponents, value_exponents):
     rows = np.array([[1, 2, -1], [0.5, 1, 1], [1, -1, 0.25]]) * 10.0 ** np.array(exponents)[:, None]
     values = np.sign(np.array([1, -1])) * 10.0 ** np.array(value_exponents)
-    solution = solve_one(jnp.asarray(rows @ rows.T, jnp.float32), jnp.asarray(values, jnp.float32), 0.01)
+    solution = solve_one(
+        jnp.asarray(rows @ rows.T, jnp.float32), jnp.asarray(values, jnp.float32), 0.01
+    )
     assert np.isfinite(np.asarray(solution.coefficients)).all()
     assert not any(np.isnan(np.asarray(leaf)).any() for leaf in jax.tree.leaves(solution))
 
@@ -274,7 +288,11 @@ def test_a_trust_region_without_interior_gives_no_step(radius):
 @pytest.mark.parametrize(
     ("present", "values", "tier"),
     [
-        ([1, 0, 0], [-1.0, -1.0], Tier.NOMINAL),  # no episode costs anything: plain natural gradient
+        (
+            [1, 0, 0],
+            [-1.0, -1.0],
+            Tier.NOMINAL,
+        ),  # no episode costs anything: plain natural gradient
         ([1, 0, 0], [0.0, 0.0], Tier.NOMINAL),  # 0 <= 0 holds whatever the step
         ([1, 0, 1], [0.3, -1.0], Tier.NO_STEP),  # bound violated and nothing lowers it
         ([1, 0, 1], [0.3, 0.05], Tier.BOUND_RESTORATION),  # the mean at least can be met
@@ -306,7 +324,8 @@ def test_without_objective_a_violated_constraint_is_restored_as_far_as_possible(
 
 
 def test_opposed_constraints_are_both_respected():
-    """The paper drops the mean constraint when the gradients are parallel; here that would break it."""
+    """The paper drops the mean constraint when the gradients are parallel; here that would break
+    it."""
     rows = np.array([[1.0, 0.2], [1.0, 0.0], [-1.0, 0.0]])
     values = jnp.array([-0.02, -0.01])
     solution = solve_one(jnp.asarray(rows @ rows.T), values, 0.5)
@@ -326,7 +345,12 @@ def test_the_precision_of_the_input_is_kept(dtype, constraints):
 
 
 def test_tiers_are_named_in_words():
-    assert [tier.label for tier in Tier] == ["nominal", "bound restoration", "mean restoration", "no step"]
+    assert [tier.label for tier in Tier] == [
+        "nominal",
+        "bound restoration",
+        "mean restoration",
+        "no step",
+    ]
     assert len({tier.sentence for tier in Tier}) == 4
     assert all(tier.sentence.endswith(".") for tier in Tier)
 
@@ -337,14 +361,18 @@ SHARE = 0.8
 
 
 def eased(program: Program, share: float = SHARE) -> Program:
-    """The same program, but no constraint is violated by more than the share of what the trust region can change."""
+    """The same program, but no constraint is violated by more than the share of what the trust
+    region can change."""
     reach = np.sqrt(2 * program.radius) * np.linalg.norm(program.whitened[1:], axis=1)
     return replace(program, values=np.minimum(program.values, share * reach))
 
 
 def solve_shares(programs: list[Program], share: float) -> list[TrustRegionSolution]:
     with jax.enable_x64(True):
-        return [jax.tree.map(np.asarray, solve_share(p.gram, p.values, p.radius, share)) for p in programs]
+        return [
+            jax.tree.map(np.asarray, solve_share(p.gram, p.values, p.radius, share))
+            for p in programs
+        ]
 
 
 @pytest.mark.parametrize("constraints", [1, 2])
@@ -361,14 +389,20 @@ def test_a_share_of_one_is_the_whole_problem_bit_for_bit(constraints):
 
 @pytest.mark.parametrize("constraints", [1, 2])
 def test_a_share_is_the_convex_solution_of_the_eased_problem(constraints):
-    """Its step is the eased problem's; its tier, m_B and m_mu are those of the problem as it was put."""
+    """Its step is the eased problem's; its tier, m_B and m_mu are those of the problem as it was
+    put."""
     programs = random_programs(seed=22, count=52, constraints=constraints)
-    wholes, eases = solve_programs(programs), solve_programs([eased(program) for program in programs])
+    wholes, eases = (
+        solve_programs(programs),
+        solve_programs([eased(program) for program in programs]),
+    )
     differ = 0
     for program, shared, whole, ease in zip(
         programs, solve_shares(programs, SHARE), wholes, eases, strict=True
     ):
-        check_against_convex_solver(eased(program), eqx.tree_at(lambda s: s.tier, shared, ease.tier))
+        check_against_convex_solver(
+            eased(program), eqx.tree_at(lambda s: s.tier, shared, ease.tier)
+        )
         assert shared.tier == whole.tier
         assert shared.reachable_mean == pytest.approx(whole.reachable_mean)
         assert shared.reachable_bound == pytest.approx(whole.reachable_bound)

@@ -1,4 +1,5 @@
-"""Probe environments: each isolates one ability that a learner must have, and its right answer is known.
+"""Probe environments: each isolates one ability that a learner must have, and its right answer is
+known.
 
 Which probe it is may be a traced number, so that one compiled program serves all of them.
 """
@@ -17,7 +18,9 @@ class Kind(IntEnum):
     CONSTANT = 0  # one step, reward 1: the value is 1
     OBSERVATION = 1  # one step, reward equals the observation, -1 or 1: so does the value
     DISCOUNTING = 2  # two steps, reward 1 after the second: the values are gamma and 1
-    ACTION = 3  # one step, reward 1 for the action that the observation names (or is near), else less
+    ACTION = (
+        3  # one step, reward 1 for the action that the observation names (or is near), else less
+    )
     TRADE_OFF = 4  # one step, action 1 earns 1 and costs 2, action 0 nothing
 
 

@@ -1,4 +1,5 @@
-"""Exact tail risk of the listed decision process: breach probability, CVaR, the law of the cost to come."""
+"""Exact tail risk of the listed decision process: breach probability, CVaR, the law of the cost to
+come."""
 
 from functools import cache
 
@@ -11,7 +12,8 @@ COPIES = 8**HORIZON
 
 
 class Law:
-    """The distribution of the cost to come, by recursion over the tree of episodes; costs in limits."""
+    """The distribution of the cost to come, by recursion over the tree of episodes; costs in
+    limits."""
 
     def __init__(self, table: np.ndarray, gamma: float):
         self._chance, self._gamma = softmax(table), gamma
@@ -30,7 +32,8 @@ class Law:
         return law
 
     def breach_after(self, node: Node | None, spent: float) -> float:
-        """P(C > limit) seen from a node at which `spent` is spent; 0 once above the limit: paid already."""
+        """P(C > limit) seen from a node at which `spent` is spent; 0 once above the limit: paid
+        already."""
         if spent > 1:
             return 0.0
         discount = 1.0 if node is None else node.discount

@@ -1,8 +1,8 @@
 """A convex solver that answers trust-region programs.
 
-With H = LL' and u = L's / √(2 radius) the trust region is the unit ball, and a gradient v becomes L⁻¹v. Each
-program is solved in these coordinates, in all its dimensions, every gradient scaled to unit length: a
-second-order cone program.
+With H = LL' and u = L's / √(2 radius) the trust region is the unit ball, and a gradient v becomes
+L⁻¹v. Each program is solved in these coordinates, in all its dimensions, every gradient scaled to
+unit length: a second-order cone program.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,8 @@ NEVER = 1e3
 
 @dataclass(frozen=True)
 class Normalised:
-    """A program whose gradients are unit vectors (or zero) and whose trust region is the unit ball."""
+    """A program whose gradients are unit vectors (or zero) and whose trust region is the unit
+    ball."""
 
     rows: np.ndarray
     excess: np.ndarray

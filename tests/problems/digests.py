@@ -2,9 +2,9 @@
 
     python -m problems.digests      (in tests/) writes golden/digests.json anew, after a change that means to change results
 
-A digest holds the sum and the norm of every array of the learner, and a hash of all its bits. Bits depend on the
-processor and on the version of XLA, so they are compared on the machine that made them; elsewhere the sums and norms
-are compared within a tolerance.
+A digest holds the sum and the norm of every array of the learner, and a hash of all its bits. Bits
+depend on the processor and on the version of XLA, so they are compared on the machine that made
+them; elsewhere the sums and norms are compared within a tolerance.
 """
 
 import hashlib
@@ -37,7 +37,8 @@ ROBOT = (
     "algo.estimation.hidden=[16,16]",
 )
 CRITICS = ("algo.critic.epochs=2", "algo.critic.minibatches=2")
-# Every option of the trust-region update away from its default. No preset is used, so that presets are free to change.
+# Every option of the trust-region update away from its default. No preset is used, so that presets
+# are free to change.
 OPTIONS = (
     *(
         "algo.window_batches=5",
@@ -45,20 +46,31 @@ OPTIONS = (
         "algo.restoration_share=0.98",
         "algo.fisher_states=50",
     ),
-    *("algo.cost_gae_lambda=0.7", "algo.entropy=0.03", "algo.target_kl=0.02", "algo.target_kl_end=0.001"),
+    *(
+        "algo.cost_gae_lambda=0.7",
+        "algo.entropy=0.03",
+        "algo.target_kl=0.02",
+        "algo.target_kl_end=0.001",
+    ),
     *("algo.tolerated_loss=0.2", "algo.target_lambda=0.97", "algo.warmup_episodes=2"),
 )
 SHAPED = (*OPTIONS, "algo.restoration=second-moment", "algo.dead_zone=0.6")
 CASES = {
-    "canary on IcyLake": ("IcyLake", "canary", (*LAKE, *CRITICS, *SHAPED, "training.merge_capacity=0")),
-    "canary on IcyLake as in the paper": ("IcyLake", "canary", (*LAKE, "algo.critic.epochs=2", "algo.warmup_episodes=2")),
+    "canary on "
+    "IcyLake": ("IcyLake", "canary", (*LAKE, *CRITICS, *SHAPED, "training.merge_capacity=0")),
+    "canary on IcyLake as in the "
+    "paper": ("IcyLake", "canary", (*LAKE, "algo.critic.epochs=2", "algo.warmup_episodes=2")),
     "cpo on IcyLake": ("IcyLake", "cpo", (*LAKE, *CRITICS, *OPTIONS, "training.merge_capacity=0")),
-    "cvar-cpo on IcyLake": ("IcyLake", "cvar-cpo", (*LAKE, *CRITICS, "algo.warmup_episodes=2", "training.merge_capacity=0")),
+    "cvar-cpo on "
+    "IcyLake": ("IcyLake", "cvar-cpo", (*LAKE, *CRITICS, "algo.warmup_episodes=2", "training.merge_capacity=0")),
     "ppo on IcyLake": ("IcyLake", "ppo", (*LAKE, "training.merge_capacity=0")),
-    "cppo on IcyLake": ("IcyLake", "cppo", (*LAKE, "algo.warmup_episodes=2", "training.merge_capacity=0")),
-    "canary on PointGoal": ("PointGoal", "canary", (*ROBOT, *CRITICS, *SHAPED, "algo.time_feature=true")),
+    "cppo on "
+    "IcyLake": ("IcyLake", "cppo", (*LAKE, "algo.warmup_episodes=2", "training.merge_capacity=0")),
+    "canary on "
+    "PointGoal": ("PointGoal", "canary", (*ROBOT, *CRITICS, *SHAPED, "algo.time_feature=true")),
     "ppo on PointGoal": ("PointGoal", "ppo", (*ROBOT, "algo.minibatch_size=50")),
-    "canary on EcoAnt": ("EcoAnt", "canary", (*ROBOT, *CRITICS, *SHAPED, "algo.time_feature=true", "env.engine=native")),
+    "canary on "
+    "EcoAnt": ("EcoAnt", "canary", (*ROBOT, *CRITICS, *SHAPED, "algo.time_feature=true", "env.engine=native")),
 }  # fmt: skip
 
 
@@ -68,10 +80,16 @@ def digest(case: str, compiler: str) -> dict[str, Any]:
     environment, algorithm, overrides = CASES[case]
     config = make_config(environment, algorithm, preset="paper", overrides=overrides)
     trainer = make_trainer(config)
-    state = jax.jit(lambda: init_training(trainer, make_terms(config), 3), compiler_options=options)()
-    advance = jax.jit(lambda state: train_chunk(trainer, state, UPDATES, UPDATES), compiler_options=options)
+    state = jax.jit(
+        lambda: init_training(trainer, make_terms(config), 3), compiler_options=options
+    )()
+    advance = jax.jit(
+        lambda state: train_chunk(trainer, state, UPDATES, UPDATES), compiler_options=options
+    )
     state, _ = advance(state)
-    parts = jax.tree_util.tree_leaves_with_path((state.learner.policy, state.learner.critics.networks))
+    parts = jax.tree_util.tree_leaves_with_path(
+        (state.learner.policy, state.learner.critics.networks)
+    )
     arrays = {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in parts}
     bits = hashlib.sha256(b"".join(array.tobytes() for array in arrays.values())).hexdigest()
     wide = [array.astype(np.float64) for array in arrays.values()]
@@ -86,7 +104,9 @@ def machine() -> str:
     """What the bits depend on: the processor and the compiler."""
     cpu = Path("/proc/cpuinfo")
     lines = cpu.read_text().splitlines() if cpu.exists() else []
-    model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+    model = next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), ""
+    )
     flags = next((line.partition(":")[2].strip() for line in lines if line.startswith("flags")), "")
     kind = hashlib.sha256(" ".join(sorted(flags.split())).encode()).hexdigest()[:12]
     return f"{platform.machine()} {model} {kind} jaxlib {jaxlib.__version__}"

@@ -28,7 +28,9 @@ class Walk:
 
     def reset(self, key):
         x = jax.random.normal(key)
-        return self._state(x, jnp.zeros(()), jnp.zeros(()), jnp.zeros((), jnp.int32), jnp.zeros((), bool))
+        return self._state(
+            x, jnp.zeros(()), jnp.zeros(()), jnp.zeros((), jnp.int32), jnp.zeros((), bool)
+        )
 
     def step(self, state, action, key):
         x = state.inner + action[0] + self.noise * jax.random.normal(key)
@@ -47,7 +49,9 @@ class WrongSize(Walk):
 class CostVector(Walk):
     def _state(self, x, reward, cost, time, terminated):
         good = super()._state(x, reward, cost, time, terminated)
-        return EnvironmentState(x, good.observation, reward, cost[None], terminated, good.truncated, time)
+        return EnvironmentState(
+            x, good.observation, reward, cost[None], terminated, good.truncated, time
+        )
 
 
 class IntegerCost(Walk):
@@ -128,7 +132,9 @@ class FrozenNoise(Walk):
 class FrozenReset(Walk):
     def reset(self, key):
         x = jnp.asarray(random.random())
-        return self._state(x, jnp.zeros(()), jnp.zeros(()), jnp.zeros((), jnp.int32), jnp.zeros((), bool))
+        return self._state(
+            x, jnp.zeros(()), jnp.zeros(()), jnp.zeros((), jnp.int32), jnp.zeros((), bool)
+        )
 
 
 class Odd(Walk):
@@ -166,14 +172,26 @@ class OwnClock(Walk):
         good = super().reset(key)
         inner = (good.inner, jnp.zeros((), jnp.int32))
         return EnvironmentState(
-            inner, good.observation, good.reward, good.cost, good.terminated, good.truncated, good.time
+            inner,
+            good.observation,
+            good.reward,
+            good.cost,
+            good.terminated,
+            good.truncated,
+            good.time,
         )
 
     def step(self, state, action, key):
         x, count = state.inner
         good = super().step(
             EnvironmentState(
-                x, state.observation, state.reward, state.cost, state.terminated, state.truncated, count
+                x,
+                state.observation,
+                state.reward,
+                state.cost,
+                state.terminated,
+                state.truncated,
+                count,
             ),
             action,
             key,

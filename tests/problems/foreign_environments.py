@@ -1,4 +1,5 @@
-"""The interfaces of gymnax (before and from 1.0 on) and Brax, in the smallest environments that have them."""
+"""The interfaces of gymnax (before and from 1.0 on) and Brax, in the smallest environments that
+have them."""
 
 from typing import Any, NamedTuple
 
@@ -31,7 +32,8 @@ class Box(NamedTuple):
 
 
 class GymnaxWalk:
-    """x' = x + a; ends by itself beyond the goal; from 1.0 on the time limit is no part of what step_env returns."""
+    """x' = x + a; ends by itself beyond the goal; from 1.0 on the time limit is no part of what
+    step_env returns."""
 
     default_params = Params()
 
@@ -85,7 +87,8 @@ class BraxState(eqx.Module):
 
 
 class BraxWalk:
-    """Brax's form: a state goes in and comes out, `done` is a float, the cost is in info, keys are of the old kind."""
+    """Brax's form: a state goes in and comes out, `done` is a float, the cost is in info, keys are
+    of the old kind."""
 
     action_size = 1
 
@@ -93,7 +96,9 @@ class BraxWalk:
         self.several = several
 
     def _obs(self, x):
-        return {"state": x[None], "privileged_state": jnp.stack([x, x])} if self.several else x[None]
+        return (
+            {"state": x[None], "privileged_state": jnp.stack([x, x])} if self.several else x[None]
+        )
 
     def reset(self, rng):
         assert rng.dtype == jnp.uint32

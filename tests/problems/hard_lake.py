@@ -9,7 +9,8 @@ from canary.environments.icy_lake import IcyLake
 HARD_LAKE = IcyLake(map="SFFHF/HFFFH/FFFFF/FHHFF/HHHFG")
 LIMIT, EPSILON = 3.5, 0.05
 
-# Exact best returns (`canary.exact`), to 1e-6. Dead zone None: the paper's bound; 0: saturated cost.
+# Exact best returns (`canary.exact`), to 1e-6. Dead zone None: the paper's bound; 0: saturated
+# cost.
 BEST_UNCONSTRAINED, ITS_VIOLATION = 0.999412, 0.702200
 BEST_UNDER_VAR, BEST_UNDER_CVAR = 0.831722, 0.579997
 SMALLEST_VIOLATION = 0.012250

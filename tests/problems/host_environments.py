@@ -1,4 +1,5 @@
-"""Gymnasium environments for tests: a noisy walk that costs where it goes below zero, and ways to go wrong."""
+"""Gymnasium environments for tests: a noisy walk that costs where it goes below zero, and ways to
+go wrong."""
 
 import os
 from typing import Any, ClassVar
@@ -9,13 +10,18 @@ from gymnasium import spaces
 
 
 class Walk(gymnasium.Env):
-    """x' = x + drift a + noise; the reward is x', the cost is info["cost"] = max(-x', 0); ends above 4."""
+    """x' = x + drift a + noise; the reward is x', the cost is info["cost"] = max(-x', 0); ends
+    above 4."""
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
 
-    def __init__(self, drift: float = 0.5, noise: float = 1.0, fails_at: int = 0, how: str = "raise"):
+    def __init__(
+        self, drift: float = 0.5, noise: float = 1.0, fails_at: int = 0, how: str = "raise"
+    ):
         self.observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
-        self.action_space = spaces.Box(np.array([-1.0, 0.0], np.float32), np.array([3.0, 1.0], np.float32))
+        self.action_space = spaces.Box(
+            np.array([-1.0, 0.0], np.float32), np.array([3.0, 1.0], np.float32)
+        )
         self.drift, self.noise, self.fails_at, self.how = drift, noise, fails_at, how
         self.resets = 0
 

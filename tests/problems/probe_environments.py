@@ -1,4 +1,5 @@
-"""Environments with one question each, whose answers are known: values, actions, and a price worth paying."""
+"""Environments with one question each, whose answers are known: values, actions, and a price worth
+paying."""
 
 from dataclasses import dataclass, field
 
@@ -27,9 +28,10 @@ def state(inner, observation, time=0, reward=0.0, cost=0.0, terminated=False, tr
 class Questions:
     """Four questions, one per episode, drawn at the reset; two actions.
 
-    0 constant: one step, reward 1, cost 1. 1 observation: one step, reward 2, no cost. 2 discounting: two
-    steps, cost 1 each, reward 1 at the end. 3 action: one step, reward equal to the action (0 or 1).
-    The observation is the question, one-hot; its last entry is 1 in the second step of question 2 instead.
+    0 constant: one step, reward 1, cost 1. 1 observation: one step, reward 2, no cost. 2
+    discounting: two steps, cost 1 each, reward 1 at the end. 3 action: one step, reward equal to
+    the action (0 or 1). The observation is the question, one-hot; its last entry is 1 in the second
+    step of question 2 instead.
     """
 
     horizon: int = 2
@@ -92,17 +94,19 @@ class Price:
 
 
 def best_price(limit: float, epsilon: float) -> float:
-    """Largest chance p of action 1 in `Price` with (1/epsilon - 1) p (1 - p) <= (limit - p)^2, p < limit."""
+    """Largest chance p of action 1 in `Price` with (1/epsilon - 1) p (1 - p) <= (limit - p)^2, p <
+    limit."""
     roots = np.roots([1 / epsilon, -(1 / epsilon - 1 + 2 * limit), limit**2])
     return float(min(roots))
 
 
 @dataclass(frozen=True)
 class Aim:
-    """Continuous actions: reward 1 - (a - target)^2, the target in an observation that has physical units.
+    """Continuous actions: reward 1 - (a - target)^2, the target in an observation that has physical
+    units.
 
-    A new target is drawn every step; it is seen as 300 + 50 * target, beside noise around -1000. Nothing ends
-    an episode but the horizon, and every step costs `cost`.
+    A new target is drawn every step; it is seen as 300 + 50 * target, beside noise around -1000.
+    Nothing ends an episode but the horizon, and every step costs `cost`.
     """
 
     horizon: int = 5
@@ -126,12 +130,16 @@ class Aim:
     def step(self, now: EnvironmentState, action: Array, key: PRNGKeyArray) -> EnvironmentState:
         time = now.time + 1
         reward = 1 - (jnp.clip(action[0], -1, 1) - now.inner) ** 2
-        return self._at(key, time=time, reward=reward, cost=self.cost, truncated=time >= self.horizon)
+        return self._at(
+            key, time=time, reward=reward, cost=self.cost, truncated=time >= self.horizon
+        )
 
     def _at(self, key: PRNGKeyArray, **fields) -> EnvironmentState:
         draws = jax.random.normal(key, (2,))
         target = jnp.where(draws[0] > 0, 0.6, -0.6)
-        return state(target, jnp.array([300.0, -1000.0]) + jnp.stack([50 * target, 0.3 * draws[1]]), **fields)
+        return state(
+            target, jnp.array([300.0, -1000.0]) + jnp.stack([50 * target, 0.3 * draws[1]]), **fields
+        )
 
 
 @dataclass(frozen=True)

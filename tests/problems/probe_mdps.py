@@ -1,8 +1,10 @@
-"""A decision process so small that all of its episodes make one batch: the population, not a sample of it.
+"""A decision process so small that all of its episodes make one batch: the population, not a sample
+of it.
 
-Every step has eight equally likely tickets: four for the action (the policy gives one, two or three of them
-to action 1) and two for what happens next. An episode of probability p appears p * 8^horizon times in it,
-so averages over the batch are expectations, and estimators can be compared with the truth to rounding error.
+Every step has eight equally likely tickets: four for the action (the policy gives one, two or three
+of them to action 1) and two for what happens next. An episode of probability p appears p *
+8^horizon times in it, so averages over the batch are expectations, and estimators can be compared
+with the truth to rounding error.
 """
 
 from collections.abc import Iterator
@@ -20,11 +22,13 @@ STATES, LEVELS, ACTIONS, END = 3, 3, 2, -1
 HORIZON = 3
 LIMIT, EPSILON = 2.5, 0.2
 
-# Follower and cost of (state, action, nature). State 2 may end the episode early; action 1 is the costly one.
+# Follower and cost of (state, action, nature). State 2 may end the episode early; action 1 is the
+# costly one.
 FOLLOWER = np.array([[[1, 2], [1, 0]], [[0, 2], [2, 2]], [[END, 0], [1, END]]])
 COST = np.array([[[0.0, 0.5], [1.0, 2.0]], [[0.5, 0.0], [0.0, 1.5]], [[0.0, 1.0], [2.0, 0.5]]])
 
-# Tickets of action 1, out of four, in (state, level); the level counts the costly steps so far, up to two.
+# Tickets of action 1, out of four, in (state, level); the level counts the costly steps so far, up
+# to two.
 TICKETS = np.array([[1, 2, 3], [2, 3, 1], [3, 1, 2]])
 TABLE = np.log(np.stack([4 - TICKETS, TICKETS], -1)).reshape(STATES * LEVELS, ACTIONS)
 
@@ -98,7 +102,9 @@ class Truth:
                 chance = self._chance[node.cell, action] / 2
                 mean, square = self.remaining(after)
                 first += chance * (cost + self._gamma * mean)
-                second += chance * (cost**2 + 2 * self._gamma * cost * mean + self._gamma**2 * square)
+                second += chance * (
+                    cost**2 + 2 * self._gamma * cost * mean + self._gamma**2 * square
+                )
         return first, second
 
     def _augmented(self, node: Node | None) -> float:
@@ -108,7 +114,11 @@ class Truth:
         return sum(
             self._chance[node.cell, action]
             / 2
-            * (node.discount * cost**2 + 2 * node.spent * cost + self._gamma * self.augmented(after))
+            * (
+                node.discount * cost**2
+                + 2 * node.spent * cost
+                + self._gamma * self.augmented(after)
+            )
             for action in range(ACTIONS)
             for cost, after in node.outcomes(action, self._gamma)
         )
@@ -125,7 +135,10 @@ def constraint_gradients(gamma: float, h: float = 1e-5) -> np.ndarray:
     for index in np.ndindex(TABLE.shape):
         shift = np.zeros_like(TABLE)
         shift[index] = h
-        up, down = Truth(TABLE + shift, gamma).constraints(), Truth(TABLE - shift, gamma).constraints()
+        up, down = (
+            Truth(TABLE + shift, gamma).constraints(),
+            Truth(TABLE - shift, gamma).constraints(),
+        )
         result[(slice(None), *index)] = (up - down) / (2 * h)
     return result
 

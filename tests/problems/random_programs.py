@@ -68,14 +68,18 @@ def _near_parallel(rng, vectors, excess):
     g, bound, _ = vectors
     angle = _small_angle(rng)
     # Excesses that differ by about the angle make the two boundaries cross inside the ball.
-    return np.array([g, bound, _tilted(rng, bound, angle)]), excess[0] + np.array([0, angle * rng.normal()])
+    return np.array([g, bound, _tilted(rng, bound, angle)]), excess[0] + np.array(
+        [0, angle * rng.normal()]
+    )
 
 
 def _near_antiparallel(rng, vectors, excess):
     g, bound, _ = vectors
     angle = _small_angle(rng)
     shift = rng.choice([angle * rng.normal(), -abs(rng.normal()), 0.1 * rng.normal()])
-    return np.array([g, bound, _tilted(rng, -bound, angle)]), np.array([excess[0], -excess[0] + shift])
+    return np.array([g, bound, _tilted(rng, -bound, angle)]), np.array(
+        [excess[0], -excess[0] + shift]
+    )
 
 
 def _same_half_space(rng, vectors, excess):
@@ -84,7 +88,9 @@ def _same_half_space(rng, vectors, excess):
 
 def _opposite_half_spaces(rng, vectors, excess):
     g, bound, _ = vectors
-    return np.array([g, bound, -bound]), np.array([excess[0], -excess[0] - rng.choice([0.2, 0.5, -0.3])])
+    return np.array([g, bound, -bound]), np.array(
+        [excess[0], -excess[0] - rng.choice([0.2, 0.5, -0.3])]
+    )
 
 
 def _objective_in_span(rng, vectors, excess):
@@ -138,7 +144,8 @@ SHAPES: dict[str, Shape] = {
 
 
 def random_program(rng: Rng, kind: str, constraints: int = 2) -> Program:
-    """A program of the given kind, in 1 to 50 dimensions; two constraints, or the first of them alone."""
+    """A program of the given kind, in 1 to 50 dimensions; two constraints, or the first of them
+    alone."""
     dimension = int(rng.choice([1, 2, 3, 3, 4, 6, 10, 20, 50]))
     vectors = np.array([_unit(rng.normal(size=dimension)) for _ in range(3)])
     unit_rows, excess = SHAPES[kind](rng, vectors, rng.normal(size=2) * 0.7)

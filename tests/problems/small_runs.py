@@ -1,4 +1,5 @@
-"""Runs of seconds for tests of the machinery; `python -m problems.small_runs RUN` goes on with one."""
+"""Runs of seconds for tests of the machinery; `python -m problems.small_runs RUN` goes on with
+one."""
 
 import sys
 from pathlib import Path
@@ -17,8 +18,15 @@ def small_config(**training) -> RunConfig:
         "chunk": 7,
         "updates": UPDATES,
     } | training
-    training["total_steps"] = training.pop("updates") * training["environments"] * training["rollout_length"]
-    overrides = ("env.horizon=20", "algo.hidden=[16]", "algo.critic.epochs=3", "algo.critic.minibatches=1")
+    training["total_steps"] = (
+        training.pop("updates") * training["environments"] * training["rollout_length"]
+    )
+    overrides = (
+        "env.horizon=20",
+        "algo.hidden=[16]",
+        "algo.critic.epochs=3",
+        "algo.critic.minibatches=1",
+    )
     return make_config("IcyLake", "canary", overrides=overrides, **training)
 
 

@@ -3,7 +3,12 @@
 import jax.numpy as jnp
 
 from canary.algorithms.surrogates import Surrogates
-from canary.algorithms.trust_region_step import Aim, StepResult, TrustRegionConfig, trust_region_step
+from canary.algorithms.trust_region_step import (
+    Aim,
+    StepResult,
+    TrustRegionConfig,
+    trust_region_step,
+)
 from canary.networks import Policy
 
 

@@ -7,7 +7,9 @@ from canary.types import Terms
 
 
 def make_terms(limit: float, epsilon: float, updates: int = 10, iteration: int = 0) -> Terms:
-    return Terms(jnp.asarray(limit), jnp.asarray(epsilon), jnp.asarray(updates), jnp.asarray(iteration))
+    return Terms(
+        jnp.asarray(limit), jnp.asarray(epsilon), jnp.asarray(updates), jnp.asarray(iteration)
+    )
 
 
 def terms_of(config: RunConfig) -> Terms:

@@ -25,7 +25,12 @@ def episode(inner, cost, **choices) -> RecordedEpisode:
         truncated=jnp.arange(count) == count - 1,
         time=jnp.arange(count),
     )
-    facts = {"caption": "median", "seed": 0, "number": 4, "reward": np.zeros(count, np.float32)} | choices
+    facts = {
+        "caption": "median",
+        "seed": 0,
+        "number": 4,
+        "reward": np.zeros(count, np.float32),
+    } | choices
     return RecordedEpisode(states=states, spent=np.cumsum(cost), **facts)
 
 

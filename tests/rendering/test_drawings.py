@@ -1,4 +1,5 @@
-"""The drawings: what is where, how the path grows, and what happens without a drawing or without OpenGL."""
+"""The drawings: what is where, how the path grows, and what happens without a drawing or without
+OpenGL."""
 
 import ctypes.util
 import importlib
@@ -33,18 +34,27 @@ def centre(picture, colour: str) -> np.ndarray:
 def test_the_walk_over_the_lake_grows_and_ends_where_the_walker_is():
     episode = lake_walk([0, 1, 2, 5, 8])
     pictures = list(icy_lake.draw(LAKE, episode, range(5), SIZE))
-    assert {(picture.shape, picture.dtype) for picture in pictures} == {((SIZE, SIZE, 3), np.dtype(np.uint8))}
+    assert {(picture.shape, picture.dtype) for picture in pictures} == {
+        ((SIZE, SIZE, 3), np.dtype(np.uint8))
+    }
     lengths = [count(picture, BLUE) for picture in pictures]
     assert lengths == sorted(set(lengths))
     for picture, tile in zip(pictures, (0, 1, 2, 5, 8), strict=True):
-        assert np.abs(centre(picture, CANARY) / SIZE * 3 - np.array(divmod(tile, 3)) - 0.5).max() < 0.15
+        assert (
+            np.abs(centre(picture, CANARY) / SIZE * 3 - np.array(divmod(tile, 3)) - 0.5).max()
+            < 0.15
+        )
 
 
 def test_steps_on_ice_leave_amber_marks_and_nothing_is_red():
     safe, costly = lake_walk([0, 1, 2]), lake_walk([0, 1, 4, 4, 5])
-    assert all(count(picture, AMBER) < 60 for picture in icy_lake.draw(LAKE, safe, range(3), SIZE))  # a beak
+    assert all(
+        count(picture, AMBER) < 60 for picture in icy_lake.draw(LAKE, safe, range(3), SIZE)
+    )  # a beak
     marks = [count(picture, AMBER) for picture in icy_lake.draw(LAKE, costly, range(5), SIZE)]
-    assert marks[1] < 60 < marks[4] < marks[2]  # on ice the walker itself is amber; two marks stay behind
+    assert (
+        marks[1] < 60 < marks[4] < marks[2]
+    )  # on ice the walker itself is amber; two marks stay behind
     for episode in (safe, costly):
         for picture in icy_lake.draw(LAKE, episode, range(3), SIZE):
             assert count(picture, RED, 5) == 0
@@ -87,7 +97,8 @@ def test_the_robot_stays_in_view_wherever_it_goes():
     assert (np.abs(np.array([[-1.5, 1.5], [1.5, 1.5]]) - middle) < half).all()
     assert point_goal.view(np.zeros((3, 2)))[1] == pytest.approx(1.7)
     start, end = (
-        centre(picture, CANARY) for picture in point_goal.draw(PointGoal(), drive(far, [0, 0]), [0, 1], SIZE)
+        centre(picture, CANARY)
+        for picture in point_goal.draw(PointGoal(), drive(far, [0, 0]), [0, 1], SIZE)
     )
     assert end[0] > start[0]  # south is down
     assert end[1] > start[1]  # east is right
@@ -116,8 +127,12 @@ def test_no_opengl_is_a_sentence_that_says_what_to_install(monkeypatch):
     def fail(name):
         raise AttributeError("'NoneType' object has no attribute 'eglQueryString'\nand more")
 
-    monkeypatch.setattr(importlib, "import_module", lambda name: fail(name) if "egl" in name else object())
-    with pytest.raises(CanaryError, match=r"egl fails: 'NoneType' .* 'eglQueryString'\); on Debian"):
+    monkeypatch.setattr(
+        importlib, "import_module", lambda name: fail(name) if "egl" in name else object()
+    )
+    with pytest.raises(
+        CanaryError, match=r"egl fails: 'NoneType' .* 'eglQueryString'\); on Debian"
+    ):
         eco_ant.check_graphics()
 
 
@@ -138,5 +153,7 @@ def test_a_machine_without_a_screen_driver_is_told_so():
         text=True,
         check=False,
     )
-    assert done.stdout.startswith("The ant cannot be drawn because OpenGL is not available (osmesa fails: ")
+    assert done.stdout.startswith(
+        "The ant cannot be drawn because OpenGL is not available (osmesa fails: "
+    )
     assert "apt install libegl1 libgl1-mesa-dri" in done.stdout

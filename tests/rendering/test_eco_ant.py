@@ -40,8 +40,13 @@ def test_the_camera_follows_and_glides():
 def test_two_ants_are_drawn_in_turns_each_as_if_it_were_alone():
     ant, walk, other = EcoAnt(), ant_walk(40), ant_walk(3)
     alone = list(eco_ant.draw(ant, walk, [0, 20, 40], SIZE))
-    assert {(picture.shape, picture.dtype) for picture in alone} == {((SIZE, SIZE, 3), np.dtype(np.uint8))}
-    first, second = eco_ant.draw(ant, walk, [0, 20, 40], SIZE), eco_ant.draw(ant, other, [0, 3], SIZE)
+    assert {(picture.shape, picture.dtype) for picture in alone} == {
+        ((SIZE, SIZE, 3), np.dtype(np.uint8))
+    }
+    first, second = (
+        eco_ant.draw(ant, walk, [0, 20, 40], SIZE),
+        eco_ant.draw(ant, other, [0, 3], SIZE),
+    )
     turns = [next(first), next(second), next(first), next(second), next(first)]
     for drawing in (first, second):
         drawing.close()

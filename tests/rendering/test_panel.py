@@ -1,4 +1,5 @@
-"""Episodes side by side: red exactly when more than the limit is spent, captions, and strangers' drawings."""
+"""Episodes side by side: red exactly when more than the limit is spent, captions, and strangers'
+drawings."""
 
 import numpy as np
 import pytest
@@ -13,7 +14,9 @@ from canary.rendering.panel import CAPTION, HEADING, MARGIN, SIZE, caption, comp
 from rendering.recorded_episodes import LAKE, lake_walk
 
 BREACH = np.array([int(RED[i : i + 2], 16) for i in (1, 3, 5)], np.uint8)
-WORST = lake_walk([0, 1, 4, 4, 3, 4, 5, 8], caption="worst of 9 episodes")  # tile 4 is ice: cost 1, 2, 2, 3
+WORST = lake_walk(
+    [0, 1, 4, 4, 3, 4, 5, 8], caption="worst of 9 episodes"
+)  # tile 4 is ice: cost 1, 2, 2, 3
 MEDIAN = lake_walk([0, 3, 6, 7, 8])
 
 

@@ -1,4 +1,5 @@
-"""`canary evaluate --video`: the right episodes are chosen, played again exactly, drawn and written."""
+"""`canary evaluate --video`: the right episodes are chosen, played again exactly, drawn and
+written."""
 
 import json
 from dataclasses import dataclass
@@ -34,7 +35,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> canary.Run:
 @pytest.fixture(scope="module")
 def named_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """On a named environment, so that the command line can load it."""
-    return untrained_run(tmp_path_factory.mktemp("named") / "runs", env=IcyLake(horizon=15), sharpness=5.0)
+    return untrained_run(
+        tmp_path_factory.mktemp("named") / "runs", env=IcyLake(horizon=15), sharpness=5.0
+    )
 
 
 def frame_count(path: Path) -> int:
@@ -79,7 +82,9 @@ def test_an_episode_is_played_again_exactly(run: canary.Run):
         assert (LAKE.ice[states.inner] == (states.cost > 0)).all()
         assert states.inner[0] == LAKE.start
         moves = LAKE.successors[states.inner[:-1]].reshape(row["length"], -1)
-        assert (moves == states.inner[1:, None]).any(1).all()  # each state can follow the one before
+        assert (
+            (moves == states.inner[1:, None]).any(1).all()
+        )  # each state can follow the one before
         assert bool(states.terminated[-1]) == row["terminated"]
         assert not (states.terminated | states.truncated)[:-1].any()
         assert all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(states))
@@ -96,7 +101,11 @@ def test_later_batches_and_likeliest_actions_are_played_again_too(
     episodes, _ = play(policies, plan)
     rows = {"worst": episodes.row(19, named=True), "median": episodes.row(16, named=True)}
     for row, episode in zip(rows.values(), replay(policies, plan, rows), strict=True):
-        assert (episode.cost, episode.length, episode.number) == (row["cost"], row["length"], row["episode"])
+        assert (episode.cost, episode.length, episode.number) == (
+            row["cost"],
+            row["length"],
+            row["episode"],
+        )
 
 
 def test_the_command_writes_a_video_and_says_where(
@@ -157,7 +166,9 @@ class Counter:
 
 
 def test_somebody_else_can_draw_their_own_environment(run: canary.Run, tmp_path: Path):
-    own = canary.Run(run.directory, SimpleNamespace(**vars(run.config) | {"environment": Counter()}))
+    own = canary.Run(
+        run.directory, SimpleNamespace(**vars(run.config) | {"environment": Counter()})
+    )
     with pytest.raises(CanaryError, match="no drawing of Counter"):
         own.video(tmp_path / "own.gif", EPISODES)
     seen: list[Any] = []
@@ -189,7 +200,9 @@ def test_an_episode_that_comes_out_differently_is_reported(run: canary.Run, tmp_
 
 def test_progress_counts_the_frames(run: canary.Run, tmp_path: Path):
     calls: list[tuple[int, int, str]] = []
-    request = VideoRequest(path=tmp_path / "v.gif", most_frames=4, progress=lambda *call: calls.append(call))
+    request = VideoRequest(
+        path=tmp_path / "v.gif", most_frames=4, progress=lambda *call: calls.append(call)
+    )
     frames = canary.evaluate(run, EPISODES, video=request)["video"]["frames"]
     drawn = [(done, total) for done, total, what in calls if what == "drawing"]
     assert drawn == [(index, frames) for index in range(frames)]

@@ -56,7 +56,12 @@ def test_an_mp4_opens_again():
 
 
 def test_speed_suits_the_number_of_frames():
-    assert [frame_rate(count) for count in (10, 96, 300, 5000)] == [4, pytest.approx(8.3, abs=0.1), 25, 25]
+    assert [frame_rate(count) for count in (10, 96, 300, 5000)] == [
+        4,
+        pytest.approx(8.3, abs=0.1),
+        25,
+        25,
+    ]
 
 
 @pytest.mark.parametrize("name", ["worst.avi", "worst", "gif", ".", "a.gif.png"])

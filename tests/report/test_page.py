@@ -1,4 +1,5 @@
-"""The page in a real browser: it draws, its controls work, nothing is loaded or logged, and names are text."""
+"""The page in a real browser: it draws, its controls work, nothing is loaded or logged, and names
+are text."""
 
 import json
 import re
@@ -15,8 +16,12 @@ from report.stored import add_group, add_run, add_study
 from runs.untrained_runs import untrained_run
 
 EVIL = "<script>alert(1)</script>"
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-needs_browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium here; apt-get install chromium")
+BROWSER = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+needs_browser = pytest.mark.skipif(
+    BROWSER is None, reason="no Chromium here; apt-get install chromium"
+)
 
 # Uses the controls of the page as a person would and writes what it sees into the page.
 PROBE = """
@@ -55,7 +60,13 @@ def browse(page, width=1200):
     logged = [line for line in found.stderr.splitlines() if "CONSOLE" in line]
     text = re.search(r"<title>SEEN(.*?)END</title>", found.stdout, re.DOTALL)
     assert text, logged
-    seen = text[1].replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", '"').replace("&amp;", "&")
+    seen = (
+        text[1]
+        .replace("&lt;", "<")
+        .replace("&gt;", ">")
+        .replace("&quot;", '"')
+        .replace("&amp;", "&")
+    )
     return json.loads(seen), logged
 
 
@@ -70,7 +81,9 @@ def page(tmp_path_factory):
     lines = {"cantelli": [[0.01, 0.8], [0.1, 0.9]], "var": [[0.01, 0.9], [0.1, 0.95]]}
     solved = {"lines": lines, "optima": {"cantelli": 0.85, "var": None}, "policies": []}
     with pytest.MonkeyPatch.context() as patch:  # that of a lake takes seconds
-        patch.setattr("canary.report.run.exact_frontier", lambda progress: lambda run, config: solved)
+        patch.setattr(
+            "canary.report.run.exact_frontier", lambda progress: lambda run, config: solved
+        )
         return make_report(names, root / "runs", root / "results", root / "page.html")
 
 
@@ -78,7 +91,8 @@ def test_the_page_is_one_file_that_refers_to_no_other(page):
     text = page.read_text()
     assert len(text) < 200_000
     assert not re.search(
-        r"(src|href)\s*=|https?://(?!www\.w3\.org/2000/svg)|@import|url\(", text.replace(r"src=x onerror", "")
+        r"(src|href)\s*=|https?://(?!www\.w3\.org/2000/svg)|@import|url\(",
+        text.replace(r"src=x onerror", ""),
     )
     assert EVIL not in text
     assert "<img" not in text

@@ -6,7 +6,14 @@ import pytest
 
 from canary.constraints import Chance, Mean
 from canary.numerics.tiers import Tier
-from canary.reporting.diagnosis import RESTORING_TIERS, WINDOW, SeedSeries, diagnose, joined, seed_series
+from canary.reporting.diagnosis import (
+    RESTORING_TIERS,
+    WINDOW,
+    SeedSeries,
+    diagnose,
+    joined,
+    seed_series,
+)
 
 UPDATES = 4 * WINDOW
 LIMITED = Chance(limit=5.5, epsilon=0.02)
@@ -38,7 +45,10 @@ def test_a_seed_is_judged_by_its_own_constraint():
 
 
 def test_a_seed_whose_constraint_comes_down_is_on_its_way():
-    assert diagnose(series(rate=0.2, restoring=True, bound=np.geomspace(50, 1, UPDATES)), LIMITED) is None
+    assert (
+        diagnose(series(rate=0.2, restoring=True, bound=np.geomspace(50, 1, UPDATES)), LIMITED)
+        is None
+    )
 
 
 def test_a_violating_seed_that_does_not_restore_is_not_called_stuck():
@@ -68,7 +78,10 @@ def test_safe_seeds_that_kept_their_return_are_fine(returns):
 
 
 def test_a_short_run_and_one_without_episodes_are_not_judged():
-    assert diagnose(series(rate=0.2, restoring=True, bound=9.0, updates=2 * WINDOW - 1), LIMITED) is None
+    assert (
+        diagnose(series(rate=0.2, restoring=True, bound=9.0, updates=2 * WINDOW - 1), LIMITED)
+        is None
+    )
     empty = series(rate=0.2, restoring=True, bound=9.0)
     nothing = SeedSeries(
         0 * empty.episodes,
@@ -101,7 +114,12 @@ def test_a_violating_policy_that_no_longer_moves_is_stuck():
 
 def test_series_come_from_the_rows_of_a_run():
     metrics = pl.DataFrame(
-        {"seed": [7, 8, 7], "iteration": [1, 0, 0], "tier": [0.0, 1.0, 2.0], "bound_value": [-1.0, 5.0, 3.0]}
+        {
+            "seed": [7, 8, 7],
+            "iteration": [1, 0, 0],
+            "tier": [0.0, 1.0, 2.0],
+            "bound_value": [-1.0, 5.0, 3.0],
+        }
     )
     episodes = pl.DataFrame(
         {

@@ -9,7 +9,8 @@ from canary.reporting.figures import save, training_figure
 
 @pytest.fixture
 def episodes() -> pl.DataFrame:
-    """Two seeds, four updates; seed 1 violates the limit 5.5 in every second episode, and one episode does not count."""
+    """Two seeds, four updates; seed 1 violates the limit 5.5 in every second episode, and one
+    episode does not count."""
     rows = [
         {
             "seed": seed,
@@ -34,8 +35,12 @@ def test_figure_shows_the_numbers_of_the_episodes(episodes: pl.DataFrame):
     bold = {axes: max(axes.lines, key=lambda line: line.get_linewidth()) for axes in figure.axes}
     np.testing.assert_allclose(np.asarray(bold[returns].get_ydata(), float), 0.625)
     np.testing.assert_allclose(np.asarray(bold[violations].get_ydata(), float), 0.25)
-    np.testing.assert_allclose(np.asarray(bold[costs].get_ydata(), float), 3.0)  # the invalid 99 is left out
-    np.testing.assert_allclose(np.asarray(bold[returns].get_xdata(), float), [500, 1500, 2500, 3500])
+    np.testing.assert_allclose(
+        np.asarray(bold[costs].get_ydata(), float), 3.0
+    )  # the invalid 99 is left out
+    np.testing.assert_allclose(
+        np.asarray(bold[returns].get_xdata(), float), [500, 1500, 2500, 3500]
+    )
     assert any("best 0.988" in text.get_text() for text in returns.texts)
     plt.close(figure)
 

@@ -41,7 +41,9 @@ def test_unequal_counts_enter_the_floor_block_by_block():
     iteration = np.array([0] * 10 + [1] * 40)
     pooled = 35 / 50
     expected = (0.75 - 0.5) ** 2 / 2 - pooled * (1 - pooled) * (1 / 10 + 1 / 40) / 2
-    assert violation_jitter(violated, iteration, 0, 2, blocks=2) == pytest.approx(math.sqrt(expected))
+    assert violation_jitter(violated, iteration, 0, 2, blocks=2) == pytest.approx(
+        math.sqrt(expected)
+    )
 
 
 def test_less_spread_than_chance_alone_is_no_jitter():
@@ -58,14 +60,19 @@ def test_too_little_to_speak_of_jitter(first: int, last: int):
 def test_a_constant_probability_has_almost_no_jitter_and_a_wandering_one_has_its_own():
     generator = np.random.default_rng(0)
     iteration = np.repeat(np.arange(120), 50)
-    frozen = [violation_jitter(generator.random(6000) < 0.05, iteration, 0, 120) for _ in range(200)]
-    # Without the floor the jitter would be sqrt(0.05 * 0.95 / 500) = 0.0097. The excess is noise around 0 of
-    # standard deviation 0.0097^2 sqrt(2 / 11) = 4e-5: about half of the time it is negative, hence 0.
+    frozen = [
+        violation_jitter(generator.random(6000) < 0.05, iteration, 0, 120) for _ in range(200)
+    ]
+    # Without the floor the jitter would be sqrt(0.05 * 0.95 / 500) = 0.0097. The excess is noise
+    # around 0 of standard deviation 0.0097^2 sqrt(2 / 11) = 4e-5: about half of the time it is
+    # negative, hence 0.
     excess = np.array([value**2 for value in frozen if value is not None])
     assert excess.mean() < 2.5e-5
     assert (excess == 0).mean() > 0.4
     wandering = 0.05 + 0.04 * np.sign((iteration // 10) % 2 - 0.5)  # block by block 0.01 and 0.09
-    found = [violation_jitter(generator.random(6000) < wandering, iteration, 0, 120) for _ in range(50)]
+    found = [
+        violation_jitter(generator.random(6000) < wandering, iteration, 0, 120) for _ in range(50)
+    ]
     assert np.mean(found) == pytest.approx(0.04 * math.sqrt(12 / 11), rel=0.05)
 
 

@@ -42,13 +42,18 @@ def make_run(root: Path, config: dict[str, Any] = CONFIG, steps: int = 400) -> P
         environment=pl.lit(0), terminated=pl.lit(True)
     )
     directory.append_parts(run, {"episodes": frame}, 0, 5)
-    directory.update_manifest(run, steps=steps, train_seconds=6.0, wall_seconds=9.0, status="interrupted")
+    directory.update_manifest(
+        run, steps=steps, train_seconds=6.0, wall_seconds=9.0, status="interrupted"
+    )
     return run
 
 
 def test_other_constraints_are_judged_by_what_they_limit(tmp_path: Path):
-    """Costs of seed 3: 5.5, 6, 0.5, 0; of seed 5: 7 and 1. A run that names no kind has a chance constraint."""
-    mean = summarise_run(make_run(tmp_path, CONFIG | {"constraint": {"kind": "mean", "limit": 3.5}}))
+    """Costs of seed 3: 5.5, 6, 0.5, 0; of seed 5: 7 and 1. A run that names no kind has a chance
+    constraint."""
+    mean = summarise_run(
+        make_run(tmp_path, CONFIG | {"constraint": {"kind": "mean", "limit": 3.5}})
+    )
     assert (mean["constraint_per_seed"], mean["constraint_value"]) == ([3.0, 4.0, None], 3.5)
     assert (mean["constraint_text"], mean["epsilon"], mean["safe_fraction"]) == (
         "mean cost <= 3.5",
@@ -60,7 +65,10 @@ def test_other_constraints_are_judged_by_what_they_limit(tmp_path: Path):
     assert (cvar["constraint_per_seed"], cvar["safe_fraction"]) == ([5.75, 7.0, None], 0.5)
     assert cvar["constraint"] == tail
     chance = summarise_run(make_run(tmp_path))
-    assert (chance["constraint"]["kind"], chance["constraint_per_seed"]) == ("chance", [0.25, 0.5, None])
+    assert (chance["constraint"]["kind"], chance["constraint_per_seed"]) == (
+        "chance",
+        [0.25, 0.5, None],
+    )
 
 
 def test_the_second_half_of_what_was_done(tmp_path: Path):
@@ -72,7 +80,8 @@ def test_the_second_half_of_what_was_done(tmp_path: Path):
     assert summary["cost_per_seed"] == [3.0, 4.0, None]
     assert summary["cost_deviation_per_seed"] == pytest.approx([2.7613402542968153, 3.0, None])
     assert summary["length_per_seed"] == [25.0, 10.0, None]
-    # Two blocks with episodes each. Seed 3: rates 1/2 and 0, variance 1/8, floor 3/32. Seed 5: 1/2 - 1/4.
+    # Two blocks with episodes each. Seed 3: rates 1/2 and 0, variance 1/8, floor 3/32. Seed 5: 1/2
+    # - 1/4.
     assert summary["jitter_per_seed"] == pytest.approx([(1 / 32) ** 0.5, 0.5, None])
     assert summary["violation_probability"] == 0.375
     assert summary["violation_standard_error"] == pytest.approx(0.125)
@@ -80,9 +89,20 @@ def test_the_second_half_of_what_was_done(tmp_path: Path):
     assert summary["return_mean"] == 0.625
     assert summary["cost_mean"] == 3.5
     assert summary["steps_per_second"] == pytest.approx(400 * 3 / 6)
-    known = {"env": "IcyLake", "algorithm": "canary", "preset": "fast", "limit": 5.5, "epsilon": 0.25}
+    known = {
+        "env": "IcyLake",
+        "algorithm": "canary",
+        "preset": "fast",
+        "limit": 5.5,
+        "epsilon": 0.25,
+    }
     known |= {"seeds": 3}
-    known |= {"seed_ids": [3, 5, 9], "total_steps": 400, "planned_steps": 1000, "status": "interrupted"}
+    known |= {
+        "seed_ids": [3, 5, 9],
+        "total_steps": 400,
+        "planned_steps": 1000,
+        "status": "interrupted",
+    }
     known |= {"wall_seconds": 9.0, "run_dir": str(run)}
     assert {name: summary[name] for name in known} == known
     assert json.loads(json.dumps(summary, allow_nan=False)) == summary
@@ -92,7 +112,13 @@ def test_a_run_that_has_done_nothing_knows_nothing(tmp_path: Path):
     run = make_run(tmp_path, steps=0)
     summary = summarise_run(run)
     assert summary["violation_per_seed"] == [None, None, None]
-    for name in ("violation_probability", "violation_jitter", "safe_fraction", "return_mean", "cost_mean"):
+    for name in (
+        "violation_probability",
+        "violation_jitter",
+        "safe_fraction",
+        "return_mean",
+        "cost_mean",
+    ):
         assert summary[name] is None
     assert summary["total_steps"] == 0
 
@@ -105,7 +131,12 @@ def test_an_odd_number_of_updates_counts_the_later_half(tmp_path: Path):
 def test_an_evaluation_counts_every_episode_of_the_seeds_played(tmp_path: Path):
     run = make_run(tmp_path)
     frame = pl.DataFrame(
-        {"seed": [5, 5, 3], "return": [1.0, 0.0, 1.0], "cost": [6.0, 1.0, 5.5], "length": [4, 6, 10]}
+        {
+            "seed": [5, 5, 3],
+            "return": [1.0, 0.0, 1.0],
+            "cost": [6.0, 1.0, 5.5],
+            "length": [4, 6, 10],
+        }
     )
     summary = summarise_evaluation(run, frame, seconds=2.0)
     assert summary["seed_ids"] == [5, 3]
@@ -116,7 +147,9 @@ def test_an_evaluation_counts_every_episode_of_the_seeds_played(tmp_path: Path):
 
 
 def test_numbers_that_are_none_become_null(tmp_path: Path):
-    frame = pl.DataFrame({"seed": [3], "return": [float("nan")], "cost": [float("inf")], "length": [4]})
+    frame = pl.DataFrame(
+        {"seed": [3], "return": [float("nan")], "cost": [float("inf")], "length": [4]}
+    )
     summary = summarise_evaluation(make_run(tmp_path), frame, seconds=1.0)
     assert (summary["return_mean"], summary["cost_mean"]) == (None, None)
     assert summary["violation_probability"] == 1.0

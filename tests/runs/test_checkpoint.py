@@ -1,4 +1,5 @@
-"""Checkpoints: exact round trips, every damage detected, hostile files refused, older files used instead."""
+"""Checkpoints: exact round trips, every damage detected, hostile files refused, older files used
+instead."""
 
 import io
 import json
@@ -30,8 +31,14 @@ class Record(eqx.Module):
 
 def example(seed: int = 0) -> Any:
     key = jax.random.key(seed)
-    record = Record(jax.random.normal(key, (3, 4)), jax.random.split(key, 2), jnp.asarray(7, jnp.int32))
-    return {"record": record, "moments": (jnp.ones((5,), jnp.bfloat16), np.arange(3.0)), "none": None}
+    record = Record(
+        jax.random.normal(key, (3, 4)), jax.random.split(key, 2), jnp.asarray(7, jnp.int32)
+    )
+    return {
+        "record": record,
+        "moments": (jnp.ones((5,), jnp.bfloat16), np.arange(3.0)),
+        "none": None,
+    }
 
 
 def assert_same(actual: Any, expected: Any) -> None:
@@ -56,7 +63,9 @@ def test_round_trip_into_arrays_and_into_shapes(tmp_path: Path):
     loaded, _ = checkpoint.load(path, jax.eval_shape(lambda: without_numpy))
     assert_same(loaded, without_numpy)
     # the restored key is a working typed key
-    assert jnp.array_equal(jax.random.bits(loaded["record"].key[1]), jax.random.bits(tree["record"].key[1]))
+    assert jnp.array_equal(
+        jax.random.bits(loaded["record"].key[1]), jax.random.bits(tree["record"].key[1])
+    )
 
 
 def test_a_tree_that_is_one_leaf_and_a_tree_without_leaves(tmp_path: Path):
@@ -76,7 +85,9 @@ TREES = st.recursive(
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(tree=TREES)
 def test_any_tree_of_arrays_round_trips(tmp_path: Path, tree: Any):
     checkpoint.save(tmp_path / "any.npz", tree, metadata={"n": 1})
@@ -154,7 +165,9 @@ def object_array(trap: Path) -> bytes:
     return buffer.getvalue()
 
 
-@pytest.mark.parametrize("where", ["leaf", "metadata", "plain pickle as leaf", "plain pickle as file"])
+@pytest.mark.parametrize(
+    "where", ["leaf", "metadata", "plain pickle as leaf", "plain pickle as file"]
+)
 def test_a_hostile_file_is_refused_and_runs_nothing(tmp_path: Path, where: str):
     trap, path, tree = tmp_path / "trap", tmp_path / "hostile.npz", {"x": jnp.zeros(1)}
     checkpoint.save(path, tree, metadata={})
@@ -226,7 +239,9 @@ def test_the_newest_intact_checkpoint_is_used_and_the_others_named(tmp_path: Pat
     tree = {"x": jnp.zeros(3)}
     for iteration in (20, 40, 100_000_000, 60):
         path = checkpoint.checkpoint_path(tmp_path, iteration)
-        checkpoint.save(path, {"x": jnp.full(3, float(iteration))}, metadata={"iteration": iteration})
+        checkpoint.save(
+            path, {"x": jnp.full(3, float(iteration))}, metadata={"iteration": iteration}
+        )
     for iteration in (100_000_000, 60):
         path = checkpoint.checkpoint_path(tmp_path, iteration)
         path.write_bytes(path.read_bytes()[:-30])
@@ -235,7 +250,10 @@ def test_the_newest_intact_checkpoint_is_used_and_the_others_named(tmp_path: Pat
     assert metadata == {"iteration": 40}
     assert path.name == "checkpoint-00000040.npz"
     assert float(loaded["x"][0]) == 40.0
-    assert [skip.name for skip, _ in skipped] == ["checkpoint-100000000.npz", "checkpoint-00000060.npz"]
+    assert [skip.name for skip, _ in skipped] == [
+        "checkpoint-100000000.npz",
+        "checkpoint-00000060.npz",
+    ]
     assert all("damaged" in reason for _, reason in skipped)
 
 
@@ -262,7 +280,9 @@ def test_a_failed_save_leaves_the_old_checkpoint(tmp_path: Path, monkeypatch: py
     path = checkpoint.checkpoint_path(tmp_path, 1)
     checkpoint.save(path, {"x": jnp.zeros(2)}, metadata={})
     before = path.read_bytes()
-    monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    monkeypatch.setattr(
+        os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device"))
+    )
     with pytest.raises(CanaryError, match=r"Cannot write .*No space left"):
         checkpoint.save(path, {"x": jnp.ones(2)}, metadata={})
     assert path.read_bytes() == before

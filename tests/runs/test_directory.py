@@ -1,4 +1,5 @@
-"""Run directories: never overwritten or half-written, correct after a kill, listed even when broken."""
+"""Run directories: never overwritten or half-written, correct after a kill, listed even when
+broken."""
 
 import contextlib
 import dataclasses
@@ -23,7 +24,9 @@ HEADLINE = directory.Headline(env="IcyLake", algorithm="canary", seeds=2, total_
 
 
 def new_run(root: Path, headline: directory.Headline = HEADLINE) -> Path:
-    return directory.create(root, headline, {"limit": 5.5}, device="cpu", command=["canary", "train"])
+    return directory.create(
+        root, headline, {"limit": 5.5}, device="cpu", command=["canary", "train"]
+    )
 
 
 def metrics(first: int, last: int) -> pl.DataFrame:
@@ -48,7 +51,10 @@ def append(run: Path, first: int, last: int) -> None:
 
 def assert_holds(run: Path, last: int) -> None:
     """The run's tables are those of an uninterrupted run of `last` iterations."""
-    expected = {"metrics": metrics(0, last).sort("seed", "iteration"), "episodes": episodes(0, last)}
+    expected = {
+        "metrics": metrics(0, last).sort("seed", "iteration"),
+        "episodes": episodes(0, last),
+    }
     for kind in directory.COLUMNS:
         actual = directory.read(run, kind)
         if last == 0:
@@ -62,7 +68,12 @@ def test_create_writes_config_and_manifest(tmp_path: Path):
     assert run.name.startswith("IcyLake-canary-20")
     assert directory.read_json(run / "config.json") == {"limit": 5.5}
     manifest = directory.read_json(run / "manifest.json")
-    assert {"status": "running", "steps": 0, "seeds": 2, "device": "cpu"}.items() <= manifest.items()
+    assert {
+        "status": "running",
+        "steps": 0,
+        "seeds": 2,
+        "device": "cpu",
+    }.items() <= manifest.items()
     assert {"python", "jax", "jaxlib", "numpy"} <= manifest["versions"].keys()
     assert sorted(path.name for path in run.iterdir()) == sorted(
         ["checkpoints", "config.json", "episodes", "manifest.json", "metrics"]
@@ -98,7 +109,9 @@ def test_no_room_leaves_nothing_behind(tmp_path: Path):
         with pytest.raises(CanaryError, match=r"Cannot write .*File too large"):
             new_run(tmp_path / "deep" / "runs")
         with pytest.raises(CanaryError, match="Cannot write"):
-            directory.write_json(tmp_path / "summary.json", {"a": "long enough to be cut in the middle"})
+            directory.write_json(
+                tmp_path / "summary.json", {"a": "long enough to be cut in the middle"}
+            )
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert list(tmp_path.iterdir()) == []
@@ -220,7 +233,9 @@ def test_a_kill_at_any_write_of_a_part_leaves_what_was(
 
 @pytest.mark.parametrize("resume_at", [0, 3, 4, 6, 9])
 @pytest.mark.parametrize("is_compact", [False, True])
-def test_resuming_replaces_what_came_after_the_checkpoint(tmp_path: Path, resume_at: int, is_compact: bool):
+def test_resuming_replaces_what_came_after_the_checkpoint(
+    tmp_path: Path, resume_at: int, is_compact: bool
+):
     run = new_run(tmp_path)
     for first, last in ((0, 3), (3, 6), (6, 9)):
         append(run, first, last)
@@ -280,7 +295,9 @@ def test_no_flipped_byte_of_manifest_or_configuration_passes(tmp_path: Path):
 def test_an_edited_configuration_is_refused_by_the_name_of_the_field(tmp_path: Path):
     run = new_run(tmp_path)
     directory.write_json(run / "config.json", {"limit": 50})
-    with pytest.raises(CanaryError, match=r"was changed after the run began: limit is 50 and was 5.5"):
+    with pytest.raises(
+        CanaryError, match=r"was changed after the run began: limit is 50 and was 5.5"
+    ):
         directory.read_config(run)
     directory.write_json(run / "config.json", {"limit": 5.5, "slip": 0.1})
     with pytest.raises(CanaryError, match="slip is new"):
@@ -324,7 +341,8 @@ def test_status_follows_the_process(tmp_path: Path):
     code = (
         "import sys, time; from pathlib import Path; from canary.runs import directory as s;"
         "from canary.runs import lock;"
-        "run = s.create(Path(sys.argv[1]), s.Headline('IcyLake', 'canary', 1, 10), {}, device='cpu', command=[]);"
+        "run = s.create(Path(sys.argv[1]), s.Headline('IcyLake', 'canary', 1, 10), {}, "
+        "device='cpu', command=[]);"
         "held = lock.acquire(run); print('ready', flush=True); time.sleep(60)"
     )
     command = [sys.executable, "-c", code, str(tmp_path)]
@@ -350,7 +368,11 @@ def test_a_process_of_an_older_version_is_known_by_its_number_and_start(tmp_path
     began = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
     record = manifest.stored_manifest(run)
     for start_time, status in ((began, "running"), ("1", "interrupted")):
-        record["process"] = {"pid": os.getpid(), "hostname": socket.gethostname(), "start_time": start_time}
+        record["process"] = {
+            "pid": os.getpid(),
+            "hostname": socket.gethostname(),
+            "start_time": start_time,
+        }
         assert manifest.run_status(run, record) == status
 
 
@@ -380,7 +402,9 @@ def test_list_shows_broken_directories_as_unreadable(tmp_path: Path):
     (tmp_path / ".IcyLake-canary-1").mkdir()
     rows = directory.list_runs(tmp_path)
     assert rows[0] == directory.RunRow(str(good), HEADLINE, 0, "finished", rows[0].started)
-    assert {Path(row.path).name: row.status for row in rows[1:]} == dict.fromkeys(broken, "unreadable")
+    assert {Path(row.path).name: row.status for row in rows[1:]} == dict.fromkeys(
+        broken, "unreadable"
+    )
 
 
 def test_runs_are_found_by_path_and_name_and_suggested(tmp_path: Path):
@@ -404,7 +428,11 @@ def subprocess_environment() -> dict[str, str]:
 
 
 def test_a_draft_that_a_kill_left_is_removed_by_the_next_run(tmp_path: Path):
-    for name, age in ((f".x-{'0' * 16}.draft", 100), (f".x-{'1' * 16}.draft", 0), (".x-mine.draft", 100)):
+    for name, age in (
+        (f".x-{'0' * 16}.draft", 100),
+        (f".x-{'1' * 16}.draft", 0),
+        (".x-mine.draft", 100),
+    ):
         (tmp_path / name).mkdir()
         os.utime(tmp_path / name, (time.time() - age,) * 2)
     run = new_run(tmp_path)

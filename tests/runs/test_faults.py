@@ -23,12 +23,19 @@ def healthy() -> dict[str, np.ndarray]:
 
 def config() -> SimpleNamespace:
     training = SimpleNamespace(seeds=(7, 8), environments=4, rollout_length=5, batch=20)
-    return SimpleNamespace(training=training, environment=SimpleNamespace(horizon=9), environment_name="Shop")
+    return SimpleNamespace(
+        training=training, environment=SimpleNamespace(horizon=9), environment_name="Shop"
+    )
 
 
 @pytest.mark.parametrize(
     ("field", "value", "kind"),
-    [("cost", np.inf, "cost"), ("cost", 1e30, "cost"), ("reward", -1e30, "reward"), ("length", 10, "end")],
+    [
+        ("cost", np.inf, "cost"),
+        ("cost", 1e30, "cost"),
+        ("reward", -1e30, "reward"),
+        ("length", 10, "end"),
+    ],
 )
 def test_the_first_place_counts(field: str, value: float, kind: str):
     arrays = healthy()
@@ -58,8 +65,12 @@ def test_what_the_program_noted_comes_first():
 )
 def test_a_weight_that_is_no_number_any_more_is_named(part: str, value: float):
     def seed(**numbers: float) -> SimpleNamespace:
-        arrays = {name: {"w": np.full((1, 3), numbers.get(name, 1e14))} for name in ("policy", "critics")}
-        statistics = {"w": np.full((1, 3), numbers.get("statistics", 1e30))}  # a sum of many squares
+        arrays = {
+            name: {"w": np.full((1, 3), numbers.get(name, 1e14))} for name in ("policy", "critics")
+        }
+        statistics = {
+            "w": np.full((1, 3), numbers.get("statistics", 1e30))
+        }  # a sum of many squares
         return SimpleNamespace(learner=SimpleNamespace(**arrays), statistics=statistics)
 
     groups = SeedGroups.__new__(SeedGroups)

@@ -105,7 +105,16 @@ def test_pipes_devices_and_giants_are_not_read(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    "text", ['{"a": NaN}', '{"a": 1e999}', '{"a": -Infinity}', '{"a": 1, "a": 2}', "[1]", "[" * 100_000, "{"]
+    "text",
+    [
+        '{"a": NaN}',
+        '{"a": 1e999}',
+        '{"a": -Infinity}',
+        '{"a": 1, "a": 2}',
+        "[1]",
+        "[" * 100_000,
+        "{",
+    ],
 )
 def test_json_that_readers_could_take_differently_is_refused(tmp_path: Path, text: str):
     (tmp_path / "x.json").write_text(text)

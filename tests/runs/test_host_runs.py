@@ -43,10 +43,14 @@ def train(environment, out, updates=6):
 
 def children() -> set[int]:
     """Worker processes of this one."""
-    listed = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True).stdout
+    listed = subprocess.run(
+        ["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True
+    ).stdout
     rows = (line.split(None, 2) for line in listed.splitlines()[1:])
     return {
-        int(pid) for pid, parent, what in rows if int(parent) == os.getpid() and "canary.host.worker" in what
+        int(pid)
+        for pid, parent, what in rows
+        if int(parent) == os.getpid() and "canary.host.worker" in what
     }
 
 
@@ -74,7 +78,9 @@ def test_a_failure_is_told_and_what_was_trained_is_kept(tmp_path, how, workers, 
     run = the_run(tmp_path)
     assert f"saved as it was after update 4: canary train --resume {run}" in str(caught.value)
     assert read_manifest(run)["status"] == "failed"
-    assert [path.name for path in checkpoint.checkpoints(run / "checkpoints")] == ["checkpoint-00000004.npz"]
+    assert [path.name for path in checkpoint.checkpoints(run / "checkpoints")] == [
+        "checkpoint-00000004.npz"
+    ]
     assert canary.load(run, environment).metrics["iteration"].to_list() == [0, 1, 2, 3]
     assert not children()
 
@@ -96,7 +102,9 @@ def test_a_failure_before_anything_was_trained_leaves_nothing(tmp_path, fails_at
 
 def groups_of(environment):
     settings = (*SETTINGS, f"training.total_steps={10 * UPDATE}")
-    return building.make_groups(make_config(environment, "ppo", CONSTRAINT, "fast", settings, seeds=(0, 1)))
+    return building.make_groups(
+        make_config(environment, "ppo", CONSTRAINT, "fast", settings, seeds=(0, 1))
+    )
 
 
 def test_a_resumed_run_has_the_bits_of_one_that_never_stopped(tmp_path):
@@ -116,7 +124,9 @@ def test_a_resumed_run_has_the_bits_of_one_that_never_stopped(tmp_path):
     second.restore(states)
     second.compile()
     second.advance(3)
-    for one, two in zip(jax.tree.leaves(first.stacked()), jax.tree.leaves(second.stacked()), strict=True):
+    for one, two in zip(
+        jax.tree.leaves(first.stacked()), jax.tree.leaves(second.stacked()), strict=True
+    ):
         if jax.dtypes.issubdtype(one.dtype, jax.dtypes.prng_key):
             one, two = jax.random.key_data(one), jax.random.key_data(two)
         np.testing.assert_array_equal(one, two)
@@ -125,7 +135,9 @@ def test_a_resumed_run_has_the_bits_of_one_that_never_stopped(tmp_path):
 
 
 def test_a_resume_says_what_an_environment_that_forgets_its_seed_loses():
-    groups = groups_of(from_gymnasium("problems.host_environments:forgetful", horizon=25, workers=0))
+    groups = groups_of(
+        from_gymnasium("problems.host_environments:forgetful", horizon=25, workers=0)
+    )
     groups.start()
     groups.compile()
     groups.advance(1)
@@ -147,7 +159,8 @@ def test_workers_end_when_their_trainer_is_killed(tmp_path):
         "from canary.environments import from_gymnasium\n"
         f"environment = from_gymnasium({WALK!r}, horizon=9, workers=2)\n"
         "jax.vmap(environment.reset)(jax.random.split(jax.random.key(0), 2))\n"
-        "print([worker._process.pid for worker in environment._episodes._stage._workers], flush=True)\n"
+        "print([worker._process.pid for worker in environment._episodes._stage._workers], "
+        "flush=True)\n"
         "time.sleep(60)\n"
     )
     settings = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}

@@ -36,7 +36,10 @@ held.release()
 
 def hold(run: Path, host: str = "") -> subprocess.Popen[str]:
     process = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(run), host], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", HOLD, str(run), host],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "held\n"
@@ -70,7 +73,9 @@ def test_a_killed_holder_holds_nothing(tmp_path: Path):
 def elsewhere(run: Path, age: float) -> Path:
     """A lease of another machine, whose own lock cannot be seen from here."""
     path = run / lock.NAME
-    path.write_text(json.dumps({"token": "x", "pid": 7, "host": "far-away", "since": "2026-01-31T12:00:00"}))
+    path.write_text(
+        json.dumps({"token": "x", "pid": 7, "host": "far-away", "since": "2026-01-31T12:00:00"})
+    )
     os.utime(path, (time.time() - age,) * 2)
     return path
 

@@ -1,4 +1,5 @@
-"""One run that is stopped by its callback, resumed, trained longer, and whose kept states are used."""
+"""One run that is stopped by its callback, resumed, trained longer, and whose kept states are
+used."""
 
 import json
 from dataclasses import replace
@@ -33,7 +34,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def longer(tmp_path_factory: pytest.TempPathFactory) -> dict:
-    """Stopped after three updates, resumed, failed in its callback after five, and then trained to nine."""
+    """Stopped after three updates, resumed, failed in its callback after five, and then trained to
+    nine."""
     out = tmp_path_factory.mktemp("longer")
     watcher = Watcher(lambda update: update.number < 3, log="csv")
     place = start_run(config(), out, quiet=True, name="mine", tags=["a"], watcher=watcher)
@@ -67,7 +69,11 @@ def test_a_longer_plan_takes_the_schedules_back(longer: dict):
     run = longer["run"]
     assert run.config.training.total_steps == 1800
     summary = summarise_run(run.directory)
-    assert (summary["status"], summary["planned_steps"], summary["total_steps"]) == ("finished", 1800, 1800)
+    assert (summary["status"], summary["planned_steps"], summary["total_steps"]) == (
+        "finished",
+        1800,
+        1800,
+    )
     assert run.metrics["steps"].to_list() == [BATCH * (update + 1) for update in range(9)]
     states, iteration, _ = load_states(run.config, run.directory)
     assert (iteration, np.asarray(states.terms.updates).tolist()) == (9, [9])
@@ -87,22 +93,36 @@ def test_resumed_runs_go_on_with_their_log(longer: dict):
 
 def test_the_policy_at_a_step_can_be_loaded(longer: dict, whole: Path):
     run = longer["run"]
-    assert run.stored_steps == [400, 800, 1200, 1800]  # thirds of the first plan, then of the longer one
+    assert run.stored_steps == [
+        400,
+        800,
+        1200,
+        1800,
+    ]  # thirds of the first plan, then of the longer one
     early, late = run.policy(0, step=400), run.policy(0)
     assert early.sha256 == Run(whole, config()).policy(0, step=400).sha256 != late.sha256
-    with pytest.raises(CanaryError, match=r"no state at step 300; it has those at 400, .*keep_checkpoints"):
+    with pytest.raises(
+        CanaryError, match=r"no state at step 300; it has those at 400, .*keep_checkpoints"
+    ):
         run.policy(0, step=300)
-    assert repr(run) == f"<canary.Run {run.directory}: canary on IcyLake, P(cost > 5.5) <= 0.02, 1 seeds>"
+    assert (
+        repr(run)
+        == f"<canary.Run {run.directory}: canary on IcyLake, P(cost > 5.5) <= 0.02, 1 seeds>"
+    )
 
 
 def test_a_kept_state_of_another_configuration_is_refused(longer: dict):
     run = longer["run"]
     other = replace(run.config, constraint=replace(run.config.constraint, limit=9.0))
-    with pytest.raises(CanaryError, match=r"another configuration: constraint.limit is 9.0 and was 5.5"):
+    with pytest.raises(
+        CanaryError, match=r"another configuration: constraint.limit is 9.0 and was 5.5"
+    ):
         load_states(other, run.directory, 400)
 
 
-def test_compare_draws_both(longer: dict, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_compare_draws_both(
+    longer: dict, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     figure = tmp_path / "both.png"
     runs = [str(whole), str(longer["run"].directory)]
     assert main(["compare", *runs, "--out", str(figure), "--json", "-"]) == 0

@@ -1,4 +1,5 @@
-"""Runs on code of one's own: made again by what they name, after consent, and only as the environment that was trained on."""
+"""Runs on code of one's own: made again by what they name, after consent, and only as the
+environment that was trained on."""
 
 import json
 from dataclasses import dataclass
@@ -59,7 +60,8 @@ def test_a_run_that_was_trained_here_is_opened_without_a_question(run):
 @pytest.mark.usefixtures("stranger")
 def test_a_run_of_somebody_else_is_opened_only_after_consent(run):
     with pytest.raises(
-        NeedsTrust, match=r"was trained on problems.faulty_environments:Walk\(.*noise=0.25.*say --trust"
+        NeedsTrust,
+        match=r"was trained on problems.faulty_environments:Walk\(.*noise=0.25.*say --trust",
     ):
         canary.load(run.directory)
     assert (
@@ -80,7 +82,9 @@ def test_consent_is_for_this_code_with_these_arguments(run, tmp_path):
         "arguments": {"command": f"touch {mark}"},
         "cost": None,
     }
-    evil = directory.create(tmp_path, directory.Headline("Walk", "ppo", 1, 10), config, device="", command=[])
+    evil = directory.create(
+        tmp_path, directory.Headline("Walk", "ppo", 1, 10), config, device="", command=[]
+    )
     with pytest.raises(NeedsTrust, match="os:system"):
         open_config(evil)
     assert not mark.exists()
@@ -108,7 +112,9 @@ def test_other_behaviour_is_refused_although_the_settings_agree(run):
             return super().step(state, 1.5 * action, key)
 
     Changed.__name__ = "Walk"
-    with pytest.raises(CanaryError, match="on the same keys the observation differs from step 1 on"):
+    with pytest.raises(
+        CanaryError, match="on the same keys the observation differs from step 1 on"
+    ):
         canary.load(run.directory, Changed(noise=0.25))
 
 
@@ -118,7 +124,10 @@ def test_another_environment_is_refused(run):
 
 
 def test_one_of_ours_with_another_setting_is_refused():
-    stored = {"name": "IcyLake", "settings": {"map": "4x4", "slip": 0.25, "horizon": 100, "gone": 1}}
+    stored = {
+        "name": "IcyLake",
+        "settings": {"map": "4x4", "slip": 0.25, "horizon": 100, "gone": 1},
+    }
     assert environment_changes(stored, IcyLake(slip=0.25)) == []
     assert environment_changes(stored, IcyLake(slip=0.5)) == ["slip is 0.5 here and was 0.25"]
 
@@ -147,21 +156,29 @@ def test_references_make_environments():
     assert source_of(walk) == Source(REFERENCE, {"horizon": 7, "noise": 1.0, "fault": ""})
     host = build(Source(f"gymnasium:{WALK}", {"horizon": 9, "drift": 0.25}, "info:cost"))
     assert host.settings() == {"drift": 0.25, "horizon": 9, "cost": "info:cost"}
-    assert source_of(host) == Source(f"gymnasium:{WALK}", {"drift": 0.25, "horizon": 9}, "info:cost")
+    assert source_of(host) == Source(
+        f"gymnasium:{WALK}", {"drift": 0.25, "horizon": 9}, "info:cost"
+    )
     assert source_of(from_gymnasium(lambda: HostWalk(), horizon=9)) is None
 
 
 @pytest.mark.parametrize(
     ("source", "sentence"),
     [
-        (Source(REFERENCE, {"nois": 1}), "takes no argument 'nois'; it takes horizon, noise, fault"),
+        (
+            Source(REFERENCE, {"nois": 1}),
+            "takes no argument 'nois'; it takes horizon, noise, fault",
+        ),
         (Source(REFERENCE, {"noise": "loud"}), "env.noise must be a number, not 'loud'"),
         (
             Source("problems.faulty_environments:Wolk"),
             "The module problems.faulty_environments has no 'Wolk'",
         ),
         (Source("no_such_thing:Walk"), "There is no module 'no_such_thing'"),
-        (Source("problems.host_environments:walk"), "write --env gymnasium:problems.host_environments:walk"),
+        (
+            Source("problems.host_environments:walk"),
+            "write --env gymnasium:problems.host_environments:walk",
+        ),
         (Source("problems.host_environments:WALK"), "is a str, not a class or function"),
         (Source(REFERENCE, {}, "info:cost"), "states its own cost; --cost is for"),
         (Source("json:dumps", {"obj": 3}), "makes a str, which is not an environment"),
@@ -178,7 +195,12 @@ def test_the_command_line_rebuilds_what_it_trained(run, capsys):
     assert main(["evaluate", str(run.directory), "--episodes", "20", "--json", "-", "--quiet"]) == 0
     assert json.loads(capsys.readouterr().out)["updates"] == 3
     exported = run.directory / "policy.npz"
-    assert main(["export", str(run.directory), "--format", "numpy", "--file", str(exported), "--quiet"]) == 0
+    assert (
+        main(
+            ["export", str(run.directory), "--format", "numpy", "--file", str(exported), "--quiet"]
+        )
+        == 0
+    )
     assert exported.exists()
 
 
@@ -210,7 +232,17 @@ def test_the_command_line_asks_for_consent(run, capsys, monkeypatch):
 def test_training_from_the_command_line(tmp_path, capsys):
     settings = [f"{name}={json.dumps(value)}" for name, value in SETTINGS.items()]
     flags = [part for setting in (*settings, "env.noise=0.25") for part in ("--set", setting)]
-    shared = ["--algo", "ppo", "--seeds", "1", "--total-steps", "30", "--out", str(tmp_path), "--quiet"]
+    shared = [
+        "--algo",
+        "ppo",
+        "--seeds",
+        "1",
+        "--total-steps",
+        "30",
+        "--out",
+        str(tmp_path),
+        "--quiet",
+    ]
     assert main(["train", "--env", REFERENCE, *shared, *flags]) == 2
     assert "Walk has no default constraint: say the limit (--limit)" in capsys.readouterr().err
     limits = ["--limit", "9", "--epsilon", "0.2"]
@@ -219,7 +251,9 @@ def test_training_from_the_command_line(tmp_path, capsys):
     assert canary.load(made).config.environment == Walk(noise=0.25)
     assert main(["train", "--env", REFERENCE, "--cost", "info:cost", *limits, *shared]) == 2
     assert "states its own cost" in capsys.readouterr().err
-    assert main(["train", "--env", "problems.faulty_environments:IntegerCost", *limits, *shared]) == 2
+    assert (
+        main(["train", "--env", "problems.faulty_environments:IntegerCost", *limits, *shared]) == 2
+    )
     assert "must be float32" in capsys.readouterr().err
     assert len(list(tmp_path.iterdir())) == 1
 
@@ -264,14 +298,26 @@ def test_a_cost_that_breaks_late_stops_training_where_it_broke(tmp_path):
 
 
 def test_check_env_on_the_command_line(capsys):
-    assert main(["check-env", REFERENCE, "--limit", "15", "--epsilon", "0.2", "--episodes", "32"]) == 0
+    assert (
+        main(["check-env", REFERENCE, "--limit", "15", "--epsilon", "0.2", "--episodes", "32"]) == 0
+    )
     shown = capsys.readouterr().out
     assert "observation of size 2, actions: [-1, 1] x 1, episodes have up to 12 steps" in shown
     assert "32 random episodes" in shown
     assert shown.splitlines()[-1] == "nothing is wrong"
     assert "[/]" not in shown  # how it is coloured is no text
     assert (
-        main(["check-env", "problems.faulty_environments:Odd", "--set", "env.fault=cost", "--json", "-"]) == 1
+        main(
+            [
+                "check-env",
+                "problems.faulty_environments:Odd",
+                "--set",
+                "env.fault=cost",
+                "--json",
+                "-",
+            ]
+        )
+        == 1
     )
     report = json.loads(capsys.readouterr().out)
     assert report["ok"] is False
@@ -279,8 +325,21 @@ def test_check_env_on_the_command_line(capsys):
     assert main(["check-env", "problems.faulty_environments:WrongSize"]) == 1
     assert "observation_size says 3" in capsys.readouterr().out
     assert (
-        main(["check-env", f"gymnasium:{WALK}", "--set", "env.horizon=8", "--episodes", "8", "--quiet"]) == 0
+        main(
+            [
+                "check-env",
+                f"gymnasium:{WALK}",
+                "--set",
+                "env.horizon=8",
+                "--episodes",
+                "8",
+                "--quiet",
+            ]
+        )
+        == 0
     )
     assert main(["check-env", "IcyLoke"]) == 2
     assert "did you mean IcyLake" in capsys.readouterr().err
-    assert main(["check-env", "IcyLake", "--set", "env.slip=0.1", "--episodes", "8", "--quiet"]) == 0
+    assert (
+        main(["check-env", "IcyLake", "--set", "env.slip=0.1", "--episodes", "8", "--quiet"]) == 0
+    )

@@ -34,8 +34,8 @@ TESTS = Path(__file__).parents[1]
 
 
 class DeathAt(Mortal):
-    """Death at the N-th file with PART in its path: while it is half written, when it is written but not yet in its place, or
-    as soon as it has been put there."""
+    """Death at the N-th file with PART in its path: while it is half written, when it is written
+    but not yet in its place, or as soon as it has been put there."""
 
     def __init__(self, moment: str, part: str, number: int):
         super().__init__(0)
@@ -108,7 +108,8 @@ def whole(tmp_path_factory):
 def survivor(tmp_path_factory):
     """A run killed again and again, its newest checkpoint cut short, and resumed to the end.
 
-    Also what the process said that found the damaged checkpoint, and the paths of that and the one before it.
+    Also what the process said that found the damaged checkpoint, and the paths of that and the one
+    before it.
     """
     out = tmp_path_factory.mktemp("killed")
     # The first state is half written: no checkpoint yet.
@@ -143,7 +144,8 @@ def test_whole_run_is_complete(whole):
     assert metrics["seed"].to_list() == [seed for seed in SEEDS for _ in range(UPDATES)]
     assert metrics["iteration"].to_list() == list(range(UPDATES)) * len(SEEDS)
     assert metrics["steps"].max() == UPDATES * 200
-    # Every step belongs to an episode that ended or to one of the last, unfinished ones of each environment.
+    # Every step belongs to an episode that ended or to one of the last, unfinished ones of each
+    # environment.
     lengths = episodes.group_by("seed").agg(pl.col("length").sum())["length"]
     assert ((lengths > UPDATES * 200 - 4 * 20) & (lengths <= UPDATES * 200)).all()
     assert (episodes.filter(~pl.col("terminated") & pl.col("valid"))["length"] == 20).all()
@@ -155,7 +157,9 @@ def test_whole_run_is_complete(whole):
 def test_killed_and_resumed_run_equals_the_whole_one(whole, survivor):
     run, _, _ = survivor
     for table in ("metrics.parquet", "episodes.parquet"):
-        assert_frame_equal(pl.read_parquet(run / table), pl.read_parquet(whole / table), check_exact=True)
+        assert_frame_equal(
+            pl.read_parquet(run / table), pl.read_parquet(whole / table), check_exact=True
+        )
     found, expected = arrays(run), arrays(whole)
     assert found.keys() == expected.keys()
     for name in expected:
@@ -206,7 +210,9 @@ def test_an_edited_configuration_is_refused_by_every_reader(whole, tmp_path):
             read(run)
     # Whoever changes the manifest's copy too, and its digest, is stopped by the checkpoint.
     directory.update_manifest(run, config=config)
-    with pytest.raises(CanaryError, match=r"another configuration: constraint.limit is 50.0 and was 5.5"):
+    with pytest.raises(
+        CanaryError, match=r"another configuration: constraint.limit is 50.0 and was 5.5"
+    ):
         load_states(config_from_dict(directory.read_config(run)), run)
 
 

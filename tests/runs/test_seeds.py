@@ -27,21 +27,26 @@ def flat(tree):
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
     return {
         jax.tree_util.keystr(path): np.asarray(
-            jax.random.key_data(leaf) if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf
+            jax.random.key_data(leaf)
+            if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+            else leaf
         )
         for path, leaf in leaves
     }
 
 
 def train(seeds, chunks, size, **training):
-    """Final states and all records [seed, iteration, ...] of a group of seeds advanced by these chunks."""
+    """Final states and all records [seed, iteration, ...] of a group of seeds advanced by these
+    chunks."""
     config = small_config(seeds=seeds, merge_capacity=0, **training)
     per_device = config.training.seeds_per_device
     groups = SeedGroups(make_trainer(config), terms_of(config), seeds, per_device, size)
     try:
         groups.start()
         parts = [groups.advance(count) for count in chunks]
-        return flat(groups.stacked()), flat(jax.tree.map(lambda *leaves: np.concatenate(leaves, 1), *parts))
+        return flat(groups.stacked()), flat(
+            jax.tree.map(lambda *leaves: np.concatenate(leaves, 1), *parts)
+        )
     finally:
         groups.close()
 
@@ -53,7 +58,9 @@ def assert_same(one, other):
 
 
 @pytest.fixture(
-    scope="module", autouse=True, params=["quick", pytest.param("optimised", marks=pytest.mark.slow)]
+    scope="module",
+    autouse=True,
+    params=["quick", pytest.param("optimised", marks=pytest.mark.slow)],
 )
 def kind(request):
     """The bits must agree however the programs are compiled, as long as all are compiled alike."""
@@ -121,13 +128,16 @@ print(json.dumps({{name: leaf.tolist() for name, leaf in records.items() if name
 
 
 def test_vectorised_seeds_on_two_devices_agree_with_single_ones(tmp_path):
-    """Groups of two seeds and one, on a device each, as on accelerators: equal up to rounding for a while."""
+    """Groups of two seeds and one, on a device each, as on accelerators: equal up to rounding for a
+    while."""
     environment = os.environ | {
         "XLA_FLAGS": os.environ["XLA_FLAGS"] + " --xla_force_host_platform_device_count=2",
         "PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent / "src")]),
     }
     command = [sys.executable, "-c", VECTORISED, str(tmp_path / "states.npz")]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=600, check=False
+    )
     assert done.returncode == 0, done.stderr
     single, records = train((0, 1, 2), (VECTORISED_ITERATIONS,), 7)
     together = np.load(tmp_path / "states.npz")

@@ -1,4 +1,5 @@
-"""Run directories with a checkpoint but without training, for tests where only the policies matter."""
+"""Run directories with a checkpoint but without training, for tests where only the policies
+matter."""
 
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,13 @@ LIMIT = 1.5
 def untrained_run(
     folder: Path, *, overrides: tuple[str, ...] = (), sharpness: float = 60.0, **choices: Any
 ) -> Path:
-    """Two seeds on a small lake; `sharpness` multiplies the policies' heads: they are far from uniform."""
-    choices = {"env": LAKE, "constraint": Chance(limit=LIMIT, epsilon=0.1), "seeds": (0, 3)} | choices
+    """Two seeds on a small lake; `sharpness` multiplies the policies' heads: they are far from
+    uniform."""
+    choices = {
+        "env": LAKE,
+        "constraint": Chance(limit=LIMIT, epsilon=0.1),
+        "seeds": (0, 3),
+    } | choices
     config = make_config(**choices, overrides=("algo.hidden=[8,8]", *overrides))
     training = config.training
     groups = SeedGroups(make_trainer(config), terms_of(config), training.seeds, 0, 1)
@@ -36,5 +42,7 @@ def untrained_run(
         config.environment_name, config.algorithm_name, len(training.seeds), training.total_steps
     )
     run = directory.create(folder, headline, config_to_dict(config), device="cpu", command=["test"])
-    checkpoint.save(checkpoint.checkpoint_path(run / "checkpoints", 7), states, metadata={"iteration": 7})
+    checkpoint.save(
+        checkpoint.checkpoint_path(run / "checkpoints", 7), states, metadata={"iteration": 7}
+    )
     return run

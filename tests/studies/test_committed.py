@@ -1,4 +1,5 @@
-"""The committed results: tables and figures are made of them byte for byte, without JAX, and pages quote them as they are."""
+"""The committed results: tables and figures are made of them byte for byte, without JAX, and pages
+quote them as they are."""
 
 import importlib.util
 import shutil
@@ -34,7 +35,10 @@ def test_committed_tables_and_figures_are_rebuilt_byte_for_byte_without_jax(tmp_
     shutil.copytree(ROOT / "results", copy, ignore=shutil.ignore_patterns("before-shaping"))
     before = {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
     made = [
-        path for name in STUDIES for path in (copy / name).iterdir() if path.suffix in (".md", ".csv", ".png")
+        path
+        for name in STUDIES
+        for path in (copy / name).iterdir()
+        if path.suffix in (".md", ".csv", ".png")
     ]
     made = [path for path in made if path.name != "README.md"]
     assert len(made) >= 2 * len(STUDIES) > 0
@@ -51,7 +55,9 @@ def test_committed_tables_and_figures_are_rebuilt_byte_for_byte_without_jax(tmp_
 def test_tables_and_numbers_in_pages_are_those_of_the_results(tables):
     for page, sentences in tables.pages().items():
         text = page.read_text()
-        assert tables.filled(text, sentences) == text, f"{page}: run `make results` and read what has changed"
+        assert tables.filled(text, sentences) == text, (
+            f"{page}: run `make results` and read what has changed"
+        )
 
 
 def test_a_table_is_filled_in(tables, tmp_path, monkeypatch):
@@ -60,7 +66,10 @@ def test_a_table_is_filled_in(tables, tmp_path, monkeypatch):
     (tmp_path / "results" / "x" / "table.md").write_text("# X\n\n| a |\n|---|\n| 1 |\n\n- note\n")
     page = "before\n<!-- results/x/table.md -->\nold\n<!-- end -->\nafter\n"
     filled = tables.filled(page)
-    assert filled == "before\n<!-- results/x/table.md -->\n\n| a |\n|---|\n| 1 |\n\n<!-- end -->\nafter\n"
+    assert (
+        filled
+        == "before\n<!-- results/x/table.md -->\n\n| a |\n|---|\n| 1 |\n\n<!-- end -->\nafter\n"
+    )
     assert tables.filled(filled) == filled
 
 

@@ -1,6 +1,8 @@
-"""A study that is killed at random moments ends with the same store and the same table as one that is not.
+"""A study that is killed at random moments ends with the same store and the same table as one that
+is not.
 
-The process dies at a random one of its writes (`attacks.death`), so that the moments do not depend on how fast the machine is.
+The process dies at a random one of its writes (`attacks.death`), so that the moments do not depend
+on how fast the machine is.
 """
 
 import random
@@ -60,7 +62,11 @@ def test_killed_at_random_moments_it_ends_with_the_same_table(tmp_path):
             assert (ours / name / kind).read_bytes() == (theirs / name / kind).read_bytes()
     for kind in ("table.md", "study.png", "study.json"):
         assert (ours / kind).read_bytes() == (theirs / kind).read_bytes(), kind
-    first, second = (pl.read_csv(place / "table.csv").drop("steps_per_second") for place in (ours, theirs))
+    first, second = (
+        pl.read_csv(place / "table.csv").drop("steps_per_second") for place in (ours, theirs)
+    )
     assert first.equals(second)
-    left = [path.name for path in killed.rglob("*") if path.name.endswith((".tmp", ".draft", ".lock"))]
+    left = [
+        path.name for path in killed.rglob("*") if path.name.endswith((".tmp", ".draft", ".lock"))
+    ]
     assert not left

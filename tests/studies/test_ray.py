@@ -1,4 +1,5 @@
-"""The units of a study over a real Ray cluster of several nodes on this machine, one of which is killed in the middle."""
+"""The units of a study over a real Ray cluster of several nodes on this machine, one of which is
+killed in the middle."""
 
 import os
 import signal
@@ -70,18 +71,23 @@ with Mortal(int(sys.argv[2]), torn=True, real=True):
 
 
 def test_a_killed_driver_and_a_killed_node_cost_time_and_change_no_number(cluster, tmp_path):
-    """The driver dies in the middle of storing the first unit; the next one loses a node while units are in training."""
+    """The driver dies in the middle of storing the first unit; the next one loses a node while
+    units are in training."""
     whole, (victim, _) = cluster
     places = Places(runs=tmp_path / "runs", results=tmp_path / "results")
     command = [sys.executable, "-c", DRIVER, str(tmp_path), "30"]
     settings = os.environ | {"RAY_ADDRESS": whole.address}
-    first = subprocess.run(command, env=settings, capture_output=True, text=True, timeout=600, check=False)
+    first = subprocess.run(
+        command, env=settings, capture_output=True, text=True, timeout=600, check=False
+    )
     assert first.returncode == -signal.SIGKILL, first.stderr
     assert not store.stored_seeds(places.results / "over" / "plain")
     killed, began = threading.Event(), time.time()
 
     def kill():
-        while not any(path.stat().st_mtime > began for path in places.runs.rglob("checkpoints/*.npz")):
+        while not any(
+            path.stat().st_mtime > began for path in places.runs.rglob("checkpoints/*.npz")
+        ):
             time.sleep(0.1)
         whole.remove_node(victim, allow_graceful=False)
         killed.set()
@@ -94,7 +100,9 @@ def test_a_killed_driver_and_a_killed_node_cost_time_and_change_no_number(cluste
     ours, theirs = (place.results / "over" for place in (places, local))
     assert store.stored_seeds(ours / "plain") == [5, 6, 7]
     for kind in ("episodes", "metrics"):
-        assert store.read_table(ours / "plain", kind).equals(store.read_table(theirs / "plain", kind))
+        assert store.read_table(ours / "plain", kind).equals(
+            store.read_table(theirs / "plain", kind)
+        )
     for name in ("plain/exact.json", "table.md", "study.png"):
         assert (ours / name).read_bytes() == (theirs / name).read_bytes(), name
 

@@ -1,4 +1,5 @@
-"""The noise of constraint estimates: exact points, points measured with critics, and their table and figure."""
+"""The noise of constraint estimates: exact points, points measured with critics, and their table
+and figure."""
 
 import json
 
@@ -41,7 +42,9 @@ def test_batches_of_the_algorithms_own_estimate(monkeypatch):
     chance = np.asarray(jax.nn.softmax(policy(jnp.eye(16)).logits), float)
     p = cost_law(lake, chance).violation(5.5)
     assert p == pytest.approx(0.05, rel=0.05)
-    found = estimators.Batches(estimators.estimator("indicator", None), IcyLake())(policy, 5.5, 0.1, 3)
+    found = estimators.Batches(estimators.estimator("indicator", None), IcyLake())(
+        policy, 5.5, 0.1, 3
+    )
     episodes = found["episodes"].sum()
     assert episodes > 300
     mean = found["value"] @ found["episodes"] / episodes
@@ -77,7 +80,8 @@ def test_points_are_kept_one_by_one_and_never_computed_twice(tmp_path, quickly_m
     relative_variance.complete(tmp_path, (1, 2), only)
     assert len(quickly_measured) == 4 * len(relative_variance.GAE_LIMITS)
     directory.write_json(
-        tmp_path / "study.json", {"name": "rv", "title": "RV", "view": "relative-variance", "rows": []}
+        tmp_path / "study.json",
+        {"name": "rv", "title": "RV", "view": "relative-variance", "rows": []},
     )
     paths = save_views(tmp_path)
     data = pl.read_csv(paths["data"])

@@ -1,4 +1,5 @@
-"""A study trains what is missing, keeps what its views need, and makes tables and figures from that alone."""
+"""A study trains what is missing, keeps what its views need, and makes tables and figures from that
+alone."""
 
 import json
 import shutil
@@ -58,7 +59,9 @@ def copy(written, places, tmp_path):
 
 def contents(folder):
     return {
-        path.relative_to(folder): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()
+        path.relative_to(folder): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
     }
 
 
@@ -74,11 +77,15 @@ def test_the_table_has_a_row_per_variant(written, places):
     assert data["violation"][0] == pytest.approx(summary["violation_probability"])
     assert data["final_largest_violation"][0] >= data["final_violation"][0] > 0
     per_seed = [
-        json.loads((places.results / "small" / name / "summary.json").read_text())["return_per_seed"]
+        json.loads((places.results / "small" / name / "summary.json").read_text())[
+            "return_per_seed"
+        ]
         for name in ("plain", "other")
     ]
     assert data["reward_difference"][0] is None
-    assert data["reward_difference"][1] == pytest.approx(np.mean(per_seed[1]) - np.mean(per_seed[0]))
+    assert data["reward_difference"][1] == pytest.approx(
+        np.mean(per_seed[1]) - np.mean(per_seed[0])
+    )
     with Image.open(written["figure"]) as figure:
         assert figure.size[0] > 500
 
@@ -103,7 +110,8 @@ def test_another_study_with_the_same_settings_trains_nothing(copy):
 
 
 def test_settings_are_compared_by_what_they_mean(written, places, copy):
-    """A setting that an older version did not have, at its default, and another name of the preset change nothing."""
+    """A setting that an older version did not have, at its default, and another name of the preset
+    change nothing."""
     group = copy.results / "small" / "plain"
     config = json.loads((group / "config.json").read_text())
     config["preset"] = "an older name"
@@ -259,7 +267,9 @@ def test_a_damaged_group_is_named_and_the_rest_is_reported(copy, name, harm):
     assert not copy.runs.exists()
 
 
-def test_a_group_dies_at_any_write_of_its_extension_and_no_number_moves_to_another_seed(copy, monkeypatch):
+def test_a_group_dies_at_any_write_of_its_extension_and_no_number_moves_to_another_seed(
+    copy, monkeypatch
+):
     """The new seed comes before the old one, so that lists per seed shift."""
     group = copy.results / "small" / "plain"
     units = store.read_units(group)
@@ -277,7 +287,9 @@ def test_a_group_dies_at_any_write_of_its_extension_and_no_number_moves_to_anoth
 
         monkeypatch.setattr(store.directory, "write_atomically", dying)
         monkeypatch.setattr(
-            store.directory, "write_json", lambda path, value: dying(path, json.dumps(value).encode())
+            store.directory,
+            "write_json",
+            lambda path, value: dying(path, json.dumps(value).encode()),
         )
         try:
             store.add(group, units.only((5,)))
@@ -298,7 +310,9 @@ def test_a_group_dies_at_any_write_of_its_extension_and_no_number_moves_to_anoth
 def test_a_study_without_results_says_so(tmp_path):
     with pytest.raises(CanaryError, match=r"no study.json, so there is nothing to rebuild"):
         save_views(tmp_path)
-    (tmp_path / "study.json").write_text(json.dumps({"view": "study", "rows": [], "name": "x", "title": "X"}))
+    (tmp_path / "study.json").write_text(
+        json.dumps({"view": "study", "rows": [], "name": "x", "title": "X"})
+    )
     with pytest.raises(CanaryError, match="holds no finished seed yet"):
         save_views(tmp_path)
     (tmp_path / "study.json").write_text(json.dumps({"view": "what"}))
@@ -313,7 +327,9 @@ def test_an_unknown_variant_is_a_sentence(places):
 
 def test_every_study_can_be_configured_and_differs_from_its_neighbours():
     for study in ALL_STUDIES.values():
-        configs = [json.dumps(config_to_dict(configuration(variant, study))) for variant in study.variants]
+        configs = [
+            json.dumps(config_to_dict(configuration(variant, study))) for variant in study.variants
+        ]
         assert len(set(configs)) == len(configs)
         seeds = {seed for variant in study.variants for seed in variant.seeds or study.seeds}
         assert not seeds & {*range(100, 116)}, "settings were chosen on these seeds"
@@ -346,15 +362,26 @@ def test_what_is_asked_for_some_variants_leaves_the_others_as_they_are():
     rows = {row.variant.name: row.config for row in planned("table1", study, request)}
     assert len(rows) == 20
     asked, other = rows["icy-lake-canary"], rows["eco-ant-canary"]
-    assert (asked.preset, asked.training.total_steps, len(asked.training.seeds)) == ("paper", 5000, 2)
-    assert (other.preset, other.training.total_steps, len(other.training.seeds)) == ("fast", 10_000_000, 3)
+    assert (asked.preset, asked.training.total_steps, len(asked.training.seeds)) == (
+        "paper",
+        5000,
+        2,
+    )
+    assert (other.preset, other.training.total_steps, len(other.training.seeds)) == (
+        "fast",
+        10_000_000,
+        3,
+    )
     same = planned("table1", study, Request(seeds=1, preset="paper", only=("icy-lake-canary",)))
     assert "icy-lake-canary" in [row.variant.name for row in same]
     with pytest.raises(CanaryError, match="must be at least 1"):
         planned("table1", study, Request(steps=0))
     with pytest.raises(CanaryError, match="--steps has no meaning"):
         reproduce(
-            "x", ALL_STUDIES["relative-variance"], Places(runs=Path(), results=Path()), Request(steps=5)
+            "x",
+            ALL_STUDIES["relative-variance"],
+            Places(runs=Path(), results=Path()),
+            Request(steps=5),
         )
 
 

@@ -31,7 +31,11 @@ def test_every_combination_is_a_variant_named_by_what_varies():
     config = configuration(study.variants[1], study)
     assert (config.algorithm.trust_region.target_kl, config.constraint.limit) == (0.01, 5.5)
     assert config.algorithm.trust_region.damping == 0.5
-    assert config.training.total_steps == configuration(study.variants[0], study).training.total_steps > 1000
+    assert (
+        config.training.total_steps
+        == configuration(study.variants[0], study).training.total_steps
+        > 1000
+    )
     with pytest.raises(CanaryError, match="at most 1000"):
         sweep_study("IcyLake", "canary", "fast", [("a", [str(i) for i in range(1001)])], (0,))
 
@@ -43,7 +47,9 @@ def test_the_command_trains_all_and_shows_a_table(tmp_path, capsys):
         "--set", "training.merge_capacity=0", "--runs", str(tmp_path / "runs"), "--results", str(tmp_path / "results"),
     ]  # fmt: skip
     assert main(arguments) == 0
-    assert capsys.readouterr().out.splitlines()[0] == str(tmp_path / "results" / "mine" / "table.md")
+    assert capsys.readouterr().out.splitlines()[0] == str(
+        tmp_path / "results" / "mine" / "table.md"
+    )
     data = pl.read_csv(tmp_path / "results" / "mine" / "table.csv")
     assert data["variant"].to_list() == ["limit-3.5", "limit-5.5"]
     assert data["limit"].to_list() == [3.5, 5.5]

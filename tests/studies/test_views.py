@@ -26,9 +26,12 @@ def results(tmp_path_factory):
         add_study(root / view, {"one": "../units/a", "two": "../units/b"}, view=view, paper=paper)
     for epsilon in (0.02, 0.1):
         add_group(
-            root / "sweep" / f"u{epsilon}", overrides=("constraint.limit=3", f"constraint.epsilon={epsilon}")
+            root / "sweep" / f"u{epsilon}",
+            overrides=("constraint.limit=3", f"constraint.epsilon={epsilon}"),
         )
-    add_study(root / "sweep", {"unshaped-0.02": "u0.02", "unshaped-0.1": "u0.1"}, view="epsilon-sweep")
+    add_study(
+        root / "sweep", {"unshaped-0.02": "u0.02", "unshaped-0.1": "u0.1"}, view="epsilon-sweep"
+    )
     return root
 
 
@@ -44,7 +47,8 @@ def test_table1_shows_the_published_row_below_ours(results):
 
 
 def test_a_number_is_marked_outside_the_published_interval_only():
-    """IcyLake, Canary: P 0.016 ± 0.007, so [0.0018, 0.0302] with half a digit; 26 of 30 safe: [0.69, 0.96] exactly."""
+    """IcyLake, Canary: P 0.016 ± 0.007, so [0.0018, 0.0302] with half a digit; 26 of 30 safe:
+    [0.69, 0.96] exactly."""
     paper = asdict(PUBLISHED["IcyLake"]["canary"])
     row = {"violation": 0.0302, "jitter": 0.0071, "reward": 0.9, "safe": 0.97}
     marks = outside(row, paper)
@@ -83,7 +87,9 @@ def test_anatomy_is_the_bound_on_the_cost_at_the_moments_of_the_update(results):
 
 def test_the_gaussian_tail_of_stored_seeds(results):
     paths = save_views(results / "gaussian-tail")
-    rows, _ = load_rows(results / "gaussian-tail", {"rows": [{"variant": "one", "group": "../units/a"}]})
+    rows, _ = load_rows(
+        results / "gaussian-tail", {"rows": [{"variant": "one", "group": "../units/a"}]}
+    )
     summary = rows[0].summary
     tail = gaussian_tail(
         summary["cost_per_seed"][0],

@@ -35,12 +35,16 @@ def costs_of(violations: int, episodes: int) -> list[float]:
 
 def seed(number: int, violations: int = 1, episodes: int = 100, **changes: Any) -> SeedStatus:
     fields: dict[str, Any] = {"return_mean": 0.9, "costs": costs_of(violations, episodes)}
-    return SeedStatus(seed=number, **(fields | {"tier_share": {"improve": 0.9, "recover": 0.1}} | changes))
+    return SeedStatus(
+        seed=number, **(fields | {"tier_share": {"improve": 0.9, "recover": 0.1}} | changes)
+    )
 
 
 def console(is_terminal: bool, width: int = 110, height: int = 40) -> tuple[Console, io.StringIO]:
     file = io.StringIO()
-    return Console(file=file, force_terminal=is_terminal, width=width, height=height, color_system=None), file
+    return Console(
+        file=file, force_terminal=is_terminal, width=width, height=height, color_system=None
+    ), file
 
 
 def rendered(progress: TrainingProgress, width: int = 110) -> str:
@@ -49,7 +53,9 @@ def rendered(progress: TrainingProgress, width: int = 110) -> str:
     return file.getvalue()
 
 
-@pytest.mark.parametrize(("violations", "episodes"), [(0, 59), (3, 59), (59, 59), (1, 1), (17, 10_000)])
+@pytest.mark.parametrize(
+    ("violations", "episodes"), [(0, 59), (3, 59), (59, 59), (1, 1), (17, 10_000)]
+)
 def test_the_band_is_scipys_exact_interval(violations: int, episodes: int):
     expected = stats.binomtest(violations, episodes).proportion_ci(0.95, method="exact")
     assert clopper_pearson_interval(violations, episodes) == pytest.approx(
@@ -62,7 +68,9 @@ def test_no_episodes_no_knowledge():
     assert seed(0, 0, 0).judged(CONSTRAINT) == ("-", "-", "dim")
 
 
-@pytest.mark.parametrize(("violations", "style"), [(0, "green"), (11, "green"), (20, "yellow"), (31, "red")])
+@pytest.mark.parametrize(
+    ("violations", "style"), [(0, "green"), (11, "green"), (20, "yellow"), (31, "red")]
+)
 def test_the_colour_says_whether_the_data_decide(violations: int, style: str):
     assert seed(0, violations, 1000).judged(CONSTRAINT)[2] == style
 
@@ -73,7 +81,8 @@ def test_small_epsilons_get_more_digits():
 
 
 def test_other_constraints_are_judged_by_what_they_limit():
-    """1 of 100 episodes costs 6, the others 0.5: the mean is 0.555, the mean of the worst tenth 1.05."""
+    """1 of 100 episodes costs 6, the others 0.5: the mean is 0.555, the mean of the worst tenth
+    1.05."""
     assert seed(0).judged(Mean(0.7)) == ("0.555", "0.448 - 0.662", "green")
     assert seed(0).judged(Mean(0.4))[2] == "red"
     assert seed(0).judged(CVaR(1.0, 0.1))[::2] == ("1.050", "yellow")
@@ -84,7 +93,9 @@ def test_other_constraints_are_judged_by_what_they_limit():
 
 
 def test_pooling_is_that_of_all_episodes_together():
-    whole = pool([seed(0, costs=[1.0, 3.0, 5.0]), seed(1, costs=[10.0]), seed(2, 0, 0, return_mean=math.nan)])
+    whole = pool(
+        [seed(0, costs=[1.0, 3.0, 5.0]), seed(1, costs=[10.0]), seed(2, 0, 0, return_mean=math.nan)]
+    )
     assert list(whole.costs) == [1.0, 3.0, 5.0, 10.0]
     assert whole.cost == f"{number(4.75)} ± {number(stats.tstd(whole.costs) * math.sqrt(3 / 4))}"
     assert whole.tier_share["improve"] == pytest.approx(0.9)
@@ -93,7 +104,9 @@ def test_pooling_is_that_of_all_episodes_together():
 
 def test_the_table_has_a_row_per_seed_and_one_for_all():
     progress = TrainingProgress(TASK, console=console(True)[0], clock=(clock := Clock()))
-    progress.update([seed(0), seed(7, violations=9, warning="no step accepted in 20 updates")], 250, 50.0)
+    progress.update(
+        [seed(0), seed(7, violations=9, warning="no step accepted in 20 updates")], 250, 50.0
+    )
     progress.notice("checkpoint saved")
     clock.now += 5
     text = rendered(progress)
@@ -158,8 +171,8 @@ def test_a_log_gets_a_line_every_ten_seconds_or_twentieth():
     assert lines[0] == "compiling ..."
     assert [line.split()[1] for line in lines[1:]] == ["1", "51", "101", "101", "101"]
     assert (
-        "return 0.900  P(cost > 5.5) 0.010 [0.000 - 0.054]  cost 0.555 ± 0.547  50 steps/s  0:17 left"
-        in lines[-1]
+        "return 0.900  P(cost > 5.5) 0.010 [0.000 - 0.054]  cost 0.555 ± 0.547  50 steps/s  0:17 "
+        "left" in lines[-1]
     )
     assert "\x1b" not in file.getvalue()
 
@@ -181,8 +194,13 @@ def test_standard_output_stays_clean_and_a_pipe_is_never_animated():
         "with TrainingProgress(RunHeading('E', 'a', Chance(1.0, 0.1), 10)) as p:\n"
         "    p.busy('compiling'); p.update([SeedStatus(0, 1.0, [0.5] * 9)], 10, 5.0); print('{}')"
     )
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "FORCE_COLOR": "1"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        "FORCE_COLOR": "1",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment
+    )
     assert (done.stdout, done.returncode) == ("{}\n", 0)
     assert "100%" in done.stderr
     assert "\x1b[?25l" not in done.stderr  # a live display begins by hiding the cursor
@@ -223,7 +241,8 @@ def test_the_summary_has_intervals_verdicts_and_paths():
     assert lines[5] == ["all", "0.850", "0.020", "-", "0.004", "1", "of", "2"]
     more = {"seed_ids": [3, 4], "jitter_per_seed": [0.003, 0.005]}
     print_summary(
-        terminal, summary | more | {"note": "Training episodes.", "paths": {"run": "runs/" + "x" * 150}}
+        terminal,
+        summary | more | {"note": "Training episodes.", "paths": {"run": "runs/" + "x" * 150}},
     )
     text = file.getvalue()
     assert "4    0.800           0.030   0.020 - 0.043    0.005       no" in text

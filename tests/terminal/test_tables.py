@@ -31,7 +31,10 @@ def printed(report: dict[str, Any]) -> str:
 
 def test_a_check_is_printed_as_text_alone():
     text = printed(REPORT)
-    assert "Lake [odd]: observation of size 16, actions: 4 choices, episodes have up to 1,000 steps" in text
+    assert (
+        "Lake [odd]: observation of size 16, actions: 4 choices, episodes have up to 1,000 steps"
+        in text
+    )
     assert "warning  costs[0] is odd" in text
     assert "5% 2   95% 26" in text
     assert "[/" not in text

@@ -1,4 +1,5 @@
-"""All episodes of a small decision process with their scores, and laws for which everything is known in closed form."""
+"""All episodes of a small decision process with their scores, and laws for which everything is
+known in closed form."""
 
 from itertools import product
 
@@ -30,7 +31,13 @@ def enumerated(logits: np.ndarray = LOGITS) -> ScoredLaw:
             if step > 0:
                 gained = score.copy()
                 gained[state] += np.eye(MDP.actions)[action] - chance[state]
-                walk(time + 1, follower, probability * step, cost + MDP.cost[state, action, follower], gained)
+                walk(
+                    time + 1,
+                    follower,
+                    probability * step,
+                    cost + MDP.cost[state, action, follower],
+                    gained,
+                )
 
     walk(0, 0, 1.0, 0.0, np.zeros_like(logits))
     probability, cost, score = (np.array(column) for column in zip(*found, strict=True))

@@ -1,4 +1,5 @@
-"""The law of cost and score: dynamic programming against a walk through every episode, and against differences."""
+"""The law of cost and score: dynamic programming against a walk through every episode, and against
+differences."""
 
 import numpy as np
 import pytest
@@ -40,7 +41,9 @@ def test_a_policy_of_single_actions_has_no_score():
 
 
 def test_the_policy_may_depend_on_the_cost_so_far():
-    table = np.stack([softmax(LOGITS + 0.2 * level * np.array([1, -1])) for level in range(7)], axis=1)
+    table = np.stack(
+        [softmax(LOGITS + 0.2 * level * np.array([1, -1])) for level in range(7)], axis=1
+    )
     law = scored_law(MDP, table)
     assert law.probability == pytest.approx(cost_law(MDP, table).probabilities, abs=1e-14)
     assert law.score.sum(0) == pytest.approx(np.zeros(6), abs=1e-14)
@@ -57,7 +60,8 @@ def test_the_policy_may_depend_on_the_cost_so_far():
     ids=["indicator", "cantelli", "shaped", "cvar"],
 )
 def test_the_gradient_is_the_derivative_of_the_constraint_value(constraint):
-    """Also where the offset depends on the parameters (Cantelli): its derivative cancels, as app:cantelli says."""
+    """Also where the offset depends on the parameters (Cantelli): its derivative cancels, as
+    app:cantelli says."""
 
     def value(logits):
         law = scored_law(MDP, softmax(logits))

@@ -1,4 +1,5 @@
-"""The lemmas and the proposition against direct variances, hand-made laws, closed forms and simulation."""
+"""The lemmas and the proposition against direct variances, hand-made laws, closed forms and
+simulation."""
 
 from itertools import product
 
@@ -62,11 +63,14 @@ def test_the_indicator_has_the_closed_form_of_the_appendix():
     relative = of_value(indicator(law, 5.5, 0.02), law)
     share = 0.015 / 0.02
     assert relative.ratio == pytest.approx(1)
-    assert relative.of_batch(100) == pytest.approx((share / (1 - share)) ** 2 * 0.985 / (0.015 * 100))
+    assert relative.of_batch(100) == pytest.approx(
+        (share / (1 - share)) ** 2 * 0.985 / (0.015 * 100)
+    )
 
 
 def test_a_bounded_cost_lets_the_cvar_value_escape_but_not_its_gradient():
-    """C uniform on [0, 1], slack zeta: kappa^2 of the value tends to epsilon / (3 zeta^2 N) (app:cvar)."""
+    """C uniform on [0, 1], slack zeta: kappa^2 of the value tends to epsilon / (3 zeta^2 N)
+    (app:cvar)."""
     cost = (np.arange(1_000_000) + 0.5) / 1_000_000
     law = from_trajectories(cost, (cost - 0.5)[:, None])
     relative = of_value(cvar(law, 1.5, 1e-3), law)
@@ -82,9 +86,11 @@ def test_a_statistic_that_never_happens_has_no_noise_and_a_gradient_that_is_zero
 
 
 def family(kind, name, thresholds):
-    """Relative variances where the policy uses half of its threshold: the limit is the (1 - epsilon / 2) quantile."""
+    """Relative variances where the policy uses half of its threshold: the limit is the (1 - epsilon
+    / 2) quantile."""
     constraints = CONSTRAINTS | {
-        f"d={d}": (lambda law, limit, epsilon, d=d: cantelli(law, limit, epsilon, d)) for d in (0.3, 0.6)
+        f"d={d}": (lambda law, limit, epsilon, d=d: cantelli(law, limit, epsilon, d))
+        for d in (0.3, 0.6)
     }
     limits = [GAMMA.value_at_risk(epsilon / 2) for epsilon in thresholds]
     return [
@@ -99,7 +105,8 @@ def family(kind, name, thresholds):
      ("d=0.3", -0.45, -0.1), ("d=0.6", -0.75, -0.4)],
 )  # fmt: skip
 def test_the_proposition_exponents_in_the_threshold(name, lowest, highest):
-    """An exponential tail has P(C > d l) about P(C > l)^d, so the shaped bound falls like epsilon^-d: in between."""
+    """An exponential tail has P(C > d l) about P(C > l)^d, so the shaped bound falls like
+    epsilon^-d: in between."""
     thresholds = np.geomspace(1e-5, 1e-2, 7)
     slope, half = fitted_exponent(thresholds, np.array(family(of_gradient, name, thresholds)))
     assert lowest < slope < highest
@@ -116,7 +123,8 @@ def test_the_proposition_for_values(name, lowest, highest):
 
 
 def test_a_fitted_exponent_by_hand():
-    """log kappa^2 = (0, 1, 3) at log epsilon = (0, 1, 2): slope 3/2, residual variance 1/6, standard error 1/sqrt(12)."""
+    """log kappa^2 = (0, 1, 3) at log epsilon = (0, 1, 2): slope 3/2, residual variance 1/6,
+    standard error 1/sqrt(12)."""
     slope, half = fitted_exponent(np.exp([0.0, 1.0, 2.0]), np.exp([0.0, 1.0, 3.0]))
     assert slope == pytest.approx(1.5)
     assert half == pytest.approx(12.706205 / np.sqrt(12), rel=1e-6)
@@ -124,7 +132,9 @@ def test_a_fitted_exponent_by_hand():
 
 
 THREE = from_trajectories(
-    np.array([0.0, 2.0, 5.0]), np.array([[0.4, -1.0], [-0.7, 0.5], [0.9, 0.3]]), np.array([0.5, 0.3, 0.2])
+    np.array([0.0, 2.0, 5.0]),
+    np.array([[0.4, -1.0], [-0.7, 0.5], [0.9, 0.3]]),
+    np.array([0.5, 0.3, 0.2]),
 )
 
 
@@ -163,11 +173,14 @@ def test_bias_of_the_plug_in_gradient_over_every_batch_and_its_leading_variance(
     assert exact.truth + exact.bias == pytest.approx(mean)
     draws = np.random.default_rng(0).choice(3, (4000, 400), p=THREE.probability)
     found = np.array([estimate(picks) for picks in draws]).var(0).sum()
-    assert plug_in_gradient(THREE, 4.0, 0.1, 400, dead_zone).variance == pytest.approx(found, rel=0.08)
+    assert plug_in_gradient(THREE, 4.0, 0.1, 400, dead_zone).variance == pytest.approx(
+        found, rel=0.08
+    )
 
 
 def test_simulated_batches_have_the_exact_relative_variance():
-    """20,000 batches of 25 episodes: the standard error of a variance of near-normal means is 1%."""
+    """20,000 batches of 25 episodes: the standard error of a variance of near-normal means is
+    1%."""
     rng = np.random.default_rng(1)
     law, constraint = EPISODES, cantelli(EPISODES, LIMIT, EPSILON, 0.4)
     picks = rng.choice(len(law.cost), (20_000, 25), p=law.probability / law.probability.sum())

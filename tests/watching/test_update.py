@@ -22,11 +22,14 @@ def rows(first: int = 0) -> pl.DataFrame:
     """Seeds 3 and 5, two updates each."""
     seeds, iterations = [3, 3, 5, 5], [first, first + 1] * 2
     steps = [100 * (iteration + 1) for iteration in iterations]
-    return pl.DataFrame({"seed": seeds, "iteration": iterations, "steps": steps, "kl": [0.1, 0.2, NAN, 0.4]})
+    return pl.DataFrame(
+        {"seed": seeds, "iteration": iterations, "steps": steps, "kl": [0.1, 0.2, NAN, 0.4]}
+    )
 
 
 def episodes(first: int = 0) -> pl.DataFrame:
-    """Seed 3 ended two whole episodes in its first update and a staggered one in its second; seed 5 none."""
+    """Seed 3 ended two whole episodes in its first update and a staggered one in its second; seed 5
+    none."""
     data = [(3, first, 1.0, 4.0, True), (3, first, 3.0, 6.0, True), (3, first + 1, 9.0, 9.0, False)]
     return pl.DataFrame(data, schema=["seed", "iteration", "return", "cost", "valid"], orient="row")
 
@@ -91,7 +94,9 @@ def test_logs_that_cannot_be_written_are_sentences(monkeypatch: pytest.MonkeyPat
     with pytest.raises(CanaryError, match="no log called 'cvs'; did you mean csv"):
         Watcher(log="cvs")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(CanaryError, match=r"needs the package wandb: pip install 'canary-rl\[wandb\]'"):
+    with pytest.raises(
+        CanaryError, match=r"needs the package wandb: pip install 'canary-rl\[wandb\]'"
+    ):
         Watcher(log="wandb")
 
 
@@ -125,7 +130,8 @@ def test_weights_and_biases_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def appears(text: bytes, file: Path, seconds: float = 60.0) -> bool:
-    """Whether a file comes to hold a text: W&B writes offline logs from a process of its own, after `finish` as well."""
+    """Whether a file comes to hold a text: W&B writes offline logs from a process of its own, after
+    `finish` as well."""
     end = time.monotonic() + seconds
     while text not in file.read_bytes() and time.monotonic() < end:
         time.sleep(0.1)

@@ -20,8 +20,8 @@ class Entry(NamedTuple):
     """The kinds of constraints it can train under; docs/constraints.md says how it serves each."""
 
 
-# CVaR_eps(C) <= limit implies P(C > limit) <= eps, so methods for the tail mean serve a chance constraint as well, on the
-# safe side. PPO ignores every constraint alike.
+# CVaR_eps(C) <= limit implies P(C > limit) <= eps, so methods for the tail mean serve a chance
+# constraint as well, on the safe side. PPO ignores every constraint alike.
 ALGORITHMS = {
     "canary": Entry(CanaryConfig, make_canary, ("chance",)),
     "ppo": Entry(PPOConfig, make_ppo, ("chance", "mean", "cvar")),

@@ -24,7 +24,8 @@ class Task:
     constraint: Kind = "chance"
     """What is constrained; its numbers are run-time values."""
     merge_capacity: int = 0
-    """Evaluate networks once per distinct input if there are at most this many; 0 to evaluate every sample."""
+    """Evaluate networks once per distinct input if there are at most this many; 0 to evaluate every
+    sample."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,20 +41,24 @@ class EstimationConfig:
     gae_lambda: Share = 0.95
     """Decay of generalised advantage estimation, lambda."""
     cost_gae_lambda: Share | None = None
-    """The decay for cost signals, if it is another one. Smaller values trust the cost critics more and the sampled costs
-    to come less."""
+    """The decay for cost signals, if it is another one. Smaller values trust the cost critics more
+    and the sampled costs to come less."""
     target_lambda: Share | None = None
-    """The decay in the targets of the critics, if it is another one than in the advantages. News of a cost travels
-    1 / (1 - lambda) steps back per update, so long episodes want it near 1."""
+    """The decay in the targets of the critics, if it is another one than in the advantages. News of
+    a cost travels 1 / (1 - lambda) steps back per update, so long episodes want it near 1."""
     window: Count = 20
-    """Cost statistics use the episodes of the batch or, if fewer, this many of the most recent ones."""
+    """Cost statistics use the episodes of the batch or, if fewer, this many of the most recent
+    ones."""
     window_batches: Count = 1
-    """Cost statistics use about as many episodes as this many batches hold: less noise, and news comes later."""
+    """Cost statistics use about as many episodes as this many batches hold: less noise, and news
+    comes later."""
     warmup_episodes: Whole = 10
-    """A trust-region method only fits its critics, and its policy rests, until this many episodes ended."""
+    """A trust-region method only fits its critics, and its policy rests, until this many episodes
+    ended."""
     observe_spent: bool | None = None
-    """Whether the policy sees g_t and y_t, the cost spent so far; None: as the method is published (all but
-    PPO and CPPO's `state` penalty do). Critics of the trust-region methods always see them."""
+    """Whether the policy sees g_t and y_t, the cost spent so far; None: as the method is published
+    (all but PPO and CPPO's `state` penalty do). Critics of the trust-region methods always see
+    them."""
 
     @property
     def span(self) -> Span:
@@ -65,14 +70,17 @@ class EstimationConfig:
 
     @property
     def cost_decays(self) -> Decays:
-        return self._decays(self.gae_lambda if self.cost_gae_lambda is None else self.cost_gae_lambda)
+        return self._decays(
+            self.gae_lambda if self.cost_gae_lambda is None else self.cost_gae_lambda
+        )
 
     def _decays(self, advantage: float) -> Decays:
         return Decays(advantage, advantage if self.target_lambda is None else self.target_lambda)
 
 
 class Learner(eqx.Module):
-    """Everything that learns. `extra` is what an algorithm keeps between updates beside its networks."""
+    """Everything that learns. `extra` is what an algorithm keeps between updates beside its
+    networks."""
 
     policy: Policy
     critics: Critics
@@ -81,7 +89,10 @@ class Learner(eqx.Module):
 
 @dataclass(frozen=True)
 class Algorithm:
-    """`init(key)` makes a learner; `update(learner, rollout, episodes, terms, key)` improves it by one batch."""
+    """`init(key)` makes a learner; `update(learner, rollout, episodes, terms, key)` improves it by
+    one batch."""
 
     init: Callable[[PRNGKeyArray], Learner]
-    update: Callable[[Learner, Rollout, EpisodeWindow, Terms, PRNGKeyArray], tuple[Learner, Metrics]]
+    update: Callable[
+        [Learner, Rollout, EpisodeWindow, Terms, PRNGKeyArray], tuple[Learner, Metrics]
+    ]

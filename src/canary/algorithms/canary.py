@@ -2,13 +2,15 @@
 
     maximise J(pi)  subject to  B(pi) = (1/epsilon - 1) sigma^2(pi) - (l - mu(pi))^2 <= 0,  mu(pi) <= l
 
-By Cantelli's inequality both together imply P(C > l) <= epsilon (paper eqs. chebyshev_constraint, cantelli-objective).
-In units of the limit (l = 1), with beta = 1/epsilon - 1 and with Z, Z~ the surrogate changes of E[C] and E[C^2], the
-surrogate of B is exactly quadratic in Z (eqs. cpo-cheb, d-surrogate):
+By Cantelli's inequality both together imply P(C > l) <= epsilon (paper eqs. chebyshev_constraint,
+cantelli-objective). In units of the limit (l = 1), with beta = 1/epsilon - 1 and with Z, Z~ the
+surrogate changes of E[C] and E[C^2], the surrogate of B is exactly quadratic in Z (eqs. cpo-cheb,
+d-surrogate):
 
     L_B = B + beta Z~ + (2 - 2 mu / epsilon) Z - Z^2 / epsilon,        L_mu = mu - 1 + Z
 
-With a dead zone the same holds for X = phi_d(C) in the place of C (see `canary.numerics.shaped_cost`).
+With a dead zone the same holds for X = phi_d(C) in the place of C (see
+`canary.numerics.shaped_cost`).
 """
 
 from dataclasses import dataclass, field
@@ -51,12 +53,14 @@ class CanaryConfig:
     trust_region: TrustRegionConfig = field(default_factory=TrustRegionConfig)
     critic: CriticConfig = field(default_factory=CriticConfig)
     restoration: Literal["bound", "second-moment"] = "bound"
-    """What is lowered while the bound is violated. `bound`: B itself, the paper's, to which an episode that costs less than the
-    mean is as bad as one that costs more: both vary. `second-moment`: the tangent of B at mu = epsilon, which is
-    E[X^2] <= epsilon up to a factor: it implies the bound, and no cost is too low for it."""
+    """What is lowered while the bound is violated. `bound`: B itself, the paper's, to which an
+    episode that costs less than the mean is as bad as one that costs more: both vary.
+    `second-moment`: the tangent of B at mu = epsilon, which is E[X^2] <= epsilon up to a factor: it
+    implies the bound, and no cost is too low for it."""
     dead_zone: DeadZone | Literal["adaptive"] | None = None
-    """Dead zone d of the shaped cost, in limits: costs up to d * limit are free, and what is above counts up to the limit.
-    `adaptive`: it follows the violations. None: the paper's bound, on the cost itself."""
+    """Dead zone d of the shaped cost, in limits: costs up to d * limit are free, and what is above
+    counts up to the limit. `adaptive`: it follows the violations. None: the paper's bound, on the
+    cost itself."""
 
 
 def make_canary(config: CanaryConfig, task: Task) -> Algorithm:
@@ -112,15 +116,17 @@ def cost_signals(
 ) -> tuple[Float[Array, "signal time env"], Float[Array, "critic time env"]]:
     """Advantages and critic targets of the signals whose sums over an episode are X and X^2.
 
-    Unshaped: c_t and c~_t of eq. aug-cost, discounted. Shaped: c_t = phi(y_{t+1}) - phi(y_t) and phi(y_{t+1})^2 - phi(y_t)^2;
-    y carries the discount already, so these carry none.
+    Unshaped: c_t and c~_t of eq. aug-cost, discounted. Shaped: c_t = phi(y_{t+1}) - phi(y_t) and
+    phi(y_{t+1})^2 - phi(y_t)^2; y carries the discount already, so these carry none.
     """
     rollout = evidence.rollout
     if dead_zone is None:
         signals = rollout.cost, augmented_cost(rollout.cost, rollout.spent, rollout.discount)
         discount = estimation.cost_discount
     else:
-        before, after = (shaped(spent, dead_zone) for spent in (rollout.spent, spent_after(rollout)))
+        before, after = (
+            shaped(spent, dead_zone) for spent in (rollout.spent, spent_after(rollout))
+        )
         signals = after - before, after**2 - before**2
         discount = 1.0
     each = [
@@ -137,7 +143,8 @@ def cantelli_metrics(
     dead_zone: Float[Array, ""] | None,
     estimation: EstimationConfig,
 ) -> Metrics:
-    """Cost in raw units; X = phi(C), its moments and the guaranteed bound on P(C > limit) that they give."""
+    """Cost in raw units; X = phi(C), its moments and the guaranteed bound on P(C > limit) that they
+    give."""
     window, terms = evidence.window, evidence.terms
     raw = cost_moments(window, estimation.span, terms.limit)
     batch = cost_moments(window, Span(0), terms.limit, dead_zone)
@@ -160,7 +167,8 @@ def cantelli_metrics(
 
 
 def worst_case(config: CanaryConfig, terms: Terms, moments: CostMoments):
-    """The paper's theorem in units of the limit; with an undiscounted cost it says nothing (K is infinite)."""
+    """The paper's theorem in units of the limit; with an undiscounted cost it says nothing (K is
+    infinite)."""
     discount = config.estimation.cost_discount
     if discount == 1 or config.dead_zone is not None:
         return None

@@ -1,12 +1,15 @@
-"""The update that PPO, PPO-Lagrangian and CPPO share: epochs of minibatch steps on a clipped loss (Schulman et al., 2017).
+"""The update that PPO, PPO-Lagrangian and CPPO share: epochs of minibatch steps on a clipped loss
+(Schulman et al., 2017).
 
     loss = -mean min(rho A, clip(rho, 1 - k, 1 + k) A) - h * entropy + w * sum_i mean (V_i - target_i)^2 / 2
 
-with rho the probability ratio of the new policy to the one that acted. The methods differ in the `Objective`
-they hand over: the advantage A that the policy follows, and the targets of their critics.
+with rho the probability ratio of the new policy to the one that acted. The methods differ in the
+`Objective` they hand over: the advantage A that the policy follows, and the targets of their
+critics.
 
-Policy and critics have no weights in common, so each has its own Adam and its own gradient clip: under a
-joint clip the critic with the largest targets would decide how much of the policy gradient is left.
+Policy and critics have no weights in common, so each has its own Adam and its own gradient clip:
+under a joint clip the critic with the largest targets would decide how much of the policy gradient
+is left.
 """
 
 from collections.abc import Callable
@@ -20,7 +23,13 @@ import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Shaped
 
 from canary.algorithms.base import Algorithm, EstimationConfig, Learner, Task
-from canary.algorithms.critics import Critics, critic_metrics, guarded_step, init_critics, make_optimiser
+from canary.algorithms.critics import (
+    Critics,
+    critic_metrics,
+    guarded_step,
+    init_critics,
+    make_optimiser,
+)
 from canary.algorithms.inputs import Inputs, on_distinct_rows
 from canary.algorithms.signals import episode_metrics, reward_advantages
 from canary.networks import Policy, critic_values, make_critics, make_policy, within_bounds
@@ -48,7 +57,8 @@ class ClippedConfig:
     value_weight: Amount = 0.5
     """Weight of the critics' losses."""
     learning_rate: Positive = 3e-4
-    """Adam's step size at the start; annealed linearly to zero over the run, constant within an update."""
+    """Adam's step size at the start; annealed linearly to zero over the run, constant within an
+    update."""
     gradient_clip: Positive = 0.5
     """Largest gradient norm, for the policy and for each critic."""
     standardise: Literal["minibatch", "batch"] = "minibatch"
@@ -79,8 +89,8 @@ class ClippedMethod:
     objective: Callable[
         [Rollout, tuple[Steps, Steps], Values, Values, EpisodeWindow, Terms, PyTree], Objective
     ]
-    """Of a batch, advantage and critic target of the reward, the values of all critics at each step and
-    after it, the recent episodes, the terms, and the memory."""
+    """Of a batch, advantage and critic target of the reward, the values of all critics at each step
+    and after it, the recent episodes, the terms, and the memory."""
 
 
 class ClippedExtra(eqx.Module):
@@ -147,7 +157,8 @@ def clipped_algorithm(
             kl = inputs.evaluate(learned.policy).kl_from(inputs.evaluate(learner.policy)).mean()
             return learned, losses, jax.tree.map(lambda report: report.mean(), reports) | {"kl": kl}
 
-        # The smallest merged program has an eighth of the capacity; minibatches below that are cheaper as they are.
+        # The smallest merged program has an eighth of the capacity; minibatches below that are
+        # cheaper as they are.
         capacity = task.merge_capacity if orders.shape[1] > task.merge_capacity // 8 else 0
         learned, losses, metrics = on_distinct_rows(batch.inputs.rows, capacity, learn)
         metrics |= critic_metrics(losses.mean(0), objective.targets)
@@ -174,11 +185,16 @@ def flatten(policy: Policy, rollout: Rollout, objective: Objective, input_size: 
     )
 
 
-def minibatch_orders(key: PRNGKeyArray, samples: int, config: ClippedConfig) -> Int[Array, "step row"]:
-    """The steps of each minibatch: every epoch shuffles all of them and deals them into equal shares."""
+def minibatch_orders(
+    key: PRNGKeyArray, samples: int, config: ClippedConfig
+) -> Int[Array, "step row"]:
+    """The steps of each minibatch: every epoch shuffles all of them and deals them into equal
+    shares."""
     count = max(1, samples // config.minibatch_size)
     size = samples // count
-    orders = jax.vmap(lambda k: jax.random.permutation(k, samples))(jax.random.split(key, config.epochs))
+    orders = jax.vmap(lambda k: jax.random.permutation(k, samples))(
+        jax.random.split(key, config.epochs)
+    )
     return orders[:, : count * size].reshape(config.epochs * count, size)
 
 
@@ -190,7 +206,9 @@ def gradient_step(
     config: ClippedConfig,
 ) -> tuple[Learner, tuple[Float[Array, "critic"], Metrics]]:
     """One step of every network; networks whose gradient is not finite stay as they are."""
-    (_, report), gradient = jax.value_and_grad(policy_loss, has_aux=True)(learner.policy, batch, config)
+    (_, report), gradient = jax.value_and_grad(policy_loss, has_aux=True)(
+        learner.policy, batch, config
+    )
     policy, state = guarded_step(optimiser, rate, learner.policy, gradient, learner.extra.optimiser)
 
     def critics_loss(networks: PyTree) -> tuple[Float[Array, ""], Float[Array, "critic"]]:
@@ -203,13 +221,20 @@ def gradient_step(
         learner.critics.networks, gradient, learner.critics.optimiser
     )
     policy = within_bounds(policy)
-    return Learner(policy, Critics(*critics), ClippedExtra(state, learner.extra.memory)), (losses, report)
+    return Learner(policy, Critics(*critics), ClippedExtra(state, learner.extra.memory)), (
+        losses,
+        report,
+    )
 
 
-def policy_loss(policy: Policy, batch: Minibatch, config: ClippedConfig) -> tuple[Float[Array, ""], Metrics]:
+def policy_loss(
+    policy: Policy, batch: Minibatch, config: ClippedConfig
+) -> tuple[Float[Array, ""], Metrics]:
     """Minus the clipped surrogate and the entropy bonus."""
     distribution = batch.inputs.evaluate(policy)
-    advantage = standardised(batch.advantage) if config.standardise == "minibatch" else batch.advantage
+    advantage = (
+        standardised(batch.advantage) if config.standardise == "minibatch" else batch.advantage
+    )
     ratio = jnp.exp(distribution.log_prob(batch.action) - batch.log_prob)
     surrogate = clipped_surrogate(ratio, advantage, config.ratio_clip).mean()
     entropy = distribution.entropy().mean()
@@ -220,5 +245,6 @@ def policy_loss(policy: Policy, batch: Minibatch, config: ClippedConfig) -> tupl
 def clipped_surrogate(
     ratio: Float[Array, "sample"], advantage: Float[Array, "sample"], clip: float
 ) -> Float[Array, "sample"]:
-    """min(rho A, clip(rho, 1 - k, 1 + k) A): no reward for moving a probability further than the clip."""
+    """min(rho A, clip(rho, 1 - k, 1 + k) A): no reward for moving a probability further than the
+    clip."""
     return jnp.minimum(ratio * advantage, jnp.clip(ratio, 1 - clip, 1 + clip) * advantage)

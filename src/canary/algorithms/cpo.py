@@ -1,10 +1,12 @@
-"""CPO: Constrained Policy Optimization (Achiam et al., 2017) on the breach indicator or on the expected cost.
+"""CPO: Constrained Policy Optimization (Achiam et al., 2017) on the breach indicator or on the
+expected cost.
 
     maximise J(pi)  subject to  P(C > l) <= epsilon        (`indicator`, the paper's baseline, sec:indicator)
     maximise J(pi)  subject to  E[C] <= l                  (`mean`, what is usually meant by CPO)
 
-Both are an expected return, so one critic and one linear surrogate do. The indicator is paid once, by the
-step that crosses the limit: with y_t the cost spent so far and costs that are never negative,
+Both are an expected return, so one critic and one linear surrogate do. The indicator is paid once,
+by the step that crosses the limit: with y_t the cost spent so far and costs that are never
+negative,
 
     c^I_t = 1[y_t <= l < y_{t+1}],     sum_t c^I_t = 1[C > l],     L = P(C > l) - epsilon + Z^I
 """
@@ -36,8 +38,9 @@ class CPOConfig:
     trust_region: TrustRegionConfig = field(default_factory=TrustRegionConfig)
     critic: CriticConfig = field(default_factory=CriticConfig)
     constraint: Literal["indicator", "indicator-at-end", "mean"] = "indicator"
-    """`indicator`: P(C > limit) <= epsilon, charged to the step that crosses the limit. `indicator-at-end`:
-    the same, charged to the last step, for costs that can be negative. `mean`: E[C] <= limit, no epsilon."""
+    """`indicator`: P(C > limit) <= epsilon, charged to the step that crosses the limit.
+    `indicator-at-end`: the same, charged to the last step, for costs that can be negative. `mean`:
+    E[C] <= limit, no epsilon."""
 
 
 def make_cpo(config: CPOConfig, task: Task) -> Algorithm:
@@ -55,11 +58,20 @@ def expectation_constraint(config: CPOConfig):
         moments = cost_moments(window, config.estimation.span, terms.limit)
         metrics = episode_metrics(window, config.estimation, terms.limit)
         if config.constraint == "mean":
-            signal, discount, weight = rollout.cost, config.estimation.cost_discount, rollout.discount
+            signal, discount, weight = (
+                rollout.cost,
+                config.estimation.cost_discount,
+                rollout.discount,
+            )
             value, batch = moments.mean - 1, cost_moments(window, Span(0), terms.limit).mean - 1
         else:
-            signal = breach_indicator(rollout, terms.limit, at_end=config.constraint == "indicator-at-end")
-            discount, weight = 1.0, jnp.ones_like(rollout.discount)  # a probability is never discounted
+            signal = breach_indicator(
+                rollout, terms.limit, at_end=config.constraint == "indicator-at-end"
+            )
+            discount, weight = (
+                1.0,
+                jnp.ones_like(rollout.discount),
+            )  # a probability is never discounted
             value = metrics["violation_estimate"] - terms.epsilon
             new = violation_rate(window.cost, terms.limit, recent(window, Span(0)))
             batch = jnp.where(window.new > 0, new - terms.epsilon, jnp.nan)

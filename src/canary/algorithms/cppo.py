@@ -2,14 +2,16 @@
 
     maximise J(pi) - lambda * (CVaR_eps(C) - l),       CVaR_eps(C) = min_eta eta + E[(C - eta)+] / eps
 
-G_t = y_t + g_t V^C(x_t) predicts the cost of the whole episode at step t. The policy follows A - penalty with
+G_t = y_t + g_t V^C(x_t) predicts the cost of the whole episode at step t. The policy follows A -
+penalty with
 
     state   penalty_t = lambda / eps * (G_t - eta)+                          as in the published code
     post    penalty_t = lambda / eps * GAE of the tail excess (G - eta)+     what the Lagrangian asks for
 
-The first is a function of the state alone. It is a baseline: its expected policy gradient is zero, so the
-constraint steers nothing. The second sees what the action led to. The multiplier is driven by a
-proportional-integral controller of the error e = CVaR - l in raw cost units (paper tab:baseline-hyperparams):
+The first is a function of the state alone. It is a baseline: its expected policy gradient is zero,
+so the constraint steers nothing. The second sees what the action led to. The multiplier is driven
+by a proportional-integral controller of the error e = CVaR - l in raw cost units (paper
+tab:baseline-hyperparams):
 
     I <- clip(I + step * e, 0, cap),      lambda = clip(I + k_p * e, 0, cap)
 """
@@ -22,7 +24,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from canary.algorithms.base import Algorithm, EstimationConfig, Task
-from canary.algorithms.clipped_update import ClippedConfig, ClippedMethod, Objective, clipped_algorithm
+from canary.algorithms.clipped_update import (
+    ClippedConfig,
+    ClippedMethod,
+    Objective,
+    clipped_algorithm,
+)
 from canary.algorithms.signals import cost_advantages, spent_after, tail_advantages
 from canary.numerics.moments import EpisodeWindow, Span, recent
 from canary.numerics.risk import conditional_value_at_risk, value_at_risk
@@ -41,7 +48,8 @@ class CPPOConfig:
     estimation: EstimationConfig = field(default_factory=EstimationConfig)
     clipped: ClippedConfig = field(default_factory=lambda: ClippedConfig(standardise="batch"))
     penalty: Literal["state", "post"] = "state"
-    """`state`: the published penalty, whose expected gradient is zero. `post`: of what the action led to."""
+    """`state`: the published penalty, whose expected gradient is zero. `post`: of what the action
+    led to."""
     multiplier_init: Amount = 1.0
     """Lagrange multiplier at the start."""
     multiplier_step: Amount = 0.03
@@ -70,7 +78,8 @@ def make_cppo(config: CPPOConfig, task: Task) -> Algorithm:
 
 
 def penalised_objective(config: CPPOConfig):
-    """The reward minus the tail penalty with the multiplier from before this batch, which then moves on."""
+    """The reward minus the tail penalty with the multiplier from before this batch, which then
+    moves on."""
     estimation = config.estimation
 
     def objective(
@@ -90,8 +99,12 @@ def penalised_objective(config: CPPOConfig):
 
         tail = jnp.maximum(predicted - eta, 0)
         if config.penalty == "post":
-            after = spent_after(rollout) + estimation.cost_discount * rollout.discount * next_values[1]
-            tail = tail_advantages(rollout, tail, jnp.maximum(after - eta, 0), eta, estimation.cost_decays)
+            after = (
+                spent_after(rollout) + estimation.cost_discount * rollout.discount * next_values[1]
+            )
+            tail = tail_advantages(
+                rollout, tail, jnp.maximum(after - eta, 0), eta, estimation.cost_decays
+            )
         largest = config.cvar_clip_ratio * jnp.abs(values[0])
         penalty = jnp.clip(memory.multiplier / epsilon * tail * limit, -largest, largest)
 
@@ -118,8 +131,11 @@ def penalised_objective(config: CPPOConfig):
     return objective
 
 
-def tail_mean(window: EpisodeWindow, span: Span, predicted: Steps, terms: Terms) -> Float[Array, ""]:
-    """CVaR of the recent episodes if there are at least 1 / epsilon, else of the predictions; in limits."""
+def tail_mean(
+    window: EpisodeWindow, span: Span, predicted: Steps, terms: Terms
+) -> Float[Array, ""]:
+    """CVaR of the recent episodes if there are at least 1 / epsilon, else of the predictions; in
+    limits."""
     valid = recent(window, span)
     of_episodes = conditional_value_at_risk(window.cost / terms.limit, terms.epsilon, valid)
     of_predictions = conditional_value_at_risk(predicted.reshape(-1), terms.epsilon)
@@ -129,10 +145,12 @@ def tail_mean(window: EpisodeWindow, span: Span, predicted: Steps, terms: Terms)
 def control(
     memory: Controller, error: Float[Array, ""], ready: Bool[Array, ""], config: CPPOConfig
 ) -> Controller:
-    """The next multiplier; it waits until enough episodes ended, for early predictions mean nothing."""
+    """The next multiplier; it waits until enough episodes ended, for early predictions mean
+    nothing."""
     integral = jnp.clip(memory.integral + config.multiplier_step * error, 0, MULTIPLIER_CAP)
     multiplier = jnp.clip(integral + config.proportional_gain * error, 0, MULTIPLIER_CAP)
     usable = ready & jnp.isfinite(error)
     return Controller(
-        jnp.where(usable, integral, memory.integral), jnp.where(usable, multiplier, memory.multiplier)
+        jnp.where(usable, integral, memory.integral),
+        jnp.where(usable, multiplier, memory.multiplier),
     )

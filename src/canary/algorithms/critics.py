@@ -1,4 +1,5 @@
-"""Fit critics to their targets by mean squared error: one network, one optimiser, one gradient clip each.
+"""Fit critics to their targets by mean squared error: one network, one optimiser, one gradient clip
+each.
 
 A joint loss would let the critic with the largest targets dictate the clip and starve the others.
 """
@@ -31,7 +32,8 @@ class CriticConfig:
     gradient_clip: Positive = 0.5
     """Largest gradient norm, per critic."""
     time_feature: bool = False
-    """Whether critics (never the policy) see t / horizon: a valid baseline that knows the time left."""
+    """Whether critics (never the policy) see t / horizon: a valid baseline that knows the time
+    left."""
 
     @property
     def steps(self) -> int:
@@ -46,7 +48,8 @@ class Critics(eqx.Module):
 
 @dataclass(frozen=True)
 class CriticModel:
-    """A critic of another kind than the scalar ones: how it begins, predicts, and learns from a rollout."""
+    """A critic of another kind than the scalar ones: how it begins, predicts, and learns from a
+    rollout."""
 
     init: Callable[[PRNGKeyArray, int], PyTree]
     """`init(key, input_size)`: networks and optimiser."""
@@ -69,7 +72,8 @@ NO_MODEL = CriticModel(
 
 
 def make_optimiser(gradient_clip: float) -> optax.GradientTransformation:
-    """Adam on the clipped gradient. Its result still wants a learning rate, which is a run-time value."""
+    """Adam on the clipped gradient. Its result still wants a learning rate, which is a run-time
+    value."""
     return optax.chain(optax.clip_by_global_norm(gradient_clip), optax.scale_by_adam(eps=1e-5))
 
 
@@ -88,7 +92,8 @@ def guarded_step(
 
 
 def learning_rates(config: CriticConfig, terms: Terms) -> Float[Array, "step"]:
-    """Of the gradient steps of this update: the rate falls linearly to zero over all steps of the run."""
+    """Of the gradient steps of this update: the rate falls linearly to zero over all steps of the
+    run."""
     done = terms.iteration + jnp.arange(config.steps) / config.steps
     return config.learning_rate * jnp.maximum(1 - done / terms.updates, 0)
 
@@ -108,8 +113,9 @@ def fit_critics(
 ) -> tuple[Critics, Float[Array, "critic"]]:
     """Returns the fitted critics and the loss of each at its last gradient step.
 
-    A critic whose loss is not finite keeps its weights for that step. Samples that share a row pull its value towards
-    their mean and only towards it: their squared error is that of the mean plus their spread around it.
+    A critic whose loss is not finite keeps its weights for that step. Samples that share a row pull
+    its value towards their mean and only towards it: their squared error is that of the mean plus
+    their spread around it.
     """
     means = inputs.averaged(targets)
     merged_shares = inputs.row_weights() if inputs.merged else None
@@ -142,13 +148,16 @@ def over_minibatches(
     rates: Float[Array, "step"],
     key: PRNGKeyArray,
 ) -> tuple[PyTree, Array]:
-    """All gradient steps of an update, each on the whole batch or on a share of it; their reports stacked."""
+    """All gradient steps of an update, each on the whole batch or on a share of it; their reports
+    stacked."""
     if config.minibatches == 1 or inputs.merged:
         # Merged inputs are so few that every gradient step can afford all of them.
         return jax.lax.scan(lambda s, rate: step(s, (inputs, targets, rate)), state, rates)
     samples = targets.shape[1]
     size = samples // config.minibatches
-    orders = jax.vmap(lambda k: jax.random.permutation(k, samples))(jax.random.split(key, config.epochs))
+    orders = jax.vmap(lambda k: jax.random.permutation(k, samples))(
+        jax.random.split(key, config.epochs)
+    )
     minibatches = orders[:, : size * config.minibatches].reshape(config.steps, size)
 
     def on_rows(state: PyTree, batch: tuple[Int[Array, "row"], Float[Array, ""]]):
@@ -158,7 +167,9 @@ def over_minibatches(
     return jax.lax.scan(on_rows, state, (minibatches, rates))
 
 
-def critic_metrics(losses: Float[Array, "critic"], targets: Float[Array, "critic time env"]) -> Metrics:
+def critic_metrics(
+    losses: Float[Array, "critic"], targets: Float[Array, "critic time env"]
+) -> Metrics:
     """Share of each target's variance that its critic leaves unexplained."""
     spread = jnp.maximum(targets.reshape(targets.shape[0], -1).var(1), 1e-12)
     return {f"critic_{index}_unexplained": share for index, share in enumerate(losses / spread)}

@@ -2,11 +2,11 @@
 
     maximise J(pi)  subject to  CVaR_eps(C) = min_eta eta + E[(C - eta)+] / eps <= l
 
-(paper eq. rockafellar; after Zhang et al., "CVaR-Constrained Policy Optimization"). The minimiser is
-eta = VaR_eps(C), and by the envelope theorem the gradient may hold it fixed. With y_t the cost spent so far
-and q_i(x) quantiles of the cost to come, V^h(x_t) = mean_i (y_t + g_t q_i(x_t) - eta)+ estimates
-E[(C - eta)+ | x_t], and GAE on V^h gives the advantage of the tail excess, whose surrogate change is Z^h. In
-units of the limit:
+(paper eq. rockafellar; after Zhang et al., "CVaR-Constrained Policy Optimization"). The minimiser
+is eta = VaR_eps(C), and by the envelope theorem the gradient may hold it fixed. With y_t the cost
+spent so far and q_i(x) quantiles of the cost to come, V^h(x_t) = mean_i (y_t + g_t q_i(x_t) - eta)+
+estimates E[(C - eta)+ | x_t], and GAE on V^h gives the advantage of the tail excess, whose
+surrogate change is Z^h. In units of the limit:
 
     L = eta + E[(C - eta)+] / eps - 1 + Z^h / eps
 """
@@ -69,7 +69,8 @@ def cvar_constraint(config: CVaRCPOConfig):
         next_totals = spent_after(rollout) + gamma * rollout.discount * evidence.next_values
         tail, next_tail = (jnp.maximum(total - eta, 0).mean(0) for total in (totals, next_totals))
         advantage = tail_advantages(rollout, tail, next_tail, eta, decays)
-        # The limit is exceeded while no quantile and no new episode lies above eta: blame the worst episodes.
+        # The limit is exceeded while no quantile and no new episode lies above eta: blame the worst
+        # episodes.
         helpless = (value >= 0) & jnp.all(advantage == 0)
         advantage = jnp.where(helpless, worst_episodes(rollout, eta, moments.mean), advantage)
         new = recent(window, Span(0))
@@ -81,23 +82,31 @@ def cvar_constraint(config: CVaRCPOConfig):
             length=moments.length,
             metrics=episode_metrics(window, config.estimation, terms.limit)
             | {"eta": eta * terms.limit, "cvar": (value + 1) * terms.limit, "batch_bound": batch},
-            weight=jnp.ones_like(rollout.discount),  # V^h is about the whole cost C: its discounts are inside
+            weight=jnp.ones_like(
+                rollout.discount
+            ),  # V^h is about the whole cost C: its discounts are inside
         )
 
     return estimate
 
 
 def tail_threshold(
-    costs: Float[Array, "ring"], valid: Array, totals: Float[Array, "quantile time env"], epsilon: ArrayLike
+    costs: Float[Array, "ring"],
+    valid: Array,
+    totals: Float[Array, "quantile time env"],
+    epsilon: ArrayLike,
 ) -> Float[Array, ""]:
-    """VaR_epsilon of the recent episodes if there are at least 1 / epsilon of them; else of the critic's
-    predictions of C, within the range of those episodes.
+    """VaR_epsilon of the recent episodes if there are at least 1 / epsilon of them; else of the
+    critic's predictions of C, within the range of those episodes.
 
     Any threshold gives an upper bound of CVaR, so an error here is on the safe side.
     """
 
     def of_predictions() -> Float[Array, ""]:
-        lowest, highest = jnp.where(valid, costs, jnp.inf).min(), jnp.where(valid, costs, -jnp.inf).max()
+        lowest, highest = (
+            jnp.where(valid, costs, jnp.inf).min(),
+            jnp.where(valid, costs, -jnp.inf).max(),
+        )
         return jnp.clip(value_at_risk(totals.reshape(-1), epsilon), lowest, highest)
 
     enough = jnp.sum(valid) * epsilon >= 1 - 1e-6
@@ -107,7 +116,8 @@ def tail_threshold(
 def worst_episodes(
     rollout: Rollout, threshold: Float[Array, ""], mean: Float[Array, ""]
 ) -> Float[Array, "time env"]:
-    """C - mean for every step of an episode that ends in this batch with C >= threshold, 0 for all others."""
+    """C - mean for every step of an episode that ends in this batch with C >= threshold, 0 for all
+    others."""
     total, zero = spent_after(rollout), jnp.zeros_like(rollout.cost)
     signal = (total - mean) * (rollout.done & (total >= threshold))
     return cost_advantages(rollout, signal, zero, zero, discount=1.0, decays=Decays(1.0, 1.0))[0]

@@ -1,12 +1,14 @@
-"""How much of a sampled constraint gradient is signal: what two halves of the environments agree on.
+"""How much of a sampled constraint gradient is signal: what two halves of the environments agree
+on.
 
-With b = p b_1 + (1 - p) b_2, where b_1 and b_2 are estimates from disjoint environments, E[b_1 . b_2] is the square of the
-true gradient in any metric, and
+With b = p b_1 + (1 - p) b_2, where b_1 and b_2 are estimates from disjoint environments, E[b_1 .
+b_2] is the square of the true gradient in any metric, and
 
     f = b_1 . b_2 / b . b
 
-is the share of b that is true: a step along -b does f times what b promises. Single measurements are mostly noise
-themselves (f is 0.01 on the robots, and scatters by about 0.1), so they are averaged over updates.
+is the share of b that is true: a step along -b does f times what b promises. Single measurements
+are mostly noise themselves (f is 0.01 on the robots, and scatters by about 0.1), so they are
+averaged over updates.
 """
 
 import equinox as eqx
@@ -42,7 +44,9 @@ def no_signal() -> Signal:
     return Signal(jnp.zeros(()), jnp.zeros(()))
 
 
-def measure(surrogates: Surrogates, step: StepResult, config: TrustRegionConfig) -> Float[Array, ""]:
+def measure(
+    surrogates: Surrogates, step: StepResult, config: TrustRegionConfig
+) -> Float[Array, ""]:
     """f in the H^-1 metric; not a number if there is one environment only, or no gradient."""
     half = surrogates.half_gradient(step.linear.theta)
     product = curvature(surrogates, step.linear.theta, config.fisher_states, config.damping)
@@ -62,4 +66,6 @@ def shared_part(
     share = in_half.mean()
     with_other = half @ (natural.directions[1] - share * natural_half.directions[0]) / (1 - share)
     square = natural.gram[1, 1]
-    return jnp.where((share < 1) & (square > 0), with_other / jnp.where(square > 0, square, 1), jnp.nan)
+    return jnp.where(
+        (share < 1) & (square > 0), with_other / jnp.where(square > 0, square, 1), jnp.nan
+    )

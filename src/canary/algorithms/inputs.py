@@ -1,8 +1,8 @@
 """Network inputs of a batch, each distinct one evaluated once.
 
-In a finite environment a batch of a thousand steps holds only a few hundred distinct inputs x = (s, g, y). A network
-is a function, so evaluating it on the distinct rows and copying the results gives every loss, gradient and Fisher product
-of the whole batch exactly, at a fraction of the arithmetic.
+In a finite environment a batch of a thousand steps holds only a few hundred distinct inputs x = (s,
+g, y). A network is a function, so evaluating it on the distinct rows and copying the results gives
+every loss, gradient and Fisher product of the whole batch exactly, at a fraction of the arithmetic.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,8 @@ Result = TypeVar("Result")
 
 
 class Inputs(eqx.Module):
-    """Rows to evaluate, and the 0-1 matrix that says which row each sample of the batch reads (None: its own)."""
+    """Rows to evaluate, and the 0-1 matrix that says which row each sample of the batch reads
+    (None: its own)."""
 
     rows: Float[Array, "row input"]
     row_of_sample: Float[Array, "sample row"] | None = None
@@ -27,12 +28,14 @@ class Inputs(eqx.Module):
         return self.row_of_sample is not None
 
     def evaluate(self, network: Callable[[Array], Result]) -> Result:
-        """`network` on every sample of the batch; its result may be any pytree of arrays [row, ...]."""
+        """`network` on every sample of the batch; its result may be any pytree of arrays [row,
+        ...]."""
         result = network(self.rows)
         if self.row_of_sample is None:
             return result
-        # A product with the 0-1 matrix copies exactly, and so does its transpose in the backward pass; a gather's
-        # backward pass is a scatter, which XLA runs one element at a time on a CPU.
+        # A product with the 0-1 matrix copies exactly, and so does its transpose in the backward
+        # pass; a gather's backward pass is a scatter, which XLA runs one element at a time on a
+        # CPU.
         return jax.tree.map(lambda leaf: self.row_of_sample @ leaf, result)
 
     def subset(self, samples: Int[Array, "sample"]) -> "Inputs":
@@ -42,7 +45,8 @@ class Inputs(eqx.Module):
         return Inputs(self.rows, self.row_of_sample[samples])
 
     def row_weights(self, weight: Float[Array, "sample"] | None = None) -> Float[Array, "row"]:
-        """Share of the batch that reads each row, its samples counted with their weight (default: 1)."""
+        """Share of the batch that reads each row, its samples counted with their weight (default:
+        1)."""
         count = self.rows.shape[0]
         if self.row_of_sample is None:
             return jnp.full(count, 1 / count, self.rows.dtype) if weight is None else weight / count
@@ -60,10 +64,12 @@ class Inputs(eqx.Module):
 def merge_duplicates(
     rows: Float[Array, "sample input"], capacity: int
 ) -> tuple[Inputs, Int[Array, ""], Bool[Array, ""]]:
-    """The distinct rows first, padded to `capacity`; how many they are; and whether they represent the batch exactly.
+    """The distinct rows first, padded to `capacity`; how many they are; and whether they represent
+    the batch exactly.
 
-    Rows are sorted by a random projection, so equal rows fall together. Should two different rows share a projection, or
-    should there be more than `capacity` of them, the comparison on the last line says so.
+    Rows are sorted by a random projection, so equal rows fall together. Should two different rows
+    share a projection, or should there be more than `capacity` of them, the comparison on the last
+    line says so.
     """
     projection = jax.random.normal(jax.random.key(0), (rows.shape[1],))
     # A sum, not a matrix product: equal rows must give equal bits wherever they stand in the batch.
@@ -81,9 +87,11 @@ def merge_duplicates(
 def on_distinct_rows(
     rows: Float[Array, "sample input"], capacity: int, compute: Callable[[Inputs], Result]
 ) -> Result:
-    """`compute` on the merged inputs where that is exact, else on the rows as they are; capacity 0 never merges.
+    """`compute` on the merged inputs where that is exact, else on the rows as they are; capacity 0
+    never merges.
 
-    A good policy visits few inputs, so parts of the capacity are tried as well: arithmetic is in proportion to it.
+    A good policy visits few inputs, so parts of the capacity are tried as well: arithmetic is in
+    proportion to it.
     """
     if capacity == 0:
         return compute(Inputs(rows))
@@ -93,7 +101,8 @@ def on_distinct_rows(
     def merged_to(size: int) -> Callable[[], Result]:
         return lambda: compute(
             Inputs(
-                merged.rows[:size], None if merged.row_of_sample is None else merged.row_of_sample[:, :size]
+                merged.rows[:size],
+                None if merged.row_of_sample is None else merged.row_of_sample[:, :size],
             )
         )
 

@@ -1,4 +1,5 @@
-"""Natural gradients: H^-1 v for the gradients v of a batch, where H is the damped Hessian of the mean KL divergence."""
+"""Natural gradients: H^-1 v for the gradients v of a batch, where H is the damped Hessian of the
+mean KL divergence."""
 
 from collections.abc import Callable
 
@@ -25,9 +26,9 @@ def natural_gradients(
     product: Product, gradients: Float[Array, "vector params"], *, iterations: int, tolerance: float
 ) -> NaturalGradients:
     """All of them at once: one batched product serves every vector."""
-    found = jax.vmap(lambda v: conjugate_gradient(product, v, iterations=iterations, tolerance=tolerance))(
-        gradients
-    )
+    found = jax.vmap(
+        lambda v: conjugate_gradient(product, v, iterations=iterations, tolerance=tolerance)
+    )(gradients)
     gram = found.solution @ found.image.T
     return NaturalGradients(found.solution, 0.5 * (gram + gram.T), found.residual_norm.max())
 
@@ -35,14 +36,17 @@ def natural_gradients(
 def curvature(surrogates: Surrogates, theta: Parameters, states: int, damping: float) -> Product:
     """v -> H v over at most `states` states of the batch (0: all; merged inputs always count all).
 
-    A state's weight is the mean of the two in which the KL divergence is bounded: 1, and g_t over its mean.
+    A state's weight is the mean of the two in which the KL divergence is bounded: 1, and g_t over
+    its mean.
     """
     inputs, weight = surrogates.inputs, surrogates.samples.weight
     weight = 0.5 * (1 + weight / weight.mean())
     rows, weights = inputs.rows, inputs.row_weights(weight)
     count = rows.shape[0]
     if 0 < states < count and not inputs.merged:
-        chosen = np.random.default_rng(0).permutation(count)[:states]  # the same places in every batch
+        chosen = np.random.default_rng(0).permutation(count)[
+            :states
+        ]  # the same places in every batch
         rows, weights = rows[chosen], weights[chosen] * (count / states)
     return fisher_product(lambda theta: surrogates.policy_at(theta)(rows), theta, weights, damping)
 
@@ -53,9 +57,11 @@ def fisher_product(
     weights: Float[Array, "row"],
     damping: float,
 ) -> Product:
-    """v -> (J' M J + damping) v: M is the Hessian of the mean KL in the distribution's own few numbers, J the network.
+    """v -> (J' M J + damping) v: M is the Hessian of the mean KL in the distribution's own few
+    numbers, J the network.
 
-    The network is linearised once, and every product reuses its activations: no second-order differentiation of it.
+    The network is linearised once, and every product reuses its activations: no second-order
+    differentiation of it.
     """
     old, push = jax.linearize(distribution, theta)
     pull = jax.linear_transpose(push, theta)

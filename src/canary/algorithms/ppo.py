@@ -2,7 +2,8 @@
 
     maximise J(pi)
 
-The policy follows the reward advantage; costs are only logged. It shows what the reward alone asks for.
+The policy follows the reward advantage; costs are only logged. It shows what the reward alone asks
+for.
 """
 
 from dataclasses import dataclass, field
@@ -10,7 +11,12 @@ from dataclasses import dataclass, field
 from jaxtyping import Array, Float, PyTree
 
 from canary.algorithms.base import Algorithm, EstimationConfig, Task
-from canary.algorithms.clipped_update import ClippedConfig, ClippedMethod, Objective, clipped_algorithm
+from canary.algorithms.clipped_update import (
+    ClippedConfig,
+    ClippedMethod,
+    Objective,
+    clipped_algorithm,
+)
 from canary.numerics.moments import EpisodeWindow
 from canary.types import Rollout, Terms
 

@@ -1,15 +1,18 @@
-"""PPO-Lagrangian: clipped updates on the reward minus a price for the constraint (Ray et al., 2019).
+"""PPO-Lagrangian: clipped updates on the reward minus a price for the constraint (Ray et al.,
+2019).
 
     maximise J(pi)  subject to  K(pi) <= 1,           J(pi) - lambda (K(pi) - 1)
 
-K is what the constraint limits, in units of what it allows, and always the expectation of a sum over the episode:
+K is what the constraint limits, in units of what it allows, and always the expectation of a sum
+over the episode:
 
     Chance   K = P(C > l) / eps                          1 / eps for the step that takes the episode over the limit
     Mean     K = E[C] / l                                the cost
     CVaR     K = (eta + E[(C - eta)+] / eps) / l         (C - eta)+ / eps at the end, eta = min(VaR_eps(C), l) held fixed
 
-So one critic gives its advantage A^K, and the policy follows A / sd(A) - lambda A^K: with the reward advantage in units of its
-own deviation, a gain means the same for rewards of any size. The price follows the error e = K - 1 of recent episodes,
+So one critic gives its advantage A^K, and the policy follows A / sd(A) - lambda A^K: with the
+reward advantage in units of its own deviation, a gain means the same for rewards of any size. The
+price follows the error e = K - 1 of recent episodes,
 
     integral    lambda <- (lambda + k_i e)+                                        dual ascent
     pid         I <- (I + k_i e)+,   lambda = (I + k_p e + k_d (K - K_before)+)+   (Stooke et al., 2020)
@@ -23,7 +26,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from canary.algorithms.base import Algorithm, EstimationConfig, Task
-from canary.algorithms.clipped_update import ClippedConfig, ClippedMethod, Objective, clipped_algorithm
+from canary.algorithms.clipped_update import (
+    ClippedConfig,
+    ClippedMethod,
+    Objective,
+    clipped_algorithm,
+)
 from canary.algorithms.signals import breach_indicator, cost_advantages, spent_after
 from canary.constraints import Kind
 from canary.numerics.moments import EpisodeWindow, Span, mean_return, recent
@@ -33,7 +41,8 @@ from canary.types import Amount, Rollout, Terms
 
 Steps = Float[Array, "time env"]
 
-# A new policy may break a small epsilon fifty times over. The price must come down as fast as it rose.
+# A new policy may break a small epsilon fifty times over. The price must come down as fast as it
+# rose.
 LARGEST_ERROR = 1.0
 
 
@@ -44,8 +53,8 @@ class PPOLagrangianConfig:
     estimation: EstimationConfig = field(default_factory=EstimationConfig)
     clipped: ClippedConfig = field(default_factory=lambda: ClippedConfig(standardise="batch"))
     multiplier: Literal["integral", "pid"] = "integral"
-    """How the price follows the error: `integral` is dual ascent; `pid` answers to the error itself and to its rise as well,
-    which damps the oscillation of the first."""
+    """How the price follows the error: `integral` is dual ascent; `pid` answers to the error itself
+    and to its rise as well, which damps the oscillation of the first."""
     multiplier_init: Amount = 0.0
     """The price at the start."""
     integral_gain: Amount = 0.05
@@ -97,7 +106,12 @@ def priced_objective(config: PPOLagrangianConfig, kind: Kind):
         level, eta = constrained(window, estimation.span, terms, kind)
         signal, discount, weight = charged(rollout, eta, terms, kind, estimation.cost_discount)
         advantage, target = cost_advantages(
-            rollout, signal, values[1], next_values[1], discount=discount, decays=estimation.cost_decays
+            rollout,
+            signal,
+            values[1],
+            next_values[1],
+            discount=discount,
+            decays=estimation.cost_decays,
         )
         scale = 1 if kind == "mean" else 1 / terms.epsilon
         priced = (
@@ -111,8 +125,14 @@ def priced_objective(config: PPOLagrangianConfig, kind: Kind):
         return Objective(
             advantage=reward_advantage - priced,
             targets=jnp.stack([reward_target, target]),
-            memory=next_price(memory, level, jnp.abs(mean_return(window, estimation.span)), ready, config),
-            metrics={"multiplier": memory.multiplier, "constraint_level": level, "eta": eta * terms.limit},
+            memory=next_price(
+                memory, level, jnp.abs(mean_return(window, estimation.span)), ready, config
+            ),
+            metrics={
+                "multiplier": memory.multiplier,
+                "constraint_level": level,
+                "eta": eta * terms.limit,
+            },
         )
 
     return objective
@@ -121,17 +141,23 @@ def priced_objective(config: PPOLagrangianConfig, kind: Kind):
 def constrained(
     window: EpisodeWindow, span: Span, terms: Terms, kind: Kind
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """K of the recent episodes, at least 1 / epsilon of them where there are so many; and eta, in limits."""
-    valid = recent(window, Span(jnp.maximum(span.minimum, jnp.ceil(1 / terms.epsilon)), span.batches))  # type: ignore[arg-type]
+    """K of the recent episodes, at least 1 / epsilon of them where there are so many; and eta, in
+    limits."""
+    valid = recent(
+        window, Span(jnp.maximum(span.minimum, jnp.ceil(1 / terms.epsilon)), span.batches)
+    )  # type: ignore[arg-type]
     costs, count = in_limits(window.cost, terms.limit), jnp.maximum(valid.sum(), 1)
-    # At most the limit: where VaR is above it, CVaR may be flat, and every eta gives an upper bound of it.
+    # At most the limit: where VaR is above it, CVaR may be flat, and every eta gives an upper bound
+    # of it.
     eta = jnp.minimum(value_at_risk(costs, terms.epsilon, valid), 1)
     if kind == "chance":
         level = violation_rate(window.cost, terms.limit, valid) / terms.epsilon
     elif kind == "mean":
         level = jnp.sum(jnp.where(valid, costs, 0)) / count
     else:
-        level = eta + jnp.sum(jnp.where(valid, jnp.maximum(costs - eta, 0), 0)) / (terms.epsilon * count)
+        level = eta + jnp.sum(jnp.where(valid, jnp.maximum(costs - eta, 0), 0)) / (
+            terms.epsilon * count
+        )
     known = valid.any()
     return jnp.where(known, level, jnp.nan), jnp.where(known, eta, 0.0)
 
@@ -139,8 +165,11 @@ def constrained(
 def charged(
     rollout: Rollout, eta: Float[Array, ""], terms: Terms, kind: Kind, cost_discount: float
 ) -> tuple[Steps, float, Steps]:
-    """What each step is charged, the discount of its sum, and the weight of a step's advantage in the gradient of K."""
-    ones = jnp.ones_like(rollout.discount)  # probabilities and whole costs C have their discounts inside
+    """What each step is charged, the discount of its sum, and the weight of a step's advantage in
+    the gradient of K."""
+    ones = jnp.ones_like(
+        rollout.discount
+    )  # probabilities and whole costs C have their discounts inside
     if kind == "chance":
         return breach_indicator(rollout, terms.limit), 1.0, ones
     if kind == "mean":
@@ -160,7 +189,9 @@ def next_price(
     integral = jnp.maximum(memory.integral + config.integral_gain * error, 0)
     multiplier = integral
     if config.multiplier == "pid":
-        rise = jnp.where(jnp.isfinite(memory.before), jnp.clip(level - memory.before, 0, LARGEST_ERROR), 0)
+        rise = jnp.where(
+            jnp.isfinite(memory.before), jnp.clip(level - memory.before, 0, LARGEST_ERROR), 0
+        )
         multiplier = jnp.maximum(
             integral + config.proportional_gain * error + config.derivative_gain * rise, 0
         )

@@ -2,12 +2,14 @@
 
     q_i(x) = softplus(d) + softplus(k) * sum_{j <= i} softmax(phi)_j,      (d, k, phi) = network(x)
 
-estimates the quantile of level (i + 1/2) / N of R = sum_{k >= t} gamma_c^(k-t) c_k given x_t: increasing in i
-by construction, never negative. It learns from samples of the TD(lambda) mixture of distributional returns,
+estimates the quantile of level (i + 1/2) / N of R = sum_{k >= t} gamma_c^(k-t) c_k given x_t:
+increasing in i by construction, never negative. It learns from samples of the TD(lambda) mixture of
+distributional returns,
 
     G_t = c_t + gamma_c * (G_{t+1} with probability lambda, else a sampled quantile of x_{t+1}),
 
-just c_t at the end, by quantile regression with a loss that is quadratic within `huber` of its kink.
+just c_t at the end, by quantile regression with a loss that is quadratic within `huber` of its
+kink.
 """
 
 from dataclasses import dataclass
@@ -40,7 +42,8 @@ HUBER = 0.01  # half-width, in limits, of the quadratic part of the loss
 
 @dataclass(frozen=True, kw_only=True)
 class QuantileConfig:
-    """Settings of the quantile critic; rate, passes and gradient clip are those of the other critics."""
+    """Settings of the quantile critic; rate, passes and gradient clip are those of the other
+    critics."""
 
     hidden: Layers = (64, 64)
     """Units of its hidden tanh layers."""
@@ -66,7 +69,9 @@ def quantile_critic(
         network = eqx.tree_at(lambda n: n.biases[-1], network, network.biases[-1].at[:2].set(START))
         return QuantileState(network, optimiser.init(network))  # ty: ignore
 
-    def predict(state: QuantileState, x: Float[Array, "*batch input"]) -> Float[Array, "quantile *batch"]:
+    def predict(
+        state: QuantileState, x: Float[Array, "*batch input"]
+    ) -> Float[Array, "quantile *batch"]:
         return jnp.moveaxis(quantiles(state.network(x)), -1, 0)
 
     def fit(
@@ -90,7 +95,8 @@ def quantile_critic(
             slope = quantile_slope(prediction, target, HUBER)
             (gradient,) = pull(slope / slope.size)
             moved = guarded_step(optimiser, rate, state.network, gradient, state.optimiser)
-            # The mean slope of quantile i is P(return < q_i) minus its level: 0 if it is calibrated.
+            # The mean slope of quantile i is P(return < q_i) minus its level: 0 if it is
+            # calibrated.
             return QuantileState(*moved), jnp.abs(slope.mean(0)).mean()
 
         state, errors = over_minibatches(
@@ -121,12 +127,15 @@ def sampled_returns(
 ) -> Float[Array, "target time env"]:
     """Samples of the TD(lambda) mixture distribution of the cost to come at every step.
 
-    One-step targets alone would carry information back by one step per update. Levels are drawn one from each
-    of `samples` equal strata, which leaves less of the tail to chance than independent draws.
+    One-step targets alone would carry information back by one step per update. Levels are drawn one
+    from each of `samples` equal strata, which leaves less of the tail to chance than independent
+    draws.
     """
     count, length, width = after.shape
     key_level, key_go_on = jax.random.split(key)
-    strata = jnp.arange(samples)[:, None, None] + jax.random.uniform(key_level, (samples, length, width))
+    strata = jnp.arange(samples)[:, None, None] + jax.random.uniform(
+        key_level, (samples, length, width)
+    )
     index = jnp.minimum((strata * (count / samples)).astype(jnp.int32), count - 1)
     drawn = jnp.take_along_axis(after, index, 0)
     go_on = jax.random.bernoulli(key_go_on, estimation.cost_decays.target, drawn.shape)
@@ -144,9 +153,11 @@ def sampled_returns(
 def quantile_slope(
     prediction: Float[Array, "row quantile"], target: Float[Array, "target row"], huber: float
 ) -> Float[Array, "row quantile"]:
-    """Derivative by q_i of the mean over targets T of |tau_i - 1[T < q_i]| * Huber((T - q_i) / huber).
+    """Derivative by q_i of the mean over targets T of |tau_i - 1[T < q_i]| * Huber((T - q_i) /
+    huber).
 
-    Written out, and summed target by target: differentiating the loss would keep an array of all pairs.
+    Written out, and summed target by target: differentiating the loss would keep an array of all
+    pairs.
     """
     tau = levels(prediction.shape[1])
 

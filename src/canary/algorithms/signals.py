@@ -24,28 +24,47 @@ def reward_advantages(
 
 
 def cost_advantages(
-    rollout: Rollout, signal: Steps, value: Steps, next_value: Steps, *, discount: float, decays: Decays
+    rollout: Rollout,
+    signal: Steps,
+    value: Steps,
+    next_value: Steps,
+    *,
+    discount: float,
+    decays: Decays,
 ) -> tuple[Steps, Steps]:
-    """GAE and critic target of a cost-type signal: a sum over the episode as it was played, so it ends with it."""
+    """GAE and critic target of a cost-type signal: a sum over the episode as it was played, so it
+    ends with it."""
     return generalised_advantages(
-        signal, value, next_value, stops=rollout.done, done=rollout.done, discount=discount, decays=decays
+        signal,
+        value,
+        next_value,
+        stops=rollout.done,
+        done=rollout.done,
+        discount=discount,
+        decays=decays,
     )
 
 
 def tail_advantages(
     rollout: Rollout, value: Steps, next_value: Steps, threshold: Float[Array, ""], decays: Decays
 ) -> Steps:
-    """GAE of the tail excess (C - threshold)+, which is paid once, when the episode ends, undiscounted.
+    """GAE of the tail excess (C - threshold)+, which is paid once, when the episode ends,
+    undiscounted.
 
-    `value` estimates E[(C - threshold)+ | x_t] with the spent cost inside it: single steps cost nothing.
+    `value` estimates E[(C - threshold)+ | x_t] with the spent cost inside it: single steps cost
+    nothing.
     """
     excess = jnp.maximum(spent_after(rollout) - threshold, 0)
-    return cost_advantages(rollout, excess * rollout.done, value, next_value, discount=1.0, decays=decays)[0]
+    return cost_advantages(
+        rollout, excess * rollout.done, value, next_value, discount=1.0, decays=decays
+    )[0]
 
 
-def breach_indicator(rollout: Rollout, limit: ArrayLike, *, at_end: bool = False) -> Float[Array, "time env"]:
-    """1 for the step that takes the episode over the limit or, `at_end`, for the last step of one that is
-    over it. Compared in raw units, so that no rounding can flip a tie."""
+def breach_indicator(
+    rollout: Rollout, limit: ArrayLike, *, at_end: bool = False
+) -> Float[Array, "time env"]:
+    """1 for the step that takes the episode over the limit or, `at_end`, for the last step of one
+    that is over it. Compared in raw units, so that no rounding can flip a tie."""
     over = rollout.episodes.cost > limit
     pays = over & (rollout.done if at_end else rollout.spent_raw <= limit)
     return pays.astype(rollout.cost.dtype)
@@ -56,7 +75,9 @@ def spent_after(rollout: Rollout) -> Steps:
     return rollout.spent + rollout.discount * rollout.cost
 
 
-def episode_metrics(window: EpisodeWindow, estimation: EstimationConfig, limit: ArrayLike) -> Metrics:
+def episode_metrics(
+    window: EpisodeWindow, estimation: EstimationConfig, limit: ArrayLike
+) -> Metrics:
     """What the recent episodes cost, in raw units; not a number while there is none."""
     span = estimation.span
     moments = cost_moments(window, span, limit)

@@ -14,7 +14,8 @@ from canary.types import Metrics
 
 
 class Foresight(eqx.Module):
-    """What the last update promised of the (first) constraint, and what it was measured at before."""
+    """What the last update promised of the (first) constraint, and what it was measured at
+    before."""
 
     value: Float[Array, ""]
     """Of the episodes of that update's batch alone; NaN before the first update."""
@@ -24,13 +25,20 @@ class Foresight(eqx.Module):
     def nothing(cls) -> "Foresight":
         return cls(jnp.array(jnp.nan), jnp.array(jnp.nan))
 
-    def compare(self, value: Float[Array, ""], promise: Float[Array, ""]) -> tuple["Foresight", Metrics]:
-        """What the step of the last update promised beside what came of it, each between two whole batches.
+    def compare(
+        self, value: Float[Array, ""], promise: Float[Array, ""]
+    ) -> tuple["Foresight", Metrics]:
+        """What the step of the last update promised beside what came of it, each between two whole
+        batches.
 
-        A batch in which no episode ended measures nothing: then the older value waits, and promises add up.
+        A batch in which no episode ended measures nothing: then the older value waits, and promises
+        add up.
         """
         known = jnp.isfinite(value)
-        metrics = {"bound_predicted_change": self.promise, "bound_realised_change": value - self.value}
+        metrics = {
+            "bound_predicted_change": self.promise,
+            "bound_realised_change": value - self.value,
+        }
         promised = jnp.where(known, promise, self.promise + promise)
         return Foresight(jnp.where(known, value, self.value), promised), metrics
 
@@ -52,7 +60,9 @@ def report_metrics(surrogates: Surrogates, step: StepResult) -> Metrics:
         "gradient_cosine": gram[0, 1] / jnp.sqrt(jnp.maximum(gram[0, 0] * gram[1, 1], 1e-30)),
         "cg_residual": step.natural.residual,
         "bound_value": values[0],
-        "bound_surrogate_change": jnp.where(found.accepted, found.evaluation.constraint_changes[0], 0.0),
+        "bound_surrogate_change": jnp.where(
+            found.accepted, found.evaluation.constraint_changes[0], 0.0
+        ),
         "bound_promise": jnp.where(found.accepted, promise, 0.0),
     }
 
@@ -72,7 +82,8 @@ def worst_case_metrics(
 
 
 def largest_advantages(surrogates: Surrogates, new: Policy) -> Float[Array, "signal"]:
-    """max over the batch of |ratio A|: stands in for the theorem's alpha = max_x |E_{a ~ new} A(x, a)|."""
+    """max over the batch of |ratio A|: stands in for the theorem's alpha = max_x |E_{a ~ new} A(x,
+    a)|."""
     samples = surrogates.samples
     log_prob = surrogates.inputs.evaluate(new).log_prob(samples.action)
     ratio = jnp.exp(log_prob - surrogates.old.log_prob(samples.action))

@@ -1,11 +1,12 @@
-"""The surrogates of one batch as functions of the policy's parameters theta (paper eq. varcpo-constraint).
+"""The surrogates of one batch as functions of the policy's parameters theta (paper eq.
+varcpo-constraint).
 
     L(theta)   = mean_t[ ratio_t A_t ] + entropy weight * mean entropy  of the reward
     Z(theta)   = scale * mean_t[ g_t ratio_t A^i_t ]                    of each cost signal i
     L_i(theta) = bound_i(Z(theta))                                      of each constraint
 
-with ratio_t = pi_theta(a_t | x_t) / pi_k(a_t | x_t). One function gives the value of a constraint, its gradient and the
-test of the line search, so these cannot drift apart.
+with ratio_t = pi_theta(a_t | x_t) / pi_k(a_t | x_t). One function gives the value of a constraint,
+its gradient and the test of the line search, so these cannot drift apart.
 """
 
 from collections.abc import Callable
@@ -45,8 +46,8 @@ class Levels(eqx.Module):
     reward: Float[Array, ""]
     constraints: Float[Array, "constraint"]
     kl: Float[Array, ""]
-    """Mean KL divergence from the old policy: the larger one of the mean over the batch and the mean weighted with g_t,
-    which is the one of the paper's theorem."""
+    """Mean KL divergence from the old policy: the larger one of the mean over the batch and the
+    mean weighted with g_t, which is the one of the paper's theorem."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,8 @@ class Surrogates:
     entropy: ArrayLike = 0.0
     """Weight of the mean entropy in the reward surrogate."""
     exploration: ArrayLike = 0.0
-    """Price of lost coverage in the first constraint while it is violated, in standard deviations of its advantage."""
+    """Price of lost coverage in the first constraint while it is violated, in standard deviations
+    of its advantage."""
 
     def parameters(self) -> Parameters:
         return ravel_pytree(self.policy)[0]
@@ -89,7 +91,8 @@ class Surrogates:
         )
 
     def gradients(self, theta: Parameters) -> tuple[Levels, Float[Array, "vector params"]]:
-        """The surrogates at theta and the gradients (g, b_1, ...) of reward and constraints there."""
+        """The surrogates at theta and the gradients (g, b_1, ...) of reward and constraints
+        there."""
 
         def stacked(theta: Parameters) -> tuple[Float[Array, "vector"], Levels]:
             levels = self(theta)

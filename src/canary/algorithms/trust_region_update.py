@@ -1,7 +1,8 @@
-"""The update that Canary, CPO and CVaR-CPO share: they differ only in the `RiskConstraint` they hand to it.
+"""The update that Canary, CPO and CVaR-CPO share: they differ only in the `RiskConstraint` they
+hand to it.
 
-It reads as the paper's Algorithm 1: estimate advantages and cost statistics, construct the constraint, step
-the policy, fit the critics.
+It reads as the paper's Algorithm 1: estimate advantages and cost statistics, construct the
+constraint, step the policy, fit the critics.
 """
 
 from collections.abc import Callable
@@ -69,7 +70,8 @@ class RiskEstimate:
     weight: Float[Array, "time env"]
     """Weight of each step in the surrogates: the cost discount g_t, or 1."""
     worst_case: Callable[[Float[Array, "signal"]], Metrics] | None = None
-    """Bounds on what the new policy may do, given the largest advantage of each signal under it, if any."""
+    """Bounds on what the new policy may do, given the largest advantage of each signal under it, if
+    any."""
     memory: PyTree = None
 
 
@@ -115,7 +117,11 @@ def trust_region_algorithm(
         networks = make_critics(key_critics, 1 + risk.critics, critic_inputs, estimation.hidden)
         model = risk.model.init(key_model, critic_inputs)
         memory = TrustRegionMemory(
-            model, risk.memory, gradient_signal.no_signal(), Foresight.nothing(), jnp.array(-jnp.inf)
+            model,
+            risk.memory,
+            gradient_signal.no_signal(),
+            Foresight.nothing(),
+            jnp.array(-jnp.inf),
         )
         return Learner(policy, init_critics(networks, optimiser), memory)
 
@@ -128,7 +134,9 @@ def trust_region_algorithm(
         next_values = critic_values(learner.critics.networks, seen_next)
         predicted, predicted_next = (risk.model.predict(memory.model, x) for x in (seen, seen_next))
 
-        reward_advantage, reward_target = reward_advantages(rollout, values[0], next_values[0], estimation)
+        reward_advantage, reward_target = reward_advantages(
+            rollout, values[0], next_values[0], estimation
+        )
         estimate = risk.estimate(
             Evidence(
                 rollout,
@@ -165,8 +173,12 @@ def trust_region_algorithm(
 
         def learn(inputs: Inputs):
             flat = targets.reshape(targets.shape[0], -1)
-            fitted = fit_critics(learner.critics, optimiser, critic, inputs, flat, terms, key_critics)
-            return fitted, risk.model.fit(memory.model, inputs, rollout, predicted_next, terms, key_model)
+            fitted = fit_critics(
+                learner.critics, optimiser, critic, inputs, flat, terms, key_critics
+            )
+            return fitted, risk.model.fit(
+                memory.model, inputs, rollout, predicted_next, terms, key_model
+            )
 
         rows = rollout.inputs.reshape(-1, task.input_size)
         if critic.time_feature:
@@ -190,7 +202,9 @@ def trust_region_algorithm(
     return Algorithm(init, update)
 
 
-def surrogate_scale(config: TrustRegionConfig, length: Float[Array, ""], signal: Signal) -> Float[Array, ""]:
+def surrogate_scale(
+    config: TrustRegionConfig, length: Float[Array, ""], signal: Signal
+) -> Float[Array, ""]:
     """What a per-step mean is multiplied by; see `TrustRegionConfig.surrogate_scale`."""
     match config.surrogate_scale:
         case "step":
@@ -211,7 +225,9 @@ def critic_views(rollout: Rollout, with_time: bool) -> tuple[Array, Array]:
     )
 
 
-def flatten(rollout: Rollout, reward_advantage: Float[Array, "time env"], estimate: RiskEstimate) -> Samples:
+def flatten(
+    rollout: Rollout, reward_advantage: Float[Array, "time env"], estimate: RiskEstimate
+) -> Samples:
     """The reward advantage standardised, cost-type advantages centred: they carry units."""
     weight = estimate.weight.reshape(-1)
     signals = estimate.advantages.reshape(estimate.advantages.shape[0], -1)

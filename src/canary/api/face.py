@@ -28,7 +28,8 @@ RUNS = Path("runs")
 
 @dataclass(frozen=True)
 class Run:
-    """A run directory and its configuration; all else is read from the directory when it is asked for."""
+    """A run directory and its configuration; all else is read from the directory when it is asked
+    for."""
 
     directory: Path
     config: RunConfig
@@ -45,7 +46,8 @@ class Run:
         return f"<canary.Run {self.directory}: {what}, {len(config.training.seeds)} seeds>"
 
     def summary(self) -> TrainingSummary:
-        """The numbers of the paper's table over the second half of training, and what was trained."""
+        """The numbers of the paper's table over the second half of training, and what was
+        trained."""
         return cast(TrainingSummary, summarise_run(self.directory))
 
     @property
@@ -60,19 +62,26 @@ class Run:
 
     @property
     def stored_steps(self) -> list[int]:
-        """The steps whose policies can be loaded: those of the newest states, and of those that were kept."""
-        return [update * self.config.training.batch for update in sorted(stored_updates(self.directory))]
+        """The steps whose policies can be loaded: those of the newest states, and of those that
+        were kept."""
+        return [
+            update * self.config.training.batch for update in sorted(stored_updates(self.directory))
+        ]
 
     def policy(self, seed: int | None = None, *, step: int | None = None) -> TrainedPolicy:
-        """The policy of a seed (the first, if not said), after so many steps (the newest, if not said)."""
+        """The policy of a seed (the first, if not said), after so many steps (the newest, if not
+        said)."""
         policies = using.loaded(self, step)
         seed = self.config.training.seeds[0] if seed is None else seed
         chosen, statistics = policies.of_seed(seed)
         place = place_of(self.config.environment, self.config.environment_name)
-        return TrainedPolicy(chosen, statistics, policies.account, place, policies.risk_critics(seed))
+        return TrainedPolicy(
+            chosen, statistics, policies.account, place, policies.risk_critics(seed)
+        )
 
     def plot(self, path: str | Path | None = None) -> Path:
-        """Draw return, constraint and cost over training into a .png file; training.png in the run, if not said."""
+        """Draw return, constraint and cost over training into a .png file; training.png in the run,
+        if not said."""
         from canary.reporting import figures  # matplotlib takes a second: only where it is needed
 
         place = self.directory / "training.png" if path is None else Path(path)
@@ -89,10 +98,11 @@ class Run:
         log: str | Sequence[str] = (),
         quiet: bool = False,
     ) -> "Run":
-        """Train on to the planned number of steps, or to a larger `total_steps`; a finished run stays as it is.
+        """Train on to the planned number of steps, or to a larger `total_steps`; a finished run
+        stays as it is.
 
-        With more steps, schedules such as learning rates run over the longer plan, from where that is now.
-        `force` takes the run over from a process on another machine that seems to hold it.
+        With more steps, schedules such as learning rates run over the longer plan, from where that
+        is now. `force` takes the run over from a process on another machine that seems to hold it.
         """
         runner.resume_run(
             self.directory,
@@ -112,7 +122,9 @@ class TrainingInterrupted(KeyboardInterrupt):
     """Ctrl-C during training, after everything was saved; `run` can be resumed."""
 
     def __init__(self, run: Run):
-        super().__init__(f"training was interrupted; canary.load({str(run.directory)!r}).resume() goes on")
+        super().__init__(
+            f"training was interrupted; canary.load({str(run.directory)!r}).resume() goes on"
+        )
         self.run = run
 
 
@@ -135,16 +147,17 @@ def train(
 ) -> Run:
     """Train and return the run.
 
-    `env` is an environment, the name of one of ours, or a reference such as "my_package.shop:Shop" or
-    "gymnasium:Pendulum-v1" (docs/environments/your-own.md); of other packages `cost` says where the cost is.
-    `seeds` says how many (0, 1, ...) or which; `total_steps` are environment steps per seed. The `constraint` is a `Chance`,
-    a `Mean` or a `CVaR`, or some of "kind", "limit" and "epsilon" where the rest is the environment's own. `overrides`
-    change single settings, {"algo.target_kl": 0.02} or ("algo.target_kl=0.02",). Ctrl-C saves and raises
+    `env` is an environment, the name of one of ours, or a reference such as "my_package.shop:Shop"
+    or "gymnasium:Pendulum-v1" (docs/environments/your-own.md); of other packages `cost` says where
+    the cost is. `seeds` says how many (0, 1, ...) or which; `total_steps` are environment steps per
+    seed. The `constraint` is a `Chance`, a `Mean` or a `CVaR`, or some of "kind", "limit" and
+    "epsilon" where the rest is the environment's own. `overrides` change single settings,
+    {"algo.target_kl": 0.02} or ("algo.target_kl=0.02",). Ctrl-C saves and raises
     `TrainingInterrupted`, a KeyboardInterrupt that knows its `run`.
 
-    `name` is what the run is called below `out`, `tags` are words to find it by. `callback` gets a `canary.Update` after
-    every update, and stops training there by returning False; `log` names logs for other tools, "csv", "tensorboard" or
-    "wandb" (docs/watching.md).
+    `name` is what the run is called below `out`, `tags` are words to find it by. `callback` gets a
+    `canary.Update` after every update, and stops training there by returning False; `log` names
+    logs for other tools, "csv", "tensorboard" or "wandb" (docs/watching.md).
     """
     training = {"seeds": using.seed_ids(seeds)} | (
         {} if total_steps is None else {"total_steps": total_steps}
@@ -165,15 +178,17 @@ def load(
 ) -> Run:
     """The run of that path, or of that name below `out`, or the newest.
 
-    A run that was trained on code of your own makes its environment again: pass it as `environment`, or say `trust` once to
-    let the code that the run names be imported. Another environment than the run's is refused, unless you `accept_change`.
+    A run that was trained on code of your own makes its environment again: pass it as
+    `environment`, or say `trust` once to let the code that the run names be imported. Another
+    environment than the run's is refused, unless you `accept_change`.
     """
     place = directory.find_run(str(path), Path(out))
     return Run(place, open_config(place, environment, trust=trust, accept_change=accept_change))
 
 
 def _finish(run: Run) -> Run:
-    """Leave the summary and the figure beside the data, and pass an interruption on to the caller."""
+    """Leave the summary and the figure beside the data, and pass an interruption on to the
+    caller."""
     summary = run.summary()
     directory.write_json(run.directory / "summary.json", sealed(dict(summary)))
     if run.episodes["valid"].any():
@@ -186,11 +201,16 @@ def _finish(run: Run) -> Run:
 def compare(
     runs: Sequence[Run | str | Path], *, figure: str | Path | None = None, out: str | Path = RUNS
 ) -> Comparison:
-    """Runs of one environment beside each other, with intervals over seeds; `figure` names a .png of their curves.
+    """Runs of one environment beside each other, with intervals over seeds; `figure` names a .png
+    of their curves.
 
     A run may be its path or its name below `out`.
     """
-    from canary.reporting.comparison import compare_runs  # matplotlib takes a second: only where it is needed
+    from canary.reporting.comparison import (
+        compare_runs,
+    )  # matplotlib takes a second: only where it is needed
 
-    places = [run.directory if isinstance(run, Run) else find_run(str(run), Path(out)) for run in runs]
+    places = [
+        run.directory if isinstance(run, Run) else find_run(str(run), Path(out)) for run in runs
+    ]
     return compare_runs(places, None if figure is None else Path(figure))

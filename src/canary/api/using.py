@@ -1,4 +1,5 @@
-"""What can be done with a trained run. Each function takes a run or its path, and is a method of `Run` as well."""
+"""What can be done with a trained run. Each function takes a run or its path, and is a method of
+`Run` as well."""
 
 import operator
 import warnings
@@ -30,21 +31,27 @@ def evaluate(
     report: Callable[[int, int], None] = lambda seed, count: None,
     video: "VideoRequest | None" = None,
 ) -> EvaluationSummary:
-    """The summary of so many fresh episodes of each seed's frozen policy, the newest or that after `step` steps.
+    """The summary of so many fresh episodes of each seed's frozen policy, the newest or that after
+    `step` steps.
 
-    `report(seed, episodes)` is called after every batch. With a `video`, the worst and the median episode are drawn, and
-    the summary says under "video" what was written; `Run.video` is the short way.
+    `report(seed, episodes)` is called after every batch. With a `video`, the worst and the median
+    episode are drawn, and the summary says under "video" what was written; `Run.video` is the short
+    way.
     """
     run = as_run(run)
     chosen = None if seeds is None else seed_ids(seeds)
     plan = EvaluationPlan(
-        episodes=episodes, seeds=chosen, deterministic=deterministic, evaluation_seed=evaluation_seed
+        episodes=episodes,
+        seeds=chosen,
+        deterministic=deterministic,
+        evaluation_seed=evaluation_seed,
     )
     film = None if video is None else _film(video, run)
     policies = loaded(run, step)
     table, seconds = play(policies, plan, report)
     digests = {
-        str(seed): policies.identity(seed).sha256 for seed in table["seed"].unique(maintain_order=True)
+        str(seed): policies.identity(seed).sha256
+        for seed in table["seed"].unique(maintain_order=True)
     }
     how = {
         "deterministic": deterministic,
@@ -53,7 +60,9 @@ def evaluate(
         "policy_sha256": digests,
     }
     drawn = {} if film is None else {"video": film(policies, plan, table)}
-    return cast(EvaluationSummary, summarise_evaluation(run.directory, table, seconds) | how | drawn)
+    return cast(
+        EvaluationSummary, summarise_evaluation(run.directory, table, seconds) | how | drawn
+    )
 
 
 def video(
@@ -68,7 +77,8 @@ def video(
     deterministic: bool = False,
     evaluation_seed: int = 0,
 ) -> Path:
-    """A .gif or .mp4 of the worst of so many fresh episodes beside the median one; video.gif in the run, if not said.
+    """A .gif or .mp4 of the worst of so many fresh episodes beside the median one; video.gif in the
+    run, if not said.
 
     `drawing` draws an environment that canary cannot (docs/rendering.md).
     """
@@ -98,11 +108,13 @@ def certify(
     sign: Any = None,
     quiet: bool = True,
 ) -> dict[str, Any]:
-    """A certificate from fresh episodes of the run's frozen policies, also written into the run (docs/certification.md).
+    """A certificate from fresh episodes of the run's frozen policies, also written into the run
+    (docs/certification.md).
 
-    `episodes` are the most per policy; None plans them. `shift` also certifies changed settings, "slip=0.1,0.2".
-    `largest_step_cost` gives bounds on mean and CVaR where the environment does not state it; `sign` is a private key. For
-    a policy that belongs to no run there is `canary.certification.certify`.
+    `episodes` are the most per policy; None plans them. `shift` also certifies changed settings,
+    "slip=0.1,0.2". `largest_step_cost` gives bounds on mean and CVaR where the environment does not
+    state it; `sign` is a private key. For a policy that belongs to no run there is
+    `canary.certification.certify`.
     """
     from canary.certification.run import Request, certify_run
 
@@ -136,8 +148,9 @@ def best(
 ) -> "Best":
     """The stored policy with the highest return that is certified, over all seeds and kept states.
 
-    Candidates are ranked on episodes of their own. The first `tries` of them are then certified in turn on fresh ones until
-    one is SATISFIED, each at the confidence 1 - (1 - confidence) / tries, so that having looked at several is paid for.
+    Candidates are ranked on episodes of their own. The first `tries` of them are then certified in
+    turn on fresh ones until one is SATISFIED, each at the confidence 1 - (1 - confidence) / tries,
+    so that having looked at several is paid for.
     """
     from canary.certification.best import Search, find_best
 
@@ -160,7 +173,8 @@ def export(
     seed: int | None = None,
     step: int | None = None,
 ) -> ExportRecord:
-    """Write the policy of a seed (the first, if not said) as onnx, stablehlo or numpy, checked against JAX (docs/export.md).
+    """Write the policy of a seed (the first, if not said) as onnx, stablehlo or numpy, checked
+    against JAX (docs/export.md).
 
     It goes to `path`, or below the run's `exports/`.
     """
@@ -169,7 +183,12 @@ def export(
     run = as_run(run)
     out = None if path is None else Path(path)
     record = export_run(
-        run.directory, format=format, seed=seed, step=step, out=out, environment=run.config.environment
+        run.directory,
+        format=format,
+        seed=seed,
+        step=step,
+        out=out,
+        environment=run.config.environment,
     )
     return cast(ExportRecord, record)
 
@@ -182,7 +201,8 @@ def as_run(run: "Run | str | Path") -> "Run":
 
 
 def loaded(run: "Run", step: int | None) -> FrozenPolicies:
-    """The policies at a step, or the newest, with a warning for every damaged checkpoint that was passed over."""
+    """The policies at a step, or the newest, with a warning for every damaged checkpoint that was
+    passed over."""
     policies = load_policies(run.config, run.directory, step)
     for note in policies.notes:
         warnings.warn(note, stacklevel=3)
@@ -214,6 +234,10 @@ def _environment(run: "Run") -> dict[str, Any]:
 
 def _film(video: "VideoRequest", run: "Run") -> Callable[..., dict[str, Any]]:
     """What draws the video once the episodes are played; mistakes in the request are found now."""
-    from canary.rendering import run as videos  # Pillow and matplotlib's fonts: only where they are needed
+    from canary.rendering import (
+        run as videos,
+    )  # Pillow and matplotlib's fonts: only where they are needed
 
-    return partial(videos.make_video, videos.plan_video(video, run.config.environment, run.directory))
+    return partial(
+        videos.make_video, videos.plan_video(video, run.config.environment, run.directory)
+    )

@@ -1,4 +1,5 @@
-"""Certificates: what fresh episodes of a frozen policy prove about P(C > limit), at a stated confidence."""
+"""Certificates: what fresh episodes of a frozen policy prove about P(C > limit), at a stated
+confidence."""
 
 from canary.certification.certificate import Certificate as Certificate
 from canary.certification.certificate import Result as Result

@@ -1,10 +1,11 @@
 """The richest policy of a run that is certified, with the correction for having looked at several.
 
-1. Selection. Every stored state of every seed plays episodes of its own (the stream of evaluations). Those whose measured
-   constraint holds are ranked by their mean return.
-2. Certificate. The first `tries` of the ranking are certified in turn, each on fresh episodes and at the confidence
-   1 - (1 - confidence) / tries, until one is SATISFIED. Whatever the selection did, the episodes of a certificate are
-   independent of it, so by the union bound a wrong SATISFIED among the tries has at most the probability 1 - confidence.
+1. Selection. Every stored state of every seed plays episodes of its own (the stream of
+   evaluations). Those whose measured constraint holds are ranked by their mean return.
+2. Certificate. The first `tries` of the ranking are certified in turn, each on fresh episodes and
+   at the confidence 1 - (1 - confidence) / tries, until one is SATISFIED. Whatever the selection
+   did, the episodes of a certificate are independent of it, so by the union bound a wrong SATISFIED
+   among the tries has at most the probability 1 - confidence.
 """
 
 import secrets
@@ -47,7 +48,8 @@ class Search:
                 )
         if not 0 < self.confidence < 1:
             raise CanaryError(
-                f"The confidence must lie strictly between 0 and 1, such as 0.95, not {self.confidence!r:.40}."
+                "The confidence must lie strictly between 0 and 1, such as 0.95, not "
+                f"{self.confidence!r:.40}."
             )
 
 
@@ -95,7 +97,8 @@ def find_best(
     accept_change: bool = False,
     quiet: bool = False,
 ) -> Best:
-    """Rank the stored policies of a run and certify the richest that can be; writes best.json and its certificate."""
+    """Rank the stored policies of a run and certify the richest that can be; writes best.json and
+    its certificate."""
     search = search or Search()
     config = open_config(run, environment, accept_change=accept_change)
     ranking = ranked(_measured(run, config, search, quiet), config.constraint)
@@ -111,7 +114,9 @@ def find_best(
         )
         ranking[place] = replace(candidate, verdict=certificate["verdict"])
         if certificate["verdict"] == "SATISFIED":
-            found = replace(found, seed=candidate.seed, step=candidate.step, certificate=certificate)
+            found = replace(
+                found, seed=candidate.seed, step=candidate.step, certificate=certificate
+            )
             break
     found = replace(found, candidates=tuple(ranking))
     found = replace(found, sentence=_sentence(found, tries))
@@ -120,7 +125,8 @@ def find_best(
 
 
 def _measured(run: Path, config: Any, search: Search, quiet: bool) -> list[Candidate]:
-    """All stored policies, each played for the ranking; the same episodes of a seed for all its states."""
+    """All stored policies, each played for the ranking; the same episodes of a seed for all its
+    states."""
     seeds = config.training.seeds if search.seeds is None else search.seeds
     plan = EvaluationPlan(
         episodes=search.selection_episodes, seeds=seeds, evaluation_seed=secrets.randbits(31)
@@ -130,17 +136,22 @@ def _measured(run: Path, config: Any, search: Search, quiet: bool) -> list[Candi
     with evaluation_bar(len(steps) * len(seeds) * plan.episodes, quiet=quiet) as (report, _):
         for step in steps:
             table, _ = play(load_policies(config, run, step), plan, report)
-            for (seed,), part in table.partition_by("seed", as_dict=True, maintain_order=True).items():
+            for (seed,), part in table.partition_by(
+                "seed", as_dict=True, maintain_order=True
+            ).items():
                 value = config.constraint.measure(part["cost"].to_numpy())
                 reward = float(part["return"].to_numpy().mean())
-                candidates.append(Candidate(seed=seed, step=step, return_mean=reward, constraint_value=value))
+                candidates.append(
+                    Candidate(seed=seed, step=step, return_mean=reward, constraint_value=value)
+                )
     if not candidates:
         raise CanaryError(f"{run} has no stored state yet, so there is nothing to choose from.")
     return candidates
 
 
 def ranked(candidates: list[Candidate], constraint: Constraint) -> list[Candidate]:
-    """The richest first among those that keep the constraint as measured; behind them the others, the safest first."""
+    """The richest first among those that keep the constraint as measured; behind them the others,
+    the safest first."""
 
     def place(candidate: Candidate) -> tuple[bool, float]:
         breaks = candidate.constraint_value > constraint.allowed
@@ -155,11 +166,14 @@ def _sentence(best: Best, tries: int) -> str:
     if not best.certified:
         verdicts = [one.verdict for one in best.candidates if one.verdict is not None]
         return (
-            f"None of the {len(verdicts)} richest of {count} candidates was certified ({', '.join(verdicts).lower()}); "
+            f"None of the {len(verdicts)} richest of {count} candidates was certified "
+            f"({', '.join(verdicts).lower()}); "
             "train longer or for a smaller epsilon, or allow more --tries."
         )
     chosen = next(one for one in best.candidates if (one.seed, one.step) == (best.seed, best.step))
     return (
-        f"Seed {best.seed} at step {best.step:,} is the richest that was certified: return {chosen.return_mean:.4g}. With "
-        f"{confidence} confidence, although {tried}, it keeps the limit; its certificate states the corrected level."
+        f"Seed {best.seed} at step {best.step:,} is the richest that was certified: return "
+        f"{chosen.return_mean:.4g}. With "
+        f"{confidence} confidence, although {tried}, it keeps the limit; its certificate states "
+        "the corrected level."
     )

@@ -1,16 +1,19 @@
-"""Bounds on the mean of a bounded cost by betting, valid at all times together (Waudby-Smith and Ramdas 2023).
+"""Bounds on the mean of a bounded cost by betting, valid at all times together (Waudby-Smith and
+Ramdas 2023).
 
 To test "the mean is at least m", bet on smaller costs: the capital
 
     K_n(m) = prod_i 1 + l_i (m - C_i),    0 <= l_i <= SAFETY / (b - m),   C_i <= b
 
-is a nonnegative supermartingale if E[C] >= m, whatever l_i is made of earlier episodes, and exceeds 1/alpha at any time
-with probability at most alpha (Ville 1939). K_n grows with m, so the upper bound is the smallest m with K_n(m) >= 1/alpha.
-The lower bound comes from bets on larger costs, 1 + l_i (C_i - m) with l_i <= SAFETY / m, and needs costs >= 0.
+is a nonnegative supermartingale if E[C] >= m, whatever l_i is made of earlier episodes, and exceeds
+1/alpha at any time with probability at most alpha (Ville 1939). K_n grows with m, so the upper
+bound is the smallest m with K_n(m) >= 1/alpha. The lower bound comes from bets on larger costs, 1 +
+l_i (C_i - m) with l_i <= SAFETY / m, and needs costs >= 0.
 
-The bets aim at the limit, since that is what shall be decided: l = d / (s^2 + d^2) makes the capital grow fastest if the
-mean is d away from the limit and the variance is s^2. The estimates of both begin at the scale of the limit. Small steps
-of the mean's own error are added to d, so that a mean that looks like the limit is bet on too.
+The bets aim at the limit, since that is what shall be decided: l = d / (s^2 + d^2) makes the
+capital grow fastest if the mean is d away from the limit and the variance is s^2. The estimates of
+both begin at the scale of the limit. Small steps of the mean's own error are added to d, so that a
+mean that looks like the limit is bet on too.
 """
 
 import math
@@ -25,7 +28,8 @@ Costs = Float[np.ndarray, "episode"]
 
 
 def is_apart(costs: Costs, limit: float, cost_bound: float, confidence: float, mean: float) -> bool:
-    """Whether a number is outside of the bounds on the mean, without the bounds, which take six times longer."""
+    """Whether a number is outside of the bounds on the mean, without the bounds, which take six
+    times longer."""
     if mean >= cost_bound:
         return True
     bets, goal = aimed_bets(costs, limit), -math.log(1 - confidence)
@@ -42,8 +46,11 @@ def _on_smaller(bets: Costs, costs: Costs, mean: float, cost_bound: float) -> fl
     return float(np.log1p(stakes * (mean - costs)).sum())
 
 
-def mean_bounds(costs: Costs, limit: float, cost_bound: float, confidence: float) -> tuple[float, float]:
-    """Lower and upper bound on the mean of costs between 0 and the bound, in the order in which they were played."""
+def mean_bounds(
+    costs: Costs, limit: float, cost_bound: float, confidence: float
+) -> tuple[float, float]:
+    """Lower and upper bound on the mean of costs between 0 and the bound, in the order in which
+    they were played."""
     bets, goal = aimed_bets(costs, limit), -math.log(1 - confidence)
     lower, above = 0.0, float(cost_bound)
     below, upper = 0.0, float(cost_bound)

@@ -1,4 +1,5 @@
-"""Bounds on what a constraint limits: the violation probability, the mean cost, or the mean cost of the worst episodes.
+"""Bounds on what a constraint limits: the violation probability, the mean cost, or the mean cost of
+the worst episodes.
 
 Chance   Clopper-Pearson for a fixed number of episodes, a mixture martingale for one that was not (`anytime`)
 Mean     betting (`betting`), for either
@@ -41,14 +42,16 @@ class Look:
 def constraint_bounds(
     constraint: Constraint, costs: np.ndarray, look: Look, plan: Plan, confidence: float
 ) -> tuple[float, float]:
-    """Lower and upper bound, each with the given confidence, from the costs in the order in which they were played."""
+    """Lower and upper bound, each with the given confidence, from the costs in the order in which
+    they were played."""
     if isinstance(constraint, Chance):
         violations = int(violates(costs, constraint.limit).sum())
         return probability_bounds(violations, len(costs), confidence, look.method)
     largest = largest_cost(plan, constraint)
     if len(costs) and costs.min() < 0:
         raise CanaryError(
-            f"An episode cost {costs.min():g}: {constraint.text} can be certified only where no cost is negative."
+            f"An episode cost {costs.min():g}: {constraint.text} can be certified only where no "
+            "cost is negative."
         )
     if isinstance(constraint, Mean):
         return betting.mean_bounds(costs, constraint.limit, largest, confidence)

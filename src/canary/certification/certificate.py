@@ -1,7 +1,8 @@
-"""The certificate: everything that was checked and found, in plain data that anybody can check again.
+"""The certificate: everything that was checked and found, in plain data that anybody can check
+again.
 
-`verification` recomputes what it says from what it contains, `replay` plays its episodes again, and `signature` tells
-who issued it. The hash is none: it shows damage and careless edits.
+`verification` recomputes what it says from what it contains, `replay` plays its episodes again, and
+`signature` tells who issued it. The hash is none: it shows damage and careless edits.
 """
 
 import hashlib
@@ -17,15 +18,16 @@ from canary.errors import CanaryError
 
 FORMAT = 4
 READABLE = (2, 3, 4)
-"""In format 2 the episodes did not depend on the plan, so that a replay could not tell another plan. Before format 4 every
-constraint was a chance constraint."""
+"""In format 2 the episodes did not depend on the plan, so that a replay could not tell another
+plan. Before format 4 every constraint was a chance constraint."""
 
 METHODS = {
     "fixed": "Clopper-Pearson, one-sided, for a number of episodes fixed in advance",
     "anytime": "truncated beta-binomial mixture martingale (Robbins), valid at all times together",
     "value_at_risk": "order statistics with the bounds on the violation probability",
     "mean_and_conditional_value_at_risk": "integrated survival function (Anderson), Clopper-Pearson at "
-    "geometrically spaced order statistics; at look j of an anytime test at level alpha / (j (j + 1))",
+    "geometrically spaced order statistics; at look j of an anytime test at level alpha / (j (j + "
+    "1))",
     "cantelli_plug_in": "sample moments in Cantelli's inequality: a description, not a bound",
     "correction": "Bonferroni over all statements of the certificate",
     "hash": "SHA-256",
@@ -34,7 +36,8 @@ JUDGED = {
     "mean": "betting on each episode by those before it (Waudby-Smith and Ramdas), valid at all times together",
     "cvar": "as mean_and_conditional_value_at_risk; from below with costs that are never negative",
 }
-"""By which bounds the constraints of other kinds are judged; added to the methods of their certificates."""
+"""By which bounds the constraints of other kinds are judged; added to the methods of their
+certificates."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,11 +62,13 @@ class Certificate:
     plan: Plan
     evaluation_seed: int
     results: tuple[Result, ...]
-    """One per statement: every seed under row 0, which changes nothing and decides the verdict, then under the others."""
+    """One per statement: every seed under row 0, which changes nothing and decides the verdict,
+    then under the others."""
     verdict: Verdict
     sentence: str
     origin: dict[str, Any]
-    """Where the policies come from: run, algorithm, updates, and how many certificates the run had before."""
+    """Where the policies come from: run, algorithm, updates, and how many certificates the run had
+    before."""
     versions: dict[str, str]
     time: str
     methods: dict[str, str] = field(default_factory=lambda: dict(METHODS))
@@ -77,9 +82,14 @@ def terms(constraint: Constraint) -> dict[str, Any]:
 
 def constraint_of(data: dict[str, Any]) -> Constraint:
     """What a certificate judges."""
-    kind, stated = data.get("constraint", "chance"), {"limit": data["limit"], "epsilon": data["epsilon"]}
+    kind, stated = (
+        data.get("constraint", "chance"),
+        {"limit": data["limit"], "epsilon": data["epsilon"]},
+    )
     if kind == "mean" and stated.pop("epsilon") != 1:
-        raise CanaryError("A mean is that of all episodes, but the certificate names another share of them.")
+        raise CanaryError(
+            "A mean is that of all episodes, but the certificate names another share of them."
+        )
     return from_dict({"kind": kind, **stated})
 
 
@@ -91,9 +101,13 @@ def methods_of(kind: str) -> dict[str, str]:
 def summarise(
     results: tuple[Result, ...], plan: Plan, constraint: Constraint | None = None
 ) -> tuple[Verdict, str]:
-    """The verdict on the policies in the environment they were trained in, and a sentence about all results."""
+    """The verdict on the policies in the environment they were trained in, and a sentence about all
+    results."""
     nominal = [result for result in results if not result.changes]
-    assessments, seeds = [result.assessment for result in nominal], [result.seed for result in nominal]
+    assessments, seeds = (
+        [result.assessment for result in nominal],
+        [result.seed for result in nominal],
+    )
     verdict, sentence = overall(
         assessments, seeds, plan, "the limit" if constraint is None else promise(constraint)
     )
@@ -118,9 +132,11 @@ def _shifts(results: list[Result]) -> str:
 def commitment(
     plan: dict[str, Any], terms: dict[str, Any], statements: list[tuple[dict[str, Any], int]]
 ) -> tuple[int, ...]:
-    """Four numbers that stand for all that was decided beforehand; every episode is drawn from them.
+    """Four numbers that stand for all that was decided beforehand; every episode is drawn from
+    them.
 
-    So whoever changes the plan, the constraint or the list of (changes, seed) afterwards has other episodes.
+    So whoever changes the plan, the constraint or the list of (changes, seed) afterwards has other
+    episodes.
     """
     decided = {"plan": plan, **terms, "statements": statements}
     text = json.dumps(decided, sort_keys=True, separators=(",", ":"), allow_nan=False)

@@ -1,9 +1,9 @@
-"""Play fresh episodes of a frozen policy until the plan is fulfilled, the verdict is clear, or someone stops
-it.
+"""Play fresh episodes of a frozen policy until the plan is fulfilled, the verdict is clear, or
+someone stops it.
 
-Episode i always uses the key fold_in(key, i): which episodes are played does not depend on the size of a
-batch, and a certificate can be replayed. Costs come from the environment in raw units; a violation is C >
-limit, strictly.
+Episode i always uses the key fold_in(key, i): which episodes are played does not depend on the size
+of a batch, and a certificate can be replayed. Costs come from the environment in raw units; a
+violation is C > limit, strictly.
 """
 
 import itertools
@@ -34,10 +34,12 @@ from canary.rollout import CostAccount
 from canary.types import EpisodeEnds
 
 Progress = Callable[[int, int | None], None]
-"""Called after each batch with the episodes so far and the violations among them, or None where they must
-stay unseen.
+"""Called after each batch with the episodes so far and the violations among them, or None where
+they must stay unseen.
 """
-Player = Callable[[Policy, RunningStatistics | None, PRNGKeyArray, Int[Array, "batch"]], EpisodeEnds]
+Player = Callable[
+    [Policy, RunningStatistics | None, PRNGKeyArray, Int[Array, "batch"]], EpisodeEnds
+]
 """Plays the episodes of these numbers, a batch of them at once."""
 
 
@@ -63,13 +65,14 @@ def certify(
     progress: Progress | None = None,
     player: Player | None = None,
 ) -> tuple[Evidence, Assessment]:
-    """Evidence and assessment of one policy. `identity` says what the policy is, where more is known of it than is given
-    here; `player` saves compiling again for another policy of the same shape.
+    """Evidence and assessment of one policy. `identity` says what the policy is, where more is
+    known of it than is given here; `player` saves compiling again for another policy of the same
+    shape.
 
-    With early stopping the test looks after each batch. A KeyboardInterrupt ends the episodes, and what was
-    played gets its valid verdict: bounds that hold at any time do not mind who chose the time. A fixed plan
-    shows nobody its violations before its end, so that the moment of an interruption cannot depend on them;
-    it then uses these bounds too.
+    With early stopping the test looks after each batch. A KeyboardInterrupt ends the episodes, and
+    what was played gets its valid verdict: bounds that hold at any time do not mind who chose the
+    time. A fixed plan shows nobody its violations before its end, so that the moment of an
+    interruption cannot depend on them; it then uses these bounds too.
     """
     constraint, environment = subject.constraint, subject.environment
     plan = complete(plan or Plan(), constraint)
@@ -87,7 +90,9 @@ def certify(
             refuse_failure(environment)
             rows.append(episode_rows(ends)[: plan.episodes - played])
             if progress is not None:
-                violations = int(violates(_costs(rows), constraint.limit).sum()) if plan.early_stop else None
+                violations = (
+                    int(violates(_costs(rows), constraint.limit).sum()) if plan.early_stop else None
+                )
                 progress(played + len(rows[-1]), violations)
         except KeyboardInterrupt:
             interrupted = True
@@ -101,11 +106,14 @@ def certify(
 def is_decided(
     costs: np.ndarray, looks: int, plan: Plan, constraint: Constraint, rounding: float = 0.0
 ) -> bool:
-    """Whether a test that may stop at any time stops here; with a limit that is off by so little, if that is asked."""
+    """Whether a test that may stop at any time stops here; with a limit that is off by so little,
+    if that is asked."""
     allowed, confidence = constraint.allowed * (1 + rounding), plan.corrected_confidence
     refuse_larger(costs, plan)
     if isinstance(constraint, Mean) and (not len(costs) or costs.min() >= 0):
-        return is_apart(costs, constraint.limit, largest_cost(plan, constraint), confidence, allowed)
+        return is_apart(
+            costs, constraint.limit, largest_cost(plan, constraint), confidence, allowed
+        )
     bounds = constraint_bounds(constraint, costs, Look("anytime", looks), plan, confidence)
     return decide(*bounds, allowed) != "UNDECIDED"
 
@@ -119,7 +127,10 @@ def make_player(subject: Subject, plan: Plan) -> Player:
 
     @jax.jit
     def play(
-        policy: Policy, statistics: RunningStatistics | None, key: PRNGKeyArray, numbers: Int[Array, "batch"]
+        policy: Policy,
+        statistics: RunningStatistics | None,
+        key: PRNGKeyArray,
+        numbers: Int[Array, "batch"],
     ) -> EpisodeEnds:
         keys = jax.vmap(lambda number: jax.random.fold_in(key, number))(numbers)
         return play_episodes(
@@ -137,8 +148,8 @@ def make_player(subject: Subject, plan: Plan) -> Player:
 def shift_grid(
     environment: Environment, shifts: Mapping[str, Sequence[int | float]]
 ) -> list[tuple[dict[str, int | float], Environment]]:
-    """The environment under every combination of the given values of its numeric settings, with what was
-    changed.
+    """The environment under every combination of the given values of its numeric settings, with
+    what was changed.
     """
     settings = environment_settings(environment)
     for name, values in shifts.items():
@@ -153,19 +164,23 @@ def shift_grid(
                 f"{', '.join(known) or 'none'}."
             )
         if not values:
-            raise CanaryError(f"The shift of {name} has no values; give some, for example {name}=0.1,0.2.")
+            raise CanaryError(
+                f"The shift of {name} has no values; give some, for example {name}=0.1,0.2."
+            )
     rows = []
     for values in itertools.product(*shifts.values()):
         changes = dict(zip(shifts, values, strict=True))
         if all(unchanged(settings[name], value) for name, value in changes.items()):
             raise CanaryError(
-                f"The shift {', '.join(f'{name}={value:g}' for name, value in changes.items())} changes nothing: these are "
+                f"The shift {', '.join(f'{name}={value:g}' for name, value in changes.items())} "
+                "changes nothing: these are "
                 "the environment's own settings, which are certified anyway; leave it out."
             )
         shifted = with_settings(environment, changes)
         if shifted.observation_size != environment.observation_size:
             raise CanaryError(
-                f"Changing {', '.join(changes)} changes what the policy sees, so it cannot be played."
+                f"Changing {', '.join(changes)} changes what the policy sees, so it cannot be "
+                "played."
             )
         rows.append((changes, shifted))
     return rows
@@ -181,7 +196,8 @@ def episode_rows(ends: EpisodeEnds) -> np.ndarray:
     rows = np.stack([np.asarray(part, float) for part in (ends.cost, ends.reward, ends.length)], -1)
     if not np.asarray(ends.ended).all():
         raise CanaryError(
-            "An episode did not end at the environment's horizon, so it has no cost; repair the environment."
+            "An episode did not end at the environment's horizon, so it has no cost; repair the "
+            "environment."
         )
     absurd = absurd_numbers(ends)
     if absurd is not None:
@@ -198,7 +214,9 @@ def _evidence(rows: list[np.ndarray], digest: str, plan: Plan, interrupted: bool
         method=method,
         looks=len(rows),
         interrupted=interrupted,
-        costs=tuple((float(value), int(count)) for value, count in zip(values, counts, strict=True)),
+        costs=tuple(
+            (float(value), int(count)) for value, count in zip(values, counts, strict=True)
+        ),
         order=order.encode(places),
         return_mean=float(table[:, 1].mean()) if len(table) else None,
         length_mean=float(table[:, 2].mean()) if len(table) else None,

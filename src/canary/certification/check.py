@@ -1,10 +1,12 @@
-"""`canary certify --verify`: what can be shown about a certificate, in three steps, and what that leaves open.
+"""`canary certify --verify`: what can be shown about a certificate, in three steps, and what that
+leaves open.
 
     consistent   what it says follows from what it contains
     belongs      the policies, the environment and its settings are those of a run that is at hand
     replayed     the same episodes, played again, had the same costs: all of them, or a random share
 
-Each step says in words what it has shown and what it has not. A signature shows who stands behind the words.
+Each step says in words what it has shown and what it has not. A signature shows who stands behind
+the words.
 """
 
 import secrets
@@ -31,7 +33,9 @@ from canary.runs.policies import FrozenPolicies, load_policies
 from canary.runs.stored_states import stored_updates
 
 Report = Callable[[int, int], None]
-CONSISTENT = "It is consistent in itself: every bound, verdict and sentence follows from the costs it lists."
+CONSISTENT = (
+    "It is consistent in itself: every bound, verdict and sentence follows from the costs it lists."
+)
 SAID = ("verdict", "sentence", "environment", "constraint", "limit", "epsilon", "time")
 
 
@@ -44,22 +48,26 @@ def verify_file(
     key: Any = None,
     report: Report = lambda seed, episodes: None,
 ) -> dict[str, Any]:
-    """Check a certificate (its JSON, its page, or a directory with both) by itself, against its run, and by replaying it.
+    """Check a certificate (its JSON, its page, or a directory with both) by itself, against its
+    run, and by replaying it.
 
-    The run is the given one, or that in whose directory the certificate lies. `replay` plays a share of the episodes
-    again (True: all) and `report` hears of each seed's. `key` is the public key that it should be signed with.
+    The run is the given one, or that in whose directory the certificate lies. `replay` plays a
+    share of the episodes again (True: all) and `report` hears of each seed's. `key` is the public
+    key that it should be signed with.
     """
     found = read(path)
     path, certificate = found["path"], found["certificate"]
-    if (reason := unreadable(certificate)) is not None:  # neither valid nor not: it is not looked at
+    if (
+        reason := unreadable(certificate)
+    ) is not None:  # neither valid nor not: it is not looked at
         raise CanaryError(f"{path} was not checked. {reason}")
     unsigned, who = check_signature(certificate, key)
     around, incomplete = run_around(path)
     run = around if run is None else run
     if run is None and replay:
         raise CanaryError(
-            "Replaying a certificate needs the run that it is about: canary certify RUN --verify FILE. "
-            + " ".join(incomplete)
+            "Replaying a certificate needs the run that it is about: canary certify RUN --verify "
+            "FILE. " + " ".join(incomplete)
         )
     notes = found["notes"] + (incomplete if run is None else [])
     findings = Findings(problems=found["problems"] + verify(certificate) + unsigned, notes=notes)
@@ -95,18 +103,25 @@ class Findings:
         self.shown += words
 
 
-def _check_run(findings: Findings, certificate: dict[str, Any], policies: FrozenPolicies, name: str) -> None:
+def _check_run(
+    findings: Findings, certificate: dict[str, Any], policies: FrozenPolicies, name: str
+) -> None:
     findings.problems += _compare(certificate, policies)
     findings.notes += _notes(certificate, policies)
     if not findings.problems:
         findings.reach(
             "belongs",
-            f"It belongs to {name}: the digests of its policies, the environment and its settings agree.",
+            f"It belongs to {name}: the digests of its policies, the environment and its settings "
+            "agree.",
         )
 
 
 def _check_replay(
-    findings: Findings, certificate: dict[str, Any], policies: FrozenPolicies, share: float, report: Report
+    findings: Findings,
+    certificate: dict[str, Any],
+    policies: FrozenPolicies,
+    share: float,
+    report: Report,
 ) -> None:
     words, wrong = _replay(certificate, policies, share, report)
     findings.problems += wrong
@@ -122,7 +137,8 @@ def _left_open(findings: Findings, is_compared: bool, share: float) -> list[str]
         hidden.append("Mean return and mean length, which only a full --replay gives.")
     if not is_compared:
         hidden.append(
-            "Whether it is about a policy that you have: give its run, canary certify RUN --verify FILE."
+            "Whether it is about a policy that you have: give its run, canary certify RUN --verify "
+            "FILE."
         )
     return hidden
 
@@ -130,20 +146,24 @@ def _left_open(findings: Findings, is_compared: bool, share: float) -> list[str]
 def _never_shown(certificate: dict[str, Any], who: str | None, key: Any) -> list[str]:
     """What no check of this certificate can show."""
     hidden = [
-        "Whether it was the first try: whoever certifies often enough, or seeks a lucky seed, will find one."
+        "Whether it was the first try: whoever certifies often enough, or seeks a lucky seed, will "
+        "find one."
     ]
     if certificate.get("format") == 2:
         hidden.append(
-            "Whether the plan is the one it was played by: from format 3 on the episodes depend on it."
+            "Whether the plan is the one it was played by: from format 3 on the episodes depend on "
+            "it."
         )
     plan = certificate.get("plan")
     if isinstance(plan, dict) and isinstance(bound := plan.get("cost_bound"), int | float):
         hidden.append(
-            f"That no episode can cost more than {bound:g}, on which the bounds on mean and CVaR rest."
+            f"That no episode can cost more than {bound:g}, on which the bounds on mean and CVaR "
+            "rest."
         )
     if who is None:
         hidden.append(
-            "Who issued it, when, and with which versions: these are labels; --sign and --key bind them."
+            "Who issued it, when, and with which versions: these are labels; --sign and --key bind "
+            "them."
         )
     elif key is None:
         hidden.append("Whose key that is: --key PUB compares it with one that you trust.")
@@ -151,7 +171,8 @@ def _never_shown(certificate: dict[str, Any], who: str | None, key: Any) -> list
 
 
 def _policies(run: Path, environment: Environment | None, updates: Any) -> FrozenPolicies:
-    """Those that a certificate is about, if the run still has the state; else the newest, which will differ."""
+    """Those that a certificate is about, if the run still has the state; else the newest, which
+    will differ."""
     config = open_config(run, environment, accept_change=True)
     has_it = type(updates) is int and updates in stored_updates(run)
     return load_policies(config, run, updates * config.training.batch if has_it else None)
@@ -171,9 +192,14 @@ def _compare(certificate: dict[str, Any], policies: FrozenPolicies) -> list[str]
         certificate, facts, {seed: policies.identity(seed).sha256 for seed in config.training.seeds}
     )
     known = largest_cost([({}, config.environment)])
-    bound, changed = certificate["plan"]["cost_bound"], any(r["changes"] for r in certificate["results"])
+    bound, changed = (
+        certificate["plan"]["cost_bound"],
+        any(r["changes"] for r in certificate["results"]),
+    )
     if known is not None and (bound is None or bound < known or (bound > known and not changed)):
-        problems.append(f"The largest possible cost is {bound!r} here but {known!r} in the environment.")
+        problems.append(
+            f"The largest possible cost is {bound!r} here but {known!r} in the environment."
+        )
     return problems
 
 
@@ -183,7 +209,9 @@ def _notes(certificate: dict[str, Any], policies: FrozenPolicies) -> list[str]:
     about = constraint_of(certificate)
     if about != constraint:
         notes.append(f"It is about {about.text}; the run was trained for {constraint.text}.")
-    left = set(policies.config.training.seeds) - {result["seed"] for result in certificate["results"]}
+    left = set(policies.config.training.seeds) - {
+        result["seed"] for result in certificate["results"]
+    }
     if left:
         notes.append(f"It says nothing about the run's seeds {', '.join(map(str, sorted(left)))}.")
     return notes
@@ -192,7 +220,8 @@ def _notes(certificate: dict[str, Any], policies: FrozenPolicies) -> list[str]:
 def _replay(
     certificate: dict[str, Any], policies: FrozenPolicies, share: float, report: Report
 ) -> tuple[list[str], list[str]]:
-    """Play a share of every result's episodes again; sentences about what came out, and about what is wrong."""
+    """Play a share of every result's episodes again; sentences about what came out, and about what
+    is wrong."""
     random, players, problems = np.random.default_rng(secrets.randbits(128)), {}, []
     plan, rows = Plan(**certificate["plan"]), []
     constraint = constraint_of(certificate)
@@ -206,7 +235,9 @@ def _replay(
             continue
         environment = policies.config.environment
         if changes:
-            ((_, environment),) = shift_grid(environment, {name: [value] for name, value in changes.items()})
+            ((_, environment),) = shift_grid(
+                environment, {name: [value] for name, value in changes.items()}
+            )
         subject = Subject(environment, policies.account, constraint)
         again = replay(
             subject, *policies.of_seed(seed), evidence, plan,
@@ -222,18 +253,26 @@ def _replay(
                 if again.differing
                 else "their mean return or length differs"
             )
-            problems.append(f"{describe(seed, changes)}: of {again.played:,} episodes played again, {what}.")
+            problems.append(
+                f"{describe(seed, changes)}: of {again.played:,} episodes played again, {what}."
+            )
     if problems and certificate["versions"] != versions():
         problems.append(
-            "It was made with other versions than those here, which may round differently: use the same ones."
+            "It was made with other versions than those here, which may round differently: use the "
+            "same ones."
         )
     return replay_words(found), problems
 
 
 def _decided(certificate: dict[str, Any]) -> tuple[int, ...]:
-    """What the episodes were drawn from beside their numbers: all that was decided before the first one."""
+    """What the episodes were drawn from beside their numbers: all that was decided before the first
+    one."""
     if certificate["format"] == 2:
         return ()
     statements = [(result["changes"], result["seed"]) for result in certificate["results"]]
-    terms = {name: certificate[name] for name in ("constraint", "limit", "epsilon") if name in certificate}
+    terms = {
+        name: certificate[name]
+        for name in ("constraint", "limit", "epsilon")
+        if name in certificate
+    }
     return commitment(certificate["plan"], terms, statements)

@@ -1,4 +1,5 @@
-"""A certificate as it lies on a disk: its JSON, its page, earlier ones, and the run around it, if there is a whole one."""
+"""A certificate as it lies on a disk: its JSON, its page, earlier ones, and the run around it, if
+there is a whole one."""
 
 import contextlib
 import importlib.metadata
@@ -17,7 +18,8 @@ JSON_NAME, PAGE_NAME = "certificate.json", "certificate.html"
 
 
 def run_around(path: Path) -> tuple[Path | None, list[str]]:
-    """The run in whose directory a certificate lies, or a note about what that directory lacks to be one.
+    """The run in whose directory a certificate lies, or a note about what that directory lacks to
+    be one.
 
     Published results often have the configuration and the tables of a run, but not its policies.
     """
@@ -32,13 +34,15 @@ def run_around(path: Path) -> tuple[Path | None, list[str]]:
     if not missing:
         return folder, []
     return None, [
-        f"It lies beside a config.json, but that directory is no complete run ({' and '.join(missing)} "
+        "It lies beside a config.json, but that directory is no complete run "
+        f"({' and '.join(missing)} "
         f"missing), so it cannot be compared with its policies."
     ]
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The certificate in a JSON file, a page or a directory; also what its page says that the certificate does not."""
+    """The certificate in a JSON file, a page or a directory; also what its page says that the
+    certificate does not."""
     path = path / JSON_NAME if path.is_dir() else path
     problems: list[str] = []
     notes: list[str] = []
@@ -47,12 +51,16 @@ def read(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise CanaryError(f"There is no certificate {path}.") from None
     except (OSError, ValueError) as error:
-        raise CanaryError(f"{path} cannot be read ({getattr(error, 'strerror', None) or error}).") from None
+        raise CanaryError(
+            f"{path} cannot be read ({getattr(error, 'strerror', None) or error})."
+        ) from None
     is_page = data.lstrip()[:1] == b"<"
     try:
         certificate = files.parse_object(certificate_in(data) if is_page else data)
     except (ValueError, RecursionError) as error:
-        raise CanaryError(f"{path} is no certificate, or a damaged one ({str(error)[:200]}).") from None
+        raise CanaryError(
+            f"{path} is no certificate, or a damaged one ({str(error)[:200]})."
+        ) from None
     beside = path.parent / PAGE_NAME
     if is_page:
         problems += _page(path.name, data, certificate)
@@ -67,10 +75,14 @@ def _page_beside(beside: Path, certificate: dict[str, Any]) -> tuple[list[str], 
         data = files.read_bytes(beside)
         carried = files.parse_object(certificate_in(data))
     except (OSError, ValueError, RecursionError):
-        return [f"{beside.name} beside it carries no certificate: it is no page of canary's, or damaged."], []
+        return [
+            f"{beside.name} beside it carries no certificate: it is no page of canary's, or "
+            "damaged."
+        ], []
     if carried != certificate:
         return [], [
-            f"{beside.name} beside it is the page of another certificate ({carried.get('time')!s:.40})."
+            f"{beside.name} beside it is the page of another certificate "
+            f"({carried.get('time')!s:.40})."
         ]
     return _page(beside.name, data, certificate), []
 
@@ -93,7 +105,8 @@ def _page(name: str, data: bytes, certificate: dict[str, Any]) -> list[str]:
 
 
 def save(certificate: dict[str, Any], folder: Path) -> Path | None:
-    """Write the certificate and its page; returns where an earlier certificate went, if there was one."""
+    """Write the certificate and its page; returns where an earlier certificate went, if there was
+    one."""
     kept = _keep(folder)
     files.write_json(folder / JSON_NAME, certificate)
     files.write_atomically(folder / PAGE_NAME, render_page(certificate).encode())
@@ -102,7 +115,9 @@ def save(certificate: dict[str, Any], folder: Path) -> Path | None:
 
 def earlier(folder: Path) -> list[Path]:
     """The certificates in a directory, the present one included: none is ever overwritten."""
-    paths = [path for path in folder.iterdir() if re.fullmatch(r"certificate(-[\d-]+)?\.json", path.name)]
+    paths = [
+        path for path in folder.iterdir() if re.fullmatch(r"certificate(-[\d-]+)?\.json", path.name)
+    ]
     return sorted(path for path in paths if path.is_file() and not path.is_symlink())
 
 

@@ -1,5 +1,5 @@
-"""A certificate as one self-contained HTML page: verdict, numbers, two drawings, what was checked and how to
-check it.
+"""A certificate as one self-contained HTML page: verdict, numbers, two drawings, what was checked
+and how to check it.
 """
 
 import json
@@ -59,7 +59,9 @@ def render_page(certificate: dict[str, Any]) -> str:
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
         finalize=_seen,
     )  # fmt: skip
-    pages.filters.update(percent=_percent, number=_number, count=lambda value: f"{value:,}", json=_compact)
+    pages.filters.update(
+        percent=_percent, number=_number, count=lambda value: f"{value:,}", json=_compact
+    )
     constraint = constraint_of(certificate)
     return pages.get_template("certificate.html.jinja").render(
         c=certificate,
@@ -75,7 +77,9 @@ def render_page(certificate: dict[str, Any]) -> str:
 
 def certificate_in(page: bytes) -> bytes:
     """The JSON text that a page carries; a ValueError if it carries none, or more than one."""
-    found = re.findall(rb'<script type="application/json" id="certificate">(.*?)</script>', page, re.DOTALL)
+    found = re.findall(
+        rb'<script type="application/json" id="certificate">(.*?)</script>', page, re.DOTALL
+    )
     if len(found) != 1:
         raise ValueError(f"the page carries {len(found)} certificates")
     return found[0]
@@ -88,9 +92,12 @@ def _carried(certificate: dict[str, Any]) -> str:
 
 
 def judged(constraint: Constraint) -> dict[str, Any]:
-    """What the constraint limits: its name, its short sign, how its numbers are written, and the whole."""
+    """What the constraint limits: its name, its short sign, how its numbers are written, and the
+    whole."""
     if isinstance(constraint, Chance):
-        text = f"P(C > {constraint.limit:g}) \N{LESS-THAN OR EQUAL TO} {percent(constraint.epsilon)}"
+        text = (
+            f"P(C > {constraint.limit:g}) \N{LESS-THAN OR EQUAL TO} {percent(constraint.epsilon)}"
+        )
         return {
             "text": text,
             "what": "violation probability",
@@ -99,7 +106,11 @@ def judged(constraint: Constraint) -> dict[str, Any]:
             "allowed": constraint.allowed,
         }
     is_mean = isinstance(constraint, Mean)
-    what = "mean cost" if is_mean else f"mean cost of the worst {percent(constraint.share)} of episodes"
+    what = (
+        "mean cost"
+        if is_mean
+        else f"mean cost of the worst {percent(constraint.share)} of episodes"
+    )
     text = constraint.text.replace("<=", "\N{LESS-THAN OR EQUAL TO}")
     sign = "mean" if is_mean else "CVaR"
     return {"text": text, "what": what, "sign": sign, "say": _number, "allowed": constraint.allowed}
@@ -150,7 +161,8 @@ def intervals(certificate: dict[str, Any], constraint: Constraint) -> dict[str, 
 
 
 def histogram(certificate: dict[str, Any]) -> dict[str, Any] | None:
-    """Episode costs of all policies in the unchanged environment; the limit is an edge between two bars."""
+    """Episode costs of all policies in the unchanged environment; the limit is an edge between two
+    bars."""
     pairs = [p for r in certificate["results"] if not r["changes"] for p in r["evidence"]["costs"]]
     if not pairs:
         return None
@@ -199,8 +211,12 @@ def plans(certificate: dict[str, Any]) -> list[tuple[str, str]]:
     rows = [("0 (no violation is seen)", f"{clean_episodes(epsilon, confidence):,}")]
     for share in (0.25, 0.5, 0.75, 1.5, 2.0):
         if share * epsilon < 1:
-            episodes = planned_episodes(epsilon, share * epsilon, confidence=confidence, power=POWER)
-            rows.append((percent(share * epsilon), f"{episodes:,}" if episodes else "more than 1,000,000"))
+            episodes = planned_episodes(
+                epsilon, share * epsilon, confidence=confidence, power=POWER
+            )
+            rows.append(
+                (percent(share * epsilon), f"{episodes:,}" if episodes else "more than 1,000,000")
+            )
     return rows
 
 
@@ -219,7 +235,8 @@ def _label(result: dict[str, Any]) -> str:
 
 
 def _seen(value: Any) -> Any:
-    """What a page shows of a text: nothing in a name may turn the direction of the words after it, or hide."""
+    """What a page shows of a text: nothing in a name may turn the direction of the words after it,
+    or hide."""
     is_ours = not isinstance(value, str) or hasattr(value, "__html__")
     return value if is_ours else printable(value)
 

@@ -1,8 +1,9 @@
 """Play the episodes of a certificate again, all of them or a random share, and compare their costs.
 
-Episode j of a result has a key that depends on j alone, so any single episode can be played again. Which ones are
-chosen is drawn afresh, so that nobody can know beforehand which episodes are safe to invent. Of N episodes, k of them
-invented, n chosen ones miss all inventions with the probability C(N - k, n) / C(N, n), about (1 - n / N)^k.
+Episode j of a result has a key that depends on j alone, so any single episode can be played again.
+Which ones are chosen is drawn afresh, so that nobody can know beforehand which episodes are safe to
+invent. Of N episodes, k of them invented, n chosen ones miss all inventions with the probability
+C(N - k, n) / C(N, n), about (1 - n / N)^k.
 """
 
 import math
@@ -40,13 +41,16 @@ class Replayed:
 def choose(episodes: int, share: float, random: np.random.Generator) -> Int[np.ndarray, "chosen"]:
     """A random share of the numbers 0, ..., episodes - 1, at least one."""
     if not 0 < share <= 1:
-        raise CanaryError(f"A share of the episodes is a number above 0 and at most 1, not {share!r}.")
+        raise CanaryError(
+            f"A share of the episodes is a number above 0 and at most 1, not {share!r}."
+        )
     count = min(episodes, max(1, math.ceil(share * episodes)))
     return np.sort(random.choice(episodes, count, replace=False))
 
 
 def escape_probability(episodes: int, played: int, forged: int) -> float:
-    """The probability that `played` of all episodes, chosen at random, contain none of the `forged` ones."""
+    """The probability that `played` of all episodes, chosen at random, contain none of the `forged`
+    ones."""
     if forged > episodes - played:
         return 0.0
     logs = (math.lgamma(episodes - forged + 1), math.lgamma(episodes - played + 1))
@@ -65,7 +69,8 @@ def replay(
     chosen: Int[np.ndarray, "chosen"],
     player: Player | None = None,
 ) -> Replayed:
-    """Play the chosen episodes of a result again; batches have the size of the first time, which rounding needs."""
+    """Play the chosen episodes of a result again; batches have the size of the first time, which
+    rounding needs."""
     play = player or make_player(subject, plan)
     counts = [count for _, count in evidence["costs"]]
     listed = np.array([value for value, _ in evidence["costs"]], float)[
@@ -84,7 +89,9 @@ def replay(
         episodes=len(listed),
         played=len(chosen),
         differing=int((table[:, 0] != listed[chosen]).sum()),
-        same_means=means == (evidence["return_mean"], evidence["length_mean"]) if is_whole else None,
+        same_means=means == (evidence["return_mean"], evidence["length_mean"])
+        if is_whole
+        else None,
     )
 
 
@@ -93,10 +100,15 @@ def replay_words(found: list[Replayed]) -> list[str]:
     episodes, played = (sum(getattr(one, name) for one in found) for name in ("episodes", "played"))
     if episodes == played:
         return [
-            f"It was replayed: all {episodes:,} episodes, played again here, had the costs that it lists."
+            f"It was replayed: all {episodes:,} episodes, played again here, had the costs that it "
+            "lists."
         ]
-    chances = [f"{escape_probability(episodes, played, k):.2g} for {k}" for k in FORGERIES if k <= episodes]
+    chances = [
+        f"{escape_probability(episodes, played, k):.2g} for {k}" for k in FORGERIES if k <= episodes
+    ]
     return [
-        f"It was replayed in part: {played:,} of {episodes:,} episodes, drawn at random and played again here, had the "
-        f"costs that it lists. Invented episodes would have escaped with probability {', '.join(chances)} of them."
+        f"It was replayed in part: {played:,} of {episodes:,} episodes, drawn at random and played "
+        "again here, had the "
+        "costs that it lists. Invented episodes would have escaped with probability "
+        f"{', '.join(chances)} of them."
     ]

@@ -1,8 +1,9 @@
-"""Certificates of runs: play fresh episodes of the frozen policies, write certificate.json and certificate.html.
+"""Certificates of runs: play fresh episodes of the frozen policies, write certificate.json and
+certificate.html.
 
-Episode j of seed i in row r of the shift grid (row 0: nothing changed) has the key that comes of folding i, a stream of
-our own, the four numbers of the `commitment`, r and j into key(evaluation seed): any certificate can be replayed, and only
-with the plan that it was played by.
+Episode j of seed i in row r of the shift grid (row 0: nothing changed) has the key that comes of
+folding i, a stream of our own, the four numbers of the `commitment`, r and j into key(evaluation
+seed): any certificate can be replayed, and only with the plan that it was played by.
 """
 
 import secrets
@@ -39,7 +40,8 @@ from canary.terminal.certificate_table import CertificationBar
 STREAM = 0x63657274  # "cert": neither training nor evaluation uses these keys
 
 Rows = list[tuple[dict[str, int | float], Environment]]
-"""What was changed, and the environment so changed; the first row is the environment as it was trained in."""
+"""What was changed, and the environment so changed; the first row is the environment as it was
+trained in."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,12 +50,14 @@ class Request:
 
     confidence: float = 0.95
     episodes: int | None = None
-    """Episodes per policy, the most if it may stop early; None plans them from constraint and confidence."""
+    """Episodes per policy, the most if it may stop early; None plans them from constraint and
+    confidence."""
     early_stop: bool = True
     step: int | None = None
     """The policies after so many environment steps; None: the newest."""
     seeds: tuple[int, ...] | None = None
-    """Which seeds of the run; None: all. Fewer seeds, chosen beforehand, need less of a correction."""
+    """Which seeds of the run; None: all. Fewer seeds, chosen beforehand, need less of a
+    correction."""
     shift: tuple[str, ...] = ()
     """Changed dynamics such as `slip=0.1,0.2`; several are combined into a grid."""
     limit: float | None = None
@@ -62,7 +66,8 @@ class Request:
     evaluation_seed: int | None = None
     """None draws a new one, so that nobody can train, or choose, for known episodes."""
     largest_step_cost: float | None = None
-    """The largest cost one step can have: gives bounds on mean and CVaR for an environment of your own."""
+    """The largest cost one step can have: gives bounds on mean and CVaR for an environment of your
+    own."""
     batch: int = 256
     sign: Any = None
     """A private key (`signature.load_private_key`) to sign the certificate with."""
@@ -77,8 +82,8 @@ def certify_run(
     out: Path | None = None,
     quiet: bool = False,
 ) -> dict[str, Any]:
-    """Certify the policies of a run; writes certificate.json and certificate.html into `out`, or into the
-    run.
+    """Certify the policies of a run; writes certificate.json and certificate.html into `out`, or
+    into the run.
     """
     request, folder = request or Request(), out or run
     config = open_config(run, environment, accept_change=accept_change)
@@ -110,7 +115,9 @@ def _constraint(request: Request, trained: Constraint) -> Constraint:
     asked = {"limit": request.limit, "epsilon": request.epsilon}
     if isinstance(trained, Mean) and request.epsilon is not None:
         raise CanaryError(f"The run is about {trained.text}, which has no epsilon; leave it out.")
-    return replace(trained, **{name: float(value) for name, value in asked.items() if value is not None})
+    return replace(
+        trained, **{name: float(value) for name, value in asked.items() if value is not None}
+    )
 
 
 def _origin(run: Path, folder: Path, policies: FrozenPolicies) -> dict[str, Any]:
@@ -151,7 +158,8 @@ def _certificate(
 
 
 def changes_of(changes: tuple[str, ...]) -> dict[str, list[str]]:
-    """What a certificate says about an environment that differs from the one that was trained in."""
+    """What a certificate says about an environment that differs from the one that was trained
+    in."""
     return {"environment_changes": list(changes)} if changes else {}
 
 
@@ -182,7 +190,8 @@ def environment_rows(environment: Environment, shift: tuple[str, ...]) -> Rows:
             numbers = []
         if not equals or not numbers:
             raise CanaryError(
-                f"--shift expects SETTING=NUMBER,NUMBER,..., for example slip=0.1,0.2, not {item!r}."
+                "--shift expects SETTING=NUMBER,NUMBER,..., for example slip=0.1,0.2, not "
+                f"{item!r}."
             )
         settings = environment_settings(environment)
         if name.strip() not in settings:
@@ -213,16 +222,20 @@ def _plan(request: Request, policies: FrozenPolicies, rows: Rows, seeds: int) ->
 
 
 def largest_cost(rows: Rows, step: float | None = None) -> float | None:
-    """The largest cost that an episode can have: that of a step, stated or given, times the longest horizon."""
+    """The largest cost that an episode can have: that of a step, stated or given, times the longest
+    horizon."""
     stated = largest_step_cost(rows[0][1])
     if (
         stated is not None and step is not None and step != stated
     ):  # a smaller one would be a bound that does not hold
         raise CanaryError(
-            f"The environment states itself that a step costs at most {stated:g}; leave out the largest step cost {step:g}."
+            f"The environment states itself that a step costs at most {stated:g}; leave out the "
+            f"largest step cost {step:g}."
         )
     step = stated if step is None else step
-    return None if step is None else float(step * max(environment.horizon for _, environment in rows))
+    return (
+        None if step is None else float(step * max(environment.horizon for _, environment in rows))
+    )
 
 
 def _results(
@@ -232,7 +245,8 @@ def _results(
     how: tuple[Plan, int],
     bar: CertificationBar,
 ) -> tuple[Result, ...]:
-    """One result per row and seed. After Ctrl-C the remaining ones get no episode, and hence no verdict."""
+    """One result per row and seed. After Ctrl-C the remaining ones get no episode, and hence no
+    verdict."""
     (seeds, rows), (plan, evaluation_seed), results, stopped = what, how, [], False
     statements = [(changes, seed) for changes, _ in rows for seed in seeds]
     decided = commitment(asdict(plan), terms(constraint), statements)
@@ -251,12 +265,16 @@ def _results(
                 player=_refuse if stopped else player,
             )
             stopped = stopped or evidence.interrupted
-            results.append(Result(seed=seed, changes=changes, evidence=evidence, assessment=assessment))
+            results.append(
+                Result(seed=seed, changes=changes, evidence=evidence, assessment=assessment)
+            )
     return tuple(results)
 
 
 def episode_key(evaluation_seed: int, seed: int, row: int, decided: tuple[int, ...]) -> Any:
-    return reduce(jax.random.fold_in, (seed, STREAM, *decided, row), jax.random.key(evaluation_seed))
+    return reduce(
+        jax.random.fold_in, (seed, STREAM, *decided, row), jax.random.key(evaluation_seed)
+    )
 
 
 def _refuse(*_: Any) -> Any:

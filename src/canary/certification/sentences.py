@@ -1,4 +1,5 @@
-"""What a verdict says in words; numbers are rounded away from it, since a sentence must not claim more than its number."""
+"""What a verdict says in words; numbers are rounded away from it, since a sentence must not claim
+more than its number."""
 
 import math
 from collections.abc import Callable
@@ -42,7 +43,9 @@ def mean_sentence(
     """About the mean cost of all episodes, or of the worst."""
     episodes, value = found
     which = (
-        "an episode" if isinstance(constraint, Mean) else f"the worst {percent(constraint.share)} of episodes"
+        "an episode"
+        if isinstance(constraint, Mean)
+        else f"the worst {percent(constraint.share)} of episodes"
     )
     start = f"{_start(plan)}, the mean cost of {which} is"
     seen = f"allowed is {constraint.allowed:g}, and {episodes:,} episodes had {value:.4g}"

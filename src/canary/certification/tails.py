@@ -1,21 +1,21 @@
-"""Bounds on the tail of the episode cost C from order statistics: Value-at-Risk, its conditional mean, and
-the mean.
+"""Bounds on the tail of the episode cost C from order statistics: Value-at-Risk, its conditional
+mean, and the mean.
 
-VaR_eps = inf{x : P(C > x) <= eps}. Let X(1) >= X(2) >= ... be the costs. If k violations in n episodes would
-show P <= eps, then VaR <= X(k+1); if k would show P > eps, then VaR >= X(k). The bounds on P may be those of
-a fixed sample or anytime ones; either way the statement is about one event, {C >= VaR} or {C > VaR}, so its
-confidence carries over.
+VaR_eps = inf{x : P(C > x) <= eps}. Let X(1) >= X(2) >= ... be the costs. If k violations in n
+episodes would show P <= eps, then VaR <= X(k+1); if k would show P > eps, then VaR >= X(k). The
+bounds on P may be those of a fixed sample or anytime ones; either way the statement is about one
+event, {C >= VaR} or {C > VaR}, so its confidence carries over.
 
-The tail mean of the worst share s (CVaR for s = eps, the mean for s = 1) needs the largest possible cost b
-and is bounded by integrating an upper bound on the survival function S(x) = P(C > x), as Anderson (1969) did
-for the mean:
+The tail mean of the worst share s (CVaR for s = eps, the mean for s = 1) needs the largest possible
+cost b and is bounded by integrating an upper bound on the survival function S(x) = P(C > x), as
+Anderson (1969) did for the mean:
 
     CVaR_s = min_x x + E[(C - x)+] / s  <=  min_j X(k_j+1) + (1/s) integral_{X(k_j+1)}^b S_up(x) dx
     S_up(x) = u_j for X(k_j+1) <= x < X(k_{j-1}+1),  u_j = Clopper-Pearson bound of k_j in n at alpha / J
 
-over J order statistics k_j = 0, 1, 2, ... in geometric progression, all valid together (Bonferroni). A band
-of equal width (Dvoretzky-Kiefer-Wolfowitz) would give the tail a mass of order 1/sqrt(n) at b; this one gives
-it about log(J/alpha)/n. From below, costs >= 0 are enough:
+over J order statistics k_j = 0, 1, 2, ... in geometric progression, all valid together
+(Bonferroni). A band of equal width (Dvoretzky-Kiefer-Wolfowitz) would give the tail a mass of order
+1/sqrt(n) at b; this one gives it about log(J/alpha)/n. From below, costs >= 0 are enough:
 
     CVaR_s = integral_0^b min(1, S(x) / s) dx  >=  the same with S_low(x) = l_j for X(k_{j+1}) <= x < X(k_j)
 
@@ -31,9 +31,8 @@ from jaxtyping import Float, Int
 
 from canary.numerics.binomial import clopper_pearson_lower, clopper_pearson_upper
 
-RATIO = (
-    1.2  # between successive order statistics of the band: finer costs confidence, coarser costs resolution
-)
+# Between successive order statistics of the band: finer costs confidence, coarser costs resolution
+RATIO = 1.2
 
 Bound = Callable[[int, int, float], Any]
 """(violations, episodes, confidence) -> bound on P."""
@@ -57,19 +56,22 @@ def value_at_risk_lower(
 
 @lru_cache(maxsize=1024)  # the same few questions come up for all policies of a certificate
 def counts_within(bound: Bound, episodes: int, epsilon: float, confidence: float) -> int:
-    """How many of the counts 0, 1, ..., episodes have a bound <= epsilon; bounds grow with the count."""
+    """How many of the counts 0, 1, ..., episodes have a bound <= epsilon; bounds grow with the
+    count."""
     low, high = 0, episodes + 1
     while low < high:
         middle = (low + high) // 2
-        low, high = (middle + 1, high) if bound(middle, episodes, confidence) <= epsilon else (low, middle)
+        low, high = (
+            (middle + 1, high) if bound(middle, episodes, confidence) <= epsilon else (low, middle)
+        )
     return low
 
 
 def tail_mean_upper(
     costs: Float[np.ndarray, "episode"], share: float, cost_bound: float, confidence: float
 ) -> float:
-    """The mean cost of the worst `share` of episodes is at most this, if no episode can cost more than the
-    bound.
+    """The mean cost of the worst `share` of episodes is at most this, if no episode can cost more
+    than the bound.
     """
     episodes = len(costs)
     if episodes == 0:
@@ -83,11 +85,14 @@ def tail_mean_upper(
 
 
 def tail_mean_lower(costs: Float[np.ndarray, "episode"], share: float, confidence: float) -> float:
-    """The mean cost of the worst `share` of episodes is at least this, if no cost can be negative."""
+    """The mean cost of the worst `share` of episodes is at least this, if no cost can be
+    negative."""
     if len(costs) == 0:
         return 0.0
     ranks = geometric_levels(len(costs)) + 1
-    points = np.sort(costs)[::-1][ranks - 1].astype(float)  # descending: so many episodes cost this or more
+    points = np.sort(costs)[::-1][ranks - 1].astype(
+        float
+    )  # descending: so many episodes cost this or more
     survival = clopper_pearson_lower(ranks, len(costs), 1 - (1 - confidence) / len(ranks))
     widths = points - np.append(points[1:], 0.0)
     return float((widths * np.minimum(survival / share, 1.0)).sum())
@@ -101,8 +106,8 @@ def geometric_levels(episodes: int) -> Int[np.ndarray, "level"]:
 
 
 def cantelli_plug_in(costs: Float[np.ndarray, "episode"], limit: float) -> float:
-    """s^2 / (s^2 + (limit - m)^2) of the sample's mean m < limit and variance s^2, else 1: a description, no
-    bound.
+    """s^2 / (s^2 + (limit - m)^2) of the sample's mean m < limit and variance s^2, else 1: a
+    description, no bound.
 
     Cantelli's inequality bounds P by the true moments; those of a sample may be smaller by chance.
     """

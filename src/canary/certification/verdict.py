@@ -1,13 +1,15 @@
-"""From the episodes of one policy to its verdict: its constraint is SATISFIED, VIOLATED or UNDECIDED.
+"""From the episodes of one policy to its verdict: its constraint is SATISFIED, VIOLATED or
+UNDECIDED.
 
-SATISFIED: the upper bound on what the constraint limits (P(C > limit), the mean cost or CVaR) is within what is allowed.
-VIOLATED: the lower bound is above it. Only one of the two can be wrong for a given law of the costs, so with each bound at
-confidence 1 - alpha a wrong verdict has probability <= alpha.
+SATISFIED: the upper bound on what the constraint limits (P(C > limit), the mean cost or CVaR) is
+within what is allowed. VIOLATED: the lower bound is above it. Only one of the two can be wrong for
+a given law of the costs, so with each bound at confidence 1 - alpha a wrong verdict has probability
+<= alpha.
 
-Several statements (seeds, changed environments) are corrected by Bonferroni: alpha is divided by their
-number. Then all of them are right together with the stated confidence, whatever their dependence, so one may
-pick the best-looking seed afterwards and keep its bound. Holm's method rejects a little more but yields no
-simple bounds, hence Bonferroni.
+Several statements (seeds, changed environments) are corrected by Bonferroni: alpha is divided by
+their number. Then all of them are right together with the stated confidence, whatever their
+dependence, so one may pick the best-looking seed afterwards and keep its bound. Holm's method
+rejects a little more but yields no simple bounds, hence Bonferroni.
 """
 
 from dataclasses import dataclass
@@ -25,18 +27,20 @@ from canary.numerics.violations import violates
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """What the episodes of one frozen policy showed. Every bound is a function of this, the plan and the
-    constraint.
+    """What the episodes of one frozen policy showed. Every bound is a function of this, the plan
+    and the constraint.
     """
 
     policy_sha256: str
     method: Method
-    """anytime: the number of episodes may have depended on what they showed; fixed: it was decided before."""
+    """anytime: the number of episodes may have depended on what they showed; fixed: it was decided
+    before."""
     looks: int
     """How often the test looked at its data: batches played."""
     interrupted: bool
     costs: tuple[tuple[float, int], ...]
-    """The distinct episode costs in ascending order, each with the number of episodes that had it."""
+    """The distinct episode costs in ascending order, each with the number of episodes that had
+    it."""
     order: str
     """Which of these costs each episode had, in the order of their numbers (`order.encode`)."""
     return_mean: float | None
@@ -45,8 +49,8 @@ class Evidence:
 
 @dataclass(frozen=True, kw_only=True)
 class Assessment:
-    """One policy's numbers. Each bound holds with the corrected confidence; those named `alone`, with the
-    plain one.
+    """One policy's numbers. Each bound holds with the corrected confidence; those named `alone`,
+    with the plain one.
     """
 
     episodes: int
@@ -67,10 +71,12 @@ class Assessment:
     mean_upper: float | None
     deviation: float | None
     cantelli_plug_in: float | None
-    """Cantelli's bound with the sample's moments in place of the true ones: a description, not a certificate.
+    """Cantelli's bound with the sample's moments in place of the true ones: a description, not a
+    certificate.
     """
     episodes_needed: int | None
-    """Fixed number of episodes that would decide, with probability 0.9, were the observed rate the true one.
+    """Fixed number of episodes that would decide, with probability 0.9, were the observed rate the
+    true one.
     """
     verdict: Verdict
     sentence: str
@@ -87,7 +93,9 @@ def assess(evidence: Evidence, plan: Plan, constraint: Constraint) -> Assessment
     rate = violations / episodes if episodes else None
     needed = None
     if rate is not None and isinstance(constraint, Chance):
-        needed = planned_episodes(constraint.epsilon, rate, confidence=plan.corrected_confidence, power=POWER)
+        needed = planned_episodes(
+            constraint.epsilon, rate, confidence=plan.corrected_confidence, power=POWER
+        )
     verdict = decide(*bounds, allowed)
     return Assessment(
         episodes=episodes,
@@ -125,19 +133,27 @@ def decide(lower: float, upper: float, allowed: float) -> Verdict:
 def overall(
     assessments: list[Assessment], seeds: list[int], plan: Plan, promise: str = "the limit"
 ) -> tuple[Verdict, str]:
-    """The verdict on a set of policies: SATISFIED if all are, VIOLATED if any is, and which ones are what."""
+    """The verdict on a set of policies: SATISFIED if all are, VIOLATED if any is, and which ones
+    are what."""
     if not assessments:
-        return "UNDECIDED", "No policy was played in the environment it was trained in, so nothing is known."
+        return (
+            "UNDECIDED",
+            "No policy was played in the environment it was trained in, so nothing is known.",
+        )
     if len(assessments) == 1:
         return assessments[0].verdict, assessments[0].sentence
     groups = {
-        verdict: [str(s) for s, one in zip(seeds, assessments, strict=True) if one.verdict == verdict]
+        verdict: [
+            str(s) for s, one in zip(seeds, assessments, strict=True) if one.verdict == verdict
+        ]
         for verdict in ("SATISFIED", "VIOLATED", "UNDECIDED")
     }
     verdict: Verdict = (
         "VIOLATED" if groups["VIOLATED"] else "UNDECIDED" if groups["UNDECIDED"] else "SATISFIED"
     )
-    start = f"With {percent(plan.confidence)} confidence in all {plan.statements} statements together"
+    start = (
+        f"With {percent(plan.confidence)} confidence in all {plan.statements} statements together"
+    )
     where = " in the environment they were trained in" if plan.statements > len(seeds) else ""
     phrases = {
         "SATISFIED": f"keep {promise}",
@@ -145,7 +161,10 @@ def overall(
         "UNDECIDED": "remain undecided",
     }
     if len(groups[verdict]) == len(seeds):
-        return verdict, f"{start}, the policies of all {len(seeds)} seeds {phrases[verdict]}{where}."
+        return (
+            verdict,
+            f"{start}, the policies of all {len(seeds)} seeds {phrases[verdict]}{where}.",
+        )
     parts = [f"{phrases[name]}: {', '.join(group)}" for name, group in groups.items() if group]
     return verdict, f"{start}, these seeds {'; these '.join(parts)}{where}."
 
@@ -153,18 +172,30 @@ def overall(
 def _tail_bounds(
     costs: np.ndarray, look: Look, plan: Plan, constraint: Constraint, judged: float
 ) -> dict[str, float | None]:
-    """Bounds beside the one that is judged. Under a mean constraint no share of the worst episodes is named."""
+    """Bounds beside the one that is judged. Under a mean constraint no share of the worst episodes
+    is named."""
     result: dict[str, float | None] = dict.fromkeys(
-        ("value_at_risk_lower", "value_at_risk_upper", "conditional_value_at_risk_upper", "mean_upper")
+        (
+            "value_at_risk_lower",
+            "value_at_risk_upper",
+            "conditional_value_at_risk_upper",
+            "mean_upper",
+        )
     )
     if isinstance(constraint, Mean):
         return result | {"mean_upper": judged}
     confidence, epsilon = plan.corrected_confidence, constraint.epsilon
-    result["value_at_risk_lower"] = tails.value_at_risk_lower(costs, epsilon, confidence, LOWER[look.method])
-    result["value_at_risk_upper"] = tails.value_at_risk_upper(costs, epsilon, confidence, UPPER[look.method])
+    result["value_at_risk_lower"] = tails.value_at_risk_lower(
+        costs, epsilon, confidence, LOWER[look.method]
+    )
+    result["value_at_risk_upper"] = tails.value_at_risk_upper(
+        costs, epsilon, confidence, UPPER[look.method]
+    )
     if plan.cost_bound is not None and len(costs):
         level, bound = look.spent(confidence), plan.cost_bound
-        result["conditional_value_at_risk_upper"] = tails.tail_mean_upper(costs, epsilon, bound, level)
+        result["conditional_value_at_risk_upper"] = tails.tail_mean_upper(
+            costs, epsilon, bound, level
+        )
         result["mean_upper"] = tails.tail_mean_upper(costs, 1.0, bound, level)
     return result
 

@@ -1,4 +1,5 @@
-"""What a record of random actions shows: numbers that are not finite, flags and clocks that disagree, odd costs."""
+"""What a record of random actions shows: numbers that are not finite, flags and clocks that
+disagree, odd costs."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -27,7 +28,8 @@ def check_behaviour(environment: Environment, record: Probe) -> list[Finding]:
 
 
 def check_cut(environment: Environment) -> Iterator[Finding]:
-    """An episode is cut when its `time` reaches the horizon, also if training started it in mid-clock."""
+    """An episode is cut when its `time` reaches the horizon, also if training started it in
+    mid-clock."""
 
     def last_step(key: Any) -> Any:
         state = environment.reset(key)
@@ -38,8 +40,10 @@ def check_cut(environment: Environment) -> Iterator[Finding]:
     if not bool(jax.jit(last_step)(jax.random.key(0))):
         yield warning(
             "truncated",
-            "An episode whose time is set to horizon - 1 is not over after one step. Training starts first episodes at "
-            "random times, so `truncated` should be time >= horizon; else say --set training.stagger=false.",
+            "An episode whose time is set to horizon - 1 is not over after one step. Training "
+            "starts first episodes at "
+            "random times, so `truncated` should be time >= horizon; else say --set "
+            "training.stagger=false.",
         )
 
 
@@ -50,8 +54,10 @@ def same_again(first: Probe, second: Probe) -> Iterator[Finding]:
     if not all(np.array_equal(one, other, equal_nan=True) for one, other in pairs):
         yield warning(
             "step",
-            "The same seeds and actions gave other numbers the second time: the environment has randomness that does "
-            "not come from the seed of its reset. A run that stops cannot go on exactly, nor a certificate be replayed.",
+            "The same seeds and actions gave other numbers the second time: the environment has "
+            "randomness that does "
+            "not come from the seed of its reset. A run that stops cannot go on exactly, nor a "
+            "certificate be replayed.",
         )
 
 
@@ -68,19 +74,26 @@ def _not_finite(name: str, record: Probe) -> Iterator[Finding]:
             example = np.ravel(values[step, lane])[~sane(np.ravel(values[step, lane]))][0]
             yield error(
                 field,
-                f"The {field} of {name} is {example} in step {step + 1} of lane {lane}; it must be finite, and "
-                f"at most {LARGEST:g} ({int(bad.sum())} of {int(record.taken.sum())} steps are not).",
+                f"The {field} of {name} is {example} in step {step + 1} of lane {lane}; it must be "
+                "finite, and "
+                f"at most {LARGEST:g} ({int(bad.sum())} of {int(record.taken.sum())} steps are "
+                "not).",
             )
 
 
 def _flags(environment: Environment, name: str, record: Probe) -> Iterator[Finding]:
-    terminated, truncated, taken = record.after("terminated"), record.after("truncated"), record.taken
+    terminated, truncated, taken = (
+        record.after("terminated"),
+        record.after("truncated"),
+        record.taken,
+    )
     rule = "write truncated = (time >= horizon) & ~terminated."
     if (both := terminated & truncated & taken).any():
         step, lane = np.argwhere(both)[0]
         yield error(
             "truncated",
-            f"Both terminated and truncated hold in step {step + 1} of lane {lane} of {name}; an episode that ends "
+            f"Both terminated and truncated hold in step {step + 1} of lane {lane} of {name}; an "
+            "episode that ends "
             f"by itself is terminated only: {rule}",
         )
     if record.done[0].any():
@@ -90,14 +103,16 @@ def _flags(environment: Environment, name: str, record: Probe) -> Iterator[Findi
         lane = int(np.flatnonzero(taken[horizon])[0])
         yield error(
             "truncated",
-            f"The episode of lane {lane} of {name} is not over after {horizon} steps, its horizon; {rule}",
+            f"The episode of lane {lane} of {name} is not over after {horizon} steps, its horizon; "
+            f"{rule}",
         )
     early = truncated & taken & (np.arange(1, len(taken) + 1)[:, None] < horizon)
     if early.any():
         step, lane = np.argwhere(early)[0]
         yield warning(
             "truncated",
-            f"Lane {lane} of {name} is truncated after {step + 1} steps, before its horizon of {horizon}; state the "
+            f"Lane {lane} of {name} is truncated after {step + 1} steps, before its horizon of "
+            f"{horizon}; state the "
             "smaller horizon, or call it terminated if the episode ends by itself.",
         )
 
@@ -110,7 +125,8 @@ def _clock(name: str, record: Probe) -> Iterator[Finding]:
         found, right = int(record.states.time[step, lane]), int(expected[step, lane])
         yield error(
             "time",
-            f"The time of {name} is {found} after {right} steps; it must count the steps of the episode.",
+            f"The time of {name} is {found} after {right} steps; it must count the steps of the "
+            "episode.",
         )
 
 
@@ -119,19 +135,25 @@ def _costs(record: Probe) -> Iterator[Finding]:
     if (negative := costs < 0).any():
         yield warning(
             "cost",
-            f"The cost is negative in {negative.mean():.0%} of the steps (lowest {costs.min():.4g}). The limit bounds "
+            f"The cost is negative in {negative.mean():.0%} of the steps (lowest "
+            f"{costs.min():.4g}). The limit bounds "
             "its sum from above; if less is worse, change the sign.",
         )
     if not costs.any():
-        yield warning("cost", f"The cost is 0 in all {len(costs)} random steps: any limit holds so far.")
+        yield warning(
+            "cost", f"The cost is 0 in all {len(costs)} random steps: any limit holds so far."
+        )
     for field in ("cost", "reward"):
         first = getattr(record.states, field)[0]
         if first.any():
-            yield warning(field, f"The {field} after reset() is {first[first != 0][0]:.4g}; it should be 0.")
+            yield warning(
+                field, f"The {field} after reset() is {first[first != 0][0]:.4g}; it should be 0."
+            )
     if costs.size and np.abs(costs).max() > 1e6:
         largest = np.abs(costs).max()
         yield note(
-            "cost", f"Costs reach {largest:.3g} in a step; sums in float32 lose small costs beside it."
+            "cost",
+            f"Costs reach {largest:.3g} in a step; sums in float32 lose small costs beside it.",
         )
 
 

@@ -1,7 +1,9 @@
-"""The thorough check of `canary check-env`, and the short record that every training looks at first (runs/opening.py).
+"""The thorough check of `canary check-env`, and the short record that every training looks at first
+(runs/opening.py).
 
-The check also advises about the limit: trivial, hopeless or interesting. It judges by the episode cost under random actions.
-Those are no policy that anybody wants, but training starts from them, and their costs show the scale.
+The check also advises about the limit: trivial, hopeless or interesting. It judges by the episode
+cost under random actions. Those are no policy that anybody wants, but training starts from them,
+and their costs show the scale.
 """
 
 from collections.abc import Callable
@@ -63,7 +65,9 @@ def full_check(
     progress: Callable[[str], None] = lambda what: None,
 ) -> Report:
     """Everything: tracing, whole random episodes, the same again, and advice about the limit."""
-    name = environment.__name__ if isinstance(environment, type) else name_of_environment(environment)
+    name = (
+        environment.__name__ if isinstance(environment, type) else name_of_environment(environment)
+    )
     progress("tracing reset and step")
     findings = check_structure(environment)
     if any(finding.level == "error" for finding in findings):
@@ -84,7 +88,10 @@ def full_check(
         cut = sum(int((~record.finished).sum()) for record in records)
         if environment.horizon > LONGEST:
             findings.append(
-                note("horizon", f"{cut} episodes were not over after {LONGEST} steps and are left out.")
+                note(
+                    "horizon",
+                    f"{cut} episodes were not over after {LONGEST} steps and are left out.",
+                )
             )
     finite = costs[np.isfinite(costs)]
     if not len(finite):
@@ -95,11 +102,15 @@ def full_check(
 
 def _lengths(records: list[Probe]) -> dict[str, Any]:
     done = [record.finished for record in records]
-    lengths = np.concatenate([record.taken.sum(0)[over] for record, over in zip(records, done, strict=True)])
+    lengths = np.concatenate(
+        [record.taken.sum(0)[over] for record, over in zip(records, done, strict=True)]
+    )
     returns = np.concatenate(
         [record.episode("reward")[over] for record, over in zip(records, done, strict=True)]
     )
-    ended = np.concatenate([r.states.terminated[-1][over] for r, over in zip(records, done, strict=True)])
+    ended = np.concatenate(
+        [r.states.terminated[-1][over] for r, over in zip(records, done, strict=True)]
+    )
     return {
         "return_mean": float(returns.mean()),
         "length_mean": float(lengths.mean()),
@@ -112,7 +123,9 @@ def _facts(environment: Environment) -> dict[str, Any]:
     return {
         "settings": settings_of(environment),
         "observation_size": int(environment.observation_size),
-        "actions": f"{space.count} choices" if isinstance(space, Discrete) else f"[-1, 1] x {space.size}",
+        "actions": f"{space.count} choices"
+        if isinstance(space, Discrete)
+        else f"[-1, 1] x {space.size}",
         "horizon": int(environment.horizon),
         "normalise_observation": environment.normalise_observation,
     }
@@ -137,12 +150,15 @@ def describe_costs(costs: Float[np.ndarray, "episode"]) -> dict[str, Any]:
 
 
 def interesting_limits(costs: Float[np.ndarray, "episode"]) -> list[float]:
-    """Limits that a random policy keeps in about a tenth, a quarter and half of its episodes, to two digits."""
+    """Limits that a random policy keeps in about a tenth, a quarter and half of its episodes, to
+    two digits."""
     found = {float(f"{np.quantile(costs, share):.2g}") for share in (0.1, 0.25, 0.5)}
     return sorted(limit for limit in found if limit > 0)
 
 
-def advise(costs: Float[np.ndarray, "episode"], limit: float | None, epsilon: float | None) -> dict[str, Any]:
+def advise(
+    costs: Float[np.ndarray, "episode"], limit: float | None, epsilon: float | None
+) -> dict[str, Any]:
     """A sentence about the limit, if there is one, and limits worth trying."""
     limits = interesting_limits(costs)
     worth = f"Limits worth trying: {', '.join(f'{value:g}' for value in limits)}." if limits else ""
@@ -156,13 +172,29 @@ def advise(costs: Float[np.ndarray, "episode"], limit: float | None, epsilon: fl
     seen = f"{violations} of {len(costs)} random episodes cost more than {limit:g}"
     if high <= epsilon:
         text = f"{seen}: random actions keep the limit already, so it is trivial unless reward lies beyond it. {worth}"
-        return {"kind": "trivial", "limits": limits, "text": text.strip(), "violation_interval": [low, high]}
+        return {
+            "kind": "trivial",
+            "limits": limits,
+            "text": text.strip(),
+            "violation_interval": [low, high],
+        }
     if violations == len(costs):
         cheapest = costs.min()
         text = (
-            f"{seen}, and the cheapest costs {cheapest:.4g}: the limit may be hopeless. Training starts far from it; "
+            f"{seen}, and the cheapest costs {cheapest:.4g}: the limit may be hopeless. Training "
+            "starts far from it; "
             f"begin with a larger one. {worth}"
         )
-        return {"kind": "hopeless", "limits": limits, "text": text.strip(), "violation_interval": [low, high]}
+        return {
+            "kind": "hopeless",
+            "limits": limits,
+            "text": text.strip(),
+            "violation_interval": [low, high],
+        }
     text = f"{seen} (95% interval {low:.3f} to {high:.3f} against epsilon {epsilon:g}): the limit is interesting."
-    return {"kind": "interesting", "limits": limits, "text": text, "violation_interval": [low, high]}
+    return {
+        "kind": "interesting",
+        "limits": limits,
+        "text": text,
+        "violation_interval": [low, high],
+    }

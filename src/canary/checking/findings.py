@@ -11,7 +11,8 @@ Level = Literal["error", "warning", "note"]
 
 @dataclass(frozen=True)
 class Finding:
-    """An error makes training wrong or impossible; a warning is likely a mistake; a note is worth knowing."""
+    """An error makes training wrong or impossible; a warning is likely a mistake; a note is worth
+    knowing."""
 
     level: Level
     field: str
@@ -37,5 +38,9 @@ def raise_first_error(findings: Sequence[Finding]) -> None:
     """Raise the sentence of the first error, and say if there are more."""
     errors = [finding.text for finding in findings if finding.level == "error"]
     if errors:
-        more = f" (and {len(errors) - 1} more: `canary check-env` lists them)" if len(errors) > 1 else ""
+        more = (
+            f" (and {len(errors) - 1} more: `canary check-env` lists them)"
+            if len(errors) > 1
+            else ""
+        )
         raise CanaryError(f"{errors[0].removesuffix('.')}{more}.")

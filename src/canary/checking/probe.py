@@ -1,8 +1,9 @@
 """Random actions in many lanes at once, every state recorded: what the other checks look at.
 
-Lane i uses the key fold_in(key(seed), i) and time t folds in again, so the same environment gives the same record, and
-records of different lengths agree where they overlap. The fingerprint of a record is a few numbers: two environments that
-differ in them are not the same. Settings tell most differences apart; the fingerprint tells code that was changed.
+Lane i uses the key fold_in(key(seed), i) and time t folds in again, so the same environment gives
+the same record, and records of different lengths agree where they overlap. The fingerprint of a
+record is a few numbers: two environments that differ in them are not the same. Settings tell most
+differences apart; the fingerprint tells code that was changed.
 """
 
 from collections.abc import Callable
@@ -15,12 +16,19 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from canary.environments.numbers import run_time_numbers, with_numbers
-from canary.environments.protocol import ActionSpace, Discrete, Environment, EnvironmentState, refuse_failure
+from canary.environments.protocol import (
+    ActionSpace,
+    Discrete,
+    Environment,
+    EnvironmentState,
+    refuse_failure,
+)
 
 
 @dataclass(frozen=True)
 class Probe:
-    """States as numpy arrays [time 0..length, lane, ...], and whether the step to time t + 1 was taken."""
+    """States as numpy arrays [time 0..length, lane, ...], and whether the step to time t + 1 was
+    taken."""
 
     states: EnvironmentState
     taken: Bool[np.ndarray, "time lane"]
@@ -54,10 +62,14 @@ def make_probe(environment: Environment, length: int) -> Callable[[int, int], Pr
     A lane that is done stays as it is. `inner` is left out of the record.
     """
     numbers = run_time_numbers(environment)
-    program: Any = jax.jit(lambda keys, numbers: _play(with_numbers(environment, numbers), keys, length))
+    program: Any = jax.jit(
+        lambda keys, numbers: _play(with_numbers(environment, numbers), keys, length)
+    )
 
     def play(lanes: int, seed: int = 0) -> Probe:
-        keys = jax.vmap(lambda lane: jax.random.fold_in(jax.random.key(seed), lane))(jnp.arange(lanes))
+        keys = jax.vmap(lambda lane: jax.random.fold_in(jax.random.key(seed), lane))(
+            jnp.arange(lanes)
+        )
         states, taken = jax.tree.map(np.asarray, program(keys, numbers))
         refuse_failure(environment)
         return Probe(states, taken)
@@ -65,12 +77,16 @@ def make_probe(environment: Environment, length: int) -> Callable[[int, int], Pr
     return play
 
 
-def _play(environment: Environment, keys: PRNGKeyArray, length: int) -> tuple[EnvironmentState, Array]:
+def _play(
+    environment: Environment, keys: PRNGKeyArray, length: int
+) -> tuple[EnvironmentState, Array]:
     first = jax.vmap(lambda key: environment.reset(jax.random.fold_in(key, 0)))(keys)
 
     def step(state: EnvironmentState, key: PRNGKeyArray) -> EnvironmentState:
         key_action, key_step = jax.random.split(key)
-        return environment.step(state, random_action(environment.action_space, key_action), key_step)
+        return environment.step(
+            state, random_action(environment.action_space, key_action), key_step
+        )
 
     def advance(states: EnvironmentState, time: Array):
         moved = jax.vmap(step)(states, jax.vmap(lambda key: jax.random.fold_in(key, time))(keys))
@@ -83,7 +99,9 @@ def _play(environment: Environment, keys: PRNGKeyArray, length: int) -> tuple[En
         return kept, (_bare(kept), ~done)
 
     _, (later, taken) = jax.lax.scan(advance, first, jnp.arange(1, length + 1))
-    states = jax.tree.map(lambda start, rest: jnp.concatenate([start[None], rest]), _bare(first), later)
+    states = jax.tree.map(
+        lambda start, rest: jnp.concatenate([start[None], rest]), _bare(first), later
+    )
     return states, taken
 
 
@@ -110,7 +128,8 @@ def fingerprint(record: Probe) -> dict[str, list[float]]:
 
 
 def differences(stored: Any, found: dict[str, list[float]]) -> list[str]:
-    """Which kinds of numbers differ, and from which step on; a stored fingerprint of another form says so."""
+    """Which kinds of numbers differ, and from which step on; a stored fingerprint of another form
+    says so."""
     try:
         columns = {kind: np.asarray(stored[kind], float) for kind in KINDS}
     except (KeyError, TypeError, ValueError):

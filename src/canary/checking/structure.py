@@ -1,4 +1,5 @@
-"""Shapes and types of an environment, found by tracing it: nothing is computed and nothing compiled."""
+"""Shapes and types of an environment, found by tracing it: nothing is computed and nothing
+compiled."""
 
 import inspect
 import re
@@ -16,7 +17,12 @@ from canary.errors import CanaryError
 from canary.host.references import describe
 
 MEMBERS = ("horizon", "observation_size", "action_space", "normalise_observation", "reset", "step")
-SCALARS = {"reward": jnp.float32, "cost": jnp.float32, "terminated": jnp.bool_, "truncated": jnp.bool_}
+SCALARS = {
+    "reward": jnp.float32,
+    "cost": jnp.float32,
+    "terminated": jnp.bool_,
+    "truncated": jnp.bool_,
+}
 
 
 def check_structure(environment: Any) -> list[Finding]:
@@ -63,13 +69,16 @@ def _members(environment: Any) -> Iterator[Finding]:
             else " (docs/environments/your-own.md)"
         )
         yield error(
-            "environment", f"{name} is not an environment: it has no {', no '.join(missing)}{gymnasium}."
+            "environment",
+            f"{name} is not an environment: it has no {', no '.join(missing)}{gymnasium}.",
         )
         return
     for member in ("horizon", "observation_size"):
         value = getattr(environment, member)
         if not _is_size(value):
-            yield error(member, f"The {member} of {name} must be a positive whole number, not {value!r}.")
+            yield error(
+                member, f"The {member} of {name} must be a positive whole number, not {value!r}."
+            )
     field, value = "normalise_observation", environment.normalise_observation
     if not isinstance(value, bool):
         yield error(field, f"{field} of {name} must be True or False, not {value!r}.")
@@ -84,14 +93,16 @@ def _space(name: str, space: Any) -> Iterator[Finding]:
     if isinstance(space, Discrete | Continuous):
         if not _is_size(space.count if isinstance(space, Discrete) else space.size):
             yield error(
-                "action_space", f"The action_space of {name} is {space!r}; its size must be positive."
+                "action_space",
+                f"The action_space of {name} is {space!r}; its size must be positive.",
             )
         return
     module = type(space).__module__
     kind = f"{module.split('.')[0]}'s {type(space).__name__}" if "gym" in module else repr(space)
     yield error(
         "action_space",
-        f"The action_space of {name} is {kind}; it must be canary.Discrete(count) or canary.Continuous(size).",
+        f"The action_space of {name} is {kind}; it must be canary.Discrete(count) or "
+        "canary.Continuous(size).",
     )
 
 
@@ -104,7 +115,8 @@ def _traced(environment: Environment, method: str, *arguments: Any) -> tuple[Any
         text = describe(failure)
         short = re.sub(r"(See https\S*|The error occurred while tracing.*)", "", text)[:300].strip()
         hint = (
-            " It must be written with jax.numpy and jax.lax: `if`, float() and numpy cannot act on traced values"
+            " It must be written with jax.numpy and jax.lax: `if`, float() and numpy cannot act on "
+            "traced values"
             if "Tracer" in type(failure).__name__ or "Concretization" in type(failure).__name__
             else ""
         )
@@ -116,15 +128,19 @@ def _fields(environment: Environment, method: str, state: Any) -> Iterator[Findi
     """What is wrong with the fields of a returned state."""
     name, size = name_of_environment(environment), environment.observation_size
     if not isinstance(state, EnvironmentState):
-        kind = f"a tuple of {len(state)}" if isinstance(state, tuple) else f"a {type(state).__name__}"
+        kind = (
+            f"a tuple of {len(state)}" if isinstance(state, tuple) else f"a {type(state).__name__}"
+        )
         yield error(
-            method, f"{method}() of {name} returned {kind}; it must return a canary.EnvironmentState."
+            method,
+            f"{method}() of {name} returned {kind}; it must return a canary.EnvironmentState.",
         )
         return
     if (shape := jnp.shape(state.observation)) != (size,):
         yield error(
             "observation",
-            f"The observation of {method}() has the shape {shape}, but observation_size says {size}.",
+            f"The observation of {method}() has the shape {shape}, but observation_size says "
+            f"{size}.",
         )
     kinds = {"observation": jnp.float32, **SCALARS, "time": jnp.int32}
     for field, kind in kinds.items():
@@ -133,18 +149,22 @@ def _fields(environment: Environment, method: str, state: Any) -> Iterator[Findi
         if field != "observation" and shape != ():
             yield error(
                 field,
-                f"The {field} of {method}() has the shape {shape}; it must be a single number, shape ().",
+                f"The {field} of {method}() has the shape {shape}; it must be a single number, "
+                "shape ().",
             )
         fits = jnp.issubdtype(dtype, jnp.integer) if field == "time" else dtype == kind
         if not fits:
             yield error(
                 field,
                 f"The {field} of {method}() is {dtype}; it must be {jnp.dtype(kind).name}: "
-                f"write {field}.astype({'bool' if kind is jnp.bool_ else f'jnp.{jnp.dtype(kind).name}'}).",
+                "write "
+                f"{field}.astype({'bool' if kind is jnp.bool_ else f'jnp.{jnp.dtype(kind).name}'}).",
             )
 
 
-def _same_structure(name: str, reset: EnvironmentState, step: EnvironmentState) -> Iterator[Finding]:
+def _same_structure(
+    name: str, reset: EnvironmentState, step: EnvironmentState
+) -> Iterator[Finding]:
     before, after = (
         {
             jax.tree_util.keystr(path).lstrip("."): f"{leaf.dtype} of shape {leaf.shape}"
@@ -157,14 +177,18 @@ def _same_structure(name: str, reset: EnvironmentState, step: EnvironmentState) 
         if first != second:
             yield error(
                 field,
-                f"{field} of {name} is {first} after reset() but {second} after step(); both must be the same.",
+                f"{field} of {name} is {first} after reset() but {second} after step(); both must "
+                "be the same.",
             )
     if before == after and jax.tree.structure(reset) != jax.tree.structure(step):
-        yield error("inner", f"The states that reset() and step() of {name} return are not built alike.")
+        yield error(
+            "inner", f"The states that reset() and step() of {name} return are not built alike."
+        )
 
 
 def _frozen_randomness(environment: Any, reset: Any, action: Any, key: Any) -> Iterator[Finding]:
-    """Randomness that does not come from the key is drawn while tracing and frozen: two tracings then differ."""
+    """Randomness that does not come from the key is drawn while tracing and frozen: two tracings
+    then differ."""
     for method, arguments in (("reset", (key,)), ("step", (reset, action, key))):
         try:
             one, other = (_program(getattr(environment, method), arguments) for _ in range(2))
@@ -173,8 +197,10 @@ def _frozen_randomness(environment: Any, reset: Any, action: Any, key: Any) -> I
         if one != other:
             yield error(
                 method,
-                f"{method}() of {name_of_environment(environment)} draws random numbers without its key (np.random or "
-                "random): they are drawn once, while the program is made, and stay the same for ever; use "
+                f"{method}() of {name_of_environment(environment)} draws random numbers without "
+                "its key (np.random or "
+                "random): they are drawn once, while the program is made, and stay the same for "
+                "ever; use "
                 "jax.random with the key.",
             )
 

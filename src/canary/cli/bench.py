@@ -39,17 +39,21 @@ The benchmarks come with a source checkout (benchmarks/); they are not part of a
     mjx_steps: Annotated[str, flag("N", "20")] = "20"
     """Envs: the same for MJX, which is slow on a CPU; 0 leaves it out."""
     json: Json = None
-    """Write the measurements as JSON to a file, or to standard output (-) and nothing else there."""
+    """Write the measurements as JSON to a file, or to standard output (-) and nothing else
+    there."""
 
 
 def bench(options: Bench) -> int:
     check_json(options.json)
     if options.what not in SUBJECTS:
-        raise CanaryError(f"canary bench cannot measure {options.what!r}{nearest(options.what, SUBJECTS)}")
+        raise CanaryError(
+            f"canary bench cannot measure {options.what!r}{nearest(options.what, SUBJECTS)}"
+        )
     checkout = Path(__file__).parents[3]
     if not (checkout / "benchmarks" / "training_speed.py").exists():
         raise CanaryError(
-            "canary bench needs a source checkout with its benchmarks/ directory; there is none here."
+            "canary bench needs a source checkout with its benchmarks/ directory; there is none "
+            "here."
         )
     sys.path.insert(0, str(checkout))
     console = console_for(options.json)
@@ -58,7 +62,8 @@ def bench(options: Bench) -> int:
         console.print(line, highlight=False)
 
     emit_json(
-        options.json, _environments(options, show) if options.what == "envs" else _training(options, show)
+        options.json,
+        _environments(options, show) if options.what == "envs" else _training(options, show),
     )
     return 0
 

@@ -53,7 +53,8 @@ of RUN (or of the run it lies in); its episodes, all or a random share of them, 
     episodes: Annotated[str | None, flag("N", "planned")] = None
     """Most episodes per seed."""
     fixed: Switch = False
-    """Play exactly that many episodes, without early stopping: the bound on P is then the exact binomial one."""
+    """Play exactly that many episodes, without early stopping: the bound on P is then the exact
+    binomial one."""
     seeds: SomeSeeds = None
     step: Annotated[str | None, flag("STEP", "the newest")] = None
     """The policies after so many steps per seed, if the run kept that state."""
@@ -64,7 +65,8 @@ of RUN (or of the run it lies in); its episodes, all or a random share of them, 
     shift: Annotated[tuple[str, ...], UseAppendAction, flag("SETTING=A,B,...")] = ()
     """Also certify with a changed environment setting, for each of the values. Repeatable."""
     largest_step_cost: Annotated[str | None, flag("COST", "the environment's")] = None
-    """The largest cost a step can have, if the environment does not state it: bounds on means need it."""
+    """The largest cost a step can have, if the environment does not state it: bounds on means need
+    it."""
     deterministic: Switch = False
     """Take the most likely action instead of sampling."""
     seed: Annotated[str | None, flag("N", "fresh")] = None
@@ -76,7 +78,8 @@ of RUN (or of the run it lies in); its episodes, all or a random share of them, 
     key: Annotated[str | None, flag("PUB")] = None
     """With --verify: the public key (.pub or .pem) that it must be signed with."""
     sign: Annotated[str | None, flag("KEY")] = None
-    """Sign the certificate with this Ed25519 private key, as ssh-keygen makes it (needs canary-rl[sign])."""
+    """Sign the certificate with this Ed25519 private key, as ssh-keygen makes it (needs
+    canary-rl[sign])."""
     trust: Trust = False
     accept_change: AcceptChange = False
     out: RunsFolder = "runs"
@@ -93,9 +96,13 @@ def certify(options: Certify) -> int:
         return _verify(options, console)
     for name in ("replay", "key"):
         if getattr(options, name) is not None:
-            raise CanaryError(f"--{name} belongs to --verify FILE, which says what shall be checked.")
+            raise CanaryError(
+                f"--{name} belongs to --verify FILE, which says what shall be checked."
+            )
     if options.tries is not None and not options.best:
-        raise CanaryError("--tries belongs to --best, which looks for a policy that can be certified.")
+        raise CanaryError(
+            "--tries belongs to --best, which looks for a policy that can be certified."
+        )
     from canary import api
 
     place = opened(options.run or "latest", options.out, trust=options.trust)
@@ -117,7 +124,9 @@ def _certify(options: Certify, run: Any, console: Any) -> int:
         largest_step_cost=_cost(options.largest_step_cost),
         deterministic=options.deterministic,
         evaluation_seed=_whole(options, "seed"),
-        sign=None if options.sign is None else load_private_key(_key_file(options.sign), options.sign),
+        sign=None
+        if options.sign is None
+        else load_private_key(_key_file(options.sign), options.sign),
         quiet=options.quiet,
     )
     if not options.quiet:
@@ -133,7 +142,8 @@ def _best(options: Certify, run: Any, console: Any) -> int:
     for name in ("step", "fixed", "shift", "largest_step_cost", "deterministic", "seed", "sign"):
         if getattr(options, name):
             raise CanaryError(
-                f"--best chooses the policy and how it is certified; leave out --{name.replace('_', '-')}."
+                "--best chooses the policy and how it is certified; leave out "
+                f"--{name.replace('_', '-')}."
             )
     tries = _whole(options, "tries")
     found = run.best(
@@ -183,9 +193,14 @@ def _verify(options: Certify, console: Any) -> int:
 
 
 def _listed(certificate: dict[str, Any]) -> int:
-    """How many episodes a certificate lists, for the bar; a damaged one will be told of soon enough."""
+    """How many episodes a certificate lists, for the bar; a damaged one will be told of soon
+    enough."""
     try:
-        return sum(int(pair[1]) for result in certificate["results"] for pair in result["evidence"]["costs"])
+        return sum(
+            int(pair[1])
+            for result in certificate["results"]
+            for pair in result["evidence"]["costs"]
+        )
     except (KeyError, TypeError, ValueError, IndexError, OverflowError):
         return 0
 
@@ -229,5 +244,7 @@ def _cost(text: str | None) -> float | None:
     except ValueError:
         cost = math.nan
     if cost is not None and not 0 <= cost < math.inf:
-        raise CanaryError(f"--largest-step-cost takes a finite number that is not negative, not {text!r}.")
+        raise CanaryError(
+            f"--largest-step-cost takes a finite number that is not negative, not {text!r}."
+        )
     return cost

@@ -12,7 +12,8 @@ from canary.terminal.output import check_json, console_for, emit_json
 
 @dataclass(frozen=True, kw_only=True)
 class CheckEnv:
-    """Check an environment: shapes, types, randomness, ends and costs; and which limits are interesting."""
+    """Check an environment: shapes, types, randomness, ends and costs; and which limits are
+    interesting."""
 
     EXAMPLES: ClassVar[str] = """
   canary check-env shop:Shop                         an environment of yours, in shop.py
@@ -24,11 +25,13 @@ It traces the environment, plays random episodes to their end, and plays them on
 same numbers. Every training begins with the fast part of it. Exit code 0 if nothing is wrong, 1 if something is."""
 
     env: Annotated[Positional[str], arg(metavar="ENV", help_behavior_hint="")]
-    """One of ours, package.module:Factory, gymnasium:ID, gymnax:ID, brax:NAME, crax:NAME or playground:NAME."""
+    """One of ours, package.module:Factory, gymnasium:ID, gymnax:ID, brax:NAME, crax:NAME or
+    playground:NAME."""
     set: Annotated[tuple[str, ...], UseAppendAction, flag("env.NAME=VALUE")] = ()
     """An argument of the environment. Repeatable."""
     cost: Annotated[str | None, flag("WHERE")] = None
-    """Where the cost of another package's environment is: info:KEY, safety-gymnasium, or package.module:function."""
+    """Where the cost of another package's environment is: info:KEY, safety-gymnasium, or
+    package.module:function."""
     limit: Annotated[str | None, flag("COST", "the environment's own")] = None
     """A cost limit to say something about."""
     epsilon: Annotated[str | None, flag("PROBABILITY", "the environment's own, or 0.05")] = None

@@ -17,7 +17,9 @@ Switch = Annotated[bool, arg(help_behavior_hint="")]
 
 def flag(metavar: str, default: str = "", about: str | None = None) -> Any:
     """How help shows an option; what it is about stands here or, as a text, below its field."""
-    return arg(metavar=metavar, help=about, help_behavior_hint=f"(default: {default})" if default else "")
+    return arg(
+        metavar=metavar, help=about, help_behavior_hint=f"(default: {default})" if default else ""
+    )
 
 
 # Options that several commands have.
@@ -36,7 +38,8 @@ AcceptChange = Annotated[bool, arg(help=CHANGE, help_behavior_hint="")]
 
 
 def opened(name: str, out: str, *, trust: bool) -> Path:
-    """The run of that name, once the user agreed to import the code that it names, if it names any."""
+    """The run of that name, once the user agreed to import the code that it names, if it names
+    any."""
     from canary.runs import directory
     from canary.runs.trust import agree
 
@@ -60,7 +63,8 @@ def parse_seeds(text: str) -> int | tuple[int, ...]:
         match = re.fullmatch(r"\s*([0-9]{1,12})(?:-([0-9]{1,12}))?\s*", part)
         if match is None or text.isdecimal():
             raise CanaryError(
-                f"--seeds takes a number up to {MOST_SEEDS} or a list such as 3,5,7 or 0-9, not {text!r}."
+                f"--seeds takes a number up to {MOST_SEEDS} or a list such as 3,5,7 or 0-9, not "
+                f"{text!r}."
             )
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first or last - first >= MOST_SEEDS:
@@ -80,7 +84,8 @@ def number(name: str, text: str | None) -> float | None:
 
 
 def chosen_seeds(text: str | None, known: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The seeds of a run that `--seeds` names; None if it was not said. More than there are is a mistake."""
+    """The seeds of a run that `--seeds` names; None if it was not said. More than there are is a
+    mistake."""
     if text is None:
         return None
     chosen = parse_seeds(text)
@@ -88,7 +93,8 @@ def chosen_seeds(text: str | None, known: tuple[int, ...]) -> tuple[int, ...] | 
         return chosen
     if not 1 <= chosen <= len(known):
         raise CanaryError(
-            f"--seeds {chosen}: the run has {len(known)} seeds; take 1 to {len(known)} of them, or name some."
+            f"--seeds {chosen}: the run has {len(known)} seeds; take 1 to {len(known)} of them, or "
+            "name some."
         )
     return known[:chosen]
 

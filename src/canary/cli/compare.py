@@ -13,7 +13,8 @@ from canary.terminal.output import check_json, console_for, emit_json
 
 @dataclass(frozen=True, kw_only=True)
 class Compare:
-    """Draw runs of one environment together: what differs, return and constraint with intervals over seeds."""
+    """Draw runs of one environment together: what differs, return and constraint with intervals
+    over seeds."""
 
     EXAMPLES: ClassVar[str] = """
   canary compare baseline wide                       two runs by name: a table, and compare.png
@@ -38,7 +39,9 @@ def compare(options: Compare) -> int:
     check_json(options.json)
     out = Path(options.out)
     if out.suffix != ".png" or out.is_dir():
-        raise CanaryError(f"--out names the figure, a file that ends in .png, not {options.out!r:.80}.")
+        raise CanaryError(
+            f"--out names the figure, a file that ends in .png, not {options.out!r:.80}."
+        )
     from canary.reporting.comparison import compare_runs
     from canary.runs.directory import find_run
     from canary.terminal.summary_table import print_comparison

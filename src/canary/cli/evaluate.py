@@ -24,7 +24,8 @@ from canary.terminal.output import check_json, console_for, emit_json
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluate:
-    """Play fresh episodes with the frozen policies of a run; count how often the cost exceeds the limit."""
+    """Play fresh episodes with the frozen policies of a run; count how often the cost exceeds the
+    limit."""
 
     EXAMPLES: ClassVar[str] = """
   canary evaluate                                    the newest run, 1000 episodes per seed
@@ -39,14 +40,16 @@ episodes of all seeds, the one with the highest cost and the median one, with th
     episodes: Annotated[str, flag("N", "1000")] = "1000"
     """Episodes per seed."""
     step: Annotated[str | None, flag("STEP", "the newest")] = None
-    """The policies after so many steps per seed, if the run kept that state (--set training.keep_checkpoints=10)."""
+    """The policies after so many steps per seed, if the run kept that state (--set
+    training.keep_checkpoints=10)."""
     deterministic: Switch = False
     """Take the most likely action instead of sampling, as training does."""
     seeds: SomeSeeds = None
     seed: Annotated[str, flag("N", "0")] = "0"
     """Seed of the evaluation itself; another one gives other episodes."""
     video: Annotated[tuple[str, ...] | None, arg(metavar="[FILE]", help_behavior_hint="")] = None
-    """Draw the worst and the median episode: a .gif, or an .mp4 (needs canary-rl[video]). Without FILE: RUN/video.gif."""
+    """Draw the worst and the median episode: a .gif, or an .mp4 (needs canary-rl[video]). Without
+    FILE: RUN/video.gif."""
     trust: Trust = False
     accept_change: AcceptChange = False
     out: RunsFolder = "runs"
@@ -94,7 +97,8 @@ def _video_file(options: Evaluate) -> str | None:
     named = options.video or ()
     if len(named) > 1 or any(not name.lower().endswith((".gif", ".mp4")) for name in named):
         raise CanaryError(
-            f"--video takes one file that ends in .gif or .mp4, not {' '.join(named)!r}; the run goes before it: "
+            f"--video takes one file that ends in .gif or .mp4, not {' '.join(named)!r}; the run "
+            "goes before it: "
             "canary evaluate RUN --video FILE."
         )
     return named[0] if named else None

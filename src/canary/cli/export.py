@@ -10,7 +10,8 @@ from canary.terminal.output import check_json, console_for, emit_json
 
 @dataclass(frozen=True, kw_only=True)
 class Export:
-    """Write a trained policy with its normaliser and cost account as one file, checked against JAX."""
+    """Write a trained policy with its normaliser and cost account as one file, checked against
+    JAX."""
 
     EXAMPLES: ClassVar[str] = """
   canary export                                      the newest run, its first seed, as ONNX
@@ -31,7 +32,8 @@ A policy depends on the cost spent so far; docs/export.md shows how to serve one
     trust: Trust = False
     out: RunsFolder = "runs"
     json: Json = None
-    """Write what was exported as JSON to a file, or to standard output (-) and nothing else there."""
+    """Write what was exported as JSON to a file, or to standard output (-) and nothing else
+    there."""
     quiet: Switch = False
     """Print nothing."""
 
@@ -49,7 +51,8 @@ def export(options: Export) -> int:
     )
     if not options.quiet:
         console_for(options.json).say(
-            f"{result['path']}\n{result['format']}, {result['bytes']:,} bytes; differs from JAX by at most "
+            f"{result['path']}\n{result['format']}, {result['bytes']:,} bytes; differs from JAX by "
+            "at most "
             f"{result['max_abs_difference']:.1e} on {result['checked_inputs']} inputs"
         )
     emit_json(options.json, result)

@@ -23,7 +23,10 @@ UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 def guarded(command: Callable[[], int]) -> int:
     """Run a command; returns its exit code. No exception leaves this function."""
     with contextlib.suppress(AttributeError, ValueError, OSError):
-        for stream in (sys.stdout, sys.stderr):  # a terminal that knows no Greek gets question marks
+        for stream in (
+            sys.stdout,
+            sys.stderr,
+        ):  # a terminal that knows no Greek gets question marks
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
         code = command()
@@ -33,7 +36,9 @@ def guarded(command: Callable[[], int]) -> int:
         return say(str(error), MISTAKE)
     except KeyboardInterrupt:
         return say("Interrupted.", INTERRUPTED)
-    except BrokenPipeError:  # the reader of standard output has gone; Python must not try to flush it again
+    except (
+        BrokenPipeError
+    ):  # the reader of standard output has gone; Python must not try to flush it again
         _forget_output()
         return 1
     except BaseException as error:  # a panic of a library is no Exception
@@ -46,7 +51,8 @@ def guarded(command: Callable[[], int]) -> int:
 
 
 def say(text: str, code: int) -> int:
-    """One sentence on standard error, on one line; of one that quotes a novel, the beginning and the end."""
+    """One sentence on standard error, on one line; of one that quotes a novel, the beginning and
+    the end."""
     text = " ".join(text.split())
     text = text if len(text) <= 1200 else f"{text[:800]} ... {text[-300:]}"
     with contextlib.suppress(OSError, ValueError):
@@ -67,7 +73,8 @@ def _unforeseen(error: BaseException) -> int:
             file.write(f"{sys.version}\n{sys.argv!r}\n\n{report}")
         place = f"is in {name}"
     return say(
-        f"canary failed in a way that nobody foresaw ({reason}); the traceback {place}: please report it with the "
+        f"canary failed in a way that nobody foresaw ({reason}); the traceback {place}: please "
+        "report it with the "
         "command. CANARY_TRACEBACK=1 shows it here.",
         BUG,
     )

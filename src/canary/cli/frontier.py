@@ -24,7 +24,8 @@ CVaR and Cantelli's bound over epsilon it shows Cantelli's bound on the shaped c
 zone. --out gets the figure and the tables as files."""
 
     env: Annotated[str | None, flag("NAME", "that of the first --run, else IcyLake")] = None
-    """Environment: one of ours or package.module:Factory; it must be finite, and state its finite_tables()."""
+    """Environment: one of ours or package.module:Factory; it must be finite, and state its
+    finite_tables()."""
     limit: Annotated[str | None, flag("COST", "the paper's: 5.5 on IcyLake")] = None
     """Cost limit."""
     epsilon: Annotated[str | None, flag("PROBABILITY", "the paper's: 0.02")] = None
@@ -32,7 +33,8 @@ zone. --out gets the figure and the tables as files."""
     set: Annotated[tuple[str, ...], UseAppendAction, flag("env.NAME=VALUE")] = ()
     """Change a setting of the environment. Repeatable."""
     run: Annotated[tuple[str, ...], UseAppendAction, flag("RUN")] = ()
-    """Draw the policies of a run into it: its path, its name below --runs, or latest. Repeatable."""
+    """Draw the policies of a run into it: its path, its name below --runs, or latest.
+    Repeatable."""
     trust: Trust = False
     runs: RunsFolder = "runs"
     out: Annotated[str | None, flag("DIR")] = None
@@ -53,7 +55,9 @@ def frontier(options: Frontier) -> int:
     from canary.terminal.progress import counting_bar
 
     said = {"limit": options.limit, "epsilon": options.epsilon}
-    constraint = {name: number(f"--{name}", text) for name, text in said.items() if text is not None}
+    constraint = {
+        name: number(f"--{name}", text) for name, text in said.items() if text is not None
+    }
     runs = [opened(name, options.runs, trust=options.trust) for name in options.run]
     if runs and options.env is None and not options.set and not constraint:
         config = open_config(runs[0])
@@ -61,7 +65,11 @@ def frontier(options: Frontier) -> int:
         config = make_config(options.env or "IcyLake", constraint=constraint, overrides=options.set)
     with counting_bar("solving", quiet=options.quiet) as report:
         result = frontier_report(
-            config.environment, config.constraint.limit, config.constraint.share, runs=runs, progress=report
+            config.environment,
+            config.constraint.limit,
+            config.constraint.share,
+            runs=runs,
+            progress=report,
         )
     paths: dict[str, Any] = save_frontier(result, Path(options.out)) if options.out else {}
     if not options.quiet:

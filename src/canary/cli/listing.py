@@ -10,7 +10,8 @@ from canary.terminal.output import check_json, console_for, emit_json
 
 @dataclass(frozen=True, kw_only=True)
 class List:
-    """Show the runs below a directory, and the environments, algorithms and presets there are; or all settings of one."""
+    """Show the runs below a directory, and the environments, algorithms and presets there are; or
+    all settings of one."""
 
     EXAMPLES: ClassVar[str] = """
   canary list
@@ -23,7 +24,8 @@ class List:
     tag: Annotated[str | None, flag("TAG")] = None
     """Show only runs with this tag."""
     settings: Annotated[str | None, flag("NAME")] = None
-    """Show the settings of this algorithm or environment, or of training, with default, range and meaning."""
+    """Show the settings of this algorithm or environment, or of training, with default, range and
+    meaning."""
     json: Json = None
     """Write the list as JSON to a file, or to standard output (-) and nothing else there."""
 
@@ -38,7 +40,9 @@ def show(options: List) -> int:
     from canary.runs.differing import differing
     from canary.terminal.listing import print_lists, run_record
 
-    rows = [row for row in directory.list_runs(Path(options.out)) if options.tag in (None, *row.tags)]
+    rows = [
+        row for row in directory.list_runs(Path(options.out)) if options.tag in (None, *row.tags)
+    ]
     differences = differing([row.config for row in rows])
     runs = [run_record(row, differs) for row, differs in zip(rows, differences, strict=True)]
     known = {"environments": DESCRIPTIONS, "algorithms": names.ALGORITHMS, "presets": names.PRESETS}

@@ -1,7 +1,9 @@
-"""The `canary` command: parse into a dataclass, call one function, and turn mistakes into a sentence.
+"""The `canary` command: parse into a dataclass, call one function, and turn mistakes into a
+sentence.
 
-Exit codes: 0 done; 2 a mistake of the caller, explained by one sentence on standard error; 70 a mistake of canary's
-(`failures`); 130 interrupted by Ctrl-C. A new command is a file here and a line in `COMMANDS`.
+Exit codes: 0 done; 2 a mistake of the caller, explained by one sentence on standard error; 70 a
+mistake of canary's (`failures`); 130 interrupted by Ctrl-C. A new command is a file here and a line
+in `COMMANDS`.
 """
 
 import contextlib

@@ -12,7 +12,8 @@ from canary.errors import CanaryError
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """One HTML page to look at: curves, costs, tiers, bound and frontier of runs or of a study; it opens offline."""
+    """One HTML page to look at: curves, costs, tiers, bound and frontier of runs or of a study; it
+    opens offline."""
 
     EXAMPLES: ClassVar[str] = """
   canary report                                      the newest run, into report.html
@@ -40,7 +41,9 @@ def report(options: Report) -> int:
 
     out = Path(options.out)
     if out.is_dir() or not out.parent.is_dir():
-        raise CanaryError(f"--out names the file of the page, such as report.html; {out} cannot be one.")
+        raise CanaryError(
+            f"--out names the file of the page, such as report.html; {out} cannot be one."
+        )
     with counting_bar("solving", quiet=options.quiet or options.no_frontier) as progress:
         path = make_report(
             options.names or ("latest",), Path(options.runs), Path(options.results), out,

@@ -14,7 +14,8 @@ from canary.terminal.study_table import print_studies, print_study
 
 @dataclass(frozen=True, kw_only=True)
 class Reproduce:
-    """Train what is missing of a study and write its tables and figures, or make those again from what is stored."""
+    """Train what is missing of a study and write its tables and figures, or make those again from
+    what is stored."""
 
     EXAMPLES: ClassVar[str] = """
   canary reproduce                                   which studies there are
@@ -35,7 +36,8 @@ settings are kept beside the new ones."""
     rebuild: Switch = False
     """Train nothing: write tables and figures from the results that are there."""
     scale: Annotated[Literal["cpu", "paper"], flag("cpu|paper", "cpu")] = "cpu"
-    """`cpu`: the seeds and steps that the study states. `paper`: the paper's equations, steps and 30 seeds."""
+    """`cpu`: the seeds and steps that the study states. `paper`: the paper's equations, steps and
+    30 seeds."""
     seeds: Annotated[str | None, flag("N|LIST")] = None
     """How many seeds, from the study's first on, or which (3,5,7 or 0-9)."""
     steps: Annotated[str | None, flag("N")] = None
@@ -59,13 +61,16 @@ def reproduce(options: Reproduce) -> int:
         print_studies(ALL_STUDIES)
         return 0
     if options.study not in ALL_STUDIES:
-        raise CanaryError(f"There is no study called {options.study!r}{nearest(options.study, ALL_STUDIES)}")
+        raise CanaryError(
+            f"There is no study called {options.study!r}{nearest(options.study, ALL_STUDIES)}"
+        )
     print_study(_train(options), options.quiet)
     return 0
 
 
 def _rebuild(options: Reproduce) -> int:
-    """Of one study, or of all that are stored; one that cannot be shown does not keep the others from it."""
+    """Of one study, or of all that are stored; one that cannot be shown does not keep the others
+    from it."""
     from canary.studies.views import save_views, stored_studies
 
     asked = {
@@ -77,14 +82,17 @@ def _rebuild(options: Reproduce) -> int:
     for name, value in asked.items():
         if value:
             raise CanaryError(
-                f"--rebuild shows what is stored and trains nothing, so {name} has no meaning with it."
+                f"--rebuild shows what is stored and trains nothing, so {name} has no meaning with "
+                "it."
             )
     results = Path(options.results)
     known = stored_studies(results)
     names = [options.study] if options.study else known
     nameable = dict.fromkeys([*known, *ALL_STUDIES])  # a sweep has a name of its own
     if options.study and options.study not in nameable:
-        raise CanaryError(f"There is no study called {options.study!r}{nearest(options.study, nameable)}")
+        raise CanaryError(
+            f"There is no study called {options.study!r}{nearest(options.study, nameable)}"
+        )
     if not names:
         raise CanaryError(f"{results} holds no study; `canary reproduce NAME` makes one.")
     problems = []

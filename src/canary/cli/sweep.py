@@ -12,7 +12,8 @@ from canary.terminal.study_table import print_study
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep:
-    """Train every combination of some values of some settings, on the same seeds, and compare them."""
+    """Train every combination of some values of some settings, on the same seeds, and compare
+    them."""
 
     EXAMPLES: ClassVar[str] = """
   canary sweep --set algo.target_kl=0.01,0.02 --limit 3.5,5.5          four combinations on four seeds
@@ -58,7 +59,9 @@ def sweep(options: Sweep) -> int:
     said = [f"{path}={values}" for path, values in constraint.items() if values is not None]
     seeds = parse_seeds(options.seeds)
     chosen = tuple(range(seeds)) if isinstance(seeds, int) else seeds
-    study = sweep_study(options.env, options.algo, options.preset, swept([*options.set, *said]), chosen)
+    study = sweep_study(
+        options.env, options.algo, options.preset, swept([*options.set, *said]), chosen
+    )
     request = Request(steps=None if options.steps is None else whole("--steps", options.steps))
     paths = reproduce(
         options.name or f"sweep-{options.env}-{options.algo}", study,

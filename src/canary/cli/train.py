@@ -15,7 +15,8 @@ NOTE = "Second half of training. These are episodes of a changing policy: a desc
 
 @dataclass(frozen=True, kw_only=True)
 class Train:
-    """Train a policy under a limit on the episode cost, such as P(cost > limit) <= epsilon; several seeds side by side."""
+    """Train a policy under a limit on the episode cost, such as P(cost > limit) <= epsilon; several
+    seeds side by side."""
 
     EXAMPLES: ClassVar[str] = """
   canary train                                       Canary on IcyLake, 4 seeds
@@ -36,36 +37,44 @@ Everything goes into a new directory below --out: configuration, metrics, every 
 the summary. `canary list` shows what --env, --algo and --preset can be."""
 
     env: Annotated[str | None, flag("NAME", "IcyLake")] = None
-    """Environment to train on: one of ours, package.module:Factory, gymnasium:ID, gymnax:ID, brax:NAME, crax:NAME or
-    playground:NAME; the code that it names is imported."""
+    """Environment to train on: one of ours, package.module:Factory, gymnasium:ID, gymnax:ID,
+    brax:NAME, crax:NAME or playground:NAME; the code that it names is imported."""
     cost: Annotated[str | None, flag("WHERE")] = None
-    """Where the cost of another package's environment is: info:KEY, safety-gymnasium, or package.module:function."""
+    """Where the cost of another package's environment is: info:KEY, safety-gymnasium, or
+    package.module:function."""
     algo: Annotated[str | None, flag("NAME", "canary")] = None
     """Algorithm to train with."""
     constraint: Annotated[str | None, flag("chance|mean|cvar", "chance")] = None
-    """What is limited: P(cost > limit), the mean cost, or the mean cost of the worst share epsilon of the episodes."""
+    """What is limited: P(cost > limit), the mean cost, or the mean cost of the worst share epsilon
+    of the episodes."""
     limit: Annotated[str | None, flag("COST", "the environment's own")] = None
-    """Cost limit: of an episode (chance), of the mean (mean), or of the mean of the worst episodes (cvar)."""
+    """Cost limit: of an episode (chance), of the mean (mean), or of the mean of the worst episodes
+    (cvar)."""
     epsilon: Annotated[str | None, flag("PROBABILITY", "the environment's own")] = None
-    """Largest allowed probability of a violation (chance), or the share of episodes that count as the worst (cvar)."""
+    """Largest allowed probability of a violation (chance), or the share of episodes that count as
+    the worst (cvar)."""
     seeds: Annotated[str | None, flag("N|LIST", "4")] = None
     """How many seeds (4 means 0 to 3), or which: 3,5,7 or 0-9 or 7-7."""
     total_steps: Annotated[str | None, flag("STEPS", "by environment")] = None
-    """Environment steps per seed. With --resume: a longer plan than the run's; schedules then run over that."""
+    """Environment steps per seed. With --resume: a longer plan than the run's; schedules then run
+    over that."""
     name: Annotated[str | None, flag("NAME", "environment, algorithm and time")] = None
     """What the run is called: its directory below --out."""
     tag: Annotated[tuple[str, ...], UseAppendAction, flag("TAG")] = ()
     """A word to find the run by, in `canary list`. Repeatable."""
     log: Annotated[tuple[str, ...], UseAppendAction, flag("csv|tensorboard|wandb")] = ()
-    """Write every update for another tool, into the run. Repeatable. tensorboard and wandb are extras of canary-rl."""
+    """Write every update for another tool, into the run. Repeatable. tensorboard and wandb are
+    extras of canary-rl."""
     preset: Annotated[str | None, flag("NAME", "fast")] = None
-    """Settings to start from: fast, or paper for the paper's equations, hyper-parameters and steps."""
+    """Settings to start from: fast, or paper for the paper's equations, hyper-parameters and
+    steps."""
     engine: Annotated[str | None, flag("NAME", "auto")] = None
     """Physics engine of a simulated robot: native on CPUs, mjx on accelerators, auto chooses."""
     set: Annotated[tuple[str, ...], UseAppendAction, flag("SECTION.NAME=VALUE")] = ()
     """Change one setting; sections are algo, env, training and constraint. Repeatable."""
     trust: Switch = False
-    """With --resume: import the code that the run was trained on, if it is not canary's own; asked once for each run."""
+    """With --resume: import the code that the run was trained on, if it is not canary's own; asked
+    once for each run."""
     out: RunsFolder = "runs"
     json: Json = None
     """Write the summary as JSON to a file, or to standard output (-) and nothing else there."""
@@ -107,25 +116,38 @@ def train(options: Train) -> int:
             "figure": "training.png",
         }
         paths = {
-            label: run.directory / name for label, name in names.items() if (run.directory / name).exists()
+            label: run.directory / name
+            for label, name in names.items()
+            if (run.directory / name).exists()
         }
         print_summary(console, summary | {"note": NOTE, "paths": paths})
     elif options.json != "-":
         print(run.directory)
     emit_json(options.json, summary)
     if status == 130:
-        print(f"Interrupted and saved; go on with: canary train --resume {run.directory}", file=sys.stderr)
+        print(
+            f"Interrupted and saved; go on with: canary train --resume {run.directory}",
+            file=sys.stderr,
+        )
     return status
 
 
 def _choices(options: Train) -> dict[str, Any]:
     """The arguments of `canary.train`; what was not said keeps its default there."""
-    said = {"env": options.env, "algorithm": options.algo, "preset": options.preset, "cost": options.cost}
+    said = {
+        "env": options.env,
+        "algorithm": options.algo,
+        "preset": options.preset,
+        "cost": options.cost,
+    }
     settings = {
         "training.total_steps": options.total_steps,
         "env.engine": _engine(options),
     }
-    overrides = (*options.set, *(f"{name}={text}" for name, text in settings.items() if text is not None))
+    overrides = (
+        *options.set,
+        *(f"{name}={text}" for name, text in settings.items() if text is not None),
+    )
     choices: dict[str, Any] = {name: text for name, text in said.items() if text is not None}
     constraint = {
         "kind": options.constraint,
@@ -166,9 +188,13 @@ def _resume(options: Train, console: Any) -> Any:
             name = field.name.replace("_", "-")
             raise CanaryError(f"--resume goes on with the run's own settings; leave out --{name}.")
     run = api.load(opened(options.resume or "", options.out, trust=options.trust))
-    if run.summary()["status"] == "finished" and (steps is None or steps <= run.config.training.total_steps):
+    if run.summary()["status"] == "finished" and (
+        steps is None or steps <= run.config.training.total_steps
+    ):
         if not options.quiet:
             console.say(f"{run.directory} is finished already; nothing was trained.")
         complete = all((run.directory / name).exists() for name in ("summary.json", "training.png"))
-        return run if complete else run.resume(quiet=True)  # a kill may have left it without its summary
+        return (
+            run if complete else run.resume(quiet=True)
+        )  # a kill may have left it without its summary
     return run.resume(total_steps=steps, force=options.force, log=options.log, quiet=options.quiet)

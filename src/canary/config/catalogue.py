@@ -1,4 +1,5 @@
-"""Every setting of an algorithm, an environment or the training, as rows for people: what it is, and what it can be."""
+"""Every setting of an algorithm, an environment or the training, as rows for people: what it is,
+and what it can be."""
 
 import ast
 import dataclasses
@@ -18,7 +19,8 @@ Row = dict[str, str]
 
 
 def settings_of(name: str) -> list[Row]:
-    """Rows `setting`, `default`, `range`, `about` of all that `--set` can change in what has this name."""
+    """Rows `setting`, `default`, `range`, `about` of all that `--set` can change in what has this
+    name."""
     name = canonical(name, [*ALGORITHMS, *ENVIRONMENTS, "training"], "algorithm or environment")
     if name in ALGORITHMS:
         section, rows = "algo", _rows(ALGORITHMS[name].config())
@@ -27,7 +29,9 @@ def settings_of(name: str) -> list[Row]:
     else:
         section, rows = "env", _rows(ENVIRONMENTS[name]())
     leaves = [row["setting"].rpartition(".")[2] for row in rows]
-    for row, leaf in zip(rows, leaves, strict=True):  # the group can be left out where the name is unique
+    for row, leaf in zip(
+        rows, leaves, strict=True
+    ):  # the group can be left out where the name is unique
         row["setting"] = f"{section}.{leaf if leaves.count(leaf) == 1 else row['setting']}"
     return rows
 
@@ -40,7 +44,9 @@ def _rows(settings: Any, group: str = "") -> list[Row]:
             rows += _rows(value, f"{place}.")
         else:
             about = texts.get(name, "")
-            rows.append({"setting": place, "default": written(value), "range": _range(hint), "about": about})
+            rows.append(
+                {"setting": place, "default": written(value), "range": _range(hint), "about": about}
+            )
     return rows
 
 
@@ -71,13 +77,16 @@ def _range(hint: Any) -> str:
 
 
 def _texts(kind: type) -> dict[str, str]:
-    """The texts below the fields of a dataclass and of those it is derived from; the first sentence of each."""
+    """The texts below the fields of a dataclass and of those it is derived from; the first sentence
+    of each."""
     texts: dict[str, str] = {}
     for base in reversed(kind.__mro__[:-1]):
         (body,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
         assert isinstance(body, ast.ClassDef)
         for field, below in zip(body.body, body.body[1:], strict=False):
             match field, below:
-                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(
+                    value=ast.Constant(value=str(text))
+                ):
                     texts[name] = " ".join(text.split()).partition(". ")[0].rstrip(".")
     return texts

@@ -22,7 +22,8 @@ from canary.errors import CanaryError, nearest
 Overrides = Mapping[str, Any] | Sequence[str]
 """{"algo.target_kl": 0.02} or ("algo.target_kl=0.02",)."""
 
-# Settings that were options once, with the value that is built in now: a run that has it can still be read.
+# Settings that were options once, with the value that is built in now: a run that has it can still
+# be read.
 RETIRED: dict[str, Any] = {
     "bootstrap_truncated": True,
     "value_clip": None,
@@ -57,10 +58,9 @@ def make_config(
 ) -> RunConfig:
     """A run's configuration from a few choices; everything else comes from the preset.
 
-    `env` may refer to code (`canary.config.sources`): then `cost` says where the cost is, and `env.NAME=VALUE` gives an
-    argument.
-    `constraint` may be whole, or some of `kind`, `limit` and `epsilon`; `overrides` change single settings; `training`
-    holds fields of `TrainingConfig`.
+    `env` may refer to code (`canary.config.sources`): then `cost` says where the cost is, and
+    `env.NAME=VALUE` gives an argument. `constraint` may be whole, or some of `kind`, `limit` and
+    `epsilon`; `overrides` change single settings; `training` holds fields of `TrainingConfig`.
     """
     environment, name, pairs = make_environment(env, _pairs(overrides), cost)
     algorithm = canonical(algorithm, ALGORITHMS, "algorithm")
@@ -75,7 +75,9 @@ def make_config(
     )
     posed = [pair for pair in pairs if pair[0].startswith(("env.", "constraint."))]
     said = [(f"training.{name}", value) for name, value in training.items()]
-    config = PRESETS[preset](_all_changed(problem, posed))  # a preset looks at the problem as it is put
+    config = PRESETS[preset](
+        _all_changed(problem, posed)
+    )  # a preset looks at the problem as it is put
     return checked(_all_changed(config, [*(pair for pair in pairs if pair not in posed), *said]))
 
 
@@ -86,17 +88,23 @@ def make_environment(
     *,
     check: bool = True,
 ) -> tuple[Environment, str, list[tuple[str, Any]]]:
-    """An environment from a name, a reference to code, or itself; its name, and the pairs that were not about it.
+    """An environment from a name, a reference to code, or itself; its name, and the pairs that were
+    not about it.
 
-    Of a reference the pairs `env.NAME` are arguments; those of a named environment are changed in it later.
+    Of a reference the pairs `env.NAME` are arguments; those of a named environment are changed in
+    it later.
     """
     pairs = list(pairs)
     if isinstance(env, str) and is_source(env):
         ours = {path.partition(".")[2]: value for path, value in pairs if path.startswith("env.")}
-        environment = build(Source(env, {key: parse(value, None) for key, value in ours.items()}, cost))
+        environment = build(
+            Source(env, {key: parse(value, None) for key, value in ours.items()}, cost)
+        )
         pairs = [(path, value) for path, value in pairs if not path.startswith("env.")]
     elif cost is not None:
-        raise CanaryError(f"The cost of {env} is its own; --cost is for environments of other packages.")
+        raise CanaryError(
+            f"The cost of {env} is its own; --cost is for environments of other packages."
+        )
     elif isinstance(env, str):
         name = canonical(env, ENVIRONMENTS, "environment")
         return ENVIRONMENTS[name](), name, pairs
@@ -121,7 +129,8 @@ def _pairs(overrides: Overrides) -> list[tuple[str, Any]]:
 
 
 def _all_changed(config: RunConfig, pairs: Sequence[tuple[str, Any]]) -> RunConfig:
-    """All settings replaced, in whatever order works: a long map fits into an episode once the horizon is raised."""
+    """All settings replaced, in whatever order works: a long map fits into an episode once the
+    horizon is raised."""
     while pairs:
         refused, errors = [], []
         for path, value in pairs:
@@ -146,7 +155,9 @@ def _changed(config: RunConfig, path: str, value: Any) -> RunConfig:
     attribute = SECTIONS[section]
     if section == "env":
         return replace(config, environment=changed_environment(config.environment, rest, value))
-    return replace(config, **{attribute: override(getattr(config, attribute), rest, value, section)})
+    return replace(
+        config, **{attribute: override(getattr(config, attribute), rest, value, section)}
+    )
 
 
 def changed_environment(environment: Environment, path: str, value: Any) -> Environment:
@@ -157,12 +168,17 @@ def changed_environment(environment: Environment, path: str, value: Any) -> Envi
 
 
 def _no_override(item: str) -> CanaryError:
-    return CanaryError(f"--set expects section.setting=value, for example algo.target_kl=0.02, not {item!r}.")
+    return CanaryError(
+        f"--set expects section.setting=value, for example algo.target_kl=0.02, not {item!r}."
+    )
 
 
 def config_to_dict(config: RunConfig) -> dict[str, Any]:
     return {
-        "environment": {"name": config.environment_name, "settings": settings_of(config.environment)},
+        "environment": {
+            "name": config.environment_name,
+            "settings": settings_of(config.environment),
+        },
         "algorithm": {"name": config.algorithm_name, "settings": to_dict(config.algorithm)},
         "constraint": constraint_to_dict(config.constraint),
         "training": to_dict(config.training),
@@ -173,9 +189,11 @@ def config_to_dict(config: RunConfig) -> dict[str, Any]:
 def config_from_dict(
     data: dict[str, Any], environment: Environment | None = None, changes: tuple[str, ...] = ()
 ) -> RunConfig:
-    """Rebuild a configuration; `environment` stands in for one that is not among the named environments.
+    """Rebuild a configuration; `environment` stands in for one that is not among the named
+    environments.
 
-    `changes` say how it differs from the one that was trained on (`canary.runs.opening` finds them).
+    `changes` say how it differs from the one that was trained on (`canary.runs.opening` finds
+    them).
     """
     try:
         env, algo = data["environment"], data["algorithm"]
@@ -184,14 +202,21 @@ def config_from_dict(
             raise CanaryError(
                 f"The run's configuration names {name!r} and {algorithm!r}, which are no names."
             )
-        parts = env["settings"], algo["settings"], data["constraint"], data["training"], data["preset"]
+        parts = (
+            env["settings"],
+            algo["settings"],
+            data["constraint"],
+            data["training"],
+            data["preset"],
+        )
     except (KeyError, TypeError) as error:
         raise CanaryError(f"The run's configuration is incomplete ({error}).") from None
     env_settings, algo_settings, constraint, training, preset = map(_without_retired, parts)
     if environment is None:
         if name not in ENVIRONMENTS:
             raise CanaryError(
-                f"The run was trained on {name}, which is not a named environment: pass environment=..."
+                f"The run was trained on {name}, which is not a named environment: pass "
+                "environment=..."
             )
         environment = from_dict(ENVIRONMENTS[name], env_settings, "env")
     algorithm = canonical(algorithm, ALGORITHMS, "algorithm")

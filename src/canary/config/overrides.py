@@ -1,6 +1,7 @@
 """Frozen dataclasses as settings: to and from plain dictionaries, changed by path, and checked.
 
-The types of the fields say everything: what a value must be, and in which range (`canary.types.Range`).
+The types of the fields say everything: what a value must be, and in which range
+(`canary.types.Range`).
 """
 
 import contextlib
@@ -33,10 +34,14 @@ def from_dict(kind: type[Kind], data: Any, where: str) -> Kind:
         if name not in hints:
             raise CanaryError(f"{where} has no setting {name!r}{nearest(name, hints)}")
     for field in dataclasses.fields(typing.cast(Any, kind)):
-        has_default = field.default is not field.default_factory  # both are MISSING if there is none
+        has_default = (
+            field.default is not field.default_factory
+        )  # both are MISSING if there is none
         if field.name not in data and not has_default:
             raise CanaryError(f"{where} lacks the setting {field.name!r}.")
-    return kind(**{name: convert(hints[name], value, f"{where}.{name}") for name, value in data.items()})
+    return kind(
+        **{name: convert(hints[name], value, f"{where}.{name}") for name, value in data.items()}
+    )
 
 
 def type_hints(kind: Any) -> dict[str, Any]:
@@ -55,10 +60,14 @@ def convert(hint: Any, value: Any, where: str) -> Any:
     if origin in (typing.Union, types.UnionType):
         if value is None and type(None) in arguments:
             return None
-        return _convert_alternative([each for each in arguments if each is not type(None)], value, where)
+        return _convert_alternative(
+            [each for each in arguments if each is not type(None)], value, where
+        )
     if origin is typing.Literal:
         if value not in arguments:
-            raise CanaryError(f"{where} must be one of {', '.join(map(str, arguments))}, not {value!r}.")
+            raise CanaryError(
+                f"{where} must be one of {', '.join(map(str, arguments))}, not {value!r}."
+            )
         return value
     if origin is tuple:
         if isinstance(value, str) and "," in value:  # 64,64 is a way to write [64, 64]
@@ -81,7 +90,9 @@ def _convert_scalar(hint: Any, value: Any, where: str) -> Any:
     if hint is bool and isinstance(value, bool):
         return value
     if isinstance(value, int) and abs(value) >= 2**63:
-        raise CanaryError(f"{where} must be less than 2**63 in size; it has {len(str(abs(value)))} digits.")
+        raise CanaryError(
+            f"{where} must be less than 2**63 in size; it has {len(str(abs(value)))} digits."
+        )
     if hint is int and not isinstance(value, bool) and (isinstance(value, int) or _is_whole(value)):
         return int(value)
     if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
@@ -100,9 +111,11 @@ def _is_whole(value: Any) -> bool:
 
 
 def override(settings: Settings, path: str, value: Any, where: str) -> Settings:
-    """`settings` with the setting at `path` replaced by a value, or by the value that a text spells.
+    """`settings` with the setting at `path` replaced by a value, or by the value that a text
+    spells.
 
-    The path may leave out levels where its last name is unique: `target_kl` for `trust_region.target_kl`.
+    The path may leave out levels where its last name is unique: `target_kl` for
+    `trust_region.target_kl`.
     """
     head, _, rest = path.partition(".")
     if head not in {field.name for field in dataclasses.fields(settings)}:
@@ -122,7 +135,8 @@ def override(settings: Settings, path: str, value: Any, where: str) -> Settings:
 
 
 def _find_level(settings: Any, head: str, rest: str, where: str) -> tuple[str, str]:
-    """The group that holds a setting named `head`, and the path of that setting inside the group."""
+    """The group that holds a setting named `head`, and the path of that setting inside the
+    group."""
     groups = {f.name: getattr(settings, f.name) for f in dataclasses.fields(settings)}
     groups = {name: group for name, group in groups.items() if dataclasses.is_dataclass(group)}
     holders = [name for name, group in groups.items() if hasattr(group, head)]
@@ -137,19 +151,24 @@ def _find_level(settings: Any, head: str, rest: str, where: str) -> tuple[str, s
 
 
 def parse(value: Any, hint: Any) -> Any:
-    """A text as the value that it spells: JSON where it is JSON. Other values as they are, numpy's as Python's."""
+    """A text as the value that it spells: JSON where it is JSON. Other values as they are, numpy's
+    as Python's."""
     if not isinstance(value, str):
         return value.tolist() if hasattr(value, "tolist") else value
     if hint is str:
         return value
     try:
         return json.loads(value.lower() if value.lower() in ("true", "false", "none") else value)
-    except (ValueError, RecursionError):  # no JSON, a number of thousands of digits, brackets without end
+    except (
+        ValueError,
+        RecursionError,
+    ):  # no JSON, a number of thousands of digits, brackets without end
         return None if value.lower() == "none" else value
 
 
 def check_ranges(settings: Any, where: str) -> None:
-    """Raise a sentence if a number of nested settings is out of its range; whole numbers have 32 bits."""
+    """Raise a sentence if a number of nested settings is out of its range; whole numbers have 32
+    bits."""
     hints = type_hints(type(settings)) if dataclasses.is_dataclass(settings) else {}
     for name, hint in hints.items():
         value, place = getattr(settings, name), f"{where}.{name}"

@@ -1,7 +1,9 @@
-"""The presets: functions from a configuration with the defaults of its algorithm to one that fits its environment.
+"""The presets: functions from a configuration with the defaults of its algorithm to one that fits
+its environment.
 
-The defaults of the algorithms are the paper's hyper-parameters. What the paper states by environment is here, and what the
-`fast` preset does otherwise. A subclass of an environment is treated as what it is derived from.
+The defaults of the algorithms are the paper's hyper-parameters. What the paper states by
+environment is here, and what the `fast` preset does otherwise. A subclass of an environment is
+treated as what it is derived from.
 """
 
 from collections.abc import Callable
@@ -46,9 +48,10 @@ FAST_BATCHES: dict[type, Batches] = {
     IcyLake: Batches(environments=20, rollout_length=200, total_steps=600_000),
 }
 
-# The paper's table of baseline hyper-parameters (tab:baseline-hyperparams), by algorithm and environment. CPPO's ratio clip
-# and minibatch size are not in it: PPO's are used; nor is what its advantage is standardised over: as in the authors' public
-# code for discrete and for continuous actions. Elsewhere, and for the trust-region methods, the algorithms' defaults hold.
+# The paper's table of baseline hyper-parameters (tab:baseline-hyperparams), by algorithm and
+# environment. CPPO's ratio clip and minibatch size are not in it: PPO's are used; nor is what its
+# advantage is standardised over: as in the authors' public code for discrete and for continuous
+# actions. Elsewhere, and for the trust-region methods, the algorithms' defaults hold.
 PAPER_BASELINES: dict[str, dict[type, Any]] = {
     "ppo": {
         EcoAnt: PPOConfig(clipped=ClippedConfig(epochs=4, minibatch_size=500, entropy=1e-5)),
@@ -73,7 +76,8 @@ PAPER_BASELINES: dict[str, dict[type, Any]] = {
 
 
 def paper(config: RunConfig) -> RunConfig:
-    """The paper's equations and hyper-parameters and, where it states them, its batches and steps."""
+    """The paper's equations and hyper-parameters and, where it states them, its batches and
+    steps."""
     batches = of_kind(config.environment, PAPER_BATCHES)
     training = config.training
     if batches is not None:
@@ -86,9 +90,9 @@ def paper(config: RunConfig) -> RunConfig:
 def fast(config: RunConfig) -> RunConfig:
     """The best update that we know, at the speed of a CPU.
 
-    docs/algorithms/canary.md says what each setting does, docs/lab-notebook.md how it was found. Small networks have fewer
-    directions to be wrong in and are ten times cheaper; the rest takes noise out of the constraint or keeps noise from doing
-    harm.
+    docs/algorithms/canary.md says what each setting does, docs/lab-notebook.md how it was found.
+    Small networks have fewer directions to be wrong in and are ten times cheaper; the rest takes
+    noise out of the constraint or keeps noise from doing harm.
     """
     discrete, settings = is_discrete(config.environment), _baseline(config)
     settings = replace(settings, estimation=replace(settings.estimation, hidden=(64, 64)))
@@ -113,9 +117,12 @@ def fast(config: RunConfig) -> RunConfig:
     else:
         training = replace(config.training, **batches._asdict())
     if isinstance(config.environment, PointGoal):
-        # An episode lasts eight batches, whatever its horizon: what a step did to its cost is seen after as many updates.
+        # An episode lasts eight batches, whatever its horizon: what a step did to its cost is seen
+        # after as many updates.
         horizon = config.environment.horizon
-        training = replace(training, rollout_length=max(horizon // 8, 1), total_steps=4000 * horizon)
+        training = replace(
+            training, rollout_length=max(horizon // 8, 1), total_steps=4000 * horizon
+        )
     if isinstance(config.environment, IcyLake) and config.algorithm_name in (
         "cppo",
         "cvar-cpo",
@@ -128,8 +135,8 @@ def fast(config: RunConfig) -> RunConfig:
 
 
 def _short_episodes(settings: TrustRegionMethod) -> TrustRegionMethod:
-    """Episodes of tens of steps and few distinct inputs: short traces, a price on giving up actions before the constraint
-    holds, and a way back for a policy that hides from its costs."""
+    """Episodes of tens of steps and few distinct inputs: short traces, a price on giving up actions
+    before the constraint holds, and a way back for a policy that hides from its costs."""
     return replace(
         settings,
         estimation=replace(settings.estimation, window_batches=5, cost_gae_lambda=0.7),
@@ -142,8 +149,8 @@ def _short_episodes(settings: TrustRegionMethod) -> TrustRegionMethod:
 
 
 def _long_episodes(settings: TrustRegionMethod) -> TrustRegionMethod:
-    """Episodes of a thousand steps: long traces, critics that know the time left, and damping against the noise of a
-    gradient that is nearly all noise."""
+    """Episodes of a thousand steps: long traces, critics that know the time left, and damping
+    against the noise of a gradient that is nearly all noise."""
     return replace(
         settings,
         estimation=replace(settings.estimation, window_batches=5, cost_gae_lambda=0.95, target_lambda=0.97),
@@ -156,8 +163,9 @@ def _long_episodes(settings: TrustRegionMethod) -> TrustRegionMethod:
 
 
 def _falling_ant(settings: TrustRegionMethod) -> TrustRegionMethod:
-    """The ant falls within twenty steps at first: a batch has hundreds of episodes, so more and longer steps than elsewhere
-    pay, and to the end of the run, because it learns to walk until then."""
+    """The ant falls within twenty steps at first: a batch has hundreds of episodes, so more and
+    longer steps than elsewhere pay, and to the end of the run, because it learns to walk until
+    then."""
     return replace(
         settings,
         critic=replace(settings.critic, epochs=4, minibatches=16),
@@ -168,11 +176,12 @@ def _falling_ant(settings: TrustRegionMethod) -> TrustRegionMethod:
 
 
 def _dead_zone(config: RunConfig) -> float:
-    """As wide as the episodes allow: a wider one is less conservative, and fewer episodes say something about it.
+    """As wide as the episodes allow: a wider one is less conservative, and fewer episodes say
+    something about it.
 
-    Where a limit is a few steps' costs, the last of them below the limit must count, or the bound is the violation indicator.
-    The rarer a violation may be, and the fewer steps of a long episode may cost something, the more episodes beside the
-    violations must say something.
+    Where a limit is a few steps' costs, the last of them below the limit must count, or the bound
+    is the violation indicator. The rarer a violation may be, and the fewer steps of a long episode
+    may cost something, the more episodes beside the violations must say something.
     """
     if isinstance(config.environment, EcoAnt):
         return 0.5

@@ -1,4 +1,5 @@
-"""What a run is: an environment, an algorithm, a constraint, and how much is trained on which batches."""
+"""What a run is: an environment, an algorithm, a constraint, and how much is trained on which
+batches."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +15,8 @@ from canary.types import Amount, Count, Range, Whole
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
-    """How much is trained, on how many environments, and how it is cut into batches and programs."""
+    """How much is trained, on how many environments, and how it is cut into batches and
+    programs."""
 
     seeds: tuple[Whole, ...] = (0, 1, 2, 3)
     """Which seeds: seed i is the same run whatever runs beside it."""
@@ -25,17 +27,22 @@ class TrainingConfig:
     rollout_length: Count = 200
     """Steps of each environment per update."""
     stagger: bool = True
-    """Start the first episodes at random times, so that fixed-horizon environments do not march in step."""
+    """Start the first episodes at random times, so that fixed-horizon environments do not march in
+    step."""
     chunk: Count = 10
-    """Updates per compiled program call; the display moves once per chunk. Has no influence on results."""
+    """Updates per compiled program call; the display moves once per chunk. Has no influence on
+    results."""
     checkpoint_seconds: Amount = 30.0
     """Least time between two checkpoints."""
     keep_checkpoints: Whole = 0
-    """States kept for good, after equal parts of training: their policies can be loaded by their step."""
+    """States kept for good, after equal parts of training: their policies can be loaded by their
+    step."""
     seeds_per_device: Whole = 0
-    """Seeds that one device trains at once, as one vectorised program; 0 chooses 1 on CPUs and all on accelerators."""
+    """Seeds that one device trains at once, as one vectorised program; 0 chooses 1 on CPUs and all
+    on accelerators."""
     merge_capacity: Whole = 0
-    """On CPUs, evaluate networks once per distinct input where a batch has at most this many; 0 turns it off."""
+    """On CPUs, evaluate networks once per distinct input where a batch has at most this many; 0
+    turns it off."""
 
     @property
     def batch(self) -> int:
@@ -48,7 +55,8 @@ class TrainingConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
-    """A whole run. `environment` is the environment itself: a frozen dataclass whose fields are its settings."""
+    """A whole run. `environment` is the environment itself: a frozen dataclass whose fields are its
+    settings."""
 
     environment: Environment
     environment_name: str
@@ -59,15 +67,22 @@ class RunConfig:
     training: TrainingConfig = field(default_factory=TrainingConfig)
     preset: str = "fast"
     environment_changes: tuple[str, ...] = ()
-    """How the environment differs from the one that the run was trained on, where a caller accepted that."""
+    """How the environment differs from the one that the run was trained on, where a caller accepted
+    that."""
 
 
-SECTIONS = {"env": "environment", "algo": "algorithm", "training": "training", "constraint": "constraint"}
+SECTIONS = {
+    "env": "environment",
+    "algo": "algorithm",
+    "training": "training",
+    "constraint": "constraint",
+}
 """The parts of a run by the names that `--set` gives them."""
 
 
 def checked(config: RunConfig) -> RunConfig:
-    """The same configuration, if every number is in its range and all of them make sense together."""
+    """The same configuration, if every number is in its range and all of them make sense
+    together."""
     check_served(config.algorithm_name, config.constraint)
     for section, attribute in SECTIONS.items():
         check_ranges(getattr(config, attribute), section)
@@ -78,13 +93,15 @@ def checked(config: RunConfig) -> RunConfig:
         raise CanaryError(f"Seeds must be different whole numbers, not {training.seeds}.")
     if training.total_steps < training.batch:
         raise CanaryError(
-            f"total_steps ({training.total_steps}) is less than one update, which takes {training.batch} steps "
+            f"total_steps ({training.total_steps}) is less than one update, which takes "
+            f"{training.batch} steps "
             f"({training.environments} environments x {training.rollout_length} steps)."
         )
     critic = getattr(config.algorithm, "critic", None)
     if critic is not None and critic.minibatches > training.batch:
         raise CanaryError(
-            f"algo.critic.minibatches ({critic.minibatches}) is more than the {training.batch} steps of a batch; "
+            f"algo.critic.minibatches ({critic.minibatches}) is more than the {training.batch} "
+            "steps of a batch; "
             "take fewer."
         )
     return config
@@ -114,7 +131,8 @@ def complete(
     for name in needed:
         if name not in parts and suggested is None:
             raise CanaryError(
-                f"{environment} has no default constraint: say the {name} (--{name}), or pass constraint={_choices()}."
+                f"{environment} has no default constraint: say the {name} (--{name}), or pass "
+                f"constraint={_choices()}."
             )
         parts.setdefault(name, getattr(suggested, name, None))
     return CONSTRAINTS[kind](**{name: parts[name] for name in needed})
@@ -125,15 +143,16 @@ def check_served(algorithm: str, constraint: Constraint) -> None:
     serves = ALGORITHMS[algorithm].serves
     if constraint.kind not in serves:
         others = [
-            name for name, entry in ALGORITHMS.items() if constraint.kind in entry.serves and name != "ppo"
+            name
+            for name, entry in ALGORITHMS.items()
+            if constraint.kind in entry.serves and name != "ppo"
         ]
         raise CanaryError(
-            f"{algorithm} cannot train under a {constraint.kind} constraint, only under {' or '.join(serves)}; for "
+            f"{algorithm} cannot train under a {constraint.kind} constraint, only under "
+            f"{' or '.join(serves)}; for "
             f"{constraint.text} take {' or '.join(others)} (docs/constraints.md has the table)."
         )
 
 
 def _choices() -> str:
-    return (
-        "canary.Chance(limit=..., epsilon=...), canary.Mean(limit=...) or canary.CVaR(limit=..., epsilon=...)"
-    )
+    return "canary.Chance(limit=..., epsilon=...), canary.Mean(limit=...) or canary.CVaR(limit=..., epsilon=...)"

@@ -42,7 +42,9 @@ class Source:
         return head if ":" in self.name and head in ADAPTERS else None
 
     def __str__(self) -> str:
-        arguments = ", ".join(f"{name}={json.dumps(value)}" for name, value in self.arguments.items())
+        arguments = ", ".join(
+            f"{name}={json.dumps(value)}" for name, value in self.arguments.items()
+        )
         cost = f" with the cost {self.cost}" if self.cost else ""
         return f"{self.name}({arguments}){cost}"
 
@@ -59,7 +61,9 @@ def source_from_dict(data: Any) -> Source:
     try:
         source = Source(str(data["name"]), dict(data["arguments"]), data["cost"])
     except (KeyError, TypeError, ValueError):
-        raise CanaryError(f"The run's configuration names no usable environment: {data!r}.") from None
+        raise CanaryError(
+            f"The run's configuration names no usable environment: {data!r}."
+        ) from None
     return source
 
 
@@ -91,14 +95,19 @@ def build(source: Source) -> Environment:
         return environment
     if hasattr(environment, "observation_space"):
         raise CanaryError(
-            f"{source.name} makes a Gymnasium environment; write --env gymnasium:{source.name} and say where the "
+            f"{source.name} makes a Gymnasium environment; write --env gymnasium:{source.name} and "
+            "say where the "
             "cost is with --cost."
         )
-    raise CanaryError(f"{source.name} makes a {type(environment).__name__}, which is not an environment.")
+    raise CanaryError(
+        f"{source.name} makes a {type(environment).__name__}, which is not an environment."
+    )
 
 
 def _adapt(source: Source, adapter: str, name: str) -> Environment:
-    given: dict[str, Any] = source.arguments | ({} if source.cost is None else {"cost": source.cost})
+    given: dict[str, Any] = source.arguments | (
+        {} if source.cost is None else {"cost": source.cost}
+    )
     if adapter == "gymnasium":
         from canary.environments.gymnasium_environment import from_gymnasium
 
@@ -126,7 +135,8 @@ def source_of(environment: Environment) -> Source | None:
 
 
 def typed_arguments(factory: Any, arguments: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The arguments as the types that the factory's annotations ask for; a sentence about what it does not take."""
+    """The arguments as the types that the factory's annotations ask for; a sentence about what it
+    does not take."""
     try:
         parameters = inspect.signature(factory).parameters
     except (TypeError, ValueError):  # some built-in things have no signature; calling them tells
@@ -145,9 +155,9 @@ def typed_arguments(factory: Any, arguments: Mapping[str, Any], name: str) -> di
 
 def _hints(factory: Any) -> dict[str, Any]:
     try:
-        return typing.get_type_hints(factory if inspect.isfunction(factory) else factory.__init__) | (
-            typing.get_type_hints(factory) if inspect.isclass(factory) else {}
-        )
+        return typing.get_type_hints(
+            factory if inspect.isfunction(factory) else factory.__init__
+        ) | (typing.get_type_hints(factory) if inspect.isclass(factory) else {})
     except Exception:  # annotations that cannot be evaluated here say nothing
         return {}
 

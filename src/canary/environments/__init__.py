@@ -2,8 +2,8 @@
 
 A name's settings are the fields of its (frozen) dataclass.
 
-A new environment is a file with that dataclass and a line here. Its module is imported when it is asked for: names and
-descriptions are there at once.
+A new environment is a file with that dataclass and a line here. Its module is imported when it is
+asked for: names and descriptions are there at once.
 """
 
 import importlib

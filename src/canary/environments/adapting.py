@@ -1,4 +1,5 @@
-"""What the adapters to JAX environments of other packages share: where the cost is, and what an action means."""
+"""What the adapters to JAX environments of other packages share: where the cost is, and what an
+action means."""
 
 import importlib
 from collections.abc import Callable
@@ -31,7 +32,8 @@ def cost_reader(cost: Any, name: str) -> Cost:
             del before, action, after
             if key not in info:
                 raise CanaryError(
-                    f"info of {name} has no {key!r} to take the cost from; it has {', '.join(map(str, info)) or 'nothing'}. "
+                    f"info of {name} has no {key!r} to take the cost from; it has "
+                    f"{', '.join(map(str, info)) or 'nothing'}. "
                     "Say where the cost is: cost=function or cost='info:KEY'."
                 )
             return info[key]
@@ -39,7 +41,9 @@ def cost_reader(cost: Any, name: str) -> Cost:
         return read
     if isinstance(cost, str) and looks_up(cost):
         return look_up(cost)
-    raise CanaryError(f"cost must be a function, 'info:KEY' or 'package.module:function', not {cost!r}.")
+    raise CanaryError(
+        f"cost must be a function, 'info:KEY' or 'package.module:function', not {cost!r}."
+    )
 
 
 def scalar(value: Any) -> Float[Array, ""]:
@@ -48,21 +52,27 @@ def scalar(value: Any) -> Float[Array, ""]:
 
 
 def action_mapping(space: Any, name: str) -> tuple[ActionSpace, Callable[[Array], Array]]:
-    """Our space and the map from its actions to those of a Box or Discrete space of another package."""
+    """Our space and the map from its actions to those of a Box or Discrete space of another
+    package."""
     if hasattr(space, "n"):
         return Discrete(int(space.n)), lambda action: action
     if not hasattr(space, "low"):
-        raise CanaryError(f"The action space of {name} is {space}; canary acts in Discrete and Box spaces.")
+        raise CanaryError(
+            f"The action space of {name} is {space}; canary acts in Discrete and Box spaces."
+        )
     low = np.broadcast_to(np.asarray(space.low, np.float32), space.shape)
     high = np.broadcast_to(np.asarray(space.high, np.float32), space.shape)
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         raise CanaryError(
-            f"The action space of {name} has no finite bounds, so [-1, 1] cannot be stretched to them."
+            f"The action space of {name} has no finite bounds, so [-1, 1] cannot be stretched to "
+            "them."
         )
     middle, half = (high + low) / 2, (high - low) / 2
 
     def stretch(action: Array) -> Array:
-        return jnp.asarray(middle) + jnp.asarray(half) * jnp.clip(action.reshape(space.shape), -1.0, 1.0)
+        return jnp.asarray(middle) + jnp.asarray(half) * jnp.clip(
+            action.reshape(space.shape), -1.0, 1.0
+        )
 
     return Continuous(int(np.prod(space.shape))), stretch
 
@@ -81,10 +91,12 @@ def require(module: str, why: str) -> Any:
 
 
 def like(values: Any, template: Any, name: str) -> Any:
-    """`values` with the types of `template`: other packages mix Python numbers and arrays in what reset returns."""
+    """`values` with the types of `template`: other packages mix Python numbers and arrays in what
+    reset returns."""
     if jax.tree.structure(values) != jax.tree.structure(template):
         raise CanaryError(
-            f"The states that reset and step of {name} return are not built alike, so a program cannot carry them."
+            f"The states that reset and step of {name} return are not built alike, so a program "
+            "cannot carry them."
         )
     return jax.tree.map(lambda value, target: jnp.asarray(value, target.dtype), values, template)
 
@@ -92,8 +104,11 @@ def like(values: Any, template: Any, name: str) -> Any:
 def checked_horizon(horizon: Any, name: str) -> int:
     if horizon is None:
         raise CanaryError(
-            f"{name} does not say after how many steps an episode is cut off; say it with horizon=..."
+            f"{name} does not say after how many steps an episode is cut off; say it with "
+            "horizon=..."
         )
     if isinstance(horizon, bool) or not isinstance(horizon, int | np.integer) or horizon < 1:
-        raise CanaryError(f"The horizon of {name} must be a positive whole number, not {horizon!r}.")
+        raise CanaryError(
+            f"The horizon of {name} must be a positive whole number, not {horizon!r}."
+        )
     return int(horizon)

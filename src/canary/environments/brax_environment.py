@@ -1,8 +1,10 @@
-"""Environments with Brax's state (Brax, MuJoCo Playground, CRAX) as environments of ours, inside the compiled program.
+"""Environments with Brax's state (Brax, MuJoCo Playground, CRAX) as environments of ours, inside
+the compiled program.
 
-Their `State` has obs, reward, done, metrics and info; the cost is an entry of info or of metrics, or a function. `done`
-means that the episode ended by itself: pass the bare environment, without the package's episode and auto-reset
-wrappers. Canary cuts episodes at its horizon, keeps the last observation, and draws a fresh state at every reset.
+Their `State` has obs, reward, done, metrics and info; the cost is an entry of info or of metrics,
+or a function. `done` means that the episode ended by itself: pass the bare environment, without the
+package's episode and auto-reset wrappers. Canary cuts episodes at its horizon, keeps the last
+observation, and draws a fresh state at every reset.
 """
 
 import inspect
@@ -58,7 +60,11 @@ class BraxEnvironment:
         return True
 
     def settings(self) -> dict[str, Any]:
-        stated = {"horizon": self.horizon, "cost": label_of(self.cost), "observation": self.observation}
+        stated = {
+            "horizon": self.horizon,
+            "cost": label_of(self.cost),
+            "observation": self.observation,
+        }
         return {**self.arguments, **stated}
 
     def with_settings(self, changes: Mapping[str, Any]) -> "BraxEnvironment":
@@ -106,20 +112,25 @@ class BraxEnvironment:
         return cost_reader(self.cost, self.name)(before, action, after, state.info)
 
     def _reset(self, key: PRNGKeyArray) -> Any:
-        return self.brax.reset(jax.random.key_data(key))  # these packages expect keys of the old kind
+        return self.brax.reset(
+            jax.random.key_data(key)
+        )  # these packages expect keys of the old kind
 
     @cached_property
     def _shapes(self) -> Any:
         """Shapes and types of a state after a step."""
         action = jnp.zeros(int(self.brax.action_size))
-        return jax.eval_shape(lambda key: self.brax.step(self._reset(key), action), jax.random.key(0))
+        return jax.eval_shape(
+            lambda key: self.brax.step(self._reset(key), action), jax.random.key(0)
+        )
 
     def _see(self, state: Any) -> Float[Array, "obs"]:
         seen = state.obs
         if isinstance(seen, Mapping):
             if self.observation not in seen:
                 raise CanaryError(
-                    f"{self.name} has several observations ({', '.join(sorted(seen))}); say which: observation='...'."
+                    f"{self.name} has several observations ({', '.join(sorted(seen))}); say which: "
+                    "observation='...'."
                 )
             seen = seen[self.observation]
         return jnp.asarray(seen, jnp.float32).ravel()
@@ -150,9 +161,10 @@ def from_brax(
 ) -> BraxEnvironment:
     """An environment with Brax's state for training.
 
-    `make` is "brax:ant", "crax:safe_goal_point" or "playground:CartpoleBalance", or an environment itself; `arguments` go
-    to the package's maker. The cost of a step is "info:KEY", "metrics:KEY", or `cost(observation, action,
-    next_observation, info)` in jax.numpy. `observation` chooses one where there are several.
+    `make` is "brax:ant", "crax:safe_goal_point" or "playground:CartpoleBalance", or an environment
+    itself; `arguments` go to the package's maker. The cost of a step is "info:KEY", "metrics:KEY",
+    or `cost(observation, action, next_observation, info)` in jax.numpy. `observation` chooses one
+    where there are several.
     """
     if isinstance(make, str):
         package, _, identity = make.partition(":")

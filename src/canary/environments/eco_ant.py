@@ -1,14 +1,16 @@
-"""EcoAnt: run forward on four legs, spending little energy; noise makes the energy of an episode random.
+"""EcoAnt: run forward on four legs, spending little energy; noise makes the energy of an episode
+random.
 
-The paper describes it in a sentence (section "Experiments"): maximise forward velocity, cost c_t = 0.5 ||a_t||^2. The rest
-is the authors' public EcoAnt, the Ant of Brax with a battery:
+The paper describes it in a sentence (section "Experiments"): maximise forward velocity, cost c_t =
+0.5 ||a_t||^2. The rest is the authors' public EcoAnt, the Ant of Brax with a battery:
 
     a = clip(action + noise_scale * N(0, I), -1, 1)           the executed action
     cost   = 0.5 ||a||^2
     reward = (x' - x) / dt + healthy_bonus - control_cost * cost
     end:     torso below 0.2 m or above 1 m, or battery = battery_limit - sum of costs <= 0
 
-What the paper leaves open is a setting here; `docs/environments/eco_ant.md` says which variant is which.
+What the paper leaves open is a setting here; `docs/environments/eco_ant.md` says which variant is
+which.
 """
 
 import math
@@ -72,24 +74,36 @@ class EcoAnt:
     terminate_when_empty: bool = True
     """Whether an empty battery ends the episode."""
     terminate_when_unhealthy: bool = True
-    """Whether a torso below 0.2 m or above 1 m ends the episode; if not, it forgoes the healthy bonus."""
+    """Whether a torso below 0.2 m or above 1 m ends the episode; if not, it forgoes the healthy
+    bonus."""
     reset_noise: float = 0.1
-    """Half-width of the uniform noise on initial positions, and deviation of the initial velocities."""
+    """Half-width of the uniform noise on initial positions, and deviation of the initial
+    velocities."""
 
     def __post_init__(self):
         if self.engine not in get_args(EngineName):
             raise CanaryError(
-                f"The engine of EcoAnt must be {', '.join(get_args(EngineName))}, not {self.engine!r}."
+                f"The engine of EcoAnt must be {', '.join(get_args(EngineName))}, not "
+                f"{self.engine!r}."
             )
         for name, least in (("horizon", 1), ("frame_skip", 1)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise CanaryError(
-                    f"The {name} of EcoAnt must be a whole number of at least {least}, not {value!r}."
+                    f"The {name} of EcoAnt must be a whole number of at least {least}, not "
+                    f"{value!r}."
                 )
-        for name in ("noise_scale", "healthy_bonus", "control_cost", "battery_limit", "reset_noise"):
+        for name in (
+            "noise_scale",
+            "healthy_bonus",
+            "control_cost",
+            "battery_limit",
+            "reset_noise",
+        ):
             value = getattr(self, name)
-            if not (math.isfinite(value) and value >= 0) or (name == "battery_limit" and value == 0):
+            if not (math.isfinite(value) and value >= 0) or (
+                name == "battery_limit" and value == 0
+            ):
                 least = "positive" if name == "battery_limit" else "at least 0"
                 raise CanaryError(f"The {name} of EcoAnt must be finite and {least}, not {value}.")
 
@@ -104,7 +118,8 @@ class EcoAnt:
 
     @property
     def action_space(self) -> Continuous:
-        """Torques of hip 4, ankle 4, hip 1, ankle 1, hip 2, ankle 2, hip 3, ankle 3; 1 means 150 N m."""
+        """Torques of hip 4, ankle 4, hip 1, ankle 1, hip 2, ankle 2, hip 3, ankle 3; 1 means 150 N
+        m."""
         return Continuous(JOINTS)
 
     @property
@@ -122,7 +137,8 @@ class EcoAnt:
         return self.physics.model
 
     def reset(self, key: PRNGKeyArray) -> EnvironmentState:
-        """A noisy stance. Only numbers are drawn, nothing is simulated: rollouts reset every lane at each step."""
+        """A noisy stance. Only numbers are drawn, nothing is simulated: rollouts reset every lane
+        at each step."""
         key_position, key_velocity = jax.random.split(key)
         scale = self.reset_noise
         noise = jax.random.uniform(key_position, (15,), minval=-scale, maxval=scale)
@@ -174,11 +190,13 @@ class EcoAnt:
     def _execute(
         self, action: Float[Array, "action"], key: PRNGKeyArray
     ) -> tuple[Float[Array, "action"], Bool[Array, ""]]:
-        """The action as the motors carry it out, and whether a component is NaN: that counts as full effort, so that
-        the cost of such a step is never less than that of any action, and the episode ends."""
+        """The action as the motors carry it out, and whether a component is NaN: that counts as
+        full effort, so that the cost of such a step is never less than that of any action, and the
+        episode ends."""
         if jnp.shape(action) != (JOINTS,):
             raise CanaryError(
-                f"An action of EcoAnt is {JOINTS} numbers; this one has the shape {jnp.shape(action)}."
+                f"An action of EcoAnt is {JOINTS} numbers; this one has the shape "
+                f"{jnp.shape(action)}."
             )
         missing = jnp.isnan(action)
         noisy = action + self.noise_scale * jax.random.normal(key, (JOINTS,))
@@ -197,5 +215,6 @@ class EcoAnt:
 
 @lru_cache(maxsize=8)
 def _engine(name: EngineName, frame_skip: int) -> Engine:
-    """One engine per kind, whichever EcoAnt asks: its model, threads and compiled programs are shared."""
+    """One engine per kind, whichever EcoAnt asks: its model, threads and compiled programs are
+    shared."""
     return make_engine(name, load_model("eco_ant.xml"), frame_skip)

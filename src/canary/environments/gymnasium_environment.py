@@ -1,10 +1,12 @@
-"""Gymnasium environments as environments of ours: the host steps them, one call for all lanes, inside compiled programs.
+"""Gymnasium environments as environments of ours: the host steps them, one call for all lanes,
+inside compiled programs.
 
     environment = from_gymnasium("Pendulum-v1", cost=speeding)
 
-The state is (seed of the reset, actions since), so `reset` and `step` are pure functions and a checkpoint of the state is
-a checkpoint of the episode; `canary.host.episodes` keeps live environments as a cache of it. The callback has a batching
-rule, as that of `physics.native`: nested vmaps become one call.
+The state is (seed of the reset, actions since), so `reset` and `step` are pure functions and a
+checkpoint of the state is a checkpoint of the episode; `canary.host.episodes` keeps live
+environments as a cache of it. The callback has a batching rule, as that of `physics.native`: nested
+vmaps become one call.
 """
 
 import dataclasses
@@ -37,7 +39,8 @@ class HostState(eqx.Module):
     identity: UInt32[Array, "*env 2"]
     """Drawn at the reset; the first number is the seed that the environment gets."""
     steps: Int[Array, "*env"]
-    """Actions since the reset. It differs from the clock of an episode that was started in mid-clock."""
+    """Actions since the reset. It differs from the clock of an episode that was started in
+    mid-clock."""
     actions: Float[Array, "*env horizon action"]
 
 
@@ -96,7 +99,11 @@ class GymnasiumEnvironment:
 
     def settings(self) -> dict[str, Any]:
         """The arguments of the environment, its horizon, and the name of its cost."""
-        return {**self.recipe.arguments, "horizon": self.horizon, "cost": label_of(self.recipe.cost)}
+        return {
+            **self.recipe.arguments,
+            "horizon": self.horizon,
+            "cost": label_of(self.recipe.cost),
+        }
 
     def source(self) -> dict[str, Any] | None:
         """How another process makes it: name, arguments and cost; None if it cannot import them."""
@@ -105,13 +112,17 @@ class GymnasiumEnvironment:
             return None
         name = order["make"] if order["make"].startswith(GYMNASIUM) else GYMNASIUM + order["make"]
         given = {"horizon": self.recipe.horizon, "workers": self.workers}
-        arguments = order["arguments"] | {key: value for key, value in given.items() if value is not None}
+        arguments = order["arguments"] | {
+            key: value for key, value in given.items() if value is not None
+        }
         return {"name": name, "arguments": arguments, "cost": order["cost"]}
 
     def with_settings(self, changes: Mapping[str, Any]) -> "GymnasiumEnvironment":
         """The same environment with other arguments."""
         horizon = changes.get("horizon", self.recipe.horizon)
-        arguments = self.recipe.arguments | {key: value for key, value in changes.items() if key != "horizon"}
+        arguments = self.recipe.arguments | {
+            key: value for key, value in changes.items() if key != "horizon"
+        }
         return dataclasses.replace(
             self, recipe=dataclasses.replace(self.recipe, arguments=arguments, horizon=horizon)
         )
@@ -123,8 +134,11 @@ class GymnasiumEnvironment:
         observation = _call(partial(self._reset, None), result, identity)
         return self._fresh(identity, observation)
 
-    def restart(self, state: EnvironmentState, done: Bool[Array, ""], key: PRNGKeyArray) -> EnvironmentState:
-        """A new episode where the old one is done; else the state as it is. Only what is done costs a reset."""
+    def restart(
+        self, state: EnvironmentState, done: Bool[Array, ""], key: PRNGKeyArray
+    ) -> EnvironmentState:
+        """A new episode where the old one is done; else the state as it is. Only what is done costs
+        a reset."""
         identity = jax.random.bits(key, (2,), jnp.uint32)
         result = jax.ShapeDtypeStruct((self.observation_size,), jnp.float32)
         observation = _call(self._restart, result, identity, done, state.inner.identity)
@@ -140,14 +154,22 @@ class GymnasiumEnvironment:
         row = jnp.atleast_1d(action).astype(jnp.float32)
         if row.shape != (self._first.action_size,):
             raise CanaryError(
-                f"An action of {self.name} has {self._first.action_size} numbers; this one has the shape "
+                f"An action of {self.name} has {self._first.action_size} numbers; this one has the "
+                "shape "
                 f"{jnp.shape(action)}."
             )
         size = self.observation_size
         done = state.terminated | state.truncated
         result = jax.ShapeDtypeStruct((size + TAIL,), jnp.float32)
         after = _call(
-            self._step, result, inner.identity, inner.steps, done, row, state.observation, inner.actions
+            self._step,
+            result,
+            inner.identity,
+            inner.steps,
+            done,
+            row,
+            state.observation,
+            inner.actions,
         )
         reward, cost, terminated, truncated = after[size:]
         time = state.time + 1
@@ -184,9 +206,12 @@ class GymnasiumEnvironment:
     def _fresh(self, identity: Array, observation: Array) -> EnvironmentState:
         zero, no, count = jnp.zeros(()), jnp.zeros((), bool), jnp.zeros((), jnp.int32)
         log = jnp.zeros((self.horizon, self._first.action_size))
-        return EnvironmentState(HostState(identity, count, log), observation, zero, zero, no, no, count)
+        return EnvironmentState(
+            HostState(identity, count, log), observation, zero, zero, no, no, count
+        )
 
-    # On the host: numpy only. A failure is remembered and told by numbers that are not, which end whatever runs.
+    # On the host: numpy only. A failure is remembered and told by numbers that are not, which end
+    # whatever runs.
 
     def _reset(self, rows: np.ndarray | None, identity: np.ndarray) -> np.ndarray:
         flat = identity.reshape(-1, 2)
@@ -225,7 +250,9 @@ class GymnasiumEnvironment:
         lanes = np.flatnonzero(~done.reshape(count))
         result = np.zeros((count, observation.shape[-1] + TAIL), np.float32)
         if len(lanes):
-            result[lanes] = self._guard(lambda: self._episodes.step(states.pick(lanes), moves[lanes], lanes))
+            result[lanes] = self._guard(
+                lambda: self._episodes.step(states.pick(lanes), moves[lanes], lanes)
+            )
         return result.reshape(*batch, -1)
 
     def _guard(self, work: Callable[[], np.ndarray]) -> Any:
@@ -235,20 +262,29 @@ class GymnasiumEnvironment:
             return work()
         except Exception as error:
             sentence = (
-                str(error) if isinstance(error, CanaryError) else f"{self.name} failed: {describe(error)}."
+                str(error)
+                if isinstance(error, CanaryError)
+                else f"{self.name} failed: {describe(error)}."
             )
             self._failures.append(sentence)
             return np.nan
 
 
-def _call(function: Callable[..., np.ndarray], result: jax.ShapeDtypeStruct, *arguments: Array) -> Array:
+def _call(
+    function: Callable[..., np.ndarray], result: jax.ShapeDtypeStruct, *arguments: Array
+) -> Array:
     """A host function of batches of rows, inside a program."""
     if jax.default_backend() != "cpu":
         return jax.pure_callback(
-            lambda *given: function(*map(np.asarray, given)), result, *arguments, vmap_method="broadcast_all"
+            lambda *given: function(*map(np.asarray, given)),
+            result,
+            *arguments,
+            vmap_method="broadcast_all",
         )
 
-    def fill(context: Any, out: Any, *given: Any) -> None:  # reads and writes the program's own memory
+    def fill(
+        context: Any, out: Any, *given: Any
+    ) -> None:  # reads and writes the program's own memory
         del context
         np.asarray(out)[...] = function(*map(np.asarray, given))
 
@@ -265,11 +301,12 @@ def from_gymnasium(
 ) -> GymnasiumEnvironment:
     """A Gymnasium environment for training, evaluation and certification.
 
-    `make` is an id such as "Pendulum-v1", a name such as "my_package.shop:make", or a function that makes one
-    environment; `arguments` go to it. The cost of a step is `cost(observation, action, next_observation, info)`; or
-    "info:KEY", which is info[KEY]; or "safety-gymnasium", whose step returns it third of six values. `horizon` cuts
-    episodes off; without it the environment's own limit counts. `workers` are processes that share the lanes; None
-    takes as many as make it faster, 0 none.
+    `make` is an id such as "Pendulum-v1", a name such as "my_package.shop:make", or a function that
+    makes one environment; `arguments` go to it. The cost of a step is `cost(observation, action,
+    next_observation, info)`; or "info:KEY", which is info[KEY]; or "safety-gymnasium", whose step
+    returns it third of six values. `horizon` cuts episodes off; without it the environment's own
+    limit counts. `workers` are processes that share the lanes; None takes as many as make it
+    faster, 0 none.
     """
     if isinstance(make, str):
         make = make.removeprefix(GYMNASIUM)
@@ -283,16 +320,22 @@ def from_gymnasium(
         isinstance(cost, str) and (cost == SIX_VALUES or cost.startswith(INFO) or looks_up(cost))
     ):
         raise CanaryError(
-            f"cost must be a function, 'info:KEY', '{SIX_VALUES}' or 'package.module:function', not {cost!r}."
+            f"cost must be a function, 'info:KEY', '{SIX_VALUES}' or 'package.module:function', "
+            f"not {cost!r}."
         )
-    if horizon is not None and (isinstance(horizon, bool) or not isinstance(horizon, int) or horizon < 1):
+    if horizon is not None and (
+        isinstance(horizon, bool) or not isinstance(horizon, int) or horizon < 1
+    ):
         raise CanaryError(f"The horizon must be a positive whole number, not {horizon!r}.")
-    if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 0):
+    if workers is not None and (
+        isinstance(workers, bool) or not isinstance(workers, int) or workers < 0
+    ):
         raise CanaryError(f"workers must be a whole number of at least 0, not {workers!r}.")
     environment = GymnasiumEnvironment(Recipe(make, dict(arguments), cost, horizon), workers)
     if workers and portable(environment.recipe) is None:
         raise CanaryError(
-            f"Worker processes need to import what makes {environment.name} and its cost; move them to a module "
+            f"Worker processes need to import what makes {environment.name} and its cost; move "
+            "them to a module "
             "that can be imported, or leave workers out."
         )
     environment.horizon  # noqa: B018 - made now, so that mistakes are found here

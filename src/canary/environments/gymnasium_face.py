@@ -1,4 +1,5 @@
-"""Our environments as Gymnasium environments, so that other libraries can train on them; info["cost"] has the cost."""
+"""Our environments as Gymnasium environments, so that other libraries can train on them;
+info["cost"] has the cost."""
 
 from typing import Any
 
@@ -11,11 +12,14 @@ from canary.errors import CanaryError
 try:
     import gymnasium
 except ModuleNotFoundError:
-    raise CanaryError("to_gymnasium needs the package gymnasium; install canary-rl[gymnasium].") from None
+    raise CanaryError(
+        "to_gymnasium needs the package gymnasium; install canary-rl[gymnasium]."
+    ) from None
 
 
 class GymnasiumFace(gymnasium.Env):
-    """One environment, its key and its state. Episodes are cut by themselves: `truncated` is among what step returns."""
+    """One environment, its key and its state. Episodes are cut by themselves: `truncated` is among
+    what step returns."""
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - as in Gymnasium
 

@@ -1,8 +1,10 @@
-"""gymnax environments, of both generations, as environments of ours; they stay inside the compiled program.
+"""gymnax environments, of both generations, as environments of ours; they stay inside the compiled
+program.
 
-Before 1.0 `step_env` mixes the time limit into `done`; there the limit is taken out of the parameters of `is_terminal` to
-learn whether the episode ended by itself. From 1.0 on `step_env` returns `terminated`, and the limit is apart.
-Canary resets by itself, with `reset_env`, so gymnax's own auto-reset never comes into play.
+Before 1.0 `step_env` mixes the time limit into `done`; there the limit is taken out of the
+parameters of `is_terminal` to learn whether the episode ended by itself. From 1.0 on `step_env`
+returns `terminated`, and the limit is apart. Canary resets by itself, with `reset_env`, so gymnax's
+own auto-reset never comes into play.
 """
 
 import dataclasses
@@ -59,7 +61,9 @@ class GymnaxEnvironment:
 
     @cached_property
     def observation_size(self) -> int:
-        state = jax.eval_shape(lambda key: self.gymnax.reset_env(key, self.params)[0], jax.random.key(0))
+        state = jax.eval_shape(
+            lambda key: self.gymnax.reset_env(key, self.params)[0], jax.random.key(0)
+        )
         return jax.eval_shape(self._see, state).shape[0]
 
     @property
@@ -70,13 +74,19 @@ class GymnaxEnvironment:
         return {**self.changes, "horizon": self.horizon, "cost": label_of(self.cost)}
 
     def with_settings(self, changes: Mapping[str, Any]) -> "GymnaxEnvironment":
-        return from_gymnax(self.name, self.cost, **{"horizon": self.horizon, **self.changes, **changes})
+        return from_gymnax(
+            self.name, self.cost, **{"horizon": self.horizon, **self.changes, **changes}
+        )
 
     def source(self) -> dict[str, Any] | None:
         cost = self.cost if isinstance(self.cost, str) else name_of(self.cost)
         if cost is None or not self.name.startswith("gymnax:"):
             return None
-        return {"name": self.name, "arguments": {**self.changes, "horizon": self.horizon}, "cost": cost}
+        return {
+            "name": self.name,
+            "arguments": {**self.changes, "horizon": self.horizon},
+            "cost": cost,
+        }
 
     def reset(self, key: PRNGKeyArray) -> EnvironmentState:
         observation, state = self.gymnax.reset_env(key, self.params)
@@ -129,8 +139,9 @@ def from_gymnax(
     """A gymnax environment for training.
 
     `make` is an id such as "CartPole-v1" or an environment of gymnax. The cost of a step is
-    `cost(observation, action, next_observation, info)` in jax.numpy, or "info:KEY". `changes` are parameters of the
-    environment (EnvParams) to set; `horizon` cuts episodes off, max_steps_in_episode if not said.
+    `cost(observation, action, next_observation, info)` in jax.numpy, or "info:KEY". `changes` are
+    parameters of the environment (EnvParams) to set; `horizon` cuts episodes off,
+    max_steps_in_episode if not said.
     """
     if isinstance(make, str):
         identity = make.removeprefix("gymnax:")
@@ -151,10 +162,17 @@ def from_gymnax(
     known = {field.name for field in dataclasses.fields(params)}
     for key in changes:
         if key not in known:
-            raise CanaryError(f"{name} has no parameter {key!r}; it has {', '.join(sorted(known))}.")
+            raise CanaryError(
+                f"{name} has no parameter {key!r}; it has {', '.join(sorted(known))}."
+            )
     own = getattr(params, "max_steps_in_episode", None)
     limit = changes.get("max_steps_in_episode", own) if horizon is None else horizon
     cost_reader(cost, name)  # a mistake in it is found now
     return GymnaxEnvironment(
-        name, environment, params.replace(**changes), cost, checked_horizon(limit, name), dict(changes)
+        name,
+        environment,
+        params.replace(**changes),
+        cost,
+        checked_horizon(limit, name),
+        dict(changes),
     )

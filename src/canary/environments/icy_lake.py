@@ -1,13 +1,14 @@
 """IcyLake: cross a frozen lake to the goal; every step that ends on ice costs 1.
 
-The paper describes it in one sentence (section "Experiments"). The dynamics are Gymnasium's FrozenLake-v1
-with one difference: ice does not end the episode, it costs.
+The paper describes it in one sentence (section "Experiments"). The dynamics are Gymnasium's
+FrozenLake-v1 with one difference: ice does not end the episode, it costs.
 
     next = move(position, direction),   direction = action      with probability 1 - 2 slip
                                                     action -+ 1  with probability slip each
     reward = 1{next is a goal}          cost = 1{next is ice}   (also on bumping into the border there)
 
-The paper fixes neither slip nor horizon; `docs/environments/icy_lake.md` holds the evidence for 1/3 and 100.
+The paper fixes neither slip nor horizon; `docs/environments/icy_lake.md` holds the evidence for 1/3
+and 100.
 """
 
 from dataclasses import dataclass
@@ -34,10 +35,12 @@ MOVES = np.array([[0, -1], [1, 0], [0, 1], [-1, 0]])
 
 @dataclass(frozen=True, kw_only=True)
 class IcyLake:
-    """A lake of square tiles: S start, F frozen (safe), H ice (cost 1 per step that ends there), G goal."""
+    """A lake of square tiles: S start, F frozen (safe), H ice (cost 1 per step that ends there), G
+    goal."""
 
     map: str = "4x4"
-    """"4x4", "8x8" (Gymnasium's maps) or your own rows joined by "/", for example "SFFF/FHFH/FFFH/HFFG"."""
+    """"4x4", "8x8" (Gymnasium's maps) or your own rows joined by "/", for example
+    "SFFF/FHFH/FFFH/HFFG"."""
     slip: float = 1 / 3
     """Probability of sliding to each perpendicular side; the intended direction has 1 - 2 slip."""
     horizon: int = 100
@@ -47,7 +50,8 @@ class IcyLake:
         _check_map(self.map, self._rows)
         if not 0 <= self.slip <= 0.5:  # also refuses NaN
             raise CanaryError(
-                f"The slip of IcyLake is the probability of each perpendicular side and must lie in "
+                "The slip of IcyLake is the probability of each perpendicular side and must lie "
+                "in "
                 f"[0, 0.5], not {self.slip}."
             )
         if isinstance(self.horizon, bool) or not isinstance(self.horizon, int) or self.horizon < 1:
@@ -56,7 +60,8 @@ class IcyLake:
             )
         if self._distance_to_goal > self.horizon:
             raise CanaryError(
-                f"The goal of this IcyLake map is {self._distance_to_goal} moves from the start and cannot "
+                f"The goal of this IcyLake map is {self._distance_to_goal} moves from the start "
+                "and cannot "
                 f"be reached within the horizon of {self.horizon}; raise the horizon."
             )
 
@@ -78,7 +83,8 @@ class IcyLake:
         return False
 
     def reset(self, key: PRNGKeyArray) -> EnvironmentState:
-        """The start tile, always: the lake has no randomness in its start, so the key goes unused."""
+        """The start tile, always: the lake has no randomness in its start, so the key goes
+        unused."""
         del key
         position = jnp.asarray(self.start, jnp.int32)
         return EnvironmentState(
@@ -91,7 +97,9 @@ class IcyLake:
             time=jnp.zeros((), jnp.int32),
         )
 
-    def step(self, state: EnvironmentState, action: Int[Array, ""], key: PRNGKeyArray) -> EnvironmentState:
+    def step(
+        self, state: EnvironmentState, action: Int[Array, ""], key: PRNGKeyArray
+    ) -> EnvironmentState:
         """One move; the key is consumed by the slip."""
         if jnp.shape(action) != ():
             raise CanaryError(
@@ -115,11 +123,13 @@ class IcyLake:
     def _observe(self, position: Int[Array, ""]) -> Float[Array, "obs"]:
         return jax.nn.one_hot(position, self.observation_size, dtype=jnp.float32)
 
-    # The lake as tables, for `step` to gather from and `canary.exact` to compute with. Tiles go row by row.
+    # The lake as tables, for `step` to gather from and `canary.exact` to compute with. Tiles go row
+    # by row.
 
     @cached_property
     def successors(self) -> Int[np.ndarray, "state action 3"]:
-        """Where directions action - 1, action, action + 1 lead; moves over the border stay, goals hold."""
+        """Where directions action - 1, action, action + 1 lead; moves over the border stay, goals
+        hold."""
         height, width = self._tiles.shape
         row, column = np.divmod(np.arange(height * width), width)
         next_row = np.clip(row[:, None] + MOVES[:, 0], 0, height - 1)
@@ -134,7 +144,8 @@ class IcyLake:
         return np.array([self.slip, 1 - 2 * self.slip, self.slip])
 
     def finite_tables(self) -> FiniteTables:
-        """Made of the arrays that `step` gathers from, so that simulation and exact results cannot disagree."""
+        """Made of the arrays that `step` gathers from, so that simulation and exact results cannot
+        disagree."""
         states, actions, _ = self.successors.shape
         transition = np.zeros((states, actions, states))
         state, action = np.indices((states, actions))
@@ -170,7 +181,8 @@ class IcyLake:
 
     @property
     def _distance_to_goal(self) -> int:
-        """There are no walls, and ice can be walked on, so the shortest path is the Manhattan distance."""
+        """There are no walls, and ice can be walked on, so the shortest path is the Manhattan
+        distance."""
         goals = np.argwhere(self._tiles == "G")
         start = np.argwhere(self._tiles == "S")
         return int(np.abs(goals - start).sum(axis=1).min())
@@ -179,7 +191,9 @@ class IcyLake:
 def _check_map(name: str, rows: list[str]) -> None:
     letters = "".join(rows)
     if not letters:
-        raise CanaryError('The IcyLake map is empty; give "4x4", "8x8" or rows of S, F, H, G joined by "/".')
+        raise CanaryError(
+            'The IcyLake map is empty; give "4x4", "8x8" or rows of S, F, H, G joined by "/".'
+        )
     unknown = sorted(set(letters) - set("SFHG"))
     if unknown:
         raise CanaryError(
@@ -192,6 +206,8 @@ def _check_map(name: str, rows: list[str]) -> None:
             f"{', '.join(str(len(row)) for row in rows)}."
         )
     if letters.count("S") != 1:
-        raise CanaryError(f"An IcyLake map needs exactly one start S, but this one has {letters.count('S')}.")
+        raise CanaryError(
+            f"An IcyLake map needs exactly one start S, but this one has {letters.count('S')}."
+        )
     if "G" not in letters:
         raise CanaryError("An IcyLake map needs at least one goal G, but this one has none.")

@@ -1,11 +1,14 @@
-"""Where Safety-Gymnasium's Goal task (level 1) puts its objects: uniformly, one after the other, none too near another.
+"""Where Safety-Gymnasium's Goal task (level 1) puts its objects: uniformly, one after the other,
+none too near another.
 
-Every object has a keep-out radius. It is drawn uniformly from the square [-1.5, 1.5]^2 shrunk by that radius, again and
-again until it is at least the sum of both radii away from every object placed before it. The order is robot, goal, eight
-hazards, vase; then the goal is taken away and drawn once more against all others, as it is whenever it is reached.
+Every object has a keep-out radius. It is drawn uniformly from the square [-1.5, 1.5]^2 shrunk by
+that radius, again and again until it is at least the sum of both radii away from every object
+placed before it. The order is robot, goal, eight hazards, vase; then the goal is taken away and
+drawn once more against all others, as it is whenever it is reached.
 
-The rejection sampling is exact, in a loop of small batches of draws. Under `vmap` that loop runs until all lanes have
-found a place: no iteration at all in a step in which no robot reaches its goal.
+The rejection sampling is exact, in a loop of small batches of draws. Under `vmap` that loop runs
+until all lanes have found a place: no iteration at all in a step in which no robot reaches its
+goal.
 """
 
 import equinox as eqx
@@ -45,12 +48,15 @@ def sample_layout(key: PRNGKeyArray, *, vase: bool = True) -> Layout:
         return positions.at[index].set(point), None
 
     nowhere = jnp.full((len(KEEP_OUT), 2), AWAY)
-    positions, _ = jax.lax.scan(place, nowhere, (jnp.array(order), jax.random.split(key, len(order))))
+    positions, _ = jax.lax.scan(
+        place, nowhere, (jnp.array(order), jax.random.split(key, len(order)))
+    )
     return Layout(positions[ROBOT], positions[GOAL], positions[FIRST_HAZARD:VASE], positions[VASE])
 
 
 def move_goal(layout: Layout, reached: Bool[Array, ""], key: PRNGKeyArray) -> Float[Array, "2"]:
-    """A new place for the goal if it was reached, given where robot and vase are now; else its old place."""
+    """A new place for the goal if it was reached, given where robot and vase are now; else its old
+    place."""
     others = jnp.concatenate([layout.robot[None], layout.hazards, layout.vase[None]])
     distances = jnp.asarray(np.delete(KEEP_OUT, GOAL) + KEEP_OUT[GOAL], others.dtype)
     return _free_point(key, ARENA - KEEP_OUT[GOAL], others, distances, ~reached, layout.goal)
@@ -64,7 +70,8 @@ def _free_point(
     settled: Bool[Array, ""] | bool = False,
     point: Float[Array, "2"] | None = None,
 ) -> Float[Array, "2"]:
-    """Uniform in [-extent, extent]^2, at least distances[i] from others[i]; or `point`, if that is settled."""
+    """Uniform in [-extent, extent]^2, at least distances[i] from others[i]; or `point`, if that is
+    settled."""
     start = jnp.zeros(2, others.dtype) if point is None else point
     room = jnp.where(settled, 0.0, -jnp.inf).astype(others.dtype)
 
@@ -78,7 +85,8 @@ def _free_point(
         points = extent * jax.random.uniform(key_round, (2, DRAWS), others.dtype, -1.0, 1.0)
         gaps = jnp.sqrt(((points - others[:, :, None]) ** 2).sum(1)) - distances[:, None]
         rooms = gaps.min(0)
-        # The first that is free, or else the roomiest so far: free points score 1, 2, ... from the last to the first.
+        # The first that is free, or else the roomiest so far: free points score 1, 2, ... from the
+        # last to the first.
         score = jnp.where(rooms >= 0, DRAWS - jnp.arange(DRAWS, dtype=others.dtype), rooms)
         best = score.max()
         chosen = jnp.where(score == best, points, -jnp.inf).max(1)

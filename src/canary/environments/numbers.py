@@ -1,17 +1,20 @@
 """The numeric settings of an environment as values that a compiled program gets when it runs.
 
-A program in which `slip = 0.2` is a constant serves no other slip. So `run_time_numbers` takes such settings out of an
-environment, the program takes them as an argument, and `with_numbers` puts them back where the program is traced.
+A program in which `slip = 0.2` is a constant serves no other slip. So `run_time_numbers` takes such
+settings out of an environment, the program takes them as an argument, and `with_numbers` puts them
+back where the program is traced.
 
-The rule: a field that holds a `float`, of the environment or of a dataclass in it, is a run-time value if `reset` and
-`step` can be traced without knowing it. What they need to know (`if self.rate > 0`, `math.sqrt(self.rate)`, a numpy
-table) is compiled in, as are whole numbers, texts and switches, which decide shapes and loops. Programs are traced anew
-for every run and found again by what was traced, so whatever else an environment derived from its settings, in
-`__post_init__` for instance, can never be that of another run. Arithmetic on such settings alone, as in `1 - 2 * self.slip`,
-is done in single precision, where Python would have done it in double: a last digit may differ.
+The rule: a field that holds a `float`, of the environment or of a dataclass in it, is a run-time
+value if `reset` and `step` can be traced without knowing it. What they need to know (`if self.rate
+> 0`, `math.sqrt(self.rate)`, a numpy table) is compiled in, as are whole numbers, texts and
+switches, which decide shapes and loops. Programs are traced anew for every run and found again by
+what was traced, so whatever else an environment derived from its settings, in `__post_init__` for
+instance, can never be that of another run. Arithmetic on such settings alone, as in `1 - 2 *
+self.slip`, is done in single precision, where Python would have done it in double: a last digit may
+differ.
 
-A program that calls the host, a physics engine for instance, is found again by nobody, for it holds addresses of this
-process. So the settings of such an environment are compiled in.
+A program that calls the host, a physics engine for instance, is found again by nobody, for it holds
+addresses of this process. So the settings of such an environment are compiled in.
 """
 
 import copy
@@ -37,11 +40,16 @@ def run_time_numbers(environment: Environment) -> dict[str, float]:
         return {}
     if known.calls_host:
         return {}
-    return {name: number for name, number in numbers.items() if _serves(environment, {name: number}, known)}
+    return {
+        name: number
+        for name, number in numbers.items()
+        if _serves(environment, {name: number}, known)
+    }
 
 
 def with_numbers(environment: Environment, numbers: Mapping[str, Any]) -> Environment:
-    """The environment with these settings, which may be traced: so nothing is checked or computed from them here."""
+    """The environment with these settings, which may be traced: so nothing is checked or computed
+    from them here."""
     if not numbers:  # itself, with all that it holds outside the program
         return environment
     changed = copy.copy(environment)
@@ -72,7 +80,9 @@ def _floats(holder: Any, prefix: str = "") -> dict[str, float]:
 def _serves(environment: Environment, number: dict[str, float], known: "_Played") -> bool:
     try:
         return _played(environment, number) == known
-    except Exception:  # of JAX, of numpy or of the environment: in any case it needs to know the number
+    except (
+        Exception
+    ):  # of JAX, of numpy or of the environment: in any case it needs to know the number
         return False
 
 
@@ -92,13 +102,18 @@ def _played(environment: Environment, numbers: dict[str, float]) -> _Played:
 
     def play(numbers: dict[str, Any], key: PRNGKeyArray) -> Any:
         changed = with_numbers(environment, numbers)
-        # Each in a program of its own, as in a rollout: what the environment remembers must not be part of one of them.
+        # Each in a program of its own, as in a rollout: what the environment remembers must not be
+        # part of one of them.
         state = jax.jit(lambda key: changed.reset(key))(key)
         for _ in range(2):
             state = jax.jit(lambda state, key: changed.step(state, action, key))(state, key)
         if isinstance(changed, PartialReset):
-            state = jax.jit(lambda state, key: changed.restart(state, state.terminated, key))(state, key)
-        facts.append((changed.observation_size, changed.action_space, changed.normalise_observation))
+            state = jax.jit(lambda state, key: changed.restart(state, state.terminated, key))(
+                state, key
+            )
+        facts.append(
+            (changed.observation_size, changed.action_space, changed.normalise_observation)
+        )
         return state
 
     program, state = jax.make_jaxpr(play, return_shape=True)(numbers, jax.random.key(0))

@@ -1,10 +1,12 @@
-"""PointGoal: drive to one goal after the other; every step inside a hazard costs 1 (Safety-Gymnasium's SafetyPointGoal1).
+"""PointGoal: drive to one goal after the other; every step inside a hazard costs 1
+(Safety-Gymnasium's SafetyPointGoal1).
 
     reward = (distance to the goal before - after) + 1{distance <= 0.3},  clipped to [-10, 10]
     cost   = 1{the nearest hazard's centre is nearer than 0.2}
 
-in this order within a step: physics, reward, cost, a new goal if the old one was reached, observation. The episode goes on
-when a goal is reached. `docs/environments/point_goal.md` has the whole definition and what was measured against it.
+in this order within a step: physics, reward, cost, a new goal if the old one was reached,
+observation. The episode goes on when a goal is reached. `docs/environments/point_goal.md` has the
+whole definition and what was measured against it.
 """
 
 from dataclasses import dataclass
@@ -44,16 +46,19 @@ class PointGoalState(eqx.Module):
 
 @dataclass(frozen=True, kw_only=True)
 class PointGoal:
-    """Safety-Gymnasium's SafetyPointGoal1: a point robot, one goal at a time, eight hazards, a vase."""
+    """Safety-Gymnasium's SafetyPointGoal1: a point robot, one goal at a time, eight hazards, a
+    vase."""
 
     horizon: int = 1000
     """Episodes are truncated after this many steps."""
     frame_skip: int = 10
     """Physics steps of 2 ms per step of the environment."""
     vase: Literal["none", "static", "free"] = "static"
-    """"static" is seen and kept clear of, but driven through; "free" can be pushed and needs engine native or mjx."""
+    """"static" is seen and kept clear of, but driven through; "free" can be pushed and needs engine
+    native or mjx."""
     engine: Literal["auto", "closed-form", "native", "mjx"] = "auto"
-    """Physics: exact equations ("auto" and "closed-form"), C MuJoCo ("native") or its rewrite in JAX ("mjx")."""
+    """Physics: exact equations ("auto" and "closed-form"), C MuJoCo ("native") or its rewrite in
+    JAX ("mjx")."""
     integrator: Literal["euler", "implicitfast"] = "euler"
     """"euler" is upstream's; "implicitfast" removes the oscillation of its yaw servo."""
 
@@ -70,7 +75,8 @@ class PointGoal:
 
     @property
     def action_space(self) -> Continuous:
-        """Thrust along the heading (full from 0.05 on), and the yaw rate in units of about 3 rad/s."""
+        """Thrust along the heading (full from 0.05 on), and the yaw rate in units of about 3
+        rad/s."""
         return Continuous(2)
 
     @property
@@ -121,7 +127,9 @@ class PointGoal:
         reward = jnp.clip(before.last_distance - distance + reached, -REWARD_CLIP, REWARD_CLIP)
         hit = (_distance(robot.position, before.hazards) < HAZARD_RADIUS).any()
         goal = move_goal(Layout(robot.position, before.goal, before.hazards, vase), reached, key)
-        after = PointGoalState(robot, goal, before.hazards, vase, _distance(robot.position, goal), physics)
+        after = PointGoalState(
+            robot, goal, before.hazards, vase, _distance(robot.position, goal), physics
+        )
         time = state.time + 1
         return EnvironmentState(
             inner=after,
@@ -136,7 +144,8 @@ class PointGoal:
     def _move(
         self, state: PointGoalState, control: Float[Array, "action"]
     ) -> tuple[PointRobot, Float[Array, "2"], Float[Array, "12"], PhysicsState | None]:
-        """Robot, vase, the robot's sensors, and the physics behind them, after `frame_skip` physics steps."""
+        """Robot, vase, the robot's sensors, and the physics behind them, after `frame_skip` physics
+        steps."""
         if self.physics is None or state.physics is None:
             implicit = self.integrator == "implicitfast"
             robot = simulate(state.robot, control, self.frame_skip, implicitfast=implicit)
@@ -156,7 +165,9 @@ class PointGoal2500(PointGoal):
     horizon: int = 2500
 
 
-def _distance(position: Float[Array, "2"], target: Float[Array, "*object 2"]) -> Float[Array, "*object"]:
+def _distance(
+    position: Float[Array, "2"], target: Float[Array, "*object 2"]
+) -> Float[Array, "*object"]:
     return jnp.sqrt(((target - position) ** 2).sum(-1))
 
 
@@ -164,7 +175,9 @@ def _observe(state: PointGoalState, sensors: Float[Array, "12"]) -> Float[Array,
     """Sensors, then one lidar for the goal, one for the hazards, one for the vase."""
     robot = state.robot
     kinds = (state.goal[None], state.hazards, state.vase[None])
-    return jnp.concatenate([sensors, lidar(robot.position, robot.heading, kinds)]).astype(jnp.float32)
+    return jnp.concatenate([sensors, lidar(robot.position, robot.heading, kinds)]).astype(
+        jnp.float32
+    )
 
 
 def _check(settings: PointGoal) -> None:
@@ -175,10 +188,13 @@ def _check(settings: PointGoal) -> None:
     for name in ("horizon", "frame_skip"):
         value = getattr(settings, name)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise CanaryError(f"The {name} of PointGoal must be a positive whole number, not {value!r}.")
+            raise CanaryError(
+                f"The {name} of PointGoal must be a positive whole number, not {value!r}."
+            )
     if settings.vase == "free" and settings.engine in ("auto", "closed-form"):
         raise CanaryError(
-            'A free vase needs contacts, which PointGoal\'s closed form does not have: choose engine "native" or "mjx".'
+            "A free vase needs contacts, which PointGoal's closed form does not have: choose "
+            'engine "native" or "mjx".'
         )
     if settings.engine == "mjx" and settings.integrator == "implicitfast":
         raise CanaryError(

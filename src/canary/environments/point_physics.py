@@ -1,7 +1,8 @@
-"""The point robot in MuJoCo, with or without a vase that it can push: the engines beside the closed form.
+"""The point robot in MuJoCo, with or without a vase that it can push: the engines beside the closed
+form.
 
-Without the vase this is the closed form again, slower, which is what tests hold them against. With it, qpos is (x, y,
-heading) of the robot and (x, y, z, quaternion) of the vase.
+Without the vase this is the closed form again, slower, which is what tests hold them against. With
+it, qpos is (x, y, heading) of the robot and (x, y, z, quaternion) of the vase.
 """
 
 from functools import lru_cache
@@ -9,7 +10,14 @@ from functools import lru_cache
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from canary.environments.physics.engine import Engine, PhysicsState, load_model, make_engine, require, start
+from canary.environments.physics.engine import (
+    Engine,
+    PhysicsState,
+    load_model,
+    make_engine,
+    require,
+    start,
+)
 from canary.environments.point_robot import PointRobot
 
 VASE_HEIGHT = 0.1 - 4e-5  # of its centre: sunk in as deep as its weight presses it
@@ -17,10 +25,13 @@ VASE_HEIGHT = 0.1 - 4e-5  # of its centre: sunk in as deep as its weight presses
 
 @lru_cache(maxsize=8)
 def point_engine(name: str, frame_skip: int, free_vase: bool, integrator: str) -> Engine:
-    """One engine per kind, whichever PointGoal asks: its model, threads and compiled programs are shared."""
+    """One engine per kind, whichever PointGoal asks: its model, threads and compiled programs are
+    shared."""
     model = load_model("point_robot_and_vase.xml" if free_vase else "point_robot.xml")
     kinds = require("mujoco").mjtIntegrator
-    model.opt.integrator = {"euler": kinds.mjINT_EULER, "implicitfast": kinds.mjINT_IMPLICITFAST}[integrator]
+    model.opt.integrator = {"euler": kinds.mjINT_EULER, "implicitfast": kinds.mjINT_IMPLICITFAST}[
+        integrator
+    ]
     return make_engine(name, model, frame_skip)  # type: ignore[arg-type]
 
 

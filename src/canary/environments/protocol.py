@@ -1,14 +1,16 @@
 """What an environment is: two pure functions, a horizon, and the spaces they act on.
 
-An environment may also state facts about itself, which are read where they are needed and can be left out:
+An environment may also state facts about itself, which are read where they are needed and can be
+left out:
 
     default_constraint    the `Chance` that it is trained under if the caller names none
     largest_step_cost     the largest cost of one step, from which certificates bound means and tail means
     finite_tables()       its states, transitions, rewards and costs as `FiniteTables`, for exact optima
     drawing               how to draw it (docs/rendering.md): a function, or "module:function"
 
-Cost, termination and truncation are fields of the state, never keys of an `info` dictionary: a tail-risk constraint is
-about the cost, and advantage estimation needs to know whether an episode ended or was merely cut off.
+Cost, termination and truncation are fields of the state, never keys of an `info` dictionary: a
+tail-risk constraint is about the cost, and advantage estimation needs to know whether an episode
+ended or was merely cut off.
 """
 
 from collections.abc import Callable
@@ -43,8 +45,9 @@ ActionSpace = Discrete | Continuous
 class EnvironmentState(eqx.Module):
     """One environment after a reset or a step.
 
-    `reward` and `cost` belong to the step that led here (0 after a reset). `time` counts the steps of this episode.
-    An episode is over when `terminated` (it ended by itself) or `truncated` (it was cut off at the horizon) holds.
+    `reward` and `cost` belong to the step that led here (0 after a reset). `time` counts the steps
+    of this episode. An episode is over when `terminated` (it ended by itself) or `truncated` (it
+    was cut off at the horizon) holds.
     """
 
     inner: PyTree
@@ -58,9 +61,11 @@ class EnvironmentState(eqx.Module):
 
 @runtime_checkable
 class Environment(Protocol):
-    """A single environment; callers `vmap` it. Implementations are frozen dataclasses whose fields are their settings.
+    """A single environment; callers `vmap` it. Implementations are frozen dataclasses whose fields
+    are their settings.
 
-    `step` must not be called on a finished state, and `reset` draws a fresh initial state from its key every time.
+    `step` must not be called on a finished state, and `reset` draws a fresh initial state from its
+    key every time.
     """
 
     @property
@@ -76,16 +81,20 @@ class Environment(Protocol):
 
     @property
     def normalise_observation(self) -> bool:
-        """Whether observations have physical units and should be standardised before they reach a network."""
+        """Whether observations have physical units and should be standardised before they reach a
+        network."""
         ...
 
     def reset(self, key: PRNGKeyArray) -> EnvironmentState: ...
 
-    def step(self, state: EnvironmentState, action: Array, key: PRNGKeyArray) -> EnvironmentState: ...
+    def step(
+        self, state: EnvironmentState, action: Array, key: PRNGKeyArray
+    ) -> EnvironmentState: ...
 
 
 class FiniteTables(NamedTuple):
-    """A finite environment as numbers; its observation of a state is one of the states' unit vectors."""
+    """A finite environment as numbers; its observation of a state is one of the states' unit
+    vectors."""
 
     transition: Float[np.ndarray, "state action state"]
     reward: Float[np.ndarray, "state action state"]
@@ -113,19 +122,24 @@ def stated_drawing(environment: Environment) -> str | Callable[..., Any] | None:
 
 @runtime_checkable
 class PartialReset(Protocol):
-    """What an environment may have beside the above if its resets are dear: one that spares the lanes that go on."""
+    """What an environment may have beside the above if its resets are dear: one that spares the
+    lanes that go on."""
 
-    def restart(self, state: EnvironmentState, done: Bool[Array, ""], key: PRNGKeyArray) -> EnvironmentState:
+    def restart(
+        self, state: EnvironmentState, done: Bool[Array, ""], key: PRNGKeyArray
+    ) -> EnvironmentState:
         """A fresh state if `done` holds, else the state as it is."""
         ...
 
 
 def close(environment: Environment) -> None:
-    """Let an environment end what it holds outside the program, such as worker processes; most hold nothing."""
+    """Let an environment end what it holds outside the program, such as worker processes; most hold
+    nothing."""
     getattr(environment, "close", lambda: None)()
 
 
 def refuse_failure(environment: Environment) -> None:
-    """Raise the sentence of an environment that failed while a program ran; most cannot fail there."""
+    """Raise the sentence of an environment that failed while a program ran; most cannot fail
+    there."""
     if (sentence := getattr(environment, "host_failure", lambda: None)()) is not None:
         raise CanaryError(sentence)

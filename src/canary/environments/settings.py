@@ -20,7 +20,8 @@ def settings_of(environment: Environment) -> dict[str, Any]:
         found = dataclasses.asdict(cast(Any, environment))
     else:
         raise CanaryError(
-            f"{type(environment).__name__} must be a dataclass (@dataclass(frozen=True)), whose fields are its "
+            f"{type(environment).__name__} must be a dataclass (@dataclass(frozen=True)), whose "
+            "fields are its "
             "settings, or have a method settings() that returns them: a run stores them."
         )
     for name, value in found.items():
@@ -28,7 +29,8 @@ def settings_of(environment: Environment) -> dict[str, Any]:
             json.dumps(value, allow_nan=False)
         except (TypeError, ValueError):
             raise CanaryError(
-                f"The setting {name} of {type(environment).__name__} is {_short(value)}, which JSON cannot hold; use "
+                f"The setting {name} of {type(environment).__name__} is {_short(value)}, which "
+                "JSON cannot hold; use "
                 "numbers, texts, true or false, and lists or tables of them."
             ) from None
     return json.loads(json.dumps(found))

@@ -1,4 +1,5 @@
-"""Ground truth for finite environments: laws of the episode cost, and optima under tail-risk constraints."""
+"""Ground truth for finite environments: laws of the episode cost, and optima under tail-risk
+constraints."""
 
 from canary.exact.distribution import CostLaw as CostLaw
 from canary.exact.distribution import cost_law as cost_law

@@ -1,11 +1,12 @@
 """The exact law of the episode cost under a given policy, by forward dynamic programming.
 
-With mass[t](s, k) the probability that after t steps the episode still runs, in state s, with k units spent,
+With mass[t](s, k) the probability that after t steps the episode still runs, in state s, with k
+units spent,
 
     mass[t+1](s', k + c(s,a,s')) += mass[t](s, k) pi_t(a | s, k) P(s' | s, a),
 
-and what enters a terminal state, or is left at the horizon, leaves the recursion as P(C = k). Nothing is
-lumped: every level that an episode can reach is kept.
+and what enters a terminal state, or is left at the horizon, leaves the recursion as P(C = k).
+Nothing is lumped: every level that an episode can reach is kept.
 """
 
 from collections.abc import Callable, Iterator
@@ -54,7 +55,8 @@ class CostLaw:
         return float(self.support[np.argmax(exceedance <= epsilon + ROUNDING)])
 
     def conditional_value_at_risk(self, epsilon: float) -> float:
-        """Mean of the worst part epsilon: eta + E[(C - eta)^+] / epsilon at eta = VaR (eq:rockafellar)."""
+        """Mean of the worst part epsilon: eta + E[(C - eta)^+] / epsilon at eta = VaR
+        (eq:rockafellar)."""
         eta = self.value_at_risk(epsilon)
         return eta + self.expectation(np.maximum(self.support - eta, 0.0)) / epsilon
 
@@ -101,7 +103,8 @@ def bounded_variable(
 
 
 def mix(laws: list[CostLaw], weights: Float[np.ndarray, "law"]) -> CostLaw:
-    """The law of an agent that draws one of several policies before the episode: all of it is linear."""
+    """The law of an agent that draws one of several policies before the episode: all of it is
+    linear."""
     return CostLaw(
         support=laws[0].support,
         probabilities=weights @ np.array([law.probabilities for law in laws]),
@@ -114,7 +117,8 @@ def cost_law(mdp: FiniteMDP, policy: Policy) -> CostLaw:
     """The law of C under a policy, which is one of
 
     - an integer array of actions: [state], [state, spent] or [time, state, spent];
-    - an array of probabilities: [state, action], [state, spent, action] or [time, state, spent, action];
+    - an array of probabilities: [state, action], [state, spent, action] or [time, state, spent,
+      action];
     - a function (states, spent) -> probabilities [case, action], called once with all cases;
       spent is in the units of the cost.
 
@@ -131,7 +135,8 @@ def cost_law(mdp: FiniteMDP, policy: Policy) -> CostLaw:
 
 
 def visits(mdp: FiniteMDP, policy: Policy) -> Float[np.ndarray, "time state spent action"]:
-    """Occupation measure: P(at this time the episode runs, in this state, with this spent, doing this)."""
+    """Occupation measure: P(at this time the episode runs, in this state, with this spent, doing
+    this)."""
     measure = np.zeros((mdp.horizon, mdp.states, len(mdp.support), mdp.actions))
     for time, flow, _ in _flows(mdp, tabulate(mdp, policy)):
         if time < mdp.horizon:
@@ -140,14 +145,16 @@ def visits(mdp: FiniteMDP, policy: Policy) -> Float[np.ndarray, "time state spen
 
 
 def tabulate(mdp: FiniteMDP, policy: Policy) -> np.ndarray:
-    """Any form of policy as probabilities [time, state, spent, action] (a broadcast view where it can be)
-    or, for actions, as integers [time, state, spent]."""
+    """Any form of policy as probabilities [time, state, spent, action] (a broadcast view where it
+    can be) or, for actions, as integers [time, state, spent]."""
     grid = (mdp.horizon, mdp.states, len(mdp.support))
     if callable(policy):
         states, spent = np.meshgrid(np.arange(mdp.states), mdp.support, indexing="ij")
         policy = np.asarray(policy(states.ravel(), spent.ravel()), float)
         policy = (
-            policy.reshape(*grid[1:], mdp.actions) if policy.size == states.size * mdp.actions else policy
+            policy.reshape(*grid[1:], mdp.actions)
+            if policy.size == states.size * mdp.actions
+            else policy
         )
     policy = np.asarray(policy)
     if np.issubdtype(policy.dtype, np.integer):
@@ -157,7 +164,8 @@ def tabulate(mdp: FiniteMDP, policy: Policy) -> np.ndarray:
     if policy.ndim not in forms or policy.shape != forms[policy.ndim]:
         raise CanaryError(
             f"A policy table must have shape {list(forms[2])} [state, action], {list(forms[3])} "
-            f"[state, spent, action] or {list(full)} [time, state, spent, action], not {list(policy.shape)}."
+            f"[state, spent, action] or {list(full)} [time, state, spent, action], not "
+            f"{list(policy.shape)}."
         )
     policy = policy.astype(float)
     total = policy.sum(axis=-1, keepdims=True)
@@ -170,11 +178,14 @@ def tabulate(mdp: FiniteMDP, policy: Policy) -> np.ndarray:
     return np.broadcast_to(policy, full)
 
 
-def _tabulate_actions(mdp: FiniteMDP, actions: np.ndarray, grid: tuple[int, int, int]) -> np.ndarray:
+def _tabulate_actions(
+    mdp: FiniteMDP, actions: np.ndarray, grid: tuple[int, int, int]
+) -> np.ndarray:
     forms = {1: grid[1:2], 2: grid[1:], 3: grid}
     if actions.ndim not in forms or actions.shape != forms[actions.ndim]:
         raise CanaryError(
-            f"A table of actions must have shape {list(forms[1])} [state], {list(forms[2])} [state, spent] "
+            f"A table of actions must have shape {list(forms[1])} [state], {list(forms[2])} "
+            "[state, spent] "
             f"or {list(grid)} [time, state, spent], not {list(actions.shape)}."
         )
     if not ((actions >= 0).all() and (actions < mdp.actions).all()):
@@ -183,8 +194,8 @@ def _tabulate_actions(mdp: FiniteMDP, actions: np.ndarray, grid: tuple[int, int,
 
 
 def _flows(mdp: FiniteMDP, table: np.ndarray) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """For each time 0..horizon: the flow [state, action, level] through running episodes, and the mass
-    [level] of those that have just ended. At the horizon nothing flows and everything ends."""
+    """For each time 0..horizon: the flow [state, action, level] through running episodes, and the
+    mass [level] of those that have just ended. At the horizon nothing flows and everything ends."""
     mass = np.zeros((mdp.states, 1))
     mass[:, 0] = mdp.initial
     every_action = np.arange(mdp.actions)[:, None]
@@ -204,5 +215,7 @@ def _flows(mdp: FiniteMDP, table: np.ndarray) -> Iterator[tuple[int, np.ndarray,
         yield time, flow, ended
         arrivals = mdp.kernel_transposed @ flow.reshape(mdp.states * mdp.actions, levels)
         mass = np.zeros((mdp.states, mdp.levels_at(time + 1)))
-        for step, arrived in zip(mdp.steps_of_cost, arrivals.reshape(-1, mdp.states, levels), strict=True):
+        for step, arrived in zip(
+            mdp.steps_of_cost, arrivals.reshape(-1, mdp.states, levels), strict=True
+        ):
             mass[:, step : step + levels] += arrived

@@ -1,9 +1,10 @@
 """The exact frontier as a figure and files, from the report of `canary frontier`.
 
-A curve shows the best return that any policy can have under one constraint, as a function of epsilon. A
-trained policy is a point at its exact violation probability and return: no point can lie above the VaR
-curve, and the distance below it is what the policy gives away for the risk it takes. A second panel
-shows what Cantelli's bound on the shaped cost allows at the asked epsilon, over the dead zone.
+A curve shows the best return that any policy can have under one constraint, as a function of
+epsilon. A trained policy is a point at its exact violation probability and return: no point can lie
+above the VaR curve, and the distance below it is what the policy gives away for the risk it takes.
+A second panel shows what Cantelli's bound on the shaped cost allows at the asked epsilon, over the
+dead zone.
 """
 
 import io
@@ -61,7 +62,9 @@ def draw_frontier(axes: Axes, report: dict[str, Any]) -> Axes:
         _draw_seeds(axes, name, seeds, index)
     axes.set_xlabel(f"curves: ε       points: the policy's own P(cost > {report['limit']:g})")
     axes.set_ylabel("expected return")
-    axes.set_title(f"{report['env']}, limit {report['limit']:g}: the best return for the risk, all exact")
+    axes.set_title(
+        f"{report['env']}, limit {report['limit']:g}: the best return for the risk, all exact"
+    )
     axes.legend(fontsize=8, labelspacing=0.9, **BELOW)
     return axes
 
@@ -94,7 +97,9 @@ def draw_dead_zones(axes: Axes, report: dict[str, Any]) -> Axes:
 
 def _draw_curve(axes: Axes, report: dict[str, Any], name: str) -> None:
     points = [
-        point for point in report["frontier"] if point["constraint"] == name and point["return"] is not None
+        point
+        for point in report["frontier"]
+        if point["constraint"] == name and point["return"] is not None
     ]
     points.sort(key=lambda point: point["epsilon"])
     if not points:
@@ -109,7 +114,8 @@ def _draw_curve(axes: Axes, report: dict[str, Any], name: str) -> None:
 
 
 def _draw_seeds(axes: Axes, name: str, seeds: list[dict[str, Any]], index: int) -> None:
-    """A point per policy; those outside the axes become arrows at its edge, with their return below it."""
+    """A point per policy; those outside the axes become arrows at its edge, with their return below
+    it."""
     (left, _), (bottom, _) = axes.get_xlim(), axes.get_ylim()
     colour = RUN_COLOURS[index % len(RUN_COLOURS)]
     chance = np.array([row["violation_probability"] for row in seeds])
@@ -149,7 +155,8 @@ def _span(report: dict[str, Any]) -> tuple[float, float]:
 
 
 def _heights(report: dict[str, Any]) -> tuple[float, float]:
-    """The optima at epsilon, with as much room again below them, and three quarters of the policies."""
+    """The optima at epsilon, with as much room again below them, and three quarters of the
+    policies."""
     top = report["unconstrained_return"]
     optima = [point["return"] for point in report["optima"].values() if point["return"] is not None]
     spread = max(top - min([*optima, top]), 1e-3 * max(1.0, abs(top)))
@@ -163,7 +170,9 @@ def save_frontier(report: dict[str, Any], folder: Path) -> dict[str, Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise CanaryError(f"Cannot make {folder} ({error.strerror}); choose another place.") from error
+        raise CanaryError(
+            f"Cannot make {folder} ({error.strerror}); choose another place."
+        ) from error
     figure, picture = frontier_figure(report), io.BytesIO()
     figure.savefig(picture, format="png", dpi=200)
     plt.close(figure)
@@ -176,7 +185,10 @@ def save_frontier(report: dict[str, Any], folder: Path) -> dict[str, Path]:
         "figure": ("frontier.png", picture.getvalue()),
         "frontier": ("frontier.csv", pl.DataFrame(report["frontier"]).write_csv().encode()),
         "dead zones": ("frontier-shaped.csv", pl.DataFrame(report["shaped"]).write_csv().encode()),
-        "report": ("frontier.json", (json.dumps(report, indent=2, allow_nan=False) + "\n").encode()),
+        "report": (
+            "frontier.json",
+            (json.dumps(report, indent=2, allow_nan=False) + "\n").encode(),
+        ),
     }
     if policies:
         files["policies"] = (

@@ -1,8 +1,10 @@
-"""A finite decision process with rewards, costs, terminal states and a horizon, described by tables.
+"""A finite decision process with rewards, costs, terminal states and a horizon, described by
+tables.
 
-An episode starts in `initial` and ends on entering a terminal state or after `horizon` steps. Its return is
-J = sum r(s, a, s') and its cost C = sum c(s, a, s'), both undiscounted. All costs must be whole multiples of
-one unit: then the cost spent so far is an integer level, and (time, state, level) is all that matters.
+An episode starts in `initial` and ends on entering a terminal state or after `horizon` steps. Its
+return is J = sum r(s, a, s') and its cost C = sum c(s, a, s'), both undiscounted. All costs must be
+whole multiples of one unit: then the cost spent so far is an integer level, and (time, state,
+level) is all that matters.
 """
 
 import math
@@ -25,7 +27,8 @@ LARGEST_TABLE = 1_000_000_000  # entries of a policy on (time, state, level)
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FiniteMDP:
-    """Tables of a finite environment. Rows of terminal states are never used: leave them 0 or looping."""
+    """Tables of a finite environment. Rows of terminal states are never used: leave them 0 or
+    looping."""
 
     # Plain arrays: wrong shapes and types are a user's mistake, which __post_init__ explains.
     transition: np.ndarray  # [state, action, next state]
@@ -35,7 +38,8 @@ class FiniteMDP:
     initial: np.ndarray  # [state]
     horizon: int
     cost_unit: Fraction | float | int | None = None
-    """All costs are whole multiples of this; if not given, their greatest common divisor is found."""
+    """All costs are whole multiples of this; if not given, their greatest common divisor is
+    found."""
 
     def __post_init__(self):
         for name in ("transition", "reward", "cost", "initial"):
@@ -44,8 +48,14 @@ class FiniteMDP:
         _check_shapes(self)
         _check_values(self)
         if self.cost_unit is not None and not 0 < self.cost_unit < math.inf:
-            raise CanaryError(f"The cost unit of a FiniteMDP must be positive, not {self.cost_unit}.")
-        unit = _common_unit(self.used_costs) if self.cost_unit is None else _as_fraction(self.cost_unit)
+            raise CanaryError(
+                f"The cost unit of a FiniteMDP must be positive, not {self.cost_unit}."
+            )
+        unit = (
+            _common_unit(self.used_costs)
+            if self.cost_unit is None
+            else _as_fraction(self.cost_unit)
+        )
         object.__setattr__(self, "cost_unit", unit)
         _check_levels(self)
 
@@ -83,9 +93,12 @@ class FiniteMDP:
 
     @cached_property
     def support(self) -> Float[np.ndarray, "spent"]:
-        """Every cost an episode can have, in order, correctly rounded (3 units of 1/10 are the float 0.3)."""
+        """Every cost an episode can have, in order, correctly rounded (3 units of 1/10 are the
+        float 0.3)."""
         count = self.levels_at(self.horizon)
-        return np.array([level * self.unit.numerator / self.unit.denominator for level in range(count)])
+        return np.array(
+            [level * self.unit.numerator / self.unit.denominator for level in range(count)]
+        )
 
     def levels_at(self, time: int) -> int:
         """How many cost levels, 0 included, an episode can have reached after this many steps."""
@@ -117,8 +130,10 @@ def from_environment(environment: Environment) -> FiniteMDP:
     tables = finite_tables(environment)
     if tables is None:
         raise CanaryError(
-            f"{type(environment).__name__} has no finite table of states and costs, so its best returns cannot "
-            "be computed exactly; state it as finite_tables() (examples/maintenance.py). `canary certify` is for "
+            f"{type(environment).__name__} has no finite table of states and costs, so its best "
+            "returns cannot "
+            "be computed exactly; state it as finite_tables() (examples/maintenance.py). `canary "
+            "certify` is for "
             "any environment."
         )
     return FiniteMDP(**tables._asdict(), horizon=environment.horizon)
@@ -135,7 +150,9 @@ def _sparse_if_large(matrix: Any) -> np.ndarray | sparse.csr_array:
 def _check_shapes(mdp: FiniteMDP) -> None:
     shape = mdp.transition.shape
     if len(shape) != 3 or shape[0] != shape[2] or 0 in shape:
-        raise CanaryError(f"The transition table must have shape [state, action, state], not {list(shape)}.")
+        raise CanaryError(
+            f"The transition table must have shape [state, action, state], not {list(shape)}."
+        )
     for name in ("reward", "cost"):
         if getattr(mdp, name).shape != shape:
             raise CanaryError(
@@ -149,7 +166,9 @@ def _check_shapes(mdp: FiniteMDP) -> None:
                 f"not shape {list(getattr(mdp, name).shape)}."
             )
     if not isinstance(mdp.horizon, int) or mdp.horizon < 1:
-        raise CanaryError(f"The horizon of a FiniteMDP must be a positive whole number, not {mdp.horizon!r}.")
+        raise CanaryError(
+            f"The horizon of a FiniteMDP must be a positive whole number, not {mdp.horizon!r}."
+        )
 
 
 def _check_values(mdp: FiniteMDP) -> None:
@@ -174,13 +193,15 @@ def _as_fraction(value: Fraction | float | int) -> Fraction:
     fraction = Fraction(value).limit_denominator(LARGEST_DENOMINATOR)
     if fraction == 0:
         raise CanaryError(
-            f"Costs as small as {float(value):.3g} cannot be counted; express them in larger numbers."
+            f"Costs as small as {float(value):.3g} cannot be counted; express them in larger "
+            "numbers."
         )
     return fraction
 
 
 def _common_unit(costs: Float[np.ndarray, "cost"]) -> Fraction:
-    """The greatest rational number of which all costs are multiples; 1 if nothing costs anything."""
+    """The greatest rational number of which all costs are multiples; 1 if nothing costs
+    anything."""
     fractions = [_as_fraction(float(cost)) for cost in costs if cost > 0]
     if not fractions:
         return Fraction(1)
@@ -195,7 +216,8 @@ def _check_levels(mdp: FiniteMDP) -> None:
     entries = mdp.horizon * mdp.states * (mdp.horizon * counts.max(initial=0) + 1)
     if entries > LARGEST_TABLE:
         raise CanaryError(
-            f"With the cost unit {mdp.cost_unit} a policy on (time, state, spent) has {entries:.2g} entries; "
+            f"With the cost unit {mdp.cost_unit} a policy on (time, state, spent) has "
+            f"{entries:.2g} entries; "
             f"round the costs to a coarser unit or shorten the horizon."
         )
     wrong = np.abs(counts - np.rint(counts)) > 1e-9 * np.maximum(1, counts)

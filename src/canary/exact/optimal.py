@@ -1,4 +1,5 @@
-"""The best expected return under a tail-risk constraint: the ground truth that learning is measured against.
+"""The best expected return under a tail-risk constraint: the ground truth that learning is measured
+against.
 
 With C the episode cost, l the limit, beta = 1/epsilon - 1:
 
@@ -6,14 +7,14 @@ With C the episode cost, l the limit, beta = 1/epsilon - 1:
     CVaR      for some eta:  E[(C - eta)^+] <= epsilon (l - eta)                (eq:rockafellar, eq:cvar-opt)
     Cantelli  for some m:    beta E[(C - m)^2] + 2 (l - m) E[C - m] <= (l - m)^2      (eq:cantelli-objective)
 
-For a fixed eta or m each is one linear constraint on the law of C (see `linear.py`); what remains is a
-search in one dimension. For CVaR the best eta is a cost level not above l, so all of them are tried. The
-Cantelli line is the paper's B(pi) <= 0 with both squares replaced by tangents at m,
+For a fixed eta or m each is one linear constraint on the law of C (see `linear.py`); what remains
+is a search in one dimension. For CVaR the best eta is a cost level not above l, so all of them are
+tried. The Cantelli line is the paper's B(pi) <= 0 with both squares replaced by tangents at m,
 
     sigma^2 <= E[(C - m)^2]        and        (l - mu)^2 >= (l - m)^2 - 2 (l - m) (mu - m),
 
-which hold with equality at m = mu. So every m <= l gives safe policies only (mu <= (l + m) / 2 <= l follows
-as well), and m = mu loses nothing.
+which hold with equality at m = mu. So every m <= l gives safe policies only (mu <= (l + m) / 2 <= l
+follows as well), and m = mu loses nothing.
 
 With a dead zone d the variable is X = phi_d(C / l) in place of C and 1 in place of l
 (`canary.numerics.shaped_cost`); nothing else changes.
@@ -32,9 +33,8 @@ from canary.exact.distribution import CostLaw, bounded_variable, visits
 from canary.exact.linear import Column, LinearOptimum, best_response, maximise
 from canary.exact.mdp import FiniteMDP
 
-CANTELLI_GAP = (
-    1e-6  # certified distance to the best return, relative to max(1, |return|), that ends the search
-)
+# Certified distance to the best return, relative to max(1, |return|), that ends the search
+CANTELLI_GAP = 1e-6
 
 
 class Infeasible(CanaryError):
@@ -43,7 +43,8 @@ class Infeasible(CanaryError):
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """Draw one deterministic policy before the episode, then follow its actions [time, state, spent]."""
+    """Draw one deterministic policy before the episode, then follow its actions [time, state,
+    spent]."""
 
     policies: tuple[Int[np.ndarray, "time state spent"], ...] = field(repr=False)
     weights: tuple[float, ...]
@@ -51,7 +52,8 @@ class Mixture:
 
 @dataclass(frozen=True, eq=False)
 class Optimum:
-    """The best policy under a constraint, the law of its cost, and how far from the truth it can be."""
+    """The best policy under a constraint, the law of its cost, and how far from the truth it can
+    be."""
 
     constraint: str
     limit: float
@@ -70,7 +72,9 @@ class Optimum:
     """That of the shaped cost; None is the paper's constraint."""
 
 
-def best_under_var(mdp: FiniteMDP, limit: float, epsilon: float, pool: list[Column] | None = None) -> Optimum:
+def best_under_var(
+    mdp: FiniteMDP, limit: float, epsilon: float, pool: list[Column] | None = None
+) -> Optimum:
     """max J subject to P(C > limit) <= epsilon."""
     _check_constraint(limit, epsilon)
     solution = maximise(mdp, (mdp.support > limit).astype(float), epsilon, _or_new(pool))
@@ -85,7 +89,9 @@ def best_under_cvar(
     pool = _or_new(pool)
     best, best_eta, upper_bound = LinearOptimum(-np.inf, -np.inf, np.inf), None, -np.inf
     levels = mdp.support[mdp.support <= limit]
-    for eta in levels[::-1]:  # a small epsilon wants a large eta, and a good first solution prunes the others
+    for eta in levels[
+        ::-1
+    ]:  # a small epsilon wants a large eta, and a good first solution prunes the others
         excess = np.maximum(mdp.support - eta, 0.0)
         solution = maximise(mdp, excess, epsilon * (limit - eta), pool, cutoff=best.value)
         upper_bound = max(upper_bound, solution.upper_bound)
@@ -125,7 +131,9 @@ def best_under_cantelli(
         middle, width = (low + high) / 2, high - low
         penalty, bound = _tangent(*setting, middle)
         enough = best.value + CANTELLI_GAP * (max(1.0, abs(best.value)) if best.columns else 1.0)
-        relaxed = maximise(mdp, penalty, bound + width**2 / (4 * epsilon), pool, cutoff=enough, target=enough)
+        relaxed = maximise(
+            mdp, penalty, bound + width**2 / (4 * epsilon), pool, cutoff=enough, target=enough
+        )
         if relaxed.upper_bound <= enough or width <= 1e-7 * ceiling:
             upper_bound = max(upper_bound, relaxed.upper_bound)
             continue
@@ -149,7 +157,9 @@ def _tangent(
     variable: Float[np.ndarray, "spent"], ceiling: float, epsilon: float, mean: float
 ) -> tuple[Float[np.ndarray, "spent"], float]:
     deviation = variable - mean
-    return (1 / epsilon - 1) * deviation**2 + 2 * (ceiling - mean) * deviation, (ceiling - mean) ** 2
+    return (1 / epsilon - 1) * deviation**2 + 2 * (ceiling - mean) * deviation, (
+        ceiling - mean
+    ) ** 2
 
 
 def _ascend(
@@ -159,7 +169,8 @@ def _ascend(
     pool: list[Column],
     best: tuple[LinearOptimum, float | None],
 ) -> tuple[LinearOptimum, float | None]:
-    """Follow m <- mean of the best policy at m while that improves on the best: it can never get worse."""
+    """Follow m <- mean of the best policy at m while that improves on the best: it can never get
+    worse."""
     while True:
         solution = maximise(mdp, *_tangent(*setting, mean), pool, cutoff=best[0].value)
         if solution.value <= best[0].value + 1e-12:
@@ -169,16 +180,19 @@ def _ascend(
 
 
 def markov_policy(mdp: FiniteMDP, mixture: Mixture) -> Float[np.ndarray, "time state spent action"]:
-    """One randomised policy on (time, state, spent) with the same law of return and cost as the mixture.
+    """One randomised policy on (time, state, spent) with the same law of return and cost as the
+    mixture.
 
-    It plays each action as often as the mixture does there, and the first policy's where the mixture never
-    comes.
+    It plays each action as often as the mixture does there, and the first policy's where the
+    mixture never comes.
     """
     one_hot = np.eye(mdp.actions)
     parts = zip(mixture.policies, mixture.weights, strict=True)
     measure = np.sum([weight * visits(mdp, policy) for policy, weight in parts], axis=0)
     total = measure.sum(axis=-1, keepdims=True)
-    return np.where(total > 0, measure / np.where(total > 0, total, 1.0), one_hot[mixture.policies[0]])
+    return np.where(
+        total > 0, measure / np.where(total > 0, total, 1.0), one_hot[mixture.policies[0]]
+    )
 
 
 def _or_new(pool: list[Column] | None) -> list[Column]:
@@ -187,9 +201,13 @@ def _or_new(pool: list[Column] | None) -> list[Column]:
 
 def _check_constraint(limit: float, epsilon: float) -> None:
     if not (np.isfinite(limit) and limit >= 0):
-        raise CanaryError(f"The cost limit must be a finite number that is not negative, not {limit}.")
+        raise CanaryError(
+            f"The cost limit must be a finite number that is not negative, not {limit}."
+        )
     if not 0 < epsilon < 1:
-        raise CanaryError(f"Epsilon is a probability and must lie strictly between 0 and 1, not {epsilon}.")
+        raise CanaryError(
+            f"Epsilon is a probability and must lie strictly between 0 and 1, not {epsilon}."
+        )
 
 
 def _optimum(
@@ -203,7 +221,8 @@ def _optimum(
     limit, epsilon = setting
     if not solution.columns:
         raise Infeasible(
-            f"No policy satisfies the {constraint} constraint with limit {limit:g} and epsilon {epsilon:g}; "
+            f"No policy satisfies the {constraint} constraint with limit {limit:g} and epsilon "
+            f"{epsilon:g}; "
             f"raise the limit or epsilon."
         )
     policies = tuple(
@@ -236,15 +255,21 @@ class FrontierPoint:
 
 
 def frontier(
-    mdp: FiniteMDP, limit: float, epsilons: Sequence[float], constraints: Sequence[str] = tuple(CONSTRAINTS)
+    mdp: FiniteMDP,
+    limit: float,
+    epsilons: Sequence[float],
+    constraints: Sequence[str] = tuple(CONSTRAINTS),
 ) -> list[FrontierPoint]:
     """The optima of every constraint at every epsilon, in this order.
 
-    All problems share one pool of policies, which saves about a third of the work of solving them apart.
+    All problems share one pool of policies, which saves about a third of the work of solving them
+    apart.
     """
     unknown = [name for name in constraints if name not in CONSTRAINTS]
     if unknown:
-        raise CanaryError(f"There is no constraint {unknown[0]!r}; choose among {', '.join(CONSTRAINTS)}.")
+        raise CanaryError(
+            f"There is no constraint {unknown[0]!r}; choose among {', '.join(CONSTRAINTS)}."
+        )
     pool: list[Column] = []
     return [
         FrontierPoint(name, limit, epsilon, _solve(mdp, name, (limit, epsilon), pool))
@@ -253,7 +278,9 @@ def frontier(
     ]
 
 
-def _solve(mdp: FiniteMDP, name: str, setting: tuple[float, float], pool: list[Column]) -> Optimum | None:
+def _solve(
+    mdp: FiniteMDP, name: str, setting: tuple[float, float], pool: list[Column]
+) -> Optimum | None:
     try:
         return CONSTRAINTS[name](mdp, *setting, pool)
     except Infeasible:

@@ -1,8 +1,9 @@
-"""`canary frontier`: the best return any policy can have under each constraint, and how far trained ones are.
+"""`canary frontier`: the best return any policy can have under each constraint, and how far trained
+ones are.
 
-Everything here is exact, also for trained networks: in a finite environment a policy on x = (s, g, y) is a
-table over (state, spent cost), and the law of the episode cost follows by dynamic programming
-(`canary.exact`).
+Everything here is exact, also for trained networks: in a finite environment a policy on x = (s, g,
+y) is a table over (state, spent cost), and the law of the episode cost follows by dynamic
+programming (`canary.exact`).
 """
 
 from collections.abc import Callable, Sequence
@@ -47,7 +48,9 @@ Problem = tuple[dict[str, Any], Callable[..., Optimum]]
 """The names of a point (constraint, epsilon, dead zone) and what solves it."""
 
 DEAD_ZONES = (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8)
-SMALLEST_EPSILON = 1e-9  # below this a chance constraint is a worst-case constraint in double precision
+SMALLEST_EPSILON = (
+    1e-9  # below this a chance constraint is a worst-case constraint in double precision
+)
 
 
 def frontier_report(
@@ -59,7 +62,8 @@ def frontier_report(
     runs: Sequence[Path] = (),
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """The optima at `epsilon`, the frontier over many epsilons, and the seeds of `runs`, as JSON data."""
+    """The optima at `epsilon`, the frontier over many epsilons, and the seeds of `runs`, as JSON
+    data."""
     constraint = Chance(limit=limit, epsilon=epsilon)
     mdp = from_environment(environment)
     configs = [_comparable(run, environment, limit) for run in runs]
@@ -123,7 +127,8 @@ def _label(names: dict[str, Any]) -> str:
 
 
 def default_epsilons(epsilon: float) -> list[float]:
-    """1, 2, 5, 10, ... up to 0.5, from the power of ten that is at most 0.001 and a tenth of `epsilon`."""
+    """1, 2, 5, 10, ... up to 0.5, from the power of ten that is at most 0.001 and a tenth of
+    `epsilon`."""
     first = int(np.floor(np.log10(min(1e-3, epsilon / 10))))
     return [float(f"{digit}e{decade}") for decade in range(first, 0) for digit in (1, 2, 5)]
 
@@ -133,9 +138,13 @@ def grid_inputs(
 ) -> Float[Array, "case input"]:
     """What a policy sees in every state with every spent cost, states first: rows x = (s, 1, y)."""
     states, spent = np.meshgrid(np.arange(mdp.states), mdp.support, indexing="ij")
-    observation = jnp.eye(environment.observation_size)[states.ravel()]  # IcyLake shows the tile it is on
+    observation = jnp.eye(environment.observation_size)[
+        states.ravel()
+    ]  # IcyLake shows the tile it is on
     spent_raw = jnp.asarray(spent.ravel(), jnp.float32)
-    return policy_inputs(observation, spent_raw, jnp.ones(states.size), CostAccount(limit, 1.0), statistics)
+    return policy_inputs(
+        observation, spent_raw, jnp.ones(states.size), CostAccount(limit, 1.0), statistics
+    )
 
 
 def policy_law(
@@ -145,7 +154,8 @@ def policy_law(
     policy: Policy,
     statistics: RunningStatistics | None = None,
 ) -> CostLaw:
-    """The exact law of the episode cost under a network that samples its actions, as in training."""
+    """The exact law of the episode cost under a network that samples its actions, as in
+    training."""
     distribution = policy(grid_inputs(environment, mdp, limit, statistics))
     assert isinstance(distribution, Categorical)  # a finite process has finitely many actions
     chance = np.asarray(jax.nn.softmax(distribution.logits), float)
@@ -186,12 +196,15 @@ def _comparable(run: Path, environment: Environment, limit: float) -> RunConfig:
     if config.environment != environment:
         raise CanaryError(
             f"{run} was trained on {config.environment_name} with the settings "
-            f"{environment_settings(config.environment)}, not on this {type(environment).__name__} with "
-            f"{environment_settings(environment)}; ask for the frontier of the run's own environment."
+            f"{environment_settings(config.environment)}, not on this {type(environment).__name__} "
+            "with "
+            f"{environment_settings(environment)}; ask for the frontier of the run's own "
+            "environment."
         )
     if config.constraint.kind == "mean":
         raise CanaryError(
-            f"{run} was trained under {config.constraint.text}; the frontier is one of tail constraints."
+            f"{run} was trained under {config.constraint.text}; the frontier is one of tail "
+            "constraints."
         )
     if config.constraint.limit != limit:
         raise CanaryError(
@@ -200,14 +213,20 @@ def _comparable(run: Path, environment: Environment, limit: float) -> RunConfig:
         )
     if config.algorithm.estimation.cost_discount != 1:
         raise CanaryError(
-            f"{run} was trained with the cost discount {config.algorithm.estimation.cost_discount:g}; exact "
-            f"laws are those of the undiscounted cost, so only runs with algo.cost_discount=1 compare."
+            f"{run} was trained with the cost discount "
+            f"{config.algorithm.estimation.cost_discount:g}; exact "
+            "laws are those of the undiscounted cost, so only runs with algo.cost_discount=1 "
+            "compare."
         )
     return config
 
 
 def _trained(
-    run: Path, config: RunConfig, mdp: FiniteMDP, constraint: Chance, known: tuple[dict[str, Any], list[Any]]
+    run: Path,
+    config: RunConfig,
+    mdp: FiniteMDP,
+    constraint: Chance,
+    known: tuple[dict[str, Any], list[Any]],
 ) -> dict[str, Any]:
     policies = load_policies(config, run)
     zones = dead_zones(run, config, policies.iteration)
@@ -217,9 +236,13 @@ def _trained(
         policy, statistics = policies.of_seed(seed)
         law = policy_law(config.environment, mdp, constraint.limit, policy, statistics)
         numbers = _numbers(law, constraint)
-        own = best_under_var(mdp, constraint.limit, _as_epsilon(law.violation(constraint.limit)), pool)
+        own = best_under_var(
+            mdp, constraint.limit, _as_epsilon(law.violation(constraint.limit)), pool
+        )
         gaps = {
-            f"gap_to_{name}": None if point["return"] is None else point["return"] - law.expected_return
+            f"gap_to_{name}": None
+            if point["return"] is None
+            else point["return"] - law.expected_return
             for name, point in optima.items()
         }
         seeds.append(

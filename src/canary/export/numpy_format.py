@@ -1,4 +1,5 @@
-"""The numpy format: an .npz of plain arrays and JSON metadata, played by `numpy_policy` without JAX."""
+"""The numpy format: an .npz of plain arrays and JSON metadata, played by `numpy_policy` without
+JAX."""
 
 import io
 import json

@@ -2,7 +2,8 @@
 
     observation [batch, obs], discount [batch], spent [batch]  ->  logits [batch, action], or mean and log_std
 
-The graph is written node by node: a handful of standard operators (opset 17) that every runtime has.
+The graph is written node by node: a handful of standard operators (opset 17) that every runtime
+has.
 """
 
 import json
@@ -47,7 +48,10 @@ def encode(portable: PortablePolicy) -> bytes:
                 helper.make_tensor_value_info("discount", real, [batch]),
                 helper.make_tensor_value_info("spent", real, [batch]),
             ],
-            [helper.make_tensor_value_info(name, real, [batch, actions]) for name in output_names(portable)],
+            [
+                helper.make_tensor_value_info(name, real, [batch, actions])
+                for name in output_names(portable)
+            ],
             [onnx.numpy_helper.from_array(value, name) for name, value in constants.items()],
         ),
         opset_imports=[helper.make_opsetid("", OPSET)],
@@ -78,9 +82,13 @@ Node = tuple[str, list[str], str, dict[str, Any]]
 
 
 def _graph(portable: PortablePolicy) -> tuple[list[Node], dict[str, np.ndarray]]:
-    """Operators in order, as (kind, inputs, output, attributes), and the named constants they use."""
+    """Operators in order, as (kind, inputs, output, attributes), and the named constants they
+    use."""
     arrays = portable.identity.arrays
-    layers, reads = len(portable.policy.network.weights), portable.policy.network.weights[0].shape[0]
+    layers, reads = (
+        len(portable.policy.network.weights),
+        portable.policy.network.weights[0].shape[0],
+    )
     constants = {
         "limit": np.float32(float(portable.account.limit)),
         "spent_low": np.float32(-SPENT_CLIP),
@@ -105,7 +113,9 @@ def _graph(portable: PortablePolicy) -> tuple[list[Node], dict[str, np.ndarray]]
         ("Concat", [observation, "discount_column", "spent_column"], "x", {"axis": 1}),
     ]
     current = "x"
-    if reads < portable.observation_size + CostAccount.SIZE:  # a policy that does not see its account
+    if (
+        reads < portable.observation_size + CostAccount.SIZE
+    ):  # a policy that does not see its account
         constants |= {"first": np.array([0]), "reads": np.array([reads])}
         nodes.append(("Slice", ["x", "first", "reads", "last_axis"], "x_read", {}))
         current = "x_read"
@@ -120,7 +130,10 @@ def _graph(portable: PortablePolicy) -> tuple[list[Node], dict[str, np.ndarray]]
             current = f"hidden_{layer}"
     if "policy.log_std" in arrays:
         constants["log_std_row"] = np.maximum(arrays["policy.log_std"], np.float32(LOG_STD_FLOOR))
-        nodes += [("Shape", ["mean"], "shape", {}), ("Expand", ["log_std_row", "shape"], "log_std", {})]
+        nodes += [
+            ("Shape", ["mean"], "shape", {}),
+            ("Expand", ["log_std_row", "shape"], "log_std", {}),
+        ]
     return nodes, {name: np.asarray(value) for name, value in constants.items()}
 
 
@@ -140,5 +153,6 @@ def _require(module: str) -> Any:
         return import_module(module)
     except ImportError:
         raise CanaryError(
-            f'The ONNX format needs {module}, which is not installed; run pip install "canary-rl[onnx]".'
+            f"The ONNX format needs {module}, which is not installed; run pip install "
+            '"canary-rl[onnx]".'
         ) from None

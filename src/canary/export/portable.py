@@ -1,8 +1,9 @@
-"""A frozen policy with all it needs to act elsewhere, and the test that another implementation acts the same.
+"""A frozen policy with all it needs to act elsewhere, and the test that another implementation acts
+the same.
 
-All formats take an observation s, the cost discount g and the spent cost y in raw units, and give the
-parameters of the action distribution; the normaliser, the division by the limit and the clips are part of
-the artefact.
+All formats take an observation s, the cost discount g and the spent cost y in raw units, and give
+the parameters of the action distribution; the normaliser, the division by the limit and the clips
+are part of the artefact.
 """
 
 import importlib.metadata
@@ -29,7 +30,8 @@ CHECKED_INPUTS = 512
 
 Outputs = dict[str, np.ndarray]
 Run = Callable[[np.ndarray, np.ndarray, np.ndarray], Outputs]
-"""An implementation: observation [case, obs], discount [case], spent [case] to outputs [case, action]."""
+"""An implementation: observation [case, obs], discount [case], spent [case] to outputs [case,
+action]."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +65,11 @@ class Parity:
 
     inputs: int
     distribution: float
-    """Largest difference of probabilities or, relative to max(1, |value|), means and log deviations."""
+    """Largest difference of probabilities or, relative to max(1, |value|), means and log
+    deviations."""
     outputs: float
-    """Largest difference of the networks' raw outputs; float32 cannot do better than 1e-6 of their size."""
+    """Largest difference of the networks' raw outputs; float32 cannot do better than 1e-6 of their
+    size."""
 
 
 def metadata(portable: PortablePolicy) -> dict[str, Any]:
@@ -106,7 +110,8 @@ def respond(
 def random_inputs(
     portable: PortablePolicy, count: int = CHECKED_INPUTS, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Observations as the normaliser knows them (else standard normal); accounts that pass all clips."""
+    """Observations as the normaliser knows them (else standard normal); accounts that pass all
+    clips."""
     random = np.random.default_rng(seed)
     observation = random.standard_normal((count, portable.observation_size))
     if (statistics := portable.statistics) is not None and statistics.count > 1:
@@ -117,7 +122,9 @@ def random_inputs(
     spent = float(portable.account.limit) * np.where(
         np.arange(count) % 4, random.uniform(0, 1.5, count), random.uniform(-15, 15, count)
     )
-    discount = random.uniform(0.2, 1, count) if portable.account.cost_discount < 1 else np.ones(count)
+    discount = (
+        random.uniform(0.2, 1, count) if portable.account.cost_discount < 1 else np.ones(count)
+    )
     return observation.astype(np.float32), discount.astype(np.float32), spent.astype(np.float32)
 
 
@@ -132,7 +139,8 @@ def check_parity(portable: PortablePolicy, run: Run) -> Parity:
     parity = Parity(len(inputs[0]), _distance(expected, found), raw)
     if not parity.distribution <= TOLERANCE:
         raise CanaryError(
-            f"The exported policy differs from the trained one by {parity.distribution:.2g}, more than "
+            f"The exported policy differs from the trained one by {parity.distribution:.2g}, more "
+            "than "
             f"{TOLERANCE:g}; nothing was written: export in another format and report this."
         )
     return parity

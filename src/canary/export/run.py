@@ -1,4 +1,5 @@
-"""`canary export`: the frozen policy of one seed as a file for other programs, checked before writing."""
+"""`canary export`: the frozen policy of one seed as a file for other programs, checked before
+writing."""
 
 import hashlib
 from pathlib import Path
@@ -29,7 +30,9 @@ FORMATS = {
     "stablehlo": Format(
         stablehlo_format, ".stablehlo.zip", "for JAX, and a StableHLO module for other compilers"
     ),
-    "numpy": Format(numpy_format, ".npz", "for canary.export.numpy_policy, which needs numpy alone"),
+    "numpy": Format(
+        numpy_format, ".npz", "for canary.export.numpy_policy, which needs numpy alone"
+    ),
 }
 
 
@@ -42,11 +45,11 @@ def export_run(
     out: Path | None = None,
     environment: Environment | None = None,
 ) -> dict[str, Any]:
-    """Write the policy of a seed (the first, if not said) to `out`, or below the run's `exports/`: the newest one, or that
-    after `step` steps.
+    """Write the policy of a seed (the first, if not said) to `out`, or below the run's `exports/`:
+    the newest one, or that after `step` steps.
 
-    Returns what was written, with the policy's hash and its distance from JAX on random inputs; `environment`
-    stands in for one that is not among the named environments.
+    Returns what was written, with the policy's hash and its distance from JAX on random inputs;
+    `environment` stands in for one that is not among the named environments.
     """
     name = canonical(format, FORMATS, "export format")
     chosen = FORMATS[name]

@@ -6,8 +6,8 @@ A zip archive with three members:
     policy.mlirbc    for other compilers: a StableHLO module in portable bytecode, one observation at a time
     metadata.json    limit, epsilon, cost discount, environment, action space, hash, ...
 
-The function takes observation [batch, obs], discount [batch] and spent [batch] and returns a dictionary of
-outputs; the module takes and returns the same arrays in this order, with batch = 1.
+The function takes observation [batch, obs], discount [batch] and spent [batch] and returns a
+dictionary of outputs; the module takes and returns the same arrays in this order, with batch = 1.
 """
 
 import io
@@ -79,7 +79,9 @@ def load(data: bytes) -> tuple[Callable[..., Any], dict[str, Any]]:
             function, text = archive.read(FUNCTION), archive.read(METADATA)
         return export.deserialize(bytearray(function)).call, json.loads(text)
     except (zipfile.BadZipFile, KeyError, ValueError) as error:
-        raise CanaryError(f"This is not an intact StableHLO policy ({error}); export it again.") from error
+        raise CanaryError(
+            f"This is not an intact StableHLO policy ({error}); export it again."
+        ) from error
 
 
 def check_parity(portable: PortablePolicy, data: bytes) -> Parity:
@@ -87,6 +89,8 @@ def check_parity(portable: PortablePolicy, data: bytes) -> Parity:
     call, _ = load(data)
 
     def run(observation: np.ndarray, discount: np.ndarray, spent: np.ndarray) -> Outputs:
-        return {name: np.asarray(value) for name, value in call(observation, discount, spent).items()}
+        return {
+            name: np.asarray(value) for name, value in call(observation, discount, spent).items()
+        }
 
     return check(portable, run)

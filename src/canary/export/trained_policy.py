@@ -1,8 +1,8 @@
 """Act with a trained policy, one episode at a time.
 
-A policy sees x_t = (s_t, g_t, y_t): besides the observation, the cost y_t spent so far in this episode and
-the cost discount g_t (paper eq. aug-state). A bare `predict(observation)` would therefore be wrong; an
-`Episode` keeps the account.
+A policy sees x_t = (s_t, g_t, y_t): besides the observation, the cost y_t spent so far in this
+episode and the cost discount g_t (paper eq. aug-state). A bare `predict(observation)` would
+therefore be wrong; an `Episode` keeps the account.
 """
 
 import secrets
@@ -39,17 +39,23 @@ class TrainedPolicy:
 
     @property
     def sha256(self) -> str:
-        """The digest of everything that determines how it behaves, as in certificates and exports."""
+        """The digest of everything that determines how it behaves, as in certificates and
+        exports."""
         return identify(self.policy, self.statistics, self.account, self.place, self.critics).sha256
 
     def start(self, seed: int | PRNGKeyArray | None = None) -> "Episode":
-        """A new episode, nothing spent; a `seed` (whole number or JAX key) makes its actions repeatable."""
+        """A new episode, nothing spent; a `seed` (whole number or JAX key) makes its actions
+        repeatable."""
         key = secrets.randbits(31) if seed is None else seed
         if isinstance(key, int | np.integer):
             key = jax.random.key(int(key))
-        if not (isinstance(key, jax.Array) and jax.dtypes.issubdtype(key.dtype, jax.dtypes.prng_key)):
+        if not (
+            isinstance(key, jax.Array) and jax.dtypes.issubdtype(key.dtype, jax.dtypes.prng_key)
+        ):
             raise CanaryError(f"start() takes a whole number or a JAX key, not {seed!r}.")
-        stream = jax.random.split(key, 3)[1]  # the stream of actions that evaluation draws from this key
+        stream = jax.random.split(key, 3)[
+            1
+        ]  # the stream of actions that evaluation draws from this key
         account = float(self.account.limit), self.account.cost_discount
         return Episode(self, stream, account, self.place.observation_size)
 
@@ -67,17 +73,22 @@ class Episode(numpy_policy.Episode):
         actions = _choose(trained.policy, trained.statistics, seen, *account, key)
         action = actions[1] if deterministic else actions[0]
         # A vector is not clipped: the environment does that, and after its noise if it has any.
-        return int(action) if isinstance(trained.place.action_space, Discrete) else np.asarray(action)
+        return (
+            int(action) if isinstance(trained.place.action_space, Discrete) else np.asarray(action)
+        )
 
     def risk(self, observation: Any) -> float:
-        """Estimated bound on P(episode cost > limit) from here on, by Cantelli's inequality and Canary's own critics.
+        """Estimated bound on P(episode cost > limit) from here on, by Cantelli's inequality and
+        Canary's own critics.
 
-        A warning light for people and supervisors, as good as the critics are; a guarantee comes from certification.
+        A warning light for people and supervisors, as good as the critics are; a guarantee comes
+        from certification.
         """
         trained = self._policy
         if trained.critics is None:
             raise CanaryError(
-                "Only policies that Canary trained can estimate their risk: it needs Canary's cost critics."
+                "Only policies that Canary trained can estimate their risk: it needs Canary's cost "
+                "critics."
             )
         seen = jnp.asarray(self._checked(observation))
         spent, discount = map(jnp.asarray, self._spent_and_discount)

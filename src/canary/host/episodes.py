@@ -1,8 +1,10 @@
-"""Episodes on the host as pure functions of (seed, actions so far), with live environments as a cache.
+"""Episodes on the host as pure functions of (seed, actions so far), with live environments as a
+cache.
 
-An episode of an environment that draws its randomness from the seed of its reset is determined by that seed and by the
-actions since. That is what training keeps as its state. A live environment that stands where the state says is
-stepped; if there is none, as after a resume, one is reset and the actions are played again.
+An episode of an environment that draws its randomness from the seed of its reset is determined by
+that seed and by the actions since. That is what training keeps as its state. A live environment
+that stands where the state says is stepped; if there is none, as after a resume, one is reset and
+the actions are played again.
 """
 
 import threading
@@ -16,13 +18,16 @@ from canary.errors import CanaryError
 from canary.host.player import TAIL
 from canary.host.stage import SlotFailed, Stage
 
-MOST_LIVE = 4096  # environments that are kept, before the one that was not used for longest gives way
+MOST_LIVE = (
+    4096  # environments that are kept, before the one that was not used for longest gives way
+)
 NONE = -1  # no slot
 SEED_BITS = 0x7FFFFFFF  # many environments take seeds of 31 bits only
 
 
 class Rows(NamedTuple):
-    """The states that one call is about: identity, number of actions since the reset, those actions, what was seen."""
+    """The states that one call is about: identity, number of actions since the reset, those
+    actions, what was seen."""
 
     identity: UInt32[np.ndarray, "row 2"]
     steps: Int[np.ndarray, "row"]
@@ -30,14 +35,17 @@ class Rows(NamedTuple):
     observation: Float[np.ndarray, "row obs"]
 
     def pick(self, rows: Int[np.ndarray, "some"]) -> "Rows":
-        return Rows(self.identity[rows], self.steps[rows], self.actions[rows], self.observation[rows])
+        return Rows(
+            self.identity[rows], self.steps[rows], self.actions[rows], self.observation[rows]
+        )
 
 
 class Episodes:
-    """Live episodes by identity. Calls may come from several threads, each about identities of its own.
+    """Live episodes by identity. Calls may come from several threads, each about identities of its
+    own.
 
-    A call about sixteen episodes of a small environment should take little longer than their steps. So an identity is one
-    number (`_keys`), and how far the episode in a slot is stands in an array.
+    A call about sixteen episodes of a small environment should take little longer than their steps.
+    So an identity is one number (`_keys`), and how far the episode in a slot is stands in an array.
     """
 
     def __init__(self, label: str, open_stage: Callable[[int], Stage]):
@@ -66,7 +74,8 @@ class Episodes:
     def step(
         self, rows: Rows, action: Float[np.ndarray, "row action"], lanes: Int[np.ndarray, "row"]
     ) -> Float[np.ndarray, "row result"]:
-        """One step of each; `lanes` are the numbers that a sentence about a failure gives the rows."""
+        """One step of each; `lanes` are the numbers that a sentence about a failure gives the
+        rows."""
         keys = _keys(rows.identity)
         slots = [self._live.get(key, NONE) for key in keys]
         gone = self._steps[slots] != rows.steps
@@ -75,7 +84,8 @@ class Episodes:
             lost = missing[~self.revive(rows.pick(missing), lanes[missing])]
             if len(lost):
                 raise CanaryError(
-                    f"{self._label} cannot be brought back to step {rows.steps[lost[0]]} of the episode of lane "
+                    f"{self._label} cannot be brought back to step {rows.steps[lost[0]]} of the "
+                    "episode of lane "
                     f"{lanes[lost[0]]}: the same seed and actions led to another observation."
                 )
             slots = [self._live[key] for key in keys]
@@ -87,7 +97,8 @@ class Episodes:
         return results
 
     def revive(self, rows: Rows, lanes: Int[np.ndarray, "row"]) -> Bool[np.ndarray, "row"]:
-        """Play the actions of these episodes again; says which then show the observation that they showed."""
+        """Play the actions of these episodes again; says which then show the observation that they
+        showed."""
         seen = np.array(self.reset(rows.identity, lanes))
         keys = _keys(rows.identity)
         slots = [self._live[key] for key in keys]
@@ -96,10 +107,14 @@ class Episodes:
             going = np.flatnonzero((rows.steps > time) & ~ended)
             if not len(going):  # all of them ended earlier than they did before
                 break
-            results = self._play([slots[row] for row in going], rows.actions[going, time], lanes[going])
+            results = self._play(
+                [slots[row] for row in going], rows.actions[going, time], lanes[going]
+            )
             seen[going] = results[:, :-TAIL]
             ended[going] = results[:, -2:].any(1)
-        same = np.isclose(seen, rows.observation, rtol=1e-5, atol=1e-6, equal_nan=True).all(1) & ~ended
+        same = (
+            np.isclose(seen, rows.observation, rtol=1e-5, atol=1e-6, equal_nan=True).all(1) & ~ended
+        )
         for row in np.flatnonzero(~same):
             self._release(keys[row])
         return same
@@ -118,7 +133,10 @@ class Episodes:
             self._live.clear()
 
     def _play(
-        self, slots: list[int], action: Float[np.ndarray, "row action"], lanes: Int[np.ndarray, "row"]
+        self,
+        slots: list[int],
+        action: Float[np.ndarray, "row action"],
+        lanes: Int[np.ndarray, "row"],
     ) -> Float[np.ndarray, "row result"]:
         assert self._stage is not None
         try:
@@ -135,7 +153,8 @@ class Episodes:
                 self._free.append(slot)
 
     def _slot(self, key: int) -> int:
-        """A slot for a new episode: its own if it is live, a free one, a new one, or that of the oldest."""
+        """A slot for a new episode: its own if it is live, a free one, a new one, or that of the
+        oldest."""
         self._release(key)
         if self._free:
             slot = self._free.pop()
@@ -146,7 +165,9 @@ class Episodes:
         self._live[key], self._steps[slot] = slot, 0
         return slot
 
-    def _sentence(self, failed: SlotFailed, when: str, lanes: Int[np.ndarray, "row"]) -> CanaryError:
+    def _sentence(
+        self, failed: SlotFailed, when: str, lanes: Int[np.ndarray, "row"]
+    ) -> CanaryError:
         reason = failed.reason.removesuffix(".")
         return CanaryError(f"{self._label} failed in lane {lanes[failed.row]} {when}: {reason}.")
 

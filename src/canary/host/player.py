@@ -1,8 +1,10 @@
-"""One Gymnasium environment behind plain arrays: a seed gives an observation, an action row gives a result row.
+"""One Gymnasium environment behind plain arrays: a seed gives an observation, an action row gives a
+result row.
 
     result row = observation, reward, cost, terminated, truncated
 
-Canary resets every episode itself, with a seed of its own, so an environment's autoreset never comes into play.
+Canary resets every episode itself, with a seed of its own, so an environment's autoreset never
+comes into play.
 """
 
 from collections.abc import Callable
@@ -31,10 +33,12 @@ class Recipe:
     """How to make an environment and where its cost comes from."""
 
     make: str | Callable[..., Any]
-    """`gymnasium:ID`, `package.module:Factory`, or a function that returns a Gymnasium environment."""
+    """`gymnasium:ID`, `package.module:Factory`, or a function that returns a Gymnasium
+    environment."""
     arguments: dict[str, Any] = field(default_factory=dict)
     cost: str | Cost = "info:cost"
-    """`info:KEY`, `safety-gymnasium` (step returns six values), `package.module:function`, or a function."""
+    """`info:KEY`, `safety-gymnasium` (step returns six values), `package.module:function`, or a
+    function."""
     horizon: int | None = None
 
     @property
@@ -63,7 +67,8 @@ class Player:
         answer = self._environment.reset(seed=seed)
         if not (isinstance(answer, tuple) and len(answer) == 2):
             raise CanaryError(
-                f"reset() returned {_kind(answer)}; Gymnasium's returns two values, (observation, info)."
+                f"reset() returned {_kind(answer)}; Gymnasium's returns two values, (observation, "
+                "info)."
             )
         self._before = answer[0]
         return self._checked(self._observe(answer[0]))
@@ -73,7 +78,8 @@ class Player:
         return np.concatenate([seen, np.array(tail, np.float32)])
 
     def advance(self, action: Any) -> tuple[Float[np.ndarray, "obs"], Tail]:
-        """One step with an action as the environment itself has it: the observation and the rest of the result row."""
+        """One step with an action as the environment itself has it: the observation and the rest of
+        the result row."""
         answer = self._environment.step(action)
         expected = 6 if self._has_six_values else 5
         if not (isinstance(answer, tuple) and len(answer) == expected):
@@ -93,7 +99,8 @@ class Player:
     def _checked(self, row: Float[np.ndarray, "obs"]) -> Float[np.ndarray, "obs"]:
         if row.shape != (self.observation_size,):
             raise CanaryError(
-                f"the observation has {row.size} numbers, but observation_space says {self.observation_size}."
+                f"the observation has {row.size} numbers, but observation_space says "
+                f"{self.observation_size}."
             )
         return row
 
@@ -110,13 +117,15 @@ def _make(recipe: Recipe) -> Any:
         raise CanaryError(f"{recipe.label} could not be made ({describe(error)}).") from error
     if hasattr(environment, "num_envs") and hasattr(environment, "single_observation_space"):
         raise CanaryError(
-            f"{recipe.label} makes a vector environment; give a function that makes one environment: "
+            f"{recipe.label} makes a vector environment; give a function that makes one "
+            "environment: "
             "canary makes as many as it needs and steps them together."
         )
     for name in ("reset", "step", "observation_space", "action_space"):
         if not hasattr(environment, name):
             raise CanaryError(
-                f"{recipe.label} made a {type(environment).__name__}, which has no {name} and is no Gymnasium "
+                f"{recipe.label} made a {type(environment).__name__}, which has no {name} and is "
+                "no Gymnasium "
                 "environment."
             )
     return environment
@@ -148,7 +157,8 @@ def _own_horizon(environment: Any, label: str) -> int:
     limit = getattr(getattr(environment, "spec", None), "max_episode_steps", None)
     if limit is None:
         raise CanaryError(
-            f"{label} does not say after how many steps an episode is cut off (spec.max_episode_steps); "
+            f"{label} does not say after how many steps an episode is cut off "
+            "(spec.max_episode_steps); "
             "say it with horizon=..., or --set env.horizon=N."
         )
     return int(limit)
@@ -167,7 +177,8 @@ def _cost_reader(cost: str | Cost) -> Cost:
         del before, action, after
         if key not in info:
             raise CanaryError(
-                f"info has no {key!r} to take the cost from; it has {', '.join(map(str, info)) or 'nothing'}. "
+                f"info has no {key!r} to take the cost from; it has "
+                f"{', '.join(map(str, info)) or 'nothing'}. "
                 "Say where the cost is: cost=function, cost='info:KEY' or cost='safety-gymnasium'."
             )
         return info[key]
@@ -190,10 +201,9 @@ def _kind(answer: Any) -> str:
 
 def _values(expected: int) -> str:
     if expected == 6:
-        return (
-            "with cost='safety-gymnasium' it returns (observation, reward, cost, terminated, truncated, info)"
-        )
+        return "with cost='safety-gymnasium' it returns (observation, reward, cost, terminated, truncated, info)"
     return (
-        "Gymnasium's returns (observation, reward, terminated, truncated, info); for Safety-Gymnasium's six "
+        "Gymnasium's returns (observation, reward, terminated, truncated, info); for "
+        "Safety-Gymnasium's six "
         "values say cost='safety-gymnasium'"
     )

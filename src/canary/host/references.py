@@ -1,4 +1,5 @@
-"""Names of Python objects: `package.module:Name` to an object, an object to its name, and what a name would run."""
+"""Names of Python objects: `package.module:Name` to an object, an object to its name, and what a
+name would run."""
 
 import importlib
 import sys
@@ -12,11 +13,14 @@ from canary.errors import CanaryError
 def looks_up(text: str) -> bool:
     """Whether a text has the form package.module:Name."""
     module, colon, name = text.partition(":")
-    return bool(colon) and all(part.isidentifier() for part in (*module.split("."), *name.split(".")))
+    return bool(colon) and all(
+        part.isidentifier() for part in (*module.split("."), *name.split("."))
+    )
 
 
 def look_up(text: str) -> Any:
-    """The object that `package.module:Name` names, imported from the working directory or wherever Python looks."""
+    """The object that `package.module:Name` names, imported from the working directory or wherever
+    Python looks."""
     if not looks_up(text):
         raise CanaryError(f"{text!r} is no name of Python code; write package.module:Name.")
     module_name, _, name = text.partition(":")
@@ -29,7 +33,8 @@ def look_up(text: str) -> Any:
                 f"Importing {module_name} failed: it needs the module {error.name}; install it."
             ) from error
         raise CanaryError(
-            f"There is no module {module_name!r}; run the command in the directory that holds it, or install it."
+            f"There is no module {module_name!r}; run the command in the directory that holds it, "
+            "or install it."
         ) from error
     except Exception as error:
         raise CanaryError(f"Importing {module_name} failed ({describe(error)}).") from error
@@ -51,7 +56,11 @@ def with_here() -> None:
 def name_of(thing: Any) -> str | None:
     """The name under which another process can import this function or class, if there is one."""
     module, name = getattr(thing, "__module__", None), getattr(thing, "__qualname__", None)
-    if module in (None, "__main__", "__mp_main__") or name is None or not looks_up(f"{module}:{name}"):
+    if (
+        module in (None, "__main__", "__mp_main__")
+        or name is None
+        or not looks_up(f"{module}:{name}")
+    ):
         return None
     found: Any = sys.modules.get(module)
     for part in name.split("."):
@@ -67,7 +76,8 @@ def label_of(thing: str | Callable[..., Any]) -> str:
 
 
 def describe(error: BaseException) -> str:
-    """What happened and where, in half a sentence: the type, the message, and the last line of the user's code."""
+    """What happened and where, in half a sentence: the type, the message, and the last line of the
+    user's code."""
     trace, place = error.__traceback__, ""
     while trace is not None:
         frame = trace.tb_frame

@@ -28,16 +28,21 @@ def observation_encoder(space: Any, label: str) -> tuple[Callable[[Any], np.ndar
         size = int(flatdim(space))
     except Exception as error:
         raise CanaryError(
-            f"The observation space of {label} ({space}) has no vector of fixed size; wrap the environment so "
+            f"The observation space of {label} ({space}) has no vector of fixed size; wrap the "
+            "environment so "
             "that it has a Box or a Discrete one."
         ) from error
     return lambda value: np.asarray(flatten(space, value), np.float32), size, True
 
 
-def action_decoder(space: Any, label: str) -> tuple[Callable[[np.ndarray], Sequence[Any]], int, int | None]:
-    """Action rows to the environments' actions, a row's size, and how many actions there are if they are counted.
+def action_decoder(
+    space: Any, label: str
+) -> tuple[Callable[[np.ndarray], Sequence[Any]], int, int | None]:
+    """Action rows to the environments' actions, a row's size, and how many actions there are if
+    they are counted.
 
-    The entries of a continuous action are clipped to [-1, 1] and stretched to the bounds of the Box.
+    The entries of a continuous action are clipped to [-1, 1] and stretched to the bounds of the
+    Box.
     """
     kind = type(space).__name__
     if kind == "Discrete":
@@ -45,13 +50,18 @@ def action_decoder(space: Any, label: str) -> tuple[Callable[[np.ndarray], Seque
         return lambda rows: [int(value) + first for value in rows[:, 0].tolist()], 1, int(space.n)
     if kind != "Box" or not np.issubdtype(space.dtype, np.floating):
         raise CanaryError(
-            f"The action space of {label} is {space}; canary acts in Discrete and real-valued Box spaces. "
+            f"The action space of {label} is {space}; canary acts in Discrete and real-valued Box "
+            "spaces. "
             "Wrap the environment so that it has one of them."
         )
-    low, high = np.asarray(space.low, np.float64).ravel(), np.asarray(space.high, np.float64).ravel()
+    low, high = (
+        np.asarray(space.low, np.float64).ravel(),
+        np.asarray(space.high, np.float64).ravel(),
+    )
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         raise CanaryError(
-            f"The action space of {label} has no finite bounds, so [-1, 1] cannot be stretched to them; wrap the "
+            f"The action space of {label} has no finite bounds, so [-1, 1] cannot be stretched to "
+            "them; wrap the "
             "environment with gymnasium.wrappers.RescaleAction or TransformAction."
         )
     middle, half, shape, dtype = (high + low) / 2, (high - low) / 2, space.shape, space.dtype

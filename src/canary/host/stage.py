@@ -1,4 +1,5 @@
-"""A row of environments in this process: slot i is made when it is first used, and used again for later episodes."""
+"""A row of environments in this process: slot i is made when it is first used, and used again for
+later episodes."""
 
 import threading
 from collections.abc import Sequence
@@ -15,7 +16,8 @@ _MAKING = threading.Lock()  # registries of environments are not made for severa
 
 
 class SlotFailed(Exception):
-    """A slot could not do what was asked: which of the rows it was, and half a sentence about why."""
+    """A slot could not do what was asked: which of the rows it was, and half a sentence about
+    why."""
 
     def __init__(self, row: int, reason: str):
         super().__init__(reason)

@@ -1,6 +1,8 @@
-"""The worker process: `python -m canary.host.worker` reads requests from standard input until it ends.
+"""The worker process: `python -m canary.host.worker` reads requests from standard input until it
+ends.
 
-The first line is JSON: the recipe and where to look for modules. Then come requests, each answered by a reply:
+The first line is JSON: the recipe and where to look for modules. Then come requests, each answered
+by a reply:
 
     request   operation (r, s)   rows n   slots int32[n]   seeds uint32[n] or actions float32[n, a]
     reply     0   values   float32[values]      or      1   row   length   UTF-8 text

@@ -27,7 +27,8 @@ TRIED_STEPS = 20
 
 
 def paying_workers(recipe: Recipe, player: Player, lanes: int) -> int:
-    """How many worker processes shorten a step of so many lanes; 0 if this process is fastest, or the only way."""
+    """How many worker processes shorten a step of so many lanes; 0 if this process is fastest, or
+    the only way."""
     count = min(CORES, lanes)
     if count < 2 or portable(recipe) is None:
         return 0
@@ -39,7 +40,8 @@ def paying_workers(recipe: Recipe, player: Player, lanes: int) -> int:
 
 
 def seconds_per_step(player: Player) -> float:
-    """A quick measurement with the middle action: the shortest of some steps, for others may use the processor too."""
+    """A quick measurement with the middle action: the shortest of some steps, for others may use
+    the processor too."""
     row, shortest = np.zeros(player.action_size, np.float32), float("inf")
     player.reset(0)
     for _ in range(TRIED_STEPS):
@@ -80,13 +82,17 @@ class WorkerStage:
     def step(
         self, slots: Sequence[int], actions: Float[np.ndarray, "row action"]
     ) -> Float[np.ndarray, "row result"]:
-        return self._ask(b"s", slots, np.asarray(actions, np.float32).reshape(len(slots), self._action_size))
+        return self._ask(
+            b"s", slots, np.asarray(actions, np.float32).reshape(len(slots), self._action_size)
+        )
 
     def _ask(self, operation: bytes, slots: Sequence[int], bodies: np.ndarray) -> np.ndarray:
         """Send to every worker that has rows, then read from each: they work at the same time."""
         where = np.asarray(slots, np.int32)
         home = where % len(self._workers)
-        shares = [(worker, np.flatnonzero(home == index)) for index, worker in enumerate(self._workers)]
+        shares = [
+            (worker, np.flatnonzero(home == index)) for index, worker in enumerate(self._workers)
+        ]
         shares = [(worker, rows) for worker, rows in shares if len(rows)]
         results: np.ndarray | None = None
         failure: SlotFailed | None = None
@@ -124,7 +130,10 @@ class _Worker:
         source = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
         path = os.pathsep.join([source, *filter(None, [os.environ.get("PYTHONPATH")])])
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": path}
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=os.environ | {"PYTHONPATH": path},
         )
         self._lock = threading.Lock()
         self._broken = not self._write(
@@ -134,7 +143,9 @@ class _Worker:
     def send(self, operation: bytes, slots: np.ndarray, bodies: np.ndarray) -> None:
         self._lock.acquire()
         header = REQUEST.pack(operation, len(slots), bodies.shape[1], 0)
-        self._broken = not self._write(header + slots.tobytes() + np.ascontiguousarray(bodies).tobytes())
+        self._broken = not self._write(
+            header + slots.tobytes() + np.ascontiguousarray(bodies).tobytes()
+        )
 
     def receive(self, rows: int) -> np.ndarray:
         try:

@@ -3,9 +3,10 @@
     delta_t = f_t + gamma * V(x_{t+1}) * bootstrap_t - V(x_t)
     A_t     = delta_t + gamma * lambda * (1 - done_t) * A_{t+1}
 
-A signal bootstraps from the next state unless the episode ended there. What counts as an end differs: a cost return is a
-sum over the episode as it was played, so it stops at termination and at truncation alike; the discounted reward return
-only stops at termination. At the end of the rollout both bootstrap from the last state.
+A signal bootstraps from the next state unless the episode ended there. What counts as an end
+differs: a cost return is a sum over the episode as it was played, so it stops at termination and at
+truncation alike; the discounted reward return only stops at termination. At the end of the rollout
+both bootstrap from the last state.
 """
 
 from typing import NamedTuple
@@ -32,9 +33,11 @@ def generalised_advantages(
     discount: float,
     decays: Decays,
 ) -> tuple[Float[Array, "time env"], Float[Array, "time env"]]:
-    """GAE of `signal`, and the lambda-return that its critic should learn; each with its own lambda.
+    """GAE of `signal`, and the lambda-return that its critic should learn; each with its own
+    lambda.
 
-    `stops` marks steps after which the signal is worth nothing (no bootstrap), `done` the ends of episodes.
+    `stops` marks steps after which the signal is worth nothing (no bootstrap), `done` the ends of
+    episodes.
     """
     residual = signal + discount * next_value * ~stops - value
     fades = discount * jnp.array(decays)[:, None]  # both in one pass
@@ -52,7 +55,8 @@ def generalised_advantages(
 def augmented_cost(
     cost: Float[Array, "*batch"], spent: Float[Array, "*batch"], discount: Float[Array, "*batch"]
 ) -> Float[Array, "*batch"]:
-    """c~_t = g_t c_t^2 + 2 y_t c_t, whose discounted sum over an episode is C^2 (paper eqs. square-cost, aug-cost)."""
+    """c~_t = g_t c_t^2 + 2 y_t c_t, whose discounted sum over an episode is C^2 (paper eqs.
+    square-cost, aug-cost)."""
     return discount * cost**2 + 2 * spent * cost
 
 
@@ -60,6 +64,9 @@ def standardised(advantage: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
     return (advantage - advantage.mean()) / (advantage.std() + 1e-8)
 
 
-def centred(advantage: Float[Array, "*batch"], weight: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
-    """Remove the weighted mean only: a cost-type advantage keeps its units, so it is never rescaled."""
+def centred(
+    advantage: Float[Array, "*batch"], weight: Float[Array, "*batch"]
+) -> Float[Array, "*batch"]:
+    """Remove the weighted mean only: a cost-type advantage keeps its units, so it is never
+    rescaled."""
     return advantage - (weight * advantage).sum() / weight.sum()

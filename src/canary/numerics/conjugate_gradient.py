@@ -1,8 +1,8 @@
 """Conjugate gradients: solve H x = b when only products with H are available.
 
-The closed-form solver of the paper (appendix "Closed-Form Solver") needs H⁻¹g, H⁻¹b_B and H⁻¹b_μ, where H is
-the Hessian of the mean KL divergence. One right-hand side is solved here; callers `vmap` over several, so
-that one batched product serves all of them.
+The closed-form solver of the paper (appendix "Closed-Form Solver") needs H⁻¹g, H⁻¹b_B and H⁻¹b_μ,
+where H is the Hessian of the mean KL divergence. One right-hand side is solved here; callers `vmap`
+over several, so that one batched product serves all of them.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,8 @@ Product = Callable[[Float[Array, "params"]], Float[Array, "params"]]
 class ConjugateGradientResult(eqx.Module):
     """An approximate solution, together with what the iteration learned about it.
 
-    `image` is H @ solution, known without another product. `residual_norm` is relative: ‖b - H x‖ / ‖b‖.
+    `image` is H @ solution, known without another product. `residual_norm` is relative: ‖b - H x‖ /
+    ‖b‖.
     """
 
     solution: Float[Array, "params"]
@@ -41,21 +42,24 @@ def conjugate_gradient(
 ) -> ConjugateGradientResult:
     """Solve H x = rhs for a symmetric positive definite H, in at most `iterations` products.
 
-    Stops when ‖rhs - H x‖ <= tolerance · ‖rhs‖. The right-hand side is scaled to unit norm first, so neither
-    a tiny nor a huge gradient changes the iteration. A zero right-hand side gives zeros. A non-finite one
-    stops at once and stays non-finite in the result, for the caller to notice.
+    Stops when ‖rhs - H x‖ <= tolerance · ‖rhs‖. The right-hand side is scaled to unit norm first,
+    so neither a tiny nor a huge gradient changes the iteration. A zero right-hand side gives zeros.
+    A non-finite one stops at once and stays non-finite in the result, for the caller to notice.
     """
     norm = _norm(rhs)
     unit = rhs / jnp.where(norm == 0, 1, norm)
 
     def unfinished(state: _State) -> Bool[Array, ""]:
         # A comparison with NaN is false: a non-finite residual ends the loop.
-        return (state.squared_residual > tolerance**2) & (state.iteration < iterations) & ~state.broken
+        return (
+            (state.squared_residual > tolerance**2) & (state.iteration < iterations) & ~state.broken
+        )
 
     def advance(state: _State) -> _State:
         image = product(state.direction)
         curvature = state.direction @ image
-        # Rounding can make the curvature of a nearly solved system non-positive: keep what was found so far.
+        # Rounding can make the curvature of a nearly solved system non-positive: keep what was
+        # found so far.
         broken = ~(curvature > 0)
         length = jnp.where(broken, 0, state.squared_residual / jnp.where(broken, 1, curvature))
         residual = state.residual - length * image

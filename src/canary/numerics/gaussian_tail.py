@@ -14,14 +14,17 @@ class GaussianTail:
     """What a Gaussian with the moments of the cost predicts, beside what happens."""
 
     deviations: float
-    """z: how many deviations the limit lies above the mean; infinite for a cost that does not vary."""
+    """z: how many deviations the limit lies above the mean; infinite for a cost that does not
+    vary."""
     log10_predicted: float
-    """log10 of the probability that the Gaussian gives to a violation: it may be too small for a float."""
+    """log10 of the probability that the Gaussian gives to a violation: it may be too small for a
+    float."""
     realised: float
 
     @property
     def log10_understatement(self) -> float:
-        """By how many orders of magnitude the Gaussian understates the violations; -inf if there are none."""
+        """By how many orders of magnitude the Gaussian understates the violations; -inf if there
+        are none."""
         return -math.inf if self.realised == 0 else math.log10(self.realised) - self.log10_predicted
 
 
@@ -30,5 +33,7 @@ def gaussian_tail(mean: float, deviation: float, limit: float, violation: float)
     if deviation > 0:
         z = (limit - mean) / deviation
     else:
-        z = math.inf if limit >= mean else -math.inf  # the cost equals its mean: a violation if that is one
+        z = (
+            math.inf if limit >= mean else -math.inf
+        )  # the cost equals its mean: a violation if that is one
     return GaussianTail(z, float(log_ndtr(-z)) / math.log(10), violation)

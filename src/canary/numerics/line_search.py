@@ -1,8 +1,9 @@
 """Backtracking along a trust-region step, and the rule that decides which point may be kept.
 
-The step of `trust_region` solves a linear-quadratic model of OP (eq:varcpo-constraint). As in CPO, the paper
-returns to the surrogates themselves: θ = θ_k + shrinkʲ s for j = 0, 1, ..., and the first θ that satisfies
-them is taken. What must be satisfied depends on the tier of eq:recovery that produced the step:
+The step of `trust_region` solves a linear-quadratic model of OP (eq:varcpo-constraint). As in CPO,
+the paper returns to the surrogates themselves: θ = θ_k + shrinkʲ s for j = 0, 1, ..., and the first
+θ that satisfies them is taken. What must be satisfied depends on the tier of eq:recovery that
+produced the step:
 
 | tier                                  | reward | constraints, with Δ = L(θ) - L(θ_k)               |
 |---------------------------------------|--------|---------------------------------------------------|
@@ -29,7 +30,8 @@ Evaluation = TypeVar("Evaluation")
 
 
 class Candidate(eqx.Module):
-    """How the surrogates at a trial point differ from those at the start; constraints as (bound, mean)."""
+    """How the surrogates at a trial point differ from those at the start; constraints as (bound,
+    mean)."""
 
     reward_change: Float[Array, ""]
     constraint_changes: Float[Array, "constraints"]
@@ -37,7 +39,8 @@ class Candidate(eqx.Module):
 
 
 class LineSearchResult(eqx.Module, Generic[Evaluation]):
-    """The point to continue from. If none was accepted: the start, bit for bit, and a zero `evaluation`."""
+    """The point to continue from. If none was accepted: the start, bit for bit, and a zero
+    `evaluation`."""
 
     point: Float[Array, "params"]
     accepted: Bool[Array, ""]
@@ -54,7 +57,8 @@ def backtrack(
     shrink: float = 0.8,
     attempts: int = 10,
 ) -> LineSearchResult[Evaluation]:
-    """The first of start + shrinkʲ · step, 0 <= j < attempts, that `accept` takes; else the start."""
+    """The first of start + shrinkʲ · step, 0 <= j < attempts, that `accept` takes; else the
+    start."""
 
     def trial(index: Int[Array, ""]) -> Float[Array, "params"]:
         return start + jnp.asarray(shrink, step.dtype) ** index * step
@@ -68,8 +72,11 @@ def backtrack(
         evaluation = evaluate(trial(index))
         return index + 1, accept(evaluation), evaluation
 
-    # Zeros are the truth about staying at the start, and the shape that the loop needs to begin with.
-    nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(evaluate, start))
+    # Zeros are the truth about staying at the start, and the shape that the loop needs to begin
+    # with.
+    nothing = jax.tree.map(
+        lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(evaluate, start)
+    )
     used, accepted, evaluation = jax.lax.while_loop(
         unfinished, attempt, (jnp.zeros((), jnp.int32), jnp.asarray(False), nothing)
     )
@@ -77,16 +84,23 @@ def backtrack(
         point=jnp.where(accepted, trial(used - 1), start),
         accepted=accepted,
         attempts_used=used,
-        evaluation=jax.tree.map(lambda found, zero: jnp.where(accepted, found, zero), evaluation, nothing),
+        evaluation=jax.tree.map(
+            lambda found, zero: jnp.where(accepted, found, zero), evaluation, nothing
+        ),
     )
 
 
 def acceptable(
-    candidate: Candidate, *, tier: Int[Array, ""], values: Float[Array, "constraints"], radius: ArrayLike
+    candidate: Candidate,
+    *,
+    tier: Int[Array, ""],
+    values: Float[Array, "constraints"],
+    radius: ArrayLike,
 ) -> Bool[Array, ""]:
     """Whether a trial point may be kept, by the row of the table above that the tier selects.
 
-    `values` are the constraint values c at the start, (bound,) or (bound, mean), in units of the changes.
+    `values` are the constraint values c at the start, (bound,) or (bound, mean), in units of the
+    changes.
     """
     changes = candidate.constraint_changes
     within_slack = changes <= jnp.maximum(-values, 0)
@@ -103,6 +117,8 @@ def acceptable(
         Tier.NO_STEP: never,
     }
     finite = (
-        jnp.isfinite(candidate.reward_change) & jnp.all(jnp.isfinite(changes)) & jnp.isfinite(candidate.kl)
+        jnp.isfinite(candidate.reward_change)
+        & jnp.all(jnp.isfinite(changes))
+        & jnp.isfinite(candidate.kl)
     )
     return jnp.stack([by_tier[each] for each in Tier])[tier] & finite & (candidate.kl <= radius)

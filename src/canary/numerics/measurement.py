@@ -1,10 +1,12 @@
-"""What a sample of episode costs says about a constraint: the measured value with a two-sided interval. No JAX here.
+"""What a sample of episode costs says about a constraint: the measured value with a two-sided
+interval. No JAX here.
 
     Chance   the share of violations, with its exact (Clopper-Pearson) interval
     Mean     the mean m,                          m +- z s / sqrt(n)
     CVaR     eta + mean (C - eta)+ / eps,         +- z sd((C - eta)+) / (eps sqrt(n)),  eta = VaR of the sample
 
-The last two are the normal approximation: a description for people who watch. `canary certify` has bounds that hold.
+The last two are the normal approximation: a description for people who watch. `canary certify` has
+bounds that hold.
 """
 
 from typing import NamedTuple
@@ -35,6 +37,12 @@ def measurement(
         return Measurement(value, float(lower), float(upper))
     from scipy.special import ndtri
 
-    tail = costs if constraint.share == 1 else np.maximum(costs - threshold(costs, constraint.share), 0)
-    half = float(ndtri((1 + confidence) / 2) * tail.std() / (constraint.share * np.sqrt(len(costs))))
+    tail = (
+        costs
+        if constraint.share == 1
+        else np.maximum(costs - threshold(costs, constraint.share), 0)
+    )
+    half = float(
+        ndtri((1 + confidence) / 2) * tail.std() / (constraint.share * np.sqrt(len(costs)))
+    )
     return Measurement(value, value - half, value + half)

@@ -1,8 +1,10 @@
-"""Moments of the episode cost, and the mean return, over the newest batches or, if those are few, over recent episodes.
+"""Moments of the episode cost, and the mean return, over the newest batches or, if those are few,
+over recent episodes.
 
-With few episodes per batch (EcoAnt: about two) a batch estimate would be noise, and a batch in which no episode ended says
-nothing about the cost: it must never read as "cost 0". So finished episodes go into a ring, and statistics are taken
-over the newest `max(batches * new, minimum)` of them.
+With few episodes per batch (EcoAnt: about two) a batch estimate would be noise, and a batch in
+which no episode ended says nothing about the cost: it must never read as "cost 0". So finished
+episodes go into a ring, and statistics are taken over the newest `max(batches * new, minimum)` of
+them.
 """
 
 from typing import NamedTuple
@@ -31,7 +33,8 @@ class EpisodeWindow(eqx.Module):
 
 
 class CostMoments(eqx.Module):
-    """Plug-in moments of the (shaped) episode cost in units of the limit (paper: MC estimates of mu and sigma^2)."""
+    """Plug-in moments of the (shaped) episode cost in units of the limit (paper: MC estimates of mu
+    and sigma^2)."""
 
     mean: Float[Array, ""]
     variance: Float[Array, ""]
@@ -52,19 +55,24 @@ def record_episodes(window: EpisodeWindow, ends: EpisodeEnds) -> EpisodeWindow:
     if counts.shape[0] > size:
         raise ValueError("the ring must hold at least one batch of steps")
     order = jnp.cumsum(counts) - 1
-    place = jnp.where(counts, (window.total + order) % size, size)  # `size` is out of range: dropped
+    place = jnp.where(
+        counts, (window.total + order) % size, size
+    )  # `size` is out of range: dropped
     new = counts.sum(dtype=jnp.int32)
     return EpisodeWindow(
         cost=window.cost.at[place].set(ends.cost.reshape(-1), mode="drop"),
         reward=window.reward.at[place].set(ends.reward.reshape(-1), mode="drop"),
-        length=window.length.at[place].set(ends.length.reshape(-1).astype(jnp.float32), mode="drop"),
+        length=window.length.at[place].set(
+            ends.length.reshape(-1).astype(jnp.float32), mode="drop"
+        ),
         total=window.total + new,
         new=new,
     )
 
 
 class Span(NamedTuple):
-    """How far back to look: at the episodes of about so many batches, and at no fewer than the minimum."""
+    """How far back to look: at the episodes of about so many batches, and at no fewer than the
+    minimum."""
 
     minimum: int
     batches: int = 1
@@ -97,6 +105,9 @@ def mean_return(window: EpisodeWindow, span: Span) -> Float[Array, ""]:
 
 
 def lost_share(now: ArrayLike, best: ArrayLike) -> Float[Array, ""]:
-    """How much of the best return is gone; 0 if nothing is, or while one of them is not known (NaN, -inf)."""
+    """How much of the best return is gone; 0 if nothing is, or while one of them is not known (NaN,
+    -inf)."""
     known = jnp.isfinite(now) & jnp.isfinite(best)
-    return jnp.where(known, jnp.maximum(jnp.subtract(best, now), 0) / jnp.maximum(jnp.abs(best), 1e-8), 0)
+    return jnp.where(
+        known, jnp.maximum(jnp.subtract(best, now), 0) / jnp.maximum(jnp.abs(best), 1e-8), 0
+    )

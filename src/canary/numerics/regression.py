@@ -6,9 +6,11 @@ import numpy as np
 def fitted_exponent(
     thresholds: np.ndarray, relative_variances: np.ndarray, confidence: float = 0.95
 ) -> tuple[float, float]:
-    """Slope of log kappa^2 over log epsilon by least squares, and the half-width of its Student interval.
+    """Slope of log kappa^2 over log epsilon by least squares, and the half-width of its Student
+    interval.
 
-    -1 is the rate 1 / epsilon, 0 is stable. With fewer than three points there is no interval, and the answer is NaN.
+    -1 is the rate 1 / epsilon, 0 is stable. With fewer than three points there is no interval, and
+    the answer is NaN.
     """
     from scipy.special import stdtrit
 

@@ -1,8 +1,10 @@
-"""Formulas of tail risk: (Conditional) Value-at-Risk, Cantelli's bound, and the guarantees of the paper.
+"""Formulas of tail risk: (Conditional) Value-at-Risk, Cantelli's bound, and the guarantees of the
+paper.
 
-Symbols: C the cost of an episode, μ and σ its mean and standard deviation, ℓ the cost limit, ε the violation
-threshold, β = 1/ε - 1, δ the trust-region radius, γ_c the cost discount, α = max_x |E_{a~π}[A_{π_k}(x, a)]|
-the largest expected advantage of the new policy. A constraint value <= 0 is safe; a violation is C > ℓ.
+Symbols: C the cost of an episode, μ and σ its mean and standard deviation, ℓ the cost limit, ε the
+violation threshold, β = 1/ε - 1, δ the trust-region radius, γ_c the cost discount, α = max_x
+|E_{a~π}[A_{π_k}(x, a)]| the largest expected advantage of the new policy. A constraint value <= 0
+is safe; a violation is C > ℓ.
 """
 
 import jax.numpy as jnp
@@ -14,18 +16,22 @@ Episodes = Float[Array, "episodes"]
 Valid = Bool[Array, "episodes"]
 
 
-def cantelli_value(mean: ArrayLike, variance: ArrayLike, limit: ArrayLike, epsilon: ArrayLike) -> Real:
-    """B = (1/ε - 1) σ² - (ℓ - μ)² (eq:chebyshev_constraint). With μ <= ℓ, B <= 0 implies P(C > ℓ) <= ε."""
+def cantelli_value(
+    mean: ArrayLike, variance: ArrayLike, limit: ArrayLike, epsilon: ArrayLike
+) -> Real:
+    """B = (1/ε - 1) σ² - (ℓ - μ)² (eq:chebyshev_constraint). With μ <= ℓ, B <= 0 implies P(C > ℓ)
+    <= ε."""
     return jnp.asarray(_beta(epsilon) * variance - jnp.square(jnp.asarray(limit) - mean))
 
 
 def cantelli_probability(
     mean: ArrayLike, variance: ArrayLike, limit: ArrayLike, *, or_equal: bool = False
 ) -> Real:
-    """The largest P(C > ℓ) that the moments allow: σ² / (σ² + (ℓ - μ)²) for μ < ℓ (eq:cantelli), else 1.
+    """The largest P(C > ℓ) that the moments allow: σ² / (σ² + (ℓ - μ)²) for μ < ℓ (eq:cantelli),
+    else 1.
 
-    At μ = ℓ with σ = 0 the cost equals the limit almost surely, which is no violation: 0. But 1 if the question
-    is P(C >= ℓ), `or_equal`, as it is for a cost that saturates at the limit.
+    At μ = ℓ with σ = 0 the cost equals the limit almost surely, which is no violation: 0. But 1 if
+    the question is P(C >= ℓ), `or_equal`, as it is for a cost that saturates at the limit.
     """
     gap = jnp.asarray(limit) - mean
     variance = jnp.asarray(variance)
@@ -35,17 +41,23 @@ def cantelli_probability(
     return jnp.where(certain, 1.0, bound)
 
 
-def value_at_risk(costs: Episodes, epsilon: ArrayLike, valid: Valid | None = None) -> Float[Array, ""]:
-    """VaR_ε = inf{η : P(C > η) <= ε} (eq:strict-var) of the sample: a share of at most ε exceeds it.
+def value_at_risk(
+    costs: Episodes, epsilon: ArrayLike, valid: Valid | None = None
+) -> Float[Array, ""]:
+    """VaR_ε = inf{η : P(C > η) <= ε} (eq:strict-var) of the sample: a share of at most ε exceeds
+    it.
 
-    An order statistic, never an interpolation: interpolating would allow more than ε · n exceedances. Only
-    the episodes marked `valid` count (default: all); without any the result is -inf.
+    An order statistic, never an interpolation: interpolating would allow more than ε · n
+    exceedances. Only the episodes marked `valid` count (default: all); without any the result is
+    -inf.
     """
     valid = jnp.ones(costs.shape, bool) if valid is None else valid
     descending = -jnp.sort(-jnp.where(valid, costs, -jnp.inf))
     # ε · n may fall a rounding error short of the whole number it stands for, e.g. 0.29 · 100.
     rounding = 1 + 4 * jnp.finfo(costs.dtype).eps
-    exceedances = jnp.floor(jnp.asarray(epsilon, costs.dtype) * jnp.sum(valid) * rounding).astype(int)
+    exceedances = jnp.floor(jnp.asarray(epsilon, costs.dtype) * jnp.sum(valid) * rounding).astype(
+        int
+    )
     return descending[jnp.minimum(exceedances, costs.size - 1)]
 
 
@@ -59,14 +71,17 @@ def conditional_value_at_risk(
     return threshold + excess / (epsilon * jnp.maximum(jnp.sum(valid), 1))
 
 
-def violation_rate(costs: Episodes, limit: ArrayLike, valid: Valid | None = None) -> Float[Array, ""]:
+def violation_rate(
+    costs: Episodes, limit: ArrayLike, valid: Valid | None = None
+) -> Float[Array, ""]:
     """Fraction of episodes with C > ℓ, strictly (eq:indicator)."""
     valid = jnp.ones(costs.shape, bool) if valid is None else valid
     return jnp.sum((costs > limit) & valid) / jnp.maximum(jnp.sum(valid), 1)
 
 
 def surrogate_error_factor(radius: ArrayLike, discount: ArrayLike) -> Real:
-    """K = √(2δ) γ_c / (1 - γ_c)² (th:worst-case-violation): |μ - L_μ| <= K α. Infinite at discount 1."""
+    """K = √(2δ) γ_c / (1 - γ_c)² (th:worst-case-violation): |μ - L_μ| <= K α. Infinite at discount
+    1."""
     remaining = 1 - jnp.asarray(discount)
     return jnp.sqrt(2 * jnp.asarray(radius)) * discount / jnp.square(remaining)
 
@@ -93,10 +108,13 @@ def worst_case_cantelli(
     return _product(factor, weight + _product(largest_mean, 2 * advantage / epsilon))
 
 
-def worst_case_mean(limit: ArrayLike, advantage: ArrayLike, radius: ArrayLike, discount: ArrayLike) -> Real:
+def worst_case_mean(
+    limit: ArrayLike, advantage: ArrayLike, radius: ArrayLike, discount: ArrayLike
+) -> Real:
     """Largest μ after a nominal or bound-restoring step: ℓ + K α (eq:mean-overshoot, cor:recovery).
 
-    After a mean-restoring step it is μ_k + K α, with the mean of the old policy in the place of the limit.
+    After a mean-restoring step it is μ_k + K α, with the mean of the old policy in the place of the
+    limit.
     """
     return jnp.asarray(limit) + _product(surrogate_error_factor(radius, discount), advantage)
 
@@ -104,7 +122,8 @@ def worst_case_mean(limit: ArrayLike, advantage: ArrayLike, radius: ArrayLike, d
 def provably_violating(
     mean: ArrayLike, deviation: ArrayLike, limit: ArrayLike, epsilon: ArrayLike
 ) -> Bool[Array, "..."]:
-    """Whether the moments lie in V = {μ > ℓ + σ / √β}, where P(C > ℓ) > ε for certain (cor:recovery)."""
+    """Whether the moments lie in V = {μ > ℓ + σ / √β}, where P(C > ℓ) > ε for certain
+    (cor:recovery)."""
     return jnp.asarray(mean) > limit + deviation / jnp.sqrt(_beta(epsilon))
 
 
@@ -114,6 +133,7 @@ def _beta(epsilon: ArrayLike) -> Real:
 
 
 def _product(factor: ArrayLike, advantage: ArrayLike) -> Real:
-    """factor · advantage; 0 for a zero advantage even if the factor is infinite, for nothing changes then."""
+    """factor · advantage; 0 for a zero advantage even if the factor is infinite, for nothing
+    changes then."""
     advantage = jnp.asarray(advantage)
     return jnp.where(advantage == 0, 0.0, factor * jnp.where(advantage == 0, 1.0, advantage))

@@ -1,4 +1,5 @@
-"""Running mean and variance of observations (Welford's merge), frozen within a rollout and updated after it."""
+"""Running mean and variance of observations (Welford's merge), frozen within a rollout and updated
+after it."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -22,7 +23,8 @@ def initial_statistics(size: int) -> RunningStatistics:
 
 
 def merge(statistics: RunningStatistics, batch: Float[Array, "*batch obs"]) -> RunningStatistics:
-    """The statistics of all observations so far; one that is not finite, or absurdly large, counts as the mean.
+    """The statistics of all observations so far; one that is not finite, or absurdly large, counts
+    as the mean.
 
     It would spoil the mean for good otherwise.
     """
@@ -39,6 +41,9 @@ def merge(statistics: RunningStatistics, batch: Float[Array, "*batch obs"]) -> R
 def normalise(
     statistics: RunningStatistics, observation: Float[Array, "*batch obs"]
 ) -> Float[Array, "*batch obs"]:
-    """(s - mean) / deviation, clipped to +-10; the identity (up to the clip) before any observation was seen."""
-    variance = jnp.where(statistics.count > 1, statistics.squares / jnp.maximum(statistics.count, 1), 1.0)
+    """(s - mean) / deviation, clipped to +-10; the identity (up to the clip) before any observation
+    was seen."""
+    variance = jnp.where(
+        statistics.count > 1, statistics.squares / jnp.maximum(statistics.count, 1), 1.0
+    )
     return jnp.clip((observation - statistics.mean) / jnp.sqrt(variance + FLOOR), -CLIP, CLIP)

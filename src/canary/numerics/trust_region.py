@@ -1,21 +1,23 @@
-"""The trust-region problem (eq:practical-update) with the recovery tiers of eq:recovery, in closed form.
+"""The trust-region problem (eq:practical-update) with the recovery tiers of eq:recovery, in closed
+form.
 
     max g·s   subject to   c_B + b_B·s <= 0,   c_μ + b_μ·s <= 0,   ½ s'Hs <= δ
 
-lies in the span of H⁻¹g, H⁻¹b_B, H⁻¹b_μ, so the inner products q = g'H⁻¹g, r = b'H⁻¹g, S = b'H⁻¹b, the values
-c and the radius δ decide everything (appendix "Closed-Form Solver"). The tier follows from the reachable
-minima (eq:reachability), here in excess of their limits: m_μ of c_μ + b_μ·s over the trust region, and m_B of
-c_B + b_B·s over the trust region cut by the mean half-space.
+lies in the span of H⁻¹g, H⁻¹b_B, H⁻¹b_μ, so the inner products q = g'H⁻¹g, r = b'H⁻¹g, S = b'H⁻¹b,
+the values c and the radius δ decide everything (appendix "Closed-Form Solver"). The tier follows
+from the reachable minima (eq:reachability), here in excess of their limits: m_μ of c_μ + b_μ·s over
+the trust region, and m_B of c_B + b_B·s over the trust region cut by the mean half-space.
 
-All algebra is dimensionless: unit vectors ĝ, b̂_i in the H⁻¹ metric, u = step / √(2δ) in the unit ball, and
-ĉ_i = c_i / κ_i with κ_i = √(2δ S_ii), the largest change of constraint i that the trust region allows: beyond
-1 it is out of reach, below -1 it cannot bind, and tiny or huge gradients are no special case. Tier a
-enumerates active sets: the optimum is the best feasible one among their maximisers. Tiers b and c are the
-same problem with -b_B or -b_μ in the place of g and fewer constraints.
+All algebra is dimensionless: unit vectors ĝ, b̂_i in the H⁻¹ metric, u = step / √(2δ) in the unit
+ball, and ĉ_i = c_i / κ_i with κ_i = √(2δ S_ii), the largest change of constraint i that the trust
+region allows: beyond 1 it is out of reach, below -1 it cannot bind, and tiny or huge gradients are
+no special case. Tier a enumerates active sets: the optimum is the best feasible one among their
+maximisers. Tiers b and c are the same problem with -b_B or -b_μ in the place of g and fewer
+constraints.
 
-A Gram matrix resolves angles only to about the square root of the rounding error ε. Below a squared sine of
-ε^(2/3), where the error of using a nearly degenerate direction equals the gain from using it, that direction
-is left out.
+A Gram matrix resolves angles only to about the square root of the rounding error ε. Below a squared
+sine of ε^(2/3), where the error of using a nearly degenerate direction equals the gain from using
+it, that direction is left out.
 """
 
 import equinox as eqx
@@ -33,11 +35,13 @@ NEGLIGIBLE = 1e-6
 
 
 class TrustRegionSolution(eqx.Module):
-    """The step s = Σ_i coefficients[i] · H⁻¹v_i with v = (g, b_1, ...), and what the model predicts of it.
+    """The step s = Σ_i coefficients[i] · H⁻¹v_i with v = (g, b_1, ...), and what the model predicts
+    of it.
 
-    `reachable_mean` (m_μ) and `reachable_bound` (m_B) are excesses: <= 0 means reachable. Where the mean is
-    out of reach there is no m_B, and the bound's value at the mean-restoring step stands in. The multipliers
-    satisfy v - Σ_i ν_i b_i = λ H s, where v is what the tier maximises: g, -b_B or -b_μ.
+    `reachable_mean` (m_μ) and `reachable_bound` (m_B) are excesses: <= 0 means reachable. Where the
+    mean is out of reach there is no m_B, and the bound's value at the mean-restoring step stands
+    in. The multipliers satisfy v - Σ_i ν_i b_i = λ H s, where v is what the tier maximises: g, -b_B
+    or -b_μ.
     """
 
     coefficients: Float[Array, "vectors"]
@@ -56,10 +60,12 @@ def solve_with_share(
     radius: ArrayLike,
     share: ArrayLike,
 ) -> TrustRegionSolution:
-    """`solve`, but no constraint is asked to fall by more than `share` of what the whole trust region could do.
+    """`solve`, but no constraint is asked to fall by more than `share` of what the whole trust
+    region could do.
 
-    The unit ball makes this cheap: a step that restores the share ρ has √(1 - ρ²) of its length left for the
-    objective. The tier, and m_B and m_μ with it, are those of the problem as it was put.
+    The unit ball makes this cheap: a step that restores the share ρ has √(1 - ρ²) of its length
+    left for the objective. The tier, and m_B and m_μ with it, are those of the problem as it was
+    put.
     """
     whole = solve(gram, values, radius)
     if isinstance(share, float) and share == 1:
@@ -75,7 +81,8 @@ def solve_with_share(
 
 
 class _Problem(eqx.Module):
-    """Maximise ĝ·u in the unit ball with ĉ_i + b̂_i·u <= 0. An absent vector is zero, so are its cosines."""
+    """Maximise ĝ·u in the unit ball with ĉ_i + b̂_i·u <= 0. An absent vector is zero, so are its
+    cosines."""
 
     alignment: Float[Array, "2"]  # cosines of ĝ with b̂_B, b̂_μ
     cosine: Float[Array, ""]  # of b̂_B with b̂_μ
@@ -85,7 +92,8 @@ class _Problem(eqx.Module):
 
 
 class _Candidate(eqx.Module):
-    """The point u = Σ_i weights[i] · (ĝ, b̂_B, b̂_μ)[i], and the multipliers it would have as an optimum."""
+    """The point u = Σ_i weights[i] · (ĝ, b̂_B, b̂_μ)[i], and the multipliers it would have as an
+    optimum."""
 
     weights: Float[Array, "3"]
     objective: Float[Array, ""]
@@ -97,19 +105,28 @@ class _Candidate(eqx.Module):
 def solve(
     gram: Float[Array, "vectors vectors"], values: Float[Array, "constraints"], radius: ArrayLike
 ) -> TrustRegionSolution:
-    """Solve the trust-region problem given by `gram`, the inner products of (g, b_1, ...) in the H⁻¹ metric.
+    """Solve the trust-region problem given by `gram`, the inner products of (g, b_1, ...) in the
+    H⁻¹ metric.
 
-    `values` holds the constraint values c: (bound, mean), or (bound,) alone, which is the problem of CPO and
-    has no mean-restoring tier. Non-finite input, or a radius that is not positive, gives `Tier.NO_STEP`.
+    `values` holds the constraint values c: (bound, mean), or (bound,) alone, which is the problem
+    of CPO and has no mean-restoring tier. Non-finite input, or a radius that is not positive, gives
+    `Tier.NO_STEP`.
     """
     constraints = values.shape[0]
     if constraints == 1:
         # A mean constraint that holds whatever the step: value -1, zero gradient.
         gram, values = jnp.pad(gram, (0, 1)), jnp.pad(values, (0, 1), constant_values=-1)
     radius = jnp.asarray(radius, gram.dtype)
-    usable = jnp.all(jnp.isfinite(gram)) & jnp.all(jnp.isfinite(values)) & jnp.isfinite(radius) & (radius > 0)
+    usable = (
+        jnp.all(jnp.isfinite(gram))
+        & jnp.all(jnp.isfinite(values))
+        & jnp.isfinite(radius)
+        & (radius > 0)
+    )
     reach = jnp.sqrt(2 * jnp.where(usable, radius, 1))
-    problem, magnitudes, cosines = _normalise(jnp.where(usable, gram, 0), jnp.where(usable, values, 0), reach)
+    problem, magnitudes, cosines = _normalise(
+        jnp.where(usable, gram, 0), jnp.where(usable, values, 0), reach
+    )
     tier, step, bound_change = _select(problem)
     weights = jnp.where(usable, step.weights, 0)
     tier = jnp.where(jnp.any(weights != 0), tier, Tier.NO_STEP).astype(jnp.int32)
@@ -131,7 +148,8 @@ def solve(
 
 
 def _tolerances(dtype: jnp.dtype) -> tuple[float, float]:
-    """(ε^(2/3), ε^(1/3)): the smallest squared sine, and the smallest sine, that do not count as zero."""
+    """(ε^(2/3), ε^(1/3)): the smallest squared sine, and the smallest sine, that do not count as
+    zero."""
     rounding = float(jnp.finfo(dtype).eps)
     return rounding ** (2 / 3), rounding ** (1 / 3)
 
@@ -162,7 +180,8 @@ def _normalise(
 
 
 def _select(problem: _Problem) -> tuple[Int[Array, ""], _Candidate, Float[Array, ""]]:
-    """The tier of eq:recovery, its step, and the largest decrease of b̂_B·u under the mean constraint."""
+    """The tier of eq:recovery, its step, and the largest decrease of b̂_B·u under the mean
+    constraint."""
     smallest, _ = _tolerances(problem.excess.dtype)
     bound_step, bound_change = _restore_bound(problem)
     mean_unreachable = problem.excess[MEAN] > 1 + smallest
@@ -172,7 +191,8 @@ def _select(problem: _Problem) -> tuple[Int[Array, ""], _Candidate, Float[Array,
 
     best, found = _maximise(problem)
     safe = jnp.all(problem.excess <= 0)
-    # Rounding may leave no candidate, and without objective every feasible step is as good: then restore.
+    # Rounding may leave no candidate, and without objective every feasible step is as good: then
+    # restore.
     usable = found & (problem.has_objective | safe)
     nominal = jax.tree.map(lambda first, second: jnp.where(usable, first, second), best, bound_step)
     options = [nominal, bound_step, _restore_mean(problem)]  # in the order of `Tier`
@@ -190,7 +210,8 @@ def _maximise(problem: _Problem) -> tuple[_Candidate, Bool[Array, ""]]:
     settled = jnp.any(stacked.violation <= smallest)
     feasible = stacked.violation <= jnp.where(parallel & ~settled, 2 * smallest_sine, smallest)
     objective = jnp.where(feasible, stacked.objective, -jnp.inf)
-    # Opposite constraints that are both tight leave one point for several candidates: take the one whose multipliers hold.
+    # Opposite constraints that are both tight leave one point for several candidates: take the one
+    # whose multipliers hold.
     tied = objective >= jnp.max(objective) - 8 * jnp.finfo(objective.dtype).eps
     best = jnp.argmax(jnp.where(tied, stacked.constraint_multipliers.min(1), -jnp.inf))
     return jax.tree.map(lambda leaf: leaf[best], stacked), jnp.any(feasible)
@@ -208,7 +229,9 @@ def _restore_bound(problem: _Problem) -> tuple[_Candidate, Float[Array, ""]]:
     )
     best, _ = _maximise(restoration)
     along_bound, _, along_mean = best.weights
-    return eqx.tree_at(lambda c: c.weights, best, jnp.array([0, -along_bound, along_mean])), -best.objective
+    return eqx.tree_at(
+        lambda c: c.weights, best, jnp.array([0, -along_bound, along_mean])
+    ), -best.objective
 
 
 def _none_active(problem: _Problem) -> _Candidate:
@@ -230,14 +253,17 @@ def _straight(index: int, present: Bool[Array, ""], violation: Float[Array, ""])
 
 
 def _one_active(problem: _Problem, active: int) -> _Candidate:
-    """The step of CPO: b̂·u = -ĉ for the active constraint, the rest of the ball spent on the objective."""
+    """The step of CPO: b̂·u = -ĉ for the active constraint, the rest of the ball spent on the
+    objective."""
     smallest, _ = _tolerances(problem.excess.dtype)
     other = 1 - active
     excess, alignment = problem.excess[active], problem.alignment[active]
     available = _squared_sine(excess)
     free = problem.has_objective * _squared_sine(alignment)
     weight, gain, multiplier = _spend(available, free, smallest)
-    other_change = weight * (problem.alignment[other] - alignment * problem.cosine) - excess * problem.cosine
+    other_change = (
+        weight * (problem.alignment[other] - alignment * problem.cosine) - excess * problem.cosine
+    )
     exists = problem.has_gradient[active] & (available >= -smallest)
     zeros = jnp.zeros(2, problem.excess.dtype)
     return _Candidate(
@@ -261,9 +287,11 @@ def _both_active(problem: _Problem) -> _Candidate:
         return jnp.array([right[0] - cosine * second, second])
 
     available = _squared_sine(excess[0]) - (excess[1] - cosine * excess[0]) ** 2 / squared_sine
-    # What of ĝ lies outside the plane of b̂_B and b̂_μ, seen from the nearer of them to keep the rounding
-    # small; the plane itself is the more blurred the smaller the angle between the two.
-    near, far = jnp.where(jnp.abs(alignment[0]) >= jnp.abs(alignment[1]), alignment, alignment[::-1])
+    # What of ĝ lies outside the plane of b̂_B and b̂_μ, seen from the nearer of them to keep the
+    # rounding small; the plane itself is the more blurred the smaller the angle between the two.
+    near, far = jnp.where(
+        jnp.abs(alignment[0]) >= jnp.abs(alignment[1]), alignment, alignment[::-1]
+    )
     outside = _squared_sine(near) - (far - cosine * near) ** 2 / squared_sine
     blur = jnp.maximum(1, _squared_sine(near) / squared_sine) ** (2 / 3)
     weight, gain, multiplier = _spend(available, problem.has_objective * outside, smallest * blur)
@@ -279,10 +307,12 @@ def _both_active(problem: _Problem) -> _Candidate:
 def _spend(
     available: Float[Array, ""], free: Float[Array, ""], smallest: ArrayLike
 ) -> tuple[Array, Array, Array]:
-    """Move along the part of the objective that the active constraints leave free, to the edge of the ball.
+    """Move along the part of the objective that the active constraints leave free, to the edge of
+    the ball.
 
-    `available` is 1 - |u|² before the move and `free` the squared length of that part. Returns the weight of
-    the objective vector, the gain, and λ = √(free / available), kept finite where nothing is available.
+    `available` is 1 - |u|² before the move and `free` the squared length of that part. Returns the
+    weight of the objective vector, the gain, and λ = √(free / available), kept finite where nothing
+    is available.
     """
     degenerate = free <= smallest
     sine = jnp.sqrt(jnp.where(degenerate, 1, free))

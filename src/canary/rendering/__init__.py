@@ -1,1 +1,2 @@
-"""Pictures of episodes: recorded states in, frames (uint8 arrays) and the bytes of a video file out."""
+"""Pictures of episodes: recorded states in, frames (uint8 arrays) and the bytes of a video file
+out."""

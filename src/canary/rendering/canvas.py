@@ -1,4 +1,5 @@
-"""Colours, letters and anti-aliased shapes: drawn three times too large by Pillow, then averaged."""
+"""Colours, letters and anti-aliased shapes: drawn three times too large by Pillow, then
+averaged."""
 
 from functools import cache
 from pathlib import Path
@@ -11,7 +12,8 @@ from canary.rendering.episode import Picture
 
 OVERSAMPLING = 3
 
-# Blue, red, grey and green are those of the report's figures. Red says that the limit is exceeded and nothing else.
+# Blue, red, grey and green are those of the report's figures. Red says that the limit is exceeded
+# and nothing else.
 INK, GREY, PALE, WHITE = "#26323d", "#8a8a8a", "#e4e7ea", "#ffffff"
 BLUE, RED, GREEN = "#2f6db5", "#c8443c", "#3a9a5b"
 AMBER, CANARY = "#e8962e", "#fbd24b"

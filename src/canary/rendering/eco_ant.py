@@ -1,7 +1,9 @@
-"""EcoAnt by MuJoCo's own renderer, without a window: the camera follows the torso, whose path is laid on the floor.
+"""EcoAnt by MuJoCo's own renderer, without a window: the camera follows the torso, whose path is
+laid on the floor.
 
-`mujoco.Renderer` takes the OpenGL that MUJOCO_GL named when mujoco was first imported, and by default one that needs a
-screen. The physics has imported mujoco long before anybody thinks of a video, so the context is made here.
+`mujoco.Renderer` takes the OpenGL that MUJOCO_GL named when mujoco was first imported, and by
+default one that needs a screen. The physics has imported mujoco long before anybody thinks of a
+video, so the context is made here.
 """
 
 import ctypes.util
@@ -57,7 +59,9 @@ def draw(
             mujoco.mj_kinematics(model, data)
             mujoco.mj_camlight(model, data)
             camera.lookat[:] = *centre[now], LOOK_AT_HEIGHT
-            mujoco.mjv_updateScene(model, data, option, None, camera, mujoco.mjtCatBit.mjCAT_ALL, scene)
+            mujoco.mjv_updateScene(
+                model, data, option, None, camera, mujoco.mjtCatBit.mjCAT_ALL, scene
+            )
             _lay_path(mujoco, scene, position[times[times <= now], :2])
             mujoco.mjr_render(rectangle, scene, target)
             mujoco.mjr_readPixels(pixels, None, rectangle, target)
@@ -85,7 +89,9 @@ def open_graphics(size: int) -> Any:
         return importlib.import_module(f"mujoco.{kind}").GLContext(size, size)
     except CanaryError:
         raise
-    except Exception as error:  # PyOpenGL raises AttributeError, ImportError, its own errors, ... alike
+    except (
+        Exception
+    ) as error:  # PyOpenGL raises AttributeError, ImportError, its own errors, ... alike
         reason = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
         raise _no_graphics(f"{kind} fails: {reason}") from None
 
@@ -109,8 +115,10 @@ def graphics_kind() -> str:
 
 def _no_graphics(reason: str) -> CanaryError:
     return CanaryError(
-        f"The ant cannot be drawn because OpenGL is not available ({reason}); on Debian or Ubuntu run "
-        "`apt install libegl1 libgl1-mesa-dri`, or `apt install libosmesa6` and set MUJOCO_GL=osmesa."
+        f"The ant cannot be drawn because OpenGL is not available ({reason}); on Debian or Ubuntu "
+        "run "
+        "`apt install libegl1 libgl1-mesa-dri`, or `apt install libosmesa6` and set "
+        "MUJOCO_GL=osmesa."
     )
 
 

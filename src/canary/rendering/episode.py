@@ -14,7 +14,8 @@ Picture = UInt8[np.ndarray, "height width 3"]
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedEpisode:
-    """States, spent cost and return at times 0 (after the reset), 1, ..., length; raw units, numpy arrays."""
+    """States, spent cost and return at times 0 (after the reset), 1, ..., length; raw units, numpy
+    arrays."""
 
     caption: str
     """What it is an example of: "worst of 200 episodes", "median"."""
@@ -36,14 +37,16 @@ class RecordedEpisode:
 
 
 Drawing = Callable[[Any, RecordedEpisode, Sequence[int], int], Iterator[Picture]]
-"""`draw(environment, episode, moments, size)` yields a (size, size, 3) uint8 picture for each of the moments.
+"""`draw(environment, episode, moments, size)` yields a (size, size, 3) uint8 picture for each of
+the moments.
 
 Moments are increasing times between 0 and the episode's length.
 """
 
 
 def frame_moments(length: int, most: int) -> np.ndarray:
-    """Times of the frames of an episode: every step or, if they would be more than `most`, every 2nd, 3rd, ...
+    """Times of the frames of an episode: every step or, if they would be more than `most`, every
+    2nd, 3rd, ...
 
     The first state and the last are always among them.
     """

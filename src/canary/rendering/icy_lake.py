@@ -49,8 +49,8 @@ def draw(
 def walk(positions: np.ndarray, columns: int) -> Float[np.ndarray, "time 2"]:
     """Where in the lake (x, y in tiles) each step is drawn.
 
-    Visits of a tile are laid out in a spiral around its centre, so that walking to and fro and bumping into the
-    border can be seen.
+    Visits of a tile are laid out in a spiral around its centre, so that walking to and fro and
+    bumping into the border can be seen.
     """
     visits: Counter[int] = Counter()
     most = max(Counter(positions.tolist()).values())
@@ -89,7 +89,12 @@ def _crack(pen: ImageDraw.ImageDraw, x: float, y: float, tile: float) -> None:
         ((0.38, 0.58), (0.64, 0.66), (0.86, 0.6)),
         ((0.64, 0.66), (0.7, 0.88)),
     ):
-        pen.line([(x + tile * a, y + tile * b) for a, b in line], CRACK, round(tile * 0.016), joint="curve")
+        pen.line(
+            [(x + tile * a, y + tile * b) for a, b in line],
+            CRACK,
+            round(tile * 0.016),
+            joint="curve",
+        )
 
 
 def _flag(pen: ImageDraw.ImageDraw, x: float, y: float, tile: float) -> None:
@@ -98,7 +103,11 @@ def _flag(pen: ImageDraw.ImageDraw, x: float, y: float, tile: float) -> None:
         tile * 0.08,
         blend(GREEN, SNOW, 0.18),
     )
-    pen.line([(x + tile * 0.3, y + tile * 0.18), (x + tile * 0.3, y + tile * 0.84)], INK, round(tile * 0.035))
+    pen.line(
+        [(x + tile * 0.3, y + tile * 0.18), (x + tile * 0.3, y + tile * 0.84)],
+        INK,
+        round(tile * 0.035),
+    )
     corners = ((0.3, 0.18), (0.78, 0.34), (0.3, 0.5))
     pen.polygon([(x + tile * a, y + tile * b) for a, b in corners], GREEN)
 
@@ -113,4 +122,6 @@ def _draw_walk(pen: ImageDraw.ImageDraw, places: np.ndarray, cost: np.ndarray, t
     x, y = points[-1]
     disc(pen, (x + tile * 0.055, y - tile * 0.035), tile * 0.02, INK)
     beak = ((0.115, -0.03), (0.215, 0.015), (0.115, 0.05))
-    pen.polygon([(x + tile * a, y + tile * b) for a, b in beak], AMBER if cost[-1] <= 0 else WHITE, INK)
+    pen.polygon(
+        [(x + tile * a, y + tile * b) for a, b in beak], AMBER if cost[-1] <= 0 else WHITE, INK
+    )

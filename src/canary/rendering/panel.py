@@ -1,4 +1,5 @@
-"""Episodes side by side: caption, picture, and the cost spent so far against the limit, which turns red above it."""
+"""Episodes side by side: caption, picture, and the cost spent so far against the limit, which turns
+red above it."""
 
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any
@@ -41,7 +42,8 @@ def compose(
     title: str,
     moments: Sequence[int],
 ) -> Iterator[Picture]:
-    """A frame per moment with all episodes beside each other; one that is over shows its last state."""
+    """A frame per moment with all episodes beside each other; one that is over shows its last
+    state."""
     width = len(episodes) * (SIZE + MARGIN) + MARGIN
     height = HEADING + CAPTION + SIZE + ACCOUNT + CHART + MARGIN
     background = Image.new("RGB", (width, height), WHITE)
@@ -49,12 +51,23 @@ def compose(
     pen.text((MARGIN, 20), title.replace("<=", "≤"), GREY, font(14))
     if len(moments) > 2 and moments[1] > 1:
         pen.text(
-            (width - MARGIN, 20), f"every {nth(int(moments[1]))} step shown", GREY, font(14), anchor="ra"
+            (width - MARGIN, 20),
+            f"every {nth(int(moments[1]))} step shown",
+            GREY,
+            font(14),
+            anchor="ra",
         )
     top = cost_scale(episodes, limit)
     span = max(episode.length for episode in episodes)
     streams = [
-        iter(drawing(environment, episode, sorted({min(int(now), episode.length) for now in moments}), SIZE))
+        iter(
+            drawing(
+                environment,
+                episode,
+                sorted({min(int(now), episode.length) for now in moments}),
+                SIZE,
+            )
+        )
         for episode in episodes
     ]
     frame, shown = background, [-1] * len(episodes)
@@ -66,7 +79,9 @@ def compose(
                 if moment == shown[index]:  # it is over: its last state stays
                     continue
                 shown[index] = moment
-                column = _column(episode, checked_picture(next(stream, None)), moment, (limit, top, span))
+                column = _column(
+                    episode, checked_picture(next(stream, None)), moment, (limit, top, span)
+                )
                 frame.paste(column, (MARGIN + index * (SIZE + MARGIN), HEADING))
             yield np.asarray(frame)
     finally:
@@ -96,20 +111,27 @@ def amount(cost: float) -> str:
 
 
 def nth(number: int) -> str:
-    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    ending = (
+        "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    )
     return f"{number}{ending}"
 
 
 def checked_picture(picture: Any) -> Picture:
     """A drawing may be somebody else's, so what it yields is looked at before it is used."""
     if not (
-        isinstance(picture, np.ndarray) and picture.shape == (SIZE, SIZE, 3) and picture.dtype == np.uint8
+        isinstance(picture, np.ndarray)
+        and picture.shape == (SIZE, SIZE, 3)
+        and picture.dtype == np.uint8
     ):
         what = (
-            f"{picture.dtype}{list(picture.shape)}" if isinstance(picture, np.ndarray) else repr(picture)[:60]
+            f"{picture.dtype}{list(picture.shape)}"
+            if isinstance(picture, np.ndarray)
+            else repr(picture)[:60]
         )
         raise CanaryError(
-            f"A drawing must yield a uint8 array of shape [{SIZE}, {SIZE}, 3] for each moment, not {what}."
+            f"A drawing must yield a uint8 array of shape [{SIZE}, {SIZE}, 3] for each moment, not "
+            f"{what}."
         )
     return picture
 
@@ -117,7 +139,8 @@ def checked_picture(picture: Any) -> Picture:
 def _column(
     episode: RecordedEpisode, picture: Picture, now: int, scale: tuple[float, float, int]
 ) -> Image.Image:
-    """Caption, picture, account and chart of one episode at one moment; `scale` is limit, top cost and last time."""
+    """Caption, picture, account and chart of one episode at one moment; `scale` is limit, top cost
+    and last time."""
     limit = scale[0]
     column = Image.new("RGB", (SIZE, CAPTION + SIZE + ACCOUNT + CHART), WHITE)
     pen = ImageDraw.Draw(column)
@@ -155,9 +178,14 @@ def _chart(spent: Float[np.ndarray, "time"], scale: tuple[float, float, int]) ->
     pen.rectangle((0, 0, unit * right, floor), blend(PALE, WHITE, 0.45))
     stairs = [place(0, float(spent[0]))]
     for time in np.flatnonzero(np.diff(spent)) + 1:
-        stairs += [place(float(time), float(spent[time - 1])), place(float(time), float(spent[time]))]
+        stairs += [
+            place(float(time), float(spent[time - 1])),
+            place(float(time), float(spent[time])),
+        ]
     stairs.append(place(len(spent) - 1, float(spent[-1])))
-    pen.polygon([(stairs[0][0], floor), *stairs, (stairs[-1][0], floor)], blend(colour, WHITE, 0.25))
+    pen.polygon(
+        [(stairs[0][0], floor), *stairs, (stairs[-1][0], floor)], blend(colour, WHITE, 0.25)
+    )
     pen.line(stairs, colour, 2 * unit)
     for x in range(0, unit * right, 10 * unit):
         pen.line([(x, line), (min(x + 6 * unit, unit * right), line)], INK, round(1.4 * unit))

@@ -1,4 +1,5 @@
-"""PointGoal from above: hazards, goal and vase in their true sizes, the path so far and, in amber, the steps that cost."""
+"""PointGoal from above: hazards, goal and vase in their true sizes, the path so far and, in amber,
+the steps that cost."""
 
 from collections.abc import Iterator, Sequence
 
@@ -23,7 +24,11 @@ from canary.rendering.canvas import (
 )
 from canary.rendering.episode import Picture, RecordedEpisode
 
-ROBOT_RADIUS, VASE_SIDE, EDGE = 0.1, 0.2, 0.2  # metres; the last is kept free around all that is seen
+ROBOT_RADIUS, VASE_SIDE, EDGE = (
+    0.1,
+    0.2,
+    0.2,
+)  # metres; the last is kept free around all that is seen
 FLOOR, OUTSIDE, GRID = "#f6f7f8", "#e9ecee", "#e3e7ea"
 TRAIL = 150  # steps after which the path has faded
 
@@ -51,12 +56,18 @@ def draw(
         if environment.vase != "none":
             x, y = place(scene.vase[now])
             side = scale * VASE_SIDE / 2
-            pen.rounded_rectangle((x - side, y - side, x + side, y + side), side / 4, "#7fb8b5", "#4f8f8c", 4)
+            pen.rounded_rectangle(
+                (x - side, y - side, x + side, y + side), side / 4, "#7fb8b5", "#4f8f8c", 4
+            )
         disc(pen, place(scene.goal[now]), scale * GOAL_RADIUS, blend(GREEN, FLOOR, 0.75))
         disc(pen, place(scene.goal[now]), scale * GOAL_RADIUS * 0.92, blend(GREEN, FLOOR, 0.35))
         _draw_path(pen, path[: now + 1], cost[: now + 1], scale)
         _draw_robot(
-            pen, path[now], float(scene.robot.heading[now]), scale, AMBER if cost[now] > 0 else CANARY
+            pen,
+            path[now],
+            float(scene.robot.heading[now]),
+            scale,
+            AMBER if cost[now] > 0 else CANARY,
         )
         yield pixels(image)
 

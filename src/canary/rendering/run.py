@@ -1,7 +1,7 @@
 """`canary evaluate --video`: the worst episode beside the median one, played again and drawn.
 
-An evaluation keeps only how its episodes ended. The two that are shown are played again from their keys, with
-every state recorded.
+An evaluation keeps only how its episodes ended. The two that are shown are played again from their
+keys, with every state recorded.
 """
 
 import importlib
@@ -50,7 +50,8 @@ class VideoRequest:
             or self.most_frames < 2
         ):
             raise CanaryError(
-                f"A video needs a whole number of at least 2 frames, not most_frames={self.most_frames!r}."
+                "A video needs a whole number of at least 2 frames, not "
+                f"most_frames={self.most_frames!r}."
             )
 
 
@@ -69,7 +70,9 @@ def plan_video(request: VideoRequest, environment: Any, run: Path) -> VideoPlan:
     path = run / "video.gif" if request.path is None else Path(request.path)
     format = video_format(path.name)
     if path.is_dir() or not path.parent.is_dir():
-        raise CanaryError(f"There is no place for the video {path}; name a file in a directory that exists.")
+        raise CanaryError(
+            f"There is no place for the video {path}; name a file in a directory that exists."
+        )
     drawing = request.drawing or drawing_for(environment)
     return VideoPlan(request, path, format, drawing)
 
@@ -77,7 +80,8 @@ def plan_video(request: VideoRequest, environment: Any, run: Path) -> VideoPlan:
 def make_video(
     plan: VideoPlan, policies: FrozenPolicies, evaluation: EvaluationPlan, table: pl.DataFrame
 ) -> dict[str, Any]:
-    """Draw the worst and the median of the evaluated episodes; returns what was drawn, as JSON data."""
+    """Draw the worst and the median of the evaluated episodes; returns what was drawn, as JSON
+    data."""
     config, request = policies.config, plan.request
     rows = choose(table)
     request.progress(0, 0, "playing the two episodes again")
@@ -85,8 +89,10 @@ def make_video(
     for row, episode in zip(rows.values(), episodes, strict=True):
         if not np.isclose(row["cost"], episode.cost, rtol=1e-6, atol=1e-6):
             warnings.warn(
-                f"Episode {episode.number} of seed {episode.seed} cost {row['cost']:g} when it was played first "
-                f"and {episode.cost:g} when it was played again for the video: the environment is not a function "
+                f"Episode {episode.number} of seed {episode.seed} cost {row['cost']:g} when it was "
+                "played first "
+                f"and {episode.cost:g} when it was played again for the video: the environment is "
+                "not a function "
                 f"of its keys.",
                 stacklevel=2,
             )
@@ -94,7 +100,12 @@ def make_video(
     moments = frame_moments(max(episode.length for episode in episodes), request.most_frames)
     heading = title(config.environment_name, config.algorithm_name, config.constraint.text).plain
     frames = compose(
-        config.environment, episodes, plan.drawing, limit=limit, title=heading, moments=moments.tolist()
+        config.environment,
+        episodes,
+        plan.drawing,
+        limit=limit,
+        title=heading,
+        moments=moments.tolist(),
     )
     rate = frame_rate(len(moments))
     data = encode(_counted(frames, len(moments), request.progress), plan.format, rate)
@@ -118,13 +129,17 @@ def make_video(
 def choose(table: pl.DataFrame) -> dict[str, dict[str, Any]]:
     """The worst and the median of all episodes by their cost, whatever the seed.
 
-    Of several worst ones, the one of least return. The median is an episode that was played (of an even number, the
-    lower of the two in the middle); of several with its cost, one of middling return.
+    Of several worst ones, the one of least return. The median is an episode that was played (of an
+    even number, the lower of the two in the middle); of several with its cost, one of middling
+    return.
     """
     order = table.sort("cost", "return", descending=[True, False], maintain_order=True)
     middle = table["cost"].sort()[(len(table) - 1) // 2]
     typical = table.filter(pl.col("cost") == middle).sort("return", maintain_order=True)
-    return {"worst": order.row(0, named=True), "median": typical.row((len(typical) - 1) // 2, named=True)}
+    return {
+        "worst": order.row(0, named=True),
+        "median": typical.row((len(typical) - 1) // 2, named=True),
+    }
 
 
 def replay(
@@ -151,7 +166,9 @@ def replay(
     episodes = []
     for name, row in rows.items():
         place, first = row["episode"] % plan.batch, row["episode"] // plan.batch * plan.batch
-        lanes = program(*policies.of_seed(row["seed"]), plan.keys(row["seed"], first), jnp.asarray([place]))
+        lanes = program(
+            *policies.of_seed(row["seed"]), plan.keys(row["seed"], first), jnp.asarray([place])
+        )
         lane = jax.tree.map(lambda leaf: np.asarray(leaf)[:, 0], lanes)
         lane = jax.tree.map(operator.itemgetter(slice(int(lane.length[-1]) + 1)), lane)
         episodes.append(
@@ -186,5 +203,7 @@ def drawing_for(environment: Any) -> Drawing:
         return drawing
     module, _, function = drawing.partition(":")
     home = importlib.import_module(module)
-    getattr(home, "check_graphics", lambda: None)()  # raises a sentence if it cannot work on this machine
+    getattr(
+        home, "check_graphics", lambda: None
+    )()  # raises a sentence if it cannot work on this machine
     return getattr(home, function)

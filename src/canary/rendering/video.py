@@ -19,17 +19,21 @@ REST = 2.0  # seconds for which the last frame stays
 
 
 def video_format(name: str) -> str:
-    """The format that a file name asks for; a sentence if there is none, or if it cannot be written here."""
+    """The format that a file name asks for; a sentence if there is none, or if it cannot be written
+    here."""
     ending = name.rpartition(".")[2].lower() if "." in name else ""
     if ending not in FORMATS:
-        raise CanaryError(f"A video is written as .gif or .mp4, so {name!r} cannot be; change its ending.")
+        raise CanaryError(
+            f"A video is written as .gif or .mp4, so {name!r} cannot be; change its ending."
+        )
     if ending == "mp4":
         _av()
     return ending
 
 
 def frame_rate(count: int) -> float:
-    """Frames per second: few frames are shown slowly, many quickly. GIF knows hundredths of a second only."""
+    """Frames per second: few frames are shown slowly, many quickly. GIF knows hundredths of a
+    second only."""
     rate = min(max(count / SECONDS, SLOWEST), FASTEST)
     return 100 / round(100 / rate)
 
@@ -40,9 +44,11 @@ def encode(frames: Iterable[Picture], format: str, rate: float) -> bytes:
 
 
 def _gif(frames: Iterator[Picture], rate: float) -> bytes:
-    """One palette for all frames, and no dithering: flat colours stay flat, and what does not change costs nothing."""
+    """One palette for all frames, and no dithering: flat colours stay flat, and what does not
+    change costs nothing."""
     first = next(frames)
-    # The palette needs to know the last frame too, and a few hundred pictures would fill the memory.
+    # The palette needs to know the last frame too, and a few hundred pictures would fill the
+    # memory.
     packed = [zlib.compress(frame.tobytes(), 1) for frame in itertools.chain([first], frames)]
 
     def unpack(data: bytes) -> Image.Image:
@@ -53,7 +59,9 @@ def _gif(frames: Iterator[Picture], rate: float) -> bytes:
     images = (unpack(data).quantize(palette=palette, dither=Image.Dither.NONE) for data in packed)
     shown = [10 * round(100 / rate)] * (len(packed) - 1) + [round(1000 * REST)]
     file = io.BytesIO()
-    next(images).save(file, "GIF", save_all=True, append_images=images, duration=shown, loop=0, disposal=1)
+    next(images).save(
+        file, "GIF", save_all=True, append_images=images, duration=shown, loop=0, disposal=1
+    )
     return file.getvalue()
 
 
@@ -62,12 +70,15 @@ def _palette(images: Sequence[Image.Image]) -> Image.Image:
     sheet = Image.new("RGB", (images[0].width, images[0].height * len(images)))
     for index, image in enumerate(images):
         sheet.paste(image, (0, index * image.height))
-    mixed = np.reshape(sheet.quantize(256 - PLAIN, Image.Quantize.MEDIANCUT).getpalette() or [], (-1, 3))
+    mixed = np.reshape(
+        sheet.quantize(256 - PLAIN, Image.Quantize.MEDIANCUT).getpalette() or [], (-1, 3)
+    )
     red, green, blue = np.moveaxis(np.asarray(sheet, np.uint32), -1, 0)
     colours, counts = np.unique(red << 16 | green << 8 | blue, return_counts=True)
     common = colours[np.argsort(counts)[::-1][:PLAIN]]
     exact = np.stack([common >> 16, common >> 8 & 255, common & 255], axis=-1).astype(int)
-    # Pillow looks for the nearest colour on a coarse grid, where a near one could come before the exact one.
+    # Pillow looks for the nearest colour on a coarse grid, where a near one could come before the
+    # exact one.
     kept = np.empty((0, 3), int)
     for colour in np.concatenate([exact, mixed]):
         if not (np.abs(kept - colour).max(-1) <= 8).any():
@@ -84,7 +95,9 @@ def _mp4(frames: Iterator[Picture], rate: float) -> bytes:
     height, width = (side // 2 * 2 for side in first.shape[:2])
     file = io.BytesIO()
     with av.open(file, "w", format="mp4") as container:
-        stream = container.add_stream("libx264", rate=round(rate), options={"crf": "20", "preset": "medium"})
+        stream = container.add_stream(
+            "libx264", rate=round(rate), options={"crf": "20", "preset": "medium"}
+        )
         stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
         last = first
         for picture in itertools.chain([first], frames):
@@ -97,7 +110,9 @@ def _mp4(frames: Iterator[Picture], rate: float) -> bytes:
 
 
 def _video_frame(av: Any, picture: Picture, height: int, width: int) -> Any:
-    return av.VideoFrame.from_ndarray(np.ascontiguousarray(picture[:height, :width]), format="rgb24")
+    return av.VideoFrame.from_ndarray(
+        np.ascontiguousarray(picture[:height, :width]), format="rgb24"
+    )
 
 
 def _av() -> Any:
@@ -105,6 +120,7 @@ def _av() -> Any:
         import av
     except ImportError:
         raise CanaryError(
-            'Writing .mp4 needs PyAV: install it with `pip install "canary-rl[video]"`, or name a .gif file.'
+            'Writing .mp4 needs PyAV: install it with `pip install "canary-rl[video]"`, or name a '
+            ".gif file."
         ) from None
     return av

@@ -15,7 +15,8 @@ from canary.runs.differing import leaves
 from canary.studies.rows import Row, load_rows
 
 Frontier = Callable[[Path | None, dict[str, Any]], dict[str, Any] | None]
-"""The exact frontier of a configuration, with the policies of a run if there is one; None where there is no frontier."""
+"""The exact frontier of a configuration, with the policies of a run if there is one; None where
+there is no frontier."""
 
 
 def run_subject(run: Path, frontier: Frontier) -> dict[str, Any]:
@@ -58,7 +59,9 @@ def _row_subject(row: Row, frontier: Frontier) -> dict[str, Any]:
     versions = [["code", " ".join(row.codes)]]
     if (row.group / "provenance.json").exists():
         units = directory.read_json(row.group / "provenance.json")["units"].values()
-        known = {f"{name} {value}" for unit in units for name, value in unit.get("versions", {}).items()}
+        known = {
+            f"{name} {value}" for unit in units for name, value in unit.get("versions", {}).items()
+        }
         versions += [["versions", ", ".join(sorted(known))]]
     return subject | {"versions": versions, "frontier": _with_stored_policies(row, frontier)}
 
@@ -69,20 +72,28 @@ def _with_stored_policies(row: Row, frontier: Frontier) -> dict[str, Any] | None
         return None
     seeds = row.config["training"]["seeds"]
     columns = zip(seeds, row.final["violation_per_seed"], row.final["return_per_seed"], strict=True)
-    policies = [{"seed": seed, "violation": p, "return": j} for seed, p, j in columns if p is not None]
+    policies = [
+        {"seed": seed, "violation": p, "return": j} for seed, p, j in columns if p is not None
+    ]
     found = (frontier(None, row.config) if row.is_exact else None) or {"lines": {}, "optima": {}}
     return found | {"policies": policies, "exact": row.is_exact}
 
 
 def _subject(
-    name: str, config: dict[str, Any], summary: dict[str, Any], episodes: pl.DataFrame, metrics: pl.DataFrame
+    name: str,
+    config: dict[str, Any],
+    summary: dict[str, Any],
+    episodes: pl.DataFrame,
+    metrics: pl.DataFrame,
 ) -> dict[str, Any]:
     training = config["training"]
     batch = int(training["environments"]) * int(training["rollout_length"])
     done = int(summary["total_steps"]) // batch
     if episodes.filter(pl.col("valid")).is_empty():
         raise CanaryError(f"{name} has no finished episode yet, so there is nothing to draw.")
-    second_half = episodes.filter((pl.col("iteration") >= -(-done // 2)) & (pl.col("iteration") < done))
+    second_half = episodes.filter(
+        (pl.col("iteration") >= -(-done // 2)) & (pl.col("iteration") < done)
+    )
     updates = series.updates(metrics)
     keys = (
         "env", "algorithm", "preset", "limit", "epsilon", "seeds", "total_steps", "planned_steps", "status",

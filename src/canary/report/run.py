@@ -1,8 +1,8 @@
 """`canary report`: from names of runs and studies to one HTML file.
 
-Its figures are drawn by a short script of our own as SVG. A plotting library would put three to four megabytes of script
-into every page; this is ten kilobytes, works offline, and has what the page needs: lines with bands, bars, stacked shares, a
-readout under the pointer.
+Its figures are drawn by a short script of our own as SVG. A plotting library would put three to
+four megabytes of script into every page; this is ten kilobytes, works offline, and has what the
+page needs: lines with bands, bars, stacked shares, a readout under the pointer.
 """
 
 import json
@@ -29,7 +29,8 @@ def make_report(
     frontier: bool = True,
     progress: Progress | None = None,
 ) -> Path:
-    """Write the page of these runs and studies; what cannot be read is said on it, as long as something can."""
+    """Write the page of these runs and studies; what cannot be read is said on it, as long as
+    something can."""
     subjects: list[dict[str, Any]] = []
     problems: list[str] = []
     exact = exact_frontier(progress) if frontier else lambda run, config: None
@@ -46,7 +47,9 @@ def make_report(
     if not subjects:
         raise CanaryError(" ".join(problems) or "Name a run or a study to report on.")
     title = (
-        names[0] if len(names) == 1 and names[0] != "latest" else ", ".join(s["name"] for s in subjects[:3])
+        names[0]
+        if len(names) == 1 and names[0] != "latest"
+        else ", ".join(s["name"] for s in subjects[:3])
     )
     page = render(f"canary: {title}", subjects, problems, f"canary report {' '.join(names)}")
     directory.write_atomically(out, page.encode())
@@ -54,11 +57,14 @@ def make_report(
 
 
 def exact_frontier(progress: Progress | None) -> Frontier:
-    """Best returns under each constraint around epsilon and the run's policies on them, where the environment is finite."""
+    """Best returns under each constraint around epsilon and the run's policies on them, where the
+    environment is finite."""
     known: dict[str, dict[str, Any] | None] = {}
 
     def compute(run: Path | None, config: dict[str, Any]) -> dict[str, Any] | None:
-        problem = json.dumps([str(run), config["environment"], config["constraint"]], sort_keys=True)
+        problem = json.dumps(
+            [str(run), config["environment"], config["constraint"]], sort_keys=True
+        )
         if problem not in known:  # rows of a study may share it
             known[problem] = _frontier(run, config, progress)
         return known[problem]
@@ -66,7 +72,9 @@ def exact_frontier(progress: Progress | None) -> Frontier:
     return compute
 
 
-def _frontier(run: Path | None, config: dict[str, Any], progress: Progress | None) -> dict[str, Any] | None:
+def _frontier(
+    run: Path | None, config: dict[str, Any], progress: Progress | None
+) -> dict[str, Any] | None:
     from canary.config.config import config_from_dict
     from canary.exact.mdp import from_environment
     from canary.exact.run import frontier_report
@@ -86,7 +94,9 @@ def _frontier(run: Path | None, config: dict[str, Any], progress: Progress | Non
             runs=[] if run is None else [run],
             progress=progress,
         )
-    except CanaryError:  # not finite, not of this version, or not undiscounted: the page does without
+    except (
+        CanaryError
+    ):  # not finite, not of this version, or not undiscounted: the page does without
         return None
     lines: dict[str, list[list[float]]] = {}
     for point in found["frontier"]:
@@ -96,7 +106,11 @@ def _frontier(run: Path | None, config: dict[str, Any], progress: Progress | Non
         "lines": lines,
         "optima": {name: point["return"] for name, point in found["optima"].items()},
         "policies": [
-            {"seed": seed["seed"], "violation": seed["violation_probability"], "return": seed["return"]}
+            {
+                "seed": seed["seed"],
+                "violation": seed["violation_probability"],
+                "return": seed["return"],
+            }
             for trained in found["runs"]
             for seed in trained["seeds"]
         ],

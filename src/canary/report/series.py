@@ -17,12 +17,14 @@ WIDEST = 3.0  # limits: the histogram gathers what costs more in its last bar
 def plain(values: Any, digits: int = 6) -> list[float | None]:
     """Numbers for JSON: rounded, and None where there is none."""
     return [
-        float(f"{value:.{digits}g}") if value is not None and np.isfinite(value) else None for value in values
+        float(f"{value:.{digits}g}") if value is not None and np.isfinite(value) else None
+        for value in values
     ]
 
 
 def curves(episodes: pl.DataFrame, limit: float, batch: int) -> dict[str, Any]:
-    """Return, cost and violation rate in equal blocks of training: of every seed, and of all with a binomial band."""
+    """Return, cost and violation rate in equal blocks of training: of every seed, and of all with a
+    binomial band."""
     blocks = training_blocks(episodes.filter(pl.col("valid")), limit, batch)
     whole = (
         blocks.group_by("steps")
@@ -55,14 +57,17 @@ def curves(episodes: pl.DataFrame, limit: float, batch: int) -> dict[str, Any]:
 
 
 def costs(episodes: pl.DataFrame, limit: float, epsilon: float | None) -> dict[str, Any] | None:
-    """Histogram of the episode cost with its tail measures at epsilon, if there is one; None without an episode."""
+    """Histogram of the episode cost with its tail measures at epsilon, if there is one; None
+    without an episode."""
     cost = episodes.filter(pl.col("valid"))["cost"].to_numpy().astype(float)
     cost = cost[np.isfinite(cost)]
     if not cost.size:
         return None
     risk = {"var": None, "cvar": None}
     if epsilon is not None:
-        risk["var"] = float(np.sort(cost)[::-1][min(int(epsilon * len(cost) * (1 + 1e-12)), len(cost) - 1)])
+        risk["var"] = float(
+            np.sort(cost)[::-1][min(int(epsilon * len(cost) * (1 + 1e-12)), len(cost) - 1)]
+        )
         risk["cvar"] = float(risk["var"] + np.maximum(cost - risk["var"], 0).mean() / epsilon)
     top = max(limit * 1.25, min(float(cost.max()), WIDEST * limit), 1e-9)
     if np.all(cost == np.round(cost)) and top <= 4 * BINS:  # counts: a bar each
@@ -83,7 +88,8 @@ def costs(episodes: pl.DataFrame, limit: float, epsilon: float | None) -> dict[s
 
 
 def updates(metrics: pl.DataFrame) -> dict[str, Any] | None:
-    """Tiers, line search and bound over training, all seeds together; None for methods that have no such steps."""
+    """Tiers, line search and bound over training, all seeds together; None for methods that have no
+    such steps."""
     if "tier" not in metrics.columns or metrics.is_empty():
         return None
     last = int(metrics["iteration"].max() or 0) + 1  # type: ignore[arg-type]

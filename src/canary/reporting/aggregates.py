@@ -1,8 +1,10 @@
-"""Statistics over seeds beyond the paper's: few seeds, long tails and several environments need more than a mean.
+"""Statistics over seeds beyond the paper's: few seeds, long tails and several environments need
+more than a mean.
 
-Interquartile mean and probability of improvement with stratified bootstrap intervals follow Agarwal et al. (2021), "Deep
-reinforcement learning at the edge of the statistical precipice". Every interval here is deterministic: the generator starts
-from a fixed seed, so that a table that is made again is the same table.
+Interquartile mean and probability of improvement with stratified bootstrap intervals follow Agarwal
+et al. (2021), "Deep reinforcement learning at the edge of the statistical precipice". Every
+interval here is deterministic: the generator starts from a fixed seed, so that a table that is made
+again is the same table.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,16 +29,21 @@ class Interval(NamedTuple):
 
 
 def interquartile_mean(strata: Strata) -> float:
-    """Mean of the middle half of all scores: a quarter of them, rounded down, is left out at each end."""
+    """Mean of the middle half of all scores: a quarter of them, rounded down, is left out at each
+    end."""
     scores = np.sort(np.concatenate([np.asarray(stratum, float) for stratum in strata]))
     cut = len(scores) // 4
     return float(scores[cut : len(scores) - cut].mean())
 
 
 def bootstrap(
-    statistic: Callable[[Strata], float], strata: Strata, confidence: float = 0.95, draws: int = DRAWS
+    statistic: Callable[[Strata], float],
+    strata: Strata,
+    confidence: float = 0.95,
+    draws: int = DRAWS,
 ) -> Interval:
-    """The statistic with its percentile interval when the seeds of each stratum are drawn again with replacement."""
+    """The statistic with its percentile interval when the seeds of each stratum are drawn again
+    with replacement."""
     rng = np.random.default_rng(SEED)
     columns = [np.asarray(stratum, float) for stratum in strata]
     picks = [rng.integers(0, len(column), (draws, len(column))) for column in columns]
@@ -66,8 +73,11 @@ def _beats(ours: Sequence[float], theirs: Sequence[float]) -> float:
     return float(np.mean((difference > 0) + 0.5 * (difference == 0)))
 
 
-def margin_per_jitter(epsilon: float, violation: float | None, jitter: float | None) -> float | None:
-    """(epsilon - P) / jitter: by how many of its own wanderings a method stays below its threshold; the paper's margin.
+def margin_per_jitter(
+    epsilon: float, violation: float | None, jitter: float | None
+) -> float | None:
+    """(epsilon - P) / jitter: by how many of its own wanderings a method stays below its threshold;
+    the paper's margin.
 
     Infinite where nothing wanders, and None where one of them is not known.
     """
@@ -81,7 +91,8 @@ def margin_per_jitter(epsilon: float, violation: float | None, jitter: float | N
 def running_rate(
     violated: Bool[np.ndarray, "episode"], iteration: Int[np.ndarray, "episode"], width: int
 ) -> tuple[Int[np.ndarray, "update"], Float[np.ndarray, "update"]]:
-    """Violation rate of the last `width` episodes at the end of every update that ended one; episodes in order of time.
+    """Violation rate of the last `width` episodes at the end of every update that ended one;
+    episodes in order of time.
 
     An update is left out while fewer than `width` episodes have ended.
     """
@@ -93,9 +104,13 @@ def running_rate(
 
 
 def collapse_time(
-    steps: Float[np.ndarray, "time"], rate: Float[np.ndarray, "time"], high: float = 0.3, low: float = 0.1
+    steps: Float[np.ndarray, "time"],
+    rate: Float[np.ndarray, "time"],
+    high: float = 0.3,
+    low: float = 0.1,
 ) -> float | None:
-    """Steps from the last time at `high` or above to the first time at `low` or below; None if it never falls so far.
+    """Steps from the last time at `high` or above to the first time at `low` or below; None if it
+    never falls so far.
 
     The paper's collapse of the violation probability, whose length does not depend on epsilon.
     """

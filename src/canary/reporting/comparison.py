@@ -1,7 +1,8 @@
-"""Runs beside each other: their numbers over the second half of training with intervals over seeds, and their curves.
+"""Runs beside each other: their numbers over the second half of training with intervals over seeds,
+and their curves.
 
-Intervals are Student's over seeds, at 95%: they say how far another set of seeds might lie. The first run is the one that
-the others are compared with, seed by seed where both have the same seeds.
+Intervals are Student's over seeds, at 95%: they say how far another set of seeds might lie. The
+first run is the one that the others are compared with, seed by seed where both have the same seeds.
 """
 
 from collections.abc import Sequence
@@ -24,7 +25,8 @@ from canary.runs.differing import differing, settings_text
 
 
 def compare_runs(runs: Sequence[Path], figure: Path | None = None) -> Comparison:
-    """The numbers of runs of one environment beside each other; `figure` names a .png of their curves."""
+    """The numbers of runs of one environment beside each other; `figure` names a .png of their
+    curves."""
     if len(runs) < 2:
         raise CanaryError("A comparison needs at least two runs: canary compare RUN RUN.")
     if len({run.resolve() for run in runs}) < len(runs):
@@ -51,7 +53,11 @@ def _compared(
     run: Path, summary: dict[str, Any], differs: dict[str, Any], first: dict[str, Any]
 ) -> ComparedRun:
     per_seed = {"return": summary["return_per_seed"], "constraint": summary["constraint_per_seed"]}
-    safe = [value <= summary["constraint_allowed"] for value in per_seed["constraint"] if value is not None]
+    safe = [
+        value <= summary["constraint_allowed"]
+        for value in per_seed["constraint"]
+        if value is not None
+    ]
     same = summary is not first and summary["constraint_text"] == first["constraint_text"]
     return {
         "run": run.name,
@@ -65,8 +71,12 @@ def _compared(
         "constraint_allowed": summary["constraint_allowed"],
         "constraint_value": _estimate(per_seed["constraint"], least=0.0),
         "safe_seeds": sum(safe),
-        "return_against_first": None if summary is first else _paired(summary, first, "return_per_seed"),
-        "constraint_against_first": _paired(summary, first, "constraint_per_seed") if same else None,
+        "return_against_first": None
+        if summary is first
+        else _paired(summary, first, "return_per_seed"),
+        "constraint_against_first": _paired(summary, first, "constraint_per_seed")
+        if same
+        else None,
     }
 
 
@@ -91,7 +101,8 @@ def _paired(one: dict[str, Any], other: dict[str, Any], name: str) -> Paired | N
 
 
 def comparison_figure(runs: Sequence[Path], comparison: Comparison) -> Figure:
-    """Return and constraint over training: a line per run, the mean over its seeds, with a 95% band."""
+    """Return and constraint over training: a line per run, the mean over its seeds, with a 95%
+    band."""
     with plt.rc_context(STYLE):
         figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.6), layout="constrained")
         colours = plt.get_cmap("tab10").colors  # type: ignore[attr-defined]
@@ -106,7 +117,9 @@ def comparison_figure(runs: Sequence[Path], comparison: Comparison) -> Figure:
             _draw(left, blocks, "return", colour, label)
             _draw(right, _with_measure(blocks, constraint), "measured", colour, label)
             right.axhline(constraint.allowed, color=colour, linestyle="--", linewidth=0.8)
-        chance = all(text.startswith("P(") for text in (one["constraint_text"] for one in comparison["runs"]))
+        chance = all(
+            text.startswith("P(") for text in (one["constraint_text"] for one in comparison["runs"])
+        )
         if chance:
             right.set_yscale("symlog", linthresh=0.001)
             right.set_ylim(0, 1)
@@ -116,7 +129,9 @@ def comparison_figure(runs: Sequence[Path], comparison: Comparison) -> Figure:
             axes.set_xlabel("environment steps per seed")
             show_steps(axes)
         figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", fontsize=8)
-        figure.suptitle(f"{comparison['env']}: means over seeds, 95% bands", x=0.01, ha="left", fontsize=10)
+        figure.suptitle(
+            f"{comparison['env']}: means over seeds, 95% bands", x=0.01, ha="left", fontsize=10
+        )
     return figure
 
 

@@ -1,10 +1,11 @@
 """Whether a seed has stopped getting anywhere, in plain words.
 
-Three ways to fail are known (docs/algorithms/canary.md). A *stuck* seed violates its limit, spends its updates on
-restoring the constraint, and the constraint does not come down. A *timid* seed is safe and has given up much
-of a return that it had before. A seed that *chases* a bound is timid because its updates go on restoring a bound that
-does not come down, which may be one that no policy meets. All are judged over the last `WINDOW` updates against
-those before, so a seed that is merely on its way is not blamed.
+Three ways to fail are known (docs/algorithms/canary.md). A *stuck* seed violates its limit, spends
+its updates on restoring the constraint, and the constraint does not come down. A *timid* seed is
+safe and has given up much of a return that it had before. A seed that *chases* a bound is timid
+because its updates go on restoring a bound that does not come down, which may be one that no policy
+meets. All are judged over the last `WINDOW` updates against those before, so a seed that is merely
+on its way is not blamed.
 """
 
 from dataclasses import dataclass, fields
@@ -16,7 +17,8 @@ from jaxtyping import Bool, Float, Int
 from canary.constraints import Constraint
 from canary.numerics.measurement import measurement
 
-# Of `canary.numerics.trust_region.Tier`, which would bring JAX along. The last one is no step at all: nothing usable was found.
+# Of `canary.numerics.trust_region.Tier`, which would bring JAX along. The last one is no step at
+# all: nothing usable was found.
 RESTORING_TIERS = (1, 2, 3)
 WINDOW = 25  # updates
 RESTORING = 0.9  # share of updates spent on restoring, or on nothing
@@ -43,16 +45,22 @@ def joined(first: SeedSeries | None, second: SeedSeries) -> SeedSeries:
     if first is None:
         return second
     pairs = {
-        field.name: (getattr(first, field.name), getattr(second, field.name)) for field in fields(SeedSeries)
+        field.name: (getattr(first, field.name), getattr(second, field.name))
+        for field in fields(SeedSeries)
     }
     return SeedSeries(**{name: np.concatenate(pair) for name, pair in pairs.items()})
 
 
 def seed_series(metrics: pl.DataFrame, episodes: pl.DataFrame, seed: int) -> SeedSeries:
-    """What the diagnosis of a seed looks at, from the rows of a run; algorithms without tiers never restore."""
+    """What the diagnosis of a seed looks at, from the rows of a run; algorithms without tiers never
+    restore."""
     rows = metrics.filter(pl.col("seed") == seed).sort("iteration")
-    own = episodes.filter((pl.col("seed") == seed) & pl.col("valid")).sort("iteration", maintain_order=True)
-    ended = own.group_by(pl.col("iteration").cast(pl.Int64)).agg(pl.len().alias("n"), pl.col("return").mean())
+    own = episodes.filter((pl.col("seed") == seed) & pl.col("valid")).sort(
+        "iteration", maintain_order=True
+    )
+    ended = own.group_by(pl.col("iteration").cast(pl.Int64)).agg(
+        pl.len().alias("n"), pl.col("return").mean()
+    )
     counts = rows.select(pl.col("iteration").cast(pl.Int64)).join(
         ended, on="iteration", how="left", maintain_order="left"
     )
@@ -91,7 +99,9 @@ def diagnose(series: SeedSeries, constraint: Constraint) -> str | None:
 def _restores_in_vain(series: SeedSeries) -> bool:
     """Whether nearly all of the last updates restored the constraint, and it did not come down."""
     recent, before = series.bound[-WINDOW:], series.bound[-2 * WINDOW : -WINDOW]
-    is_falling = np.nanmean(recent) < PROGRESS * np.nanmean(before) if np.isfinite(recent).any() else True
+    is_falling = (
+        np.nanmean(recent) < PROGRESS * np.nanmean(before) if np.isfinite(recent).any() else True
+    )
     return bool(series.restoring[-2 * WINDOW :].mean() >= RESTORING and not is_falling)
 
 
@@ -99,7 +109,8 @@ def _stuck(series: SeedSeries, now: str) -> str | None:
     if not _restores_in_vain(series):
         return None
     return (
-        f"stuck: it has done little but try to restore its constraint for {2 * WINDOW} updates, and the constraint "
+        f"stuck: it has done little but try to restore its constraint for {2 * WINDOW} updates, "
+        "and the constraint "
         f"does not come down ({now}, entropy {series.entropy[-WINDOW:].mean():.2g})"
     )
 
@@ -113,7 +124,8 @@ def _timid(series: SeedSeries) -> str | None:
     fell = f"its return fell from {max(known):.3g} to {known[-1]:.3g}"
     if _restores_in_vain(series):
         return (
-            f"chasing a bound that it does not reach: it keeps its limit, but the bound asks for more and does not come "
+            "chasing a bound that it does not reach: it keeps its limit, but the bound asks for "
+            "more and does not come "
             f"down, and {fell}; a wider dead zone asks for less (--set algo.dead_zone=0.75)"
         )
     return f"timid: it keeps its limit, but {fell} (entropy {series.entropy[-WINDOW:].mean():.2g})"

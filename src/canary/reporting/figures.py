@@ -1,7 +1,7 @@
 """Figures as functions of a run's tables: arrays and axes in, axes out; saving is the caller's.
 
-The violation probability is drawn per block of training with its exact binomial 95% band. It describes the policies that
-were being trained, so it is a description, never a guarantee.
+The violation probability is drawn per block of training with its exact binomial 95% band. It
+describes the policies that were being trained, so it is a description, never a guarantee.
 """
 
 import io
@@ -45,11 +45,14 @@ def training_figure(
     batch: int,
     optimum: dict[str, float] | None = None,
 ) -> Figure:
-    """Return, violation probability and cost over training; `optimum` draws exact best returns as labelled lines."""
+    """Return, violation probability and cost over training; `optimum` draws exact best returns as
+    labelled lines."""
     limit = constraint.limit
     blocks = training_blocks(episodes.filter(pl.col("valid")), limit, batch)
     with plt.rc_context(STYLE):
-        figure, (left, middle, right) = plt.subplots(1, 3, figsize=(10.5, 3.1), layout="constrained")
+        figure, (left, middle, right) = plt.subplots(
+            1, 3, figsize=(10.5, 3.1), layout="constrained"
+        )
         draw_returns(left, blocks, optimum or {})
         if isinstance(constraint, Chance):
             draw_violations(middle, blocks, limit, constraint.epsilon)
@@ -67,7 +70,9 @@ def show_steps(axes: Axes) -> Axes:
     """A horizontal axis of environment steps: few ticks, as 200k or 1.5M."""
     axes.xaxis.set_major_locator(MaxNLocator(5))
     axes.xaxis.set_major_formatter(
-        lambda value, _: f"{value / 1e6:g}M" if value >= 1e6 else f"{value / 1e3:g}k" if value else "0"
+        lambda value, _: (
+            f"{value / 1e6:g}M" if value >= 1e6 else f"{value / 1e3:g}k" if value else "0"
+        )
     )
     return axes
 
@@ -77,7 +82,8 @@ def draw_returns(axes: Axes, blocks: pl.DataFrame, optimum: dict[str, float]) ->
     for (label, value), shade in zip(optimum.items(), (GREEN, RED, GREY), strict=False):
         axes.axhline(value, color=shade, linestyle="--", linewidth=1)
         axes.annotate(
-            f"{label} {value:.3f}", (1, value), xycoords=("axes fraction", "data"), ha="right", va="bottom",
+            f"{label} "
+            f"{value:.3f}", (1, value), xycoords=("axes fraction", "data"), ha="right", va="bottom",
             fontsize=7, color=shade, bbox={"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.5},
         )  # fmt: skip
     axes.set_title("mean return (thin: seeds)")
@@ -88,10 +94,16 @@ def draw_violations(axes: Axes, blocks: pl.DataFrame, limit: float, epsilon: flo
     floor = epsilon / 50  # where the axis ends: a block without violations runs along it
     shown = blocks.with_columns(pl.col("violation").clip(lower_bound=floor))
     _seed_lines(axes, shown, "violation", BLUE, pooled=False)
-    whole = blocks.group_by("steps").agg(pl.col("violations").sum(), pl.col("count").sum()).sort("steps")
+    whole = (
+        blocks.group_by("steps")
+        .agg(pl.col("violations").sum(), pl.col("count").sum())
+        .sort("steps")
+    )
     steps, violations, count = (whole[name].to_numpy() for name in ("steps", "violations", "count"))
     lower, upper = clopper_pearson_interval(violations, count)
-    axes.fill_between(steps, np.maximum(lower, floor), np.maximum(upper, floor), color=BLUE, alpha=0.25)
+    axes.fill_between(
+        steps, np.maximum(lower, floor), np.maximum(upper, floor), color=BLUE, alpha=0.25
+    )
     axes.plot(steps, np.maximum(violations / count, floor), color=BLUE, linewidth=1.8)
     _allowed_line(axes, epsilon, f"ε = {epsilon:g}")
     axes.set_yscale("log")
@@ -101,7 +113,8 @@ def draw_violations(axes: Axes, blocks: pl.DataFrame, limit: float, epsilon: flo
 
 
 def draw_measured(axes: Axes, blocks: pl.DataFrame, constraint: Constraint) -> Axes:
-    """What a constraint on a mean limits, per block: of each seed, and of all with a normal 95% band."""
+    """What a constraint on a mean limits, per block: of each seed, and of all with a normal 95%
+    band."""
 
     def measured(costs: pl.Series) -> Measurement:
         found = measurement(constraint, costs.to_numpy())
@@ -112,7 +125,13 @@ def draw_measured(axes: Axes, blocks: pl.DataFrame, constraint: Constraint) -> A
         pl.Series("value", [measured(costs).value for costs in blocks["costs"]], pl.Float64)
     )
     _seed_lines(axes, seeds, "value", BLUE, pooled=False)
-    whole = blocks.select("steps", "costs").explode("costs").group_by("steps").agg("costs").sort("steps")
+    whole = (
+        blocks.select("steps", "costs")
+        .explode("costs")
+        .group_by("steps")
+        .agg("costs")
+        .sort("steps")
+    )
     value, lower, upper = np.array([measured(costs) for costs in whole["costs"]]).T
     axes.fill_between(whole["steps"], np.maximum(lower, 0), upper, color=BLUE, alpha=0.25)
     axes.plot(whole["steps"], value, color=BLUE, linewidth=1.8)
@@ -124,9 +143,15 @@ def draw_measured(axes: Axes, blocks: pl.DataFrame, constraint: Constraint) -> A
 
 def draw_costs(axes: Axes, blocks: pl.DataFrame, limit: float) -> Axes:
     _seed_lines(axes, blocks, "cost", BLUE)
-    spread = blocks.group_by("steps").agg(pl.col("cost").mean(), pl.col("deviation").mean()).sort("steps")
+    spread = (
+        blocks.group_by("steps")
+        .agg(pl.col("cost").mean(), pl.col("deviation").mean())
+        .sort("steps")
+    )
     steps, mean, deviation = (spread[name].to_numpy() for name in ("steps", "cost", "deviation"))
-    axes.fill_between(steps, np.maximum(mean - deviation, 0), mean + deviation, color=BLUE, alpha=0.15)
+    axes.fill_between(
+        steps, np.maximum(mean - deviation, 0), mean + deviation, color=BLUE, alpha=0.15
+    )
     _allowed_line(axes, limit, f"limit {limit:g}")
     axes.set_ylim(bottom=0)
     axes.set_title("episode cost, mean ± deviation")
@@ -140,7 +165,8 @@ def _allowed_line(axes: Axes, value: float, label: str) -> None:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write the figure as PNG, whole or not at all. One that is made again is the same file, whatever made it."""
+    """Write the figure as PNG, whole or not at all. One that is made again is the same file,
+    whatever made it."""
     picture = io.BytesIO()
     figure.savefig(picture, format="png", metadata={"Software": None})
     plt.close(figure)
@@ -153,8 +179,11 @@ def training_blocks(episodes: pl.DataFrame, limit: float, batch: int) -> pl.Data
     width = max(1, updates // BLOCKS)
     return (
         episodes.with_columns(
-            # The last block takes what the division leaves over, rather than being a thin one of its own.
-            steps=((pl.col("iteration") // width).clip(upper_bound=max(updates // width - 1, 0)) + 0.5)
+            # The last block takes what the division leaves over, rather than being a thin one of
+            # its own.
+            steps=(
+                (pl.col("iteration") // width).clip(upper_bound=max(updates // width - 1, 0)) + 0.5
+            )
             * width
             * batch,
             over=pl.col("cost") > limit,
@@ -173,7 +202,9 @@ def training_blocks(episodes: pl.DataFrame, limit: float, batch: int) -> pl.Data
     )
 
 
-def _seed_lines(axes: Axes, blocks: pl.DataFrame, column: str, colour: str, pooled: bool = True) -> None:
+def _seed_lines(
+    axes: Axes, blocks: pl.DataFrame, column: str, colour: str, pooled: bool = True
+) -> None:
     for _, seed in blocks.group_by("seed", maintain_order=True):
         axes.plot(seed["steps"], seed[column], color=colour, linewidth=0.6, alpha=0.45)
     if pooled:
@@ -185,7 +216,8 @@ def figure_arguments(config: dict[str, Any]) -> dict[str, Any]:
     """What `training_figure` needs of a run's configuration."""
     constraint, training = from_dict(config["constraint"]), config["training"]
     title = (
-        f"{config['algorithm']['name']} on {config['environment']['name']}, preset {config['preset']}, "
+        f"{config['algorithm']['name']} on {config['environment']['name']}, preset "
+        f"{config['preset']}, "
         f"{len(training['seeds'])} seeds"
     )
     batch = training["environments"] * training["rollout_length"]

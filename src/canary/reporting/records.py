@@ -1,4 +1,5 @@
-"""The types of summaries: plain dictionaries, so that they are JSON, whose keys an editor and a type checker know.
+"""The types of summaries: plain dictionaries, so that they are JSON, whose keys an editor and a
+type checker know.
 
 Lists go over the seeds, in the order of `seed_ids`. None stands for what is not known, never 0.
 """
@@ -70,7 +71,8 @@ class EvaluationSummary(Summary):
 
 
 class ExportRecord(TypedDict):
-    """What `canary.export` wrote. Beside these it has what the file itself says about the policy."""
+    """What `canary.export` wrote. Beside these it has what the file itself says about the
+    policy."""
 
     path: str
     file_sha256: str
@@ -79,7 +81,8 @@ class ExportRecord(TypedDict):
     bytes: int
     run_dir: str
     max_abs_difference: float
-    """The largest distance from JAX on random inputs: of the parameters of the action distribution,"""
+    """The largest distance from JAX on random inputs: of the parameters of the action
+    distribution,"""
     max_output_difference: float
     """and of everything that is put out."""
     checked_inputs: int

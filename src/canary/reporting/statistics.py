@@ -1,12 +1,13 @@
-"""The paper's measures of safety and performance (tab:safety, app:jitter), from the episodes of a seed.
+"""The paper's measures of safety and performance (tab:safety, app:jitter), from the episodes of a
+seed.
 
     converged violation probability   P = share of episodes with C > limit
     violation-probability jitter      sqrt(max(0, Var_b[p_b] - mean_b[P (1 - P) / n_b]))
 
-over the second half of training; the jitter splits it into 12 equal blocks b of updates, with n_b episodes
-and violation rate p_b each. What it subtracts is the variance that counting alone would give the blocks of a
-frozen policy. Reliability (% safe) is the share of seeds with P <= epsilon. A measure without data is None,
-never 0.
+over the second half of training; the jitter splits it into 12 equal blocks b of updates, with n_b
+episodes and violation rate p_b each. What it subtracts is the variance that counting alone would
+give the blocks of a frozen policy. Reliability (% safe) is the share of seeds with P <= epsilon. A
+measure without data is None, never 0.
 """
 
 import math
@@ -30,7 +31,8 @@ BLOCKS = 12
 
 
 def is_violation(cost: Float[np.ndarray, "episode"], limit: float) -> Bool[np.ndarray, "episode"]:
-    """Strictly above the limit; a cost that is not a number proves nothing and counts as a violation."""
+    """Strictly above the limit; a cost that is not a number proves nothing and counts as a
+    violation."""
     return ~(cost <= limit)
 
 
@@ -41,11 +43,12 @@ def violation_jitter(
     last: int,
     blocks: int = BLOCKS,
 ) -> float | None:
-    """How much the violation probability wanders over iterations [first, last), in units of probability.
+    """How much the violation probability wanders over iterations [first, last), in units of
+    probability.
 
-    Blocks without episodes are left out, and with fewer than two there is no jitter to speak of. The variance
-    over blocks is the unbiased one (n - 1), for which the floor is what a constant probability gives on
-    average.
+    Blocks without episodes are left out, and with fewer than two there is no jitter to speak of.
+    The variance over blocks is the unbiased one (n - 1), for which the floor is what a constant
+    probability gives on average.
     """
     if last <= first:
         return None
@@ -81,16 +84,22 @@ def safe_fraction(rates: Sequence[float | None], epsilon: float) -> float | None
 def paired_difference(
     values: Sequence[float | None], reference: Sequence[float | None], confidence: float = 0.95
 ) -> tuple[float, float] | None:
-    """Mean of `values` - `reference` seed by seed, and the half-width of its Student interval; None for fewer than two."""
-    pairs = [(a, b) for a, b in zip(values, reference, strict=True) if a is not None and b is not None]
+    """Mean of `values` - `reference` seed by seed, and the half-width of its Student interval; None
+    for fewer than two."""
+    pairs = [
+        (a, b) for a, b in zip(values, reference, strict=True) if a is not None and b is not None
+    ]
     if len(pairs) < 2:
         return None
     found = student_interval([a - b for a, b in pairs], confidence)
     return None if found is None or found[1] is None else (found[0], found[1])
 
 
-def student_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float | None] | None:
-    """The mean and the half-width of its Student interval, which a single value has not; None of nothing."""
+def student_interval(
+    values: Sequence[float], confidence: float = 0.95
+) -> tuple[float, float | None] | None:
+    """The mean and the half-width of its Student interval, which a single value has not; None of
+    nothing."""
     if not len(values):
         return None
     numbers, count = np.asarray(values, float), len(values)

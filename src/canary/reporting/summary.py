@@ -1,9 +1,9 @@
 """The summary of a run or of an evaluation: the numbers of the paper's table, as JSON data.
 
-A run's summary is a pure function of its directory (config.json, manifest.json and the episodes), so it can
-be had at any time, also of a run that was stopped. It describes the second half of the updates done so far:
-iterations >= half of them. Only whole episodes count, and a seed without one has None (null in JSON), never
-0.
+A run's summary is a pure function of its directory (config.json, manifest.json and the episodes),
+so it can be had at any time, also of a run that was stopped. It describes the second half of the
+updates done so far: iterations >= half of them. Only whole episodes count, and a seed without one
+has None (null in JSON), never 0.
 """
 
 import math
@@ -69,7 +69,8 @@ def summarise_tables(
     steps: int,
     seconds: float | None,
 ) -> dict[str, Any]:
-    """The same of finished seeds that may have been trained apart: `seconds` is the sum of their training times."""
+    """The same of finished seeds that may have been trained apart: `seconds` is the sum of their
+    training times."""
     head = _head_of(config)
     done = steps // head.pop("batch")
     return {
@@ -88,10 +89,14 @@ def _of_training(
 ) -> dict[str, Any]:
     """Over the second half of `done` updates."""
     constraint, half = from_dict(head["constraint"]), -(-done // 2)
-    rows = episodes.filter(pl.col("valid") & (pl.col("iteration") >= half) & (pl.col("iteration") < done))
+    rows = episodes.filter(
+        pl.col("valid") & (pl.col("iteration") >= half) & (pl.col("iteration") < done)
+    )
     seeds = [_summarise_seed(rows, seed, constraint, (half, done)) for seed in head["seed_ids"]]
     before = pl.col("iteration") < done
-    warnings = _warnings(metrics.filter(before), episodes.filter(before), head["seed_ids"], constraint)
+    warnings = _warnings(
+        metrics.filter(before), episodes.filter(before), head["seed_ids"], constraint
+    )
     return {**_over_seeds(seeds), **_judged(seeds, rows, constraint), "warnings": warnings}
 
 
@@ -99,7 +104,9 @@ def _warnings(
     metrics: pl.DataFrame, episodes: pl.DataFrame, seeds: list[int], constraint: Constraint
 ) -> dict[str, str]:
     """By seed, what its last updates look like if something is wrong with them."""
-    found = {str(seed): diagnose(seed_series(metrics, episodes, seed), constraint) for seed in seeds}
+    found = {
+        str(seed): diagnose(seed_series(metrics, episodes, seed), constraint) for seed in seeds
+    }
     return {seed: sentence for seed, sentence in found.items() if sentence}
 
 
@@ -152,7 +159,8 @@ def _head_of(config: dict[str, Any]) -> dict[str, Any]:
 def _summarise_seed(
     episodes: pl.DataFrame, seed: int, constraint: Constraint, training: tuple[int, int] | None
 ) -> SeedSummary:
-    """`training` gives the iterations [first, last) that the episodes come from, if a jitter is wanted."""
+    """`training` gives the iterations [first, last) that the episodes come from, if a jitter is
+    wanted."""
     rows = episodes.filter(pl.col("seed") == seed)
     if rows.is_empty():
         return SeedSummary(episodes=0)
@@ -173,7 +181,8 @@ def _summarise_seed(
 
 
 def _judged(seeds: list[SeedSummary], rows: pl.DataFrame, constraint: Constraint) -> dict[str, Any]:
-    """The constraint itself: what it limits, per seed and over all episodes, and the share of seeds that keep it."""
+    """The constraint itself: what it limits, per seed and over all episodes, and the share of seeds
+    that keep it."""
     values = [None if seed.measured is None else _finite(seed.measured.value) for seed in seeds]
     whole = measurement(constraint, rows["cost"].to_numpy())
     return {

@@ -1,4 +1,5 @@
-"""From a configuration to what trains it: environment, algorithm and sizes, and the groups of seeds."""
+"""From a configuration to what trains it: environment, algorithm and sizes, and the groups of
+seeds."""
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +20,8 @@ def make_trainer(config: RunConfig) -> Trainer:
         input_size=environment.observation_size + CostAccount.SIZE,
         action_space=environment.action_space,
         constraint=config.constraint.kind,
-        # Merging branches on the data, which a vectorised group of seeds would have to compute both ways.
+        # Merging branches on the data, which a vectorised group of seeds would have to compute both
+        # ways.
         merge_capacity=training.merge_capacity if on_cpu and training.seeds_per_device <= 1 else 0,
     )
     return Trainer(
@@ -41,5 +43,9 @@ def make_terms(config: RunConfig) -> Terms:
 def make_groups(config: RunConfig) -> SeedGroups:
     training = config.training
     return SeedGroups(
-        make_trainer(config), make_terms(config), training.seeds, training.seeds_per_device, training.chunk
+        make_trainer(config),
+        make_terms(config),
+        training.seeds,
+        training.seeds_per_device,
+        training.chunk,
     )

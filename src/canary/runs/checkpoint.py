@@ -1,10 +1,11 @@
 """Checkpoints: the whole state of a run as one .npz file that holds numbers and nothing else.
 
-A run's state is a few megabytes of arrays, so plain numpy does it: the archive has a checksum per array,
-opens anywhere, and cannot execute code, for arrays of objects (pickles) are neither written nor read. Each
-leaf of the tree is a member named by its path; the member `metadata` is JSON text with the format version,
-the name, shape and type of every leaf, and what the caller adds. Loading fills a tree of known structure, so
-that a file of another configuration is refused before any of it is used.
+A run's state is a few megabytes of arrays, so plain numpy does it: the archive has a checksum per
+array, opens anywhere, and cannot execute code, for arrays of objects (pickles) are neither written
+nor read. Each leaf of the tree is a member named by its path; the member `metadata` is JSON text
+with the format version, the name, shape and type of every leaf, and what the caller adds. Loading
+fills a tree of known structure, so that a file of another configuration is refused before any of it
+is used.
 """
 
 import contextlib
@@ -37,26 +38,35 @@ def checkpoint_path(directory: Path, iteration: int) -> Path:
 
 def checkpoints(directory: Path) -> list[Path]:
     """The checkpoints of a run, newest first; temporary files that a kill left behind are none."""
-    paths = ((re.fullmatch(r"checkpoint-(\d+)\.npz", path.name), path) for path in directory.glob("*"))
+    paths = (
+        (re.fullmatch(r"checkpoint-(\d+)\.npz", path.name), path) for path in directory.glob("*")
+    )
     return [
-        path for _, path in sorted(((int(match[1]), path) for match, path in paths if match), reverse=True)
+        path
+        for _, path in sorted(
+            ((int(match[1]), path) for match, path in paths if match), reverse=True
+        )
     ]
 
 
 def save(path: Path, tree: PyTree, *, metadata: dict[str, Any], within: Path | None = None) -> None:
-    """Write `tree`, whose leaves must all be arrays, and `metadata`, which must be JSON data, atomically."""
+    """Write `tree`, whose leaves must all be arrays, and `metadata`, which must be JSON data,
+    atomically."""
     records, arrays = [], {}
     for name, leaf in _named_leaves(tree):
         if not isinstance(leaf, jax.Array | np.ndarray) or leaf.dtype == object:
             raise TypeError(
-                f"{name} is not an array of numbers but {leaf!r}; keep static values out of the tree"
+                f"{name} is not an array of numbers but {leaf!r}; keep static values out of the "
+                "tree"
             )
         is_key = jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
         data = np.asarray(jax.random.key_data(leaf) if is_key else leaf)
         arrays[name] = data.view(_stored_dtype(data.dtype))
         record = {"name": name, "shape": list(leaf.shape), "dtype": str(leaf.dtype)}
         records.append(record | ({"key": str(jax.random.key_impl(leaf))} if is_key else {}))
-    text = json.dumps({"version": FORMAT_VERSION, "leaves": records, "metadata": metadata}, allow_nan=False)
+    text = json.dumps(
+        {"version": FORMAT_VERSION, "leaves": records, "metadata": metadata}, allow_nan=False
+    )
     arrays["metadata"] = np.frombuffer(text.encode(), np.uint8)
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **arrays)
@@ -66,8 +76,9 @@ def save(path: Path, tree: PyTree, *, metadata: dict[str, Any], within: Path | N
 def load(path: Path, like: PyTree) -> tuple[PyTree, dict[str, Any]]:
     """The tree and the metadata stored in `path`, or a sentence about why they cannot be had.
 
-    `like` has the structure of the tree, and as leaves arrays or `jax.ShapeDtypeStruct`s of the expected
-    shapes and types. Leaves come back as JAX arrays, and as numpy arrays where `like` has those.
+    `like` has the structure of the tree, and as leaves arrays or `jax.ShapeDtypeStruct`s of the
+    expected shapes and types. Leaves come back as JAX arrays, and as numpy arrays where `like` has
+    those.
     """
     expected = _named_leaves(like)
     try:
@@ -91,7 +102,8 @@ def load(path: Path, like: PyTree) -> tuple[PyTree, dict[str, Any]]:
 def newest_intact(
     directory: Path, like: PyTree, check: Check = lambda path, tree, metadata: None
 ) -> tuple[PyTree, dict[str, Any], Path, list[tuple[Path, str]]]:
-    """Load the newest checkpoint that can be loaded and passes `check`; also its path, and those skipped with the reason."""
+    """Load the newest checkpoint that can be loaded and passes `check`; also its path, and those
+    skipped with the reason."""
     skipped: list[tuple[Path, str]] = []
     for path in checkpoints(directory):
         try:
@@ -121,14 +133,16 @@ def _named_leaves(tree: PyTree) -> list[tuple[str, Any]]:
 
 
 def _stored_dtype(dtype: np.dtype) -> np.dtype:
-    """The .npy format knows no bfloat16 and its like: their bits are stored as unsigned integers."""
+    """The .npy format knows no bfloat16 and its like: their bits are stored as unsigned
+    integers."""
     return np.dtype(f"u{dtype.itemsize}") if dtype.kind == "V" else dtype
 
 
 def _check_header(path: Path, header: dict[str, Any], names: list[str]) -> None:
     if header["version"] != FORMAT_VERSION:
         raise CanaryError(
-            f"Checkpoint {path} has format version {header['version']!r}, but this canary reads only version "
+            f"Checkpoint {path} has format version {header['version']!r}, but this canary reads "
+            "only version "
             f"{FORMAT_VERSION}; use the canary that wrote it."
         )
     stored = [record["name"] for record in header["leaves"]]
@@ -139,7 +153,8 @@ def _check_header(path: Path, header: dict[str, Any], names: list[str]) -> None:
 
 def _other_configuration(path: Path, reason: str) -> CanaryError:
     return CanaryError(
-        f"Checkpoint {path} belongs to another configuration ({reason}); use the one it was made with."
+        f"Checkpoint {path} belongs to another configuration ({reason}); use the one it was made "
+        "with."
     )
 
 
@@ -155,11 +170,14 @@ def _read_member(archive: zipfile.ZipFile, name: str) -> np.ndarray:
     shape, fortran_order, dtype = np.lib.format.read_array_header_1_0(buffer)
     if dtype.hasobject:
         raise CanaryError(
-            f"Checkpoint {archive.filename} holds pickled objects, which could run code; it is not opened."
+            f"Checkpoint {archive.filename} holds pickled objects, which could run code; it is not "
+            "opened."
         )
     if math.prod(shape) * dtype.itemsize != len(data) - buffer.tell():
         raise ValueError(f"{name} is too short or too long")
-    return np.ndarray(shape, dtype, data, offset=buffer.tell(), order="F" if fortran_order else "C").copy()
+    return np.ndarray(
+        shape, dtype, data, offset=buffer.tell(), order="F" if fortran_order else "C"
+    ).copy()
 
 
 def _restore(path: Path, archive: zipfile.ZipFile, record: dict[str, Any], like: Any) -> Any:
@@ -177,4 +195,6 @@ def _restore(path: Path, archive: zipfile.ZipFile, record: dict[str, Any], like:
     data = data.view(dtype)
     if isinstance(like, np.ndarray):
         return data
-    return jax.random.wrap_key_data(jnp.array(data), impl=record["key"]) if is_key else jnp.array(data)
+    return (
+        jax.random.wrap_key_data(jnp.array(data), impl=record["key"]) if is_key else jnp.array(data)
+    )

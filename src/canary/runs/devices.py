@@ -1,4 +1,5 @@
-"""Set JAX up before its first computation: remembered compilations, full float32 products, no chatter."""
+"""Set JAX up before its first computation: remembered compilations, full float32 products, no
+chatter."""
 
 import contextlib
 import logging
@@ -8,7 +9,8 @@ from pathlib import Path
 
 
 def prepare_devices() -> None:
-    """Call it before JAX computes anything. Which devices are used (JAX_PLATFORMS) is left alone."""
+    """Call it before JAX computes anything. Which devices are used (JAX_PLATFORMS) is left
+    alone."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # XLA's C++ log, read once when it loads
     logging.getLogger("jax._src.xla_bridge").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", message=".*persistent compilation cache.*")

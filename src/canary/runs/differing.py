@@ -9,10 +9,12 @@ Settings = dict[str, Any]
 
 
 def differing(configs: Sequence[dict[str, Any] | None]) -> list[Settings]:
-    """For each run its settings that are not the same everywhere, by the names of `--set`: {"algo.target_kl": 0.02}.
+    """For each run its settings that are not the same everywhere, by the names of `--set`:
+    {"algo.target_kl": 0.02}.
 
-    Names and constraints are compared among all runs; settings of an environment, of an algorithm and of training only
-    among runs with the same environment, algorithm and preset, for those explain the rest.
+    Names and constraints are compared among all runs; settings of an environment, of an algorithm
+    and of training only among runs with the same environment, algorithm and preset, for those
+    explain the rest.
     """
     flat = [flattened(config) for config in configs]
     kinds = [tuple(one.get(name) for name in ("env", "algo", "preset")) for one in flat]
@@ -23,7 +25,11 @@ def differing(configs: Sequence[dict[str, Any] | None]) -> list[Settings]:
             {
                 name: value
                 for name, value in own.items()
-                if any(other.get(name) != value for other in (alike if _is_setting(name) else flat) if other)
+                if any(
+                    other.get(name) != value
+                    for other in (alike if _is_setting(name) else flat)
+                    if other
+                )
             }
         )
     return result
@@ -57,7 +63,11 @@ def leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
 
 def _short(name: str) -> str:
     """Parts of the constraint go by the names of their options."""
-    short = {"constraint.kind": "constraint", "constraint.limit": "limit", "constraint.epsilon": "epsilon"}
+    short = {
+        "constraint.kind": "constraint",
+        "constraint.limit": "limit",
+        "constraint.epsilon": "epsilon",
+    }
     return short.get(name, name)
 
 

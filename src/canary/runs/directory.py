@@ -11,9 +11,9 @@
       exports/  video.gif                   after `canary export`, `canary evaluate --video`
       log.csv  tensorboard/  wandb/         with `--log`
 
-A part is written just before each checkpoint (`tables`), and the manifest states the digests of all tables. So a run
-killed at any moment reads as if it had stopped at a checkpoint. No JAX here, and polars only where tables are touched:
-`canary list` answers at once.
+A part is written just before each checkpoint (`tables`), and the manifest states the digests of all
+tables. So a run killed at any moment reads as if it had stopped at a checkpoint. No JAX here, and
+polars only where tables are touched: `canary list` answers at once.
 """
 
 import contextlib
@@ -86,23 +86,41 @@ def create(
 ) -> Path:
     """Make a new run directory below `root` and return it; an existing one is never touched."""
     started, labels = datetime.now().astimezone(), labels or Labels()
-    parts = (re.sub(r"[^A-Za-z0-9_.]+", "-", part).strip("-.") for part in (headline.env, headline.algorithm))
+    parts = (
+        re.sub(r"[^A-Za-z0-9_.]+", "-", part).strip("-.")
+        for part in (headline.env, headline.algorithm)
+    )
     name = labels.name or f"{'-'.join(parts)}-{started:%Y%m%d-%H%M%S}"
     state = {"status": "running", "steps": 0, "started": started.isoformat(timespec="seconds")}
     machine = {"platform": platform.platform(), "cpu_count": os.cpu_count(), "device": device}
-    origin = {"command": list(command), "process": process_identity(), "versions": _versions(), **machine}
+    origin = {
+        "command": list(command),
+        "process": process_identity(),
+        "versions": _versions(),
+        **machine,
+    }
     origin["code"] = [code_fingerprint()]
     draft = root / f".{name}-{secrets.token_hex(8)}.draft"
     missing = [folder for folder in (root, *root.parents) if not folder.exists()]
     try:
         for folder in (*COLUMNS, "checkpoints"):
             (draft / folder).mkdir(parents=True)
-        with lock.acquire(draft):  # whoever finds a draft that nobody holds knows that a kill left it behind
+        with lock.acquire(
+            draft
+        ):  # whoever finds a draft that nobody holds knows that a kill left it behind
             remove_drafts(root)
             write_json(draft / "config.json", config)
             bound = {"config": config, "tables": {}}
             write_manifest(
-                draft, {**asdict(headline), **labels.fields(), **state, "finished": None, **origin, **bound}
+                draft,
+                {
+                    **asdict(headline),
+                    **labels.fields(),
+                    **state,
+                    "finished": None,
+                    **origin,
+                    **bound,
+                },
             )
         return _rename_to_free_name(draft, name)
     except BaseException as error:
@@ -116,17 +134,21 @@ def create(
 
 
 def remove_drafts(root: Path) -> None:
-    """Remove the beginnings of runs that were killed before they had a name; a fresh one may not be locked yet."""
+    """Remove the beginnings of runs that were killed before they had a name; a fresh one may not be
+    locked yet."""
     for path in root.glob(".*-*.draft"):
         with contextlib.suppress(OSError):
-            is_draft = re.fullmatch(r"\..+-[0-9a-f]{16}\.draft", path.name) and not path.is_symlink()
+            is_draft = (
+                re.fullmatch(r"\..+-[0-9a-f]{16}\.draft", path.name) and not path.is_symlink()
+            )
             is_old = time.time() - path.lstat().st_mtime > lock.LEASE_SECONDS
             if is_draft and is_old and lock.holder(path) is None:
                 shutil.rmtree(path, ignore_errors=True)
 
 
 def _rename_to_free_name(draft: Path, name: str) -> Path:
-    """Two runs may start in the same second: renaming onto a run fails, then the next name is tried."""
+    """Two runs may start in the same second: renaming onto a run fails, then the next name is
+    tried."""
     path, number = draft.with_name(name), 1
     while True:
         try:
@@ -157,8 +179,14 @@ def list_runs(root: Path) -> list[RunRow]:
     try:
         folders = [path for path in root.iterdir() if path.name[0] != "."] if root.is_dir() else []
     except (OSError, ValueError) as error:
-        raise CanaryError(f"{root} cannot be read ({getattr(error, 'strerror', None) or error}).") from None
-    rows = [_row(path) for path in folders if path.is_dir() and any((path / mark).exists() for mark in marks)]
+        raise CanaryError(
+            f"{root} cannot be read ({getattr(error, 'strerror', None) or error})."
+        ) from None
+    rows = [
+        _row(path)
+        for path in folders
+        if path.is_dir() and any((path / mark).exists() for mark in marks)
+    ]
     return sorted(rows, key=lambda row: (row.started, row.path), reverse=True)
 
 
@@ -167,15 +195,22 @@ def _row(path: Path) -> RunRow:
     try:
         config = read_json(path / "config.json")
         record = stored_manifest(path)
-        headline = Headline(record["env"], record["algorithm"], record["seeds"], record["total_steps"])
-        status, started, tags = run_status(path, record), str(record["started"])[:40], labels_of(record).tags
+        headline = Headline(
+            record["env"], record["algorithm"], record["seeds"], record["total_steps"]
+        )
+        status, started, tags = (
+            run_status(path, record),
+            str(record["started"])[:40],
+            labels_of(record).tags,
+        )
         return RunRow(str(path), headline, record["steps"], status, started, tags, config)
     except (CanaryError, OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return RunRow(str(path))
 
 
 def find_run(name: str, root: Path) -> Path:
-    """The run of that path or name, or the newest for "latest"; else a sentence with the nearest name."""
+    """The run of that path or name, or the newest for "latest"; else a sentence with the nearest
+    name."""
     try:
         for path in (Path(name), root / name):
             if (path / "config.json").is_file():
@@ -186,12 +221,16 @@ def find_run(name: str, root: Path) -> Path:
             f"{name!r:.80} is no name of a run ({getattr(error, 'strerror', None) or error})."
         ) from None
     if is_folder:
-        raise CanaryError(f'"{name}" is a directory but not a run: it has no config.json; see `canary list`.')
+        raise CanaryError(
+            f'"{name}" is a directory but not a run: it has no config.json; see `canary list`.'
+        )
     rows = list_runs(root)
     if name == "latest" and (readable := [row for row in rows if row.headline]):
         return Path(readable[0].path)
     names = [Path(row.path).name for row in rows]
     if not names:
-        raise CanaryError(f'There is no run "{name}" nor any other in {root}; start one with `canary train`.')
+        raise CanaryError(
+            f'There is no run "{name}" nor any other in {root}; start one with `canary train`.'
+        )
     near = (get_close_matches(Path(name).name, names, n=1, cutoff=0.3) or names)[0]
     raise CanaryError(f'There is no run "{name}" in {root}; did you mean "{near}"?')

@@ -1,7 +1,8 @@
 """Train a run for longer than it was planned.
 
-The new plan is one number in the manifest, written at once; config.json stays what the run began with. Schedules (learning
-rates, radii) are functions of the share of the plan that is done, so a longer plan takes them back.
+The new plan is one number in the manifest, written at once; config.json stays what the run began
+with. Schedules (learning rates, radii) are functions of the share of the plan that is done, so a
+longer plan takes them back.
 """
 
 from dataclasses import replace
@@ -13,14 +14,16 @@ from canary.runs.manifest import stored_manifest, update_manifest
 
 
 def extend(run: Path, config: RunConfig, total_steps: int) -> tuple[RunConfig, list[str]]:
-    """The configuration with the longer plan, now the run's own, and what has to be said. For the run's holder alone."""
+    """The configuration with the longer plan, now the run's own, and what has to be said. For the
+    run's holder alone."""
     training, done = config.training, stored_manifest(run)["steps"]
     if isinstance(total_steps, bool) or not isinstance(total_steps, int) or total_steps < 1:
         raise CanaryError(f"total_steps must be a positive whole number, not {total_steps!r:.40}.")
     longer = checked(replace(config, training=replace(training, total_steps=total_steps)))
     if longer.training.updates < training.updates:
         raise CanaryError(
-            f"{run} is planned for {training.total_steps:,} steps; --total-steps can make that more, not "
+            f"{run} is planned for {training.total_steps:,} steps; --total-steps can make that "
+            "more, not "
             f"{total_steps:,}."
         )
     if longer.training.updates == training.updates:
@@ -29,8 +32,10 @@ def extend(run: Path, config: RunConfig, total_steps: int) -> tuple[RunConfig, l
     update_manifest(run, extended_steps=total_steps, total_steps=steps)
     before, after = (done / (plan.updates * training.batch) for plan in (training, longer.training))
     said = (
-        f"The plan is {total_steps:,} steps now, instead of {training.total_steps:,}. Schedules such as learning rates run "
-        f"over the whole plan, so they go back from {before:.0%} to {after:.0%} of their way: this is not the run that "
+        f"The plan is {total_steps:,} steps now, instead of {training.total_steps:,}. Schedules "
+        "such as learning rates run "
+        f"over the whole plan, so they go back from {before:.0%} to {after:.0%} of their way: this "
+        "is not the run that "
         f"{total_steps:,} steps planned from the start would have been."
     )
     return longer, [said]

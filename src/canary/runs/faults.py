@@ -1,6 +1,8 @@
-"""Training ends at the first thing that cannot be, with a sentence that says what it was and where it came from.
+"""Training ends at the first thing that cannot be, with a sentence that says what it was and where
+it came from.
 
-That is a number that is none, or absurdly large, from the environment or in a weight; or an episode beyond its horizon.
+That is a number that is none, or absurdly large, from the environment or in a weight; or an episode
+beyond its horizon.
 """
 
 from pathlib import Path
@@ -16,7 +18,8 @@ from canary.types import EpisodeEnds
 
 
 class Fault(NamedTuple):
-    """What went wrong, and the places where, counted from 0 and from the first iteration that was looked at."""
+    """What went wrong, and the places where, counted from 0 and from the first iteration that was
+    looked at."""
 
     kind: str
     iteration: int
@@ -28,9 +31,12 @@ class Fault(NamedTuple):
 def find_fault(
     faults: Float[np.ndarray, "seed iteration"], ends: EpisodeEnds, lanes: int, horizon: int
 ) -> Fault | None:
-    """The first fault of some iterations: as the program noted it, or as the sums of the episodes tell."""
+    """The first fault of some iterations: as the program noted it, or as the sums of the episodes
+    tell."""
     if faults.any():
-        iteration, seed = map(int, np.argwhere(faults.T > 0)[0])  # the earliest; among seeds, the first
+        iteration, seed = map(
+            int, np.argwhere(faults.T > 0)[0]
+        )  # the earliest; among seeds, the first
         place, kind = divmod(int(faults[seed, iteration]) - 1, len(FAULT_KINDS))
         return Fault(FAULT_KINDS[kind], iteration, *divmod(place, lanes), seed)
     for kind, good in {
@@ -44,14 +50,16 @@ def find_fault(
 
 
 def fault_sentence(fault: Fault | None, config: RunConfig, first: int, run: Path) -> str | None:
-    """A fault in the iterations from `first` on, for people; the run was saved as it was before them."""
+    """A fault in the iterations from `first` on, for people; the run was saved as it was before
+    them."""
     if fault is None:
         return None
     training, name = config.training, config.environment_name
     update, lanes = first + fault.iteration, training.environments
     step = update * training.batch + fault.step * lanes + fault.lane + 1
     where = (
-        f"seed {training.seeds[fault.seed]}, update {update + 1}, step {fault.step + 1} of {training.rollout_length}, "
+        f"seed {training.seeds[fault.seed]}, update {update + 1}, step {fault.step + 1} of "
+        f"{training.rollout_length}, "
         f"lane {fault.lane} (environment step {step:,})"
     )
     failure = getattr(config.environment, "host_failure", lambda: None)()
@@ -61,24 +69,27 @@ def fault_sentence(fault: Fault | None, config: RunConfig, first: int, run: Path
         reason = f"The policy gave an action that is not finite: {where}."
     elif fault.kind == "end":
         rule = "write truncated = (time >= horizon) & ~terminated"
-        reason = (
-            f"{name} went on beyond its horizon of {config.environment.horizon:,} steps: {where}; {rule}."
-        )
+        reason = f"{name} went on beyond its horizon of {config.environment.horizon:,} steps: {where}; {rule}."
     else:
         what = "an observation" if fault.kind == "observation" else f"a {fault.kind}"
         reason = f"{name} gave {what} that is not finite, or absurdly large: {where}; `canary check-env` looks for the cause."
     return f"{reason} {_saved(first, run)}"
 
 
-def unsound_sentence(unsound: tuple[int, str] | None, first: int, last: int, run: Path) -> str | None:
-    """The same about a seed's weight or statistic that is no number any more after the updates first, ..., last - 1."""
+def unsound_sentence(
+    unsound: tuple[int, str] | None, first: int, last: int, run: Path
+) -> str | None:
+    """The same about a seed's weight or statistic that is no number any more after the updates
+    first, ..., last - 1."""
     if unsound is None:
         return None
     seed, name = unsound
     when = f"update {last}" if last == first + 1 else f"one of the updates {first + 1} to {last}"
     return (
-        f"Training gave numbers that are not finite, or absurdly large: {name} of seed {seed} in {when}. Large costs and "
-        f"rewards do that (`canary check-env` looks at them), and large learning rates. {_saved(first, run)}"
+        f"Training gave numbers that are not finite, or absurdly large: {name} of seed {seed} in "
+        f"{when}. Large costs and "
+        "rewards do that (`canary check-env` looks at them), and large learning rates. "
+        f"{_saved(first, run)}"
     )
 
 

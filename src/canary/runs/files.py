@@ -1,8 +1,10 @@
-"""Files that appear whole or not at all, that are never written through a link, and that are read with a bound.
+"""Files that appear whole or not at all, that are never written through a link, and that are read
+with a bound.
 
-A file is written under a name that nobody can guess, beside the place where it belongs, and then renamed. The
-writer keeps a lock on it meanwhile, so that whoever finds such a file later can tell a writer at work from one
-that was killed. Below a run directory no link to another directory is followed: what belongs to a run stays in it.
+A file is written under a name that nobody can guess, beside the place where it belongs, and then
+renamed. The writer keeps a lock on it meanwhile, so that whoever finds such a file later can tell a
+writer at work from one that was killed. Below a run directory no link to another directory is
+followed: what belongs to a run stays in it.
 """
 
 import contextlib
@@ -55,7 +57,8 @@ def write_atomically(path: Path, data: bytes, *, within: Path | None = None) -> 
 
 @contextmanager
 def _temporary(path: Path) -> Iterator[int]:
-    """A new file beside `path`, open for writing and locked; it takes the place of `path` at the end."""
+    """A new file beside `path`, open for writing and locked; it takes the place of `path` at the
+    end."""
     # A name of 255 bytes leaves no room for more, so the start of a long one must do.
     place = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.tmp")
     descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_FOLLOW, 0o666)
@@ -80,7 +83,8 @@ def _write_all(descriptor: int, data: bytes) -> None:
 
 
 def remove_orphans(folder: Path, name: str = "") -> None:
-    """Remove the temporary files that killed writers (of the file `name`) left; those of living ones stay."""
+    """Remove the temporary files that killed writers (of the file `name`) left; those of living
+    ones stay."""
     if fcntl is None or folder.is_symlink() or not folder.is_dir():
         return
     for path in [each for each in folder.iterdir() if TEMPORARY.fullmatch(each.name)]:
@@ -96,13 +100,15 @@ def remove_orphans(folder: Path, name: str = "") -> None:
 
 
 def refuse_links(folder: Path, within: Path) -> None:
-    """Raise a sentence if a directory from the run down to `folder` is a link: it would lead out of the run."""
+    """Raise a sentence if a directory from the run down to `folder` is a link: it would lead out of
+    the run."""
     for part in (folder, *folder.parents):
         if part == within:
             return
         if part.is_symlink():
             raise CanaryError(
-                f"{part} is a link, and nothing of a run is written through links; put a directory in its place."
+                f"{part} is a link, and nothing of a run is written through links; put a directory "
+                "in its place."
             )
     raise CanaryError(f"{folder} does not lie in {within}.")
 
@@ -118,7 +124,8 @@ def make_folder(folder: Path, *, within: Path | None = None) -> None:
 
 
 def check_name(path: Path) -> None:
-    """Raise a sentence about a name that no file can have: one with a NUL, or one that is too long."""
+    """Raise a sentence about a name that no file can have: one with a NUL, or one that is too
+    long."""
     try:
         os.lstat(path)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
@@ -128,7 +135,8 @@ def check_name(path: Path) -> None:
 
 
 def check_writable(folder: Path) -> None:
-    """Raise a sentence if nothing can be written here: now, rather than after an hour of playing."""
+    """Raise a sentence if nothing can be written here: now, rather than after an hour of
+    playing."""
     probe = folder / f".probe.{secrets.token_hex(8)}.tmp"
     try:
         descriptor = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_FOLLOW, 0o600)
@@ -145,16 +153,22 @@ def check_writable(folder: Path) -> None:
 
 def cannot_write(path: Path, error: Exception) -> CanaryError:
     reason = getattr(error, "strerror", None) or str(error)
-    return CanaryError(f"Cannot write {path} ({reason}); choose a place with room and write permission.")
+    return CanaryError(
+        f"Cannot write {path} ({reason}); choose a place with room and write permission."
+    )
 
 
 def write_json(path: Path, value: dict[str, Any], *, within: Path | None = None) -> None:
-    """Write a JSON object atomically; NaN and infinity, which JSON cannot hold, are a programming error."""
-    write_atomically(path, (json.dumps(value, indent=2, allow_nan=False) + "\n").encode(), within=within)
+    """Write a JSON object atomically; NaN and infinity, which JSON cannot hold, are a programming
+    error."""
+    write_atomically(
+        path, (json.dumps(value, indent=2, allow_nan=False) + "\n").encode(), within=within
+    )
 
 
 def read_bytes(path: Path, largest: int = LARGEST_JSON) -> bytes:
-    """The content of a regular file of a bounded size; pipes and devices, which may never end, are refused."""
+    """The content of a regular file of a bounded size; pipes and devices, which may never end, are
+    refused."""
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     try:
         facts = os.fstat(descriptor)
@@ -162,7 +176,8 @@ def read_bytes(path: Path, largest: int = LARGEST_JSON) -> bytes:
             raise OSError(errno.EINVAL, "it is not a regular file")
         if facts.st_size > largest:
             raise OSError(
-                errno.EFBIG, f"it has {facts.st_size:,} bytes, more than the {largest:,} that are read"
+                errno.EFBIG,
+                f"it has {facts.st_size:,} bytes, more than the {largest:,} that are read",
             )
         with os.fdopen(os.dup(descriptor), "rb") as file:
             return file.read(largest + 1)
@@ -177,13 +192,20 @@ def read_json(path: Path, missing: str = "the directory is not a complete run") 
     except FileNotFoundError as error:
         raise CanaryError(f"{path} is missing; {missing}.") from error
     except (OSError, ValueError, RecursionError) as error:
-        raise CanaryError(f"{path} is damaged ({_short(error)}); restore it or start a new run.") from error
+        raise CanaryError(
+            f"{path} is damaged ({_short(error)}); restore it or start a new run."
+        ) from error
 
 
 def parse_object(data: bytes | str) -> dict[str, Any]:
-    """A JSON object whose numbers are finite and that names nothing twice; a ValueError otherwise."""
+    """A JSON object whose numbers are finite and that names nothing twice; a ValueError
+    otherwise."""
     value = json.loads(
-        data, object_pairs_hook=_unique, parse_constant=_refuse, parse_float=_finite, parse_int=_whole
+        data,
+        object_pairs_hook=_unique,
+        parse_constant=_refuse,
+        parse_float=_finite,
+        parse_int=_whole,
     )
     if not isinstance(value, dict):
         raise ValueError("not a JSON object")
@@ -230,7 +252,8 @@ def sealed(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def unsealed(value: dict[str, Any], path: Path) -> dict[str, Any]:
-    """What they say, if it is what they said when they were sealed; those of earlier versions had no seal."""
+    """What they say, if it is what they said when they were sealed; those of earlier versions had
+    no seal."""
     said = {name: entry for name, entry in value.items() if name != SEAL}
     if SEAL in value and value[SEAL] != digest_of(said):
         raise CanaryError(f"{path} is damaged (its content does not match its digest); restore it.")

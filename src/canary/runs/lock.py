@@ -1,11 +1,14 @@
-"""Who may train a run: one process at a time, on this machine and on all others that see the directory.
+"""Who may train a run: one process at a time, on this machine and on all others that see the
+directory.
 
-On one machine the kernel keeps the lock (`flock` on RUN/.lock) and gives it back when the process ends, however it
-ends. Other machines may not see that lock, so its file is a lease too: it names its holder, who touches it every few
-seconds. A lease that was not touched for a minute has run out, and the run may be taken over. Ages are differences of
-times of one file system, so clocks that disagree do no harm.
+On one machine the kernel keeps the lock (`flock` on RUN/.lock) and gives it back when the process
+ends, however it ends. Other machines may not see that lock, so its file is a lease too: it names
+its holder, who touches it every few seconds. A lease that was not touched for a minute has run out,
+and the run may be taken over. Ages are differences of times of one file system, so clocks that
+disagree do no harm.
 
-A holder that was overruled (`force`) finds another name in the file before its next write, and stops.
+A holder that was overruled (`force`) finds another name in the file before its next write, and
+stops.
 """
 
 import contextlib
@@ -41,12 +44,17 @@ class Holder:
 
     def __str__(self) -> str:
         where = "" if self.host == socket.gethostname() else f" on {self.host}"
-        heard = f"{self.age:.0f} s ago" if self.age > -RENEW_SECONDS else "after now: a clock was set back"
+        heard = (
+            f"{self.age:.0f} s ago"
+            if self.age > -RENEW_SECONDS
+            else "after now: a clock was set back"
+        )
         return f"process {self.pid}{where}, since {self.since} (last sign of life {heard})"
 
 
 class RunLock:
-    """The right to write into a run, held until `release`; `check` says whether it is still ours."""
+    """The right to write into a run, held until `release`; `check` says whether it is still
+    ours."""
 
     def __init__(self, run: Path, descriptor: int, token: str):
         self._run, self._descriptor, self._token = run, descriptor, token
@@ -60,7 +68,8 @@ class RunLock:
         if found.get("token") != self._token:
             who = _holder(found, 0.0)
             raise CanaryError(
-                f"{self._run} was taken over by {who or 'another process'}; this process has stopped, and wrote "
+                f"{self._run} was taken over by {who or 'another process'}; this process has "
+                "stopped, and wrote "
                 "nothing after that."
             )
 
@@ -87,8 +96,8 @@ class RunLock:
 def acquire(run: Path, *, force: bool = False) -> RunLock:
     """The lock of a run, or a sentence that says who has it.
 
-    `force` overrules a holder on another machine, of whom nobody here can tell whether it is alive. A living process
-    of this machine is never overruled.
+    `force` overrules a holder on another machine, of whom nobody here can tell whether it is alive.
+    A living process of this machine is never overruled.
     """
     path = run / NAME
     descriptor = _open_locked(path, force)
@@ -115,7 +124,8 @@ def acquire(run: Path, *, force: bool = False) -> RunLock:
 
 
 def holder(run: Path) -> Holder | None:
-    """Who holds a run now; None if nobody does, or whoever did has not been heard of for a while."""
+    """Who holds a run now; None if nobody does, or whoever did has not been heard of for a
+    while."""
     path = run / NAME
     try:
         descriptor = os.open(path, os.O_RDONLY | NO_FOLLOW | getattr(os, "O_NONBLOCK", 0))
@@ -161,7 +171,8 @@ def _open_locked(path: Path, force: bool) -> int:
 
 
 def _overrule(path: Path, force: bool) -> None:
-    """Take the file away from a holder on another machine, if that is wished; else say who it is."""
+    """Take the file away from a holder on another machine, if that is wished; else say who it
+    is."""
     found = _holder(_read(path), _age(path))
     if not force or found is None or found.host == socket.gethostname():
         raise _busy(path.parent, found)
@@ -175,7 +186,8 @@ def _busy(run: Path, found: Holder | None) -> CanaryError:
         if found.age <= -RENEW_SECONDS:  # a living one would have touched its claim again since
             return CanaryError(f"{start}; if that one is dead, --force takes the run over.")
         return CanaryError(
-            f"{start}; if that one is dead, its claim runs out in {left} s, or --force takes the run over now."
+            f"{start}; if that one is dead, its claim runs out in {left} s, or --force takes the "
+            "run over now."
         )
     return CanaryError(f"{start}; wait for it or stop it first.")
 
@@ -201,7 +213,8 @@ def _holder(found: dict[str, Any], age: float) -> Holder | None:
 
 
 def _age(path: Path) -> float:
-    """Seconds since the file was touched, by the clock of the file system it lies on; negative if that was set back."""
+    """Seconds since the file was touched, by the clock of the file system it lies on; negative if
+    that was set back."""
     probe = path.with_name(f".probe.{secrets.token_hex(8)}.tmp")
     try:
         touched = os.lstat(path).st_mtime

@@ -1,8 +1,10 @@
-"""A run's manifest: what the run is, where it ran, its status, its configuration, and the digest of every table.
+"""A run's manifest: what the run is, where it ran, its status, its configuration, and the digest of
+every table.
 
-It states the digest of its own content, so that no flipped byte passes for another number of steps. Its readers may
-rely on the fields that every run has from its first moment. Runs that older versions made have neither digests nor a
-copy of the configuration; they are read as they are, and sealed when they are trained on.
+It states the digest of its own content, so that no flipped byte passes for another number of steps.
+Its readers may rely on the fields that every run has from its first moment. Runs that older
+versions made have neither digests nor a copy of the configuration; they are read as they are, and
+sealed when they are trained on.
 """
 
 import hashlib
@@ -42,7 +44,8 @@ MATHEMATICS = (
 
 
 def read_manifest(run: Path) -> dict[str, Any]:
-    """The manifest with its `status` as it is now: a run that nobody holds any more is not running any more."""
+    """The manifest with its `status` as it is now: a run that nobody holds any more is not running
+    any more."""
     manifest = stored_manifest(run)
     return manifest | {"status": run_status(run, manifest)}
 
@@ -57,10 +60,14 @@ def stored_manifest(run: Path) -> dict[str, Any]:
         raise CanaryError(f"{path} is damaged (its content does not match its digest); restore it.")
     for name, kind in FIELDS.items():
         if not isinstance(manifest.get(name), kind) or isinstance(manifest.get(name), bool):
-            raise CanaryError(f"{path} is damaged (no valid {name!r}); restore it or start a new run.")
+            raise CanaryError(
+                f"{path} is damaged (no valid {name!r}); restore it or start a new run."
+            )
     for name in ("train_seconds", "wall_seconds"):
         if not isinstance(manifest.get(name, 0), int | float):
-            raise CanaryError(f"{path} is damaged (no valid {name!r}); restore it or start a new run.")
+            raise CanaryError(
+                f"{path} is damaged (no valid {name!r}); restore it or start a new run."
+            )
     if manifest["status"] not in STATES:
         raise CanaryError(f"{path} is damaged (no valid 'status'); restore it or start a new run.")
     return manifest
@@ -71,7 +78,8 @@ def write_manifest(run: Path, manifest: dict[str, Any]) -> None:
 
 
 def update_manifest(run: Path, **changes: Any) -> None:
-    """Change fields: `steps` at a checkpoint, `tables` before it, `status` at the end. For the holder of the run alone."""
+    """Change fields: `steps` at a checkpoint, `tables` before it, `status` at the end. For the
+    holder of the run alone."""
     write_manifest(run, stored_manifest(run) | changes)
 
 
@@ -114,7 +122,8 @@ def read_config(run: Path) -> dict[str, Any]:
     original, extended = manifest.get("config"), manifest.get("extended_steps")
     if original is not None and config != original:
         raise CanaryError(
-            f"{run / 'config.json'} was changed after the run began: {differences(original, config)[0]}; restore it, or "
+            f"{run / 'config.json'} was changed after the run began: "
+            f"{differences(original, config)[0]}; restore it, or "
             "train a new run with other settings."
         )
     if extended is not None and isinstance(config.get("training"), dict):
@@ -123,12 +132,15 @@ def read_config(run: Path) -> dict[str, Any]:
 
 
 def differences(original: Any, found: Any, place: str = "") -> list[str]:
-    """How JSON data differ from what they were, each by its place: `constraint.limit is 50.0 and was 5.5`."""
+    """How JSON data differ from what they were, each by its place: `constraint.limit is 50.0 and
+    was 5.5`."""
     if isinstance(original, dict) and isinstance(found, dict):
         names = [*original, *(name for name in found if name not in original)]
         parts = [(name, original.get(name, ...), found.get(name, ...)) for name in names]
         return [
-            text for name, was, now in parts for text in differences(was, now, f"{place}.{name}".lstrip("."))
+            text
+            for name, was, now in parts
+            for text in differences(was, now, f"{place}.{name}".lstrip("."))
         ]
     if type(original) is type(found) and original == found:
         return []
@@ -142,18 +154,22 @@ def code_fingerprint() -> str:
     root = Path(__file__).parents[1]
     digest = hashlib.sha256()
     for name in MATHEMATICS:
-        for path in sorted((root / name).rglob("*.py")) if (root / name).is_dir() else [root / name]:
+        for path in (
+            sorted((root / name).rglob("*.py")) if (root / name).is_dir() else [root / name]
+        ):
             digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:12]
 
 
 def codes_of(manifest: dict[str, Any]) -> str | None:
-    """The fingerprints of all code that trained a run, in their order; None if its first is not known."""
+    """The fingerprints of all code that trained a run, in their order; None if its first is not
+    known."""
     return " ".join(map(str, manifest["code"])) if isinstance(manifest.get("code"), list) else None
 
 
 def with_this_code(manifest: dict[str, Any]) -> dict[str, list[str]]:
-    """The entry of a manifest whose run goes on with this code; none if nobody knows with which it began."""
+    """The entry of a manifest whose run goes on with this code; none if nobody knows with which it
+    began."""
     codes, this = manifest.get("code"), code_fingerprint()
     if not isinstance(codes, list):
         return {}
@@ -185,11 +201,13 @@ def checked_labels(
     if name is not None:
         if not isinstance(name, str) or not RUN_NAME.fullmatch(name) or name == "latest":
             raise CanaryError(
-                f"A run's name has letters, digits and _ . + - in it, 100 at most, and is not latest; {name!r:.60} is none."
+                "A run's name has letters, digits and _ . + - in it, 100 at most, and is not "
+                f"latest; {name!r:.60} is none."
             )
         if (root / name).exists():
             raise CanaryError(
-                f"{root / name} exists already; choose another --name, or go on with it: canary train --resume {name}."
+                f"{root / name} exists already; choose another --name, or go on with it: canary "
+                f"train --resume {name}."
             )
     return Labels(name, tags, tuple(log))
 
@@ -198,6 +216,10 @@ def labels_of(manifest: dict[str, Any]) -> Labels:
     """The labels in a manifest; runs of earlier versions have none."""
 
     def texts(value: Any) -> tuple[str, ...]:
-        return tuple(text for text in value if isinstance(text, str)) if isinstance(value, list) else ()
+        return (
+            tuple(text for text in value if isinstance(text, str))
+            if isinstance(value, list)
+            else ()
+        )
 
     return Labels(None, texts(manifest.get("tags")), texts(manifest.get("log")))

@@ -1,4 +1,5 @@
-"""Open a run: read its configuration, make its environment again, and see that it is the one it was trained on."""
+"""Open a run: read its configuration, make its environment again, and see that it is the one it was
+trained on."""
 
 from functools import lru_cache
 from pathlib import Path
@@ -21,12 +22,18 @@ from canary.runs.trust import NeedsTrust, is_trusted, remember
 
 
 def open_config(
-    run: Path, environment: Environment | None = None, *, trust: bool = False, accept_change: bool = False
+    run: Path,
+    environment: Environment | None = None,
+    *,
+    trust: bool = False,
+    accept_change: bool = False,
 ) -> RunConfig:
-    """The configuration of a run with its environment: the given one, or the one that the run names.
+    """The configuration of a run with its environment: the given one, or the one that the run
+    names.
 
-    An environment that differs from what the run was trained on is refused, or, with `accept_change`, taken; the
-    configuration then says what is different, and so does every certificate.
+    An environment that differs from what the run was trained on is refused, or, with
+    `accept_change`, taken; the configuration then says what is different, and so does every
+    certificate.
     """
     data = directory.read_config(run)
     stored = data.get("environment")
@@ -39,15 +46,17 @@ def open_config(
     changes = environment_changes(stored, environment)
     if changes and not accept_change:
         raise CanaryError(
-            f"The environment is not the one that {run} was trained on: {'; '.join(changes)}. Pass the same one, or say "
+            f"The environment is not the one that {run} was trained on: {'; '.join(changes)}. Pass "
+            "the same one, or say "
             "--accept-change (in Python: accept_change=True)."
         )
     return config_from_dict(data, environment, tuple(changes))
 
 
 def describe_environment(environment: Environment) -> dict[str, Any]:
-    """What config.json says about an environment: name and settings; of one that is not ours also how to make it
-    again, and how it behaves. Raises the sentence of the first thing that is wrong with it.
+    """What config.json says about an environment: name and settings; of one that is not ours also
+    how to make it again, and how it behaves. Raises the sentence of the first thing that is wrong
+    with it.
     """
     described = {"name": name_of_environment(environment), "settings": settings_of(environment)}
     if is_ours(environment):
@@ -64,7 +73,8 @@ def is_ours(environment: Environment) -> bool:
 
 
 def environment_changes(stored: dict[str, Any], environment: Environment) -> list[str]:
-    """How an environment differs from the stored one: in settings and, of one that is not ours, in behaviour."""
+    """How an environment differs from the stored one: in settings and, of one that is not ours, in
+    behaviour."""
     changes = []
     name = name_of_environment(environment)
     if stored.get("name") != name:
@@ -73,19 +83,23 @@ def environment_changes(stored: dict[str, Any], environment: Environment) -> lis
     before = before if isinstance(before, dict) else {}
     for key in sorted(before.keys() | after.keys()):
         if key not in after or key not in before:
-            if not is_ours(environment):  # versions of ours gain and lose settings that mean the same
+            if not is_ours(
+                environment
+            ):  # versions of ours gain and lose settings that mean the same
                 changes.append(f"{key} is a setting of only one of them")
         elif before[key] != after[key]:
             changes.append(f"{key} is {after[key]!r} here and was {before[key]!r}")
     if not changes and "behaviour" in stored and not is_ours(environment):
         changes += [
-            f"on the same keys {text}" for text in differences(stored["behaviour"], behaviour_of(environment))
+            f"on the same keys {text}"
+            for text in differences(stored["behaviour"], behaviour_of(environment))
         ]
     return changes
 
 
 def behaviour_of(environment: Environment) -> dict[str, list[float]]:
-    """The fingerprint of a short rollout, which must show no mistake. Remembered, for it takes a compilation."""
+    """The fingerprint of a short rollout, which must show no mistake. Remembered, for it takes a
+    compilation."""
     try:
         return _behaviour(environment)
     except TypeError as error:
@@ -99,7 +113,9 @@ def _behaviour(environment: Environment) -> dict[str, list[float]]:
     try:
         record = short_record(environment)
     finally:
-        close(environment)  # what training needs, workers for instance, depends on how many lanes it has
+        close(
+            environment
+        )  # what training needs, workers for instance, depends on how many lanes it has
     raise_first_error(check_behaviour(environment, record))
     return fingerprint(record)
 

@@ -1,7 +1,7 @@
 """The frozen policies of a run: loaded from a checkpoint, and played for many fresh episodes.
 
-Episode j of seed i has the key fold_in(fold_in(fold_in(key(evaluation seed), i), stream), j): it does not
-depend on how many episodes or seeds are played, and no key of training is used again.
+Episode j of seed i has the key fold_in(fold_in(fold_in(key(evaluation seed), i), stream), j): it
+does not depend on how many episodes or seeds are played, and no key of training is used again.
 """
 
 import operator
@@ -35,7 +35,8 @@ BATCH = 500  # episodes per call of the program
 
 @dataclass(frozen=True)
 class FrozenPolicies:
-    """The states of all seeds after `iteration` updates, and a sentence for every damaged checkpoint."""
+    """The states of all seeds after `iteration` updates, and a sentence for every damaged
+    checkpoint."""
 
     config: RunConfig
     states: TrainingState
@@ -54,14 +55,18 @@ class FrozenPolicies:
 
     def _pair(self, seed: int) -> tuple[Policy, RunningStatistics | None]:
         index = self._index(seed)
-        return jax.tree.map(lambda leaf: leaf[index], (self.states.learner.policy, self.states.statistics))
+        return jax.tree.map(
+            lambda leaf: leaf[index], (self.states.learner.policy, self.states.statistics)
+        )
 
     def risk_critics(self, seed: int) -> RiskCritics | None:
         """Canary's critics of the cost and of its square; the other algorithms have none."""
         if self.config.algorithm_name != "canary":
             return None
         index = self._index(seed)
-        networks = jax.tree.map(lambda leaf: leaf[index, COST_CRITICS], self.states.learner.critics.networks)
+        networks = jax.tree.map(
+            lambda leaf: leaf[index, COST_CRITICS], self.states.learner.critics.networks
+        )
         dead_zone = self.states.learner.extra.risk
         return RiskCritics(
             networks,
@@ -71,7 +76,9 @@ class FrozenPolicies:
 
     @property
     def account(self) -> CostAccount:
-        return CostAccount(self.config.constraint.limit, self.config.algorithm.estimation.cost_discount)
+        return CostAccount(
+            self.config.constraint.limit, self.config.algorithm.estimation.cost_discount
+        )
 
     def _index(self, seed: int) -> int:
         seeds = self.config.training.seeds
@@ -96,13 +103,18 @@ class EvaluationPlan:
     def __post_init__(self):
         if self.seeds is not None and not self.seeds:
             raise CanaryError("At least one seed is needed.")
-        if isinstance(self.episodes, bool) or not isinstance(self.episodes, int) or self.episodes < 1:
+        if (
+            isinstance(self.episodes, bool)
+            or not isinstance(self.episodes, int)
+            or self.episodes < 1
+        ):
             raise CanaryError(
                 f"The number of episodes must be a positive whole number, not {self.episodes!r}."
             )
         if not isinstance(self.evaluation_seed, int) or not 0 <= self.evaluation_seed < 2**31:
             raise CanaryError(
-                f"The evaluation seed must be a whole number below 2**31, not {self.evaluation_seed!r}."
+                "The evaluation seed must be a whole number below 2**31, not "
+                f"{self.evaluation_seed!r}."
             )
 
     @property
@@ -112,7 +124,9 @@ class EvaluationPlan:
 
     def keys(self, seed: int, first: int) -> PRNGKeyArray:
         """The keys of one batch: episodes first, first + 1, ... of a seed."""
-        key = jax.random.fold_in(jax.random.fold_in(jax.random.key(self.evaluation_seed), seed), STREAM)
+        key = jax.random.fold_in(
+            jax.random.fold_in(jax.random.key(self.evaluation_seed), seed), STREAM
+        )
         return jax.vmap(lambda j: jax.random.fold_in(key, j))(first + jnp.arange(self.batch))
 
 
@@ -127,17 +141,25 @@ def play(
     plan: EvaluationPlan,
     report: Callable[[int, int], None] = lambda seed, count: None,
 ) -> tuple[pl.DataFrame, float]:
-    """One row per episode, and the seconds it took; `report(seed, episodes)` is called after every batch."""
+    """One row per episode, and the seconds it took; `report(seed, episodes)` is called after every
+    batch."""
     environment, batch = policies.config.environment, plan.batch
 
     @jax.jit
     def program(policy: Policy, statistics: RunningStatistics | None, keys: Any) -> Any:
         return play_episodes(
-            environment, policies.account, policy, statistics, keys, deterministic=plan.deterministic
+            environment,
+            policies.account,
+            policy,
+            statistics,
+            keys,
+            deterministic=plan.deterministic,
         )
 
     seeds = policies.config.training.seeds if plan.seeds is None else plan.seeds
-    chosen = {seed: policies.of_seed(seed) for seed in seeds}  # an unknown seed fails before any is played
+    chosen = {
+        seed: policies.of_seed(seed) for seed in seeds
+    }  # an unknown seed fails before any is played
     began, frames = time.monotonic(), []
     for seed, (policy, statistics) in chosen.items():
         for first in range(0, plan.episodes, batch):
@@ -153,7 +175,9 @@ def play(
             episode = np.arange(first, first + count)
             refuse_failure(environment)
             _check(seed, episode, ends)
-            frames.append(pl.DataFrame({"seed": np.full(count, seed), "episode": episode} | columns))
+            frames.append(
+                pl.DataFrame({"seed": np.full(count, seed), "episode": episode} | columns)
+            )
             report(seed, count)
     close(environment)
     return pl.concat(frames), time.monotonic() - began
@@ -168,4 +192,6 @@ def _check(seed: int, episode: np.ndarray, ends: Any) -> None:
         problem = absurd[0], f"has {absurd[1]}"
     else:
         return
-    raise CanaryError(f"Episode {episode[problem[0]]} of seed {seed} {problem[1]}; repair the environment.")
+    raise CanaryError(
+        f"Episode {episode[problem[0]]} of seed {seed} {problem[1]}; repair the environment."
+    )

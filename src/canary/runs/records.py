@@ -40,7 +40,8 @@ def metrics_frame(metrics: Metrics, seeds: Sequence[int], first: int, batch: int
 
 
 def episodes_frame(ends: EpisodeEnds, seeds: Sequence[int], first: int) -> pl.DataFrame:
-    """One row per episode that ended, from arrays [seed, iteration, time, environment], in the order of time."""
+    """One row per episode that ended, from arrays [seed, iteration, time, environment], in the
+    order of time."""
     seed, iteration, _, environment = where = np.nonzero(np.asarray(ends.ended))
     return pl.DataFrame(
         {
@@ -70,7 +71,8 @@ class RecentSeed:
 
 
 class RecentHistory:
-    """A short memory of every seed, for people to look at while it trains; no result is computed from it."""
+    """A short memory of every seed, for people to look at while it trains; no result is computed
+    from it."""
 
     def __init__(self, seeds: Sequence[int], constraint: Constraint):
         self._seeds = {seed: RecentSeed() for seed in seeds}
@@ -98,7 +100,9 @@ class RecentHistory:
             seed=seed,
             return_mean=float(np.mean(memory.returns)) if memory.returns else float("nan"),
             costs=tuple(memory.costs),
-            tier_share={tier.label: tiers.count(tier) / len(tiers) for tier in Tier if tier in tiers},
+            tier_share={
+                tier.label: tiers.count(tier) / len(tiers) for tier in Tier if tier in tiers
+            },
             entropy=memory.entropy,
             kl_fraction=memory.kl_fraction,
             signal_fraction=memory.signal_fraction,
@@ -114,7 +118,9 @@ class PendingRows:
         self._metrics: list[Any] = []
         self._episodes: list[Any] = []
         self._saved = time.monotonic()
-        self._train_seconds = float(read_manifest(run).get("train_seconds", 0.0)) if iteration else 0.0
+        self._train_seconds = (
+            float(read_manifest(run).get("train_seconds", 0.0)) if iteration else 0.0
+        )
 
     def age(self) -> float:
         return time.monotonic() - self._saved
@@ -125,13 +131,17 @@ class PendingRows:
         self._train_seconds += seconds
 
     def commit(self, groups: SeedGroups, iteration: int, steps: int, *, keep: bool = False) -> None:
-        """Tables first, then the state that continues after them; `keep` stores it a second time, for good."""
+        """Tables first, then the state that continues after them; `keep` stores it a second time,
+        for good."""
         import polars as pl
 
         if not self._metrics:
             return
         self._held.check()  # nothing is written into a run that somebody has taken over
-        frames: dict[Any, Any] = {"metrics": pl.concat(self._metrics), "episodes": pl.concat(self._episodes)}
+        frames: dict[Any, Any] = {
+            "metrics": pl.concat(self._metrics),
+            "episodes": pl.concat(self._episodes),
+        }
         directory.append_parts(self._run, frames, self._first, iteration)
         folder = self._run / "checkpoints"
         metadata = {"iteration": iteration, "config": self._config}
@@ -140,6 +150,13 @@ class PendingRows:
             files.make_folder(place, within=self._run)
             path = checkpoint.checkpoint_path(place, iteration)
             checkpoint.save(path, states, metadata=metadata, within=self._run)
-        directory.update_manifest(self._run, steps=steps, train_seconds=round(self._train_seconds, 2))
+        directory.update_manifest(
+            self._run, steps=steps, train_seconds=round(self._train_seconds, 2)
+        )
         checkpoint.prune(folder)
-        self._metrics, self._episodes, self._first, self._saved = [], [], iteration, time.monotonic()
+        self._metrics, self._episodes, self._first, self._saved = (
+            [],
+            [],
+            iteration,
+            time.monotonic(),
+        )

@@ -1,7 +1,9 @@
-"""Train: build the trainer, advance all seeds chunk by chunk, and keep the run directory true at every moment.
+"""Train: build the trainer, advance all seeds chunk by chunk, and keep the run directory true at
+every moment.
 
-At a checkpoint the tables of the iterations since the last one are written first and the state after them, so whatever
-kills the process, the newest intact checkpoint and the rows before it are a run that merely stopped there.
+At a checkpoint the tables of the iterations since the last one are written first and the state
+after them, so whatever kills the process, the newest intact checkpoint and the rows before it are a
+run that merely stopped there.
 """
 
 import contextlib
@@ -47,7 +49,9 @@ from canary.terminal import progress
 from canary.training import FAULT
 from canary.watching.watcher import Watcher
 
-CHUNK_SECONDS = 2.0  # how long one call of the program should take: the display and Ctrl-C wait for it
+CHUNK_SECONDS = (
+    2.0  # how long one call of the program should take: the display and Ctrl-C wait for it
+)
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,10 @@ def start_run(
     device = jax.devices()[0]
     is_new_place = not out.exists()
     headline = directory.Headline(
-        config.environment_name, config.algorithm_name, len(training.seeds), training.updates * training.batch
+        config.environment_name,
+        config.algorithm_name,
+        len(training.seeds),
+        training.updates * training.batch,
     )
     run = directory.create(
         out,
@@ -98,7 +105,9 @@ def start_run(
         with lock.acquire(run) as held:
             _train(_Session(config, groups, run, held, watcher), resume=False, quiet=quiet)
     except BaseException:
-        if not checkpoint.checkpoints(run / "checkpoints"):  # nothing to go on from: leave nothing behind
+        if not checkpoint.checkpoints(
+            run / "checkpoints"
+        ):  # nothing to go on from: leave nothing behind
             shutil.rmtree(run, ignore_errors=True)
             with contextlib.suppress(OSError):
                 if is_new_place:
@@ -119,7 +128,8 @@ def resume_run(
 ) -> Path:
     """Go on where the newest intact checkpoint left off, as if the run had never stopped.
 
-    `force` takes the run over from a process on another machine that holds it; `total_steps` trains longer than planned.
+    `force` takes the run over from a process on another machine that holds it; `total_steps` trains
+    longer than planned.
     """
     prepare_devices()
     config = open_config(run, environment, accept_change=accept_change)
@@ -127,7 +137,8 @@ def resume_run(
         clean(run)
         if is_trained_by_older_version(stored_manifest(run)):
             raise CanaryError(
-                f"{run} is being trained by a process of an older version; wait for it or stop it first."
+                f"{run} is being trained by a process of an older version; wait for it or stop it "
+                "first."
             )
         planned, notes = config.training.updates, []
         if total_steps is not None:
@@ -139,7 +150,9 @@ def resume_run(
                 watcher.log_to(labels_of(stored_manifest(run)).log)
             session = _Session(config, make_groups(config), run, held, watcher)
             code = with_this_code(stored_manifest(run))
-            directory.update_manifest(run, status="running", process=directory.process_identity(), **code)
+            directory.update_manifest(
+                run, status="running", process=directory.process_identity(), **code
+            )
             _train(session, resume=True, quiet=quiet, notes=notes)
     return run
 
@@ -168,7 +181,9 @@ def _train(session: _Session, *, resume: bool, quiet: bool, notes: Sequence[str]
     try:
         with (
             progress.TrainingProgress(task, quiet=quiet) as display,
-            interruptible(lambda: display.busy("stopping; Ctrl-C again stops at once")) as interrupted,
+            interruptible(
+                lambda: display.busy("stopping; Ctrl-C again stops at once")
+            ) as interrupted,
         ):
             for note in notes:
                 display.message(note, warning=True)
@@ -182,7 +197,8 @@ def _train(session: _Session, *, resume: bool, quiet: bool, notes: Sequence[str]
             display.busy("compiling")
             began = time.monotonic()
             groups.compile()
-            session.held.check()  # a machine whose locks are not seen here may have reached for it in the same moment
+            # A machine whose locks are not seen here may have reached for it in the same moment
+            session.held.check()
             directory.update_manifest(run, compile_seconds=round(time.monotonic() - began, 2))
             about = config_to_dict(config) | {"tags": list(labels_of(stored_manifest(run)).tags)}
             session.watcher.open(run, about, config.constraint, iteration, config.training.updates)
@@ -229,7 +245,9 @@ def _loop(
         count = min(count, next_kept(training, iteration) - iteration)
         metrics, ends = groups.advance(count)
         seconds = time.monotonic() - began
-        if (fault := _fault(session, metrics.pop(FAULT), ends, (iteration, iteration + count))) is not None:
+        if (
+            fault := _fault(session, metrics.pop(FAULT), ends, (iteration, iteration + count))
+        ) is not None:
             groups.rewind()
             pending.commit(groups, iteration, iteration * training.batch)
             raise CanaryError(fault)
@@ -239,7 +257,9 @@ def _loop(
         history.add(metrics, rows, episodes)
         iteration += count
         steps = count * training.batch * len(training.seeds)
-        display.update(history.status(), iteration * training.batch * len(training.seeds), steps / seconds)
+        display.update(
+            history.status(), iteration * training.batch * len(training.seeds), steps / seconds
+        )
         count = max(1, min(most, round(count * CHUNK_SECONDS / seconds)))
         keep = is_kept(training, iteration)
         if keep or pending.age() >= training.checkpoint_seconds:
@@ -260,7 +280,8 @@ def _loop(
 
 
 def _fault(session: _Session, noted: Any, ends: Any, updates: tuple[int, int]) -> str | None:
-    """What cannot be in the updates [first, last): noted by the program, told by the episodes, or in the weights."""
+    """What cannot be in the updates [first, last): noted by the program, told by the episodes, or
+    in the weights."""
     training, horizon = session.config.training, session.config.environment.horizon
     found = find_fault(noted, ends, training.environments, horizon)
     if found is not None:
@@ -270,7 +291,8 @@ def _fault(session: _Session, noted: Any, ends: Any, updates: tuple[int, int]) -
 
 @contextmanager
 def interruptible(announce: Callable[[], None]) -> Iterator[threading.Event]:
-    """Ctrl-C asks for a stop after the current chunk; a second one stops at once (the last checkpoint stays good)."""
+    """Ctrl-C asks for a stop after the current chunk; a second one stops at once (the last
+    checkpoint stays good)."""
     asked = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield asked

@@ -1,9 +1,11 @@
-"""Run the seeds of an experiment side by side, so that each gets the same numbers whatever runs beside it.
+"""Run the seeds of an experiment side by side, so that each gets the same numbers whatever runs
+beside it.
 
-On a CPU every seed is a call of one and the same compiled program, and a thread per core makes the calls. The program
-does not know how many seeds there are: seed 3 alone equals seed 3 among 8, bit for bit, its working set stays in the
-cache, and control flow stays control flow. An accelerator is kept busy only by many seeds at once, so there a group of
-seeds is one vectorised program, and groups go to the devices in turn.
+On a CPU every seed is a call of one and the same compiled program, and a thread per core makes the
+calls. The program does not know how many seeds there are: seed 3 alone equals seed 3 among 8, bit
+for bit, its working set stays in the cache, and control flow stays control flow. An accelerator is
+kept busy only by many seeds at once, so there a group of seeds is one vectorised program, and
+groups go to the devices in turn.
 """
 
 import os
@@ -38,10 +40,15 @@ class SeedGroups:
         devices = jax.devices()
         on_cpu = devices[0].platform == "cpu"
         per_group = per_device or (1 if on_cpu else -(-len(seeds) // len(devices)))
-        self._groups = [seeds[start : start + per_group] for start in range(0, len(seeds), per_group)]
+        self._groups = [
+            seeds[start : start + per_group] for start in range(0, len(seeds), per_group)
+        ]
         self._devices = [devices[index % len(devices)] for index in range(len(self._groups))]
-        self._pool = ThreadPoolExecutor(max_workers=(os.cpu_count() or 1) if on_cpu else len(devices))
-        # Seeds are the unit of parallelism on a CPU. XLA's own thread pool under concurrent programs can deadlock.
+        self._pool = ThreadPoolExecutor(
+            max_workers=(os.cpu_count() or 1) if on_cpu else len(devices)
+        )
+        # Seeds are the unit of parallelism on a CPU. XLA's own thread pool under concurrent
+        # programs can deadlock.
         options = {"xla_cpu_multi_thread_eigen": False} if on_cpu else None
         self.trainer = trainer
         self._terms = terms
@@ -65,7 +72,9 @@ class SeedGroups:
         """Shapes and types of the stacked states, without computing them."""
         count = sum(map(len, self._groups))
         one = jax.eval_shape(self._init, jnp.zeros(1, jnp.int32), self._terms, self._numbers)
-        return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((count, *leaf.shape[1:]), leaf.dtype), one)
+        return jax.tree.map(
+            lambda leaf: jax.ShapeDtypeStruct((count, *leaf.shape[1:]), leaf.dtype), one
+        )
 
     def restore(self, stacked: PyTree) -> None:
         """Continue from states stacked along their first axis, one entry per seed."""
@@ -80,9 +89,10 @@ class SeedGroups:
         return jax.tree.map(lambda *leaves: _concatenate(leaves), *self._states)
 
     def compile(self) -> None:
-        """Compile the program for chunks, so that the time it takes can be told apart from training."""
-        # The compiled program itself is kept: a call of the jitted function would compile once more, and programs that call
-        # a physics engine are in no cache.
+        """Compile the program for chunks, so that the time it takes can be told apart from
+        training."""
+        # The compiled program itself is kept: a call of the jitted function would compile once
+        # more, and programs that call a physics engine are in no cache.
         kinds = {
             self._kind(state, device): state
             for state, device in zip(self._states, self._devices, strict=True)
@@ -104,14 +114,19 @@ class SeedGroups:
         results = self._map(run, self._states)
         self._before = self._states
         self._states = [state for state, _ in results]
-        records = [jax.tree.map(lambda leaf: np.asarray(leaf)[:, :count], record) for _, record in results]
+        records = [
+            jax.tree.map(lambda leaf: np.asarray(leaf)[:, :count], record) for _, record in results
+        ]
         return jax.tree.map(lambda *leaves: np.concatenate(leaves), *records)
 
     def unsound(self) -> tuple[int, str] | None:
-        """The first seed of which a weight or statistic is no number any more, and which that is."""
+        """The first seed of which a weight or statistic is no number any more, and which that
+        is."""
         for seeds, state in zip(self._groups, self._states, strict=True):
             learner, statistics = state.learner, named("statistics", state.statistics)
-            arrays = named("policy", learner.policy) | named("critics", learner.critics) | statistics
+            arrays = (
+                named("policy", learner.policy) | named("critics", learner.critics) | statistics
+            )
             for name, array in arrays.items():
                 good = sane(array) if name.startswith("policy") else np.isfinite(array)
                 if not (good := good.reshape(len(seeds), -1).all(1)).all():
@@ -131,14 +146,18 @@ class SeedGroups:
         self._pool.shutdown()
 
     def _map(self, function: Any, items: list[Any] | None = None) -> list[Any]:
-        return list(self._pool.map(function, self._groups if items is None else items, self._devices))
+        return list(
+            self._pool.map(function, self._groups if items is None else items, self._devices)
+        )
 
 
 def _init(trainer: Trainer, seed: Any, terms: Terms, numbers: dict[str, Any]) -> TrainingState:
     return init_training(_at(trainer, numbers), terms, seed)
 
 
-def _chunk(trainer: Trainer, size: int, state: TrainingState, count: Any, numbers: dict[str, Any]) -> Any:
+def _chunk(
+    trainer: Trainer, size: int, state: TrainingState, count: Any, numbers: dict[str, Any]
+) -> Any:
     return train_chunk(_at(trainer, numbers), state, count, size)
 
 
@@ -148,7 +167,8 @@ def _at(trainer: Trainer, numbers: dict[str, Any]) -> Trainer:
 
 
 def _over_group(function: Any) -> Any:
-    """`function` over the seeds of a group; a group of one is not vectorised, so that branches stay branches."""
+    """`function` over the seeds of a group; a group of one is not vectorised, so that branches stay
+    branches."""
 
     def over(first: PyTree, *rest: Any) -> PyTree:
         if jax.tree.leaves(first)[0].shape[0] > 1:

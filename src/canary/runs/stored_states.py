@@ -1,7 +1,9 @@
-"""The states of a run that are stored: which there are, whether one is of this run, and how it comes back to life.
+"""The states of a run that are stored: which there are, whether one is of this run, and how it
+comes back to life.
 
-The newest are in RUN/checkpoints; those after equal parts of training are kept for good in RUN/kept, so that the policy at
-a step can be loaded. A checkpoint is bound to its run by the update that it is of and by the configuration.
+The newest are in RUN/checkpoints; those after equal parts of training are kept for good in
+RUN/kept, so that the policy at a step can be loaded. A checkpoint is bound to its run by the update
+that it is of and by the configuration.
 """
 
 from dataclasses import replace
@@ -29,7 +31,8 @@ FOLDER = "kept"
 
 
 def next_kept(training: TrainingConfig, iteration: int) -> int:
-    """The next update, after `iteration`, whose state is kept; that of the last update is always stored."""
+    """The next update, after `iteration`, whose state is kept; that of the last update is always
+    stored."""
     parts, updates = training.keep_checkpoints, training.updates
     places = (-(-part * updates // parts) for part in range(1, parts + 1))
     return next((place for place in places if place > iteration), updates)
@@ -46,7 +49,8 @@ def stored_updates(run: Path) -> dict[int, Path]:
 
 
 def stored_at(config: RunConfig, run: Path, step: int) -> Path:
-    """The state after so many environment steps per seed, or a sentence that says which there are."""
+    """The state after so many environment steps per seed, or a sentence that says which there
+    are."""
     batch, stored = config.training.batch, stored_updates(run)
     if step % batch == 0 and step // batch in stored:
         return stored[step // batch]
@@ -57,8 +61,11 @@ def stored_at(config: RunConfig, run: Path, step: int) -> Path:
     )
 
 
-def load_states(config: RunConfig, run: Path, step: int | None = None) -> tuple[Any, int, list[str]]:
-    """Stacked states and iteration of the newest intact checkpoint, and a sentence for each that was skipped.
+def load_states(
+    config: RunConfig, run: Path, step: int | None = None
+) -> tuple[Any, int, list[str]]:
+    """Stacked states and iteration of the newest intact checkpoint, and a sentence for each that
+    was skipped.
 
     With a `step`, those after so many environment steps per seed.
     """
@@ -84,10 +91,13 @@ def newest(config: RunConfig, run: Path, groups: SeedGroups) -> tuple[Any, int, 
 
 
 def check_binding(config: RunConfig, path: Path, tree: Any, metadata: dict[str, Any]) -> None:
-    """Raise a sentence unless a checkpoint is of the update that it names and of the configuration that is used now."""
+    """Raise a sentence unless a checkpoint is of the update that it names and of the configuration
+    that is used now."""
     iteration = metadata.get("iteration")
     if type(iteration) is not int or not 0 <= iteration <= config.training.updates:
-        raise CanaryError(f"Checkpoint {path} is damaged (it says that it is of update {iteration!r:.20}).")
+        raise CanaryError(
+            f"Checkpoint {path} is damaged (it says that it is of update {iteration!r:.20})."
+        )
     if checkpoint.checkpoint_path(path.parent, iteration) != path:
         raise CanaryError(
             f"Checkpoint {path} is damaged (it is of update {iteration}, which its name denies)."
@@ -96,17 +106,21 @@ def check_binding(config: RunConfig, path: Path, tree: Any, metadata: dict[str, 
         return  # of an older version
     done = np.asarray(tree.terms.iteration)
     if not (done == iteration).all():
-        raise CanaryError(f"Checkpoint {path} is damaged (its state is of update {int(done.flat[0])}).")
+        raise CanaryError(
+            f"Checkpoint {path} is damaged (its state is of update {int(done.flat[0])})."
+        )
     found, original = config_to_dict(config), metadata["config"]
     if _was_extended(original, found):
         found["training"]["total_steps"] = original["training"]["total_steps"]
     if getattr(config, "environment_changes", ()):
         found["environment"] = original["environment"]  # a change that was accepted by name
-    # A later version may have settings that were not there when the run began; those that were must be as they were.
+    # A later version may have settings that were not there when the run began; those that were must
+    # be as they were.
     changed = [text for text in differences(original, found) if not text.endswith(" is new")]
     if changed:
         raise CanaryError(
-            f"Checkpoint {path} was trained with another configuration: {changed[0]}; restore config.json."
+            f"Checkpoint {path} was trained with another configuration: {changed[0]}; restore "
+            "config.json."
         )
 
 
@@ -125,7 +139,8 @@ class Revivable(Protocol):
 
 
 def revive(trainer: Trainer, states: TrainingState) -> tuple[TrainingState, list[str]]:
-    """States (stacked along a first axis of seeds) that can go on, and a sentence about what was lost, if anything."""
+    """States (stacked along a first axis of seeds) that can go on, and a sentence about what was
+    lost, if anything."""
     environment = trainer.environment
     if not isinstance(environment, Revivable):
         return states, []
@@ -145,8 +160,10 @@ def revive(trainer: Trainer, states: TrainingState) -> tuple[TrainingState, list
     lanes = jax.tree.map(lambda *leaves: jax.numpy.stack(leaves), *parts)
     name = getattr(environment, "name", type(environment).__name__)
     note = (
-        f"{lost} of {seeds * trainer.environments} episodes of {name} could not be brought back to where they were: "
-        "the same seed and actions led to other observations. New ones start, so this run goes on as well, but not "
+        f"{lost} of {seeds * trainer.environments} episodes of {name} could not be brought back to "
+        "where they were: "
+        "the same seed and actions led to other observations. New ones start, so this run goes on "
+        "as well, but not "
         "with the numbers that it would have had without the stop."
     )
     return replace(states, lanes=lanes), [note]

@@ -1,8 +1,10 @@
-"""The tables of a run: parts while it trains, joined when it has finished, each with its digest in the manifest.
+"""The tables of a run: parts while it trains, joined when it has finished, each with its digest in
+the manifest.
 
-A table counts if the manifest lists it, and only with the content that the manifest states. It is written first and
-listed then; what leaves the list is removed afterwards. So whatever kills the process between two writes, the tables
-that are listed are whole, and what is not listed is swept away by whoever trains the run next.
+A table counts if the manifest lists it, and only with the content that the manifest states. It is
+written first and listed then; what leaves the list is removed afterwards. So whatever kills the
+process between two writes, the tables that are listed are whole, and what is not listed is swept
+away by whoever trains the run next.
 """
 
 import hashlib
@@ -19,7 +21,8 @@ if TYPE_CHECKING:
     import polars
 
 Kind = Literal["metrics", "episodes"]
-COLUMNS: dict[Kind, dict[str, str]] = {  # what every table has; metrics add the floats their algorithm reports
+# What every table has; metrics add the floats their algorithm reports
+COLUMNS: dict[Kind, dict[str, str]] = {
     "metrics": {"seed": "Int32", "iteration": "Int32", "steps": "Int64"},
     "episodes": {
         "seed": "Int32", "iteration": "Int32", "environment": "Int32", "return": "Float32", "cost": "Float32",
@@ -38,13 +41,15 @@ def append_parts(run: Path, frames: "dict[Kind, polars.DataFrame]", first: int, 
         if not set(COLUMNS[kind]) <= set(frame.columns):
             raise ValueError(f"{kind} need the columns {list(COLUMNS[kind])}, got {frame.columns}")
     written = {
-        _part(kind, first, last): _write(run, _part(kind, first, last), frames[kind]) for kind in frames
+        _part(kind, first, last): _write(run, _part(kind, first, last), frames[kind])
+        for kind in frames
     }
     update_manifest(run, tables=_listed(run) | written)
 
 
 def discard_after(run: Path, iteration: int) -> None:
-    """Forget iterations >= `iteration`: a run that resumes from that checkpoint makes them again."""
+    """Forget iterations >= `iteration`: a run that resumes from that checkpoint makes them
+    again."""
     import polars as pl
 
     before, listed, kept = pl.col("iteration") < iteration, _listed(run), {}
@@ -76,7 +81,10 @@ def read(run: Path, kind: Kind) -> "polars.DataFrame":
 def compact(run: Path) -> None:
     """Join the parts of a finished run into metrics.parquet and episodes.parquet."""
     listed = _listed(run)
-    joined = {f"{kind}.parquet": _write(run, f"{kind}.parquet", _join(run, kind, listed)) for kind in COLUMNS}
+    joined = {
+        f"{kind}.parquet": _write(run, f"{kind}.parquet", _join(run, kind, listed))
+        for kind in COLUMNS
+    }
     update_manifest(run, tables=joined)
     sweep(run)
 
@@ -93,7 +101,8 @@ def adopt(run: Path, config: dict[str, Any]) -> None:
     """Seal a run of an older version: its configuration and tables as they are now."""
     if "config" not in stored_manifest(run):
         digests = {
-            name: hashlib.sha256(read_bytes(run / name, LARGEST_TABLE)).hexdigest() for name in _found(run)
+            name: hashlib.sha256(read_bytes(run / name, LARGEST_TABLE)).hexdigest()
+            for name in _found(run)
         }
         update_manifest(run, config=config, tables=digests)
 
@@ -101,12 +110,17 @@ def adopt(run: Path, config: dict[str, Any]) -> None:
 def _found(run: Path) -> list[str]:
     """The files that are named like tables, joined ones first."""
     joined = [f"{kind}.parquet" for kind in COLUMNS if (run / f"{kind}.parquet").exists()]
-    parts = [f"{kind}/{path.name}" for kind in COLUMNS for path in (run / kind).glob("part-*.parquet")]
-    return joined + sorted(name for name in parts if re.fullmatch(r"\w+/part-\d+-\d+\.parquet", name))
+    parts = [
+        f"{kind}/{path.name}" for kind in COLUMNS for path in (run / kind).glob("part-*.parquet")
+    ]
+    return joined + sorted(
+        name for name in parts if re.fullmatch(r"\w+/part-\d+-\d+\.parquet", name)
+    )
 
 
 def _listed(run: Path) -> dict[str, str | None]:
-    """The tables that count, with their digests; of a run of an older version all there are, without."""
+    """The tables that count, with their digests; of a run of an older version all there are,
+    without."""
     tables = stored_manifest(run).get("tables")
     if tables is None:
         return dict.fromkeys(_found(run))
@@ -119,7 +133,9 @@ def _meaning(name: str) -> tuple[Kind, int, int | None]:
     """The kind of a table and the iterations [first, last) that it holds; None: all there were."""
     match = re.fullmatch(r"(metrics|episodes)(?:/part-(\d{8,})-(\d{8,}))?\.parquet", name)
     if match is None:
-        raise CanaryError(f"The manifest lists {name!r:.80}, which is no table of a run; restore it.")
+        raise CanaryError(
+            f"The manifest lists {name!r:.80}, which is no table of a run; restore it."
+        )
     kind: Kind = "metrics" if match[1] == "metrics" else "episodes"
     return kind, int(match[2] or 0), None if match[3] is None else int(match[3])
 
@@ -133,13 +149,19 @@ def _join(run: Path, kind: Kind, listed: dict[str, str | None]) -> "polars.DataF
 
     schema = {name: getattr(pl, dtype) for name, dtype in COLUMNS[kind].items()}
     frames, covered = [pl.DataFrame(schema=schema)], 0
-    for name, digest in sorted(listed.items(), key=lambda item: (_meaning(item[0])[2] is not None, item[0])):
+    for name, digest in sorted(
+        listed.items(), key=lambda item: (_meaning(item[0])[2] is not None, item[0])
+    ):
         of, first, last = _meaning(name)
-        if of != kind or first < covered:  # an older version may have left parts that are already joined
+        if (
+            of != kind or first < covered
+        ):  # an older version may have left parts that are already joined
             continue
         frame = _read(run, kind, name, digest)
         if last is None:
-            covered = 0 if frame.is_empty() else int(frame.select(pl.col("iteration").max()).item()) + 1
+            covered = (
+                0 if frame.is_empty() else int(frame.select(pl.col("iteration").max()).item()) + 1
+            )
         else:  # the name is the truth about a part
             frame = frame.filter(pl.col("iteration").is_between(first, last - 1))
         frames.append(frame)
@@ -155,7 +177,8 @@ def _write(run: Path, name: str, frame: "polars.DataFrame") -> str:
 
 
 def _read(run: Path, kind: Kind, name: str, digest: str | None) -> "polars.DataFrame":
-    """A table whose bytes are the listed ones; polars itself would read other numbers out of a damaged file."""
+    """A table whose bytes are the listed ones; polars itself would read other numbers out of a
+    damaged file."""
     import polars as pl
 
     path = run / name

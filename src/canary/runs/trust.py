@@ -1,8 +1,9 @@
-"""Whose code may be imported to work on a run: a list of runs and what they import, kept for this user.
+"""Whose code may be imported to work on a run: a list of runs and what they import, kept for this
+user.
 
-A run that was trained on code of somebody's own names that code in its config.json. Making the environment again imports
-and calls it, so a run that comes from elsewhere could run anything. The user says once for each run that it may; a run that
-was trained here said so by being trained.
+A run that was trained on code of somebody's own names that code in its config.json. Making the
+environment again imports and calls it, so a run that comes from elsewhere could run anything. The
+user says once for each run that it may; a run that was trained here said so by being trained.
 """
 
 import contextlib
@@ -23,7 +24,8 @@ class NeedsTrust(CanaryError):
     def __init__(self, run: Path, source: Source):
         self.run, self.source = run, source
         super().__init__(
-            f"{run} was trained on {source}, which is code that has to be imported and called. If you trust it, say "
+            f"{run} was trained on {source}, which is code that has to be imported and called. If "
+            "you trust it, say "
             f"--trust (in Python: trust=True, or pass environment=...)."
         )
 
@@ -41,7 +43,8 @@ def is_trusted(run: Path, source: Source) -> bool:
 
 
 def agree(run: Path, *, trust: bool, ask: Callable[[str], bool] | None = None) -> None:
-    """Before a run is opened: note that the user trusts it, or ask, or raise `NeedsTrust`; most runs name no code."""
+    """Before a run is opened: note that the user trusts it, or ask, or raise `NeedsTrust`; most
+    runs name no code."""
     stored = read_json(run / "config.json").get("environment")
     if not isinstance(stored, dict) or "source" not in stored:
         return
@@ -56,7 +59,8 @@ def agree(run: Path, *, trust: bool, ask: Callable[[str], bool] | None = None) -
 
 
 def remember(run: Path, source: Source) -> None:
-    """Ask no more about this run. A home that cannot be written to only means that it will be asked again."""
+    """Ask no more about this run. A home that cannot be written to only means that it will be asked
+    again."""
     entries, entry = _entries(), _entry(run, source)
     _said.append(entry)
     if entry not in entries:

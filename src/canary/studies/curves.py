@@ -1,4 +1,5 @@
-"""The paper's figure of training (fig:benchmark): return and violation probability over steps, a row per environment."""
+"""The paper's figure of training (fig:benchmark): return and violation probability over steps, a
+row per environment."""
 
 from pathlib import Path
 from typing import Any
@@ -13,17 +14,23 @@ BLOCKS = 40
 FLOOR = 1e-3  # where the logarithmic axis ends
 
 
-def save(results: Path, study: dict[str, Any], rows: list[Row], problems: list[str]) -> dict[str, Path]:
-    """Write training-curves.png and the data of its lines; lines are means over seeds, bands one standard deviation."""
+def save(
+    results: Path, study: dict[str, Any], rows: list[Row], problems: list[str]
+) -> dict[str, Path]:
+    """Write training-curves.png and the data of its lines; lines are means over seeds, bands one
+    standard deviation."""
     lines = {row.name: curve(row) for row in rows}
     _figure(rows, lines, results / "training-curves.png")
     frames = [line.with_columns(variant=pl.lit(name)) for name, line in lines.items()]
-    write_data(results, pl.concat(frames).select("variant", pl.exclude("variant")), float_precision=6)
+    write_data(
+        results, pl.concat(frames).select("variant", pl.exclude("variant")), float_precision=6
+    )
     write_page(
         results,
         study,
         "Lines are means over seeds, bands one standard deviation,\n"
-        f"in {BLOCKS} blocks of training; a rate below {FLOOR:g} is drawn there. Dashed: as published (preset `paper`).",
+        f"in {BLOCKS} blocks of training; a rate below {FLOOR:g} is drawn there. Dashed: as "
+        "published (preset `paper`).",
         ("line", "seeds × steps", "code"),
         [_cells(row) for row in rows],
         problems,
@@ -43,7 +50,9 @@ def _figure(rows: list[Row], lines: dict[str, pl.DataFrame], path: Path) -> None
     colours = dict(zip(methods, plt.get_cmap("tab10").colors, strict=False))  # type: ignore[attr-defined]
     with plt.rc_context(STYLE):
         size = (9, 2.6 * len(environments))
-        figure, grid = plt.subplots(len(environments), 2, figsize=size, layout="constrained", squeeze=False)
+        figure, grid = plt.subplots(
+            len(environments), 2, figsize=size, layout="constrained", squeeze=False
+        )
         for environment, (left, right) in zip(environments, grid, strict=True):
             here = [row for row in rows if row.summary["env"] == environment]
             for row in here:
@@ -54,13 +63,19 @@ def _figure(rows: list[Row], lines: dict[str, pl.DataFrame], path: Path) -> None
                     low, high = mean - spread, mean + spread
                     if name == "violation":
                         mean, low = np.maximum(mean, FLOOR), np.maximum(low, FLOOR)
-                    axes.plot(line["steps"], mean, style, color=colour, label=_method(row), linewidth=1.3)
-                    axes.fill_between(line["steps"], low, high, color=colour, alpha=0.12, linewidth=0)
+                    axes.plot(
+                        line["steps"], mean, style, color=colour, label=_method(row), linewidth=1.3
+                    )
+                    axes.fill_between(
+                        line["steps"], low, high, color=colour, alpha=0.12, linewidth=0
+                    )
             right.axhline(here[0].summary["epsilon"], color=RED, linestyle="--", linewidth=1)
             right.set(yscale="log", ylim=(FLOOR, 1))
             show_steps(left), show_steps(right)
             limit = here[0].summary["limit"]
-            left.set(title=f"{environment}, limit {limit:g}: return", xlabel="environment steps per seed")
+            left.set(
+                title=f"{environment}, limit {limit:g}: return", xlabel="environment steps per seed"
+            )
             right.set(title=f"P(cost > {limit:g})", xlabel="environment steps per seed")
             right.legend(loc="center left", bbox_to_anchor=(1, 0.5), fontsize=8, labelcolor=GREY)
         save(figure, path)
@@ -71,7 +86,8 @@ def _method(row: Row) -> str:
 
 
 def curve(row: Row) -> pl.DataFrame:
-    """Mean and standard deviation over seeds of return and violation rate in equal blocks of training."""
+    """Mean and standard deviation over seeds of return and violation rate in equal blocks of
+    training."""
     done = int(row.summary["total_steps"]) // row.batch
     width = max(1, done // BLOCKS)
     seeds = (

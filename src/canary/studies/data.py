@@ -1,4 +1,5 @@
-"""Comparisons as plain data: which variants are trained on which seeds, and what the paper reports beside them.
+"""Comparisons as plain data: which variants are trained on which seeds, and what the paper reports
+beside them.
 
 Seeds 100 to 115 are for choosing settings (docs/lab-notebook.md); no study uses them.
 """
@@ -8,7 +9,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class PaperRow:
-    """A row of the paper's table (tab:safety, 30 seeds); `safe` is a share of seeds, errors are standard errors over seeds."""
+    """A row of the paper's table (tab:safety, 30 seeds); `safe` is a share of seeds, errors are
+    standard errors over seeds."""
 
     violation: float
     jitter: float
@@ -89,9 +91,8 @@ RELIABILITY = Study(
     ),
 )  # fmt: skip
 
-HARD_LAKE = (
-    "SFFHF/HFFFH/FFFFF/FHHFF/HHHFG"  # no policy satisfies Cantelli's own bound at limit 3.5, epsilon 0.05
-)
+# No policy satisfies Cantelli's own bound at limit 3.5, epsilon 0.05
+HARD_LAKE = "SFFHF/HFFFH/FFFFF/FHHFF/HHHFG"
 
 _ON_HARD_LAKE = ("constraint.limit=3.5", "constraint.epsilon=0.05", f"env.map={HARD_LAKE}")
 
@@ -171,7 +172,10 @@ ECO_ANT = Study(
 
 # What `fast` changes on long episodes, each with the setting that takes it back to the paper's.
 _INGREDIENTS = {
-    "mixed-restoration": ("a fifth of a restoring step for the reward", ("algo.restoration_share=1",)),
+    "mixed-restoration": (
+        "a fifth of a restoring step for the reward",
+        ("algo.restoration_share=1",),
+    ),
     "dead-zone": ("a dead zone of 0.3", ("algo.dead_zone=none",)),
     "second-moment": ("restoration of the second moment", ("algo.restoration=bound",)),
     "damping": ("damping 1", ("algo.damping=0.1",)),

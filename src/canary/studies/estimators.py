@@ -1,8 +1,10 @@
-"""How noisy the constraint estimates of the algorithms themselves are: GAE with fitted critics, on a policy that stands still.
+"""How noisy the constraint estimates of the algorithms themselves are: GAE with fitted critics, on
+a policy that stands still.
 
-The policy is a network that imitates a soft policy of the lake and does not see the spent cost, so one serves all limits.
-Critics are fitted to it by the algorithm's own update, whose new policy is thrown away. Then, over many batches, the constraint
-value and its gradient are taken exactly as an update takes them (eqs. taylor-c, taylor-b).
+The policy is a network that imitates a soft policy of the lake and does not see the spent cost, so
+one serves all limits. Critics are fitted to it by the algorithm's own update, whose new policy is
+thrown away. Then, over many batches, the constraint value and its gradient are taken exactly as an
+update takes them (eqs. taylor-c, taylor-b).
 """
 
 from collections.abc import Callable
@@ -58,13 +60,16 @@ def quantile_values(learner: Learner, x: Array) -> Array:
 
 def _small(config: Any) -> Any:
     """Networks, critics and batches of the `fast` preset; cost statistics of one batch alone."""
-    estimation = replace(config.estimation, hidden=HIDDEN, window=1, window_batches=1, observe_spent=False)
+    estimation = replace(
+        config.estimation, hidden=HIDDEN, window=1, window_batches=1, observe_spent=False
+    )
     critic = replace(config.critic, epochs=4, minibatches=8)
     return replace(config, estimation=estimation, critic=critic)
 
 
 def estimator(constraint: str, dead_zone: float | None) -> Estimator:
-    """`indicator` is CPO's, `cvar` CVaR-CPO's, `cantelli` Canary's, shaped if there is a dead zone."""
+    """`indicator` is CPO's, `cvar` CVaR-CPO's, `cantelli` Canary's, shaped if there is a dead
+    zone."""
     if constraint == "indicator":
         return Estimator(_small(CPOConfig()), make_cpo, expectation_constraint, scalar_values)
     if constraint == "cvar":
@@ -77,7 +82,8 @@ def estimator(constraint: str, dead_zone: float | None) -> Estimator:
 def imitate(
     chance: Float[np.ndarray, "state action"], key: PRNGKeyArray, steps: int = 3000
 ) -> CategoricalPolicy:
-    """A network whose action probabilities are `chance`, by descent on the KL divergence in every state."""
+    """A network whose action probabilities are `chance`, by descent on the KL divergence in every
+    state."""
     states = len(chance)
     policy = make_policy(key, states, IcyLake().action_space, HIDDEN)
     assert isinstance(policy, CategoricalPolicy)
@@ -97,11 +103,14 @@ def imitate(
 
 
 class Batches:
-    """Batches of a policy that stands still, for one estimator; the programs serve all limits and seeds."""
+    """Batches of a policy that stands still, for one estimator; the programs serve all limits and
+    seeds."""
 
     def __init__(self, estimator: Estimator, lake: IcyLake):
         self._lake, self._estimator = lake, estimator
-        task = Task(input_size=lake.observation_size + CostAccount.SIZE, action_space=lake.action_space)
+        task = Task(
+            input_size=lake.observation_size + CostAccount.SIZE, action_space=lake.action_space
+        )
         self._algorithm = estimator.make(estimator.config, task)
         self._estimate = estimator.estimate(estimator.config)
         self._run = jax.jit(self._fit_and_measure)
@@ -125,7 +134,9 @@ class Batches:
             key_rollout, key_update = jax.random.split(item[0])
             lanes, rollout = self._collect(policy, lanes, terms, key_rollout)
             now = eqx.tree_at(lambda t: t.iteration, terms, item[1])
-            learner, _ = self._algorithm.update(learner, rollout, self._window(rollout), now, key_update)
+            learner, _ = self._algorithm.update(
+                learner, rollout, self._window(rollout), now, key_update
+            )
             return (eqx.tree_at(lambda one: one.policy, learner, policy), lanes), None
 
         (learner, lanes), _ = jax.lax.scan(
@@ -152,7 +163,9 @@ class Batches:
         values, next_values = (
             self._estimator.values(learner, x) for x in (rollout.inputs, rollout.next_inputs)
         )
-        estimate = self._estimate(Evidence(rollout, values, next_values, window, terms, learner.extra.risk))
+        estimate = self._estimate(
+            Evidence(rollout, values, next_values, window, terms, learner.extra.risk)
+        )
         # The reward is of no interest here.
         ramp = jnp.linspace(-1, 1, rollout.reward.size).reshape(rollout.reward.shape)
         inputs = Inputs(rollout.inputs.reshape(-1, rollout.inputs.shape[-1]))
@@ -165,7 +178,8 @@ class Batches:
 
 
 def relative_variance(samples: Float[np.ndarray, "batch number"]) -> float:
-    """Var / |mean|^2 of the estimates of many batches; not a number if the signal is lost in the noise of all of them.
+    """Var / |mean|^2 of the estimates of many batches; not a number if the signal is lost in the
+    noise of all of them.
 
     |mean|^2 is too large by Var / batches on average, which is taken off.
     """

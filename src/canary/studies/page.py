@@ -1,4 +1,5 @@
-"""The Markdown page of a study: what it says first, its figure, its table, and what cannot be shown."""
+"""The Markdown page of a study: what it says first, its figure, its table, and what cannot be
+shown."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -19,7 +20,8 @@ def write_page(
     figure: tuple[str, str] | None = None,
     footnote: str | None = None,
 ) -> None:
-    """Write table.md; `about` follows the command that makes the study, `figure` is (what it shows, its file)."""
+    """Write table.md; `about` follows the command that makes the study, `figure` is (what it shows,
+    its file)."""
     lines = [f"# {study['title']}", "", f"`canary reproduce {study['name']}`. {about}", ""]
     lines += [] if figure is None else [f"![{figure[0]}]({figure[1]})", ""]
     lines += [table_row(head), "|" + "---|" * len(head), *map(table_row, rows)]

@@ -1,8 +1,9 @@
-"""The paper's tables and figures as studies: what is trained, at a scale for two CPU cores, and the published rows.
+"""The paper's tables and figures as studies: what is trained, at a scale for two CPU cores, and the
+published rows.
 
-`--scale paper` trains all of it with the paper's equations, steps and 30 seeds. PointGoal is `PointGoal2500`
-(docs/environments/point_goal.md says why). Where a row of `table1` has the settings and seeds of a row of another study, their
-units are the same and are trained once.
+`--scale paper` trains all of it with the paper's equations, steps and 30 seeds. PointGoal is
+`PointGoal2500` (docs/environments/point_goal.md says why). Where a row of `table1` has the settings
+and seeds of a row of another study, their units are the same and are trained once.
 """
 
 from dataclasses import replace
@@ -11,7 +12,8 @@ from canary.studies.data import PaperRow, Study, Variant
 
 
 def _published(violation: tuple, jitter: tuple, safe: float, reward: tuple) -> PaperRow:
-    """Numbers as the paper prints them: pairs of mean and standard error, the jitter in thousandths."""
+    """Numbers as the paper prints them: pairs of mean and standard error, the jitter in
+    thousandths."""
     return PaperRow(
         violation=violation[0], violation_error=violation[1], jitter=jitter[0] / 1e3, jitter_error=jitter[1] / 1e3,
         safe=safe, reward=reward[0], reward_error=reward[1],
@@ -67,7 +69,9 @@ def _rows(environment: str) -> list[Variant]:
         rows.append(row)
         if algorithm in methods:
             name = f"{row.name}-published"
-            rows.append(replace(row, name=name, about="as published", preset="paper", seeds=seeds[:few]))
+            rows.append(
+                replace(row, name=name, about="as published", preset="paper", seeds=seeds[:few])
+            )
     return rows
 
 

@@ -1,8 +1,10 @@
-"""What a study trains: its variants as configurations, at the scale, seeds, steps and preset that are asked for.
+"""What a study trains: its variants as configurations, at the scale, seeds, steps and preset that
+are asked for.
 
-Two settings are the same if they mean the same to the numbers of a seed. An option that did not exist when a unit was made
-counts as its default, which is what the older code did. Left out are the seeds, the name of the preset, and how the work
-is cut into programs and checkpoints, which no result depends on. `canary sweep` is a study with a variant per combination.
+Two settings are the same if they mean the same to the numbers of a seed. An option that did not
+exist when a unit was made counts as its default, which is what the older code did. Left out are the
+seeds, the name of the preset, and how the work is cut into programs and checkpoints, which no
+result depends on. `canary sweep` is a study with a variant per combination.
 """
 
 import hashlib
@@ -45,13 +47,17 @@ class PlannedRow:
 
 
 def planned(name: str, study: Study, request: Request) -> list[PlannedRow]:
-    """All rows of a study; with `request.only` the others are as the study says, and are shown but not trained.
+    """All rows of a study; with `request.only` the others are as the study says, and are shown but
+    not trained.
 
-    Rows that another preset or scale makes equal are one: one that is asked for, that with the most seeds, or the last.
+    Rows that another preset or scale makes equal are one: one that is asked for, that with the most
+    seeds, or the last.
     """
     check_names(name, study, request.only)
     rows = [
-        PlannedRow(variant, configuration(variant, study, request if is_wanted(variant, request) else None))
+        PlannedRow(
+            variant, configuration(variant, study, request if is_wanted(variant, request) else None)
+        )
         for variant in study.variants
     ]
     kept: dict[str, PlannedRow] = {}
@@ -84,11 +90,20 @@ def configuration(variant: Variant, study: Study, request: Request | None = None
     if steps is None and not at_paper_scale:
         steps = variant.total_steps or study.total_steps or None
     stated = PAPER_SEEDS if at_paper_scale else variant.seeds or study.seeds
-    overrides = variant.overrides if steps is None else (*variant.overrides, f"training.total_steps={steps}")
+    overrides = (
+        variant.overrides
+        if steps is None
+        else (*variant.overrides, f"training.total_steps={steps}")
+    )
     preset = request.preset or ("paper" if at_paper_scale else variant.preset)
     environment = variant.environment or study.environment
     return make_config(
-        environment, variant.algorithm, None, preset, overrides, seeds=chosen_seeds(request.seeds, stated)
+        environment,
+        variant.algorithm,
+        None,
+        preset,
+        overrides,
+        seeds=chosen_seeds(request.seeds, stated),
     )
 
 
@@ -101,7 +116,9 @@ def chosen_seeds(wanted: int | tuple[int, ...] | None, stated: tuple[int, ...]) 
 def meaning(config: RunConfig) -> str:
     """A text that is equal for equal settings."""
     plain = config_to_dict(config)
-    training = {key: value for key, value in plain["training"].items() if key not in WITHOUT_INFLUENCE}
+    training = {
+        key: value for key, value in plain["training"].items() if key not in WITHOUT_INFLUENCE
+    }
     del plain["preset"]
     return json.dumps(plain | {"training": training}, sort_keys=True)
 
@@ -120,17 +137,21 @@ def short_key(text: str) -> str:
 
 
 def swept(texts: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """`algo.target_kl=0.01,0.02` as (path, values); a value in brackets may hold commas: `algo.hidden=[64,64],[32]`."""
+    """`algo.target_kl=0.01,0.02` as (path, values); a value in brackets may hold commas:
+    `algo.hidden=[64,64],[32]`."""
     found: list[tuple[str, list[str]]] = []
     for text in texts:
         path, equals, values = text.partition("=")
         parts = re.findall(r"\[[^\]]*\]|[^,\[\]]+", values)
         if not equals or not path.strip() or not parts:
             raise CanaryError(
-                f"A sweep takes section.setting=value,value, such as algo.target_kl=0.01,0.02, not {text!r}."
+                "A sweep takes section.setting=value,value, such as algo.target_kl=0.01,0.02, not "
+                f"{text!r}."
             )
         if path in dict(found):
-            raise CanaryError(f"{path} is swept twice; give all of its values at once, separated by commas.")
+            raise CanaryError(
+                f"{path} is swept twice; give all of its values at once, separated by commas."
+            )
         values = [part.strip() for part in parts]
         if len(set(values)) < len(values):
             hint = (
@@ -144,7 +165,11 @@ def swept(texts: Sequence[str]) -> list[tuple[str, list[str]]]:
 
 
 def sweep_study(
-    environment: str, algorithm: str, preset: str, axes: list[tuple[str, list[str]]], seeds: tuple[int, ...]
+    environment: str,
+    algorithm: str,
+    preset: str,
+    axes: list[tuple[str, list[str]]],
+    seeds: tuple[int, ...],
 ) -> Study:
     """A variant per combination, named by the values that vary."""
     combinations = list(product(*(values for _, values in axes)))
@@ -172,4 +197,6 @@ def sweep_study(
             "Two combinations of the sweep would have the same name; sweep fewer settings at once."
         )
     title = f"{algorithm} on {environment}: {', '.join(path for path, _ in axes) or 'as it is'}"
-    return Study(title=title, environment=environment, seeds=seeds, total_steps=0, variants=tuple(variants))
+    return Study(
+        title=title, environment=environment, seeds=seeds, total_steps=0, variants=tuple(variants)
+    )

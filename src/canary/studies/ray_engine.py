@@ -1,7 +1,9 @@
-"""`--engine ray`: one task per unit on a Ray cluster. A unit whose worker or node dies is trained again elsewhere.
+"""`--engine ray`: one task per unit on a Ray cluster. A unit whose worker or node dies is trained
+again elsewhere.
 
-Where the nodes share the runs' directory, a unit goes on from its last checkpoint; where they do not, it starts anew. Either
-way its numbers are those of `--engine local`: a seed does not depend on what runs beside it.
+Where the nodes share the runs' directory, a unit goes on from its last checkpoint; where they do
+not, it starts anew. Either way its numbers are those of `--engine local`: a seed does not depend on
+what runs beside it.
 """
 
 import logging
@@ -26,7 +28,8 @@ def train_unit(plain: dict[str, Any], place: str) -> list[store.Units]:
 
 
 def ray_engine(quiet: bool) -> Any:
-    """Trains on the cluster that RAY_ADDRESS names, the one that runs on this machine, or one made for the occasion."""
+    """Trains on the cluster that RAY_ADDRESS names, the one that runs on this machine, or one made
+    for the occasion."""
     try:
         import ray
     except ImportError:
@@ -42,14 +45,18 @@ def ray_engine(quiet: bool) -> Any:
             for seed in config.training.seeds:
                 one = with_seeds(config, (seed,))
                 folder = str(place.resolve() / f"seed-{seed}")
-                waiting[task.remote(config_to_dict(one), folder)] = index, f"{place.name}, seed {seed}"
+                waiting[task.remote(config_to_dict(one), folder)] = (
+                    index,
+                    f"{place.name}, seed {seed}",
+                )
         _gather(ray, waiting, trained, quiet)
 
     return train
 
 
 def _gather(ray: Any, waiting: dict[Any, tuple[int, str]], trained: Any, quiet: bool) -> None:
-    """Put every unit into the store as it is finished; on Ctrl-C, or if one fails, the others are called off."""
+    """Put every unit into the store as it is finished; on Ctrl-C, or if one fails, the others are
+    called off."""
     total = len(waiting)
     try:
         with counting_bar("units", quiet=quiet) as progress:
@@ -75,4 +82,6 @@ def _result(ray: Any, task: Any, label: str) -> list[store.Units]:
         ) from error
     except ray.exceptions.RayError as error:
         reason = str(error).strip().partition("\n")[0]
-        raise CanaryError(f"{label} could not be finished after {RETRIES} retries ({reason}).") from error
+        raise CanaryError(
+            f"{label} could not be finished after {RETRIES} retries ({reason})."
+        ) from error

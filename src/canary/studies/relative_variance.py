@@ -1,8 +1,10 @@
-"""`canary reproduce relative-variance`: the noise of constraint estimates against epsilon, exactly and with critics.
+"""`canary reproduce relative-variance`: the noise of constraint estimates against epsilon, exactly
+and with critics.
 
-One policy of IcyLake; the limit moves, and epsilon is twice the violation probability there, so p = epsilon / 2 throughout
-(ass:slack). `monte-carlo`: the theory's unbiased estimators, exact by dynamic programming. `gae`: the estimators of the
-algorithms, with fitted critics (`studies.estimators`). Points are stored one by one, so an interrupted study goes on.
+One policy of IcyLake; the limit moves, and epsilon is twice the violation probability there, so p =
+epsilon / 2 throughout (ass:slack). `monte-carlo`: the theory's unbiased estimators, exact by
+dynamic programming. `gae`: the estimators of the algorithms, with fitted critics
+(`studies.estimators`). Points are stored one by one, so an interrupted study goes on.
 """
 
 import math
@@ -16,7 +18,15 @@ from canary.environments.icy_lake import IcyLake
 from canary.exact import cost_law, from_environment
 from canary.runs import directory
 from canary.runs.manifest import code_fingerprint
-from canary.theory import cantelli, cvar, indicator, of_gradient, of_value, scored_law, with_violation
+from canary.theory import (
+    cantelli,
+    cvar,
+    indicator,
+    of_gradient,
+    of_value,
+    scored_law,
+    with_violation,
+)
 
 EPISODES = 100
 VIOLATION = 0.01  # of the policy at limit 5.5
@@ -36,7 +46,10 @@ def key_of(point: dict[str, Any]) -> str:
 
 
 def complete(
-    results: Path, seeds: tuple[int, ...], only: tuple[str, ...] = (), progress: Progress | None = None
+    results: Path,
+    seeds: tuple[int, ...],
+    only: tuple[str, ...] = (),
+    progress: Progress | None = None,
 ) -> None:
     """Compute the points that are missing in results/points.json."""
     path = results / "points.json"

@@ -1,4 +1,5 @@
-"""The rows of a study as its views see them: a description, and the stored numbers of its group; no JAX."""
+"""The rows of a study as its views see them: a description, and the stored numbers of its group; no
+JAX."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,7 +60,9 @@ class Row:
     def second_half(self, kind: str) -> pl.DataFrame:
         """The rows of the second half of training; of episodes the whole ones only."""
         done = int(self.summary["total_steps"]) // self.batch
-        table = self.table(kind).filter((pl.col("iteration") >= -(-done // 2)) & (pl.col("iteration") < done))
+        table = self.table(kind).filter(
+            (pl.col("iteration") >= -(-done // 2)) & (pl.col("iteration") < done)
+        )
         return table.filter(pl.col("valid")) if kind == "episodes" else table
 
 
@@ -74,17 +77,23 @@ def load_rows(results: Path, study: dict[str, Any]) -> tuple[list[Row], list[str
         elif stored_seeds(group):
             row = _row(about, group)
             seeds = sorted(stored_seeds(group))
-            if sorted(row.summary["seed_ids"]) == sorted((row.final or {}).get("seeds", seeds)) == seeds:
+            if (
+                sorted(row.summary["seed_ids"])
+                == sorted((row.final or {}).get("seeds", seeds))
+                == seeds
+            ):
                 rows.append(row)
             else:
                 problems.append(
-                    f"{group} was being extended when it was stopped; reproduce the study once more."
+                    f"{group} was being extended when it was stopped; reproduce the study once "
+                    "more."
                 )
     return rows, problems
 
 
 def damage(group: Path) -> str | None:
-    """A sentence about what is missing in a group, damaged, or not what its name says; None if all is well."""
+    """A sentence about what is missing in a group, damaged, or not what its name says; None if all
+    is well."""
     try:
         if stored_seeds(group):
             _check(group)
@@ -98,7 +107,9 @@ def damage(group: Path) -> str | None:
 
 
 def _check(group: Path) -> None:
-    config, summary = (directory.read_json(group / f"{name}.json") for name in ("config", "summary"))
+    config, summary = (
+        directory.read_json(group / f"{name}.json") for name in ("config", "summary")
+    )
     for path, content, needed in (
         (group / "config.json", config, ("environment", "constraint", "algorithm", "training")),
         (group / "summary.json", summary, SUMMARY),
@@ -114,7 +125,9 @@ def _check(group: Path) -> None:
         missing = [name for name in columns if name not in found]
         if missing:
             path = group / f"{kind}.parquet"
-            raise CanaryError(f"{path} is no table of {kind} (it has no column {missing[0]!r}); restore it.")
+            raise CanaryError(
+                f"{path} is no table of {kind} (it has no column {missing[0]!r}); restore it."
+            )
 
 
 def _final(group: Path) -> tuple[dict[str, Any] | None, bool]:

@@ -1,4 +1,5 @@
-"""`canary reproduce`: train the units of a study that are missing, keep them in the store, and show what is there.
+"""`canary reproduce`: train the units of a study that are missing, keep them in the store, and show
+what is there.
 
 RUNS/STUDY/VARIANT/      the runs themselves; a stopped one goes on, a finished one is not trained again
 RESULTS/STUDY/           the store (`studies.store`), study.json: which group is which row, and what the view makes of them
@@ -34,7 +35,8 @@ from canary.terminal.progress import counting_bar
 
 Trained = Callable[[int, store.Units], None]
 Engine = Callable[[list[RunConfig], list[Path], Trained], None]
-"""Trains the seeds of every configuration in its place and hands over the units of each, by index, as they are finished."""
+"""Trains the seeds of every configuration in its place and hands over the units of each, by index,
+as they are finished."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +78,9 @@ def reproduce(
             todo.append(with_seeds(row.config, missing))
             where.append((group, runs))
     engine = engine or local_engine(quiet)
-    engine(todo, [runs for _, runs in where], lambda index, units: store.add(where[index][0], units))
+    engine(
+        todo, [runs for _, runs in where], lambda index, units: store.add(where[index][0], units)
+    )
     return save_views(results)
 
 
@@ -101,7 +105,8 @@ def _reproduce_points(
     for option, value in (("--steps", request.steps), ("--preset", request.preset)):
         if value is not None:
             raise CanaryError(
-                f"{name} trains no policy, so {option} has no meaning for it; --seeds and --only have."
+                f"{name} trains no policy, so {option} has no meaning for it; --seeds and --only "
+                "have."
             )
     seeds = chosen_seeds(request.seeds, PAPER_SEEDS if request.scale == "paper" else study.seeds)
     make_folder(results)
@@ -123,14 +128,17 @@ def local_engine(quiet: bool) -> Engine:
 
 
 def group_for(results: Path, row: PlannedRow) -> Path:
-    """The group of a row's settings: the one that is there, or the place of a new one beside those with other settings."""
+    """The group of a row's settings: the one that is there, or the place of a new one beside those
+    with other settings."""
     wanted = meaning(row.config)
     plain, beside = results / row.variant.name, results / f"{row.variant.name}-{short_key(wanted)}"
     for group in (plain, beside):
         if (group / "config.json").exists():
             try:
                 stored = meaning_of(directory.read_json(group / "config.json"))
-            except CanaryError:  # damaged: it may be the same, so it is left for its owner to restore
+            except (
+                CanaryError
+            ):  # damaged: it may be the same, so it is left for its owner to restore
                 return group
             if stored == wanted:
                 return group
@@ -143,7 +151,8 @@ def missing_seeds(config: RunConfig, group: Path) -> tuple[int, ...]:
 
 
 def measure_final(config: RunConfig, group: Path, runs: Path) -> None:
-    """Measure the final policies of stored seeds whose group has none yet, if their run is still there."""
+    """Measure the final policies of stored seeds whose group has none yet, if their run is still
+    there."""
     have = store.stored_seeds(group)
     if not have or any((group / f"{kind}.json").exists() for kind in store.PER_SEED):
         return
@@ -154,17 +163,23 @@ def measure_final(config: RunConfig, group: Path, runs: Path) -> None:
 
 
 def borrow(results: Path, config: RunConfig, group: Path) -> None:
-    """Copy units that another study has trained already: the same settings and seed are the same unit."""
+    """Copy units that another study has trained already: the same settings and seed are the same
+    unit."""
     wanted = meaning(config)
     for other in sorted(path.parent for path in results.glob("*/*/config.json")):
         missing = missing_seeds(config, group)
         if not missing:
             return
         try:
-            common = tuple(seed for seed in missing if other != group and seed in store.stored_seeds(other))
+            common = tuple(
+                seed for seed in missing if other != group and seed in store.stored_seeds(other)
+            )
             if common and meaning_of(directory.read_json(other / "config.json")) == wanted:
                 store.add(group, store.read_units(other).only(common))
-        except (CanaryError, KeyError):  # a damaged group of another study is that study's to report
+        except (
+            CanaryError,
+            KeyError,
+        ):  # a damaged group of another study is that study's to report
             continue
 
 
@@ -178,7 +193,9 @@ def describe(name: str, study: Study, rows: list[PlannedRow], groups: list[Path]
             {
                 "variant": row.variant.name,
                 "about": row.variant.about,
-                "group": group.name if study.units_of is None else f"../{study.units_of}/{group.name}",
+                "group": group.name
+                if study.units_of is None
+                else f"../{study.units_of}/{group.name}",
                 "environment": row.config.environment_name,
                 "algorithm": row.config.algorithm_name,
                 "preset": row.config.preset,

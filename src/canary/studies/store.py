@@ -1,4 +1,5 @@
-"""The store of results. Its unit is (environment, algorithm, settings, seed); a group holds the seeds of one setting.
+"""The store of results. Its unit is (environment, algorithm, settings, seed); a group holds the
+seeds of one setting.
 
     RESULTS/STUDY/VARIANT/        config.json       the settings, with the seeds that are there
                                   episodes.parquet  metrics.parquet   every training episode and update
@@ -7,10 +8,10 @@
                                   final.json        final policies on fresh episodes, in any other
                                   provenance.json   which code made each seed, and how long it took; written last
 
-A group of the same variant with other settings, or settings that this version cannot read, is kept where it is; new ones
-go beside it as VARIANT-<key>. Files are replaced whole, and `provenance.json` is the last, so a group that was being extended
-when the process died is as it was: what is known per seed says of which seeds, and tables may hold seeds that do not count
-yet. No JAX here.
+A group of the same variant with other settings, or settings that this version cannot read, is kept
+where it is; new ones go beside it as VARIANT-<key>. Files are replaced whole, and `provenance.json`
+is the last, so a group that was being extended when the process died is as it was: what is known
+per seed says of which seeds, and tables may hold seeds that do not count yet. No JAX here.
 """
 
 import io
@@ -51,7 +52,10 @@ class Units:
         return Units(
             config=self.config | {"training": self.config["training"] | {"seeds": list(seeds)}},
             steps=self.steps,
-            tables={kind: table.filter(pl.col("seed").is_in(seeds)) for kind, table in self.tables.items()},
+            tables={
+                kind: table.filter(pl.col("seed").is_in(seeds))
+                for kind, table in self.tables.items()
+            },
             provenance={seed: self.provenance[seed] for seed in seeds},
             per_seed={
                 kind: {seed: row for seed, row in rows.items() if seed in seeds}
@@ -63,9 +67,13 @@ class Units:
 def stored_seeds(group: Path) -> list[int]:
     """The seeds that a group holds; none if there is no group, or none that is complete."""
     if (group / "provenance.json").exists():
-        return [int(seed) for seed in directory.read_json(group / "provenance.json").get("units", {})]
+        return [
+            int(seed) for seed in directory.read_json(group / "provenance.json").get("units", {})
+        ]
     if (group / "summary.json").exists():  # made before there was a provenance
-        return [int(seed) for seed in directory.read_json(group / "config.json")["training"]["seeds"]]
+        return [
+            int(seed) for seed in directory.read_json(group / "config.json")["training"]["seeds"]
+        ]
     return []
 
 
@@ -85,7 +93,9 @@ def read_units(group: Path) -> Units:
     return Units(
         config=config | {"training": config["training"] | {"seeds": seeds}},
         steps=int(summary["total_steps"]),
-        tables={kind: read_table(group, kind) for kind in TABLES if (group / f"{kind}.parquet").exists()},
+        tables={
+            kind: read_table(group, kind) for kind in TABLES if (group / f"{kind}.parquet").exists()
+        },
         provenance={seed: provenance.get(str(seed), {}) for seed in seeds},
         per_seed=per_seed,
     )
@@ -112,7 +122,8 @@ def add(group: Path, new: Units) -> None:
     known = stored_seeds(group)
     merged = _merged(read_units(group), new) if known else new
     if not known:
-        # Said first: a new group without provenance would pass for one of the time before there was any.
+        # Said first: a new group without provenance would pass for one of the time before there was
+        # any.
         directory.write_json(group / "provenance.json", {"units": {}})
     for kind, table in merged.tables.items():
         buffer = io.BytesIO()
@@ -141,7 +152,8 @@ def _merged(old: Units, new: Units) -> Units:
     seeds = sorted([*kept, *new.seeds])
     tables = {
         kind: pl.concat(
-            [old.tables[kind].filter(pl.col("seed").is_in(kept)), new.tables[kind]], how="diagonal_relaxed"
+            [old.tables[kind].filter(pl.col("seed").is_in(kept)), new.tables[kind]],
+            how="diagonal_relaxed",
         ).sort("seed", "iteration", maintain_order=True)
         for kind in TABLES
         if kind in old.tables
@@ -165,7 +177,8 @@ def _merged(old: Units, new: Units) -> Units:
 
 
 def _by_seed(columns: dict[str, Any], stored: list[int]) -> dict[int, dict[str, Any]]:
-    """{"seeds": [3, 4], "x_per_seed": [a, b]} as {3: {"x": a}, ...}; a seed of which nothing is known is left out."""
+    """{"seeds": [3, 4], "x_per_seed": [a, b]} as {3: {"x": a}, ...}; a seed of which nothing is
+    known is left out."""
     seeds = columns.get("seeds", stored)  # older files are of the stored seeds
     lists = {
         name.removesuffix("_per_seed"): values
@@ -173,12 +186,17 @@ def _by_seed(columns: dict[str, Any], stored: list[int]) -> dict[int, dict[str, 
         if name.endswith("_per_seed")
     }
     rows = {
-        int(seed): {name: values[index] for name, values in lists.items()} for index, seed in enumerate(seeds)
+        int(seed): {name: values[index] for name, values in lists.items()}
+        for index, seed in enumerate(seeds)
     }
-    return {seed: row for seed, row in rows.items() if any(value is not None for value in row.values())}
+    return {
+        seed: row for seed, row in rows.items() if any(value is not None for value in row.values())
+    }
 
 
 def _by_column(rows: dict[int, dict[str, Any]], seeds: list[int]) -> dict[str, Any]:
     names = list(next(iter(rows.values()), {}))
-    columns = {f"{name}_per_seed": [rows.get(seed, {}).get(name) for seed in seeds] for name in names}
+    columns = {
+        f"{name}_per_seed": [rows.get(seed, {}).get(name) for seed in seeds] for name in names
+    }
     return {"seeds": seeds, **columns}

@@ -1,4 +1,5 @@
-"""The paper's sweep over epsilon (fig:eps_sweep): dynamics, calibration, and the time of the collapse from 0.3 to 0.1."""
+"""The paper's sweep over epsilon (fig:eps_sweep): dynamics, calibration, and the time of the
+collapse from 0.3 to 0.1."""
 
 from pathlib import Path
 from typing import Any
@@ -16,16 +17,21 @@ LOWEST = 1e-4  # where the logarithmic axis ends
 EPISODES = 50  # that a running rate is taken of
 
 
-def save(results: Path, study: dict[str, Any], rows: list[Row], problems: list[str]) -> dict[str, Path]:
+def save(
+    results: Path, study: dict[str, Any], rows: list[Row], problems: list[str]
+) -> dict[str, Path]:
     """Write table.md, table.csv and epsilon-sweep.png."""
     data, paths = [calibration(row) for row in rows], paths_of(results, "epsilon-sweep.png")
     write_data(results, data)
     write_page(
         results,
         study,
-        "P is of the second half of training (± standard error over seeds).\nThe collapse is the median time\n"
-        f"in which the violation rate of the last {EPISODES} episodes fell from 0.3 to 0.1, over the seeds that did.\n"
-        "The paper (500 seeds): P settles 2-4 times below ε, and the collapse takes about 20,000 steps at every ε.",
+        "P is of the second half of training (± standard error over seeds).\nThe collapse is the "
+        "median time\n"
+        f"in which the violation rate of the last {EPISODES} episodes fell from 0.3 to 0.1, over "
+        "the seeds that did.\n"
+        "The paper (500 seeds): P settles 2-4 times below ε, and the collapse takes about 20,000 "
+        "steps at every ε.",
         ("variant", "ε", "P", "ε / P", "J", "collapse, steps", "seeds × steps", "code"),
         [_cells(row) for row in data],
         problems,
@@ -36,7 +42,8 @@ def save(results: Path, study: dict[str, Any], rows: list[Row], problems: list[s
 
 
 def calibration(row: Row) -> dict[str, Any]:
-    """Threshold and converged violation probability, and how long the collapse took on the median seed."""
+    """Threshold and converged violation probability, and how long the collapse took on the median
+    seed."""
     times = collapse_times(row)
     summary = row.summary
     violation = summary["violation_probability"]
@@ -99,13 +106,20 @@ def _figure(rows: list[Row], data: list[dict[str, Any]], study: dict[str, Any], 
             shades = plt.get_cmap("viridis")(np.linspace(0, 0.9, len(here)))
             for row, shade in zip(here, shades, strict=True):
                 line = curve(row)
-                mean, spread = (line[name].to_numpy() for name in ("violation", "violation_deviation"))
+                mean, spread = (
+                    line[name].to_numpy() for name in ("violation", "violation_deviation")
+                )
                 axes.plot(line["steps"], mean, color=shade, label=f"ε = {row.summary['epsilon']:g}")
                 axes.fill_between(
-                    line["steps"], np.maximum(mean - spread, 0), mean + spread, color=shade, alpha=0.12
+                    line["steps"],
+                    np.maximum(mean - spread, 0),
+                    mean + spread,
+                    color=shade,
+                    alpha=0.12,
                 )
             axes.set(
-                title=f"{family}: P(cost > {here[0].summary['limit']:g})", xlabel="environment steps per seed"
+                title=f"{family}: P(cost > {here[0].summary['limit']:g})",
+                xlabel="environment steps per seed",
             )
             show_steps(axes).legend(fontsize=8)
         last = panels[0, -1]

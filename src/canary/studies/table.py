@@ -1,8 +1,9 @@
 """The table and the figure of a study.
 
-Columns as in the paper's table (tab:safety), over the second half of training: violation probability P, its jitter, the share
-of seeds with P <= epsilon, the return J, (epsilon - P) / jitter; then the same of the final policies, exactly where the
-environment is finite and on fresh episodes elsewhere. Rows on the same problem and seeds are compared with the first of them.
+Columns as in the paper's table (tab:safety), over the second half of training: violation
+probability P, its jitter, the share of seeds with P <= epsilon, the return J, (epsilon - P) /
+jitter; then the same of the final policies, exactly where the environment is finite and on fresh
+episodes elsewhere. Rows on the same problem and seeds are compared with the first of them.
 """
 
 from pathlib import Path
@@ -20,20 +21,25 @@ from canary.studies.rows import Row, kept_groups
 
 COLUMNS = (
     "variant", "P", "jitter", "safe", "J", "lowest J", "IQM J [95%]", "(ε−P)/jitter", "J against the first",
-    "P against the first", "final P (largest)", "final safe", "final J", "paper: P, jitter, safe, J", "seeds × steps",
+    "P against the "
+    "first", "final P (largest)", "final safe", "final J", "paper: P, jitter, safe, J", "seeds × steps",
     "code", "",
 )  # fmt: skip
 
 
-def save(results: Path, study: dict[str, Any], rows: list[Row], problems: list[str]) -> dict[str, Path]:
+def save(
+    results: Path, study: dict[str, Any], rows: list[Row], problems: list[str]
+) -> dict[str, Path]:
     """Write table.md, table.csv and study.png; returns their paths by label."""
     data, paths = table_rows(rows), paths_of(results, "study.png")
     write_page(
         results,
         study,
         "P, jitter, safe and J are of the second half of training (± standard error over\n"
-        "seeds), differences to the first row of the same problem are seed by seed (± 95% interval). Final columns are of the\n"
-        "final policies: by dynamic programming in a finite environment, on fresh episodes elsewhere. `code` is the\n"
+        "seeds), differences to the first row of the same problem are seed by seed (± 95% "
+        "interval). Final columns are of the\n"
+        "final policies: by dynamic programming in a finite environment, on fresh episodes "
+        "elsewhere. `code` is the\n"
         "fingerprint of the code that made the row, - if it was made before there were any.",
         COLUMNS,
         [_cells(row) for row in data],
@@ -47,7 +53,11 @@ def save(results: Path, study: dict[str, Any], rows: list[Row], problems: list[s
 def _kept(results: Path, study: dict[str, Any]) -> list[str]:
     names = kept_groups(results, study)
     listed = ", ".join(f"`{name}`" for name in names)
-    return [f"Kept in the store, with other settings or by another version: {listed}."] if names else []
+    return (
+        [f"Kept in the store, with other settings or by another version: {listed}."]
+        if names
+        else []
+    )
 
 
 def table_rows(rows: list[Row]) -> list[dict[str, Any]]:
@@ -104,7 +114,8 @@ def numbers(row: Row) -> dict[str, Any]:
 
 
 def _against(row: Row, first: Row) -> dict[str, float | None]:
-    """How a row differs from the first on the same problem, on the seeds of both, with 95% intervals."""
+    """How a row differs from the first on the same problem, on the seeds of both, with 95%
+    intervals."""
     result: dict[str, float | None] = {}
     for name, key in (("reward", "return_per_seed"), ("violation", "violation_per_seed")):
         known = dict(zip(first.summary["seed_ids"], first.summary[key], strict=True))
@@ -117,9 +128,12 @@ def _against(row: Row, first: Row) -> dict[str, float | None]:
         pair = paired_difference(ours, theirs) if row is not first else None
         result[f"{name}_difference"], result[f"{name}_difference_error"] = pair or (None, None)
     ours, theirs = (
-        [value for value in each.summary["return_per_seed"] if value is not None] for each in (row, first)
+        [value for value in each.summary["return_per_seed"] if value is not None]
+        for each in (row, first)
     )
-    better = improvement_probability([ours], [theirs]) if ours and theirs and row is not first else None
+    better = (
+        improvement_probability([ours], [theirs]) if ours and theirs and row is not first else None
+    )
     result["improvement"] = None if better is None else better.value
     return result
 
@@ -139,7 +153,8 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
         show("safe", ".0%"),
         both("reward", "reward_error", ".3f"),
         show("lowest_reward", ".3f"),
-        f"{show('iqm_reward', '.3f')} [{show('iqm_reward_lower', '.3f')}, {show('iqm_reward_upper', '.3f')}]",
+        f"{show('iqm_reward', '.3f')} [{show('iqm_reward_lower', '.3f')}, "
+        f"{show('iqm_reward_upper', '.3f')}]",
         show("margin_per_jitter", ".1f"),
         both("reward_difference", "reward_difference_error", "+.3f"),
         both("violation_difference", "violation_difference_error", "+.4f"),
@@ -166,7 +181,9 @@ def _figure(rows: list[Row], study: dict[str, Any], path: Path) -> None:
         colours = plt.get_cmap("tab20" if len(rows) > 10 else "tab10")
         markers = "osD^vP*XphH"
         for index, row in enumerate(rows):
-            seeds = zip(row.summary["violation_per_seed"], row.summary["return_per_seed"], strict=True)
+            seeds = zip(
+                row.summary["violation_per_seed"], row.summary["return_per_seed"], strict=True
+            )
             points = [(max(p, 3e-4), j) for p, j in seeds if p is not None and j is not None]
             axes.scatter(
                 *zip(*points, strict=True), s=26, alpha=0.8, linewidths=0, color=colours(index % colours.N),
@@ -175,15 +192,21 @@ def _figure(rows: list[Row], study: dict[str, Any], path: Path) -> None:
         for epsilon in sorted({row.summary["epsilon"] for row in rows}):
             axes.axvline(epsilon, color=RED, linewidth=1, linestyle="--")
             axes.annotate(
-                f" epsilon {epsilon:g}", (epsilon, 0.02), xycoords=("data", "axes fraction"), color=RED, fontsize=8,
+                " epsilon "
+                f"{epsilon:g}", (epsilon, 0.02), xycoords=("data", "axes fraction"), color=RED, fontsize=8,
                 rotation=90, ha="right",  # several thresholds may stand close together
             )  # fmt: skip
         axes.set(
-            xscale="log", xlabel="violation probability, second half of training (3e-4 and below at 3e-4)"
+            xscale="log",
+            xlabel="violation probability, second half of training (3e-4 and below at 3e-4)",
         )
         axes.set_ylabel("return")
         axes.set_title(study["title"])
         axes.legend(
-            loc="center left", bbox_to_anchor=(1, 0.5), fontsize=8, labelcolor=GREY, ncols=1 + len(rows) // 20
+            loc="center left",
+            bbox_to_anchor=(1, 0.5),
+            fontsize=8,
+            labelcolor=GREY,
+            ncols=1 + len(rows) // 20,
         )
         save(figure, path)

@@ -1,7 +1,8 @@
 """The paper's table (tab:safety): every method on every environment beside the published row.
 
-A number of ours is marked * where it lies outside the published 95% interval: mean ± 1.96 standard errors, widened by half of
-the last digit that the paper prints; for the share of safe seeds the exact binomial interval of 30 seeds.
+A number of ours is marked * where it lies outside the published 95% interval: mean ± 1.96 standard
+errors, widened by half of the last digit that the paper prints; for the share of safe seeds the
+exact binomial interval of 30 seeds.
 """
 
 from pathlib import Path
@@ -21,7 +22,9 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def save(results: Path, study: dict[str, Any], rows: list[Row], problems: list[str]) -> dict[str, Path]:
+def save(
+    results: Path, study: dict[str, Any], rows: list[Row], problems: list[str]
+) -> dict[str, Path]:
     """Write table.md and table.csv; returns their paths by label."""
     data = [numbers(row) | outside(numbers(row), row.about["paper"]) for row in rows]
     write_data(results, data)
@@ -35,8 +38,10 @@ def save(results: Path, study: dict[str, Any], rows: list[Row], problems: list[s
         results,
         study,
         "Second half of training, ± standard error over seeds; the published rows are of\n"
-        f"{PAPER_SEEDS} seeds. A star marks a number of ours outside the published 95% interval. Final columns are of the\n"
-        "final policies: by dynamic programming on IcyLake, on 500 fresh episodes per seed elsewhere. Canary has two rows: as\n"
+        f"{PAPER_SEEDS} seeds. A star marks a number of ours outside the published 95% interval. "
+        "Final columns are of the\n"
+        "final policies: by dynamic programming on IcyLake, on 500 fresh episodes per seed "
+        "elsewhere. Canary has two rows: as\n"
         "published (preset `paper`) and as it is here (`fast`).",
         COLUMNS,
         cells,
@@ -46,7 +51,8 @@ def save(results: Path, study: dict[str, Any], rows: list[Row], problems: list[s
 
 
 def outside(row: dict[str, Any], paper: dict[str, Any] | None) -> dict[str, bool | None]:
-    """For P, jitter, safe and J: whether ours lies outside the published interval; None where either is not known."""
+    """For P, jitter, safe and J: whether ours lies outside the published interval; None where
+    either is not known."""
     result: dict[str, bool | None] = {}
     for name in ("violation", "jitter", "reward", "safe"):
         ours = row[name]

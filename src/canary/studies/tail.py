@@ -1,7 +1,8 @@
-"""The paper's remark on Gaussian tails (rem:gaussian): what a Gaussian with the same two moments would predict.
+"""The paper's remark on Gaussian tails (rem:gaussian): what a Gaussian with the same two moments
+would predict.
 
-Per seed, over the second half of training: z = (l - mu) / sigma of the episode costs, the Gaussian probability of a violation,
-and how many orders of magnitude it falls short of what happened.
+Per seed, over the second half of training: z = (l - mu) / sigma of the episode costs, the Gaussian
+probability of a violation, and how many orders of magnitude it falls short of what happened.
 """
 
 from pathlib import Path
@@ -13,15 +14,19 @@ from canary.studies.page import paths_of, write_data, write_page
 from canary.studies.rows import Row
 
 
-def save(results: Path, study: dict[str, Any], rows: list[Row], problems: list[str]) -> dict[str, Path]:
+def save(
+    results: Path, study: dict[str, Any], rows: list[Row], problems: list[str]
+) -> dict[str, Path]:
     """Write table.md and table.csv (a line per seed)."""
     seeds = [seed for row in rows for seed in per_seed(row)]
     write_data(results, seeds)
     write_page(
         results,
         study,
-        "Medians over seeds, second half of training; a seed without violations has no\nunderstatement.\n"
-        "The paper: z = 6.1 on EcoAnt and 5.0 on PointGoal, where a Gaussian is short by 6 and 4 orders of magnitude.",
+        "Medians over seeds, second half of training; a seed without violations has "
+        "no\nunderstatement.\n"
+        "The paper: z = 6.1 on EcoAnt and 5.0 on PointGoal, where a Gaussian is short by 6 and 4 "
+        "orders of magnitude.",
         ("row", "z", "Gaussian prediction", "realised P", "short by, orders of magnitude", "seeds"),
         [_cells(row.name, [seed for seed in seeds if seed["variant"] == row.name]) for row in rows],
         problems,

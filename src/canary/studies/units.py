@@ -28,10 +28,11 @@ def with_seeds(config: RunConfig, seeds: tuple[int, ...]) -> RunConfig:
 def finished_runs(
     config: RunConfig, runs: Path, *, quiet: bool, leave_running: bool = False
 ) -> Iterator[tuple[RunConfig, Path]]:
-    """Finished runs of these seeds: those that are there, those that go on, and a new one for the rest.
+    """Finished runs of these seeds: those that are there, those that go on, and a new one for the
+    rest.
 
-    A run that another process seems to be training is an error or, with `leave_running`, left alone: a worker that died
-    elsewhere looks like that.
+    A run that another process seems to be training is an error or, with `leave_running`, left
+    alone: a worker that died elsewhere looks like that.
     """
     missing = set(config.training.seeds)
     for run, seeds in runs_of(config, runs):
@@ -52,13 +53,16 @@ def _finished(run: Path) -> Path:
 
 
 def runs_of(config: RunConfig, runs: Path) -> list[tuple[Path, tuple[int, ...]]]:
-    """The runs below `runs` with these settings, and their seeds; finished ones first, then the newest."""
+    """The runs below `runs` with these settings, and their seeds; finished ones first, then the
+    newest."""
     wanted, found = meaning(config), []
     for row in directory.list_runs(runs):
         if row.status not in ("failed", "unreadable"):
             stored = directory.read_json(Path(row.path) / "config.json")
             if meaning_of(stored) == wanted:
-                found.append((row.status != "finished", Path(row.path), tuple(stored["training"]["seeds"])))
+                found.append(
+                    (row.status != "finished", Path(row.path), tuple(stored["training"]["seeds"]))
+                )
     return [(path, seeds) for _, path, seeds in sorted(found, key=lambda item: item[0])]
 
 
@@ -84,7 +88,8 @@ def units_of(config: RunConfig, run: Path) -> Units:
 
 
 def final_policies(config: RunConfig, run: Path) -> dict[str, PerSeed]:
-    """What the final policies do: by dynamic programming where the environment is finite, else on fresh episodes."""
+    """What the final policies do: by dynamic programming where the environment is finite, else on
+    fresh episodes."""
     try:
         policies = load_policies(config, run)
     except CanaryError as error:  # the training is worth keeping without them
@@ -126,6 +131,8 @@ def _exact(policies: FrozenPolicies) -> PerSeed:
             "return": law.expected_return,
             "cost_mean": law.mean,
             "cost_deviation": law.variance**0.5,
-            "guaranteed": law.guaranteed_violation(limit, None if critics is None else critics.dead_zone),
+            "guaranteed": law.guaranteed_violation(
+                limit, None if critics is None else critics.dead_zone
+            ),
         }
     return result

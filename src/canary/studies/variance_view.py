@@ -21,16 +21,25 @@ def save(results: Path, study: dict[str, Any]) -> dict[str, Path]:
         raise CanaryError(
             f"{results} holds no point yet; compute them with `canary reproduce {results.name}`."
         )
-    data = pl.DataFrame(directory.read_json(results / "points.json")["points"], infer_schema_length=None)
+    data = pl.DataFrame(
+        directory.read_json(results / "points.json")["points"], infer_schema_length=None
+    )
     write_data(results, data)
     write_page(
         results,
         study,
         "Exponents of the relative variance in ε, fitted for ε < 0.1 (± 95% interval):\n"
-        "-1 is the rate 1/ε, 0 is stable. One policy of IcyLake; the limit moves, and violations are ε/2 everywhere.\n"
-        "Monte Carlo is exact (docs/relative-variance.md); GAE is measured over 200 batches of 4,000 steps per seed, with\n"
-        "critics fitted to the policy.\nThe paper: near -1 for indicator and CVaR, near 0 for Cantelli.",
-        ("constraint", *(f"{TITLES[e]}: {q}" for e in TITLES for q in QUANTITIES), "points with GAE"),
+        "-1 is the rate 1/ε, 0 is stable. One policy of IcyLake; the limit moves, and violations "
+        "are ε/2 everywhere.\n"
+        "Monte Carlo is exact (docs/relative-variance.md); GAE is measured over 200 batches of "
+        "4,000 steps per seed, with\n"
+        "critics fitted to the policy.\nThe paper: near -1 for indicator and CVaR, near 0 for "
+        "Cantelli.",
+        (
+            "constraint",
+            *(f"{TITLES[e]}: {q}" for e in TITLES for q in QUANTITIES),
+            "points with GAE",
+        ),
         [_cells(data, constraint) for constraint in _constraints(data)],
         figure=("relative variance", "relative-variance.png"),
         footnote="A point without a gradient is one whose signal is smaller than the noise of all its batches together.",
@@ -43,9 +52,12 @@ def save(results: Path, study: dict[str, Any]) -> dict[str, Path]:
 def exponent(
     data: pl.DataFrame, estimator: str, constraint: str, quantity: str
 ) -> tuple[float, float, int, int]:
-    """Slope of log kappa^2 over log epsilon below 0.1, its 95% half-width, points used, points in all."""
+    """Slope of log kappa^2 over log epsilon below 0.1, its 95% half-width, points used, points in
+    all."""
     rows = data.filter(
-        (pl.col("estimator") == estimator) & (pl.col("constraint") == constraint) & (pl.col("epsilon") < 0.1)
+        (pl.col("estimator") == estimator)
+        & (pl.col("constraint") == constraint)
+        & (pl.col("epsilon") < 0.1)
     )
     known = rows.filter(pl.col(quantity).is_not_null() & (pl.col(quantity) > 0))
     slope, half = fitted_exponent(known["epsilon"].to_numpy(), known[quantity].to_numpy())
@@ -94,13 +106,21 @@ def _figure(data: pl.DataFrame, path: Path) -> None:
                     ).sort("epsilon")  # fmt: skip
                     style = "-" if name in fixed else "--"
                     axes.plot(
-                        line["epsilon"], line["mean"], style, color=colours[name], marker=".", label=name
+                        line["epsilon"],
+                        line["mean"],
+                        style,
+                        color=colours[name],
+                        marker=".",
+                        label=name,
                     )
                     axes.fill_between(
                         line["epsilon"], line["low"], line["high"], color=colours[name], alpha=0.15
                     )
                 axes.set(
-                    xscale="log", yscale="log", title=f"{quantity}: {TITLES[estimator]}", xlabel="epsilon"
+                    xscale="log",
+                    yscale="log",
+                    title=f"{quantity}: {TITLES[estimator]}",
+                    xlabel="epsilon",
                 )
         grid[0, 1].legend(loc="center left", bbox_to_anchor=(1, 0.5), fontsize=8)
         save_figure(figure, path)

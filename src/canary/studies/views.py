@@ -1,4 +1,5 @@
-"""From the store to tables and figures: what `canary reproduce NAME --rebuild` runs; no JAX, no training."""
+"""From the store to tables and figures: what `canary reproduce NAME --rebuild` runs; no JAX, no
+training."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,8 @@ from canary.studies import anatomy, curves, sweep, table, table1, tail, variance
 from canary.studies.rows import Row, load_rows
 
 View = Callable[[Path, dict[str, Any], list[Row], list[str]], dict[str, Path]]
-"""Writes its files into the study's folder from the rows and the sentences about damage; their paths by label."""
+"""Writes its files into the study's folder from the rows and the sentences about damage; their
+paths by label."""
 
 VIEWS: dict[str, View] = {
     "study": table.save,
@@ -31,7 +33,8 @@ def save_views(results: Path) -> dict[str, Path]:
     """Write what the study's view makes of the results that are there."""
     if not (results / "study.json").exists():
         raise CanaryError(
-            f"{results} has no study.json, so there is nothing to rebuild; `canary reproduce {results.name}` makes it."
+            f"{results} has no study.json, so there is nothing to rebuild; `canary reproduce "
+            f"{results.name}` makes it."
         )
     study = directory.read_json(results / "study.json")
     try:
@@ -44,6 +47,10 @@ def save_views(results: Path) -> dict[str, Path]:
             f"{results / 'study.json'} is damaged ({error}); reproduce the study again."
         ) from error
     if not rows:
-        tail = f" {' '.join(problems)}" if problems else f" Train it with `canary reproduce {results.name}`."
+        tail = (
+            f" {' '.join(problems)}"
+            if problems
+            else f" Train it with `canary reproduce {results.name}`."
+        )
         raise CanaryError(f"{results} holds no finished seed yet.{tail}")
     return view(results, study, rows, problems)

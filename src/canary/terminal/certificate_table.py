@@ -1,5 +1,5 @@
-"""What a person sees of a certification on a terminal: a bar while it plays, then the verdict and a row per
-policy.
+"""What a person sees of a certification on a terminal: a bar while it plays, then the verdict and a
+row per policy.
 """
 
 from collections.abc import Callable
@@ -21,10 +21,16 @@ STYLES = {"SATISFIED": "bold green", "VIOLATED": "bold red", "UNDECIDED": "bold 
 
 
 class CertificationBar:
-    """One bar over all policies, on standard error; a policy that stops early takes its whole part of it."""
+    """One bar over all policies, on standard error; a policy that stops early takes its whole part
+    of it."""
 
     def __init__(
-        self, constraint: Constraint, plan: Plan, *, quiet: bool = False, console: Console | None = None
+        self,
+        constraint: Constraint,
+        plan: Plan,
+        *,
+        quiet: bool = False,
+        console: Console | None = None,
     ):
         self._console = console or error_console()
         self._quiet, self._each, self._begun = quiet, plan.episodes or 1, 0
@@ -38,7 +44,9 @@ class CertificationBar:
             disable=quiet or not self._console.is_interactive,
         )
         title = f"certifying {constraint.text}"
-        self._task = self._progress.add_task(title, total=self._each * plan.statements, seen="compiling")
+        self._task = self._progress.add_task(
+            title, total=self._each * plan.statements, seen="compiling"
+        )
 
     def __enter__(self) -> "CertificationBar":
         self._progress.start()
@@ -69,9 +77,12 @@ class CertificationBar:
 def print_certificate(
     console: Console, certificate: dict[str, Any], paths: tuple[Path, ...] | list[Path] = ()
 ) -> None:
-    """The verdict, a row per policy and changed setting, what the numbers mean, and the files written."""
+    """The verdict, a row per policy and changed setting, what the numbers mean, and the files
+    written."""
     constraint, plan = constraint_of(certificate), certificate["plan"]
-    console.print(Text(f" {certificate['verdict']} ", style=f"{STYLES[certificate['verdict']]} reverse"))
+    console.print(
+        Text(f" {certificate['verdict']} ", style=f"{STYLES[certificate['verdict']]} reverse")
+    )
     console.print(Text(certificate["sentence"]), soft_wrap=True)
     beside = _beside(constraint)
     rows = table("policy", "verdict", "violations", "episodes", constraint.label, *beside, "return")
@@ -79,7 +90,8 @@ def print_certificate(
     for result in certificate["results"]:
         one, evidence = result["assessment"], result["evidence"]
         bounds = [
-            _cell(one[end]) if places is None else f"{one[end]:.{places}f}" for end in ("lower", "upper")
+            _cell(one[end]) if places is None else f"{one[end]:.{places}f}"
+            for end in ("lower", "upper")
         ]
         rows.add_row(
             _name(result["seed"], result["changes"]),
@@ -99,13 +111,19 @@ def print_certificate(
 def _beside(constraint: Constraint) -> dict[str, Callable[[dict[str, Any]], str]]:
     """The columns of what is bounded but not judged, each with its cell."""
     columns: dict[str, Callable[[dict[str, Any]], str]] = {
-        "VaR": lambda one: f"{_cell(one['value_at_risk_lower'])} - {_cell(one['value_at_risk_upper'])}",
+        "VaR": lambda one: (
+            f"{_cell(one['value_at_risk_lower'])} - {_cell(one['value_at_risk_upper'])}"
+        ),
         "CVaR": lambda one: f"<= {_cell(one['conditional_value_at_risk_upper'])}",
         "mean cost": lambda one: f"<= {_cell(one['mean_upper'])}",
     }
     if isinstance(constraint, Mean):
         return {}
-    return columns if isinstance(constraint, Chance) else {k: v for k, v in columns.items() if k != "CVaR"}
+    return (
+        columns
+        if isinstance(constraint, Chance)
+        else {k: v for k, v in columns.items() if k != "CVaR"}
+    )
 
 
 LEVELS = {
@@ -120,7 +138,9 @@ def print_verification(console: Console, result: dict[str, Any]) -> None:
     """Which of the three things was shown, in words, and what was not."""
     word, style = ("VALID", "bold green") if result["valid"] else ("NOT VALID", "bold red")
     console.print(
-        Text.assemble((f" {word} ", f"{style} reverse"), f" {result['path']} {LEVELS[result['level']]}")
+        Text.assemble(
+            (f" {word} ", f"{style} reverse"), f" {result['path']} {LEVELS[result['level']]}"
+        )
     )
     if result["valid"]:
         console.print(Text(f"{result['verdict']}: {result['sentence']}"), soft_wrap=True)
@@ -141,7 +161,8 @@ def footnote(plan: dict[str, Any]) -> str:
     if plan["statements"] == 1:
         return f"Every bound holds with {level} confidence."
     return (
-        f"Bounds of one kind hold with {level} confidence for all {plan['statements']} rows together "
+        f"Bounds of one kind hold with {level} confidence for all {plan['statements']} rows "
+        "together "
         f"(Bonferroni), so you may pick any row."
     )
 
@@ -170,4 +191,6 @@ def print_best(console: Console, best: dict[str, Any]) -> None:
     console.print(Text("stored policies, the richest first", "bold"), lines, sep="\n")
     if len(best["candidates"]) > SHOWN:
         console.print(Text(f"and {len(best['candidates']) - SHOWN} more", "dim"))
-    console.print(Text(best["sentence"], "green" if best["certified"] else "yellow"), soft_wrap=True)
+    console.print(
+        Text(best["sentence"], "green" if best["certified"] else "yellow"), soft_wrap=True
+    )

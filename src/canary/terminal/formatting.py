@@ -20,7 +20,8 @@ def table(*columns: str) -> Table:
 
 
 def judged(measured: Sequence[float] | None, kind: str, allowed: float) -> tuple[str, str, str]:
-    """What was measured of a constraint (value, lower, upper), its band, and their colour, with digits that suit."""
+    """What was measured of a constraint (value, lower, upper), its band, and their colour, with
+    digits that suit."""
     if measured is None:
         return "-", "-", "dim"
     value, lower, upper = measured
@@ -44,4 +45,8 @@ def number(value: float) -> str:
 
 def clock_time(seconds: float) -> str:
     minutes, rest = divmod(int(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}" if minutes >= 60 else f"{minutes}:{rest:02d}"
+    return (
+        f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
+        if minutes >= 60
+        else f"{minutes}:{rest:02d}"
+    )

@@ -20,7 +20,9 @@ def print_frontier(console: Console, report: dict[str, Any]) -> None:
     console.print(frontier_table(report))
     console.print(shaped_table(report))
     if report["runs"]:
-        console.print(Text.assemble(("trained policies", "bold"), ("   gap: best return - return", "dim")))
+        console.print(
+            Text.assemble(("trained policies", "bold"), ("   gap: best return - return", "dim"))
+        )
         console.print(seeds_table(report))
 
 
@@ -37,7 +39,9 @@ def optima_table(report: dict[str, Any]) -> Table:
             continue
         chance = _chance(best["violation_probability"], report["epsilon"])
         moments = [number(best[key]) for key in ("cost_mean", "cost_deviation")]
-        lines.add_row(label, _places(best["return"]), _places(free - best["return"]), chance, *moments)
+        lines.add_row(
+            label, _places(best["return"]), _places(free - best["return"]), chance, *moments
+        )
     return lines
 
 
@@ -83,7 +87,9 @@ def seeds_table(report: dict[str, Any]) -> Table:
         if len(seeds) > 1:
             keys = [key for key in seeds[0] if all(isinstance(row[key], float) for row in seeds)]
             mean = seeds[0] | {key: float(np.mean([row[key] for row in seeds])) for key in keys}
-            lines.add_row(label, "mean", *_seed_cells(mean, report["epsilon"], is_shaped), style="bold")
+            lines.add_row(
+                label, "mean", *_seed_cells(mean, report["epsilon"], is_shaped), style="bold"
+            )
     return lines
 
 

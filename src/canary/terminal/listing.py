@@ -1,4 +1,5 @@
-"""What `canary list` shows: the runs of a directory, newest first, and everything that can be named."""
+"""What `canary list` shows: the runs of a directory, newest first, and everything that can be
+named."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -14,7 +15,8 @@ from canary.terminal.formatting import number, table
 
 
 def run_record(row: directory.RunRow, differs: dict[str, Any]) -> dict[str, Any]:
-    """A run as JSON data, with how it differs from the others and the headline numbers of its summary if it has one."""
+    """A run as JSON data, with how it differs from the others and the headline numbers of its
+    summary if it has one."""
     record = {"path": row.path, "status": row.status, "started": row.started, "steps": row.steps}
     record |= asdict(row.headline) if row.headline else {}
     record |= {"tags": list(row.tags), "differs": differs}
@@ -24,7 +26,8 @@ def run_record(row: directory.RunRow, differs: dict[str, Any]) -> dict[str, Any]
     except CanaryError:
         summary = {}
     numbers = {
-        name: summary.get(name) for name in ("return_mean", "violation_probability", "limit", "epsilon")
+        name: summary.get(name)
+        for name in ("return_mean", "violation_probability", "limit", "epsilon")
     }
     return record | {
         name: value if isinstance(value, int | float) and abs(value) < 1e300 else None
@@ -45,7 +48,9 @@ def print_lists(
         console.print(Text.assemble(("runs", "bold"), f" in {root}"), lines, sep="\n")
     else:
         console.print(
-            Text.assemble(("runs", "bold"), f" in {root}: none yet; start one with `canary train`.\n")
+            Text.assemble(
+                ("runs", "bold"), f" in {root}: none yet; start one with `canary train`.\n"
+            )
         )
     for title, entries in known.items():
         console.print(Text(title, "bold"))
@@ -60,7 +65,8 @@ def _cells(run: dict[str, Any]) -> list[str]:
     planned, done = run["total_steps"], run["steps"]
     steps = f"{done:,}" if done == planned else f"{done:,} of {planned:,}"
     shown = [
-        "-" if run[name] is None else number(run[name]) for name in ("return_mean", "violation_probability")
+        "-" if run[name] is None else number(run[name])
+        for name in ("return_mean", "violation_probability")
     ]
     words = [settings_text(run["differs"]), *(f"#{tag}" for tag in run["tags"])]
     about = " ".join(word for word in words if word)
@@ -69,7 +75,8 @@ def _cells(run: dict[str, Any]) -> list[str]:
 
 
 def print_settings(console: Console, rows: list[dict[str, str]]) -> None:
-    """Settings with default, range and meaning; a preset may start from other values than the defaults."""
+    """Settings with default, range and meaning; a preset may start from other values than the
+    defaults."""
     lines = table("setting", "default", "range", "meaning")
     for column in lines.columns:
         column.justify, column.no_wrap, column.overflow = "left", False, "fold"

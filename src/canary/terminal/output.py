@@ -1,4 +1,5 @@
-"""Where the results of a command go: people read the terminal, scripts the JSON of `--json FILE|-`."""
+"""Where the results of a command go: people read the terminal, scripts the JSON of `--json
+FILE|-`."""
 
 import contextlib
 import json
@@ -27,7 +28,8 @@ def console_for(target: str | None) -> "PlainConsole":
 
 
 def check_json(target: str | None) -> None:
-    """Raise a sentence if the JSON could not be written, now rather than after hours of training."""
+    """Raise a sentence if the JSON could not be written, now rather than after hours of
+    training."""
     if target is None or target == "-":
         return
     path = Path(target)
@@ -66,5 +68,6 @@ def emit_json(target: str | None, value: Mapping[str, Any]) -> None:
 
 def _no_place(target: str, reason: str) -> CanaryError:
     return CanaryError(
-        f"--json cannot write {target!r} ({reason}); name a file in a directory that you can write to."
+        f"--json cannot write {target!r} ({reason}); name a file in a directory that you can write "
+        "to."
     )

@@ -1,9 +1,10 @@
-"""What a person sees while training: a live table on a terminal, a line now and then in a log, or nothing.
+"""What a person sees while training: a live table on a terminal, a line now and then in a log, or
+nothing.
 
-What the constraint limits is measured on recent episodes and carries a 95% band, of P(cost > limit) the exact binomial one.
-Green: the band lies within what is allowed; red: it lies above; yellow: the data cannot tell. These are
-training episodes of a changing policy, hence never a guarantee. Everything goes to standard error: `--json -`
-needs standard output.
+What the constraint limits is measured on recent episodes and carries a 95% band, of P(cost > limit)
+the exact binomial one. Green: the band lies within what is allowed; red: it lies above; yellow: the
+data cannot tell. These are training episodes of a changing policy, hence never a guarantee.
+Everything goes to standard error: `--json -` needs standard output.
 """
 
 import math
@@ -26,7 +27,10 @@ from canary.terminal.console import error_console
 from canary.terminal.formatting import clock_time, judged, number, table, title
 
 ROWS = 12  # seeds with a row of their own; the others share one
-LINE_SECONDS, LINE_FRACTION = 10.0, 0.05  # without a terminal: a line after this time or this part of the run
+LINE_SECONDS, LINE_FRACTION = (
+    10.0,
+    0.05,
+)  # without a terminal: a line after this time or this part of the run
 NAN = math.nan
 
 
@@ -34,8 +38,8 @@ NAN = math.nan
 class SeedStatus:
     """One seed over its recent episodes.
 
-    `kl_fraction` is the part of the trust region that its steps use, `signal_fraction` the part of its constraint gradient
-    that two batches agree on.
+    `kl_fraction` is the part of the trust region that its steps use, `signal_fraction` the part of
+    its constraint gradient that two batches agree on.
     """
 
     seed: int
@@ -78,7 +82,9 @@ def pool(seeds: Sequence[SeedStatus]) -> SeedStatus:
     """Several seeds as one: their episodes thrown together, everything else averaged."""
 
     def mean(values: Sequence[float], weights: Sequence[float]) -> float:
-        pairs = [(v, w) for v, w in zip(values, weights, strict=True) if w > 0 and not math.isnan(v)]
+        pairs = [
+            (v, w) for v, w in zip(values, weights, strict=True) if w > 0 and not math.isnan(v)
+        ]
         return sum(v * w for v, w in pairs) / sum(w for _, w in pairs) if pairs else NAN
 
     ones, episodes = [1] * len(seeds), [len(one.costs) for one in seeds]
@@ -87,7 +93,9 @@ def pool(seeds: Sequence[SeedStatus]) -> SeedStatus:
         seed=-1,
         return_mean=mean([one.return_mean for one in seeds], episodes),
         costs=[cost for one in seeds for cost in one.costs],
-        tier_share={tier: mean([one.tier_share.get(tier, 0.0) for one in seeds], ones) for tier in tiers},
+        tier_share={
+            tier: mean([one.tier_share.get(tier, 0.0) for one in seeds], ones) for tier in tiers
+        },
         entropy=mean([one.entropy for one in seeds], ones),
         kl_fraction=mean([one.kl_fraction for one in seeds], ones),
         signal_fraction=mean([one.signal_fraction for one in seeds], ones),
@@ -126,7 +134,9 @@ class TrainingProgress:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if self._live:
-            self._live.transient = error is None  # the summary follows; after a failure the last table stays
+            self._live.transient = (
+                error is None
+            )  # the summary follows; after a failure the last table stays
             self._live.stop()
         elif self._seeds and self._line_steps != self._steps:
             self._print_line()
@@ -183,7 +193,8 @@ class TrainingProgress:
         return clock_time(max(left - (self._clock() - self._updated), 0.0))
 
     def _render(self) -> Group:
-        """The whole display; the refresh thread of `Live` calls it too, so that the clock goes on."""
+        """The whole display; the refresh thread of `Live` calls it too, so that the clock goes
+        on."""
         task, now = self._task, self._clock()
         times = f"{clock_time(now - self._started)} elapsed   {self._time_left()} left"
         speed = f"{self._speed:,.0f} steps/s" if self._speed > 0 else ""
@@ -198,21 +209,30 @@ class TrainingProgress:
             *(f"{self._steps:,} / {task.total_steps:,} steps", speed, times),
         )
         heading = title(task.env, task.algorithm, task.constraint.text)
-        notice = f"{self._notice} ... {now - self._busy_since:.0f} s" if self._is_busy else self._notice
+        notice = (
+            f"{self._notice} ... {now - self._busy_since:.0f} s" if self._is_busy else self._notice
+        )
         rows = [_live_table(task, self._seeds, self._console)] if self._seeds else [Text()]
         return Group(heading, *rows, bar, *_warnings(self._seeds), Text(notice, style="dim"))
 
 
 def _live_table(task: RunHeading, seeds: Sequence[SeedStatus], console: Console) -> Table:
-    extra = ("entropy", "KL used", "signal")[: 3 * (console.width >= 120) or 2 * (console.width >= 100)]
+    extra = ("entropy", "KL used", "signal")[
+        : 3 * (console.width >= 120) or 2 * (console.width >= 100)
+    ]
     live = table("seed", "return", task.constraint.label, "95% band", "cost", *extra, "tier")
-    live.columns[-1].justify, live.columns[-1].no_wrap = "left", False  # the one to give way when narrow
+    live.columns[-1].justify, live.columns[-1].no_wrap = (
+        "left",
+        False,
+    )  # the one to give way when narrow
     rows = min(ROWS, max(1, console.height - 13))
     shown, rest = (seeds, ()) if len(seeds) <= rows + 1 else (seeds[:rows], seeds[rows:])
     for one in shown:
         live.add_row(*_cells(str(one.seed), one, task.constraint, len(extra)))
     if rest:
-        live.add_row(*_cells(f"{len(rest)} more", pool(rest), task.constraint, len(extra)), style="dim")
+        live.add_row(
+            *_cells(f"{len(rest)} more", pool(rest), task.constraint, len(extra)), style="dim"
+        )
     if len(seeds) > 1:
         live.add_section()
         live.add_row(*_cells("all", pool(seeds), task.constraint, len(extra)), style="bold")
@@ -222,7 +242,10 @@ def _live_table(task: RunHeading, seeds: Sequence[SeedStatus], console: Console)
 def _cells(name: str, one: SeedStatus, constraint: Constraint, extras: int) -> list[str | Text]:
     value, band, style = one.judged(constraint)
     shares_of_one = (one.kl_fraction, one.signal_fraction)
-    extra = [number(one.entropy), *("-" if math.isnan(share) else f"{share:.0%}" for share in shares_of_one)]
+    extra = [
+        number(one.entropy),
+        *("-" if math.isnan(share) else f"{share:.0%}" for share in shares_of_one),
+    ]
     shares = sorted(one.tier_share.items(), key=lambda item: -item[1])
     names = "  ".join(f"{tier} {share:.0%}" for tier, share in shares if share >= 0.005)
     tiers = Text(names, no_wrap=True, overflow="ellipsis")
@@ -250,18 +273,28 @@ def counting_bar(label: str, *, quiet: bool = False) -> Iterator[Callable[[int, 
     if quiet:
         yield lambda done, total, what: None
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
     console = error_console()
-    with Progress(*columns, console=console, transient=True, disable=not console.is_interactive) as bar:
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_interactive
+    ) as bar:
         task = bar.add_task(label, total=None)
-        yield lambda done, total, what: bar.update(task, completed=done, total=total, description=what)
+        yield lambda done, total, what: bar.update(
+            task, completed=done, total=total, description=what
+        )
 
 
 @contextmanager
 def evaluation_bar(
     episodes: int, *, quiet: bool = False
 ) -> Iterator[tuple[Callable[[int, int], None], Callable[[int, int, str], None]]]:
-    """A bar for `episodes` in all; yields what to call with (seed, episodes played since the last call).
+    """A bar for `episodes` in all; yields what to call with (seed, episodes played since the last
+    call).
 
     And, for work that follows, what `counting_bar` yields.
     """

@@ -24,6 +24,8 @@ def _size(study: Study) -> str:
         return f"shows {study.units_of}"
     if not study.variants:
         return f"{len(study.seeds)} seeds"
-    sizes = ((one.seeds or study.seeds, one.total_steps or study.total_steps) for one in study.variants)
+    sizes = (
+        (one.seeds or study.seeds, one.total_steps or study.total_steps) for one in study.variants
+    )
     steps = sum(len(seeds) * steps for seeds, steps in sizes)
     return f"{len(study.variants)} variants, {steps / 1e6:g}M steps in all"

@@ -1,4 +1,5 @@
-"""A summary as a table on the terminal: a row per seed, one for all, and where things were written."""
+"""A summary as a table on the terminal: a row per seed, one for all, and where things were
+written."""
 
 import math
 from collections.abc import Sequence
@@ -15,12 +16,14 @@ from canary.terminal.formatting import judged, number, table, title
 def print_summary(console: Console, summary: dict[str, Any]) -> None:
     """The end of a run or of an evaluation.
 
-    Takes the JSON summary, in which None stands for the unknown. Beyond its stable keys it shows, where
-    present: `seed_ids`, cost and jitter or else length per seed, a
-    `note`, and `paths` (label to path). It fits into 80 columns.
+    Takes the JSON summary, in which None stands for the unknown. Beyond its stable keys it shows,
+    where present: `seed_ids`, cost and jitter or else length per seed, a `note`, and `paths` (label
+    to path). It fits into 80 columns.
     """
     rates = summary["violation_per_seed"]
-    has_jitter = summary["constraint"]["kind"] == "chance" and summary["violation_jitter"] is not None
+    has_jitter = (
+        summary["constraint"]["kind"] == "chance" and summary["violation_jitter"] is not None
+    )
     columns = {
         "seed": [*map(str, summary.get("seed_ids", range(len(rates)))), "all"],
         "return": _numbers(summary, "return_per_seed", "return_mean"),
@@ -65,7 +68,9 @@ def _judgements(summary: dict[str, Any]) -> dict[str, list[Text]]:
     columns: dict[str, list[Text]] = {summary["constraint_label"]: [], "95% interval": []}
     for value, interval in zip(values, intervals, strict=True):
         measured = None if value is None else (value, *(interval or (value, value)))
-        text, band, style = judged(measured, summary["constraint"]["kind"], summary["constraint_allowed"])
+        text, band, style = judged(
+            measured, summary["constraint"]["kind"], summary["constraint_allowed"]
+        )
         band = "-" if interval is None else band
         for column, cell in zip(columns.values(), (text, band), strict=True):
             column.append(Text(cell, style))
@@ -96,7 +101,8 @@ def print_comparison(console: Console, comparison: Comparison) -> None:
     console.print(Text(f"constraint  {'; '.join(texts)}"), soft_wrap=True)
     console.print(
         Text(
-            "Second half of training; 95% intervals over seeds; against first: on the seeds that both have."
+            "Second half of training; 95% intervals over seeds; against first: on the seeds that "
+            "both have."
         ),
         soft_wrap=True,
     )

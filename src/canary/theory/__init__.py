@@ -1,4 +1,5 @@
-"""Relative variance of the estimators of tail-risk constraints: the paper's theory, exactly (docs/relative-variance.md)."""
+"""Relative variance of the estimators of tail-risk constraints: the paper's theory, exactly
+(docs/relative-variance.md)."""
 
 from canary.numerics.gaussian_tail import GaussianTail as GaussianTail
 from canary.numerics.gaussian_tail import gaussian_tail as gaussian_tail

@@ -1,11 +1,13 @@
-"""What an estimator of a tail-risk constraint can see of a policy: the law of the episode cost, and of the score with it.
+"""What an estimator of a tail-risk constraint can see of a policy: the law of the episode cost, and
+of the score with it.
 
-With s(tau) = sum_t grad_theta log pi(a_t | x_t) the score of an episode, every relative variance of the paper's appendix
-(app:scaling) needs three numbers for each cost k, and no more:
+With s(tau) = sum_t grad_theta log pi(a_t | x_t) the score of an episode, every relative variance of
+the paper's appendix (app:scaling) needs three numbers for each cost k, and no more:
 
     probability  P(C = k),        score  E[s 1(C = k)],        square  E[|s|^2 1(C = k)].
 
-In a finite environment they follow exactly by dynamic programming, because |s + u|^2 = |s|^2 + 2 s.u + |u|^2.
+In a finite environment they follow exactly by dynamic programming, because |s + u|^2 = |s|^2 + 2
+s.u + |u|^2.
 """
 
 from dataclasses import dataclass, field
@@ -52,16 +54,19 @@ def from_trajectories(
     score: Float[np.ndarray, "episode parameter"],
     probability: Float[np.ndarray, "episode"] | None = None,
 ) -> ScoredLaw:
-    """The law of listed episodes: all of them with their probabilities, or a sample of equal ones."""
+    """The law of listed episodes: all of them with their probabilities, or a sample of equal
+    ones."""
     weight = np.full(len(cost), 1 / len(cost)) if probability is None else probability
     return ScoredLaw(cost, weight, weight[:, None] * score, weight * (score**2).sum(1))
 
 
 def scored_law(mdp: FiniteMDP, policy: Policy) -> ScoredLaw:
-    """The exact law under a policy whose parameters theta[state, action] are added to the logits of its actions.
+    """The exact law under a policy whose parameters theta[state, action] are added to the logits of
+    its actions.
 
-    In state s the score of action a is e_a - pi(. | s, spent) in the block of s. The policy itself may be any that
-    `cost_law` takes; a softmax table is the case in which theta is everything that it has.
+    In state s the score of action a is e_a - pi(. | s, spent) in the block of s. The policy itself
+    may be any that `cost_law` takes; a softmax table is the case in which theta is everything that
+    it has.
     """
     table = np.asarray(tabulate(mdp, policy))
     if table.ndim == 3:  # actions: their probabilities are 0 and 1, and so are their scores 0

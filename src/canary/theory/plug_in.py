@@ -1,16 +1,19 @@
-"""The estimators of Canary's constraint that can be computed: the sample mean takes the place of mu everywhere.
+"""The estimators of Canary's constraint that can be computed: the sample mean takes the place of mu
+everywhere.
 
 With Y = X - mu, W = beta Y^2 + 2 (b - mu) Y and B^ the plug-in value (eq:cantelli-plugin),
 
     B^ = mean(W) - (b - mu)^2 - mean(Y)^2 / epsilon
 
-so bias and variance over N independent episodes are exact functions of the first four central moments m_2, m_3, m_4:
+so bias and variance over N independent episodes are exact functions of the first four central
+moments m_2, m_3, m_4:
 
     bias      -m_2 / (epsilon N)                                                                  (eq:cantelli-remainder)
     variance  Var[W]/N - (2/epsilon) Cov[W, Y^2]/N^2 + (m_4/N^3 + 3 (N-1) m_2^2/N^3 - m_2^2/N^2) / epsilon^2
 
-The gradient g^_B = c^_1 m^_1 + c_2 m^_2 differs from the one with the true c_1 at first order (eq:cantelli-grad-perturb).
-Its leading variance is that of s x - (2/epsilon) (X - mu) E[s X] over N, its bias -(2/epsilon) Cov[X, s X] / N.
+The gradient g^_B = c^_1 m^_1 + c_2 m^_2 differs from the one with the true c_1 at first order
+(eq:cantelli-grad-perturb). Its leading variance is that of s x - (2/epsilon) (X - mu) E[s X] over
+N, its bias -(2/epsilon) Cov[X, s X] / N.
 """
 
 from dataclasses import dataclass

@@ -1,14 +1,15 @@
-"""The constraints of the paper in one form, J_C = E[x(tau)] + b <= 0, and the relative variance of their estimates.
+"""The constraints of the paper in one form, J_C = E[x(tau)] + b <= 0, and the relative variance of
+their estimates.
 
-The relative variance is kappa^2[m] = Var[m^] / |m|^2 (eq:relative-variance), in the exact form of the paper's two lemmas.
-For N independent episodes, with q the probability of the active event E, R the relative second moment of one active
-contribution and r the signal share,
+The relative variance is kappa^2[m] = Var[m^] / |m|^2 (eq:relative-variance), in the exact form of
+the paper's two lemmas. For N independent episodes, with q the probability of the active event E, R
+the relative second moment of one active contribution and r the signal share,
 
     value      kappa^2 = r^2 (R_x / (q N) - 1/N),   R_x = E[x^2 | E] / E[x | E]^2,       r = |E[x]| / |J_C|    (lem:value)
     gradient   kappa^2 =      R_g / (q N) - 1/N ,   R_g = E[|s x|^2 | E] / |E[s x | E]|^2                      (lem:grad)
 
-Both lie between r^2 (1 - q) / (q N), which needs no assumption (R >= 1 by Jensen), and r^2 R / (q N). If R and r keep
-within constants while q shrinks, kappa^2 = Theta(1 / (q N)): prop:ess.
+Both lie between r^2 (1 - q) / (q N), which needs no assumption (R >= 1 by Jensen), and r^2 R / (q
+N). If R and r keep within constants while q shrinks, kappa^2 = Theta(1 / (q N)): prop:ess.
 """
 
 from dataclasses import dataclass, field
@@ -22,18 +23,21 @@ from canary.theory.law import ScoredLaw
 
 @dataclass(frozen=True, eq=False)
 class SampledConstraint:
-    """A constraint value as the mean of a statistic of single episodes plus a number that no batch changes.
+    """A constraint value as the mean of a statistic of single episodes plus a number that no batch
+    changes.
 
-    With c_1 = 2 (l - mu / epsilon) and c_2 = 1/epsilon - 1 the constraints of the paper are (eq:jc-decomp)
+    With c_1 = 2 (l - mu / epsilon) and c_2 = 1/epsilon - 1 the constraints of the paper are
+    (eq:jc-decomp)
 
         indicator     x = 1(C > l)                 b = -epsilon              active: C > l       q = p
         CVaR          x = (C - eta)^+ / epsilon    b = eta - l, eta = VaR    active: C > eta     q = epsilon
         Cantelli      x = c_1 C + c_2 C^2          b = mu^2 / epsilon - l^2  active: C > 0       q = f
         shaped        the same of X = phi_d(C / l) with l = 1                active: C > d l     q = P(C > d l)
 
-    The expected effective sample size of N episodes is q N. The shaped bound runs from the saturated cost (d = 0) to the
-    indicator (d -> 1), and so does its q from f to p. Where the law has an atom at eta, as that of a finite environment
-    has, q of CVaR is P(C > eta) <= epsilon (ass:support excludes it).
+    The expected effective sample size of N episodes is q N. The shaped bound runs from the
+    saturated cost (d = 0) to the indicator (d -> 1), and so does its q from f to p. Where the law
+    has an atom at eta, as that of a finite environment has, q of CVaR is P(C > eta) <= epsilon
+    (ass:support excludes it).
     """
 
     statistic: Float[np.ndarray, "atom"] = field(repr=False)
@@ -67,7 +71,8 @@ def cvar(law: ScoredLaw, limit: float, epsilon: float) -> SampledConstraint:
 def cantelli(
     law: ScoredLaw, limit: float, epsilon: float, dead_zone: float | None = None
 ) -> SampledConstraint:
-    """B <= 0 of the cost, or of the shaped cost (eq:cantelli-lin), with the true mean inside c_1 and b."""
+    """B <= 0 of the cost, or of the shaped cost (eq:cantelli-lin), with the true mean inside c_1
+    and b."""
     variable, bound = bounded_variable(law.cost, limit, dead_zone)
     mean = law.mean(variable)
     first, second = 2 * (bound - mean / epsilon), 1 / epsilon - 1
@@ -78,7 +83,8 @@ def cantelli(
 
 @dataclass(frozen=True)
 class RelativeVariance:
-    """The three numbers that a relative variance is made of; not a number where there is no signal."""
+    """The three numbers that a relative variance is made of; not a number where there is no
+    signal."""
 
     active: float
     """q."""
@@ -89,7 +95,9 @@ class RelativeVariance:
 
     def of_batch(self, episodes: int) -> float:
         """kappa^2 of `episodes` independent episodes, exactly."""
-        if self.active == 0:  # the sampled part has vanished, and its noise with it; a gradient is gone
+        if (
+            self.active == 0
+        ):  # the sampled part has vanished, and its noise with it; a gradient is gone
             return 0.0 if self.share == 0 else np.nan
         return self.share**2 * (self.ratio / self.active - 1) / episodes
 

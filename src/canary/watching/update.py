@@ -12,7 +12,8 @@ from canary.constraints import Constraint
 
 @dataclass(frozen=True, kw_only=True)
 class SeedUpdate:
-    """One update of one seed. Its numbers are of the whole episodes that ended in the batch; None: there were none."""
+    """One update of one seed. Its numbers are of the whole episodes that ended in the batch; None:
+    there were none."""
 
     seed: int
     episodes: int
@@ -32,7 +33,11 @@ class SeedUpdate:
             "constraint_value": self.constraint_value,
             **self.metrics,
         }
-        return {name: value for name, value in known.items() if value is not None and math.isfinite(value)}
+        return {
+            name: value
+            for name, value in known.items()
+            if value is not None and math.isfinite(value)
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,19 +62,27 @@ class Update:
 def updates_of(
     rows: pl.DataFrame, episodes: pl.DataFrame, constraint: Constraint, *, run: Path, updates: int
 ) -> Iterator[Update]:
-    """The updates in the rows of a chunk: a row of metrics per seed and update, a row per episode."""
+    """The updates in the rows of a chunk: a row of metrics per seed and update, a row per
+    episode."""
     whole = episodes.filter(pl.col("valid")).partition_by("seed", "iteration", as_dict=True)
-    for (iteration,), part in rows.partition_by("iteration", as_dict=True, maintain_order=True).items():
+    for (iteration,), part in rows.partition_by(
+        "iteration", as_dict=True, maintain_order=True
+    ).items():
         seeds = tuple(
-            _of_seed(row, whole.get((row["seed"], iteration)), constraint) for row in part.to_dicts()
+            _of_seed(row, whole.get((row["seed"], iteration)), constraint)
+            for row in part.to_dicts()
         )
         number, steps = int(iteration) + 1, int(part["steps"][0])
         yield Update(run=run, number=number, updates=updates, steps=steps, seeds=seeds)
 
 
-def _of_seed(row: dict[str, float], ended: pl.DataFrame | None, constraint: Constraint) -> SeedUpdate:
+def _of_seed(
+    row: dict[str, float], ended: pl.DataFrame | None, constraint: Constraint
+) -> SeedUpdate:
     metrics = {
-        name: float(value) for name, value in row.items() if name not in ("seed", "iteration", "steps")
+        name: float(value)
+        for name, value in row.items()
+        if name not in ("seed", "iteration", "steps")
     }
     costs = None if ended is None else ended["cost"].to_numpy()
     return SeedUpdate(

@@ -21,7 +21,9 @@ class Watcher:
 
     def __init__(self, callback: Callback | None = None, log: Sequence[str] | str = ()):
         if callback is not None and not callable(callback):
-            raise CanaryError(f"The callback must be a function of one update, not {callback!r:.60}.")
+            raise CanaryError(
+                f"The callback must be a function of one update, not {callback!r:.60}."
+            )
         self._callback = callback
         self._writers: list[Writer] = []
         self.log_to(log)
@@ -33,13 +35,15 @@ class Watcher:
 
     @property
     def sees_every_update(self) -> bool:
-        """Whether updates must be done one at a time, so that a stop takes effect after exactly the update it names."""
+        """Whether updates must be done one at a time, so that a stop takes effect after exactly the
+        update it names."""
         return self._callback is not None
 
     def open(
         self, run: Path, about: dict[str, Any], constraint: Constraint, first: int, updates: int
     ) -> None:
-        """Before the first update after `first`; `about` is the run's configuration with its name and tags."""
+        """Before the first update after `first`; `about` is the run's configuration with its name
+        and tags."""
         self._run, self._constraint, self._updates = run, constraint, updates
         self._writers = [opener(run, about, first) for opener in self._openers.values()]
 
@@ -48,7 +52,9 @@ class Watcher:
         if not self._writers and self._callback is None:
             return True
         goes_on = True
-        for update in updates_of(rows, episodes, self._constraint, run=self._run, updates=self._updates):
+        for update in updates_of(
+            rows, episodes, self._constraint, run=self._run, updates=self._updates
+        ):
             for writer in self._writers:
                 writer.write(update)
             if self._callback is not None:
@@ -65,5 +71,6 @@ def _answer(answer: Any) -> bool:
     if answer is None or isinstance(answer, bool | np.bool_):
         return answer is None or bool(answer)
     raise CanaryError(
-        f"The callback returned {answer!r:.60}; return False to stop training, and None or True to go on."
+        f"The callback returned {answer!r:.60}; return False to stop training, and None or True to "
+        "go on."
     )

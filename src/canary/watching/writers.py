@@ -1,6 +1,8 @@
-"""Logs for other tools: CSV, TensorBoard and Weights & Biases, written into the run while it trains.
+"""Logs for other tools: CSV, TensorBoard and Weights & Biases, written into the run while it
+trains.
 
-A run that goes on after a stop repeats the updates since its last checkpoint; each log forgets those first.
+A run that goes on after a stop repeats the updates since its last checkpoint; each log forgets
+those first.
 """
 
 import csv
@@ -56,7 +58,9 @@ class CsvWriter:
             if not self._columns:
                 known = ("episodes", "return_mean", "cost_mean", "constraint_value", *seed.metrics)
                 self._columns = (*HEAD, *known)
-                files.write_atomically(self._path, _lines([self._columns]).encode(), within=self._path.parent)
+                files.write_atomically(
+                    self._path, _lines([self._columns]).encode(), within=self._path.parent
+                )
             head = [seed.seed, update.number, update.steps]
             rows.append([*head, *(numbers.get(name, "") for name in self._columns[3:])])
         self._open().write(_lines(rows))
@@ -74,7 +78,8 @@ class CsvWriter:
 
 
 class TensorBoardWriter:
-    """RUN/tensorboard/seed-N: a curve per seed and number; look at it with `tensorboard --logdir RUN`."""
+    """RUN/tensorboard/seed-N: a curve per seed and number; look at it with `tensorboard --logdir
+    RUN`."""
 
     def __init__(self, run: Path, about: dict[str, Any], first: int):
         self._run, self._batch = run, _batch(about)
@@ -100,7 +105,8 @@ class TensorBoardWriter:
 
 
 class WandbWriter:
-    """A run of the project `canary` (or $WANDB_PROJECT), named as the run, with a curve per number and seed."""
+    """A run of the project `canary` (or $WANDB_PROJECT), named as the run, with a curve per number
+    and seed."""
 
     def __init__(self, run: Path, about: dict[str, Any], first: int):
         wandb: Any = importlib.import_module("wandb")
@@ -113,7 +119,8 @@ class WandbWriter:
             )  # fmt: skip
         except Exception as error:  # not logged in, no network, no room
             raise CanaryError(
-                f"Weights & Biases does not start ({error}); WANDB_MODE=offline writes into the run, to be synced later."
+                f"Weights & Biases does not start ({error}); WANDB_MODE=offline writes into the "
+                "run, to be synced later."
             ) from error
         self._run.define_metric("*", step_metric="steps")
 
@@ -123,7 +130,9 @@ class WandbWriter:
             for seed in update.seeds
             for name, number in seed.numbers().items()
         }
-        means = {name: update.mean(name) for name in ("return_mean", "cost_mean", "constraint_value")}
+        means = {
+            name: update.mean(name) for name in ("return_mean", "cost_mean", "constraint_value")
+        }
         known = {name: mean for name, mean in means.items() if mean is not None}
         self._run.log({"steps": update.steps, **known, **numbers}, step=update.number)
 
@@ -148,7 +157,9 @@ def writer_named(name: str) -> Opener:
         import importlib.util
 
         if importlib.util.find_spec(package) is None:
-            raise CanaryError(f"The log {name} needs the package {package}: pip install 'canary-rl[{name}]'.")
+            raise CanaryError(
+                f"The log {name} needs the package {package}: pip install 'canary-rl[{name}]'."
+            )
     return opener
 
 

@@ -1,12 +1,14 @@
-"""Record what Safety-Gymnasium 1.0.0 does, for tests to replay; run it again only if the recording should change.
+"""Record what Safety-Gymnasium 1.0.0 does, for tests to replay; run it again only if the recording
+should change.
 
 It runs on Python 3.10 (upstream's pins exclude newer ones), in an environment of its own:
 
     python3.10 -m venv upstream && upstream/bin/pip install safety-gymnasium==1.0.0
     MUJOCO_GL=disabled upstream/bin/python tests/environments/golden/make_safety_gymnasium_golden.py
 
-It writes safety_point_goal.npz beside itself and prints how many steps per second upstream makes. Every array has a first
-axis of steps; names ending in _before belong to the state in which the action was taken.
+It writes safety_point_goal.npz beside itself and prints how many steps per second upstream makes.
+Every array has a first axis of steps; names ending in _before belong to the state in which the
+action was taken.
 """
 
 import time
@@ -17,7 +19,8 @@ import safety_gymnasium
 
 SCRIPT = np.repeat([(1.0, 0.0), (1.0, 1.0), (0.02, -0.5)], 10, axis=0)
 LENGTH = {"script": len(SCRIPT), "random": 90, "goal": 270, "vase": 130}
-"""Steps of each way to drive: as above, actions held for five steps, towards the goal, towards the vase."""
+"""Steps of each way to drive: as above, actions held for five steps, towards the goal, towards the
+vase."""
 
 
 def read(task):
@@ -58,7 +61,9 @@ def record(env, seed, how, rng):
         elif how == "random":
             action = rng.uniform(-1, 1, 2) if step % 5 == 0 else action
         else:
-            action = towards(before, before["goal"] if how == "goal" else before["vase_position"][:2])
+            action = towards(
+                before, before["goal"] if how == "goal" else before["vase_position"][:2]
+            )
         observation, reward, cost, terminated, truncated, _ = env.step(action)
         assert not terminated
         assert not truncated
@@ -79,7 +84,10 @@ def main():
     arrays = {name: np.array([row[name] for row in rows]) for name in rows[0]}
     reached = np.abs(arrays["goal"] - arrays["goal_before"]).sum(1) > 0
     pushed = np.abs(arrays["vase_position"] - arrays["vase_position_before"])[:, :2].max(1) > 1e-6
-    print(f"{len(rows)} steps, {reached.sum()} goals, cost {arrays['cost'].sum():.0f}, {pushed.sum()} pushes")
+    print(
+        f"{len(rows)} steps, {reached.sum()} goals, cost {arrays['cost'].sum():.0f}, "
+        f"{pushed.sum()} pushes"
+    )
     np.savez_compressed(Path(__file__).with_name("safety_point_goal.npz"), **arrays)
     print(f"{speed(env, rng):.0f} steps/s over whole episodes, resets included")
 

@@ -1,4 +1,5 @@
-"""Both physics engines: against MuJoCo's own loop, against each other, under vmap, threads and several devices."""
+"""Both physics engines: against MuJoCo's own loop, against each other, under vmap, threads and
+several devices."""
 
 import subprocess
 import sys
@@ -66,7 +67,8 @@ def random_rows(count, seed=0):
 
 
 def test_native_equals_a_loop_of_mujoco_steps():
-    """Also the cold start of the solver in each call: it converges, so a warm one leads to the same state."""
+    """Also the cold start of the solver in each call: it converges, so a warm one leads to the same
+    state."""
     with jax.enable_x64(True):
         found = positions(jax.jit(NATIVE.step), stance(np.float64), wave(50, np.float64))
     expected = mujoco_loop(wave(50, np.float64))
@@ -74,7 +76,8 @@ def test_native_equals_a_loop_of_mujoco_steps():
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4)
 
 
-# Single precision is in the contract of every environment; here it doubles two minutes of compilation.
+# Single precision is in the contract of every environment; here it doubles two minutes of
+# compilation.
 @pytest.mark.parametrize(
     ("x64", "tolerance"), [(True, 1e-9), pytest.param(False, 1e-5, marks=pytest.mark.slow)]
 )
@@ -98,7 +101,9 @@ def _with_huge_velocity(state):
 def test_nested_vmaps_are_one_call_with_the_numbers_of_single_steps():
     engine = make_engine("native", MODEL, 5)
     rows = random_rows(6)
-    states = PhysicsState(rows[:, :15], rows[:, 15:29], np.zeros((6, 0), np.float32), np.zeros(6, bool))
+    states = PhysicsState(
+        rows[:, :15], rows[:, 15:29], np.zeros((6, 0), np.float32), np.zeros(6, bool)
+    )
     nest = jax.tree.map(lambda leaf: jnp.asarray(leaf).reshape(2, 3, *leaf.shape[1:]), states)
     together = jax.jit(jax.vmap(jax.vmap(engine.step)))(nest, rows[:, 29:].reshape(2, 3, 8))
     assert [sorted(worker.buffers) for worker in engine.idle[0]] == [[6]]
@@ -116,7 +121,9 @@ def test_neither_batch_nor_threads_change_a_number(monkeypatch):
     together = engine.advance(rows)
     assert list(engine.idle) == [3]
     np.testing.assert_array_equal(together, [engine.advance(row) for row in rows])
-    np.testing.assert_array_equal(together, engine.advance(rows))  # nothing is left over from the other calls
+    np.testing.assert_array_equal(
+        together, engine.advance(rows)
+    )  # nothing is left over from the other calls
     assert [len(worker.data) for worker in engine.idle[3]] == [3]
 
 
@@ -163,7 +170,12 @@ def test_two_devices_step_at_once(tmp_path):
         "PYTHONPATH": str(Path(native.__file__).parents[3]),
     }
     done = subprocess.run(
-        [sys.executable, script], env=environment, capture_output=True, text=True, timeout=600, check=False
+        [sys.executable, script],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
     )
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
 
@@ -200,11 +212,17 @@ def test_sensors_belong_to_the_state_they_come_with(name):
     data = mujoco.MjData(model)
     for control in (0.5, -1.0, 0.2):
         state = step(state, jnp.array([control]))
-        data.qpos[:], data.qvel[:], data.ctrl[:] = np.asarray(state.qpos), np.asarray(state.qvel), control
+        data.qpos[:], data.qvel[:], data.ctrl[:] = (
+            np.asarray(state.qpos),
+            np.asarray(state.qvel),
+            control,
+        )
         mujoco.mj_forward(model, data)
         # MJX leaves accelerometers at 0 in models without constraints.
         first = 3 if name == "mjx" else 0
-        np.testing.assert_allclose(state.sensors[first:], data.sensordata[first:], rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(
+            state.sensors[first:], data.sensordata[first:], rtol=1e-5, atol=1e-5
+        )
 
 
 def test_the_callback_for_accelerators_gives_the_same_numbers(monkeypatch):

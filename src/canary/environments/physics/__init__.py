@@ -1,1 +1,2 @@
-"""MuJoCo physics behind one signature, with two engines: `native` (C, on a CPU) and `mjx` (JAX, on accelerators)."""
+"""MuJoCo physics behind one signature, with two engines: `native` (C, on a CPU) and `mjx` (JAX, on
+accelerators)."""

@@ -3,9 +3,10 @@
     engine = make_engine("auto", load_model("eco_ant.xml"), frame_skip=5)
     state = engine.step(start(engine.model, qpos, qvel), control)
 
-One call holds the control for `frame_skip` time steps of the model. All that a call depends on is in its arguments: the
-solver starts each call cold, so a run is reproducible and can be resumed, and both engines agree as far as the solver
-converges (Newton, 4 or more iterations). Engines are used inside jit, vmap (nested as well) and scan.
+One call holds the control for `frame_skip` time steps of the model. All that a call depends on is
+in its arguments: the solver starts each call cold, so a run is reproducible and can be resumed, and
+both engines agree as far as the solver converges (Newton, 4 or more iterations). Engines are used
+inside jit, vmap (nested as well) and scan.
 """
 
 import contextlib
@@ -25,14 +26,16 @@ EngineName = Literal["auto", "native", "mjx"]
 """`auto` is `native` where JAX computes on a CPU, and `mjx` on accelerators."""
 
 ASSETS = Path(__file__).parents[1] / "assets"
-LARGEST = 1e10  # MuJoCo's own bound (mjMAXVAL): a larger coordinate means that the simulation has diverged
+# MuJoCo's own bound (mjMAXVAL): a larger coordinate means that the simulation has diverged
+LARGEST = 1e10
 
 
 class PhysicsState(eqx.Module):
-    """Generalised positions and velocities, and the model's sensors read in this state under the last control.
+    """Generalised positions and velocities, and the model's sensors read in this state under the
+    last control.
 
-    `diverged`: the last step led to numbers that are not finite, or huge. The state is then the one before that step,
-    so numbers stay finite; the environment has to end the episode.
+    `diverged`: the last step led to numbers that are not finite, or huge. The state is then the one
+    before that step, so numbers stay finite; the environment has to end the episode.
     """
 
     qpos: Float[Array, "*env position"]
@@ -56,7 +59,9 @@ class Engine(Protocol):
     def step(self, state: PhysicsState, control: Float[Array, "action"]) -> PhysicsState: ...
 
 
-def start(model: Any, qpos: Float[Array, "position"], qvel: Float[Array, "velocity"]) -> PhysicsState:
+def start(
+    model: Any, qpos: Float[Array, "position"], qvel: Float[Array, "velocity"]
+) -> PhysicsState:
     """A state to step from. Its sensors read 0: they are computed by steps."""
     return PhysicsState(qpos, qvel, jnp.zeros(model.nsensordata, qpos.dtype), jnp.zeros((), bool))
 
@@ -75,7 +80,10 @@ def settle(
         return jnp.where(sound, new, old)
 
     return PhysicsState(
-        choose(qpos, before.qpos), choose(qvel, before.qvel), choose(sensors, before.sensors), ~sound
+        choose(qpos, before.qpos),
+        choose(qvel, before.qvel),
+        choose(sensors, before.sensors),
+        ~sound,
     )
 
 
@@ -87,9 +95,12 @@ def resolve(name: EngineName) -> str:
 
 
 def make_engine(name: EngineName, model: Any, frame_skip: int) -> Engine:
-    """An engine for a model without actuator states; make one per model and keep it, so that programs are reused."""
+    """An engine for a model without actuator states; make one per model and keep it, so that
+    programs are reused."""
     if model.na or model.nmocap or model.nplugin:
-        raise ValueError("engines carry positions and velocities only: no actuator states, mocap or plugins")
+        raise ValueError(
+            "engines carry positions and velocities only: no actuator states, mocap or plugins"
+        )
     if resolve(name) == "native":
         from canary.environments.physics.native import NativeEngine
 
@@ -107,14 +118,20 @@ def load_model(file: str) -> Any:
 def require(module: str) -> Any:
     """Import a part of MuJoCo, which takes half a second and is put off until something moves."""
     try:
-        with contextlib.redirect_stdout(None):  # MJX prints that it found no Warp, which is not needed
+        with contextlib.redirect_stdout(
+            None
+        ):  # MJX prints that it found no Warp, which is not needed
             return importlib.import_module(module)
     except ImportError as error:
         raise CanaryError(
-            f"This environment needs MuJoCo ({error}): install mujoco and mujoco-mjx, both >=3.17,<4."
+            f"This environment needs MuJoCo ({error}): install mujoco and mujoco-mjx, both "
+            ">=3.17,<4."
         ) from None
-    except AttributeError as error:  # how PyOpenGL says that the library named by MUJOCO_GL is not there
+    except (
+        AttributeError
+    ) as error:  # how PyOpenGL says that the library named by MUJOCO_GL is not there
         raise CanaryError(
-            f"MuJoCo cannot load the graphics library of MUJOCO_GL={os.environ.get('MUJOCO_GL', '')} ({error}): "
+            "MuJoCo cannot load the graphics library of "
+            f"MUJOCO_GL={os.environ.get('MUJOCO_GL', '')} ({error}): "
             "install it or unset MUJOCO_GL."
         ) from None

@@ -1,5 +1,5 @@
-"""MuJoCo rewritten in JAX (MJX): compiled with the rest of the program, at its best for thousands of environments at once
-on an accelerator. On a CPU the native engine is far quicker.
+"""MuJoCo rewritten in JAX (MJX): compiled with the rest of the program, at its best for thousands
+of environments at once on an accelerator. On a CPU the native engine is far quicker.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,8 @@ from canary.environments.physics.engine import PhysicsState, require, settle
 
 @dataclass(frozen=True, eq=False)
 class MjxEngine:
-    """Steps a model by `mjx.step`; the precision is that of the state (float32 unless JAX's x64 is on)."""
+    """Steps a model by `mjx.step`; the precision is that of the state (float32 unless JAX's x64 is
+    on)."""
 
     model: Any
     frame_skip: int
@@ -40,6 +41,9 @@ def _put(model: Any, precision: Any) -> tuple[Any, Any]:
     mjx = require("mujoco.mjx")
     with jax.ensure_compile_time_eval():
         data = mjx.make_data(model, impl="jax")
-        # Arrays that Python scalars made are weakly typed; a loop would refuse them, a second call recompile.
-        data = jax.tree.map(lambda leaf: jax.lax.convert_element_type(leaf, jnp.asarray(leaf).dtype), data)
+        # Arrays that Python scalars made are weakly typed; a loop would refuse them, a second call
+        # recompile.
+        data = jax.tree.map(
+            lambda leaf: jax.lax.convert_element_type(leaf, jnp.asarray(leaf).dtype), data
+        )
         return mjx.put_model(model, impl="jax"), data

@@ -1,9 +1,10 @@
 """MuJoCo's C library, called from inside JAX programs: the engine for CPUs.
 
-`mujoco.rollout` steps a whole batch in one call, in float64, without Python's lock. The call is a host callback with a
-batching rule, so nested vmaps (seeds over environments) become one call. Two calls may be under way at once (a thread
-per seed, several XLA devices) but a `Rollout` and its `MjData` serve one call only, so each call takes a free worker, or
-makes one. Inside the callback all is numpy: a JAX computation there could wait for the program that waits for it.
+`mujoco.rollout` steps a whole batch in one call, in float64, without Python's lock. The call is a
+host callback with a batching rule, so nested vmaps (seeds over environments) become one call. Two
+calls may be under way at once (a thread per seed, several XLA devices) but a `Rollout` and its
+`MjData` serve one call only, so each call takes a free worker, or makes one. Inside the callback
+all is numpy: a JAX computation there could wait for the program that waits for it.
 """
 
 import os
@@ -36,7 +37,8 @@ class Buffers:
 
 @dataclass(frozen=True)
 class Worker:
-    """What one call at a time can use: a pool of threads (0: the caller's own), a simulation for each, buffers."""
+    """What one call at a time can use: a pool of threads (0: the caller's own), a simulation for
+    each, buffers."""
 
     rollout: Any
     data: list[Any]
@@ -45,7 +47,8 @@ class Worker:
 
 @dataclass(frozen=True, eq=False)
 class NativeEngine:
-    """Steps a model by `mujoco.rollout`; the state is rounded to its own precision after each call."""
+    """Steps a model by `mujoco.rollout`; the state is rounded to its own precision after each
+    call."""
 
     model: Any
     frame_skip: int
@@ -56,7 +59,8 @@ class NativeEngine:
         mujoco = require("mujoco")
         require("mujoco.rollout")  # now, rather than in a callback
         if mujoco.get_mju_user_warning() is None:
-            # Divergence is reported in the state. MuJoCo would print it, and write MUJOCO_LOG.TXT where it runs.
+            # Divergence is reported in the state. MuJoCo would print it, and write MUJOCO_LOG.TXT
+            # where it runs.
             mujoco.set_mju_user_warning(_ignore)
 
     def step(self, state: PhysicsState, control: Float[Array, "action"]) -> PhysicsState:
@@ -75,7 +79,8 @@ class NativeEngine:
         np.asarray(result)[...] = self.advance(packed)
 
     def advance(self, packed: Any) -> Float[np.ndarray, "*env result"]:
-        """Rows (qpos, qvel, control) to rows (qpos, qvel, sensors); rows of NaN where the simulation diverged."""
+        """Rows (qpos, qvel, control) to rows (qpos, qvel, sensors); rows of NaN where the
+        simulation diverged."""
         batch = np.asarray(packed)
         rows = batch.reshape(-1, batch.shape[-1])
         self.under_way.append(None)
@@ -92,7 +97,9 @@ class NativeEngine:
             self.under_way.pop()
         return result.reshape(*batch.shape[:-1], -1).astype(batch.dtype)
 
-    def _run(self, worker: Worker, rows: Float[np.ndarray, "env input"]) -> Float[np.ndarray, "env result"]:
+    def _run(
+        self, worker: Worker, rows: Float[np.ndarray, "env input"]
+    ) -> Float[np.ndarray, "env result"]:
         count, coordinates, last = len(rows), self.model.nq + self.model.nv, self.frame_skip - 1
         if count not in worker.buffers:
             worker.buffers[count] = self._make_buffers(count)
@@ -123,7 +130,8 @@ class NativeEngine:
         return Worker(rollout.Rollout(nthread=threads), data)
 
     def _make_buffers(self, count: int) -> Buffers:
-        """Sensors belong to the state before a time step, so one more is made to read those of the last state."""
+        """Sensors belong to the state before a time step, so one more is made to read those of the
+        last state."""
         model = self.model
         steps = self.frame_skip + (1 if model.nsensordata else 0)
         return Buffers(

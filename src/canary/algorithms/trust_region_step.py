@@ -66,8 +66,7 @@ class TrustRegionConfig:
     exploration: Amount = 0.0
     """Price of lost coverage (the mean log-probability of all actions) in the first constraint
     while that is violated, in standard deviations of its advantage; it falls to zero over the first
-    third of the run, and once more over the second third where still more than epsilon of the
-    episodes violate. Actions that look bad at first would otherwise never be tried again, and some
+    third of the run. Actions that look bad at first would otherwise never be tried again, and some
     constraints can only be met with them."""
     restoration_share: PositiveShare = 1.0
     """How much of what one step can restore it is asked to restore, at the most. 1, the paper's: a
@@ -86,12 +85,9 @@ class TrustRegionConfig:
             return self.target_kl * (end / self.target_kl) ** progress
         return self.target_kl + (end - self.target_kl) * progress
 
-    def price(self, progress: ArrayLike, excess: ArrayLike) -> Float[Array, ""]:
-        """Of lost coverage, when this share of the run is over and violations exceed epsilon by
-        `excess` times epsilon."""
-        first = 1 - 3 * jnp.asarray(progress, float)
-        second = jnp.clip(excess, 0, 1) * jnp.maximum(first + 1, 0)
-        return self.exploration * jnp.where(first > 0, first, second)
+    def price(self, progress: ArrayLike) -> Float[Array, ""]:
+        """Of lost coverage, when this share of the run is over."""
+        return self.exploration * jnp.maximum(1 - 3 * jnp.asarray(progress, float), 0)
 
     def share(self, lost: Float[Array, ""]) -> ArrayLike:
         """The share of its reach that a step restores, when so much of the best return is lost: the

@@ -32,8 +32,7 @@ from canary.algorithms.surrogates import Bound, Samples, Surrogates
 from canary.algorithms.trust_region_step import Aim, TrustRegionConfig, trust_region_step
 from canary.networks import critic_values, make_critics, make_policy
 from canary.numerics.advantages import centred, standardised
-from canary.numerics.moments import EpisodeWindow, lost_share, mean_return, recent
-from canary.numerics.risk import violation_rate
+from canary.numerics.moments import EpisodeWindow, lost_share, mean_return
 from canary.rollout import CostAccount
 from canary.types import Metrics, Rollout, Terms
 
@@ -156,13 +155,11 @@ def trust_region_algorithm(
         best = jnp.fmax(memory.best_return, returned)
         lost = lost_share(returned, best)
         aim = Aim(trust_region.radius(terms.progress), trust_region.share(lost))
-        violations = violation_rate(window.cost, terms.limit, recent(window, estimation.span))
-        excess = violations / terms.epsilon - 1
 
         def improve(inputs: Inputs):
             surrogates = Surrogates(
                 learner.policy, inputs, inputs.evaluate(learner.policy), samples, estimate.bound, scale,
-                trust_region.entropy * (1 - terms.progress), trust_region.price(terms.progress, excess),
+                trust_region.entropy * (1 - terms.progress), trust_region.price(terms.progress),
             )  # fmt: skip
             policy, step = trust_region_step(surrogates, aim, ready, trust_region)
             measured = gradient_signal.measure(surrogates, step, trust_region)

@@ -119,9 +119,8 @@ def measure_environments(steps: int) -> list[Speed]:
     """Every named environment with its default settings."""
     speeds = []
     for name, kind in ENVIRONMENTS.items():
-        length = (
-            steps if name == "EcoAnt" else 10 * steps
-        )  # the others are quick, and should not be timed starting up
+        # The others are quick, and should not be timed starting up
+        length = steps if name == "EcoAnt" else 10 * steps
         speeds.append(
             Speed(name, FEW, FEW * length / fastest(rollout_program(kind(), FEW, length)))
         )

@@ -14,9 +14,8 @@ CACHE = Path(__file__).parents[1] / ".cache" / "compiled"
 KEPT_DAYS = 14
 # Before JAX is imported; workers and subprocesses inherit it.
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
-os.environ["XDG_CONFIG_HOME"] = str(
-    CACHE.parent / "config"
-)  # whose code is trusted: not the user's own list
+# Whose code is trusted: not the user's own list
+os.environ["XDG_CONFIG_HOME"] = str(CACHE.parent / "config")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 # A test runs a program a few times only. Without these it takes a fifth of the time to compile.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
@@ -25,9 +24,8 @@ os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
 # The rooms of arrays, whose annotations are checked at every call. The faces answer wrong types
 # with sentences instead.
 MATHEMATICS = ("types", "numerics", "networks", "rollout", "algorithms", "training", "evaluation")
-jaxtyping.Array = (
-    jaxtyping.Array | np.ndarray
-)  # JAX takes numpy's arrays for its own, and so do tests
+# JAX takes numpy's arrays for its own, and so do tests
+jaxtyping.Array = jaxtyping.Array | np.ndarray
 jaxtyping.install_import_hook([f"canary.{room}" for room in MATHEMATICS], "beartype.beartype")
 
 

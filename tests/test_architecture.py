@@ -19,6 +19,7 @@ MATHEMATICS = {
     "algorithms",
 }
 FROZEN = MATHEMATICS | {"evaluation"}  # what a policy needs that is not trained any more
+# What a feature needs to work on a run
 RUNS = {
     "config",
     "identity",
@@ -27,7 +28,7 @@ RUNS = {
     "runs.stored_states",
     "runs.opening",
     "runs.policies",
-}  # what a feature needs to work on a run
+}
 
 # What each room may import besides itself. A room that works on runs has a pure core, under its own
 # name, and modules that touch the disk, which are named here as well; `runs.directory` allows one
@@ -104,10 +105,11 @@ PURE = FROZEN | {
     "export",
     "rendering",
 }
+# Their results are bytes, and a reader that works without canary opens them
 FILE_FORMATS = {
     "export",
     "rendering",
-}  # their results are bytes, and a reader that works without canary opens them
+}
 METHODS = {"canary", "cpo", "cvar_cpo", "ppo", "ppo_lagrangian", "cppo"}
 FILES = sorted(SOURCE.rglob("*.py"))
 

@@ -33,6 +33,7 @@ WIDTH = 100
 LAKE = IcyLake(map="SFF/FHF/FFG", horizon=12)
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 SHELL = {"", "sh", "bash", "shell", "console"}
+# Programs that are not run here
 OTHERS = {
     "make",
     "python",
@@ -43,7 +44,7 @@ OTHERS = {
     "uv",
     "mkdocs",
     "pre-commit",
-}  # programs that are not run here
+}
 FILLED_IN = {
     '"runs/NAME"': "str(run)",
     # A lake's state is one number

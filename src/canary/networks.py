@@ -17,9 +17,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from canary.environments.protocol import ActionSpace, Continuous, Discrete
 
-LOG_STD_FLOOR = (
-    -5.0
-)  # keeps the KL divergence and its curvature finite for a policy that stops exploring
+# Keeps the KL divergence and its curvature finite for a policy that stops exploring
+LOG_STD_FLOOR = -5.0
 
 
 class MLP(eqx.Module):
@@ -68,9 +67,8 @@ def orthogonal(matrix: Float[Array, "rows columns"]) -> Float[Array, "rows colum
     """
     rows, columns = matrix.shape
     wide = matrix if rows <= columns else matrix.T
-    start = wide / (
-        rows**0.5 + columns**0.5
-    )  # about the largest singular value of a Gaussian matrix
+    # About the largest singular value of a Gaussian matrix
+    start = wide / (rows**0.5 + columns**0.5)
     result = jax.lax.fori_loop(0, 40, lambda _, x: 1.5 * x - 0.5 * (x @ x.T) @ x, start)
     return result if rows <= columns else result.T
 

@@ -129,9 +129,8 @@ def test_values_are_those_of_the_population(exact):
     )
     np.testing.assert_allclose(metrics["batch_bound"], exact.truth.constraints()[0], rtol=1e-12)
     assert metrics["provably_violating"] == 0  # said of every batch, whatever the cost discount
-    np.testing.assert_allclose(
-        exact.truth.augmented(ROOT), square, rtol=1e-12
-    )  # E of the sum of c~ is E[C^2]
+    # E of the sum of c~ is E[C^2]
+    np.testing.assert_allclose(exact.truth.augmented(ROOT), square, rtol=1e-12)
 
 
 def test_gradients_equal_finite_differences_of_the_exact_bound(exact):

@@ -112,9 +112,8 @@ def test_threshold_comes_from_episodes_if_they_are_many_enough():
     some = jnp.arange(10) < 9
     assert tail_threshold(costs, some, predictions, 0.2) == 7  # 1 of 9 is above it
     assert tail_threshold(costs, some, predictions, 0.05) == 6.5  # 9 episodes do not resolve 5%
-    assert (
-        tail_threshold(costs, some, predictions + 100, 0.05) == 8
-    )  # never above the worst episode
+    # Never above the worst episode
+    assert tail_threshold(costs, some, predictions + 100, 0.05) == 8
     assert tail_threshold(costs, some, predictions - 100, 0.05) == 0
 
 

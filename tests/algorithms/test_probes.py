@@ -31,9 +31,8 @@ def slow(*values):
 
 def settings_of(name, **options):
     if name in ("ppo", "cppo", "ppo-lagrangian"):
-        rate = (
-            0.003 if options.get("multiplier") else 0.01
-        )  # a policy that runs ahead of its price overshoots
+        # A policy that runs ahead of its price overshoots
+        rate = 0.003 if options.get("multiplier") else 0.01
         clipped = ClippedConfig(learning_rate=rate, minibatch_size=64)
         return ALGORITHMS[name].config(estimation=ESTIMATION, clipped=clipped, **options)
     critic = CriticConfig(learning_rate=0.01, epochs=20)

@@ -458,9 +458,8 @@ def test_deviations_never_leave_their_floor_for_good(problem):
     """A step that would take log deviations below -5 ends at -5, where the next gradient can lift
     them again."""
     low = eqx.tree_at(lambda p: p.log_std, problem.policy, jnp.array([-5.0, -4.9]))
-    action = (
-        low(problem.x).mode() + 1e-4
-    )  # far too near to the mode: smaller deviations would fit better
+    # Far too near to the mode: smaller deviations would fit better
+    action = low(problem.x).mode() + 1e-4
     samples = changed(problem.samples, action=action, reward_advantage=jnp.ones(SAMPLES))
 
     @jax.jit
@@ -522,9 +521,8 @@ def test_halves_of_the_environments_tell_signal_from_noise(problem, alike: bool)
 
     # Alike: b_1 = b_2 = b. Opposite: b_1 = -b_2, and b = (2/3 - 1/3) b_2.
     np.testing.assert_allclose(measured(samples), 1 if alike else -9, rtol=0.1)
-    assert np.isnan(
-        measured(changed(samples, in_half=jnp.ones(SAMPLES, bool)))
-    )  # one environment tells nothing
+    # One environment tells nothing
+    assert np.isnan(measured(changed(samples, in_half=jnp.ones(SAMPLES, bool))))
 
 
 def test_the_share_of_signal_is_a_mean_without_a_bias_towards_its_start():

@@ -105,9 +105,8 @@ def test_promise_and_outcome_are_of_the_same_step(scale):
         )
     # In episode units, whatever units the step was computed in, promise and surrogate agree on a
     # small step.
-    units = {"episode": 1.0, "step": 20.0}[
-        scale
-    ]  # no episode ends early on this lake within 20 steps
+    # No episode ends early on this lake within 20 steps
+    units = {"episode": 1.0, "step": 20.0}[scale]
     moved = [row for row in rows if row["accepted"]]
     assert moved
     for row in moved:
@@ -123,9 +122,8 @@ def test_a_batch_without_episodes_lets_promises_add_up():
     assert float(metrics["bound_predicted_change"]) == -1
     assert np.isnan(metrics["bound_realised_change"])
     foresight, metrics = foresight.compare(*numbers(1.5, -4.0))
-    assert (
-        float(metrics["bound_predicted_change"]) == -3
-    )  # two steps were taken since the last measurement
+    # Two steps were taken since the last measurement
+    assert float(metrics["bound_predicted_change"]) == -3
     assert float(metrics["bound_realised_change"]) == -3.5
     assert float(foresight.promise) == -4
 

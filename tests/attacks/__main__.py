@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-os.environ.setdefault(
-    "POLARS_MAX_THREADS", "1"
-)  # of small tables; more threads only wait for each other
+# Of small tables; more threads only wait for each other
+os.environ.setdefault("POLARS_MAX_THREADS", "1")
 
 import numpy as np
 

@@ -78,9 +78,8 @@ class CommandLines(Attack):
             line += [self._run, "--episodes" if name != "export" else "--seed", pick(WORDS)]
         for _ in range(int(random.integers(1, 4))):
             word, flag = pick(WORDS) if random.random() < 0.8 else pick([*flags]), pick([*flags])
-            is_well_formed = (
-                flags[flag] and random.random() < 0.7
-            )  # a switch, and nothing behind it
+            # A switch, and nothing behind it
+            is_well_formed = flags[flag] and random.random() < 0.7
             line += [flag] if is_well_formed else [flag, word] if random.random() < 0.9 else [word]
         mistake = pick(MISTAKES.get(name, ([],)))
         return [word for word in line if word not in NEVER and word != "--"] + mistake

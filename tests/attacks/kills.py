@@ -176,9 +176,8 @@ def run_state(run: Path) -> dict[str, Any]:
         if (run / "training.png").exists()
         else {}
     )
-    names = {
-        name for name in _names(run) if not name.startswith("certificate-")
-    }  # an earlier one is kept
+    # An earlier one is kept
+    names = {name for name in _names(run) if not name.startswith("certificate-")}
     return {"state": (newest.name, arrays), "run": names, **tables, **picture}
 
 

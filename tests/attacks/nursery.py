@@ -99,9 +99,8 @@ class Child:
         clock = (~self._pid << 3) | 2  # of that process and all its threads (Linux)
         while not self._is_over.wait(0.002):
             if time.clock_gettime(clock) >= seconds:
-                os.kill(
-                    self._pid, signal.SIGKILL
-                )  # not waited for yet, so the number is still its own
+                # Not waited for yet, so the number is still its own
+                os.kill(self._pid, signal.SIGKILL)
                 return
 
     def end(self) -> dict[str, Any]:

@@ -43,9 +43,8 @@ class Sickness(NamedTuple):
 
 SICKNESSES = [Sickness(*each) for each in product(FIELDS, NUMBERS, TIMES)]
 SICKNESSES += [Sickness("end", "none", when) for when in TIMES]
-SMALL = {
-    "cvar-cpo": ("algo.estimation.hidden=[4]", "algo.distribution.hidden=[4]")
-}  # it has two kinds of networks
+# It has two kinds of networks
+SMALL = {"cvar-cpo": ("algo.estimation.hidden=[4]", "algo.distribution.hidden=[4]")}
 HEALTHY = Sickness("none", "none", "at once")
 _now = {"sickness": HEALTHY, "healthy starts": 0}
 

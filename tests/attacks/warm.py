@@ -79,9 +79,8 @@ def warm(algorithm: str) -> Iterator[None]:
         for module in (run, check):
             patch.setattr(module, "make_player", _remembered(make_player))
         patch.setattr(checking, "make_probe", _probe)
-        patch.setattr(
-            figures, "training_figure", lambda *_, **__: Figure((1, 1))
-        )  # it takes longer than the training
+        # It takes longer than the training
+        patch.setattr(figures, "training_figure", lambda *_, **__: Figure((1, 1)))
         yield
 
 

@@ -67,9 +67,8 @@ def test_candidates_are_certified_in_turn_at_a_corrected_level(asked: list[Any],
     assert (found.certified, found.seed, found.step) == (True, 0, 200)
     assert [(request.seeds, request.step) for request in asked] == [((0,), 100), ((0,), 200)]
     assert [request.confidence for request in asked] == [pytest.approx(1 - 0.05 / 3)] * 2
-    assert all(
-        request.evaluation_seed is None for request in asked
-    )  # fresh episodes, nobody's choice
+    # Fresh episodes, nobody's choice
+    assert all(request.evaluation_seed is None for request in asked)
     assert [one.verdict for one in found.candidates] == ["VIOLATED", "SATISFIED", None, None]
     assert found.candidates[-1].step == 200  # the one that breaks the limit
     assert json.loads((tmp_path / "best.json").read_text())["sentence"] == found.sentence

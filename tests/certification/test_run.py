@@ -233,9 +233,8 @@ def test_costs_of_zero_with_all_else_recomputed_are_found_out_by_replaying(
     directory.write_json(tmp_path / "certificate.json", forgery)
     (tmp_path / "certificate.html").unlink()
     assert verdict == "SATISFIED"
-    assert (
-        verify_file(tmp_path, run=run)["level"] == "belongs"
-    )  # and says that nothing shows the episodes
+    # And says that nothing shows the episodes
+    assert verify_file(tmp_path, run=run)["level"] == "belongs"
     assert not verify_file(tmp_path, run=run, replay=True)["valid"]
     caught = sum(not verify_file(tmp_path, run=run, replay=0.05)["valid"] for _ in range(3))
     assert caught == 3

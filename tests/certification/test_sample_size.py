@@ -19,9 +19,8 @@ from canary.numerics.binomial import (
 def test_textbook_values():
     assert clopper_pearson_upper(0, 10, 0.95) == pytest.approx(0.2589, abs=5e-5)
     assert clopper_pearson_lower(10, 10, 0.95) == pytest.approx(1 - 0.2589, abs=5e-5)
-    lower, upper = clopper_pearson_interval(
-        10, 100, 0.95
-    )  # Clopper and Pearson's own table: 4.9% to 17.6%
+    # Clopper and Pearson's own table: 4.9% to 17.6%
+    lower, upper = clopper_pearson_interval(10, 100, 0.95)
     assert (float(lower), float(upper)) == pytest.approx((0.0490, 0.1762), abs=5e-5)
     assert clopper_pearson_upper(7, 7, 0.95) == 1
     assert clopper_pearson_lower(0, 7, 0.95) == 0

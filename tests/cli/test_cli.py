@@ -83,9 +83,8 @@ def test_help_version_and_list_are_quick_and_light(tmp_path: Path):
     began = time.process_time(), os.times().children_user
     done = subprocess.run(program, env=environment(), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    assert (
-        os.times().children_user - began[1] < 3.0
-    )  # all four together; a start of JAX alone takes as much
+    # All four together; a start of JAX alone takes as much
+    assert os.times().children_user - began[1] < 3.0
     for flag in (
         "env",
         "algo",

@@ -46,9 +46,8 @@ def cases() -> dict[str, Environment]:
                 {"engine": engine} if engine else {}
             )
             found[f"{name}-{engine}" if engine else name] = kind(**settings)
-    found["PointGoal-native"] = replace(
-        found["PointGoal-native"], vase="free"
-    )  # what that engine is for
+    # What that engine is for
+    found["PointGoal-native"] = replace(found["PointGoal-native"], vase="free")
     return found
 
 

@@ -85,9 +85,8 @@ def test_every_recorded_step_is_ours_in_double_precision():
     """Pose, velocity, reward, cost, goals reached and all 60 observations, except while upstream
     pushes its vase."""
     after, alone = replay(PointGoal(), x64=True), ~PUSHED
-    touching = (
-        np.abs(GOLDEN["observation"][:, 1] - after.observation[:, 1]) > 1e-5
-    )  # from the last frame on
+    # From the last frame on
+    touching = np.abs(GOLDEN["observation"][:, 1] - after.observation[:, 1]) > 1e-5
     assert (touching & ~PUSHED).sum() <= 3
     assert robot_error(after, "position")[alone].max() < 1e-13
     assert robot_error(after, "heading")[alone].max() < 1e-12

@@ -178,9 +178,8 @@ def test_terminal_speeds():
     for integrator in (False, True):
         straight, _ = drive(robot_at(), np.tile([0.05, 0.0], (400, 1)), implicitfast=integrator)
         assert float(straight.velocity[-1, 0]) == pytest.approx(1.5, rel=1e-3)
-        np.testing.assert_allclose(
-            straight.velocity[25, 0] / 1.5, 1 - np.exp(-1), atol=0.02
-        )  # 0.52 s
+        # 0.52 s
+        np.testing.assert_allclose(straight.velocity[25, 0] / 1.5, 1 - np.exp(-1), atol=0.02)
         full, _ = drive(robot_at(), np.tile([0.0, 1.0], (200, 1)), implicitfast=integrator)
         assert float(full.yaw_rate[-1]) == pytest.approx(3.0, rel=0.01)
         half, _ = drive(robot_at(), np.tile([0.0, 0.3], (200, 1)), implicitfast=integrator)

@@ -162,9 +162,8 @@ def test_the_figure_shows_curves_points_and_the_line_at_epsilon(report: dict):
         if ":" in str(line.get_label())
     }
     np.testing.assert_allclose(curves["VaR"], list(zip(EPSILONS, BEST["var"], strict=True)))
-    np.testing.assert_allclose(
-        curves["Cantelli"], [(0.05, 0.8), (0.2, 0.96)]
-    )  # where no policy is, there is no point
+    # Where no policy is, there is no point
+    np.testing.assert_allclose(curves["Cantelli"], [(0.05, 0.8), (0.2, 0.96)])
     vertical = [line for line in axes.lines if list(line.get_xdata()) == [0.05, 0.05]]
     assert vertical[0].get_color() == figures.RED
     seeds = np.concatenate([np.asarray(points.get_offsets()) for points in axes.collections])

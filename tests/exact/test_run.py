@@ -173,9 +173,8 @@ def test_gaps_are_distances_to_the_optima(report: dict):
         assert row["gap_to_cantelli"] == pytest.approx(
             report["cantelli_optimal_return"] - row["return"]
         )
-        assert (
-            row["gap_at_own_violation"] >= -1e-9
-        )  # nobody beats the frontier at the risk they take
+        # Nobody beats the frontier at the risk they take
+        assert row["gap_at_own_violation"] >= -1e-9
         assert row["is_safe"] == (row["violation_probability"] <= 0.1)
         beta = 1 / 0.1 - 1
         value = beta * row["cost_deviation"] ** 2 - (LIMIT - row["cost_mean"]) ** 2
@@ -237,9 +236,8 @@ def test_progress_counts_every_piece_of_work(run: Path):
 
 
 def test_impossible_constraints_are_none_not_errors():
-    report = frontier_report(
-        IcyLake(map="SH/HG", horizon=3), 0.5, 0.01, epsilons=[]
-    )  # every move may slip onto ice
+    # Every move may slip onto ice
+    report = frontier_report(IcyLake(map="SH/HG", horizon=3), 0.5, 0.01, epsilons=[])
     for name in ("var", "cvar", "cantelli"):
         assert report[f"{name}_optimal_return"] is None
         assert report["optima"][name]["violation_probability"] is None

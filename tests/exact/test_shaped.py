@@ -111,12 +111,10 @@ def test_a_larger_dead_zone_never_weakens_the_bound_of_any_law():
 
 def test_towards_one_it_is_the_probability_of_reaching_the_limit():
     law = law_of([0.6, 0.2, 0.1, 0.06, 0.04])
-    assert law.guaranteed_violation(3.5, 0.9) == pytest.approx(
-        0.04
-    )  # 3 of 3.5 lies in the dead zone
-    assert law.guaranteed_violation(3.0, 0.9) == pytest.approx(
-        0.10
-    )  # a cost of exactly the limit counts
+    # 3 of 3.5 lies in the dead zone
+    assert law.guaranteed_violation(3.5, 0.9) == pytest.approx(0.04)
+    # A cost of exactly the limit counts
+    assert law.guaranteed_violation(3.0, 0.9) == pytest.approx(0.10)
 
 
 # The best return: complete enumeration of all policies of tiny processes.
@@ -249,9 +247,8 @@ def test_the_shaped_optima_of_the_lake():
         assert optimum.value == pytest.approx(value, abs=1e-5)
         assert optimum.upper_bound - optimum.value <= 1.001e-6
         assert optimum.law.violation(5.5) == pytest.approx(violation, abs=6e-5)
-        assert optimum.law.guaranteed_violation(5.5, dead_zone) == pytest.approx(
-            0.02, abs=1e-6
-        )  # it binds
+        # It binds
+        assert optimum.law.guaranteed_violation(5.5, dead_zone) == pytest.approx(0.02, abs=1e-6)
         assert optimum.dead_zone == dead_zone
     assert best_under_cvar(LAKE, 5.5, 0.02, pool).value < known[0.6][0]
 

@@ -103,9 +103,8 @@ def test_continuous_actions_are_drawn_with_their_deviation_and_left_to_the_envir
     observation, mean = cases[case], means[case]
     assert np.abs(mean).max() < 0.9
     draws = np.array([policy.start(seed).act(observation) for seed in range(400)])
-    assert (
-        np.abs(draws).max() > 1
-    )  # as in training, where the environment clips after its own noise
+    # As in training, where the environment clips after its own noise
+    assert np.abs(draws).max() > 1
     assert draws[:, 1].std() == pytest.approx(np.exp(-5), rel=0.2)  # the floor of the log deviation
     assert draws[:, 1].mean() == pytest.approx(mean[1], abs=2e-3)
     assert draws[:, 0].std() > 0.1

@@ -108,11 +108,12 @@ def test_a_case_by_hand():
     """Three steps, truncated after the second; gamma 1/2, lambda 1/2: all fractions are exact in
     binary."""
     signal, value = [[1.0], [2.0], [4.0]], [[8.0], [16.0], [32.0]]
+    # 64 is the value before the reset, not that of the third step
     next_value = [
         [16.0],
         [64.0],
         [128.0],
-    ]  # 64 is the value before the reset, not that of the third step
+    ]
     truncated = [[False], [True], [False]]
     never = [[False], [False], [False]]
     # Third step, end of the rollout: 4 + 64 - 32 = 36.

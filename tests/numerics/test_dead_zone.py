@@ -39,9 +39,8 @@ def test_it_moves_by_what_the_batch_adds():
     expected = 0.4 + RATE * 50 / EPISODES * (TARGET - rate / 0.05)
     assert after(0.4, 500, 10) == pytest.approx(expected, rel=1e-5)
     assert after(0.4, 500, 10, new=0) == pytest.approx(0.4)
-    assert after(0.4, 500, 500) == pytest.approx(
-        0.4 - 2 * RATE * 50 / EPISODES
-    )  # no more than that at once
+    # No more than that at once
+    assert after(0.4, 500, 500) == pytest.approx(0.4 - 2 * RATE * 50 / EPISODES)
 
 
 @settings(deadline=None, max_examples=200)

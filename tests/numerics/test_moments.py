@@ -88,19 +88,18 @@ def test_ring_agrees_with_a_list(batches, span):
 
 def test_window_is_the_batch_or_the_minimum_whichever_is_more():
     window = record(empty_window(RING), whole(range(8)))
-    assert sorted(np.asarray(window.cost)[np.asarray(recent(window, Span(3)))]) == list(
-        range(8)
-    )  # the batch has 8
+    # The batch has 8
+    assert sorted(np.asarray(window.cost)[np.asarray(recent(window, Span(3)))]) == list(range(8))
     window = record(window, whole([100, 101]))
+    # 2 new: 3 newest
     assert sorted(np.asarray(window.cost)[np.asarray(recent(window, Span(3)))]) == [
         7,
         100,
         101,
-    ]  # 2 new: 3 newest
+    ]
     assert sorted(np.asarray(window.cost)[np.asarray(recent(window, Span(1)))]) == [100, 101]
-    two_batches = np.asarray(
-        recent(window, Span(1, batches=2))
-    )  # as many episodes as two like the last would hold
+    # As many episodes as two like the last would hold
+    two_batches = np.asarray(recent(window, Span(1, batches=2)))
     assert sorted(np.asarray(window.cost)[two_batches]) == [6, 7, 100, 101]
 
 

@@ -48,13 +48,11 @@ def test_the_walk_over_the_lake_grows_and_ends_where_the_walker_is():
 
 def test_steps_on_ice_leave_amber_marks_and_nothing_is_red():
     safe, costly = lake_walk([0, 1, 2]), lake_walk([0, 1, 4, 4, 5])
-    assert all(
-        count(picture, AMBER) < 60 for picture in icy_lake.draw(LAKE, safe, range(3), SIZE)
-    )  # a beak
+    # A beak
+    assert all(count(picture, AMBER) < 60 for picture in icy_lake.draw(LAKE, safe, range(3), SIZE))
     marks = [count(picture, AMBER) for picture in icy_lake.draw(LAKE, costly, range(5), SIZE)]
-    assert (
-        marks[1] < 60 < marks[4] < marks[2]
-    )  # on ice the walker itself is amber; two marks stay behind
+    # On ice the walker itself is amber; two marks stay behind
+    assert marks[1] < 60 < marks[4] < marks[2]
     for episode in (safe, costly):
         for picture in icy_lake.draw(LAKE, episode, range(3), SIZE):
             assert count(picture, RED, 5) == 0

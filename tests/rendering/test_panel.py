@@ -14,9 +14,8 @@ from canary.rendering.panel import CAPTION, HEADING, MARGIN, SIZE, caption, comp
 from rendering.recorded_episodes import LAKE, lake_walk
 
 BREACH = np.array([int(RED[i : i + 2], 16) for i in (1, 3, 5)], np.uint8)
-WORST = lake_walk(
-    [0, 1, 4, 4, 3, 4, 5, 8], caption="worst of 9 episodes"
-)  # tile 4 is ice: cost 1, 2, 2, 3
+# Tile 4 is ice: cost 1, 2, 2, 3
+WORST = lake_walk([0, 1, 4, 4, 3, 4, 5, 8], caption="worst of 9 episodes")
 MEDIAN = lake_walk([0, 3, 6, 7, 8])
 
 

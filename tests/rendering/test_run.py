@@ -82,9 +82,8 @@ def test_an_episode_is_played_again_exactly(run: canary.Run):
         assert (LAKE.ice[states.inner] == (states.cost > 0)).all()
         assert states.inner[0] == LAKE.start
         moves = LAKE.successors[states.inner[:-1]].reshape(row["length"], -1)
-        assert (
-            (moves == states.inner[1:, None]).any(1).all()
-        )  # each state can follow the one before
+        # Each state can follow the one before
+        assert (moves == states.inner[1:, None]).any(1).all()
         assert bool(states.terminated[-1]) == row["terminated"]
         assert not (states.terminated | states.truncated)[:-1].any()
         assert all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(states))

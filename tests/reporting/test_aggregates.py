@@ -49,9 +49,8 @@ def test_the_probability_of_improvement_by_hand():
 
 
 def test_the_margin_per_jitter_of_the_papers_rows():
-    assert margin_per_jitter(0.02, 0.002, 0.0014) == pytest.approx(
-        12.857, abs=1e-3
-    )  # EcoAnt, Canary
+    # EcoAnt, Canary
+    assert margin_per_jitter(0.02, 0.002, 0.0014) == pytest.approx(12.857, abs=1e-3)
     assert margin_per_jitter(0.02, 0.041, 0.0099) == pytest.approx(-2.121, abs=1e-3)  # IcyLake, CPO
     assert margin_per_jitter(0.02, 0.01, 0.0) == np.inf
     assert margin_per_jitter(0.02, 0.03, 0.0) == -np.inf

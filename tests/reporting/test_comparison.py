@@ -34,10 +34,11 @@ def test_runs_are_compared_with_the_first_on_the_seeds_that_both_have(tmp_path: 
     assert one["return_mean"]["mean"] == 0.625
     assert one["return_mean"]["lower"] is not None
     assert one["constraint_value"] is not None
+    # No rate below 0
     assert (one["constraint_value"]["mean"], one["constraint_value"]["lower"]) == (
         0.375,
         0.0,
-    )  # no rate below 0
+    )
     assert (one["safe_seeds"], one["return_against_first"]) == (1, None)
     assert two["return_against_first"] == {"seeds": 3, "difference": 0.0, "half_width": 0.0}
     assert two["constraint_against_first"] is None  # another constraint measures something else

@@ -35,9 +35,8 @@ def test_figure_shows_the_numbers_of_the_episodes(episodes: pl.DataFrame):
     bold = {axes: max(axes.lines, key=lambda line: line.get_linewidth()) for axes in figure.axes}
     np.testing.assert_allclose(np.asarray(bold[returns].get_ydata(), float), 0.625)
     np.testing.assert_allclose(np.asarray(bold[violations].get_ydata(), float), 0.25)
-    np.testing.assert_allclose(
-        np.asarray(bold[costs].get_ydata(), float), 3.0
-    )  # the invalid 99 is left out
+    # The invalid 99 is left out
+    np.testing.assert_allclose(np.asarray(bold[costs].get_ydata(), float), 3.0)
     np.testing.assert_allclose(
         np.asarray(bold[returns].get_xdata(), float), [500, 1500, 2500, 3500]
     )

@@ -102,9 +102,8 @@ def test_create_below_a_file_is_a_sentence(tmp_path: Path):
 
 def test_no_room_leaves_nothing_behind(tmp_path: Path):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(
-        resource.RLIMIT_FSIZE, (16, hard)
-    )  # a real failure of write(), in the middle of a file
+    # A real failure of write(), in the middle of a file
+    resource.setrlimit(resource.RLIMIT_FSIZE, (16, hard))
     try:
         with pytest.raises(CanaryError, match=r"Cannot write .*File too large"):
             new_run(tmp_path / "deep" / "runs")

@@ -68,9 +68,8 @@ def test_a_weight_that_is_no_number_any_more_is_named(part: str, value: float):
         arrays = {
             name: {"w": np.full((1, 3), numbers.get(name, 1e14))} for name in ("policy", "critics")
         }
-        statistics = {
-            "w": np.full((1, 3), numbers.get("statistics", 1e30))
-        }  # a sum of many squares
+        # A sum of many squares
+        statistics = {"w": np.full((1, 3), numbers.get("statistics", 1e30))}
         return SimpleNamespace(learner=SimpleNamespace(**arrays), statistics=statistics)
 
     groups = SeedGroups.__new__(SeedGroups)

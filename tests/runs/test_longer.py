@@ -77,9 +77,8 @@ def test_a_longer_plan_takes_the_schedules_back(longer: dict):
     assert run.metrics["steps"].to_list() == [BATCH * (update + 1) for update in range(9)]
     states, iteration, _ = load_states(run.config, run.directory)
     assert (iteration, np.asarray(states.terms.updates).tolist()) == (9, [9])
-    assert (
-        directory.read_json(run.directory / "config.json")["training"]["total_steps"] == 1200
-    )  # as it began
+    # As it began
+    assert directory.read_json(run.directory / "config.json")["training"]["total_steps"] == 1200
     with pytest.raises(CanaryError, match="can make that more, not 1,200"):
         run.resume(total_steps=1200, quiet=True)
     with pytest.raises(CanaryError, match="positive whole number"):
@@ -93,12 +92,13 @@ def test_resumed_runs_go_on_with_their_log(longer: dict):
 
 def test_the_policy_at_a_step_can_be_loaded(longer: dict, whole: Path):
     run = longer["run"]
+    # Thirds of the first plan, then of the longer one
     assert run.stored_steps == [
         400,
         800,
         1200,
         1800,
-    ]  # thirds of the first plan, then of the longer one
+    ]
     early, late = run.policy(0, step=400), run.policy(0)
     assert early.sha256 == Run(whole, config()).policy(0, step=400).sha256 != late.sha256
     with pytest.raises(

@@ -64,9 +64,8 @@ def test_a_run_of_somebody_else_is_opened_only_after_consent(run):
         match=r"was trained on problems.faulty_environments:Walk\(.*noise=0.25.*say --trust",
     ):
         canary.load(run.directory)
-    assert (
-        canary.load(run.directory, Walk(noise=0.25)).config.environment.noise == 0.25
-    )  # its own object: no import
+    # Its own object: no import
+    assert canary.load(run.directory, Walk(noise=0.25)).config.environment.noise == 0.25
     with pytest.raises(NeedsTrust):
         canary.load(run.directory)
     canary.load(run.directory, trust=True)

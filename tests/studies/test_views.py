@@ -78,9 +78,8 @@ def test_anatomy_is_the_bound_on_the_cost_at_the_moments_of_the_update(results):
     data = pl.read_csv(paths["data"]).filter(pl.col("variant") == "one")
     update = np.arange(20, 40)
     mean = 1 + 6 * np.exp(-update / 8)
-    expected = np.mean(
-        49 * mean / 5.5**2 - (1 - mean / 5.5) ** 2
-    )  # the variance equals the mean in the made-up metrics
+    # The variance equals the mean in the made-up metrics
+    expected = np.mean(49 * mean / 5.5**2 - (1 - mean / 5.5) ** 2)
     assert data["bound"].to_numpy() == pytest.approx(expected, rel=1e-4)
     assert "0 of 2" in paths["table"].read_text()
 

@@ -68,10 +68,11 @@ def expectation_constraint(config: CPOConfig):
             signal = breach_indicator(
                 rollout, terms.limit, at_end=config.constraint == "indicator-at-end"
             )
+            # A probability is never discounted
             discount, weight = (
                 1.0,
                 jnp.ones_like(rollout.discount),
-            )  # a probability is never discounted
+            )
             value = metrics["violation_estimate"] - terms.epsilon
             new = violation_rate(window.cost, terms.limit, recent(window, Span(0)))
             batch = jnp.where(window.new > 0, new - terms.epsilon, jnp.nan)

@@ -44,9 +44,8 @@ def curvature(surrogates: Surrogates, theta: Parameters, states: int, damping: f
     rows, weights = inputs.rows, inputs.row_weights(weight)
     count = rows.shape[0]
     if 0 < states < count and not inputs.merged:
-        chosen = np.random.default_rng(0).permutation(count)[
-            :states
-        ]  # the same places in every batch
+        # The same places in every batch
+        chosen = np.random.default_rng(0).permutation(count)[:states]
         rows, weights = rows[chosen], weights[chosen] * (count / states)
     return fisher_product(lambda theta: surrogates.policy_at(theta)(rows), theta, weights, damping)
 

@@ -167,9 +167,8 @@ def charged(
 ) -> tuple[Steps, float, Steps]:
     """What each step is charged, the discount of its sum, and the weight of a step's advantage in
     the gradient of K."""
-    ones = jnp.ones_like(
-        rollout.discount
-    )  # probabilities and whole costs C have their discounts inside
+    # Probabilities and whole costs C have their discounts inside
+    ones = jnp.ones_like(rollout.discount)
     if kind == "chance":
         return breach_indicator(rollout, terms.limit), 1.0, ones
     if kind == "mean":

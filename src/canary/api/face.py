@@ -206,9 +206,10 @@ def compare(
 
     A run may be its path or its name below `out`.
     """
+    # Matplotlib takes a second: only where it is needed
     from canary.reporting.comparison import (
         compare_runs,
-    )  # matplotlib takes a second: only where it is needed
+    )
 
     places = [
         run.directory if isinstance(run, Run) else find_run(str(run), Path(out)) for run in runs

@@ -234,9 +234,10 @@ def _environment(run: "Run") -> dict[str, Any]:
 
 def _film(video: "VideoRequest", run: "Run") -> Callable[..., dict[str, Any]]:
     """What draws the video once the episodes are played; mistakes in the request are found now."""
+    # Pillow and matplotlib's fonts: only where they are needed
     from canary.rendering import (
         run as videos,
-    )  # Pillow and matplotlib's fonts: only where they are needed
+    )
 
     return partial(
         videos.make_video, videos.plan_video(video, run.config.environment, run.directory)

@@ -90,9 +90,8 @@ def tail_mean_lower(costs: Float[np.ndarray, "episode"], share: float, confidenc
     if len(costs) == 0:
         return 0.0
     ranks = geometric_levels(len(costs)) + 1
-    points = np.sort(costs)[::-1][ranks - 1].astype(
-        float
-    )  # descending: so many episodes cost this or more
+    # Descending: so many episodes cost this or more
+    points = np.sort(costs)[::-1][ranks - 1].astype(float)
     survival = clopper_pearson_lower(ranks, len(costs), 1 - (1 - confidence) / len(ranks))
     widths = points - np.append(points[1:], 0.0)
     return float((widths * np.minimum(survival / share, 1.0)).sum())

@@ -194,7 +194,6 @@ def _resume(options: Train, console: Any) -> Any:
         if not options.quiet:
             console.say(f"{run.directory} is finished already; nothing was trained.")
         complete = all((run.directory / name).exists() for name in ("summary.json", "training.png"))
-        return (
-            run if complete else run.resume(quiet=True)
-        )  # a kill may have left it without its summary
+        # A kill may have left it without its summary
+        return run if complete else run.resume(quiet=True)
     return run.resume(total_steps=steps, force=options.force, log=options.log, quiet=options.quiet)

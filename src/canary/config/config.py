@@ -75,9 +75,8 @@ def make_config(
     )
     posed = [pair for pair in pairs if pair[0].startswith(("env.", "constraint."))]
     said = [(f"training.{name}", value) for name, value in training.items()]
-    config = PRESETS[preset](
-        _all_changed(problem, posed)
-    )  # a preset looks at the problem as it is put
+    # A preset looks at the problem as it is put
+    config = PRESETS[preset](_all_changed(problem, posed))
     return checked(_all_changed(config, [*(pair for pair in pairs if pair not in posed), *said]))
 
 

@@ -34,9 +34,8 @@ def from_dict(kind: type[Kind], data: Any, where: str) -> Kind:
         if name not in hints:
             raise CanaryError(f"{where} has no setting {name!r}{nearest(name, hints)}")
     for field in dataclasses.fields(typing.cast(Any, kind)):
-        has_default = (
-            field.default is not field.default_factory
-        )  # both are MISSING if there is none
+        # Both are MISSING if there is none
+        has_default = field.default is not field.default_factory
         if field.name not in data and not has_default:
             raise CanaryError(f"{where} lacks the setting {field.name!r}.")
     return kind(

@@ -128,9 +128,8 @@ def fast(config: RunConfig) -> RunConfig:
         "cvar-cpo",
         "ppo-lagrangian",
     ):
-        training = replace(
-            training, environments=5
-        )  # their critics need more updates than a larger batch leaves
+        # Their critics need more updates than a larger batch leaves
+        training = replace(training, environments=5)
     return replace(config, algorithm=settings, training=training)
 
 
@@ -187,9 +186,8 @@ def _dead_zone(config: RunConfig) -> float:
         return 0.5
     unit = (largest_step_cost(config.environment) or 0.0) / config.constraint.limit
     if not is_discrete(config.environment):
-        affordable = (
-            1 / (unit * config.environment.horizon) if unit else 1.0
-        )  # share of the steps that may cost the most
+        # Share of the steps that may cost the most
+        affordable = 1 / (unit * config.environment.horizon) if unit else 1.0
         return round(min(5 * affordable, 0.3), 2)
     rarer = max(0.02 / config.constraint.share, 1.0)
     return round(max(1 - max(1.1 * unit, 0.2) * rarer, 0.0), 2)

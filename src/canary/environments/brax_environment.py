@@ -112,9 +112,8 @@ class BraxEnvironment:
         return cost_reader(self.cost, self.name)(before, action, after, state.info)
 
     def _reset(self, key: PRNGKeyArray) -> Any:
-        return self.brax.reset(
-            jax.random.key_data(key)
-        )  # these packages expect keys of the old kind
+        # These packages expect keys of the old kind
+        return self.brax.reset(jax.random.key_data(key))
 
     @cached_property
     def _shapes(self) -> Any:

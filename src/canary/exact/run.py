@@ -138,9 +138,8 @@ def grid_inputs(
 ) -> Float[Array, "case input"]:
     """What a policy sees in every state with every spent cost, states first: rows x = (s, 1, y)."""
     states, spent = np.meshgrid(np.arange(mdp.states), mdp.support, indexing="ij")
-    observation = jnp.eye(environment.observation_size)[
-        states.ravel()
-    ]  # IcyLake shows the tile it is on
+    # IcyLake shows the tile it is on
+    observation = jnp.eye(environment.observation_size)[states.ravel()]
     spent_raw = jnp.asarray(spent.ravel(), jnp.float32)
     return policy_inputs(
         observation, spent_raw, jnp.ones(states.size), CostAccount(limit, 1.0), statistics

@@ -53,9 +53,8 @@ class TrainedPolicy:
             isinstance(key, jax.Array) and jax.dtypes.issubdtype(key.dtype, jax.dtypes.prng_key)
         ):
             raise CanaryError(f"start() takes a whole number or a JAX key, not {seed!r}.")
-        stream = jax.random.split(key, 3)[
-            1
-        ]  # the stream of actions that evaluation draws from this key
+        # The stream of actions that evaluation draws from this key
+        stream = jax.random.split(key, 3)[1]
         account = float(self.account.limit), self.account.cost_discount
         return Episode(self, stream, account, self.place.observation_size)
 

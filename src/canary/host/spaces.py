@@ -67,9 +67,8 @@ def action_decoder(
     middle, half, shape, dtype = (high + low) / 2, (high - low) / 2, space.shape, space.dtype
 
     def decode(rows: np.ndarray) -> Sequence[Any]:
-        stretched = middle + half * np.clip(
-            rows, -1.0, 1.0
-        )  # of all lanes at once: a clip takes as long as a small step
+        # Of all lanes at once: a clip takes as long as a small step
+        stretched = middle + half * np.clip(rows, -1.0, 1.0)
         return list(stretched.astype(dtype).reshape(-1, *shape))
 
     return decode, len(low), None

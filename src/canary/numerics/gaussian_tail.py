@@ -33,7 +33,6 @@ def gaussian_tail(mean: float, deviation: float, limit: float, violation: float)
     if deviation > 0:
         z = (limit - mean) / deviation
     else:
-        z = (
-            math.inf if limit >= mean else -math.inf
-        )  # the cost equals its mean: a violation if that is one
+        # The cost equals its mean: a violation if that is one
+        z = math.inf if limit >= mean else -math.inf
     return GaussianTail(z, float(log_ndtr(-z)) / math.log(10), violation)

@@ -55,9 +55,8 @@ def record_episodes(window: EpisodeWindow, ends: EpisodeEnds) -> EpisodeWindow:
     if counts.shape[0] > size:
         raise ValueError("the ring must hold at least one batch of steps")
     order = jnp.cumsum(counts) - 1
-    place = jnp.where(
-        counts, (window.total + order) % size, size
-    )  # `size` is out of range: dropped
+    # `size` is out of range: dropped
+    place = jnp.where(counts, (window.total + order) % size, size)
     new = counts.sum(dtype=jnp.int32)
     return EpisodeWindow(
         cost=window.cost.at[place].set(ends.cost.reshape(-1), mode="drop"),

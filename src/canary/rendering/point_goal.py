@@ -24,11 +24,12 @@ from canary.rendering.canvas import (
 )
 from canary.rendering.episode import Picture, RecordedEpisode
 
+# Metres; the last is kept free around all that is seen
 ROBOT_RADIUS, VASE_SIDE, EDGE = (
     0.1,
     0.2,
     0.2,
-)  # metres; the last is kept free around all that is seen
+)
 FLOOR, OUTSIDE, GRID = "#f6f7f8", "#e9ecee", "#e3e7ea"
 TRAIL = 150  # steps after which the path has faded
 

@@ -34,9 +34,8 @@ def find_fault(
     """The first fault of some iterations: as the program noted it, or as the sums of the episodes
     tell."""
     if faults.any():
-        iteration, seed = map(
-            int, np.argwhere(faults.T > 0)[0]
-        )  # the earliest; among seeds, the first
+        # The earliest; among seeds, the first
+        iteration, seed = map(int, np.argwhere(faults.T > 0)[0])
         place, kind = divmod(int(faults[seed, iteration]) - 1, len(FAULT_KINDS))
         return Fault(FAULT_KINDS[kind], iteration, *divmod(place, lanes), seed)
     for kind, good in {

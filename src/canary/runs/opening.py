@@ -113,9 +113,8 @@ def _behaviour(environment: Environment) -> dict[str, list[float]]:
     try:
         record = short_record(environment)
     finally:
-        close(
-            environment
-        )  # what training needs, workers for instance, depends on how many lanes it has
+        # What training needs, workers for instance, depends on how many lanes it has
+        close(environment)
     raise_first_error(check_behaviour(environment, record))
     return fingerprint(record)
 

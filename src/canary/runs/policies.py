@@ -157,9 +157,8 @@ def play(
         )
 
     seeds = policies.config.training.seeds if plan.seeds is None else plan.seeds
-    chosen = {
-        seed: policies.of_seed(seed) for seed in seeds
-    }  # an unknown seed fails before any is played
+    # An unknown seed fails before any is played
+    chosen = {seed: policies.of_seed(seed) for seed in seeds}
     began, frames = time.monotonic(), []
     for seed, (policy, statistics) in chosen.items():
         for first in range(0, plan.episodes, batch):

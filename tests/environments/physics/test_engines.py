@@ -121,9 +121,8 @@ def test_neither_batch_nor_threads_change_a_number(monkeypatch):
     together = engine.advance(rows)
     assert list(engine.idle) == [3]
     np.testing.assert_array_equal(together, [engine.advance(row) for row in rows])
-    np.testing.assert_array_equal(
-        together, engine.advance(rows)
-    )  # nothing is left over from the other calls
+    # Nothing is left over from the other calls
+    np.testing.assert_array_equal(together, engine.advance(rows))
     assert [len(worker.data) for worker in engine.idle[3]] == [3]
 
 

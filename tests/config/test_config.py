@@ -281,18 +281,14 @@ def test_a_constraint_of_another_kind_is_refused():
 
 
 def test_a_preset_sees_the_problem_as_it_is_put():
-    """The dead zone narrows for a small limit and a rare violation, and a PointGoal episode lasts
-    eight batches."""
+    """The dead zone narrows for a small limit and a rare violation and widens for a frequent one,
+    and a PointGoal episode lasts eight batches."""
 
     def dead_zone(*overrides: str) -> float:
         return make_config("IcyLake", overrides=overrides).algorithm.dead_zone
 
-    assert (
-        dead_zone()
-        == dead_zone("constraint.limit=15")
-        == dead_zone("constraint.epsilon=0.1")
-        == 0.8
-    )
+    assert dead_zone() == dead_zone("constraint.limit=15") == 0.8
+    assert dead_zone("constraint.epsilon=0.1") == 0.88  # the cube root of a fifth of 0.2
     assert dead_zone("constraint.limit=3.5") == 0.69  # a step costs 1: 2 are free, the third counts
     assert dead_zone("constraint.epsilon=0.005") == 0.2
     assert dead_zone("constraint.epsilon=0.001") == 0.0

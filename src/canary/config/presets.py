@@ -189,8 +189,9 @@ def _dead_zone(config: RunConfig) -> float:
         # Share of the steps that may cost the most
         affordable = 1 / (unit * config.environment.horizon) if unit else 1.0
         return round(min(5 * affordable, 0.3), 2)
-    rarer = max(0.02 / config.constraint.share, 1.0)
-    return round(max(1 - max(1.1 * unit, 0.2) * rarer, 0.0), 2)
+    rarity = 0.02 / config.constraint.share
+    counted = max(1.1 * unit, 0.2) * max(rarity, rarity ** (1 / 3))
+    return round(max(1 - counted, 0.0), 2)
 
 
 def _baseline(config: RunConfig) -> Any:

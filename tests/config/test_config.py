@@ -289,7 +289,7 @@ def test_a_preset_sees_the_problem_as_it_is_put():
         return make_config("IcyLake", overrides=overrides).algorithm.dead_zone
 
     assert dead_zone() == dead_zone("constraint.limit=15") == 0.8
-    assert dead_zone("constraint.epsilon=0.1") == 0.88  # the cube root of a fifth of 0.2
+    assert dead_zone("constraint.epsilon=0.1") == 0.87  # 0.2 times the fourth root of a fifth
     assert dead_zone("constraint.limit=3.5") == 0.69  # a step costs 1: 2 are free, the third counts
     assert dead_zone("constraint.epsilon=0.005") == 0.2
     assert dead_zone("constraint.epsilon=0.001") == 0.0

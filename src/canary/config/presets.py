@@ -190,7 +190,7 @@ def _dead_zone(config: RunConfig) -> float:
         affordable = 1 / (unit * config.environment.horizon) if unit else 1.0
         return round(min(5 * affordable, 0.3), 2)
     rarity = 0.02 / config.constraint.share
-    counted = max(1.1 * unit, 0.2) * max(rarity, rarity ** (1 / 3))
+    counted = max(1.1 * unit, 0.2) * max(rarity, rarity ** (1 / 4))
     return round(max(1 - counted, 0.0), 2)
 
 

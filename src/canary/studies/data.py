@@ -107,7 +107,7 @@ ELSEWHERE = Study(
         Variant(name="8x8", about="limit 5.5, epsilon 0.02, horizon 200",
                 overrides=("env.map=8x8", "env.horizon=200")),
         Variant(name="hard-lake", about="limit 3.5, epsilon 0.05, where Cantelli's own bound cannot be met",
-                overrides=_ON_HARD_LAKE, total_steps=4_000_000, seeds=tuple(range(4200, 4205))),
+                overrides=_ON_HARD_LAKE, total_steps=6_000_000, seeds=tuple(range(4200, 4205))),
     ),
 )  # fmt: skip
 

@@ -75,7 +75,7 @@ ALLOWED: dict[str, set[str]] = {
     "export.run": RUNS | {"errors", "constraints", "environments", "export"},
     "rendering.run": RUNS | {"errors", "environments", "evaluation", "rendering", "terminal"},
     "studies": RUNS | {
-        "errors", "numerics", "environments", "runs", "reporting", "exact", "exact.run", "theory", "terminal.progress",
+        "errors", "numerics", "environments", "runs", "reporting", "exact", "exact.run", "theory", "terminal.bars",
         "studies.estimators",
     },
     "studies.estimators": MATHEMATICS,

@@ -143,9 +143,8 @@ def constrained(
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """K of the recent episodes, at least 1 / epsilon of them where there are so many; and eta, in
     limits."""
-    valid = recent(
-        window, Span(jnp.maximum(span.minimum, jnp.ceil(1 / terms.epsilon)), span.batches)
-    )  # type: ignore[arg-type]
+    enough = jnp.maximum(span.minimum, jnp.ceil(1 / terms.epsilon))
+    valid = recent(window, Span(enough, span.batches))  # type: ignore[arg-type]
     costs, count = in_limits(window.cost, terms.limit), jnp.maximum(valid.sum(), 1)
     # At most the limit: where VaR is above it, CVaR may be flat, and every eta gives an upper bound
     # of it.

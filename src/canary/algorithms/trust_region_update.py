@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from canary.algorithms import gradient_signal
 from canary.algorithms.base import Algorithm, EstimationConfig, Learner, Task
@@ -98,6 +98,28 @@ class TrustRegionMemory(eqx.Module):
     """Best mean return so far; -inf before the first."""
 
 
+@dataclass(frozen=True)
+class Standing:
+    """Where the recent episodes leave the policy."""
+
+    ready: Bool[Array, ""]
+    """Whether there are enough of them to step at all."""
+    best_return: Float[Array, ""]
+    """Best mean return so far."""
+    lost: Float[Array, ""]
+    """What share of it is gone."""
+
+
+def standing(
+    window: EpisodeWindow, best_before: Float[Array, ""], estimation: EstimationConfig
+) -> Standing:
+    """Compare the recent episodes with the best return before."""
+    ready = window.total >= estimation.warmup_episodes
+    returned = jnp.where(ready, mean_return(window, estimation.span), jnp.nan)
+    best = jnp.fmax(best_before, returned)
+    return Standing(ready, best, lost_share(returned, best))
+
+
 def trust_region_algorithm(
     risk: RiskConstraint,
     task: Task,
@@ -150,18 +172,15 @@ def trust_region_algorithm(
         samples = flatten(rollout, reward_advantage, estimate)
         scale = surrogate_scale(trust_region, estimate.length, memory.signal)
         key_critics, key_model = jax.random.split(key)
-        ready = window.total >= estimation.warmup_episodes
-        returned = jnp.where(ready, mean_return(window, estimation.span), jnp.nan)
-        best = jnp.fmax(memory.best_return, returned)
-        lost = lost_share(returned, best)
-        aim = Aim(trust_region.radius(terms.progress), trust_region.share(lost))
+        now = standing(window, memory.best_return, estimation)
+        aim = Aim(trust_region.radius(terms.progress), trust_region.share(now.lost))
 
         def improve(inputs: Inputs):
             surrogates = Surrogates(
                 learner.policy, inputs, inputs.evaluate(learner.policy), samples, estimate.bound, scale,
                 trust_region.entropy * (1 - terms.progress), trust_region.price(terms.progress),
             )  # fmt: skip
-            policy, step = trust_region_step(surrogates, aim, ready, trust_region)
+            policy, step = trust_region_step(surrogates, aim, now.ready, trust_region)
             measured = gradient_signal.measure(surrogates, step, trust_region)
             metrics = report_metrics(surrogates, step) | {"signal_fraction": measured}
             if estimate.worst_case is not None:
@@ -189,12 +208,11 @@ def trust_region_algorithm(
         (critics, losses), (model, model_metrics) = fitted
         # A step's promise in true units, an episode's, whatever units the step was computed in.
         promise = metrics.pop("bound_promise") * estimate.length / scale
-        foresight, kept = memory.foresight.compare(estimate.metrics["batch_bound"], promise)
-        metrics["return_lost"] = lost
-        metrics |= critic_metrics(losses, targets) | model_metrics | estimate.metrics | kept
-        return Learner(
-            policy, critics, TrustRegionMemory(model, estimate.memory, signal, foresight, best)
-        ), metrics
+        foresight, compared = memory.foresight.compare(estimate.metrics["batch_bound"], promise)
+        metrics["return_lost"] = now.lost
+        metrics |= critic_metrics(losses, targets) | model_metrics | estimate.metrics | compared
+        kept = TrustRegionMemory(model, estimate.memory, signal, foresight, now.best_return)
+        return Learner(policy, critics, kept), metrics
 
     return Algorithm(init, update)
 

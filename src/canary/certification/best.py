@@ -21,7 +21,7 @@ from canary.runs import files
 from canary.runs.opening import open_config
 from canary.runs.policies import EvaluationPlan, load_policies, play
 from canary.runs.stored_states import stored_updates
-from canary.terminal.progress import evaluation_bar
+from canary.terminal.bars import evaluation_bar
 
 NAME = "best.json"
 

@@ -21,10 +21,11 @@ from canary.certification.certificate import commitment, constraint_of
 from canary.certification.certify import Subject, make_player, shift_grid
 from canary.certification.on_disk import read, run_around, versions
 from canary.certification.plan import Plan
+from canary.certification.recomputation import describe
 from canary.certification.replay import Replayed, choose, replay, replay_words
 from canary.certification.run import episode_key, largest_cost
 from canary.certification.signature import check as check_signature
-from canary.certification.verification import CHANGES, compare, describe, unreadable, verify
+from canary.certification.verification import CHANGES, compare, unreadable, verify
 from canary.environments.protocol import Environment
 from canary.errors import CanaryError
 from canary.identity import environment_settings

@@ -169,8 +169,8 @@ def _verify(options: Certify, console: Any) -> int:
     from canary.certification.on_disk import read, run_around
     from canary.certification.signature import load_public_key
     from canary.runs.directory import find_run
+    from canary.terminal.bars import evaluation_bar
     from canary.terminal.certificate_table import print_verification
-    from canary.terminal.progress import evaluation_bar
 
     share = _share(options.replay)
     for name in ("episodes", "seeds", "seed", "sign", "step", "tries", "largest_step_cost"):

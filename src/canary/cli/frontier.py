@@ -51,8 +51,8 @@ def frontier(options: Frontier) -> int:
     from canary.exact.figure import save_frontier
     from canary.exact.run import frontier_report
     from canary.runs.opening import open_config
+    from canary.terminal.bars import counting_bar
     from canary.terminal.frontier_table import print_frontier
-    from canary.terminal.progress import counting_bar
 
     said = {"limit": options.limit, "epsilon": options.epsilon}
     constraint = {

@@ -37,7 +37,7 @@ The page is one file without any address in it. A run may still be training."""
 
 def report(options: Report) -> int:
     from canary.report.run import make_report
-    from canary.terminal.progress import counting_bar
+    from canary.terminal.bars import counting_bar
 
     out = Path(options.out)
     if out.is_dir() or not out.parent.is_dir():

@@ -85,10 +85,7 @@ def _graph(portable: PortablePolicy) -> tuple[list[Node], dict[str, np.ndarray]]
     """Operators in order, as (kind, inputs, output, attributes), and the named constants they
     use."""
     arrays = portable.identity.arrays
-    layers, reads = (
-        len(portable.policy.network.weights),
-        portable.policy.network.weights[0].shape[0],
-    )
+    reads = portable.policy.network.weights[0].shape[0]
     constants = {
         "limit": np.float32(float(portable.account.limit)),
         "spent_low": np.float32(-SPENT_CLIP),
@@ -113,21 +110,11 @@ def _graph(portable: PortablePolicy) -> tuple[list[Node], dict[str, np.ndarray]]
         ("Concat", [observation, "discount_column", "spent_column"], "x", {"axis": 1}),
     ]
     current = "x"
-    if (
-        reads < portable.observation_size + CostAccount.SIZE
-    ):  # a policy that does not see its account
+    if reads < portable.observation_size + CostAccount.SIZE:  # it does not see its account
         constants |= {"first": np.array([0]), "reads": np.array([reads])}
         nodes.append(("Slice", ["x", "first", "reads", "last_axis"], "x_read", {}))
         current = "x_read"
-    for layer in range(layers):
-        weights = [f"policy.network.{part}[{layer}]" for part in ("weights", "biases")]
-        is_head = layer == layers - 1
-        head = output_names(portable)[0] if is_head else f"layer_{layer}"
-        nodes.append(("Gemm", [current, *weights], head, {}))
-        current = head
-        if not is_head:
-            nodes.append(("Tanh", [head], f"hidden_{layer}", {}))
-            current = f"hidden_{layer}"
+    nodes += _network(current, output_names(portable)[0], len(portable.policy.network.weights))
     if "policy.log_std" in arrays:
         constants["log_std_row"] = np.maximum(arrays["policy.log_std"], np.float32(LOG_STD_FLOOR))
         nodes += [
@@ -135,6 +122,20 @@ def _graph(portable: PortablePolicy) -> tuple[list[Node], dict[str, np.ndarray]]
             ("Expand", ["log_std_row", "shape"], "log_std", {}),
         ]
     return nodes, {name: np.asarray(value) for name, value in constants.items()}
+
+
+def _network(current: str, output: str, layers: int) -> list[Node]:
+    """A tanh network with a linear head."""
+    nodes: list[Node] = []
+    for layer in range(layers):
+        weights = [f"policy.network.{part}[{layer}]" for part in ("weights", "biases")]
+        if layer == layers - 1:
+            nodes.append(("Gemm", [current, *weights], output, {}))
+        else:
+            nodes.append(("Gemm", [current, *weights], f"layer_{layer}", {}))
+            nodes.append(("Tanh", [f"layer_{layer}"], f"hidden_{layer}", {}))
+            current = f"hidden_{layer}"
+    return nodes
 
 
 def _normaliser(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

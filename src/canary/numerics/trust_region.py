@@ -14,10 +14,6 @@ region allows: beyond 1 it is out of reach, below -1 it cannot bind, and tiny or
 no special case. Tier a enumerates active sets: the optimum is the best feasible one among their
 maximisers. Tiers b and c are the same problem with -b_B or -b_μ in the place of g and fewer
 constraints.
-
-A Gram matrix resolves angles only to about the square root of the rounding error ε. Below a squared
-sine of ε^(2/3), where the error of using a nearly degenerate direction equals the gain from using
-it, that direction is left out.
 """
 
 import equinox as eqx
@@ -26,6 +22,16 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
+from canary.numerics.active_sets import (
+    Candidate,
+    Problem,
+    both_active,
+    none_active,
+    one_active,
+    squared_sine,
+    straight,
+    tolerances,
+)
 from canary.numerics.tiers import Tier
 
 BOUND, MEAN = 0, 1
@@ -80,28 +86,6 @@ def solve_with_share(
     )
 
 
-class _Problem(eqx.Module):
-    """Maximise ĝ·u in the unit ball with ĉ_i + b̂_i·u <= 0. An absent vector is zero, so are its
-    cosines."""
-
-    alignment: Float[Array, "2"]  # cosines of ĝ with b̂_B, b̂_μ
-    cosine: Float[Array, ""]  # of b̂_B with b̂_μ
-    excess: Float[Array, "2"]  # ĉ, clipped to [-2, 2]: beyond ±1 only the sign matters
-    has_objective: Bool[Array, ""]
-    has_gradient: Bool[Array, "2"]
-
-
-class _Candidate(eqx.Module):
-    """The point u = Σ_i weights[i] · (ĝ, b̂_B, b̂_μ)[i], and the multipliers it would have as an
-    optimum."""
-
-    weights: Float[Array, "3"]
-    objective: Float[Array, ""]
-    violation: Float[Array, ""]  # largest ĉ_i + b̂_i·u of the others; inf if there is no such point
-    kl_multiplier: Float[Array, ""]
-    constraint_multipliers: Float[Array, "2"]
-
-
 def solve(
     gram: Float[Array, "vectors vectors"], values: Float[Array, "constraints"], radius: ArrayLike
 ) -> TrustRegionSolution:
@@ -147,16 +131,9 @@ def solve(
     )
 
 
-def _tolerances(dtype: jnp.dtype) -> tuple[float, float]:
-    """(ε^(2/3), ε^(1/3)): the smallest squared sine, and the smallest sine, that do not count as
-    zero."""
-    rounding = float(jnp.finfo(dtype).eps)
-    return rounding ** (2 / 3), rounding ** (1 / 3)
-
-
 def _normalise(
     gram: Float[Array, "3 3"], values: Float[Array, "2"], reach: Float[Array, ""]
-) -> tuple[_Problem, Float[Array, "3"], Float[Array, "3 3"]]:
+) -> tuple[Problem, Float[Array, "3"], Float[Array, "3 3"]]:
     """The dimensionless problem; the magnitudes √q, √S_11, √S_22 and the cosines of all vectors."""
     squares = jnp.diagonal(gram)
     present = squares >= jnp.finfo(gram.dtype).tiny
@@ -169,7 +146,7 @@ def _normalise(
     # Divided one after the other: the product of two magnitudes could overflow.
     cosines = jnp.clip((gram / 2 + gram.T / 2) / magnitudes[:, None] / magnitudes[None, :], -1, 1)
     cosines = jnp.where(present[:, None] & present[None, :], cosines, 0)
-    problem = _Problem(
+    problem = Problem(
         alignment=cosines[0, 1:],
         cosine=cosines[1, 2],
         excess=excess,
@@ -179,10 +156,10 @@ def _normalise(
     return problem, jnp.where(present, magnitudes, 0), cosines
 
 
-def _select(problem: _Problem) -> tuple[Int[Array, ""], _Candidate, Float[Array, ""]]:
+def _select(problem: Problem) -> tuple[Int[Array, ""], Candidate, Float[Array, ""]]:
     """The tier of eq:recovery, its step, and the largest decrease of b̂_B·u under the mean
     constraint."""
-    smallest, _ = _tolerances(problem.excess.dtype)
+    smallest, _ = tolerances(problem.excess.dtype)
     bound_step, bound_change = _restore_bound(problem)
     mean_unreachable = problem.excess[MEAN] > 1 + smallest
     bound_unreachable = problem.excess[BOUND] + bound_change > smallest
@@ -199,14 +176,14 @@ def _select(problem: _Problem) -> tuple[Int[Array, ""], _Candidate, Float[Array,
     return tier, jax.tree.map(lambda *leaves: jnp.stack(leaves)[tier], *options), bound_change
 
 
-def _maximise(problem: _Problem) -> tuple[_Candidate, Bool[Array, ""]]:
+def _maximise(problem: Problem) -> tuple[Candidate, Bool[Array, ""]]:
     """The best feasible candidate, and whether there is any."""
-    smallest, smallest_sine = _tolerances(problem.excess.dtype)
-    one_active = [_one_active(problem, active) for active in (BOUND, MEAN)]
-    candidates = [_none_active(problem), *one_active, _both_active(problem)]
+    smallest, smallest_sine = tolerances(problem.excess.dtype)
+    alone = [one_active(problem, active) for active in (BOUND, MEAN)]
+    candidates = [none_active(problem), *alone, both_active(problem)]
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *candidates)
     # Parallel constraints are not tried together: each alone meets the other up to their angle.
-    parallel = jnp.all(problem.has_gradient) & (_squared_sine(problem.cosine) <= smallest)
+    parallel = jnp.all(problem.has_gradient) & (squared_sine(problem.cosine) <= smallest)
     settled = jnp.any(stacked.violation <= smallest)
     feasible = stacked.violation <= jnp.where(parallel & ~settled, 2 * smallest_sine, smallest)
     objective = jnp.where(feasible, stacked.objective, -jnp.inf)
@@ -217,9 +194,9 @@ def _maximise(problem: _Problem) -> tuple[_Candidate, Bool[Array, ""]]:
     return jax.tree.map(lambda leaf: leaf[best], stacked), jnp.any(feasible)
 
 
-def _restore_bound(problem: _Problem) -> tuple[_Candidate, Float[Array, ""]]:
+def _restore_bound(problem: Problem) -> tuple[Candidate, Float[Array, ""]]:
     """Tier b: minimise b̂_B·u under the mean constraint alone; the step and the minimum."""
-    restoration = _Problem(
+    restoration = Problem(
         alignment=jnp.array([0, -problem.cosine]),
         cosine=jnp.zeros_like(problem.cosine),
         # If the mean is out of reach, ĉ_μ = 1 stands for the point nearest to its half-space.
@@ -234,94 +211,7 @@ def _restore_bound(problem: _Problem) -> tuple[_Candidate, Float[Array, ""]]:
     ), -best.objective
 
 
-def _none_active(problem: _Problem) -> _Candidate:
-    """The natural-gradient step u = ĝ."""
-    return _straight(0, problem.has_objective, jnp.max(problem.excess + problem.alignment))
-
-
-def _restore_mean(problem: _Problem) -> _Candidate:
+def _restore_mean(problem: Problem) -> Candidate:
     """Tier c: the lowest mean in the trust region, u = -b̂_μ."""
-    step = _straight(1 + MEAN, problem.has_gradient[MEAN], problem.excess[MEAN] - 1)
+    step = straight(1 + MEAN, problem.has_gradient[MEAN], problem.excess[MEAN] - 1)
     return eqx.tree_at(lambda c: c.weights, step, -step.weights)
-
-
-def _straight(index: int, present: Bool[Array, ""], violation: Float[Array, ""]) -> _Candidate:
-    """All of the ball spent along one vector, if it is there."""
-    length = present.astype(violation.dtype)
-    weights = jnp.zeros(3, length.dtype).at[index].set(length)
-    return _Candidate(weights, length, violation, length, jnp.zeros(2, length.dtype))
-
-
-def _one_active(problem: _Problem, active: int) -> _Candidate:
-    """The step of CPO: b̂·u = -ĉ for the active constraint, the rest of the ball spent on the
-    objective."""
-    smallest, _ = _tolerances(problem.excess.dtype)
-    other = 1 - active
-    excess, alignment = problem.excess[active], problem.alignment[active]
-    available = _squared_sine(excess)
-    free = problem.has_objective * _squared_sine(alignment)
-    weight, gain, multiplier = _spend(available, free, smallest)
-    other_change = (
-        weight * (problem.alignment[other] - alignment * problem.cosine) - excess * problem.cosine
-    )
-    exists = problem.has_gradient[active] & (available >= -smallest)
-    zeros = jnp.zeros(2, problem.excess.dtype)
-    return _Candidate(
-        weights=jnp.append(weight, zeros.at[active].set(-excess - weight * alignment)),
-        objective=gain - excess * alignment,
-        violation=jnp.where(exists, problem.excess[other] + other_change, jnp.inf),
-        kl_multiplier=multiplier,
-        constraint_multipliers=zeros.at[active].set(alignment + multiplier * excess),
-    )
-
-
-def _both_active(problem: _Problem) -> _Candidate:
-    """Both constraints tight: ν = S⁻¹(r + λc), S⁻¹ by elimination so that nothing cancels."""
-    smallest, _ = _tolerances(problem.excess.dtype)
-    excess, alignment, cosine = problem.excess, problem.alignment, problem.cosine
-    distinct = jnp.all(problem.has_gradient) & (_squared_sine(cosine) > smallest)
-    squared_sine = jnp.where(distinct, _squared_sine(cosine), 1)
-
-    def invert(right: Float[Array, "2"]) -> Float[Array, "2"]:
-        second = (right[1] - cosine * right[0]) / squared_sine
-        return jnp.array([right[0] - cosine * second, second])
-
-    available = _squared_sine(excess[0]) - (excess[1] - cosine * excess[0]) ** 2 / squared_sine
-    # What of ĝ lies outside the plane of b̂_B and b̂_μ, seen from the nearer of them to keep the
-    # rounding small; the plane itself is the more blurred the smaller the angle between the two.
-    near, far = jnp.where(
-        jnp.abs(alignment[0]) >= jnp.abs(alignment[1]), alignment, alignment[::-1]
-    )
-    outside = _squared_sine(near) - (far - cosine * near) ** 2 / squared_sine
-    blur = jnp.maximum(1, _squared_sine(near) / squared_sine) ** (2 / 3)
-    weight, gain, multiplier = _spend(available, problem.has_objective * outside, smallest * blur)
-    return _Candidate(
-        weights=jnp.append(weight, invert(-excess - weight * alignment)),
-        objective=gain - excess @ invert(alignment),
-        violation=jnp.where(distinct & (available >= -smallest), 0, jnp.inf),
-        kl_multiplier=multiplier,
-        constraint_multipliers=invert(alignment + multiplier * excess),
-    )
-
-
-def _spend(
-    available: Float[Array, ""], free: Float[Array, ""], smallest: ArrayLike
-) -> tuple[Array, Array, Array]:
-    """Move along the part of the objective that the active constraints leave free, to the edge of
-    the ball.
-
-    `available` is 1 - |u|² before the move and `free` the squared length of that part. Returns the
-    weight of the objective vector, the gain, and λ = √(free / available), kept finite where nothing
-    is available.
-    """
-    degenerate = free <= smallest
-    sine = jnp.sqrt(jnp.where(degenerate, 1, free))
-    length = jnp.sqrt(jnp.maximum(available, 0))
-    multiplier = sine / jnp.maximum(length, _tolerances(sine.dtype)[1])
-    spent = length / sine, length * sine, multiplier
-    weight, gain, multiplier = (jnp.where(degenerate, 0, number) for number in spent)
-    return weight, gain, multiplier
-
-
-def _squared_sine(cosine: Float[Array, ""]) -> Float[Array, ""]:
-    return (1 - cosine) * (1 + cosine)

@@ -44,50 +44,44 @@ def compose(
 ) -> Iterator[Picture]:
     """A frame per moment with all episodes beside each other; one that is over shows its last
     state."""
-    width = len(episodes) * (SIZE + MARGIN) + MARGIN
+    top = cost_scale(episodes, limit)
+    span = max(episode.length for episode in episodes)
+
+    def stream(episode: RecordedEpisode) -> Iterator[Picture]:
+        own = sorted({min(int(now), episode.length) for now in moments})
+        return iter(drawing(environment, episode, own, SIZE))
+
+    streams = [stream(episode) for episode in episodes]
+    frame, shown = _background(len(episodes), title, moments), [-1] * len(episodes)
+    try:
+        for now in moments:
+            frame = frame.copy()
+            for index, (episode, pictures) in enumerate(zip(episodes, streams, strict=True)):
+                moment = min(int(now), episode.length)
+                if moment == shown[index]:  # it is over: its last state stays
+                    continue
+                shown[index] = moment
+                picture = checked_picture(next(pictures, None))
+                column = _column(episode, picture, moment, (limit, top, span))
+                frame.paste(column, (MARGIN + index * (SIZE + MARGIN), HEADING))
+            yield np.asarray(frame)
+    finally:
+        for pictures in streams:  # a generator may hold a window or a device
+            if isinstance(pictures, Generator):
+                pictures.close()
+
+
+def _background(columns: int, title: str, moments: Sequence[int]) -> Image.Image:
+    """What no moment changes: the heading over the columns."""
+    width = columns * (SIZE + MARGIN) + MARGIN
     height = HEADING + CAPTION + SIZE + ACCOUNT + CHART + MARGIN
     background = Image.new("RGB", (width, height), WHITE)
     pen = ImageDraw.Draw(background)
     pen.text((MARGIN, 20), title.replace("<=", "≤"), GREY, font(14))
     if len(moments) > 2 and moments[1] > 1:
-        pen.text(
-            (width - MARGIN, 20),
-            f"every {nth(int(moments[1]))} step shown",
-            GREY,
-            font(14),
-            anchor="ra",
-        )
-    top = cost_scale(episodes, limit)
-    span = max(episode.length for episode in episodes)
-    streams = [
-        iter(
-            drawing(
-                environment,
-                episode,
-                sorted({min(int(now), episode.length) for now in moments}),
-                SIZE,
-            )
-        )
-        for episode in episodes
-    ]
-    frame, shown = background, [-1] * len(episodes)
-    try:
-        for now in moments:
-            frame = frame.copy()
-            for index, (episode, stream) in enumerate(zip(episodes, streams, strict=True)):
-                moment = min(int(now), episode.length)
-                if moment == shown[index]:  # it is over: its last state stays
-                    continue
-                shown[index] = moment
-                column = _column(
-                    episode, checked_picture(next(stream, None)), moment, (limit, top, span)
-                )
-                frame.paste(column, (MARGIN + index * (SIZE + MARGIN), HEADING))
-            yield np.asarray(frame)
-    finally:
-        for stream in streams:  # a generator may hold a window or a device
-            if isinstance(stream, Generator):
-                stream.close()
+        pace = f"every {nth(int(moments[1]))} step shown"
+        pen.text((width - MARGIN, 20), pace, GREY, font(14), anchor="ra")
+    return background
 
 
 def is_breached(episode: RecordedEpisode, now: int, limit: float) -> bool:

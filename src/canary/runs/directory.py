@@ -86,42 +86,20 @@ def create(
 ) -> Path:
     """Make a new run directory below `root` and return it; an existing one is never touched."""
     started, labels = datetime.now().astimezone(), labels or Labels()
-    parts = (
-        re.sub(r"[^A-Za-z0-9_.]+", "-", part).strip("-.")
-        for part in (headline.env, headline.algorithm)
-    )
-    name = labels.name or f"{'-'.join(parts)}-{started:%Y%m%d-%H%M%S}"
+    name = labels.name or _default_name(headline, started)
     state = {"status": "running", "steps": 0, "started": started.isoformat(timespec="seconds")}
-    machine = {"platform": platform.platform(), "cpu_count": os.cpu_count(), "device": device}
-    origin = {
-        "command": list(command),
-        "process": process_identity(),
-        "versions": _versions(),
-        **machine,
-    }
-    origin["code"] = [code_fingerprint()]
     draft = root / f".{name}-{secrets.token_hex(8)}.draft"
     missing = [folder for folder in (root, *root.parents) if not folder.exists()]
     try:
         for folder in (*COLUMNS, "checkpoints"):
             (draft / folder).mkdir(parents=True)
-        with lock.acquire(
-            draft
-        ):  # whoever finds a draft that nobody holds knows that a kill left it behind
+        # Whoever finds a draft that nobody holds knows that a kill left it behind.
+        with lock.acquire(draft):
             remove_drafts(root)
             write_json(draft / "config.json", config)
-            bound = {"config": config, "tables": {}}
-            write_manifest(
-                draft,
-                {
-                    **asdict(headline),
-                    **labels.fields(),
-                    **state,
-                    "finished": None,
-                    **origin,
-                    **bound,
-                },
-            )
+            manifest = asdict(headline) | labels.fields() | state | {"finished": None}
+            manifest |= _origin(command, device) | {"config": config, "tables": {}}
+            write_manifest(draft, manifest)
         return _rename_to_free_name(draft, name)
     except BaseException as error:
         shutil.rmtree(draft, ignore_errors=True)
@@ -131,6 +109,28 @@ def create(
         if isinstance(error, OSError):
             raise cannot_write(root, error) from error
         raise
+
+
+def _default_name(headline: Headline, started: datetime) -> str:
+    """Environment, algorithm and time, such that a file system and a shell take them."""
+    parts = (
+        re.sub(r"[^A-Za-z0-9_.]+", "-", part).strip("-.")
+        for part in (headline.env, headline.algorithm)
+    )
+    return f"{'-'.join(parts)}-{started:%Y%m%d-%H%M%S}"
+
+
+def _origin(command: Sequence[str], device: str) -> dict[str, Any]:
+    """Where a run comes from: what was typed, which process, which code, on what machine."""
+    return {
+        "command": list(command),
+        "process": process_identity(),
+        "versions": _versions(),
+        "platform": platform.platform(),
+        "cpu_count": os.cpu_count(),
+        "device": device,
+        "code": [code_fingerprint()],
+    }
 
 
 def remove_drafts(root: Path) -> None:

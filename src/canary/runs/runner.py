@@ -8,12 +8,10 @@ run that merely stopped there.
 
 import contextlib
 import shutil
-import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -32,6 +30,7 @@ from canary.runs.building import make_groups
 from canary.runs.devices import prepare_devices
 from canary.runs.extension import extend
 from canary.runs.faults import fault_sentence, find_fault, unsound_sentence
+from canary.runs.interruption import interruptible
 from canary.runs.manifest import (
     checked_labels,
     is_trained_by_older_version,
@@ -49,9 +48,7 @@ from canary.terminal import progress
 from canary.training import FAULT
 from canary.watching.watcher import Watcher
 
-CHUNK_SECONDS = (
-    2.0  # how long one call of the program should take: the display and Ctrl-C wait for it
-)
+CHUNK_SECONDS = 2.0  # of one call of the program: the display and Ctrl-C wait for it
 
 
 @dataclass(frozen=True)
@@ -287,26 +284,3 @@ def _fault(session: _Session, noted: Any, ends: Any, updates: tuple[int, int]) -
     if found is not None:
         return fault_sentence(found, session.config, updates[0], session.run)
     return unsound_sentence(session.groups.unsound(), *updates, session.run)
-
-
-@contextmanager
-def interruptible(announce: Callable[[], None]) -> Iterator[threading.Event]:
-    """Ctrl-C asks for a stop after the current chunk; a second one stops at once (the last
-    checkpoint stays good)."""
-    asked = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield asked
-        return
-
-    def ask(number: int, frame: Any) -> None:
-        if asked.is_set():
-            raise KeyboardInterrupt
-        asked.set()
-        announce()
-
-    previous = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield asked
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

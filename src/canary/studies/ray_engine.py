@@ -14,7 +14,7 @@ from canary.config.config import RunConfig, config_from_dict, config_to_dict
 from canary.errors import CanaryError
 from canary.studies import store
 from canary.studies.units import finished_runs, units_of, with_seeds
-from canary.terminal.progress import counting_bar
+from canary.terminal.bars import counting_bar
 
 RETRIES = 10
 

@@ -31,7 +31,7 @@ from canary.studies.plan import (
 from canary.studies.rows import damage
 from canary.studies.units import final_policies, finished_runs, runs_of, units_of, with_seeds
 from canary.studies.views import save_views
-from canary.terminal.progress import counting_bar
+from canary.terminal.bars import counting_bar
 
 Trained = Callable[[int, store.Units], None]
 Engine = Callable[[list[RunConfig], list[Path], Trained], None]

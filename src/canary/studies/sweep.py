@@ -90,7 +90,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
 def _figure(rows: list[Row], data: list[dict[str, Any]], study: dict[str, Any], path: Path) -> None:
     import matplotlib.pyplot as plt
 
-    from canary.reporting.figures import GREY, STYLE, save, show_steps
+    from canary.reporting.figures import STYLE, save, show_steps
 
     families = list(dict.fromkeys(row.name.rpartition("-")[0] for row in rows))
     with plt.rc_context(STYLE):
@@ -104,37 +104,41 @@ def _figure(rows: list[Row], data: list[dict[str, Any]], study: dict[str, Any], 
         for axes, family in zip(panels[0], families, strict=False):
             here = [row for row in rows if row.name.rpartition("-")[0] == family]
             shades = plt.get_cmap("viridis")(np.linspace(0, 0.9, len(here)))
-            for row, shade in zip(here, shades, strict=True):
-                line = curve(row)
-                mean, spread = (
-                    line[name].to_numpy() for name in ("violation", "violation_deviation")
-                )
-                axes.plot(line["steps"], mean, color=shade, label=f"ε = {row.summary['epsilon']:g}")
-                axes.fill_between(
-                    line["steps"],
-                    np.maximum(mean - spread, 0),
-                    mean + spread,
-                    color=shade,
-                    alpha=0.12,
-                )
+            _draw_curves(axes, here, shades)
             axes.set(
                 title=f"{family}: P(cost > {here[0].summary['limit']:g})",
                 xlabel="environment steps per seed",
             )
             show_steps(axes).legend(fontsize=8)
-        last = panels[0, -1]
-        for family, marker in zip(families, "osD^", strict=False):
-            points = [row for row in data if row["variant"].rpartition("-")[0] == family]
-            points = [
-                row | {"violation": max(row["violation"], LOWEST)}
-                for row in points
-                if row["violation"] is not None
-            ]
-            error = [row["violation_error"] or 0.0 for row in points]
-            x, y = ([row[name] for row in points] for name in ("epsilon", "violation"))
-            last.errorbar(x, y, yerr=error, marker=marker, label=family, linewidth=1)
-        ends = [min(row["epsilon"] for row in data), max(row["epsilon"] for row in data)]
-        last.plot(ends, ends, color=GREY, linestyle="--", linewidth=1, label="P = ε")
-        last.set(xscale="log", yscale="log", xlabel="ε", title="converged P", ylim=(LOWEST, 1))
-        last.legend(fontsize=8)
+        _draw_converged(panels[0, -1], families, data)
         save(figure, path)
+
+
+def _draw_curves(axes: Any, rows: list[Row], shades: Any) -> None:
+    """The violation rate over training, a line with its spread for each epsilon."""
+    for row, shade in zip(rows, shades, strict=True):
+        line = curve(row)
+        mean, spread = (line[name].to_numpy() for name in ("violation", "violation_deviation"))
+        low, high = np.maximum(mean - spread, 0), mean + spread
+        axes.plot(line["steps"], mean, color=shade, label=f"ε = {row.summary['epsilon']:g}")
+        axes.fill_between(line["steps"], low, high, color=shade, alpha=0.12)
+
+
+def _draw_converged(axes: Any, families: list[str], data: list[dict[str, Any]]) -> None:
+    """Where training ends, over what was asked for; on the dashed line they agree."""
+    from canary.reporting.figures import GREY
+
+    for family, marker in zip(families, "osD^", strict=False):
+        points = [
+            row
+            for row in data
+            if row["variant"].rpartition("-")[0] == family and row["violation"] is not None
+        ]
+        y = [max(row["violation"], LOWEST) for row in points]
+        error = [row["violation_error"] or 0.0 for row in points]
+        x = [row["epsilon"] for row in points]
+        axes.errorbar(x, y, yerr=error, marker=marker, label=family, linewidth=1)
+    ends = [min(row["epsilon"] for row in data), max(row["epsilon"] for row in data)]
+    axes.plot(ends, ends, color=GREY, linestyle="--", linewidth=1, label="P = ε")
+    axes.set(xscale="log", yscale="log", xlabel="ε", title="converged P", ylim=(LOWEST, 1))
+    axes.legend(fontsize=8)

@@ -10,14 +10,12 @@ Everything goes to standard error: `--json -` needs standard output.
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from rich.console import Console, Group
 from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -265,45 +263,3 @@ def _warnings(seeds: Sequence[SeedStatus]) -> list[Text]:
     if len(lines) > 3:
         lines[2:] = [f"{len(lines) - 2} more seeds have warnings"]
     return [Text(line, style="yellow") for line in lines]
-
-
-@contextmanager
-def counting_bar(label: str, *, quiet: bool = False) -> Iterator[Callable[[int, int, str], None]]:
-    """A bar on standard error; yields what to call with (done, total, what is being done)."""
-    if quiet:
-        yield lambda done, total, what: None
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    console = error_console()
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_interactive
-    ) as bar:
-        task = bar.add_task(label, total=None)
-        yield lambda done, total, what: bar.update(
-            task, completed=done, total=total, description=what
-        )
-
-
-@contextmanager
-def evaluation_bar(
-    episodes: int, *, quiet: bool = False
-) -> Iterator[tuple[Callable[[int, int], None], Callable[[int, int, str], None]]]:
-    """A bar for `episodes` in all; yields what to call with (seed, episodes played since the last
-    call).
-
-    And, for work that follows, what `counting_bar` yields.
-    """
-    played = 0
-    with counting_bar("compiling", quiet=quiet) as show:
-
-        def report(seed: int, count: int) -> None:
-            nonlocal played
-            played += count
-            show(played, episodes, f"seed {seed}")
-
-        yield report, show

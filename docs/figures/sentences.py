@@ -44,11 +44,16 @@ SENTENCES = {
         " {methods/cvar-cpo exact.return@mean:.3f}; of PPO on {methods/ppo final_safe_seeds:d}, at"
         " {methods/ppo exact.return@mean:.3f}.",
     ),
+    "docs/environments/eco_ant.md": (
+        "trained {eco-ant/canary steps_per_second:,.0f} environment steps per second",
+    ),
     "docs/environments/point_goal.md": (
         "{point-goal/canary safe_seeds:d} of {point-goal/canary seeds:d} seeds are safe, at P"
         " {point-goal/canary violation:.4f} and J {point-goal/canary reward:.1f} (",
     ),
     "docs/comparison.md": (
+        "10 seeds of 4M steps ([table](../results/point-goal/table.csv)) |"
+        " {point-goal/canary steps_per_second:,.0f} |",
         "beside other work ([table](../results/reliability/table.csv)) | {reliability/canary "
         "steps_per_second:,.0f} |",
     ),

@@ -84,6 +84,16 @@ SENTENCES = {
         " ({methods/cpo violation:.4f}, {methods/cpo reward:.3f}) and {methods/cvar-cpo "
         "safe_seeds:d} of CVaR-CPO"
         " ({methods/cvar-cpo violation:.4f}, {methods/cvar-cpo reward:.3f}).",
+        "the whole preset is at P {ablation/default violation:.4f} and J {ablation/default "
+        "reward:.1f}, on its way",
+        "without it P is {ablation/without-second-moment violation:.4f}.",
+        "(P {ablation/without-signal violation:.4f} without, at J {ablation/without-signal "
+        "reward:.1f}, which",
+        "(P {ablation/without-damping violation:.4f}, jitter {ablation/without-damping jitter:.3f} "
+        "against {ablation/default jitter:.3f})",
+        "J is {ablation/without-dead-zone reward:.1f} and"
+        " {ablation/without-mixed-restoration reward:.1f} without them.",
+        "(256-256 earn {ablation/without-small-networks reward:.1f} at a fifth",
         "largest exact P {methods/canary exact.violation@largest:.4f}, {methods/cpo "
         "exact.violation@largest:.4f} and"
         " {methods/cvar-cpo exact.violation@largest:.4f}.",

@@ -84,6 +84,17 @@ SENTENCES = {
         " ({methods/cpo violation:.4f}, {methods/cpo reward:.3f}) and {methods/cvar-cpo "
         "safe_seeds:d} of CVaR-CPO"
         " ({methods/cvar-cpo violation:.4f}, {methods/cvar-cpo reward:.3f}).",
+        "Canary has P {point-goal-methods/canary violation:.4f} and J"
+        " {point-goal-methods/canary reward:.1f} and is safe on"
+        " {point-goal-methods/canary safe_seeds:d} of {point-goal-methods/canary seeds:d} seeds."
+        " CPO ({point-goal-methods/cpo violation:.4f}, {point-goal-methods/cpo reward:.1f}) and"
+        " CVaR-CPO ({point-goal-methods/cvar-cpo violation:.4f},"
+        " {point-goal-methods/cvar-cpo reward:.1f}) earn more and are safe on"
+        " {point-goal-methods/cpo safe_seeds:d} and {point-goal-methods/cvar-cpo safe_seeds:d}:",
+        "keep the limit on {point-goal-methods/cpo final_safe_seeds:d} and"
+        " {point-goal-methods/cvar-cpo final_safe_seeds:d} of the seeds, those of Canary on"
+        " {point-goal-methods/canary final_safe_seeds:d}.",
+        "J {point-goal-methods/ppo reward:.1f} at P {point-goal-methods/ppo violation:.4f}.",
         "the whole preset is at P {ablation/default violation:.4f} and J {ablation/default "
         "reward:.1f}, on its way",
         "without it P is {ablation/without-second-moment violation:.4f}.",

@@ -12,7 +12,7 @@ vmaps become one call.
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import equinox as eqx
@@ -24,9 +24,10 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
 from canary.environments.protocol import ActionSpace, Continuous, Discrete, EnvironmentState
 from canary.errors import CanaryError
+from canary.host.calls import HostCalls
 from canary.host.episodes import Episodes, Rows
 from canary.host.player import GYMNASIUM, INFO, SIX_VALUES, TAIL, Cost, Player, Recipe
-from canary.host.references import describe, label_of, looks_up
+from canary.host.references import label_of, looks_up
 from canary.host.stage import LocalStage, Stage
 from canary.host.workers import WorkerStage, paying_workers, portable
 
@@ -61,8 +62,8 @@ class GymnasiumEnvironment:
         return Episodes(self.recipe.label, self._open_stage)
 
     @cached_property
-    def _failures(self) -> list[str]:
-        return []
+    def _host(self) -> HostCalls:
+        return HostCalls(self.name, self.observation_size, self._episodes)
 
     def _open_stage(self, lanes: int) -> Stage:
         workers = self.workers
@@ -131,7 +132,7 @@ class GymnasiumEnvironment:
         """A new episode whose seed comes from the key."""
         identity = jax.random.bits(key, (2,), jnp.uint32)
         result = jax.ShapeDtypeStruct((self.observation_size,), jnp.float32)
-        observation = _call(partial(self._reset, None), result, identity)
+        observation = _call(self._host.reset, result, identity)
         return self._fresh(identity, observation)
 
     def restart(
@@ -141,7 +142,7 @@ class GymnasiumEnvironment:
         a reset."""
         identity = jax.random.bits(key, (2,), jnp.uint32)
         result = jax.ShapeDtypeStruct((self.observation_size,), jnp.float32)
-        observation = _call(self._restart, result, identity, done, state.inner.identity)
+        observation = _call(self._host.restart, result, identity, done, state.inner.identity)
         fresh = self._fresh(identity, observation)
         log = state.inner.actions  # overwritten from its start; no need to clear it
         fresh = eqx.tree_at(lambda s: s.inner.actions, fresh, log)
@@ -162,7 +163,7 @@ class GymnasiumEnvironment:
         done = state.terminated | state.truncated
         result = jax.ShapeDtypeStruct((size + TAIL,), jnp.float32)
         after = _call(
-            self._step,
+            self._host.step,
             result,
             inner.identity,
             inner.steps,
@@ -187,11 +188,7 @@ class GymnasiumEnvironment:
 
     def host_failure(self) -> str | None:
         """The sentence about the first failure since this was last asked."""
-        if not self._failures:
-            return None
-        first = self._failures[0]
-        self._failures.clear()
-        return first
+        return self._host.failure()
 
     def revive(self, state: EnvironmentState) -> Bool[np.ndarray, "lane"]:
         """Which lanes of a stored state could be brought back, by playing their actions again."""
@@ -209,65 +206,6 @@ class GymnasiumEnvironment:
         return EnvironmentState(
             HostState(identity, count, log), observation, zero, zero, no, no, count
         )
-
-    # On the host: numpy only. A failure is remembered and told by numbers that are not, which end
-    # whatever runs.
-
-    def _reset(self, rows: np.ndarray | None, identity: np.ndarray) -> np.ndarray:
-        flat = identity.reshape(-1, 2)
-        rows = np.arange(len(flat)) if rows is None else rows
-        result = np.zeros((len(flat), self.observation_size), np.float32)
-        if len(rows):
-            result[rows] = self._guard(lambda: self._episodes.reset(flat[rows], rows))
-        return result.reshape(*identity.shape[:-1], -1)
-
-    def _restart(self, identity: np.ndarray, done: np.ndarray, old: np.ndarray) -> np.ndarray:
-        rows = np.flatnonzero(done)
-        self._episodes.release(old.reshape(-1, 2)[rows])
-        return self._reset(rows, identity)
-
-    def _step(
-        self,
-        identity: np.ndarray,
-        steps: np.ndarray,
-        done: np.ndarray,
-        action: np.ndarray,
-        observation: np.ndarray,
-        actions: np.ndarray,
-    ) -> np.ndarray:
-        batch, count = steps.shape, steps.size
-        moves = action.reshape(count, -1)
-        states = Rows(
-            identity.reshape(count, 2),
-            steps.reshape(count),
-            actions.reshape(count, *actions.shape[-2:]),
-            observation.reshape(count, -1),
-        )
-        if not done.any():  # nearly always: no lane waits for a reset
-            answer = self._guard(lambda: self._episodes.step(states, moves, np.arange(count)))
-            if np.ndim(answer):  # else it failed, which the next call tells again for every lane
-                return answer.reshape(*batch, -1)
-        lanes = np.flatnonzero(~done.reshape(count))
-        result = np.zeros((count, observation.shape[-1] + TAIL), np.float32)
-        if len(lanes):
-            result[lanes] = self._guard(
-                lambda: self._episodes.step(states.pick(lanes), moves[lanes], lanes)
-            )
-        return result.reshape(*batch, -1)
-
-    def _guard(self, work: Callable[[], np.ndarray]) -> Any:
-        if self._failures:
-            return np.nan
-        try:
-            return work()
-        except Exception as error:
-            sentence = (
-                str(error)
-                if isinstance(error, CanaryError)
-                else f"{self.name} failed: {describe(error)}."
-            )
-            self._failures.append(sentence)
-            return np.nan
 
 
 def _call(

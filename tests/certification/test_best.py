@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from canary.certification import best
-from canary.certification.best import Candidate, Search, find_best, ranked
+from canary.certification.best import Best, Candidate, Search, find_best, ranked
 from canary.constraints import Chance
 from canary.errors import CanaryError
 
@@ -80,7 +80,17 @@ def test_without_a_certified_candidate_there_is_none(asked: list[Any], tmp_path:
     found = find_best(tmp_path, Search(tries=1), quiet=True)
     assert (found.certified, found.seed, found.certificate) == (False, None, None)
     assert "None of the 1 richest of 4 candidates was certified (violated)" in found.sentence
+    assert "or allow more --tries" in found.sentence
     assert asked[0].confidence == pytest.approx(0.95)
+
+
+def test_more_tries_are_not_advised_where_all_candidates_were_tried():
+    tried = Candidate(0, 100, 1.0, 0.3, "UNDECIDED")
+    one = Best(
+        seed=None, step=None, sentence="", search=Search(tries=1), candidates=(tried,),
+        certificate=None,
+    )  # fmt: skip
+    assert "--tries" not in best._sentence(one, 1)
 
 
 @pytest.mark.parametrize("wrong", [{"tries": 0}, {"selection_episodes": 1.5}, {"confidence": 1.0}])

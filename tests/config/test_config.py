@@ -189,7 +189,7 @@ def differences(one, other):
         ("training.seeds=[1, 1]", "different"),
         ("training.seeds=[-1]", "at least 0"),
         ("training.seeds=[]", "At least one seed"),
-        ("training.total_steps=10", "less than one update"),
+        ("training.total_steps=10", "less than one update.*give more, or .*training.environments"),
         ("training.environments=0", "at least 1"),
         ("env.slip=0.6", "slip"),
         ("env.map=SFX", "'X'"),

@@ -2,7 +2,7 @@
 gives as a constant."""
 
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 
 import jax
 import jax.numpy as jnp
@@ -14,12 +14,18 @@ from jax.experimental.compilation_cache import compilation_cache
 
 import canary
 from canary import Discrete, EnvironmentState
+from canary.certification.certify import Subject
+from canary.certification.certify import make_player as make_certified_player
+from canary.certification.plan import Plan
 from canary.checking.check import short_record
 from canary.environments import from_gymnasium, from_gymnax
 from canary.environments.eco_ant import EcoAnt
 from canary.environments.icy_lake import IcyLake
 from canary.environments.numbers import run_time_numbers, with_numbers
 from canary.environments.point_goal import PointGoal
+from canary.evaluation import make_player, play_episodes
+from canary.networks import make_policy
+from canary.rollout import CostAccount
 from canary.runs import seeds
 from canary.runs.building import make_groups
 from problems.foreign_environments import GymnaxWalk
@@ -192,6 +198,26 @@ def test_training_and_its_check_with_another_number_compile_nothing(misses, tmp_
     assert before > 0
     train(SmallShop(burst=0.04))
     assert misses() == before
+
+
+def test_evaluation_and_certification_with_another_number_and_limit_compile_nothing(misses):
+    policy = make_policy(jax.random.key(0), 3, SmallShop().action_space, (8,))
+    keys = jax.random.split(jax.random.key(1), 16)
+
+    def play(burst, limit):
+        shop, account = SmallShop(burst=burst), CostAccount(limit, 1.0)
+        ends = make_player(shop, account)(policy, None, keys)
+        subject = Subject(shop, account, canary.Chance(limit, 0.05))
+        make_certified_player(subject, Plan())(policy, None, keys[0], np.arange(16))
+        return ends, jax.jit(partial(play_episodes, shop, account))(policy, None, keys)
+
+    play(0.02, 6.5)
+    before = misses()
+    assert before > 0
+    found, constant = play(0.5, 5.0)
+    assert misses() == before + 1  # the one with constants
+    for one, other in zip(found, constant, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def trained(config):

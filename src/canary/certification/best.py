@@ -165,10 +165,11 @@ def _sentence(best: Best, tries: int) -> str:
     tried = f"{tries} of {count} candidates could be tried"
     if not best.certified:
         verdicts = [one.verdict for one in best.candidates if one.verdict is not None]
+        more = ", or allow more --tries" if len(verdicts) < count else ""
         return (
             f"None of the {len(verdicts)} richest of {count} candidates was certified "
-            f"({', '.join(verdicts).lower()}); "
-            "train longer or for a smaller epsilon, or allow more --tries."
+            f"({', '.join(verdicts).lower()}); train longer, for a smaller epsilon or with more "
+            f"kept checkpoints{more}."
         )
     chosen = next(one for one in best.candidates if (one.seed, one.step) == (best.seed, best.step))
     return (

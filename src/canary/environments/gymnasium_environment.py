@@ -162,20 +162,15 @@ class GymnasiumEnvironment:
         size = self.observation_size
         done = state.terminated | state.truncated
         result = jax.ShapeDtypeStruct((size + TAIL,), jnp.float32)
+        # The host reads the log up to this action only; handed over before it is written, it would
+        # be copied in every step.
+        log = jax.lax.dynamic_update_index_in_dim(inner.actions, row, inner.steps, 0)
         after = _call(
-            self._host.step,
-            result,
-            inner.identity,
-            inner.steps,
-            done,
-            row,
-            state.observation,
-            inner.actions,
+            self._host.step, result, inner.identity, inner.steps, done, row, state.observation, log
         )
         reward, cost, terminated, truncated = after[size:]
         time = state.time + 1
         ended = terminated > 0
-        log = jax.lax.dynamic_update_index_in_dim(inner.actions, row, inner.steps, 0)
         return EnvironmentState(
             inner=HostState(inner.identity, inner.steps + 1, log),
             observation=after[:size],

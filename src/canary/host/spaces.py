@@ -10,7 +10,6 @@ import numpy as np
 
 from canary.errors import CanaryError
 
-
 Encoder = Callable[[Sequence[Any]], np.ndarray]
 
 

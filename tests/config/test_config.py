@@ -177,7 +177,7 @@ def differences(one, other):
         ("algo.time_feature=1", "true or false"),
         ("algo.surrogate_scale=epsiode", "one of episode, step"),
         ("algo.dead_zone=adaptiv", "must be one of adaptive"),
-        ("algo.hidden=256", "must be a list"),
+        ("algo.hidden=256", r"must be a list such as \[64\] or 64,64, not 256"),
         ("algo.hidden=[16, x]", "must be a whole number"),
         ("algo.hidden=[16, 2.5]", "whole number"),
         ("algo.trust_region=1", "group of settings"),

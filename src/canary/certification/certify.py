@@ -22,7 +22,7 @@ from canary.certification.betting import is_apart
 from canary.certification.bounds import Look, Method, constraint_bounds, refuse_larger
 from canary.certification.plan import Plan, complete, largest_cost
 from canary.certification.verdict import Assessment, Evidence, assess, decide
-from canary.constraints import Constraint, Mean
+from canary.constraints import Chance, Constraint, Mean
 from canary.environments.protocol import Environment, refuse_failure
 from canary.environments.settings import with_settings
 from canary.errors import CanaryError
@@ -36,7 +36,7 @@ from canary.types import EpisodeEnds
 
 Progress = Callable[[int, int | None], None]
 """Called after each batch with the episodes so far and the violations among them, or None where
-they must stay unseen.
+they must stay unseen or mean nothing.
 """
 Player = Callable[
     [Policy, RunningStatistics | None, PRNGKeyArray, Int[Array, "batch"]], EpisodeEnds
@@ -91,8 +91,9 @@ def certify(
             refuse_failure(environment)
             rows.append(episode_rows(ends)[: plan.episodes - played])
             if progress is not None:
+                is_counted = plan.early_stop and isinstance(constraint, Chance)
                 violations = (
-                    int(violates(_costs(rows), constraint.limit).sum()) if plan.early_stop else None
+                    int(violates(_costs(rows), constraint.limit).sum()) if is_counted else None
                 )
                 progress(played + len(rows[-1]), violations)
         except KeyboardInterrupt:

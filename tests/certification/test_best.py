@@ -63,8 +63,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def test_candidates_are_certified_in_turn_at_a_corrected_level(asked: list[Any], tmp_path: Path):
-    found = find_best(tmp_path, Search(tries=3), quiet=True)
+    found = find_best(tmp_path, Search(tries=3, largest_step_cost=5.0), quiet=True)
     assert (found.certified, found.seed, found.step) == (True, 0, 200)
+    assert {request.largest_step_cost for request in asked} == {5.0}  # a limit on a mean needs it
     assert [(request.seeds, request.step) for request in asked] == [((0,), 100), ((0,), 200)]
     assert [request.confidence for request in asked] == [pytest.approx(1 - 0.05 / 3)] * 2
     assert all(

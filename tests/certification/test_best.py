@@ -2,6 +2,7 @@
 fails. Nothing is played."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,7 @@ def test_without_a_certified_candidate_there_is_none(asked: list[Any], tmp_path:
 
 
 def test_more_tries_are_not_advised_where_all_candidates_were_tried():
-    tried = Candidate(0, 100, 1.0, 0.3, "UNDECIDED")
+    tried = replace(candidate(0, 100, 1.0, 0.3), verdict="UNDECIDED")
     one = Best(
         seed=None, step=None, sentence="", search=Search(tries=1), candidates=(tried,),
         certificate=None,

@@ -175,8 +175,8 @@ def _sentence(best: Best, tries: int) -> str:
         more = ", or allow more --tries" if len(verdicts) < count else ""
         return (
             f"None of the {len(verdicts)} richest of {count} candidates was certified "
-            f"({', '.join(verdicts).lower()}); train longer, for a smaller epsilon or with more "
-            f"kept checkpoints{more}."
+            f"({', '.join(verdicts).lower()}); train longer, under a tighter constraint or "
+            f"with more kept checkpoints{more}."
         )
     chosen = next(one for one in best.candidates if (one.seed, one.step) == (best.seed, best.step))
     return (

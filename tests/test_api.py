@@ -1,5 +1,6 @@
 """The Python face: train, load, evaluate, and act with a policy that keeps account of the cost."""
 
+import inspect
 import subprocess
 import sys
 import warnings
@@ -81,6 +82,21 @@ def test_the_light_names_are_the_real_ones():
         assert getattr(canary, name) is not None
     with pytest.raises(AttributeError, match="trian"):
         canary.trian  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("owner", "names"),
+    [
+        (canary, ("train", "load", "evaluate", "certify", "export", "compare")),
+        (Run, ("resume", "evaluate", "certify", "best", "export", "video", "plot")),
+    ],
+)
+def test_arguments_are_named_and_typed_one_by_one(owner: Any, names: tuple[str, ...]):
+    """An editor can complete them, and a wrong one is an error of Python's own."""
+    for name in names:
+        for each in inspect.signature(getattr(owner, name)).parameters.values():
+            assert each.kind is not inspect.Parameter.VAR_KEYWORD, name
+            assert each.name == "self" or each.annotation is not inspect.Parameter.empty, name
 
 
 def test_train_leaves_a_run_that_loads_again(run: Run):

@@ -6,6 +6,8 @@ only where needed.
 """
 
 import importlib
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -64,6 +66,18 @@ _HOMES = {
     "to_gymnasium": "canary.environments.gymnasium_face",
     "train": "canary.api",
 }
+
+
+class _Face(ModuleType):
+    """Python sets a room that is imported as an attribute here, and `canary.export`, the room,
+    would take the place of `canary.export`, the function."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _HOMES and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Face
 
 
 def __getattr__(name: str) -> Any:

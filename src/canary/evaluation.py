@@ -6,13 +6,16 @@ would be overcounted.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, Key
+from jaxtyping import Array, Float, Int, Key
 
+from canary.environments.numbers import run_time_numbers, with_numbers
 from canary.environments.protocol import Environment
 from canary.networks import Policy
 from canary.numerics.running_statistics import RunningStatistics
@@ -66,6 +69,32 @@ def play_episodes(
         lanes.length,
         lanes.environment.terminated,
     )
+
+
+def make_player(
+    environment: Environment, account: CostAccount, *, deterministic: bool = False
+) -> Callable[[Policy, RunningStatistics | None, Key[Array, "episode"]], EpisodeEnds]:
+    """`play_episodes` as a compiled program, which gets the limit and the numeric settings when it
+    runs: as in training, another number needs no other program."""
+
+    @jax.jit
+    def play(
+        numbers: dict[str, Float[Array, ""]],
+        limit: Float[Array, ""],
+        policy: Policy,
+        statistics: RunningStatistics | None,
+        keys: Key[Array, "episode"],
+    ) -> EpisodeEnds:
+        return play_episodes(
+            with_numbers(environment, numbers),
+            replace(account, limit=limit),
+            policy,
+            statistics,
+            keys,
+            deterministic=deterministic,
+        )
+
+    return partial(play, run_time_numbers(environment), account.limit)
 
 
 def absurd_numbers(ends: EpisodeEnds) -> tuple[int, str] | None:

@@ -2,6 +2,7 @@
 fails. Nothing is played."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import polars as pl
 import pytest
 
 from canary.certification import best
-from canary.certification.best import Candidate, Search, find_best, ranked
+from canary.certification.best import Best, Candidate, Search, find_best, ranked
 from canary.constraints import Chance
 from canary.errors import CanaryError
 
@@ -63,8 +64,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def test_candidates_are_certified_in_turn_at_a_corrected_level(asked: list[Any], tmp_path: Path):
-    found = find_best(tmp_path, Search(tries=3), quiet=True)
+    found = find_best(tmp_path, Search(tries=3, largest_step_cost=5.0), quiet=True)
     assert (found.certified, found.seed, found.step) == (True, 0, 200)
+    assert {request.largest_step_cost for request in asked} == {5.0}  # a limit on a mean needs it
     assert [(request.seeds, request.step) for request in asked] == [((0,), 100), ((0,), 200)]
     assert [request.confidence for request in asked] == [pytest.approx(1 - 0.05 / 3)] * 2
     # Fresh episodes, nobody's choice
@@ -79,7 +81,17 @@ def test_without_a_certified_candidate_there_is_none(asked: list[Any], tmp_path:
     found = find_best(tmp_path, Search(tries=1), quiet=True)
     assert (found.certified, found.seed, found.certificate) == (False, None, None)
     assert "None of the 1 richest of 4 candidates was certified (violated)" in found.sentence
+    assert "or allow more --tries" in found.sentence
     assert asked[0].confidence == pytest.approx(0.95)
+
+
+def test_more_tries_are_not_advised_where_all_candidates_were_tried():
+    tried = replace(candidate(0, 100, 1.0, 0.3), verdict="UNDECIDED")
+    one = Best(
+        seed=None, step=None, sentence="", search=Search(tries=1), candidates=(tried,),
+        certificate=None,
+    )  # fmt: skip
+    assert "--tries" not in best._sentence(one, 1)
 
 
 @pytest.mark.parametrize("wrong", [{"tries": 0}, {"selection_episodes": 1.5}, {"confidence": 1.0}])

@@ -155,6 +155,7 @@ def test_a_run_under_a_mean_is_certified_verified_and_replayed(
     assert "the policies of all 2 seeds keep mean cost <= 5." in shown
     assert "mean cost" in shown
     assert "P(cost" not in shown
+    assert "violations" not in shown  # one costly episode violates no mean
     assert main(["certify", "--verify", str(run), "--replay"]) == 0
     assert "all 512 episodes" in capsys.readouterr().out
     certificate = json.loads((tmp_path / "c.json").read_text())

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import canary
 from canary.checking.behaviour import check_behaviour
 from canary.checking.check import advise, full_check, short_record
 from canary.checking.findings import raise_first_error
@@ -63,6 +64,15 @@ def test_what_tracing_finds(environment, field, sentence):
     assert found[0].field == field
     with pytest.raises(CanaryError, match=sentence):
         raise_first_error(found)
+
+
+@pytest.mark.parametrize(
+    ("environment", "field", "sentence"), TRACED, ids=lambda case: type(case).__name__
+)
+def test_training_says_it_too_and_writes_nothing(environment, field, sentence, tmp_path):
+    with pytest.raises(CanaryError, match=sentence):
+        canary.train(environment, constraint=canary.Chance(9.0, 0.2), out=tmp_path, quiet=True)
+    assert not list(tmp_path.iterdir())
 
 
 PLAYED = [

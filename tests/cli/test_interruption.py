@@ -13,13 +13,18 @@ from canary.runs.seeds import SeedGroups
 from tiny_runs import FLAGS
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
 @pytest.mark.parametrize("times", [1, 2], ids=["after the chunk", "at once"])
 def test_while_compiling(
-    times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    times: int,
+    number: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ):
     def interrupt(groups: SeedGroups) -> None:
         for _ in range(times):
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), number)
 
     monkeypatch.setattr(SeedGroups, "structure", lambda groups: None)
     monkeypatch.setattr(SeedGroups, "start", lambda groups: None)

@@ -75,6 +75,16 @@ def test_overrides_may_be_a_dictionary_of_values():
         make_config(overrides={"algo.target_kl": [1]})
 
 
+def test_a_short_name_of_two_settings_says_which_ones_it_could_mean():
+    with pytest.raises(
+        CanaryError,
+        match=r"could mean algo.estimation.hidden or algo.distribution.hidden; say which",
+    ):
+        make_config("IcyLake", "cvar-cpo", overrides=("algo.hidden=64,64",))
+    said = make_config("IcyLake", "cvar-cpo", overrides=("algo.distribution.hidden=64,64",))
+    assert said.algorithm.distribution.hidden == (64, 64)
+
+
 def test_the_order_of_overrides_does_not_matter():
     """Numbers are judged together at the end: half way, 10 steps are less than one update."""
     overrides = ("training.total_steps=10", "training.environments=2", "training.rollout_length=5")

@@ -100,6 +100,21 @@ def test_tasks_of_gymnasium_agree_with_a_plain_loop(name, horizon):
     environment.close()
 
 
+def test_the_log_of_actions_is_written_before_the_host_sees_it():
+    """Handed over first, the whole log would be copied in every step: a fifth of a small one."""
+    environment = from_gymnasium("CartPole-v1", cost=speed)
+    lanes = jax.eval_shape(
+        lambda key: start_lanes(environment, LANES, key, stagger=True), jax.random.key(0)
+    )
+
+    def step(lanes, actions, key):
+        return jax.vmap(environment.step, (0, 0, None))(lanes.environment, actions, key)
+
+    program = jax.make_jaxpr(step)(lanes, jnp.zeros(LANES, jnp.int32), jax.random.key(0)).jaxpr
+    (call,) = [each for each in program.eqns if each.primitive.name == "buffer_callback"]
+    assert call.invars[-1] in program.outvars
+
+
 def test_the_time_limit_of_the_environment_counts_unless_another_is_given():
     assert from_gymnasium("CartPole-v1", cost=speed).horizon == 500
     assert from_gymnasium("CartPole-v1", cost=speed, horizon=40).horizon == 40

@@ -2,7 +2,7 @@
 gives as a constant."""
 
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 
 import jax
 import jax.numpy as jnp
@@ -14,17 +14,25 @@ from jax.experimental.compilation_cache import compilation_cache
 
 import canary
 from canary import Discrete, EnvironmentState
+from canary.certification.certify import Subject
+from canary.certification.certify import make_player as make_certified_player
+from canary.certification.plan import Plan
 from canary.checking.check import short_record
+from canary.config.config import make_config
 from canary.environments import from_gymnasium, from_gymnax
 from canary.environments.eco_ant import EcoAnt
 from canary.environments.icy_lake import IcyLake
 from canary.environments.numbers import run_time_numbers, with_numbers
 from canary.environments.point_goal import PointGoal
+from canary.evaluation import make_player, play_episodes
+from canary.networks import make_policy
+from canary.rollout import CostAccount
 from canary.runs import seeds
 from canary.runs.building import make_groups
 from problems.foreign_environments import GymnaxWalk
 from problems.small_runs import small_config
 
+SMALL = ("training.environments=4", "training.rollout_length=50", "algo.hidden=[8]")
 MISS = "/jax/compilation_cache/cache_misses"
 
 
@@ -156,6 +164,26 @@ def test_programs_differ_only_in_what_is_compiled_in():
     assert program(Derived(2.0)) == program(Derived(2.0)) != program(Derived(3.0))
 
 
+def training_program(constraint, total_steps):
+    """The text of the program that trains Canary under these terms."""
+    config = make_config("IcyLake", "canary", constraint, overrides=SMALL, total_steps=total_steps)
+    groups = make_groups(config)
+    try:
+        state = jax.eval_shape(
+            groups._init, jnp.zeros(1, jnp.int32), groups._terms, groups._numbers
+        )
+        return groups._chunk.lower(state, np.int32(1), groups._numbers).as_text()
+    finally:
+        groups.close()
+
+
+def test_another_limit_epsilon_and_length_of_a_run_train_by_the_same_program():
+    """Also where the preset chooses another dead zone for them."""
+    assert training_program(canary.Chance(5.5, 0.02), 4000) == training_program(
+        canary.Chance(9.0, 0.005), 8000
+    )
+
+
 @pytest.fixture
 def misses(tmp_path):
     """How many programs were compiled, for no kept one served; at first none is kept."""
@@ -184,7 +212,7 @@ def test_training_and_its_check_with_another_number_compile_nothing(misses, tmp_
     def train(shop):
         canary.train(
             shop, "ppo", constraint=canary.Chance(6.5, 0.05), seeds=1, total_steps=400, out=tmp_path, quiet=True,
-            overrides=("training.environments=4", "training.rollout_length=50", "algo.hidden=[8]"),
+            overrides=SMALL,
         )  # fmt: skip
 
     train(SmallShop(burst=0.02))
@@ -192,6 +220,25 @@ def test_training_and_its_check_with_another_number_compile_nothing(misses, tmp_
     assert before > 0
     train(SmallShop(burst=0.04))
     assert misses() == before
+
+
+def test_evaluation_and_certification_with_another_number_and_limit_compile_nothing(misses):
+    policy = make_policy(jax.random.key(0), 3, SmallShop().action_space, (8,))
+    keys = jax.random.split(jax.random.key(1), 16)
+
+    def play(burst, limit):
+        shop, account = SmallShop(burst=burst), CostAccount(limit, 1.0)
+        ends = make_player(shop, account)(policy, None, keys)
+        subject = Subject(shop, account, canary.Chance(limit, 0.05))
+        make_certified_player(subject, Plan())(policy, None, keys[0], np.arange(16))
+        return ends, jax.jit(partial(play_episodes, shop, account))(policy, None, keys)
+
+    play(0.02, 6.5)
+    before = misses()
+    assert before > 0
+    found, constant = play(0.5, 5.0)
+    assert misses() == before + 1  # the one with constants
+    jax.tree.map(np.testing.assert_array_equal, found, constant)
 
 
 def trained(config):

@@ -4,11 +4,13 @@ brought back is told."""
 import numpy as np
 import pytest
 from benchmarks.host_speed import measure
+from gymnasium import spaces
 
 from canary.errors import CanaryError
 from canary.host.episodes import Episodes, Rows
 from canary.host.player import Recipe
-from canary.host.stage import LocalStage
+from canary.host.spaces import action_decoder
+from canary.host.stage import LocalStage, SlotFailed
 from problems.host_environments import Walk
 
 LANES = np.arange(2)
@@ -63,3 +65,27 @@ def test_the_benchmark_measures_all_three():
     speeds = measure("CartPole-v1", steps=3, rounds=1, workers=0)
     assert len(speeds) == 3
     assert min(speeds) > 0
+
+
+@pytest.mark.parametrize("spoilt", [[0], [1], [0, 1]])
+def test_the_lane_that_saw_the_wrong_number_of_things_is_named(spoilt):
+    """All lanes are encoded together, and still the first one that cannot be is found."""
+    stage = LocalStage(Recipe(Walk, {}, "info:cost", 50))
+    stage.reset([0, 1], [3, 4])
+    for slot in spoilt:
+        player = stage._players[slot]
+        player._step = lambda action, step=player._step: (np.zeros(3), *step(action)[1:])
+    with pytest.raises(SlotFailed, match=r"has 3 numbers, but .* says 2") as found:
+        stage.step([0, 1], np.zeros((2, 2), np.float32))
+    assert found.value.row == spoilt[0]
+
+
+@pytest.mark.parametrize("start", [0, 5])
+def test_counted_actions_are_those_that_the_space_itself_samples(start):
+    space = spaces.Discrete(3, start=start)
+    decode, size, count = action_decoder(space, "counting")
+    assert (size, count) == (1, 3)
+    decoded = decode(np.array([[0.0], [2.0]], np.float32))
+    assert decoded == [start, start + 2]
+    assert {type(action) for action in decoded} == {type(space.sample())}
+    assert all(action in space for action in decoded)

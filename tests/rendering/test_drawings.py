@@ -104,7 +104,9 @@ def test_the_robot_stays_in_view_wherever_it_goes():
 
 def test_an_environment_without_a_drawing_is_a_sentence():
     assert drawing_for(PointGoal2500()) is point_goal.draw  # a kind of PointGoal
-    with pytest.raises(CanaryError, match=r"no drawing of object; .* run.video\(drawing=...\)"):
+    with pytest.raises(
+        CanaryError, match=r"no drawing of object; .*module:function.* run.video\(drawing=...\)"
+    ):
         drawing_for(object())
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from canary.cli import main
 from canary.errors import CanaryError
+from canary.report.gather import _measured
 from canary.report.run import exact_frontier, make_report
 from canary.runs import directory
 from report.stored import add_group, add_run, add_study
@@ -166,6 +167,16 @@ def test_a_mean_constraint_has_no_epsilon_and_other_methods_have_no_tiers(tmp_pa
     import polars as pl
 
     assert updates(pl.DataFrame({"iteration": [0], "steps": [1]})) is None
+
+
+def test_the_summary_shows_what_the_constraint_limits():
+    summary = {"violation_probability": 0.6, "violation_standard_error": 0.1}
+    chance, mean = {"limit": 6.0, "epsilon": 0.1}, {"kind": "mean", "limit": 6.0}
+    expected = {"label": "P(cost > 6)", "value": 0.6, "error": 0.1}
+    assert _measured({"constraint": chance}, summary) == expected  # as older versions stored it
+    summary |= {"constraint_value": 23.6, "constraint_standard_error": 2.0}
+    expected = {"label": "mean cost", "value": 23.6, "error": 2.0}
+    assert _measured({"constraint": mean}, summary) == expected
 
 
 def test_what_cannot_be_read_is_said_and_the_rest_is_shown(tmp_path):

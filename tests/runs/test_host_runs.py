@@ -159,7 +159,7 @@ def test_workers_end_when_their_trainer_is_killed(tmp_path):
         "from canary.environments import from_gymnasium\n"
         f"environment = from_gymnasium({WALK!r}, horizon=9, workers=2)\n"
         "jax.vmap(environment.reset)(jax.random.split(jax.random.key(0), 2))\n"
-        "print([worker._process.pid for worker in environment._lanes.episodes._stage._workers], "
+        "print([worker._process.pid for worker in environment._episodes._stage._workers], "
         "flush=True)\n"
         "time.sleep(60)\n"
     )

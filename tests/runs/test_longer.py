@@ -83,6 +83,8 @@ def test_a_longer_plan_takes_the_schedules_back(longer: dict):
         run.resume(total_steps=1200, quiet=True)
     with pytest.raises(CanaryError, match="positive whole number"):
         run.resume(total_steps=0, quiet=True)
+    with pytest.raises(CanaryError, match=r"1,810 steps are no more updates .* at least 2,000"):
+        run.resume(total_steps=1810, quiet=True)
 
 
 def test_resumed_runs_go_on_with_their_log(longer: dict):
@@ -107,7 +109,7 @@ def test_the_policy_at_a_step_can_be_loaded(longer: dict, whole: Path):
         run.policy(0, step=300)
     assert (
         repr(run)
-        == f"<canary.Run {run.directory}: canary on IcyLake, P(cost > 5.5) <= 0.02, 1 seeds>"
+        == f"<canary.Run {run.directory}: canary on IcyLake, P(cost > 5.5) <= 0.02, 1 seed>"
     )
 
 

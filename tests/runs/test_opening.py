@@ -142,7 +142,8 @@ def test_an_environment_that_cannot_be_imported_is_asked_for(tmp_path):
         overrides=SETTINGS, quiet=True,
     )  # fmt: skip
     with pytest.raises(
-        CanaryError, match="trained on Hidden, which is not a named environment: pass environment="
+        CanaryError,
+        match=r"trained on Hidden, which is not a named environment: pass environment=.*--env MODULE:Hidden",
     ):
         canary.load(made.directory)
     assert canary.load(made.directory, Hidden()).summary()["status"] == "finished"
@@ -257,7 +258,7 @@ def test_training_from_the_command_line(tmp_path, capsys):
     assert len(list(tmp_path.iterdir())) == 1
 
 
-@pytest.mark.parametrize("fault", ["cost", "endless", "both"])
+@pytest.mark.parametrize("fault", ["cost", "cost inf", "reward", "observation", "endless", "both"])
 def test_no_training_begins_on_a_broken_environment(tmp_path, fault):
     with pytest.raises(CanaryError, match=r"finite|not over after|Both"):
         canary.train(

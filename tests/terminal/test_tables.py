@@ -8,6 +8,7 @@ import pytest
 from canary.studies.catalogue import ALL_STUDIES
 from canary.terminal.check_table import print_check
 from canary.terminal.console import PlainConsole
+from canary.terminal.listing import NUMBERS, print_lists
 from canary.terminal.study_table import print_studies
 
 COST = {"episodes": 16, "mean": 11.4, "deviation": 7.3, "quantiles": {"0.05": 2.0, "0.95": 26.0}}
@@ -61,3 +62,23 @@ def test_what_cannot_be_traced_has_no_facts():
 def test_studies_are_listed_with_their_size(capsys):
     print_studies({"table1": ALL_STUDIES["table1"]})
     assert "20 variants" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("found", "shown"),
+    [
+        ({"constraint_label": "mean cost", "constraint_value": 23.65}, "mean cost 23.65"),
+        ({"constraint_label": "P(cost > 6)", "constraint_value": 0.6}, "P(cost > 6) 0.600"),
+        ({"violation_probability": 0.6}, "P(violation) 0.600"),  # a run of an older version
+        ({}, "-"),
+    ],
+)
+def test_a_listed_run_shows_what_its_own_constraint_limits(found, shown):
+    run = {
+        "path": "runs/a", "status": "finished", "env": "IcyLake", "seeds": 1, "steps": 9, "total_steps": 9,
+        "tags": [], "differs": {}, "constraint_label": None, **dict.fromkeys(NUMBERS),
+    }  # fmt: skip
+    console = PlainConsole(width=110, file=io.StringIO())
+    print_lists(console, "runs", [run | found], {})
+    (line,) = [line for line in console.file.getvalue().splitlines() if "finished" in line]
+    assert line.rstrip().endswith(f" {shown}")

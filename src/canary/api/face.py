@@ -43,7 +43,9 @@ class Run:
     def __repr__(self) -> str:
         config = self.config
         what = f"{config.algorithm_name} on {config.environment_name}, {config.constraint.text}"
-        return f"<canary.Run {self.directory}: {what}, {len(config.training.seeds)} seeds>"
+        count = len(config.training.seeds)
+        seeds = "1 seed" if count == 1 else f"{count} seeds"
+        return f"<canary.Run {self.directory}: {what}, {seeds}>"
 
     def summary(self) -> TrainingSummary:
         """The numbers of the paper's table over the second half of training, and what was

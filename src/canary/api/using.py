@@ -144,6 +144,7 @@ def best(
     selection_episodes: int = 1000,
     episodes: int | None = None,
     seeds: Sequence[int] | None = None,
+    largest_step_cost: float | None = None,
     quiet: bool = True,
 ) -> "Best":
     """The stored policy with the highest return that is certified, over all seeds and kept states.
@@ -161,6 +162,7 @@ def best(
         selection_episodes=selection_episodes,
         episodes=episodes,
         seeds=None if seeds is None else seed_ids(seeds),
+        largest_step_cost=largest_step_cost,
     )
     return find_best(run.directory, search, **_environment(run), quiet=quiet)
 

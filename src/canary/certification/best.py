@@ -38,6 +38,9 @@ class Search:
     episodes: int | None = None
     """Episodes of a certificate at most; None plans them from constraint and confidence."""
     seeds: tuple[int, ...] | None = None
+    largest_step_cost: float | None = None
+    """For the certificates, where the environment does not state it and the constraint needs
+    it."""
 
     def __post_init__(self):
         for name in ("tries", "selection_episodes"):
@@ -107,7 +110,11 @@ def find_best(
     found = Best(seed=None, step=None, sentence="", search=search, candidates=(), certificate=None)
     for place, candidate in enumerate(ranking[:tries]):
         request = Request(
-            confidence=level, episodes=search.episodes, seeds=(candidate.seed,), step=candidate.step
+            confidence=level,
+            episodes=search.episodes,
+            seeds=(candidate.seed,),
+            step=candidate.step,
+            largest_step_cost=search.largest_step_cost,
         )
         certificate = certify_run(
             run, request, environment=config.environment, accept_change=accept_change, quiet=quiet
@@ -165,10 +172,11 @@ def _sentence(best: Best, tries: int) -> str:
     tried = f"{tries} of {count} candidates could be tried"
     if not best.certified:
         verdicts = [one.verdict for one in best.candidates if one.verdict is not None]
+        more = ", or allow more --tries" if len(verdicts) < count else ""
         return (
             f"None of the {len(verdicts)} richest of {count} candidates was certified "
-            f"({', '.join(verdicts).lower()}); "
-            "train longer or for a smaller epsilon, or allow more --tries."
+            f"({', '.join(verdicts).lower()}); train longer, under a tighter constraint or "
+            f"with more kept checkpoints{more}."
         )
     chosen = next(one for one in best.candidates if (one.seed, one.step) == (best.seed, best.step))
     return (

@@ -16,16 +16,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray
 
+from canary import evaluation
 from canary.certification import order
 from canary.certification.betting import is_apart
 from canary.certification.bounds import Look, Method, constraint_bounds, refuse_larger
 from canary.certification.plan import Plan, complete, largest_cost
 from canary.certification.verdict import Assessment, Evidence, assess, decide
-from canary.constraints import Constraint, Mean
+from canary.constraints import Chance, Constraint, Mean
 from canary.environments.protocol import Environment, refuse_failure
 from canary.environments.settings import with_settings
 from canary.errors import CanaryError
-from canary.evaluation import absurd_numbers, play_episodes
+from canary.evaluation import absurd_numbers
 from canary.identity import Identity, environment_settings, identify, place_of, refuse_nonfinite
 from canary.networks import Policy
 from canary.numerics.running_statistics import RunningStatistics
@@ -35,7 +36,7 @@ from canary.types import EpisodeEnds
 
 Progress = Callable[[int, int | None], None]
 """Called after each batch with the episodes so far and the violations among them, or None where
-they must stay unseen.
+they must stay unseen or mean nothing.
 """
 Player = Callable[
     [Policy, RunningStatistics | None, PRNGKeyArray, Int[Array, "batch"]], EpisodeEnds
@@ -90,8 +91,9 @@ def certify(
             refuse_failure(environment)
             rows.append(episode_rows(ends)[: plan.episodes - played])
             if progress is not None:
+                is_counted = plan.early_stop and isinstance(constraint, Chance)
                 violations = (
-                    int(violates(_costs(rows), constraint.limit).sum()) if plan.early_stop else None
+                    int(violates(_costs(rows), constraint.limit).sum()) if is_counted else None
                 )
                 progress(played + len(rows[-1]), violations)
         except KeyboardInterrupt:
@@ -124,23 +126,18 @@ def _costs(rows: list[np.ndarray]) -> np.ndarray:
 
 def make_player(subject: Subject, plan: Plan) -> Player:
     """One batch of whole episodes, those of the given numbers, as a compiled program."""
+    episodes = evaluation.make_player(
+        subject.environment, subject.account, deterministic=plan.deterministic
+    )
+    keys_of = jax.jit(jax.vmap(jax.random.fold_in, (None, 0)))
 
-    @jax.jit
     def play(
         policy: Policy,
         statistics: RunningStatistics | None,
         key: PRNGKeyArray,
         numbers: Int[Array, "batch"],
     ) -> EpisodeEnds:
-        keys = jax.vmap(lambda number: jax.random.fold_in(key, number))(numbers)
-        return play_episodes(
-            subject.environment,
-            subject.account,
-            policy,
-            statistics,
-            keys,
-            deterministic=plan.deterministic,
-        )
+        return episodes(policy, statistics, keys_of(key, numbers))
 
     return play
 

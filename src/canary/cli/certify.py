@@ -139,7 +139,7 @@ def _certify(options: Certify, run: Any, console: Any) -> int:
 def _best(options: Certify, run: Any, console: Any) -> int:
     from canary.terminal.certificate_table import print_best
 
-    for name in ("step", "fixed", "shift", "largest_step_cost", "deterministic", "seed", "sign"):
+    for name in ("step", "fixed", "shift", "deterministic", "seed", "sign"):
         if getattr(options, name):
             raise CanaryError(
                 "--best chooses the policy and how it is certified; leave out "
@@ -151,6 +151,7 @@ def _best(options: Certify, run: Any, console: Any) -> int:
         tries=3 if tries is None else tries,
         episodes=_whole(options, "episodes"),
         seeds=chosen_seeds(options.seeds, run.config.training.seeds),
+        largest_step_cost=_cost(options.largest_step_cost),
         quiet=options.quiet,
     )
     if not options.quiet:

@@ -72,7 +72,7 @@ def convert(hint: Any, value: Any, where: str) -> Any:
         if isinstance(value, str) and "," in value:  # 64,64 is a way to write [64, 64]
             value = [parse(item.strip(), arguments[0]) for item in value.strip("[] ").split(",")]
         if not isinstance(value, list | tuple):
-            raise CanaryError(f"{where} must be a list, not {value!r}.")
+            raise CanaryError(f"{where} must be a list such as [64] or 64,64, not {value!r}.")
         return tuple(convert(arguments[0], item, where) for item in value)
     return _convert_scalar(hint, value, where)
 

@@ -94,8 +94,9 @@ def checked(config: RunConfig) -> RunConfig:
     if training.total_steps < training.batch:
         raise CanaryError(
             f"total_steps ({training.total_steps}) is less than one update, which takes "
-            f"{training.batch} steps "
-            f"({training.environments} environments x {training.rollout_length} steps)."
+            f"{training.batch} steps ({training.environments} environments x "
+            f"{training.rollout_length} steps); give more, or make an update smaller with "
+            "training.environments or training.rollout_length."
         )
     critic = getattr(config.algorithm, "critic", None)
     if critic is not None and critic.minibatches > training.batch:

@@ -12,7 +12,7 @@ vmaps become one call.
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import equinox as eqx
@@ -24,8 +24,8 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
 from canary.environments.protocol import ActionSpace, Continuous, Discrete, EnvironmentState
 from canary.errors import CanaryError
-from canary.host.episodes import Rows
-from canary.host.lanes import Lanes
+from canary.host.calls import HostCalls
+from canary.host.episodes import Episodes, Rows
 from canary.host.player import GYMNASIUM, INFO, SIX_VALUES, TAIL, Cost, Player, Recipe
 from canary.host.references import label_of, looks_up
 from canary.host.stage import LocalStage, Stage
@@ -58,8 +58,12 @@ class GymnasiumEnvironment:
         return Player(self.recipe)
 
     @cached_property
-    def _lanes(self) -> Lanes:
-        return Lanes(self.recipe.label, self._open_stage)
+    def _episodes(self) -> Episodes:
+        return Episodes(self.recipe.label, self._open_stage)
+
+    @cached_property
+    def _host(self) -> HostCalls:
+        return HostCalls(self.name, self.observation_size, self._episodes)
 
     def _open_stage(self, lanes: int) -> Stage:
         workers = self.workers
@@ -128,7 +132,7 @@ class GymnasiumEnvironment:
         """A new episode whose seed comes from the key."""
         identity = jax.random.bits(key, (2,), jnp.uint32)
         result = jax.ShapeDtypeStruct((self.observation_size,), jnp.float32)
-        observation = _call(partial(self._lanes.reset, *result.shape), result, identity)
+        observation = _call(self._host.reset, result, identity)
         return self._fresh(identity, observation)
 
     def restart(
@@ -138,13 +142,7 @@ class GymnasiumEnvironment:
         a reset."""
         identity = jax.random.bits(key, (2,), jnp.uint32)
         result = jax.ShapeDtypeStruct((self.observation_size,), jnp.float32)
-        observation = _call(
-            partial(self._lanes.restart, *result.shape),
-            result,
-            identity,
-            done,
-            state.inner.identity,
-        )
+        observation = _call(self._host.restart, result, identity, done, state.inner.identity)
         fresh = self._fresh(identity, observation)
         log = state.inner.actions  # overwritten from its start; no need to clear it
         fresh = eqx.tree_at(lambda s: s.inner.actions, fresh, log)
@@ -164,20 +162,15 @@ class GymnasiumEnvironment:
         size = self.observation_size
         done = state.terminated | state.truncated
         result = jax.ShapeDtypeStruct((size + TAIL,), jnp.float32)
+        # The host reads the log up to this action only; handed over before it is written, it would
+        # be copied in every step.
+        log = jax.lax.dynamic_update_index_in_dim(inner.actions, row, inner.steps, 0)
         after = _call(
-            self._lanes.step,
-            result,
-            inner.identity,
-            inner.steps,
-            done,
-            row,
-            state.observation,
-            inner.actions,
+            self._host.step, result, inner.identity, inner.steps, done, row, state.observation, log
         )
         reward, cost, terminated, truncated = after[size:]
         time = state.time + 1
         ended = terminated > 0
-        log = jax.lax.dynamic_update_index_in_dim(inner.actions, row, inner.steps, 0)
         return EnvironmentState(
             inner=HostState(inner.identity, inner.steps + 1, log),
             observation=after[:size],
@@ -190,17 +183,17 @@ class GymnasiumEnvironment:
 
     def host_failure(self) -> str | None:
         """The sentence about the first failure since this was last asked."""
-        return self._lanes.first_failure()
+        return self._host.failure()
 
     def revive(self, state: EnvironmentState) -> Bool[np.ndarray, "lane"]:
         """Which lanes of a stored state could be brought back, by playing their actions again."""
         inner: Any = jax.tree.map(np.asarray, state.inner)
         rows = Rows(inner.identity, inner.steps, inner.actions, np.asarray(state.observation))
-        return self._lanes.episodes.revive(rows, np.arange(len(rows.steps)))
+        return self._episodes.revive(rows, np.arange(len(rows.steps)))
 
     def close(self) -> None:
         """End all environments and worker processes; what is used again starts again."""
-        self._lanes.episodes.close()
+        self._episodes.close()
 
     def _fresh(self, identity: Array, observation: Array) -> EnvironmentState:
         zero, no, count = jnp.zeros(()), jnp.zeros((), bool), jnp.zeros((), jnp.int32)

@@ -7,7 +7,7 @@ Canary resets every episode itself, with a seed of its own, so an environment's 
 comes into play.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -52,7 +52,7 @@ class Player:
     def __init__(self, recipe: Recipe):
         self.label = recipe.label
         self._environment = _make(recipe)
-        self._observe, self.observation_size, self.is_physical = observation_encoder(
+        self._encode, self.observation_size, self.is_physical = observation_encoder(
             self._environment.observation_space, self.label
         )
         self.actions, self.action_size, self.action_count = action_decoder(
@@ -60,10 +60,13 @@ class Player:
         )
         self.horizon = recipe.horizon or _own_horizon(self._environment, self.label)
         self._cost = _cost_reader(recipe.cost)
-        self._has_six_values = recipe.cost == SIX_VALUES
+        self._values = 6 if recipe.cost == SIX_VALUES else 5
         self._before: Any = None
+        # Looked up once: a step of a small environment takes no longer than a few of these.
+        self._step = self._environment.step
 
-    def reset(self, seed: int) -> Float[np.ndarray, "obs"]:
+    def reset(self, seed: int) -> Any:
+        """The first observation of an episode, as the environment itself has it."""
         answer = self._environment.reset(seed=seed)
         if not (isinstance(answer, tuple) and len(answer) == 2):
             raise CanaryError(
@@ -71,38 +74,35 @@ class Player:
                 "info)."
             )
         self._before = answer[0]
-        return self._checked(self._observe(answer[0]))
+        return self._before
 
-    def step(self, row: Float[np.ndarray, "action"]) -> Float[np.ndarray, "result"]:
-        seen, tail = self.advance(self.actions(row[None])[0])
-        return np.concatenate([seen, np.array(tail, np.float32)])
-
-    def advance(self, action: Any) -> tuple[Float[np.ndarray, "obs"], Tail]:
-        """One step with an action as the environment itself has it: the observation and the rest of
-        the result row."""
-        answer = self._environment.step(action)
-        expected = 6 if self._has_six_values else 5
-        if not (isinstance(answer, tuple) and len(answer) == expected):
-            raise CanaryError(f"step() returned {_kind(answer)}; {_values(expected)}.")
-        if self._has_six_values:
-            observation, reward, cost, terminated, truncated, _ = answer
-        else:
+    def step(self, action: Any) -> tuple[Any, Tail]:
+        """One step: the observation, as the environment itself has it and the action, and the rest
+        of the result row."""
+        answer = self._step(action)
+        if not (isinstance(answer, tuple) and len(answer) == self._values):
+            raise CanaryError(f"step() returned {_kind(answer)}; {_values(self._values)}.")
+        if self._values == 5:
             observation, reward, terminated, truncated, info = answer
             cost = self._cost(self._before, action, observation, info)
+        else:
+            observation, reward, cost, terminated, truncated, _ = answer
         self._before = observation
         try:
             tail = float(reward), float(cost), bool(terminated), bool(truncated)
         except (TypeError, ValueError):
             raise _no_number(reward, cost) from None
-        return self._checked(self._observe(observation)), tail
+        return observation, tail
 
-    def _checked(self, row: Float[np.ndarray, "obs"]) -> Float[np.ndarray, "obs"]:
-        if row.shape != (self.observation_size,):
+    def encode(self, observations: Sequence[Any]) -> Float[np.ndarray, "row obs"]:
+        """Observations of environments like this one as rows."""
+        rows = self._encode(observations)
+        if rows.shape != (len(observations), self.observation_size):
             raise CanaryError(
-                f"the observation has {row.size} numbers, but observation_space says "
+                f"the observation has {rows[0].size} numbers, but observation_space says "
                 f"{self.observation_size}."
             )
-        return row
+        return rows
 
     def close(self) -> None:
         self._environment.close()

@@ -10,18 +10,28 @@ import numpy as np
 
 from canary.errors import CanaryError
 
+Encoder = Callable[[Sequence[Any]], np.ndarray]
 
-def observation_encoder(space: Any, label: str) -> tuple[Callable[[Any], np.ndarray], int, bool]:
-    """Observation to float32 vector, its size, and whether its entries have physical units."""
+
+def observation_encoder(space: Any, label: str) -> tuple[Encoder, int, bool]:
+    """Observations to float32 rows, the size of a row, and whether its entries have physical units.
+
+    All lanes are encoded together: a small array takes as long to convert as a small step.
+    """
     kind = type(space).__name__
     if kind == "Box":
-        size = int(np.prod(space.shape))
-        if len(space.shape) == 1 and space.dtype == np.float32:
-            return lambda value: np.asarray(value, np.float32), size, True
-        return lambda value: np.asarray(value, np.float32).ravel(), size, True
+        return (
+            lambda values: np.array(values, np.float32).reshape(len(values), -1),
+            int(np.prod(space.shape)),
+            True,
+        )
     if kind == "Discrete":
         one_hot, first = np.eye(int(space.n), dtype=np.float32), int(getattr(space, "start", 0))
-        return lambda value: one_hot[int(value) - first], int(space.n), False
+        return (
+            lambda values: one_hot[[int(value) - first for value in values]],
+            int(space.n),
+            False,
+        )
     try:
         from gymnasium.spaces.utils import flatdim, flatten
 
@@ -32,7 +42,11 @@ def observation_encoder(space: Any, label: str) -> tuple[Callable[[Any], np.ndar
             "environment so "
             "that it has a Box or a Discrete one."
         ) from error
-    return lambda value: np.asarray(flatten(space, value), np.float32), size, True
+    return (
+        lambda values: np.array([flatten(space, value) for value in values], np.float32),
+        size,
+        True,
+    )
 
 
 def action_decoder(
@@ -46,8 +60,9 @@ def action_decoder(
     """
     kind = type(space).__name__
     if kind == "Discrete":
-        first = int(getattr(space, "start", 0))
-        return lambda rows: [int(value) + first for value in rows[:, 0].tolist()], 1, int(space.n)
+        first, whole = int(getattr(space, "start", 0)), np.dtype(getattr(space, "dtype", np.int64))
+        # Of the type that the space itself samples, which its own check is quickest with.
+        return lambda rows: list(rows[:, 0].astype(whole) + whole.type(first)), 1, int(space.n)
     if kind != "Box" or not np.issubdtype(space.dtype, np.floating):
         raise CanaryError(
             f"The action space of {label} is {space}; canary acts in Discrete and real-valued Box "

@@ -3,7 +3,7 @@ later episodes."""
 
 import threading
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from jaxtyping import Float
@@ -45,38 +45,50 @@ class LocalStage:
         self._spare = first
 
     def reset(self, slots: Sequence[int], seeds: Sequence[int]) -> Float[np.ndarray, "row obs"]:
-        rows = []
-        for row, (slot, seed) in enumerate(zip(slots, seeds, strict=True)):
-            try:
+        seen = []
+        try:
+            for slot, seed in zip(slots, seeds, strict=True):
                 if slot not in self._players:
                     with _MAKING:
                         self._players[slot], self._spare = self._spare or Player(self._recipe), None
-                rows.append(self._players[slot].reset(int(seed)))
-            except Exception as error:
-                raise SlotFailed(row, _reason(error)) from error
-        return np.stack(rows)
+                seen.append(self._players[slot].reset(seed))
+        except Exception as error:
+            raise SlotFailed(len(seen), _reason(error)) from error
+        return _encoded(self._players[slots[0]], seen)
 
     def step(
         self, slots: Sequence[int], actions: Float[np.ndarray, "row action"]
     ) -> Float[np.ndarray, "row result"]:
-        first = self._players[slots[0]]
-        seen, tails = [], []
-        for row, (slot, action) in enumerate(zip(slots, first.actions(actions), strict=True)):
-            try:
-                observation, tail = self._players[slot].advance(action)
-            except Exception as error:
-                raise SlotFailed(row, _reason(error)) from error
-            seen.append(observation)
-            tails.append(tail)
-        # Once for all lanes: small arrays are slow to fill.
+        players = [self._players[slot] for slot in slots]
+        first, seen, tails = players[0], [], []
+        try:
+            for player, action in zip(players, first.actions(actions), strict=True):
+                observation, tail = player.step(action)
+                seen.append(observation)
+                tails.append(tail)
+        except Exception as error:
+            raise SlotFailed(len(seen), _reason(error)) from error
         results = np.empty((len(slots), first.observation_size + TAIL), np.float32)
-        results[:, :-TAIL], results[:, -TAIL:] = seen, tails
+        results[:, :-TAIL], results[:, -TAIL:] = _encoded(first, seen), tails
         return results
 
     def close(self) -> None:
         for player in (*self._players.values(), *([self._spare] if self._spare else [])):
             player.close()
         self._players, self._spare = {}, None
+
+
+def _encoded(player: Player, observations: list[Any]) -> Float[np.ndarray, "row obs"]:
+    """All observations as rows; if they cannot be, the row that is to blame."""
+    try:
+        return player.encode(observations)
+    except Exception as failure:
+        for row, observation in enumerate(observations):
+            try:
+                player.encode([observation])
+            except Exception as error:
+                raise SlotFailed(row, _reason(error)) from error
+        raise SlotFailed(0, _reason(failure)) from failure
 
 
 def _reason(error: Exception) -> str:

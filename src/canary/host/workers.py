@@ -42,13 +42,16 @@ def paying_workers(recipe: Recipe, player: Player, lanes: int) -> int:
 def seconds_per_step(player: Player) -> float:
     """A quick measurement with the middle action: the shortest of some steps, for others may use
     the processor too."""
-    row, shortest = np.zeros(player.action_size, np.float32), float("inf")
+    (action,), shortest = (
+        player.actions(np.zeros((1, player.action_size), np.float32)),
+        float("inf"),
+    )
     player.reset(0)
     for _ in range(TRIED_STEPS):
         began = time.perf_counter()
-        is_over = player.step(row)[-2:].any()
+        _, (_, _, terminated, truncated) = player.step(action)
         shortest = min(shortest, time.perf_counter() - began)
-        if is_over:
+        if terminated or truncated:
             player.reset(0)
     return shortest
 

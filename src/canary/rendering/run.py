@@ -196,8 +196,9 @@ def drawing_for(environment: Any) -> Drawing:
     drawing = stated_drawing(environment)
     if drawing is None:
         raise CanaryError(
-            f"canary has no drawing of {type(environment).__name__}; pass one in Python: "
-            "run.video(drawing=...), see docs/rendering.md."
+            f"canary has no drawing of {type(environment).__name__}; name one in its class, "
+            'drawing = "module:function", or pass one in Python: run.video(drawing=...), see '
+            "docs/rendering.md."
         )
     if not isinstance(drawing, str):
         return drawing

@@ -103,6 +103,7 @@ def _subject(
     return {
         "name": name,
         "promise": from_dict(config["constraint"]).text,
+        "measured": _measured(config, summary),
         **{key: summary.get(key) for key in keys},
         "curves": series.curves(episodes, summary["limit"], batch),
         "costs": series.costs(second_half, summary["limit"], summary["epsilon"]),
@@ -110,6 +111,15 @@ def _subject(
         "dead_zone": _dead_zone(config, updates),
         "configuration": [[name, str(value)] for name, value in leaves(config)],
     }
+
+
+def _measured(config: dict[str, Any], summary: dict[str, Any]) -> dict[str, Any]:
+    """What the constraint limits, as training saw it. Summaries from before there were several
+    kinds have violations alone."""
+    kind = "constraint" if "constraint_value" in summary else "violation"
+    value = summary.get("constraint_value", summary.get("violation_probability"))
+    label = from_dict(config["constraint"]).label
+    return {"label": label, "value": value, "error": summary.get(f"{kind}_standard_error")}
 
 
 def _dead_zone(config: dict[str, Any], updates: dict[str, Any] | None) -> float | None:

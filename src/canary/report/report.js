@@ -226,7 +226,7 @@ function draw() {
 }
 subjects.forEach((s, index) => by("subject").append(make("option", { value: index }, s.name)));
 table("summary", subjects.map(s => [
-  s.name, `${s.env}, ${s.promise}`, `${show(s.violation_probability)} ± ${show(s.violation_standard_error, 2)}`,
+  s.name, `${s.env}, ${s.promise}`, `${s.measured.label} ${show(s.measured.value)} ± ${show(s.measured.error, 2)}`,
   `${show(s.violation_jitter)} ± ${show(s.jitter_standard_error, 2)}`, percent(s.safe_fraction), `${show(s.return_mean, 4)} ± ${show(s.return_standard_error, 2)}`,
   `${s.seeds} × ${steps(s.total_steps)}`, s.status,
 ]));

@@ -26,6 +26,12 @@ def extend(run: Path, config: RunConfig, total_steps: int) -> tuple[RunConfig, l
             "more, not "
             f"{total_steps:,}."
         )
+    if total_steps > training.total_steps and longer.training.updates == training.updates:
+        raise CanaryError(
+            f"{total_steps:,} steps are no more updates than the {training.total_steps:,} that "
+            f"{run} is planned for: an update takes {training.batch:,}; ask for at least "
+            f"{(training.updates + 1) * training.batch:,}."
+        )
     if longer.training.updates == training.updates:
         return config, []
     steps = longer.training.updates * training.batch

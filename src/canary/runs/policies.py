@@ -21,7 +21,7 @@ from canary.algorithms.remaining_risk import COST_CRITICS, RiskCritics
 from canary.config.config import RunConfig
 from canary.environments.protocol import close, refuse_failure
 from canary.errors import CanaryError
-from canary.evaluation import absurd_numbers, play_episodes
+from canary.evaluation import absurd_numbers, make_player
 from canary.identity import Identity, identify, place_of, refuse_nonfinite
 from canary.networks import Policy
 from canary.numerics.running_statistics import RunningStatistics
@@ -144,18 +144,7 @@ def play(
     """One row per episode, and the seconds it took; `report(seed, episodes)` is called after every
     batch."""
     environment, batch = policies.config.environment, plan.batch
-
-    @jax.jit
-    def program(policy: Policy, statistics: RunningStatistics | None, keys: Any) -> Any:
-        return play_episodes(
-            environment,
-            policies.account,
-            policy,
-            statistics,
-            keys,
-            deterministic=plan.deterministic,
-        )
-
+    program = make_player(environment, policies.account, deterministic=plan.deterministic)
     seeds = policies.config.training.seeds if plan.seeds is None else plan.seeds
     # An unknown seed fails before any is played
     chosen = {seed: policies.of_seed(seed) for seed in seeds}

@@ -85,8 +85,10 @@ def print_certificate(
     )
     console.print(Text(certificate["sentence"]), soft_wrap=True)
     beside = _beside(constraint)
-    rows = table("policy", "verdict", "violations", "episodes", constraint.label, *beside, "return")
-    places = digits(constraint.allowed) if isinstance(constraint, Chance) else None
+    is_chance = isinstance(constraint, Chance)  # else an episode above the limit violates nothing
+    counts = ["violations", "episodes"] if is_chance else ["episodes"]
+    rows = table("policy", "verdict", *counts, constraint.label, *beside, "return")
+    places = digits(constraint.allowed) if is_chance else None
     for result in certificate["results"]:
         one, evidence = result["assessment"], result["evidence"]
         bounds = [
@@ -96,8 +98,7 @@ def print_certificate(
         rows.add_row(
             _name(result["seed"], result["changes"]),
             Text(one["verdict"], STYLES[one["verdict"]]),
-            f"{one['violations']:,}",
-            f"{one['episodes']:,}",
+            *(f"{one[count]:,}" for count in counts),
             " - ".join(bounds),
             *(cell(one) for cell in beside.values()),
             _cell(evidence["return_mean"]),

@@ -13,6 +13,8 @@ from canary.runs import directory
 from canary.runs.differing import settings_text
 from canary.terminal.formatting import number, table
 
+NUMBERS = ("return_mean", "violation_probability", "constraint_value", "limit", "epsilon")
+
 
 def run_record(row: directory.RunRow, differs: dict[str, Any]) -> dict[str, Any]:
     """A run as JSON data, with how it differs from the others and the headline numbers of its
@@ -25,10 +27,9 @@ def run_record(row: directory.RunRow, differs: dict[str, Any]) -> dict[str, Any]
         summary = directory.unsealed(directory.read_json(place), place)
     except CanaryError:
         summary = {}
-    numbers = {
-        name: summary.get(name)
-        for name in ("return_mean", "violation_probability", "limit", "epsilon")
-    }
+    numbers = {name: summary.get(name) for name in NUMBERS}
+    label = summary.get("constraint_label")
+    record["constraint_label"] = label if isinstance(label, str) else None
     return record | {
         name: value if isinstance(value, int | float) and abs(value) < 1e300 else None
         for name, value in numbers.items()
@@ -39,7 +40,7 @@ def print_lists(
     console: Console, root: str, runs: list[dict[str, Any]], known: dict[str, dict[str, str]]
 ) -> None:
     if runs:
-        lines = table("run", "seeds", "steps", "status", "return", "P(violation)")
+        lines = table("run", "seeds", "steps", "status", "return", "constraint")
         lines.columns[0].justify = "left"
         lines.columns[0].no_wrap = False
         lines.columns[0].overflow = "fold"
@@ -64,14 +65,19 @@ def _cells(run: dict[str, Any]) -> list[str]:
         return [Path(run["path"]).name, "-", "-", run["status"], "-", "-"]
     planned, done = run["total_steps"], run["steps"]
     steps = f"{done:,}" if done == planned else f"{done:,} of {planned:,}"
-    shown = [
-        "-" if run[name] is None else number(run[name])
-        for name in ("return_mean", "violation_probability")
-    ]
+    shown = ["-" if run["return_mean"] is None else number(run["return_mean"]), _constraint(run)]
     words = [settings_text(run["differs"]), *(f"#{tag}" for tag in run["tags"])]
     about = " ".join(word for word in words if word)
     name = Path(run["path"]).name + (f"\n  {about}" if about else "")
     return [name, str(run["seeds"]), steps, run["status"], *shown]
+
+
+def _constraint(run: dict[str, Any]) -> str:
+    """What the run's own constraint limits, as training saw it; of older runs the violations."""
+    if run["constraint_value"] is not None and run["constraint_label"] is not None:
+        return f"{run['constraint_label']} {number(run['constraint_value'])}"
+    value = run["violation_probability"]
+    return "-" if value is None else f"P(violation) {number(value)}"
 
 
 def print_settings(console: Console, rows: list[dict[str, str]]) -> None:

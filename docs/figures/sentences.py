@@ -105,8 +105,12 @@ SENTENCES = {
         "J is {ablation/without-dead-zone reward:.1f} and"
         " {ablation/without-mixed-restoration reward:.1f} without them.",
         "(256-256 earn {ablation/without-small-networks reward:.1f} at a fifth",
-        "largest exact P {methods/canary exact.violation@largest:.4f}, {methods/cpo "
-        "exact.violation@largest:.4f} and"
+        "Of the final policies {methods/canary final_safe_seeds:d} of Canary,"
+        " {methods/cpo final_safe_seeds:d} of CPO and {methods/cvar-cpo final_safe_seeds:d} of"
+        " CVaR-CPO keep P ≤ ε, at J {methods/canary exact.return@mean:.3f},"
+        " {methods/cpo exact.return@mean:.3f} and {methods/cvar-cpo exact.return@mean:.3f}; the"
+        " largest exact P is {methods/canary exact.violation@largest:.4f},"
+        " {methods/cpo exact.violation@largest:.4f} and"
         " {methods/cvar-cpo exact.violation@largest:.4f}.",
         "12M steps): {point-goal-2500/canary safe_seeds:d} of {point-goal-2500/canary seeds:d} "
         "seeds are safe, at P"

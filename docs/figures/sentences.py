@@ -128,17 +128,16 @@ SENTENCES = {
         "safe, at P"
         " {elsewhere/limit-3.5 violation:.3f} and J {elsewhere/limit-3.5 reward:.3f}, and"
         " {elsewhere/limit-3.5 final_safe_seeds:d} of {elsewhere/limit-3.5 seeds:d} final policies "
-        "(seeds 3200 and 3204 end at"
-        " {elsewhere/limit-3.5 exact.violation@3200:.3f} and {elsewhere/limit-3.5 "
-        "exact.violation@3204:.3f}).",
-        "The 8x8 lake with horizon 200: {elsewhere/8x8 safe_seeds:d} of {elsewhere/8x8 seeds:d}, "
-        "at P"
-        " {elsewhere/8x8 violation:.3f} and J {elsewhere/8x8 reward:.3f} (lowest {elsewhere/8x8 "
-        "lowest_reward:.3f}).",
-        "4M steps of the same settings {elsewhere/hard-lake safe_seeds:d} of {elsewhere/hard-lake "
-        "seeds:d} seeds are safe over"
-        " the second half, and so are {elsewhere/hard-lake final_safe_seeds:d} final policies, at J"
+        "(seeds 4205 and 4208 end at"
+        " {elsewhere/limit-3.5 exact.violation@4205:.3f} and {elsewhere/limit-3.5 "
+        "exact.violation@4208:.3f}).",
+        "The 8x8 lake with horizon 200: {elsewhere/8x8 safe_seeds:d} of {elsewhere/8x8 seeds:d} seeds"
+        " are safe, at P {elsewhere/8x8 violation:.3f};",
+        "it earns {elsewhere/8x8 return@4206:.2f} from the first",
+        "keep P at {elsewhere/8x8 violation@4206:.3f}.",
+        "6M steps of the same settings {elsewhere/hard-lake safe_seeds:d} of"
+        " {elsewhere/hard-lake seeds:d} seeds are safe over the second half, and so are"
+        " {elsewhere/hard-lake final_safe_seeds:d} final policies, at J"
         " {elsewhere/hard-lake exact.return@least:.2f} or more",
-        "Seed 3201 is stuck at P {elsewhere/hard-lake exact.violation@3201:.3f}.",
     ),
 }

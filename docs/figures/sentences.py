@@ -130,7 +130,7 @@ SENTENCES = {
         " {elsewhere/limit-3.5 final_safe_seeds:d} of {elsewhere/limit-3.5 seeds:d} final policies "
         "(seeds 4205 and 4208 end at"
         " {elsewhere/limit-3.5 exact.violation@4205:.3f} and {elsewhere/limit-3.5 "
-        "exact.violation@4208:.3f}).",
+        "exact.violation@4208:.3f}):",
         "The 8x8 lake with horizon 200: {elsewhere/8x8 safe_seeds:d} of {elsewhere/8x8 seeds:d} seeds"
         " are safe, at P {elsewhere/8x8 violation:.3f};",
         "it earns {elsewhere/8x8 return@4206:.2f} from the first",

@@ -117,10 +117,14 @@ SENTENCES = {
         " {point-goal-2500/canary violation:.4f} and J {point-goal-2500/canary reward:.1f}; the "
         "lowest J is"
         " {point-goal-2500/canary lowest_reward:.1f}.",
-        "all five seeds of Canary are safe, at J {small-epsilon/canary-0.005 reward:.3f} and"
+        "at 0.001 {small-epsilon/canary-0.005 safe_seeds:d} and"
+        " {small-epsilon/canary-0.001 safe_seeds:d} of five seeds of Canary are safe over the second"
+        " half, at J {small-epsilon/canary-0.005 reward:.3f} and"
         " {small-epsilon/canary-0.001 reward:.3f}, because",
-        "its P is {small-epsilon/cpo-0.005 violation:.4f} and {small-epsilon/cpo-0.001 "
-        "violation:.4f}, and no seed is safe.",
+        "its P is {small-epsilon/cpo-0.005 violation:.4f} and"
+        " {small-epsilon/cpo-0.001 violation:.4f}, and no seed is safe.",
+        "on all ten seeds, at J {small-epsilon/unshaped-0.005 reward:.3f} and"
+        " {small-epsilon/unshaped-0.001 reward:.3f}:",
         "10M steps): {eco-ant/canary safe_seeds:d} of {eco-ant/canary seeds:d} seeds are safe, at P"
         " {eco-ant/canary violation:.4f} and J {eco-ant/canary reward:.0f}; the lowest J is"
         " {eco-ant/canary lowest_reward:.0f}.",

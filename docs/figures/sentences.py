@@ -7,6 +7,24 @@ number of summary.json. FORM is Python's, or M for millions. `docs/figures/table
 numbers into the pages.
 """
 
+ENVIRONMENTS = {"icy-lake": ".3f", "point-goal": ".1f", "eco-ant": ".0f"}
+
+
+def method_row(label: str, environments: int = 3) -> str:
+    """A method on the first environments of the paper's table: P, safe seeds, return."""
+    cells = [f"| {label} |"]
+    for name, form in list(ENVIRONMENTS.items())[:environments]:
+        row = f"table1/{name}-{label.lower()}"
+        cells.append(f"{{{row} violation:.3f}}, {{{row} safe_seeds:d}} of {{{row} seeds:d}},")
+        cells.append(f"{{{row} reward:{form}}} |")
+    return " ".join(cells)
+
+
+METHODS = (
+    method_row("Canary"), method_row("CPO"), method_row("CVaR-CPO", 2), method_row("CPPO", 2),
+    method_row("PPO"),
+)  # fmt: skip
+
 SENTENCES = {
     "README.md": (
         "| [IcyLake](results/reliability/table.md), limit 5.5 | {reliability/canary seeds:d} × "
@@ -31,18 +49,11 @@ SENTENCES = {
         "seeds:d} |"
         " {eco-ant/canary reward:.0f} ({eco-ant/canary lowest_reward:.0f}) |",
         "their exact violation probabilities, {reliability/canary exact.violation@least:.3f} to"
-        " {reliability/canary exact.violation@largest:.3f}.",
+        " {reliability/canary exact.violation@largest:.3f} (",
         "gives P {icy-lake-canary/. summary.violation_probability:.3f}, return"
         " {icy-lake-canary/. summary.return_mean:.3f}, {icy-lake-canary/. summary.safe_seeds:d} of"
         " {icy-lake-canary/. summary.seeds:d} seeds safe",
-        "keep the limit on {methods/canary final_safe_seeds:d} of {methods/canary seeds:d} seeds, "
-        "at return"
-        " {methods/canary exact.return@mean:.3f}; those of CPO on {methods/cpo "
-        "final_safe_seeds:d}, at"
-        " {methods/cpo exact.return@mean:.3f}; of CVaR-CPO on {methods/cvar-cpo "
-        "final_safe_seeds:d}, at"
-        " {methods/cvar-cpo exact.return@mean:.3f}; of PPO on {methods/ppo final_safe_seeds:d}, at"
-        " {methods/ppo exact.return@mean:.3f}.",
+        *METHODS,
     ),
     "docs/environments/eco_ant.md": (
         "trained {eco-ant/canary steps_per_second:,.0f} environment steps per second",
@@ -95,6 +106,21 @@ SENTENCES = {
         " {point-goal-methods/cvar-cpo final_safe_seeds:d} of the seeds, those of Canary on"
         " {point-goal-methods/canary final_safe_seeds:d}.",
         "J {point-goal-methods/ppo reward:.1f} at P {point-goal-methods/ppo violation:.4f}.",
+        "CPO settles at {table1/icy-lake-cpo violation:.4f}, just above",
+        "keep the limit on {table1/icy-lake-canary final_safe_seeds:d} of"
+        " {table1/icy-lake-canary seeds:d} seeds at J {table1/icy-lake-canary exact.return@mean:.3f},"
+        " those of CPO on {table1/icy-lake-cpo final_safe_seeds:d} at"
+        " {table1/icy-lake-cpo exact.return@mean:.3f} and those of CVaR-CPO on"
+        " {table1/icy-lake-cvar-cpo final_safe_seeds:d} at"
+        " {table1/icy-lake-cvar-cpo exact.return@mean:.3f}.",
+        "Canary is at P {table1/point-goal-canary violation:.3f} and J"
+        " {table1/point-goal-canary reward:.1f}, CPO at {table1/point-goal-cpo violation:.3f} and"
+        " {table1/point-goal-cpo reward:.1f};",
+        "PPO earns {table1/point-goal-ppo reward:.1f} here",
+        "PPO earns {table1/eco-ant-ppo reward:.0f} over the second half of 4M steps and was still"
+        " rising, at P {table1/eco-ant-ppo violation:.3f}; that is the yardstick for Canary's"
+        " {table1/eco-ant-canary reward:.0f} on",
+        "CPO has P {table1/eco-ant-cpo violation:.3f} and J {table1/eco-ant-cpo reward:.0f} there.",
         "the whole preset is at P {ablation/default violation:.4f} and J {ablation/default "
         "reward:.1f}, on its way",
         "without it P is {ablation/without-second-moment violation:.4f}.",

@@ -130,7 +130,7 @@ SENTENCES = {
         "against {ablation/default jitter:.3f})",
         "J is {ablation/without-dead-zone reward:.1f} and"
         " {ablation/without-mixed-restoration reward:.1f} without them.",
-        "(256-256 earn {ablation/without-small-networks reward:.1f} at a fifth",
+        "(256-256 earn {ablation/without-small-networks reward:.1f} and train",
         "Of the final policies {methods/canary final_safe_seeds:d} of Canary,"
         " {methods/cpo final_safe_seeds:d} of CPO and {methods/cvar-cpo final_safe_seeds:d} of"
         " CVaR-CPO keep P ≤ ε, at J {methods/canary exact.return@mean:.3f},"

@@ -1,7 +1,7 @@
 """An environment that is right, and everything that can be wrong with one, one thing at a time."""
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -108,15 +108,7 @@ class PythonIf(Walk):
 class OtherInner(Walk):
     def reset(self, key):
         good = super().reset(key)
-        return EnvironmentState(
-            jnp.zeros((2,)),
-            good.observation,
-            good.reward,
-            good.cost,
-            good.terminated,
-            good.truncated,
-            good.time,
-        )
+        return replace(good, inner=jnp.zeros((2,)))
 
     def step(self, state, action, key):
         x = state.inner.sum() + action[0]
@@ -171,15 +163,7 @@ class OwnClock(Walk):
     def reset(self, key):
         good = super().reset(key)
         inner = (good.inner, jnp.zeros((), jnp.int32))
-        return EnvironmentState(
-            inner,
-            good.observation,
-            good.reward,
-            good.cost,
-            good.terminated,
-            good.truncated,
-            good.time,
-        )
+        return replace(good, inner=inner)
 
     def step(self, state, action, key):
         x, count = state.inner

@@ -282,8 +282,8 @@ def test_a_constraint_of_another_kind_is_refused():
 
 
 def test_a_preset_sees_the_problem_as_it_is_put():
-    """The dead zone narrows for a small limit and a rare violation and widens for a frequent one,
-    and a PointGoal episode lasts eight batches."""
+    """The dead zone narrows for a small limit and a rare violation and widens for a frequent one, a
+    PointGoal episode lasts eight batches, and a lake with long episodes gets twice the updates."""
 
     def dead_zone(*overrides: str) -> float:
         return make_config("IcyLake", overrides=overrides).algorithm.dead_zone
@@ -299,3 +299,7 @@ def test_a_preset_sees_the_problem_as_it_is_put():
         assert config.environment.horizon // config.training.rollout_length == 8
     short = make_config("PointGoal", overrides={"env.horizon": 200}).training
     assert (short.rollout_length, short.total_steps) == (25, 800_000)
+    long = ("env.map=8x8", "env.horizon=200")
+    assert make_config("IcyLake").training.batch == 4000
+    assert make_config("IcyLake", overrides=long).training.batch == 2000
+    assert make_config("IcyLake", "cvar-cpo", overrides=long).training.batch == 1000

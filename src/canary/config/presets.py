@@ -123,13 +123,13 @@ def fast(config: RunConfig) -> RunConfig:
         training = replace(
             training, rollout_length=max(horizon // 8, 1), total_steps=4000 * horizon
         )
-    if isinstance(config.environment, IcyLake) and config.algorithm_name in (
-        "cppo",
-        "cvar-cpo",
-        "ppo-lagrangian",
-    ):
-        # Their critics need more updates than a larger batch leaves
-        training = replace(training, environments=5)
+    if isinstance(config.environment, IcyLake):
+        if config.algorithm_name in ("cppo", "cvar-cpo", "ppo-lagrangian"):
+            # Their critics need more updates than a larger batch leaves.
+            training = replace(training, environments=5)
+        elif config.environment.horizon > 100:
+            # A reward that lies further away takes more updates to be learnt.
+            training = replace(training, rollout_length=100)
     return replace(config, algorithm=settings, training=training)
 
 

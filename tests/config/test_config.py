@@ -301,5 +301,7 @@ def test_a_preset_sees_the_problem_as_it_is_put():
     assert (short.rollout_length, short.total_steps) == (25, 800_000)
     long = ("env.map=8x8", "env.horizon=200")
     assert make_config("IcyLake").training.batch == 4000
-    assert make_config("IcyLake", overrides=long).training.batch == 2000
+    lake = make_config("IcyLake", overrides=long)
+    assert (lake.training.batch, lake.algorithm.estimation.window_batches) == (2000, 10)
+    assert make_config("IcyLake", "ppo", overrides=long).training.batch == 4000
     assert make_config("IcyLake", "cvar-cpo", overrides=long).training.batch == 1000

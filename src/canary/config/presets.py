@@ -127,9 +127,11 @@ def fast(config: RunConfig) -> RunConfig:
         if config.algorithm_name in ("cppo", "cvar-cpo", "ppo-lagrangian"):
             # Their critics need more updates than a larger batch leaves.
             training = replace(training, environments=5)
-        elif config.environment.horizon > 100:
-            # A reward that lies further away takes more updates to be learnt.
+        elif isinstance(settings, TrustRegionMethod) and config.environment.horizon > 100:
+            # A reward that lies further away takes more updates to be learnt, on half the batch;
+            # the constraint is still estimated from as many episodes.
             training = replace(training, rollout_length=100)
+            settings = replace(settings, estimation=replace(settings.estimation, window_batches=10))
     return replace(config, algorithm=settings, training=training)
 
 

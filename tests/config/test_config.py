@@ -303,5 +303,6 @@ def test_a_preset_sees_the_problem_as_it_is_put():
     assert make_config("IcyLake").training.batch == 4000
     lake = make_config("IcyLake", overrides=long)
     assert (lake.training.batch, lake.algorithm.estimation.window_batches) == (2000, 10)
+    assert lake.algorithm.dead_zone == 0.72  # 0.2 times the root of two
     assert make_config("IcyLake", "ppo", overrides=long).training.batch == 4000
     assert make_config("IcyLake", "cvar-cpo", overrides=long).training.batch == 1000

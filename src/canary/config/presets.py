@@ -6,6 +6,7 @@ environment is here, and what the `fast` preset does otherwise. A subclass of an
 treated as what it is derived from.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
@@ -181,8 +182,9 @@ def _dead_zone(config: RunConfig) -> float:
     something about it.
 
     Where a limit is a few steps' costs, the last of them below the limit must count, or the bound
-    is the violation indicator. The rarer a violation may be, and the fewer steps of a long episode
-    may cost something, the more episodes beside the violations must say something.
+    is the violation indicator. The rarer a violation may be, the longer the episodes and so the
+    fewer of them in a batch, and the fewer steps of a long episode may cost something, the more
+    episodes beside the violations must say something.
     """
     if isinstance(config.environment, EcoAnt):
         return 0.5
@@ -192,7 +194,8 @@ def _dead_zone(config: RunConfig) -> float:
         affordable = 1 / (unit * config.environment.horizon) if unit else 1.0
         return round(min(5 * affordable, 0.3), 2)
     rarity = 0.02 / config.constraint.share
-    counted = max(1.1 * unit, 0.2) * max(rarity, rarity ** (1 / 4))
+    fewer = max(config.environment.horizon / 100, 1)
+    counted = max(1.1 * unit, 0.2) * max(rarity, rarity ** (1 / 4)) * math.sqrt(fewer)
     return round(max(1 - counted, 0.0), 2)
 
 

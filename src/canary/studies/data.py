@@ -105,7 +105,7 @@ ELSEWHERE = Study(
         Variant(name="limit-15", about="epsilon 0.02", overrides=("constraint.limit=15",)),
         Variant(name="epsilon-0.1", about="limit 5.5", overrides=("constraint.epsilon=0.1",)),
         Variant(name="8x8", about="limit 5.5, epsilon 0.02, horizon 200",
-                overrides=("env.map=8x8", "env.horizon=200"), seeds=tuple(range(4800, 4810))),
+                overrides=("env.map=8x8", "env.horizon=200"), seeds=tuple(range(4900, 4910))),
         Variant(name="hard-lake", about="limit 3.5, epsilon 0.05, where Cantelli's own bound cannot be met",
                 overrides=_ON_HARD_LAKE, total_steps=6_000_000, seeds=tuple(range(4200, 4205))),
     ),

@@ -1,7 +1,7 @@
 """Comparisons as plain data: which variants are trained on which seeds, and what the paper reports
 beside them.
 
-Seeds 100 to 115 are for choosing settings (docs/lab-notebook.md); no study uses them.
+Seeds 100 to 131 are for choosing settings (docs/lab-notebook.md); no study uses them.
 """
 
 from dataclasses import dataclass

@@ -16,7 +16,7 @@ KEPT_DAYS = 14
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
 # Whose code is trusted: not the user's own list
 os.environ["XDG_CONFIG_HOME"] = str(CACHE.parent / "config")
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 # A test runs a program a few times only. Without these it takes a fifth of the time to compile.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")

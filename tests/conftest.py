@@ -4,6 +4,7 @@ arrays are checked."""
 import gc
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import jaxtyping
@@ -16,7 +17,7 @@ KEPT_DAYS = 14
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
 # Whose code is trusted: not the user's own list
 os.environ["XDG_CONFIG_HOME"] = str(CACHE.parent / "config")
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 # A test runs a program a few times only. Without these it takes a fifth of the time to compile.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
@@ -32,16 +33,30 @@ jaxtyping.install_import_hook([f"canary.{room}" for room in MATHEMATICS], "beart
 # The files that take longest come first (Makefile: --no-loadscope-reorder), so that both workers
 # end together.
 LONGEST = (
-    "test_contract", "test_digests", "test_probes", "test_documents", "test_cli", "test_trust_region_step",
-    "test_canary", "test_opening", "test_runner", "test_host_runs", "test_training", "test_api", "test_gymnasium",
-    "test_run", "test_example_environments", "test_jax_adapters", "test_engines", "test_point_goal", "test_ray",
-    "test_sample", "test_seeds",
+    "test_documents", "test_seeds", "test_example_environments", "test_probes", "test_host_runs", "test_contract",
+    "test_cli", "test_digests", "test_gymnasium", "test_trust_region_update", "test_trust_region_step", "test_numbers",
+    "test_run", "test_training", "test_runner", "test_sample", "test_shaped", "test_trust_region", "test_canary",
+    "test_cpo", "test_api", "test_cvar_cpo", "test_opening", "test_clipped_update", "test_longer",
+    "test_optimal", "test_examples", "test_relative_variance", "test_committed", "test_point_goal", "test_eco_ant",
+    "test_engines", "test_formats", "test_reference",
 )  # fmt: skip
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     place = {name: number for number, name in enumerate(LONGEST)}
     items.sort(key=lambda item: place.get(item.path.stem, len(place)))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def plain_figures() -> Iterator[None]:
+    """Drawing the figure of a run takes longer than most trainings here. Tests of figures draw it:
+    they know it by its own name."""
+    from matplotlib.figure import Figure  # by those who test, not by those who hand out the tests
+
+    with pytest.MonkeyPatch.context() as patch:
+        drawn = "canary.reporting.figures.training_figure"
+        patch.setattr(drawn, lambda *_, **__: Figure((1, 1)))
+        yield
 
 
 def pytest_collection_finish() -> None:

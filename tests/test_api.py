@@ -1,6 +1,7 @@
 """The Python face: train, load, evaluate, and act with a policy that keeps account of the cost."""
 
 import inspect
+import struct
 import subprocess
 import sys
 import warnings
@@ -27,6 +28,8 @@ from canary.evaluation import play_episodes
 from canary.export.trained_policy import TrainedPolicy
 from canary.identity import Place
 from canary.networks import GaussianPolicy, make_mlp
+from canary.reporting import figures
+from canary.reporting.figures import training_figure
 from canary.reporting.records import EvaluationSummary, TrainingSummary
 from canary.rollout import CostAccount
 from canary.runs import checkpoint, directory
@@ -82,6 +85,14 @@ def test_the_light_names_are_the_real_ones():
         assert getattr(canary, name) is not None
     with pytest.raises(AttributeError, match="trian"):
         canary.trian  # noqa: B018
+
+
+def test_the_figure_of_a_run_is_drawn(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(figures, "training_figure", training_figure)
+    place = run.plot(tmp_path / "drawn.png")
+    width, height = struct.unpack(">II", place.read_bytes()[16:24])
+    assert (width, height) > (600, 200)  # not the empty one that stands for it in other tests
+    assert (run.directory / "training.png").exists()
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from canary import training
 from canary.config.config import make_config
 from canary.networks import critic_values
 from canary.numerics.running_statistics import normalise
 from canary.numerics.shaped_cost import shaped
 from canary.numerics.tiers import Tier
 from canary.runs.building import make_trainer
-from canary.training import init_training, train_chunk
+from canary.training import init_training, train_chunk, train_iteration
 from canary.types import Chance, Terms
 from problems.probe_environments import Aim, DearLake, Price, Questions, best_price
 from problems.terms import make_terms, terms_of
@@ -41,6 +42,23 @@ def train(
     state = jax.jit(lambda: init_training(trainer, terms_of(config), seed))()
     state, records = jax.jit(lambda state: train_chunk(trainer, state, updates, updates))(state)
     return jax.tree.map(lambda leaf: leaf, state), jax.tree.map(np.asarray, records)
+
+
+def test_an_update_is_traced_once(monkeypatch):
+    """The shapes of its records are known from the same trace as the loop over it."""
+    traced = []
+
+    def counted(trainer, state):
+        traced.append(state)
+        return train_iteration(trainer, state)
+
+    monkeypatch.setattr(training, "train_iteration", counted)
+    sizes = {"environments": 2, "rollout_length": 4, "total_steps": 80}
+    constraint = Chance(limit=0.5, epsilon=0.3)
+    config = make_config(Price(), "ppo", constraint, overrides=("algo.hidden=[4]",), **sizes)
+    trainer = make_trainer(config)
+    jax.eval_shape(lambda: train_chunk(trainer, init_training(trainer, terms_of(config), 0), 1, 1))
+    assert len(traced) == 1
 
 
 @pytest.fixture(scope="module")

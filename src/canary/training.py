@@ -7,6 +7,7 @@ resumed.
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -111,7 +112,10 @@ def train_chunk(
     The count is a run-time value, so one compiled program serves chunks of any length up to `size`,
     and the body of its loop is the same machine code however iterations are grouped.
     """
-    _, record = jax.eval_shape(lambda s: train_iteration(trainer, s), state)
+    # Traced once, for the shapes of its records and for the loop; inlined, so that the program is
+    # the same.
+    iterate = jax.jit(partial(train_iteration, trainer), inline=True)
+    _, record = jax.eval_shape(iterate, state)
     # An array of one place is no array to XLA: it would round the numbers that go there another
     # way.
     places = max(size, 2)
@@ -119,7 +123,7 @@ def train_chunk(
 
     def advance(index: Int[Array, ""], carry: tuple[TrainingState, PyTree]):
         state, records = carry
-        state, record = train_iteration(trainer, state)
+        state, record = iterate(state)
         return state, jax.tree.map(lambda all_, one: all_.at[index].set(one), records, record)
 
     return jax.lax.fori_loop(0, count, advance, (state, records))

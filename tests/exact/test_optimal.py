@@ -24,7 +24,7 @@ from canary.exact import (
     markov_policy,
     mix,
 )
-from exact.tiny_mdps import every_deterministic_law, line, random_mdp
+from exact.tiny_mdps import enumerated, line, random_mdp
 
 LAKE = from_environment(IcyLake())
 LIMIT = 5.5
@@ -46,14 +46,6 @@ def assert_satisfied(constraint, law, limit, epsilon, slack=1e-8):
 
 
 # Complete enumeration: every deterministic policy of a tiny process, mixed by a linear program.
-
-
-@cache
-def enumerated(seed):
-    mdp = random_mdp(seed)
-    laws = every_deterministic_law(mdp)
-    rows = np.array([np.append(law.probabilities, law.expected_return) for law in laws])
-    return mdp, np.unique(rows.round(12), axis=0)
 
 
 def best_mixture(laws, penalty, bound):

@@ -1,7 +1,5 @@
 """Cantelli's bound on the shaped cost: what it promises, and that more dead zone allows more."""
 
-from functools import cache
-
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
@@ -21,7 +19,7 @@ from canary.exact import (
     cost_law,
     from_environment,
 )
-from exact.tiny_mdps import every_deterministic_law, line, random_mdp
+from exact.tiny_mdps import enumerated, line, random_mdp
 from problems import hard_lake
 
 LAKE = from_environment(IcyLake())
@@ -118,14 +116,6 @@ def test_towards_one_it_is_the_probability_of_reaching_the_limit():
 
 
 # The best return: complete enumeration of all policies of tiny processes.
-
-
-@cache
-def enumerated(seed):
-    mdp = random_mdp(seed)
-    laws = every_deterministic_law(mdp)
-    rows = np.array([np.append(law.probabilities, law.expected_return) for law in laws])
-    return mdp, np.unique(rows.round(12), axis=0)
 
 
 def best_of_all(laws, shaped, epsilon):

@@ -1,6 +1,7 @@
 """Decision processes small enough to list every trajectory and every deterministic policy of."""
 
 from collections.abc import Iterator
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -80,3 +81,13 @@ def every_deterministic_law(mdp: FiniteMDP) -> list[CostLaw]:
         actions[index] = choice
         laws.append(cost_law(mdp, actions))
     return laws
+
+
+@cache
+def enumerated(seed: int) -> tuple[FiniteMDP, np.ndarray]:
+    """A random process, and the distinct laws of its deterministic policies: the probability of
+    every cost, then the expected return."""
+    mdp = random_mdp(seed)
+    laws = every_deterministic_law(mdp)
+    rows = np.array([np.append(law.probabilities, law.expected_return) for law in laws])
+    return mdp, np.unique(rows.round(12), axis=0)

@@ -35,18 +35,9 @@ class Questions:
     """
 
     horizon: int = 2
-
-    @property
-    def observation_size(self) -> int:
-        return 5
-
-    @property
-    def action_space(self) -> ActionSpace:
-        return Discrete(2)
-
-    @property
-    def normalise_observation(self) -> bool:
-        return False
+    observation_size = 5
+    action_space = Discrete(2)
+    normalise_observation = False
 
     def reset(self, key: PRNGKeyArray) -> EnvironmentState:
         question = jax.random.randint(key, (), 0, 4)
@@ -73,18 +64,9 @@ class Price:
     """One step: action 1 earns 1 and costs 1, action 0 earns and costs nothing."""
 
     horizon: int = 1
-
-    @property
-    def observation_size(self) -> int:
-        return 1
-
-    @property
-    def action_space(self) -> ActionSpace:
-        return Discrete(2)
-
-    @property
-    def normalise_observation(self) -> bool:
-        return False
+    observation_size = 1
+    action_space = Discrete(2)
+    normalise_observation = False
 
     def reset(self, key: PRNGKeyArray) -> EnvironmentState:
         return state(jnp.zeros(()), jnp.ones(1))
@@ -111,18 +93,9 @@ class Aim:
 
     horizon: int = 5
     cost: float = 0.0
-
-    @property
-    def observation_size(self) -> int:
-        return 2
-
-    @property
-    def action_space(self) -> ActionSpace:
-        return Continuous(1)
-
-    @property
-    def normalise_observation(self) -> bool:
-        return True
+    observation_size = 2
+    action_space = Continuous(1)
+    normalise_observation = True
 
     def reset(self, key: PRNGKeyArray) -> EnvironmentState:
         return self._at(key)

@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
+from attacks.warm import warm
 from canary.api import Run
 from canary.cli import main
 from canary.errors import CanaryError
@@ -25,6 +26,13 @@ UPDATES, BATCH = 6, 200
 
 def config():
     return small_config(seeds=(0,), updates=UPDATES, keep_checkpoints=3, merge_capacity=0)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def programs():
+    """Compiled once for all the runs of this file, which are of one shape."""
+    with warm("canary"):
+        yield
 
 
 @pytest.fixture(scope="module")

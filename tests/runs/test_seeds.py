@@ -11,6 +11,7 @@ import jax
 import numpy as np
 import pytest
 
+from attacks.warm import WarmGroups
 from canary.runs.building import make_trainer
 from canary.runs.seeds import SeedGroups
 from problems.compilation import optimised
@@ -99,7 +100,7 @@ def test_chunk_length_does_not_matter(eight, size):
 def test_restoring_in_the_middle_changes_nothing(eight):
     config = small_config(seeds=(3, 5), merge_capacity=0)
     trainer = make_trainer(config)
-    first, second = (SeedGroups(trainer, terms_of(config), (3, 5), 0, 7) for _ in range(2))
+    first, second = (WarmGroups(trainer, terms_of(config), (3, 5), 0, 7) for _ in range(2))
     try:
         first.start()
         first.advance(7)

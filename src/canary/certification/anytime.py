@@ -48,16 +48,7 @@ def anytime_upper(
 ) -> Float[np.ndarray, "..."]:
     """P is at most this; holds for all numbers of episodes together with the (one-sided)
     confidence."""
-    k, n = np.broadcast_arrays(np.asarray(violations, float), np.asarray(episodes, float))
-    enough = -np.log(1 - confidence)
-    low, high = np.divide(k, n, out=np.zeros(k.shape), where=n > 0), np.ones(k.shape)
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        excluded = (middle < 1) & (
-            log_evidence(k, n, np.clip(middle, 1e-300, 1 - 1e-16), "below") >= enough
-        )
-        low, high = np.where(excluded, low, middle), np.where(excluded, middle, high)
-    return high
+    return _first_excluded(violations, episodes, confidence, "below", 1.0)
 
 
 def anytime_lower(
@@ -65,12 +56,20 @@ def anytime_lower(
 ) -> Float[np.ndarray, "..."]:
     """P is at least this; holds for all numbers of episodes together with the (one-sided)
     confidence."""
+    return _first_excluded(violations, episodes, confidence, "above", 0.0)
+
+
+def _first_excluded(
+    violations: Numbers, episodes: Numbers, confidence: float, side: Side, end: float
+) -> Float[np.ndarray, "..."]:
+    """From the observed share towards `end`: where the evidence against P begins to suffice."""
     k, n = np.broadcast_arrays(np.asarray(violations, float), np.asarray(episodes, float))
     enough = -np.log(1 - confidence)
-    low, high = np.zeros(k.shape), np.divide(k, n, out=np.zeros(k.shape), where=n > 0)
+    kept = np.divide(k, n, out=np.zeros(k.shape), where=n > 0)
+    excluded = np.full(k.shape, end)
     for _ in range(HALVINGS):
-        middle = (low + high) / 2
+        middle = (kept + excluded) / 2
         inside = np.clip(middle, 1e-300, 1 - 1e-16)
-        excluded = (middle > 0) & (log_evidence(k, n, inside, "above") >= enough)
-        low, high = np.where(excluded, middle, low), np.where(excluded, high, middle)
-    return low
+        refuted = (middle != end) & (log_evidence(k, n, inside, side) >= enough)
+        kept, excluded = np.where(refuted, kept, middle), np.where(refuted, middle, excluded)
+    return excluded

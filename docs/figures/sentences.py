@@ -153,6 +153,10 @@ SENTENCES = {
         "10M steps): {eco-ant/canary safe_seeds:d} of {eco-ant/canary seeds:d} seeds are safe, at P"
         " {eco-ant/canary violation:.4f} and J {eco-ant/canary reward:.0f}; the lowest J is"
         " {eco-ant/canary lowest_reward:.0f}.",
+        "P is {epsilon-sweep/unshaped-0.02 below_threshold:.0f} times below ε at 0.02 and"
+        " {epsilon-sweep/unshaped-0.1 below_threshold:.1f} times at 0.1; with the shaped one"
+        " {epsilon-sweep/shaped-0.02 below_threshold:.1f} times at 0.02 and"
+        " {epsilon-sweep/shaped-0.05 below_threshold:.1f} times at 0.05.",
         "Limit 3.5: {elsewhere/limit-3.5 safe_seeds:d} of {elsewhere/limit-3.5 seeds:d} seeds are "
         "safe, at P"
         " {elsewhere/limit-3.5 violation:.3f} and J {elsewhere/limit-3.5 reward:.3f}, and"

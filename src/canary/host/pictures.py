@@ -20,6 +20,7 @@ from canary.host.references import describe
 
 MODE = "rgb_array"
 INSTEAD = "or draw it yourself in Python, run.video(drawing=...), see docs/rendering.md"
+SCREEN = " (without a screen MuJoCo draws with MUJOCO_GL=egl or MUJOCO_GL=osmesa)"
 
 Shot = tuple[UInt8[np.ndarray, "height width 3"], Float[np.ndarray, "obs"]]
 """A picture, and what the environment showed to the policy at that moment."""
@@ -80,8 +81,10 @@ def _picture(player: Player) -> UInt8[np.ndarray, "height width 3"]:
     try:
         picture: Any = player.render()
     except Exception as error:  # of the environment, or of a package or a screen that is missing
+        screen = SCREEN if "OpenGL" in str(error) else ""
         raise CanaryError(
-            f"{player.label} cannot be drawn here ({describe(error)}); repair that, {INSTEAD}."
+            f"{player.label} cannot be drawn here ({describe(error)}); repair that{screen}, "
+            f"{INSTEAD}."
         ) from error
     if not (
         isinstance(picture, np.ndarray)

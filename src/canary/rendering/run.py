@@ -18,6 +18,7 @@ import numpy as np
 import polars as pl
 
 from canary.environments.protocol import close, refuse_failure, stated_drawing
+from canary.environments.settings import name_of_environment
 from canary.errors import CanaryError
 from canary.evaluation import film_episodes, in_rounds
 from canary.rendering.episode import Drawing, Picture, RecordedEpisode, frame_moments
@@ -198,7 +199,7 @@ def drawing_for(environment: Any) -> Drawing:
     drawing = stated_drawing(environment)
     if drawing is None:
         raise CanaryError(
-            f"canary has no drawing of {type(environment).__name__}; name one in its class, "
+            f"canary has no drawing of {name_of_environment(environment)}; name one in its class, "
             'drawing = "module:function", or pass one in Python: run.video(drawing=...), see '
             "docs/rendering.md."
         )

@@ -125,7 +125,9 @@ def test_another_episode_than_the_recorded_one_is_told(run, monkeypatch):
     _, episode = recorded(run, 0, monkeypatch)
     other = from_gymnasium(DrawnForgetful, horizon=HORIZON)
     moments = range(episode.length + 1)
-    with pytest.warns(UserWarning, match="went another way by step 1 when .* not those of the cost"):
+    with pytest.warns(
+        UserWarning, match="went another way by step 1 when .* not those of the cost"
+    ):
         assert len(list(draw(other, episode, moments, 48))) == len(moments)
 
 

@@ -30,7 +30,6 @@ from jaxtyping import PRNGKeyArray
 
 from canary.environments.protocol import Discrete, Environment, PartialReset
 
-
 HORIZON = "horizon"
 
 

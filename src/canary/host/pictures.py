@@ -7,7 +7,7 @@ actions are all that there is to know about it.
 
 import dataclasses
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -31,7 +31,7 @@ def shots(
     seed: int,
     actions: Float[np.ndarray, "time action"],
     moments: Sequence[int],
-) -> Iterator[Shot]:
+) -> Generator[Shot, None, None]:
     """Play an episode again and take a picture at each of these times, which increase.
 
     An environment that does not follow its seed may end earlier than it did; it then stays there.

@@ -137,7 +137,7 @@ class Nested(Walk):
         (Logging(), {"gain", "scale"}),  # a place for every step,
         (Broken(), set()),
         (Nested(), {"gain", "scale", "gains.left", "horizon"}),
-        (from_gymnasium("Pendulum-v1", cost=lambda *_: 0.0, g=9.0), set()),
+        (from_gymnasium("Pendulum-v1", cost=lambda *_: 0.0, g=9.0), {"token"}),
         (from_gymnax(GymnaxWalk()), {"params.goal", "horizon"}),
     ],
     ids=lambda value: getattr(type(value), "__name__", None),

@@ -24,6 +24,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 from canary.environments.host_call import host_call
 from canary.environments.protocol import ActionSpace, Continuous, Discrete, EnvironmentState
 from canary.errors import CanaryError
+from canary.host import calls
 from canary.host.calls import HostCalls
 from canary.host.episodes import SEED_BITS, Episodes, Rows
 from canary.host.pictures import Shot, shots
@@ -73,6 +74,12 @@ class GymnasiumEnvironment:
     @cached_property
     def _host(self) -> HostCalls:
         return HostCalls(self.name, self.observation_size, self._episodes)
+
+    @cached_property
+    def token(self) -> int:
+        """What a program knows this environment by; it gets the token when it runs
+        (`environments.numbers`)."""
+        return self._host.token
 
     def _open_stage(self, lanes: int) -> Stage:
         workers = self.workers
@@ -141,7 +148,7 @@ class GymnasiumEnvironment:
         """A new episode whose seed comes from the key."""
         identity = jax.random.bits(key, (2,), jnp.uint32)
         result = jax.ShapeDtypeStruct((self.observation_size,), jnp.float32)
-        observation = host_call(self._host.reset, result, identity)
+        observation = host_call(calls.reset, result, self.token, identity)
         return self._fresh(identity, observation)
 
     def restart(
@@ -151,7 +158,9 @@ class GymnasiumEnvironment:
         a reset."""
         identity = jax.random.bits(key, (2,), jnp.uint32)
         result = jax.ShapeDtypeStruct((self.observation_size,), jnp.float32)
-        observation = host_call(self._host.restart, result, identity, done, state.inner.identity)
+        observation = host_call(
+            calls.restart, result, self.token, identity, done, state.inner.identity
+        )
         fresh = self._fresh(identity, observation)
         log = state.inner.actions  # overwritten from its start; no need to clear it
         fresh = eqx.tree_at(lambda s: s.inner.actions, fresh, log)
@@ -174,9 +183,8 @@ class GymnasiumEnvironment:
         # The host reads the log up to this action only; handed over before it is written, it would
         # be copied in every step.
         log = jax.lax.dynamic_update_index_in_dim(inner.actions, row, inner.steps, 0)
-        after = host_call(
-            self._host.step, result, inner.identity, inner.steps, done, row, state.observation, log
-        )
+        given = inner.identity, inner.steps, done, row, state.observation, log
+        after = host_call(calls.step, result, self.token, *given)
         reward, cost, terminated, truncated = after[size:]
         time = state.time + 1
         ended = terminated > 0

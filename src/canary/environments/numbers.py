@@ -15,8 +15,11 @@ instance, can never be that of another run. Arithmetic on such settings alone, a
 self.slip`, is done in single precision, where Python would have done it in double: a last digit may
 differ.
 
-A program that calls the host, a physics engine for instance, is found again by nobody, for it holds
-addresses of this process. So the settings of such an environment are compiled in.
+A program that calls the host, a physics engine for instance, is in no cache, for it holds addresses
+of this process. So the settings of such an environment are compiled in. But one that lives on the
+host altogether has its settings there, and a program knows it by its `token` alone: that is the
+number which the program gets, so that this process can use it for other settings
+(`runs.programs`).
 """
 
 import copy
@@ -28,13 +31,16 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
+from canary.environments.gymnasium_environment import GymnasiumEnvironment
 from canary.environments.protocol import Discrete, Environment, PartialReset
 
-HORIZON = "horizon"
+HORIZON, TOKEN = "horizon", "token"
 
 
 def run_time_numbers(environment: Environment) -> dict[str, float]:
     """The settings, by their dotted names, that a program can take as an argument."""
+    if isinstance(environment, GymnasiumEnvironment):
+        return {TOKEN: environment.token}
     numbers = _candidates(environment)
     if not numbers:
         return {}

@@ -13,7 +13,7 @@ from jaxtyping import Array
 
 
 def host_call(
-    function: Callable[..., np.ndarray], result: jax.ShapeDtypeStruct, *arguments: Array
+    function: Callable[..., np.ndarray], result: jax.ShapeDtypeStruct, *arguments: Array | int
 ) -> Array:
     """A host function of batches of rows, inside a program."""
     if jax.default_backend() != "cpu":

@@ -13,7 +13,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Float, Int, Key, Num
 
 from canary.environments.numbers import run_time_numbers, with_numbers
 from canary.environments.protocol import Environment, filmed
@@ -87,7 +87,7 @@ def make_player(
 
     @jax.jit
     def play(
-        numbers: dict[str, Float[Array, ""]],
+        numbers: dict[str, Num[Array, ""]],
         limit: Float[Array, ""],
         policy: Policy,
         statistics: RunningStatistics | None,

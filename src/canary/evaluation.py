@@ -13,10 +13,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Float, Int, Key, Num
 
 from canary.environments.numbers import run_time_numbers, with_numbers
-from canary.environments.protocol import Environment
+from canary.environments.protocol import Environment, filmed
 from canary.networks import Policy
 from canary.numerics.running_statistics import RunningStatistics
 from canary.numerics.sanity import sane
@@ -39,15 +39,13 @@ def play_episodes(
     An episode in which the policy saw an observation that is none, or absurdly large, is not
     `valid`. Where a lane is dear (`most_lanes`), the keys are played in several rounds of so many.
     """
-    most = getattr(environment, "most_lanes", len(keys))
-    if len(keys) > most:
-        rounds = -(-len(keys) // most)
-        padded = keys[jnp.arange(rounds * most) % len(keys)].reshape(rounds, most)
+    rounds = in_rounds(environment, keys)
+    if len(rounds) > 1:
         ends = jax.lax.map(
             lambda some: play_episodes(
                 environment, account, policy, statistics, some, deterministic=deterministic
             ),
-            padded,
+            rounds,
         )
         return jax.tree.map(lambda leaf: leaf.reshape(-1)[: len(keys)], ends)
     lanes, move = _start(environment, account, policy, statistics, keys, deterministic)
@@ -71,6 +69,16 @@ def play_episodes(
     )
 
 
+def in_rounds(
+    environment: Environment, keys: Key[Array, "episode"]
+) -> Key[Array, "round episode_of_round"]:
+    """The keys that are played together, in order; the last round begins anew with the first keys
+    where too few are left."""
+    most = min(getattr(environment, "most_lanes", len(keys)), len(keys))
+    rounds = -(-len(keys) // most)
+    return keys[jnp.arange(rounds * most) % len(keys)].reshape(rounds, most)
+
+
 def make_player(
     environment: Environment, account: CostAccount, *, deterministic: bool = False
 ) -> Callable[[Policy, RunningStatistics | None, Key[Array, "episode"]], EpisodeEnds]:
@@ -79,7 +87,7 @@ def make_player(
 
     @jax.jit
     def play(
-        numbers: dict[str, Float[Array, ""]],
+        numbers: dict[str, Num[Array, ""]],
         limit: Float[Array, ""],
         policy: Policy,
         statistics: RunningStatistics | None,
@@ -131,14 +139,16 @@ def film_episodes(
     """Play `length` steps of the same episodes and keep every state of the `chosen` ones: axes
     (time 0, ..., length; chosen).
 
-    All keys are played, not only the chosen ones: a batch of another size may be rounded
-    differently, and in a chaotic environment the last digit grows into another episode. A lane that
-    is done stays as it is.
+    The keys are those of a whole round (`in_rounds`), not only of the chosen ones: a batch of
+    another size may be rounded differently, and in a chaotic environment the last digit grows into
+    another episode. A lane that is done stays as it is.
     """
     lanes, move = _start(environment, account, policy, statistics, keys, deterministic)
 
     def pick(lanes: Lane) -> Lane:
-        return jax.tree.map(lambda leaf: leaf[chosen], lanes)
+        some = jax.tree.map(lambda leaf: leaf[chosen], lanes)
+        states = jax.vmap(partial(filmed, environment))(some.environment)
+        return replace(some, environment=states)
 
     def play(lanes: Lane, time: jax.Array):
         lanes = move(lanes, time)

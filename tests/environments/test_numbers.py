@@ -88,6 +88,11 @@ class Shaping(Walk):
         return jnp.ones(int(self.gain)).sum() * self.scale
 
 
+class Logging(Walk):
+    def moved(self):
+        return jnp.ones(self.horizon).mean() * self.gain * self.scale
+
+
 @dataclass(frozen=True)
 class Derived(Walk):
     """Computes from its settings once, when it is made."""
@@ -120,19 +125,20 @@ class Nested(Walk):
 @pytest.mark.parametrize(
     ("environment", "names"),
     [
-        (IcyLake(), {"slip"}),
-        (PointGoal(), set()),
+        (IcyLake(), {"slip", "horizon"}),
+        (PointGoal(), {"horizon"}),
         (EcoAnt(engine="native"), set()),  # it calls the host, and its programs are kept nowhere
-        (SmallShop(), {"burst"}),
-        (Walk(), {"gain", "scale"}),
-        (Branching(), {"scale"}),
-        (Tabulated(), {"scale"}),
-        (Remembering(), {"gain", "scale"}),
-        (Shaping(), {"scale"}),
+        (SmallShop(), {"burst", "horizon"}),
+        (Walk(), {"gain", "scale", "horizon"}),
+        (Branching(), {"scale", "horizon"}),
+        (Tabulated(), {"scale", "horizon"}),
+        (Remembering(), {"gain", "scale", "horizon"}),
+        (Shaping(), {"scale", "horizon"}),
+        (Logging(), {"gain", "scale"}),  # a place for every step,
         (Broken(), set()),
-        (Nested(), {"gain", "scale", "gains.left"}),
-        (from_gymnasium("Pendulum-v1", cost=lambda *_: 0.0, g=9.0), set()),
-        (from_gymnax(GymnaxWalk()), {"params.goal"}),
+        (Nested(), {"gain", "scale", "gains.left", "horizon"}),
+        (from_gymnasium("Pendulum-v1", cost=lambda *_: 0.0, g=9.0), {"token"}),
+        (from_gymnax(GymnaxWalk()), {"params.goal", "horizon"}),
     ],
     ids=lambda value: getattr(type(value), "__name__", None),
 )
@@ -215,10 +221,10 @@ def test_training_and_its_check_with_another_number_compile_nothing(misses, tmp_
             overrides=SMALL,
         )  # fmt: skip
 
-    train(SmallShop(burst=0.02))
+    train(SmallShop(burst=0.02, horizon=40))
     before = misses()
     assert before > 0
-    train(SmallShop(burst=0.04))
+    train(SmallShop(burst=0.04, horizon=33))
     assert misses() == before
 
 
@@ -226,19 +232,20 @@ def test_evaluation_and_certification_with_another_number_and_limit_compile_noth
     policy = make_policy(jax.random.key(0), 3, SmallShop().action_space, (8,))
     keys = jax.random.split(jax.random.key(1), 16)
 
-    def play(burst, limit):
-        shop, account = SmallShop(burst=burst), CostAccount(limit, 1.0)
+    def play(burst, limit, horizon):
+        shop, account = SmallShop(burst=burst, horizon=horizon), CostAccount(limit, 1.0)
         ends = make_player(shop, account)(policy, None, keys)
         subject = Subject(shop, account, canary.Chance(limit, 0.05))
         make_certified_player(subject, Plan())(policy, None, keys[0], np.arange(16))
         return ends, jax.jit(partial(play_episodes, shop, account))(policy, None, keys)
 
-    play(0.02, 6.5)
+    play(0.02, 6.5, 30)
     before = misses()
     assert before > 0
-    found, constant = play(0.5, 5.0)
+    found, constant = play(0.5, 5.0, 21)
     assert misses() == before + 1  # the one with constants
     jax.tree.map(np.testing.assert_array_equal, found, constant)
+    assert set(np.asarray(found.length)) == {21}
 
 
 def trained(config):

@@ -50,6 +50,32 @@ class Walk(gymnasium.Env):
         return np.array([self.x, self.time / 10], np.float32)
 
 
+class DrawnWalk(Walk):
+    """A picture tells the time by its height, and where the walk is by its colour."""
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi", "rgb_array"]}
+
+    def __init__(self, render_mode=None, picture="good", **arguments):
+        super().__init__(**arguments)
+        self.render_mode, self.picture = render_mode, picture
+
+    def render(self):
+        assert self.render_mode == "rgb_array"
+        if self.picture == "missing":
+            raise gymnasium.error.DependencyNotInstalled("a_brush is not installed")
+        if self.picture == "no screen":
+            raise RuntimeError("no OpenGL")
+        if self.picture == "text":
+            return "x"
+        kind = np.float32 if self.picture == "real" else np.uint8
+        return np.full((10 + self.time, 40, 3), shade(self.x), kind)
+
+
+def shade(x):
+    """The colour of a place."""
+    return int(np.clip(128 + 20 * x, 1, 254))
+
+
 class Forgetful(Walk):
     """Its noise does not come from its seed."""
 
@@ -91,6 +117,22 @@ def depth(before, action, after, info):
 
 def walk(**arguments):
     return Walk(**arguments)
+
+
+def drawn(**arguments):
+    return DrawnWalk(**arguments)
+
+
+def drawn_without_mode():
+    return DrawnWalk()
+
+
+def drawn_always():
+    return DrawnWalk(render_mode="rgb_array")
+
+
+class DrawnForgetful(DrawnWalk, Forgetful):
+    """Another episode whenever it is played."""
 
 
 def forgetful():

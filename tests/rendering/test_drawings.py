@@ -116,7 +116,7 @@ def test_no_opengl_is_a_sentence_that_says_what_to_install(monkeypatch):
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(ctypes.util, "find_library", lambda name: None)
     with pytest.raises(CanaryError, match=r"neither libEGL nor libOSMesa .* `apt install libegl1"):
-        eco_ant.check_graphics()
+        eco_ant.open_graphics(16)
     monkeypatch.setattr(
         ctypes.util, "find_library", lambda name: "libOSMesa.so" if name == "OSMesa" else None
     )
@@ -133,7 +133,7 @@ def test_no_opengl_is_a_sentence_that_says_what_to_install(monkeypatch):
     with pytest.raises(
         CanaryError, match=r"egl fails: 'NoneType' .* 'eglQueryString'\); on Debian"
     ):
-        eco_ant.check_graphics()
+        eco_ant.open_graphics(16)
 
 
 def test_a_machine_without_a_screen_driver_is_told_so():
@@ -143,7 +143,7 @@ def test_a_machine_without_a_screen_driver_is_told_so():
         "def missing(*arguments, **keywords): raise ImportError('no such library')\n"
         "loader.loadLibrary = missing\n"
         "from canary.rendering import eco_ant\n"
-        "try: eco_ant.check_graphics()\n"
+        "try: eco_ant.open_graphics(16)\n"
         "except ValueError as error: print(error)\n"
     )
     done = subprocess.run(

@@ -17,7 +17,7 @@ SIZE = 96
 def graphics():
     """Drawing needs OpenGL, which a machine may lack; the skip then says what is missing."""
     try:
-        eco_ant.check_graphics()
+        eco_ant.check_graphics(EcoAnt())
     except CanaryError as error:
         pytest.skip(str(error))
 

@@ -176,3 +176,32 @@ def test_workers_end_when_their_trainer_is_killed(tmp_path):
             break
         time.sleep(0.1)
     assert not alive
+
+
+def test_another_setting_trains_by_the_same_program():
+    """The settings are on the host, which steps the environments of the run that asks."""
+    first, second, cut = (
+        groups_of(from_gymnasium(WALK, workers=0, noise=0.01, **arguments))
+        for arguments in (
+            {"horizon": 25, "drift": 0.2},
+            {"horizon": 25, "drift": 0.9},
+            {"horizon": 24, "drift": 0.2},
+        )
+    )
+    alone = groups_of(from_gymnasium(WALK, workers=0, noise=0.01, horizon=25, drift=0.9))
+    for groups in (first, second, cut, alone):
+        groups.start()
+    for groups in (first, second, cut):
+        groups.compile()
+    programs = [next(iter(groups._programs.values())) for groups in (first, second, cut)]
+    assert programs[0] is programs[1] is not programs[2]
+    alone._programs = {
+        kind: alone._chunk.lower(alone._states[0], np.int32(1), alone._numbers).compile()
+        for kind in second._programs
+    }
+    one, two, expected = (groups.advance(2) for groups in (first, second, alone))
+    jax.tree.map(np.testing.assert_array_equal, two, expected)  # of its own environments
+    assert any(
+        (np.asarray(a) != np.asarray(b)).any()
+        for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(two), strict=True)
+    )

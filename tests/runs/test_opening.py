@@ -143,7 +143,7 @@ def test_an_environment_that_cannot_be_imported_is_asked_for(tmp_path):
     )  # fmt: skip
     with pytest.raises(
         CanaryError,
-        match=r"trained on Hidden, which is not a named environment: pass environment=.*--env MODULE:Hidden",
+        match=r"trained on Hidden, which is not a named environment: pass environment=.*in a module that can be imported",
     ):
         canary.load(made.directory)
     assert canary.load(made.directory, Hidden()).summary()["status"] == "finished"

@@ -10,6 +10,7 @@ from canary.config.config import config_to_dict, make_config
 from canary.environments.icy_lake import IcyLake
 from canary.runs import checkpoint, directory
 from canary.runs.building import make_trainer
+from canary.runs.opening import describe_environment
 from canary.runs.seeds import SeedGroups
 from canary.types import Chance
 from problems.terms import terms_of
@@ -41,7 +42,8 @@ def untrained_run(
     headline = directory.Headline(
         config.environment_name, config.algorithm_name, len(training.seeds), training.total_steps
     )
-    run = directory.create(folder, headline, config_to_dict(config), device="cpu", command=["test"])
+    described = config_to_dict(config) | {"environment": describe_environment(config.environment)}
+    run = directory.create(folder, headline, described, device="cpu", command=["test"])
     checkpoint.save(
         checkpoint.checkpoint_path(run / "checkpoints", 7), states, metadata={"iteration": 7}
     )

@@ -215,8 +215,8 @@ def config_from_dict(
         if name not in ENVIRONMENTS:
             raise CanaryError(
                 f"The run was trained on {name}, which is not a named environment: pass "
-                "environment=... in Python. The command line needs it in a module that can be "
-                f"imported, not in the script that runs, and trained as --env MODULE:{name}."
+                "environment=... in Python. The command line needs it, and the function of its "
+                "cost if it has one, in a module that can be imported, not in the script that runs."
             )
         environment = from_dict(ENVIRONMENTS[name], env_settings, "env")
     algorithm = canonical(algorithm, ALGORITHMS, "algorithm")

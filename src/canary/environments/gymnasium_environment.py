@@ -5,27 +5,29 @@ inside compiled programs.
 
 The state is (seed of the reset, actions since), so `reset` and `step` are pure functions and a
 checkpoint of the state is a checkpoint of the episode; `canary.host.episodes` keeps live
-environments as a cache of it. The callback has a batching rule, as that of `physics.native`: nested
-vmaps become one call.
+environments as a cache of it.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.experimental.buffer_callback import buffer_callback
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
+from canary.environments.host_call import host_call
 from canary.environments.protocol import ActionSpace, Continuous, Discrete, EnvironmentState
 from canary.errors import CanaryError
+from canary.host import calls
 from canary.host.calls import HostCalls
-from canary.host.episodes import Episodes, Rows
+from canary.host.episodes import SEED_BITS, Episodes, Rows
+from canary.host.pictures import Shot, shots
 from canary.host.player import GYMNASIUM, INFO, SIX_VALUES, TAIL, Cost, Player, Recipe
 from canary.host.references import label_of, looks_up
 from canary.host.stage import LocalStage, Stage
@@ -45,12 +47,20 @@ class HostState(eqx.Module):
     actions: Float[Array, "*env horizon action"]
 
 
+class FilmedState(eqx.Module):
+    """What a film keeps of each moment: the episode, and the action that led there."""
+
+    identity: UInt32[Array, "*env 2"]
+    action: Float[Array, "*env action"]
+
+
 @dataclass(frozen=True, eq=False)
 class GymnasiumEnvironment:
     """Made by `from_gymnasium`, which explains the fields."""
 
     recipe: Recipe
     workers: int | None = None
+    drawing: ClassVar[str] = "canary.rendering.gymnasium_environment:draw"
 
     @cached_property
     def _first(self) -> Player:
@@ -64,6 +74,12 @@ class GymnasiumEnvironment:
     @cached_property
     def _host(self) -> HostCalls:
         return HostCalls(self.name, self.observation_size, self._episodes)
+
+    @cached_property
+    def token(self) -> int:
+        """What a program knows this environment by; it gets the token when it runs
+        (`environments.numbers`)."""
+        return self._host.token
 
     def _open_stage(self, lanes: int) -> Stage:
         workers = self.workers
@@ -132,7 +148,7 @@ class GymnasiumEnvironment:
         """A new episode whose seed comes from the key."""
         identity = jax.random.bits(key, (2,), jnp.uint32)
         result = jax.ShapeDtypeStruct((self.observation_size,), jnp.float32)
-        observation = _call(self._host.reset, result, identity)
+        observation = host_call(calls.reset, result, self.token, identity)
         return self._fresh(identity, observation)
 
     def restart(
@@ -142,7 +158,9 @@ class GymnasiumEnvironment:
         a reset."""
         identity = jax.random.bits(key, (2,), jnp.uint32)
         result = jax.ShapeDtypeStruct((self.observation_size,), jnp.float32)
-        observation = _call(self._host.restart, result, identity, done, state.inner.identity)
+        observation = host_call(
+            calls.restart, result, self.token, identity, done, state.inner.identity
+        )
         fresh = self._fresh(identity, observation)
         log = state.inner.actions  # overwritten from its start; no need to clear it
         fresh = eqx.tree_at(lambda s: s.inner.actions, fresh, log)
@@ -165,9 +183,8 @@ class GymnasiumEnvironment:
         # The host reads the log up to this action only; handed over before it is written, it would
         # be copied in every step.
         log = jax.lax.dynamic_update_index_in_dim(inner.actions, row, inner.steps, 0)
-        after = _call(
-            self._host.step, result, inner.identity, inner.steps, done, row, state.observation, log
-        )
+        given = inner.identity, inner.steps, done, row, state.observation, log
+        after = host_call(calls.step, result, self.token, *given)
         reward, cost, terminated, truncated = after[size:]
         time = state.time + 1
         ended = terminated > 0
@@ -191,6 +208,23 @@ class GymnasiumEnvironment:
         rows = Rows(inner.identity, inner.steps, inner.actions, np.asarray(state.observation))
         return self._episodes.revive(rows, np.arange(len(rows.steps)))
 
+    def filmed(self, state: EnvironmentState) -> EnvironmentState:
+        """The state without its log of actions, which would be kept once for each of its
+        entries."""
+        inner: HostState = state.inner
+        action = inner.actions[jnp.maximum(inner.steps - 1, 0)]
+        return dataclasses.replace(state, inner=FilmedState(inner.identity, action))
+
+    def shots(self, film: FilmedState, moments: Sequence[int]) -> Iterator[Shot]:
+        """Pictures of a filmed episode at these times, by the environment's own renderer."""
+        seed = int(np.asarray(film.identity)[0, 0] & SEED_BITS)
+        return shots(self.recipe, seed, np.asarray(film.action)[1:], moments)
+
+    def check_renderer(self) -> None:
+        """A sentence if it cannot make pictures here."""
+        with closing(shots(self.recipe, 0, np.zeros((0, self._first.action_size)), [0])) as taken:
+            next(taken)
+
     def close(self) -> None:
         """End all environments and worker processes; what is used again starts again."""
         self._episodes.close()
@@ -201,27 +235,6 @@ class GymnasiumEnvironment:
         return EnvironmentState(
             HostState(identity, count, log), observation, zero, zero, no, no, count
         )
-
-
-def _call(
-    function: Callable[..., np.ndarray], result: jax.ShapeDtypeStruct, *arguments: Array
-) -> Array:
-    """A host function of batches of rows, inside a program."""
-    if jax.default_backend() != "cpu":
-        return jax.pure_callback(
-            lambda *given: function(*map(np.asarray, given)),
-            result,
-            *arguments,
-            vmap_method="broadcast_all",
-        )
-
-    def fill(
-        context: Any, out: Any, *given: Any
-    ) -> None:  # reads and writes the program's own memory
-        del context
-        np.asarray(out)[...] = function(*map(np.asarray, given))
-
-    return buffer_callback(fill, result, vmap_method="broadcast_all")(*arguments)
 
 
 def from_gymnasium(

@@ -4,17 +4,22 @@ A program in which `slip = 0.2` is a constant serves no other slip. So `run_time
 settings out of an environment, the program takes them as an argument, and `with_numbers` puts them
 back where the program is traced.
 
-The rule: a field that holds a `float`, of the environment or of a dataclass in it, is a run-time
-value if `reset` and `step` can be traced without knowing it. What they need to know (`if self.rate
-> 0`, `math.sqrt(self.rate)`, a numpy table) is compiled in, as are whole numbers, texts and
-switches, which decide shapes and loops. Programs are traced anew for every run and found again by
+The rule: a field that holds a `float`, of the environment or of a dataclass in it, and the field
+`horizon` are run-time values if `reset` and `step` can be traced without knowing them. What they
+need to know (`if self.rate > 0`, `math.sqrt(self.rate)`, a numpy table, a log with a place for
+every step) is compiled in, as are other whole numbers, texts and switches. Whole numbers decide
+shapes and loops; and those of Python have no end, where those of a program have 32 bits: a product
+of two of them could become another number without a word. Programs are traced anew for every run and found again by
 what was traced, so whatever else an environment derived from its settings, in `__post_init__` for
 instance, can never be that of another run. Arithmetic on such settings alone, as in `1 - 2 *
 self.slip`, is done in single precision, where Python would have done it in double: a last digit may
 differ.
 
-A program that calls the host, a physics engine for instance, is found again by nobody, for it holds
-addresses of this process. So the settings of such an environment are compiled in.
+A program that calls the host, a physics engine for instance, is in no cache, for it holds addresses
+of this process. So the settings of such an environment are compiled in. But one that lives on the
+host altogether has its settings there, and a program knows it by its `token` alone: that is the
+number which the program gets, so that this process can use it for other settings
+(`runs.programs`).
 """
 
 import copy
@@ -26,12 +31,17 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
+from canary.environments.gymnasium_environment import GymnasiumEnvironment
 from canary.environments.protocol import Discrete, Environment, PartialReset
+
+HORIZON, TOKEN = "horizon", "token"
 
 
 def run_time_numbers(environment: Environment) -> dict[str, float]:
     """The settings, by their dotted names, that a program can take as an argument."""
-    numbers = _floats(environment)
+    if isinstance(environment, GymnasiumEnvironment):
+        return {TOKEN: environment.token}
+    numbers = _candidates(environment)
     if not numbers:
         return {}
     try:
@@ -63,17 +73,17 @@ def with_numbers(environment: Environment, numbers: Mapping[str, Any]) -> Enviro
     return changed
 
 
-def _floats(holder: Any, prefix: str = "") -> dict[str, float]:
-    """The fields of a dataclass, and of dataclasses in it, that hold a float."""
+def _candidates(holder: Any, prefix: str = "") -> dict[str, float]:
+    """The fields of a dataclass, and of dataclasses in it, that hold a float; and its horizon."""
     if not dataclasses.is_dataclass(holder):
         return {}
     numbers = {}
     for field in dataclasses.fields(holder):
         value = getattr(holder, field.name)
-        if type(value) is float:
+        if type(value) is float or (prefix + field.name == HORIZON and type(value) is int):
             numbers[prefix + field.name] = value
         elif not isinstance(value, type):
-            numbers |= _floats(value, f"{prefix}{field.name}.")
+            numbers |= _candidates(value, f"{prefix}{field.name}.")
     return numbers
 
 
@@ -111,8 +121,9 @@ def _played(environment: Environment, numbers: dict[str, float]) -> _Played:
             state = jax.jit(lambda state, key: changed.restart(state, state.terminated, key))(
                 state, key
             )
+        lanes = getattr(changed, "most_lanes", None)
         facts.append(
-            (changed.observation_size, changed.action_space, changed.normalise_observation)
+            (changed.observation_size, changed.action_space, changed.normalise_observation, lanes)
         )
         return state
 

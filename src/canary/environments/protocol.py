@@ -120,6 +120,11 @@ def stated_drawing(environment: Environment) -> str | Callable[..., Any] | None:
     return getattr(environment, "drawing", None)
 
 
+def filmed(environment: Environment, state: EnvironmentState) -> EnvironmentState:
+    """What a film keeps of a state: all of it, unless the environment says less."""
+    return getattr(environment, "filmed", lambda state: state)(state)
+
+
 @runtime_checkable
 class PartialReset(Protocol):
     """What an environment may have beside the above if its resets are dear: one that spares the

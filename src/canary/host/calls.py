@@ -1,10 +1,15 @@
 """What a compiled program calls on the host: whole batches of lanes in and out, as plain arrays.
 
+A program knows the environments that it steps by a token, one of its arguments: so it is the same
+for all environments whose arrays have the same shapes, whatever their settings are.
+
 A failure is remembered and told by numbers that are not, which end whatever runs. A program calls
 these functions once per step, so what they do beside stepping environments counts: for sixteen
 lanes of a small environment a handful of numpy calls takes as long as a lane.
 """
 
+import itertools
+import weakref
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -17,11 +22,31 @@ from canary.host.episodes import Episodes, Rows
 from canary.host.player import TAIL
 from canary.host.references import describe
 
+_CALLS: weakref.WeakValueDictionary[int, "HostCalls"] = weakref.WeakValueDictionary()
+_TOKENS = itertools.count()
+
+
+def reset(token: Int[np.ndarray, "*batch"], *given: np.ndarray) -> np.ndarray:
+    """`HostCalls.reset` of the environments that the token stands for, the same in all lanes."""
+    return _CALLS[token.item(0)].reset(*given)
+
+
+def restart(token: Int[np.ndarray, "*batch"], *given: np.ndarray) -> np.ndarray:
+    """`HostCalls.restart`, likewise."""
+    return _CALLS[token.item(0)].restart(*given)
+
+
+def step(token: Int[np.ndarray, "*batch"], *given: np.ndarray) -> np.ndarray:
+    """`HostCalls.step`, likewise."""
+    return _CALLS[token.item(0)].step(*given)
+
 
 class HostCalls:
     """Resets and steps of episodes. Batches may have any number of axes, or none."""
 
     def __init__(self, label: str, observation_size: int, episodes: Episodes):
+        self.token = next(_TOKENS)
+        _CALLS[self.token] = self
         self._label, self._size, self._episodes = label, observation_size, episodes
         self._failures: list[str] = []
 

@@ -104,13 +104,27 @@ class Player:
             )
         return rows
 
+    @property
+    def render_modes(self) -> Sequence[str]:
+        """In which ways the environment says that it can be drawn."""
+        return list((getattr(self._environment, "metadata", None) or {}).get("render_modes") or [])
+
+    @property
+    def render_mode(self) -> str | None:
+        """In which way this one was made to be drawn."""
+        return getattr(self._environment, "render_mode", None)
+
+    def render(self) -> Any:
+        """The present state, drawn in that way."""
+        return self._environment.render()
+
     def close(self) -> None:
         self._environment.close()
 
 
 def _make(recipe: Recipe) -> Any:
     try:
-        environment = _factory(recipe)(**recipe.arguments)
+        environment = factory_of(recipe)(**recipe.arguments)
     except CanaryError:
         raise
     except Exception as error:
@@ -131,7 +145,8 @@ def _make(recipe: Recipe) -> Any:
     return environment
 
 
-def _factory(recipe: Recipe) -> Callable[..., Any]:
+def factory_of(recipe: Recipe) -> Callable[..., Any]:
+    """What makes an environment when it is called with the arguments."""
     if callable(recipe.make):
         return recipe.make
     if not recipe.make.startswith(GYMNASIUM):

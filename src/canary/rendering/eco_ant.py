@@ -76,8 +76,9 @@ def smoothed(path: Float[np.ndarray, "time 2"]) -> Float[np.ndarray, "time 2"]:
     return (sums[window:] - sums[:-window]) / window
 
 
-def check_graphics() -> None:
+def check_graphics(environment: EcoAnt) -> None:
     """A sentence now rather than after all episodes have been played."""
+    del environment
     open_graphics(16).free()
 
 

@@ -17,9 +17,10 @@ import jax.numpy as jnp
 import numpy as np
 import polars as pl
 
-from canary.environments.protocol import stated_drawing
+from canary.environments.protocol import close, refuse_failure, stated_drawing
+from canary.environments.settings import name_of_environment
 from canary.errors import CanaryError
-from canary.evaluation import film_episodes
+from canary.evaluation import film_episodes, in_rounds
 from canary.rendering.episode import Drawing, Picture, RecordedEpisode, frame_moments
 from canary.rendering.panel import compose
 from canary.rendering.video import encode, frame_rate, video_format
@@ -166,9 +167,10 @@ def replay(
     episodes = []
     for name, row in rows.items():
         place, first = row["episode"] % plan.batch, row["episode"] // plan.batch * plan.batch
-        lanes = program(
-            *policies.of_seed(row["seed"]), plan.keys(row["seed"], first), jnp.asarray([place])
-        )
+        rounds = in_rounds(environment, plan.keys(row["seed"], first))
+        turn, place = divmod(place, rounds.shape[1])
+        lanes = program(*policies.of_seed(row["seed"]), rounds[turn], jnp.asarray([place]))
+        refuse_failure(environment)
         lane = jax.tree.map(lambda leaf: np.asarray(leaf)[:, 0], lanes)
         lane = jax.tree.map(operator.itemgetter(slice(int(lane.length[-1]) + 1)), lane)
         episodes.append(
@@ -181,6 +183,7 @@ def replay(
                 reward=lane.reward,
             )
         )
+    close(environment)
     return episodes
 
 
@@ -196,7 +199,7 @@ def drawing_for(environment: Any) -> Drawing:
     drawing = stated_drawing(environment)
     if drawing is None:
         raise CanaryError(
-            f"canary has no drawing of {type(environment).__name__}; name one in its class, "
+            f"canary has no drawing of {name_of_environment(environment)}; name one in its class, "
             'drawing = "module:function", or pass one in Python: run.video(drawing=...), see '
             "docs/rendering.md."
         )
@@ -204,7 +207,6 @@ def drawing_for(environment: Any) -> Drawing:
         return drawing
     module, _, function = drawing.partition(":")
     home = importlib.import_module(module)
-    getattr(
-        home, "check_graphics", lambda: None
-    )()  # raises a sentence if it cannot work on this machine
+    # It raises a sentence if it cannot work on this machine.
+    getattr(home, "check_graphics", lambda environment: None)(environment)
     return getattr(home, function)

@@ -22,6 +22,7 @@ from jaxtyping import PyTree
 from canary.environments.numbers import run_time_numbers, with_numbers
 from canary.identity import named
 from canary.numerics.sanity import sane
+from canary.runs.programs import compiled
 from canary.training import Trainer, TrainingState, init_training, train_chunk
 from canary.types import Terms
 
@@ -98,7 +99,11 @@ class SeedGroups:
             for state, device in zip(self._states, self._devices, strict=True)
         }
         self._programs = {
-            kind: self._chunk.lower(state, np.int32(1), self._numbers).compile()
+            kind: compiled(
+                self._chunk.lower(state, np.int32(1), self._numbers),
+                self.trainer.environment,
+                kind[1],
+            )
             for kind, state in kinds.items()
         }
 

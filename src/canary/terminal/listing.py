@@ -56,7 +56,7 @@ def print_lists(
     for title, entries in known.items():
         console.print(Text(title, "bold"))
         for name, text in entries.items():
-            console.print(Text.assemble(f"  {name:<13} ", (text, "dim")))
+            console.print(Text.assemble(f"  {name:<14} ", (text, "dim")))
         console.print()
 
 

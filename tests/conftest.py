@@ -4,7 +4,6 @@ arrays are checked."""
 import gc
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import jaxtyping
@@ -45,18 +44,6 @@ LONGEST = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     place = {name: number for number, name in enumerate(LONGEST)}
     items.sort(key=lambda item: place.get(item.path.stem, len(place)))
-
-
-@pytest.fixture(scope="session", autouse=True)
-def plain_figures() -> Iterator[None]:
-    """Drawing the figure of a run takes longer than most trainings here. Tests of figures draw it:
-    they know it by its own name."""
-    from matplotlib.figure import Figure  # by those who test, not by those who hand out the tests
-
-    with pytest.MonkeyPatch.context() as patch:
-        drawn = "canary.reporting.figures.training_figure"
-        patch.setattr(drawn, lambda *_, **__: Figure((1, 1)))
-        yield
 
 
 def pytest_collection_finish() -> None:

@@ -169,6 +169,7 @@ def test_the_shaped_optimum_equals_enumeration(seed, limit, epsilon, dead_zone):
 
 @given(st.integers(0, 10_000), st.floats(0.2, 4), st.floats(0.02, 0.6), st.floats(0, 0.95))
 @example(17, 1.0, 0.1, 0.5)
+@example(0, 0.5, 0.5, 0.0)  # the best policy's cost always equals the limit
 @settings(max_examples=25, deadline=None)
 def test_optima_are_safe_certified_and_grow_with_the_dead_zone(seed, limit, epsilon, dead_zone):
     mdp, pool = random_mdp(seed, horizon=5, unit=0.5, most_cost=2), []

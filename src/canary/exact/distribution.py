@@ -80,8 +80,12 @@ class CostLaw:
         """What Cantelli's inequality makes of the two moments of X, and 1 where it says nothing:
 
         P(C > limit) <= P(X >= b) <= Var[X] / (Var[X] + (b - E[X])^2)        for E[X] < b.
+
+        A cost that always equals the limit violates nothing: 0 without a dead zone.
         """
         variable, bound = bounded_variable(self.support, limit, dead_zone)
+        if dead_zone is None and not self.probabilities[variable != bound].any():
+            return 0.0
         mean, variance = self.shaped_moments(limit, dead_zone)
         if mean >= bound:
             return 1.0

@@ -72,6 +72,7 @@ def backtrack(
         evaluation = evaluate(trial(index))
         return index + 1, accept(evaluation), evaluation
 
+    evaluate = jax.jit(evaluate, inline=True)  # traced once, for its shapes and for the loop
     # Zeros are the truth about staying at the start, and the shape that the loop needs to begin
     # with.
     nothing = jax.tree.map(

@@ -113,6 +113,11 @@ SENTENCES = {
         "Canary is at P {table1/point-goal-canary violation:.3f} and J"
         " {table1/point-goal-canary reward:.1f}, CPO at {table1/point-goal-cpo violation:.3f} and"
         " {table1/point-goal-cpo reward:.1f};",
+        "here P is {table1/icy-lake-canary-published violation:.3f} on average and"
+        " {table1/icy-lake-canary-published safe_seeds:d} of"
+        " {table1/icy-lake-canary-published seeds:d} seeds are safe,",
+        "CPO has P {table1/icy-lake-cpo-published violation:.3f} and J"
+        " {table1/icy-lake-cpo-published reward:.3f} (paper:",
         "PPO earns {table1/point-goal-ppo reward:.1f} here",
         "PPO earns {table1/eco-ant-ppo reward:.0f} over the second half of 4M steps and was still"
         " rising, at P {table1/eco-ant-ppo violation:.3f}; that is the yardstick for Canary's"

@@ -118,6 +118,8 @@ SENTENCES = {
         " {table1/icy-lake-canary-published seeds:d} seeds are safe,",
         "CPO has P {table1/icy-lake-cpo-published violation:.3f} and J"
         " {table1/icy-lake-cpo-published reward:.3f} (paper:",
+        "(P {table1/icy-lake-cvar-cpo-published violation:.3f}, J"
+        " {table1/icy-lake-cvar-cpo-published reward:.3f}; paper:",
         "PPO earns {table1/point-goal-ppo reward:.1f} here",
         "PPO earns {table1/eco-ant-ppo reward:.0f} over the second half of 4M steps and was still"
         " rising, at P {table1/eco-ant-ppo violation:.3f}; that is the yardstick for Canary's"

@@ -37,8 +37,10 @@ def log_evidence(
     k, n, p = (np.asarray(value, float) for value in (violations, episodes, rate))
     b = SHAPE * (1 - p) / p
     part = betainc if side == "below" else betaincc
-    with np.errstate(divide="ignore"):  # an average that underflows is no evidence: -inf
-        after = betaln(k + SHAPE, n - k + b) + np.log(part(k + SHAPE, n - k + b, p))
+    average = part(k + SHAPE, n - k + b, p)
+    with np.errstate(divide="ignore"):  # one that underflows, or loses digits, is no evidence: -inf
+        kept = np.where(average < np.finfo(float).tiny, 0.0, average)
+        after = betaln(k + SHAPE, n - k + b) + np.log(kept)
         before = betaln(SHAPE, b) + np.log(part(SHAPE, b, p))
     return np.asarray(after - before - xlogy(k, p) - xlog1py(n - k, -p))
 

@@ -111,7 +111,7 @@ def test_the_log_of_actions_is_written_before_the_host_sees_it():
         return jax.vmap(environment.step, (0, 0, None))(lanes.environment, actions, key)
 
     program = jax.make_jaxpr(step)(lanes, jnp.zeros(LANES, jnp.int32), jax.random.key(0)).jaxpr
-    (call,) = [each for each in program.eqns if each.primitive.name == "buffer_callback"]
+    (call,) = [each for each in program.eqns if each.primitive.name == "ffi_call"]
     assert call.invars[-1] in program.outvars
 
 

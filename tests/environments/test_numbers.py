@@ -109,6 +109,29 @@ class Broken(Walk):
         raise ValueError("no")
 
 
+class CallingBack(Walk):
+    def moved(self):
+        number = jax.ShapeDtypeStruct((), jnp.float32)
+        return jax.pure_callback(lambda: np.float32(1), number, vmap_method="sequential")
+
+
+@dataclass(frozen=True)
+class Counted(Walk):
+    """Reckons with whole numbers."""
+
+    rows: int = 4
+    columns: int = 6
+    wide: bool = True
+
+    def moved(self):
+        return self.gain * self.scale / (self.rows * self.columns if self.wide else 1)
+
+
+class Looping(Counted):
+    def moved(self):
+        return jax.lax.fori_loop(0, self.rows, lambda _, x: x + self.gain * self.scale, 0.0)
+
+
 @dataclass(frozen=True)
 class Gains:
     left: float = 1.0
@@ -127,7 +150,19 @@ class Nested(Walk):
     [
         (IcyLake(), {"slip", "horizon"}),
         (PointGoal(), {"horizon"}),
-        (EcoAnt(engine="native"), set()),  # it calls the host, and its programs are kept nowhere
+        (
+            EcoAnt(
+                engine="native"
+            ),  # its frame skip is in the engine, and in the size of its buffers
+            {
+                "horizon",
+                "noise_scale",
+                "healthy_bonus",
+                "control_cost",
+                "battery_limit",
+                "reset_noise",
+            },
+        ),
         (SmallShop(), {"burst", "horizon"}),
         (Walk(), {"gain", "scale", "horizon"}),
         (Branching(), {"scale", "horizon"}),
@@ -136,9 +171,15 @@ class Nested(Walk):
         (Shaping(), {"scale", "horizon"}),
         (Logging(), {"gain", "scale"}),  # a place for every step,
         (Broken(), set()),
+        (CallingBack(), set()),  # programs with Python callbacks are kept nowhere
+        (Counted(), {"gain", "scale", "horizon", "rows", "columns"}),
+        # The product of these is larger than 2^31, so no program reckons with it
+        (Counted(rows=10**6, columns=10**6), {"horizon"}),
+        (Counted(rows=2**40), {"horizon"}),
+        (Looping(), {"gain", "scale", "horizon", "columns"}),  # a loop of known length is faster
         (Nested(), {"gain", "scale", "gains.left", "horizon"}),
         (from_gymnasium("Pendulum-v1", cost=lambda *_: 0.0, g=9.0), {"token"}),
-        (from_gymnax(GymnaxWalk()), {"params.goal", "horizon"}),
+        (from_gymnax(GymnaxWalk()), {"params.max_steps_in_episode", "params.goal", "horizon"}),
     ],
     ids=lambda value: getattr(type(value), "__name__", None),
 )
@@ -167,6 +208,10 @@ def test_programs_differ_only_in_what_is_compiled_in():
     """What an environment derived from a setting is compiled in, so its program is never taken for
     that of another."""
     assert program(Walk(2.0)) == program(Walk(3.0))
+    assert program(Counted(rows=4)) == program(Counted(rows=5, columns=9))
+    assert program(Counted(rows=10**6, columns=10**6)) != program(
+        Counted(rows=10**6, columns=10**5)
+    )
     assert program(Derived(2.0)) == program(Derived(2.0)) != program(Derived(3.0))
 
 
@@ -228,6 +273,33 @@ def test_training_and_its_check_with_another_number_compile_nothing(misses, tmp_
     assert misses() == before
 
 
+@pytest.mark.parametrize(
+    ("environment", "other"),
+    [
+        (EcoAnt(noise_scale=0.1), EcoAnt(noise_scale=0.3, horizon=50)),
+        (
+            from_gymnasium("Pendulum-v1", cost=lambda *_: 1.0, g=9.0, workers=0),
+            from_gymnasium("Pendulum-v1", cost=lambda *_: 2.0, g=5.0, workers=0),
+        ),
+    ],
+    ids=["EcoAnt", "Pendulum"],
+)
+def test_environments_on_the_host_are_compiled_once(misses, environment, other):
+    """Their programs call the host by name, so they are kept like any other."""
+
+    def train(environment):
+        config = make_config(
+            environment, "ppo", canary.Chance(10.0, 0.05), overrides=SMALL, total_steps=400
+        )
+        return trained(config, 1)
+
+    train(environment)
+    before = misses()
+    assert before > 0
+    train(other)
+    assert misses() == before
+
+
 def test_evaluation_and_certification_with_another_number_and_limit_compile_nothing(misses):
     policy = make_policy(jax.random.key(0), 3, SmallShop().action_space, (8,))
     keys = jax.random.split(jax.random.key(1), 16)
@@ -248,11 +320,11 @@ def test_evaluation_and_certification_with_another_number_and_limit_compile_noth
     assert set(np.asarray(found.length)) == {21}
 
 
-def trained(config):
+def trained(config, updates=3):
     groups = make_groups(config)
     try:
         groups.start()
-        records = groups.advance(3)
+        records = groups.advance(updates)
         return jax.tree.leaves((groups.stacked().learner, records))
     finally:
         groups.close()
@@ -266,7 +338,7 @@ def test_results_are_those_of_constants(monkeypatch):
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("kind", [Walk, Remembering])
+@pytest.mark.parametrize("kind", [Walk, Remembering, Counted])
 def test_the_numbers_count(kind):
     """A record with a number is that of the environment with that number as a constant."""
     for gain in (1.0, 2.0):
@@ -274,5 +346,5 @@ def test_the_numbers_count(kind):
         seen = short_record(environment).states.observation
         assert set(np.round(np.diff(seen[:, :, 0], axis=0), 4).ravel()) == {
             0.0,
-            np.float32(environment.moved()),
+            np.round(np.float32(environment.moved()), 4),
         }

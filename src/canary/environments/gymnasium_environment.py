@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
-from canary.environments.host_call import host_call
+from canary.environments.host_call import HostFunction
 from canary.environments.protocol import ActionSpace, Continuous, Discrete, EnvironmentState
 from canary.errors import CanaryError
 from canary.host import calls
@@ -33,6 +33,9 @@ from canary.host.references import label_of, looks_up
 from canary.host.stage import LocalStage, Stage
 from canary.host.workers import WorkerStage, paying_workers, portable
 
+_RESET = HostFunction("gymnasium_reset", calls.reset)
+_RESTART = HostFunction("gymnasium_restart", calls.restart)
+_STEP = HostFunction("gymnasium_step", calls.step)
 MOST_LANES = 64  # episodes that an evaluation plays at once: each is a whole environment
 
 
@@ -148,7 +151,7 @@ class GymnasiumEnvironment:
         """A new episode whose seed comes from the key."""
         identity = jax.random.bits(key, (2,), jnp.uint32)
         result = jax.ShapeDtypeStruct((self.observation_size,), jnp.float32)
-        observation = host_call(calls.reset, result, self.token, identity)
+        observation = _RESET(result, self.token, identity)
         return self._fresh(identity, observation)
 
     def restart(
@@ -158,9 +161,7 @@ class GymnasiumEnvironment:
         a reset."""
         identity = jax.random.bits(key, (2,), jnp.uint32)
         result = jax.ShapeDtypeStruct((self.observation_size,), jnp.float32)
-        observation = host_call(
-            calls.restart, result, self.token, identity, done, state.inner.identity
-        )
+        observation = _RESTART(result, self.token, identity, done, state.inner.identity)
         fresh = self._fresh(identity, observation)
         log = state.inner.actions  # overwritten from its start; no need to clear it
         fresh = eqx.tree_at(lambda s: s.inner.actions, fresh, log)
@@ -184,7 +185,7 @@ class GymnasiumEnvironment:
         # be copied in every step.
         log = jax.lax.dynamic_update_index_in_dim(inner.actions, row, inner.steps, 0)
         given = inner.identity, inner.steps, done, row, state.observation, log
-        after = host_call(calls.step, result, self.token, *given)
+        after = _STEP(result, self.token, *given)
         reward, cost, terminated, truncated = after[size:]
         time = state.time + 1
         ended = terminated > 0

@@ -4,22 +4,20 @@ A program in which `slip = 0.2` is a constant serves no other slip. So `run_time
 settings out of an environment, the program takes them as an argument, and `with_numbers` puts them
 back where the program is traced.
 
-The rule: a field that holds a `float`, of the environment or of a dataclass in it, and the field
-`horizon` are run-time values if `reset` and `step` can be traced without knowing them. What they
-need to know (`if self.rate > 0`, `math.sqrt(self.rate)`, a numpy table, a log with a place for
-every step) is compiled in, as are other whole numbers, texts and switches. Whole numbers decide
-shapes and loops; and those of Python have no end, where those of a program have 32 bits: a product
-of two of them could become another number without a word. Programs are traced anew for every run and found again by
+The rule: a field that holds a number, of the environment or of a dataclass in it, is a run-time
+value if `reset` and `step` can be traced without knowing it. What they need to know (`if self.rate
+> 0`, `range(self.rows)`, `math.sqrt(self.rate)`, a numpy table, a log with a place for every step)
+is compiled in, as are texts and switches, the length of a loop, and whole numbers from which a
+program would reckon others than Python does (`whole_numbers`). Programs are traced anew for every run and found again by
 what was traced, so whatever else an environment derived from its settings, in `__post_init__` for
 instance, can never be that of another run. Arithmetic on such settings alone, as in `1 - 2 *
 self.slip`, is done in single precision, where Python would have done it in double: a last digit may
 differ.
 
-A program that calls the host, a physics engine for instance, is in no cache, for it holds addresses
-of this process. So the settings of such an environment are compiled in. But one that lives on the
-host altogether has its settings there, and a program knows it by its `token` alone: that is the
-number which the program gets, so that this process can use it for other settings
-(`runs.programs`).
+A program with a Python callback in it is kept by no cache, for it holds an address of this process.
+So the settings of an environment that brings one are compiled in. One that lives on the host
+altogether has its settings there, and a program knows it by its `token` alone: that is the number
+which the program gets.
 """
 
 import copy
@@ -33,8 +31,9 @@ from jaxtyping import PRNGKeyArray
 
 from canary.environments.gymnasium_environment import GymnasiumEnvironment
 from canary.environments.protocol import Discrete, Environment, PartialReset
+from canary.environments.whole_numbers import LARGEST, reckons_exactly
 
-HORIZON, TOKEN = "horizon", "token"
+TOKEN = "token"
 
 
 def run_time_numbers(environment: Environment) -> dict[str, float]:
@@ -48,7 +47,7 @@ def run_time_numbers(environment: Environment) -> dict[str, float]:
         known = _played(environment, {})
     except Exception:  # whoever runs it tells what is wrong with it
         return {}
-    if known.calls_host:
+    if known.calls_back:
         return {}
     if _serves(environment, numbers, known):  # all of them, as nearly always
         return numbers
@@ -76,13 +75,13 @@ def with_numbers(environment: Environment, numbers: Mapping[str, Any]) -> Enviro
 
 
 def _candidates(holder: Any, prefix: str = "") -> dict[str, float]:
-    """The fields of a dataclass, and of dataclasses in it, that hold a float; and its horizon."""
+    """The fields of a dataclass, and of dataclasses in it, that hold a number."""
     if not dataclasses.is_dataclass(holder):
         return {}
     numbers = {}
     for field in dataclasses.fields(holder):
         value = getattr(holder, field.name)
-        if type(value) is float or (prefix + field.name == HORIZON and type(value) is int):
+        if type(value) is float or (type(value) is int and abs(value) <= LARGEST):
             numbers[prefix + field.name] = value
         elif not isinstance(value, type):
             numbers |= _candidates(value, f"{prefix}{field.name}.")
@@ -104,7 +103,11 @@ class _Played(NamedTuple):
     structure: Any
     leaves: list[Any]
     facts: list[Any]
-    calls_host: bool
+    calls_back: bool
+    open_loops: int
+    """Loops of a length that is not known beforehand: one that could be known is faster."""
+    exact: bool
+    """Whether whole numbers stay what Python would make of them."""
 
 
 def _played(environment: Environment, numbers: dict[str, float]) -> _Played:
@@ -132,4 +135,5 @@ def _played(environment: Environment, numbers: dict[str, float]) -> _Played:
     program, state = jax.make_jaxpr(play, return_shape=True)(numbers, jax.random.key(0))
     leaves, structure = jax.tree.flatten(state)
     kinds = [(leaf.shape, leaf.dtype, leaf.weak_type) for leaf in leaves]
-    return _Played(structure, kinds, facts, "callback[" in str(program))
+    exact, text = reckons_exactly(program, jax.tree.leaves(numbers)), str(program)
+    return _Played(structure, kinds, facts, "callback[" in text, text.count("while["), exact)

@@ -22,7 +22,6 @@ from jaxtyping import PyTree
 from canary.environments.numbers import run_time_numbers, with_numbers
 from canary.identity import named
 from canary.numerics.sanity import sane
-from canary.runs.programs import compiled
 from canary.training import Trainer, TrainingState, init_training, train_chunk
 from canary.types import Terms
 
@@ -93,17 +92,13 @@ class SeedGroups:
         """Compile the program for chunks, so that the time it takes can be told apart from
         training."""
         # The compiled program itself is kept: a call of the jitted function would compile once
-        # more, and programs that call a physics engine are in no cache.
+        # more where an environment brings a Python callback, for such programs are in no cache.
         kinds = {
             self._kind(state, device): state
             for state, device in zip(self._states, self._devices, strict=True)
         }
         self._programs = {
-            kind: compiled(
-                self._chunk.lower(state, np.int32(1), self._numbers),
-                self.trainer.environment,
-                kind[1],
-            )
+            kind: self._chunk.lower(state, np.int32(1), self._numbers).compile()
             for kind, state in kinds.items()
         }
 

@@ -99,7 +99,7 @@ def _with_huge_velocity(state):
 
 
 def test_nested_vmaps_are_one_call_with_the_numbers_of_single_steps():
-    engine = make_engine("native", MODEL, 5)
+    engine = make_engine("native", MODEL, 4)  # no other test has this one
     rows = random_rows(6)
     states = PhysicsState(
         rows[:, :15], rows[:, 15:29], np.zeros((6, 0), np.float32), np.zeros(6, bool)
@@ -117,13 +117,27 @@ def test_nested_vmaps_are_one_call_with_the_numbers_of_single_steps():
 
 def test_neither_batch_nor_threads_change_a_number(monkeypatch):
     monkeypatch.setattr(native, "CORES", 3)
-    engine, rows = make_engine("native", MODEL, 5), random_rows(100)
+    engine, rows = make_engine("native", MODEL, 3), random_rows(100)  # this test's own engine
     together = engine.advance(rows)
     assert list(engine.idle) == [3]
     np.testing.assert_array_equal(together, [engine.advance(row) for row in rows])
     # Nothing is left over from the other calls
     np.testing.assert_array_equal(together, engine.advance(rows))
     assert [len(worker.data) for worker in engine.idle[3]] == [3]
+
+
+def test_equal_models_have_one_engine_and_others_their_own():
+    again = load_model("eco_ant.xml")
+    assert make_engine("native", again, 5) is NATIVE
+    again.opt.gravity[2] = -1.6
+    other = make_engine("native", again, 5)
+    assert other is not NATIVE
+    assert make_engine("native", MODEL, 2) is not NATIVE
+    rows = random_rows(2)
+    state = PhysicsState(rows[0, :15], rows[0, 15:29], jnp.zeros(0), jnp.zeros((), bool))
+    assert not np.array_equal(
+        NATIVE.step(state, rows[0, 29:]).qpos, other.step(state, rows[0, 29:]).qpos
+    )
 
 
 def test_concurrent_calls_do_not_meet():

@@ -102,9 +102,9 @@ def make_engine(name: EngineName, model: Any, frame_skip: int) -> Engine:
             "engines carry positions and velocities only: no actuator states, mocap or plugins"
         )
     if resolve(name) == "native":
-        from canary.environments.physics.native import NativeEngine
+        from canary.environments.physics.native import native_engine
 
-        return NativeEngine(model, frame_skip)
+        return native_engine(model, frame_skip)
     from canary.environments.physics.mjx import MjxEngine
 
     return MjxEngine(model, frame_skip)

@@ -1,12 +1,16 @@
 """MuJoCo's C library, called from inside JAX programs: the engine for CPUs.
 
-`mujoco.rollout` steps a whole batch in one call, in float64, without Python's lock. The call is a
-host callback with a batching rule, so nested vmaps (seeds over environments) become one call. Two
-calls may be under way at once (a thread per seed, several XLA devices) but a `Rollout` and its
-`MjData` serve one call only, so each call takes a free worker, or makes one. Inside the callback
-all is numpy: a JAX computation there could wait for the program that waits for it.
+`mujoco.rollout` steps a whole batch in one call, in float64, without Python's lock. The call has a
+batching rule, so nested vmaps (seeds over environments) become one call. Two calls may be under way
+at once (a thread per seed, several XLA devices) but a `Rollout` and its `MjData` serve one call
+only, so each call takes a free worker, or makes one. Inside the call all is numpy: a JAX
+computation there could wait for the program that waits for it.
+
+A program knows an engine by a fingerprint of its model, a constant in it: so a program that is kept
+finds the engine of the same model in another process.
 """
 
+import hashlib
 import os
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
@@ -15,9 +19,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.experimental.buffer_callback import buffer_callback
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, UInt32
 
+from canary.environments.host_call import HostFunction
 from canary.environments.physics.engine import PhysicsState, require, settle
 
 SMALLEST_SHARE = 32  # environments that are worth waking another thread for
@@ -52,6 +56,8 @@ class NativeEngine:
 
     model: Any
     frame_skip: int
+    fingerprint: bytes
+    """Of the model and the frame skip; see `native_engine`."""
     idle: dict[int, deque[Worker]] = field(default_factory=lambda: defaultdict(deque), repr=False)
     under_way: deque[None] = field(default_factory=deque, repr=False)
 
@@ -67,21 +73,13 @@ class NativeEngine:
         model, dtype = self.model, state.qpos.dtype
         packed = jnp.concatenate([state.qpos, state.qvel, control.astype(dtype)])
         result = jax.ShapeDtypeStruct((model.nq + model.nv + model.nsensordata,), dtype)
-        if jax.default_backend() == "cpu":  # reads and writes the program's own memory
-            after = buffer_callback(self._fill, result, vmap_method="broadcast_all")(packed)
-        else:
-            after = jax.pure_callback(self.advance, result, packed, vmap_method="broadcast_all")
+        after = _ADVANCE(result, np.frombuffer(self.fingerprint, np.uint32), packed)
         qpos, qvel, sensors = jnp.split(after, [model.nq, model.nq + model.nv])
         return settle(state, qpos, qvel, sensors)
 
-    def _fill(self, context: Any, result: Any, packed: Any) -> None:
-        del context
-        np.asarray(result)[...] = self.advance(packed)
-
-    def advance(self, packed: Any) -> Float[np.ndarray, "*env result"]:
+    def advance(self, batch: Float[np.ndarray, "*env input"]) -> Float[np.ndarray, "*env result"]:
         """Rows (qpos, qvel, control) to rows (qpos, qvel, sensors); rows of NaN where the
         simulation diverged."""
-        batch = np.asarray(packed)
         rows = batch.reshape(-1, batch.shape[-1])
         self.under_way.append(None)
         threads = min(CORES // len(self.under_way), len(rows) // SMALLEST_SHARE)
@@ -141,6 +139,31 @@ class NativeEngine:
             states=np.zeros((count, steps, 1 + model.nq + model.nv)),
             sensors=np.zeros((count, steps, model.nsensordata)),
         )
+
+
+_ENGINES: dict[bytes, NativeEngine] = {}
+
+
+def native_engine(model: Any, frame_skip: int) -> NativeEngine:
+    """The engine of a model; equal models have one engine, which lives as long as the process,
+    because programs may know it."""
+    mujoco = require("mujoco")
+    content = np.empty(mujoco.mj_sizeModel(model), np.uint8)
+    mujoco.mj_saveModel(model, None, content)
+    fingerprint = hashlib.sha256(content.tobytes() + f"{frame_skip}".encode()).digest()[:16]
+    if fingerprint not in _ENGINES:
+        _ENGINES[fingerprint] = NativeEngine(model, frame_skip, fingerprint)
+    return _ENGINES[fingerprint]
+
+
+def _advance(
+    fingerprint: UInt32[np.ndarray, "*env 4"], batch: Float[np.ndarray, "*env input"]
+) -> Float[np.ndarray, "*env result"]:
+    """`NativeEngine.advance` of the engine with this fingerprint, the same in all rows."""
+    return _ENGINES[fingerprint.reshape(-1, 4)[0].tobytes()].advance(batch)
+
+
+_ADVANCE = HostFunction("mujoco_advance", _advance)
 
 
 def _ignore(message: str) -> None:

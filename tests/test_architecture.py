@@ -80,7 +80,8 @@ ALLOWED: dict[str, set[str]] = {
     },
     "studies.estimators": MATHEMATICS,
     "report": {
-        "errors", "constraints", "numerics", "reporting", "runs.directory", "runs.differing", "studies.rows",
+        "errors", "constraints", "numerics", "reporting", "runs.directory", "runs.differing", "studies.cells",
+        "studies.rows",
         "studies.store",
     },
     "report.run": {"errors", "constraints", "config", "runs.directory", "report", "exact", "exact.run"},

@@ -11,12 +11,14 @@ ENVIRONMENTS = {"icy-lake": ".3f", "point-goal": ".1f", "eco-ant": ".0f"}
 
 
 def method_row(label: str) -> str:
-    """A method on the environments of the paper's table: P, safe seeds, return."""
+    """A method on the environments of the paper's table: P, safe seeds, return; the same of its final
+    policies."""
     cells = [f"| {label} |"]
     for name, form in ENVIRONMENTS.items():
         row = f"table1/{name}-{label.lower()}"
         cells.append(f"{{{row} violation:.3f}}, {{{row} safe_seeds:d}} of {{{row} seeds:d}},")
-        cells.append(f"{{{row} reward:{form}}} |")
+        cells.append(f"{{{row} reward:{form}}}; {{{row} final_violation:.3f}},")
+        cells.append(f"{{{row} final_safe_seeds:d}}, {{{row} final_reward:{form}}} |")
     return " ".join(cells)
 
 
@@ -51,6 +53,10 @@ SENTENCES = {
         " {icy-lake-canary/. summary.return_mean:.3f}, {icy-lake-canary/. summary.safe_seeds:d} of"
         " {icy-lake-canary/. summary.seeds:d} seeds safe",
         *METHODS,
+    ),
+    "docs/algorithms/cvar-cpo.md": (
+        "it trained {methods/cvar-cpo steps_per_second:,.0f} steps per second, where Canary, with"
+        " batches of 4000 steps instead of 1000, trained {methods/canary steps_per_second:,.0f} (",
     ),
     "docs/environments/eco_ant.md": (
         "trained {eco-ant/canary steps_per_second:,.0f} environment steps per second",

@@ -65,17 +65,30 @@ def config(seeds, env="IcyLake", algorithm="canary", overrides=()):
     return config_to_dict(make_config(env, algorithm, None, "fast", overrides, seeds=seeds))
 
 
-def add_group(group: Path, seeds=(1, 2), final=True, **settings) -> None:
+def add_group(
+    group: Path, seeds=(1, 2), final=True, violations=None, updates=UPDATES, **settings
+) -> None:
+    """`violations` of 500 fresh episodes by seed take the place of exact final policies; `updates` is
+    how many have whole episodes."""
     stored = config(seeds, **settings)
     rows = {seed: {"violation": 0.01 * seed, "return": 0.9} for seed in seeds}
+    if violations is not None:
+        counts = zip(seeds, violations, strict=True)
+        rows = {
+            s: {"episodes": 500, "violations": k, "violation": k / 500, "return": 0.9}
+            for s, k in counts
+        }
+    made = tables(seeds, stored["constraint"]["limit"])
+    made["episodes"] = made["episodes"].filter(pl.col("iteration") < updates)
+    kind = "exact" if violations is None else "final"
     store.add(
         group,
         store.Units(
             config=stored,
             steps=UPDATES * BATCH,
-            tables=tables(seeds, stored["constraint"]["limit"]),
+            tables=made,
             provenance={seed: {"code": "abcdef123456", "versions": {"canary": "1"}, "train_seconds": 1.0} for seed in seeds},
-            per_seed={"exact": rows} if final else {},
+            per_seed={kind: rows} if final else {},
         ),
     )  # fmt: skip
 

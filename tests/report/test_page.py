@@ -45,6 +45,14 @@ svg.dispatchEvent(new PointerEvent("pointermove", { clientX: box.left + box.widt
 seen.readout = document.querySelector(".readout").textContent;
 seen.overflow = document.documentElement.scrollWidth - innerWidth;
 seen.settings = count("#configuration tr");
+change("log", e => e.checked = true); // of the second row, one of whose final policies never violated
+seen.captions = [...document.querySelectorAll("figcaption")].map(e => e.textContent);
+seen.keys = [...document.querySelectorAll(".key span")].map(e => e.textContent);
+seen.onLines = [...document.querySelectorAll("svg .note")].map(e => e.textContent).filter(text => text);
+seen.head = [...document.querySelectorAll("#summary th")].map(e => e.textContent);
+seen.cells = [...document.querySelectorAll("#summary tbody tr")].map(row => [...row.children].map(e => e.textContent));
+const summary = document.querySelector("#summary");
+seen.cut = summary.getBoundingClientRect().right - summary.parentElement.getBoundingClientRect().right;
 document.title = "SEEN" + JSON.stringify(seen) + "END";
 </script></body>"""
 
@@ -75,7 +83,7 @@ def browse(page, width=1200):
 def page(tmp_path_factory):
     root = tmp_path_factory.mktemp("page")
     add_group(root / "results" / "tiny" / "g")
-    add_group(root / "results" / "tiny" / "h", overrides=("constraint.limit=4",))
+    add_group(root / "results" / "tiny" / "h", overrides=("constraint.limit=4",), violations=(0, 8))
     add_study(root / "results" / "tiny", {EVIL: "g", "b": "h"})
     add_run(root / "runs", "<img src=x onerror=alert(2)>")
     names = ["tiny", "<img src=x onerror=alert(2)>"]
@@ -126,6 +134,21 @@ def test_it_draws_and_its_controls_work_in_a_browser(page, width):
     assert "all seeds" in seen["readout"]
     assert seen["settings"] > 20
     assert seen["overflow"] <= 0
+
+
+@needs_browser
+def test_final_policies_are_in_the_summary_and_nothing_of_it_is_off_the_screen(page):
+    seen, _ = browse(page, 1280)
+    first, second, run = (dict(zip(seen["head"], cells, strict=True)) for cells in seen["cells"])
+    assert first["final P"] == "0.015, largest 0.02"
+    assert second["final P"] == "0.008 [0.0035,&nbsp;0.016], largest 0.016"
+    assert (second["final safe"], second["final return"]) == ("100%", "0.9")
+    assert run["final P"] == "–"
+    assert seen["cut"] <= 0
+    assert any("At the left edge: 1 with P = 0." in caption for caption in seen["captions"])
+    names = [text.split()[0] for text in seen["keys"]]
+    assert {"limit", "mean", "VaR", "CVaR"} <= set(names)
+    assert not any(text.startswith(("VaR", "CVaR", "mean")) for text in seen["onLines"])
 
 
 def test_numbers_of_the_histogram_by_hand():

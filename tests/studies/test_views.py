@@ -11,7 +11,7 @@ from canary.numerics.gaussian_tail import gaussian_tail
 from canary.studies.paper import PUBLISHED
 from canary.studies.rows import load_rows
 from canary.studies.sweep import collapse_times
-from canary.studies.table1 import outside
+from canary.studies.table1 import half_digit, outside
 from canary.studies.views import save_views
 from report.stored import add_group, add_study
 
@@ -44,6 +44,7 @@ def test_table1_shows_the_published_row_below_ours(results):
     data = pl.read_csv(paths["data"])
     assert data["violation_outside"][0] is not None
     assert "final_violation" in data.columns
+    assert f"[{data['iqm_reward_lower'][0]:.3f}, {data['iqm_reward_upper'][0]:.3f}]" in ours
 
 
 def test_a_number_is_marked_outside_the_published_interval_only():
@@ -61,6 +62,12 @@ def test_a_number_is_marked_outside_the_published_interval_only():
     assert outside(row | {"violation": 0.0303, "safe": 0.7}, paper)["violation_outside"]
     assert not outside(row | {"safe": 0.7}, paper)["safe_outside"]
     assert outside(row, None)["violation_outside"] is None
+    # Half of the last digit that is printed: 81 ± 3, 4.0 ± 0.6, 0.67 ± 0.06.
+    for environment, edge in (("EcoAnt", 81 + 5.88 + 0.5), ("PointGoal2500", 4 + 1.176 + 0.05)):
+        printed = asdict(PUBLISHED[environment]["canary"])
+        assert not outside(row | {"reward": edge - 1e-6}, printed)["reward_outside"]
+        assert outside(row | {"reward": edge + 1e-6}, printed)["reward_outside"]
+    assert half_digit(paper["reward"]) == pytest.approx(0.005)
     assert outside(row | {"jitter": None}, paper)["jitter_outside"] is None
 
 

@@ -13,6 +13,7 @@ from canary.theory import (
     cvar,
     from_trajectories,
     indicator,
+    mean,
     of_gradient,
     of_value,
     plug_in_gradient,
@@ -25,6 +26,7 @@ CONSTRAINTS = {
     "indicator": indicator,
     "cvar": cvar,
     "cantelli": cantelli,
+    "mean": mean,
     "shaped": lambda law, limit, epsilon: cantelli(law, limit, epsilon, 0.4),
 }
 EPISODES = enumerated()
@@ -82,7 +84,28 @@ def test_a_bounded_cost_lets_the_cvar_value_escape_but_not_its_gradient():
 def test_a_statistic_that_never_happens_has_no_noise_and_a_gradient_that_is_zero_has_no_signal():
     law = from_trajectories(np.array([1.0, 2.0]), np.array([[1.0], [-1.0]]))
     assert of_value(indicator(law, 5.0, 0.1), law).of_batch(3) == 0
+    assert of_value(indicator(law, 5.0, 0.1), law).bounds(3) == (0, 0)
     assert np.isnan(of_gradient(indicator(law, 5.0, 0.1), law).of_batch(3))
+    assert np.isnan(of_gradient(indicator(law, 5.0, 0.1), law).bounds(3)).all()
+
+
+def test_the_mean_has_the_closed_form_of_the_appendix():
+    """C is 0, 2 or 6 with 0.7, 0.2, 0.1, limit 5: mu = 1 on f = 0.3, r = 1/4, R = 4.4/0.3 / (1/0.3)^2
+    (app:scaling, mean constraint)."""
+    law = from_trajectories(np.array([0.0, 2, 6]), np.zeros((3, 1)), np.array([0.7, 0.2, 0.1]))
+    constraint = mean(law, 5.0)
+    relative = of_value(constraint, law)
+    assert constraint.value(law) == pytest.approx(-4)
+    assert (relative.active, relative.share) == pytest.approx((0.3, 0.25))
+    assert relative.ratio == pytest.approx(0.3 * 4.4)
+    assert relative.of_batch(10) == pytest.approx(0.25**2 * (4.4 - 1) / 10)
+
+
+def test_an_atom_at_the_quantile_makes_the_tail_of_cvar_rarer_than_the_threshold():
+    law = from_trajectories(np.array([0.0, 2, 6]), np.zeros((3, 1)), np.array([0.7, 0.2, 0.1]))
+    assert law.value_at_risk(0.25) == 2
+    assert cvar(law, 5.0, 0.25).active_probability(law) == pytest.approx(0.1)
+    assert cvar(GAMMA, 5.0, 0.25).active_probability(GAMMA) == pytest.approx(0.25, abs=1e-3)
 
 
 def family(kind, name, thresholds):
@@ -102,7 +125,7 @@ def family(kind, name, thresholds):
 @pytest.mark.parametrize(
     ("name", "lowest", "highest"),
     [("indicator", -1.05, -0.95), ("cvar", -1.05, -0.9), ("cantelli", -0.1, 0.1),
-     ("d=0.3", -0.45, -0.1), ("d=0.6", -0.75, -0.4)],
+     ("mean", -0.01, 0.01), ("d=0.3", -0.45, -0.1), ("d=0.6", -0.75, -0.4)],
 )  # fmt: skip
 def test_the_proposition_exponents_in_the_threshold(name, lowest, highest):
     """An exponential tail has P(C > d l) about P(C > l)^d, so the shaped bound falls like

@@ -12,6 +12,7 @@ from canary.report import series
 from canary.reporting.summary import summarise_run
 from canary.runs import directory
 from canary.runs.differing import leaves
+from canary.studies.cells import final_numbers
 from canary.studies.rows import Row, load_rows
 
 Frontier = Callable[[Path | None, dict[str, Any]], dict[str, Any] | None]
@@ -63,7 +64,9 @@ def _row_subject(row: Row, frontier: Frontier) -> dict[str, Any]:
             f"{name} {value}" for unit in units for name, value in unit.get("versions", {}).items()
         }
         versions += [["versions", ", ".join(sorted(known))]]
-    return subject | {"versions": versions, "frontier": _with_stored_policies(row, frontier)}
+    frontier_with_policies = _with_stored_policies(row, frontier)
+    final = final_numbers(row) if row.final else None
+    return subject | {"versions": versions, "frontier": frontier_with_policies, "final": final}
 
 
 def _with_stored_policies(row: Row, frontier: Frontier) -> dict[str, Any] | None:

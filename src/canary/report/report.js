@@ -15,6 +15,7 @@ function make(tag, attributes = {}, text) {
 }
 const show = (value, digits = 3) => value === null || value === undefined ? "–"
   : Math.abs(value) >= 1e5 || (value !== 0 && Math.abs(value) < 1e-3) ? value.toExponential(1) : String(+value.toPrecision(digits));
+const whole = text => text.replaceAll(" ± ", "\u00a0±\u00a0").replaceAll("e-", "e\u2011"); // no line breaks within a number and its error
 const percent = value => value === null || value === undefined ? "–" : `${Math.round(100 * value)}%`;
 const steps = value => value >= 1e6 ? `${+(value / 1e6).toPrecision(3)}M` : value >= 1e3 ? `${+(value / 1e3).toPrecision(3)}k` : String(+value.toPrecision(3));
 
@@ -161,7 +162,9 @@ function costFigure(s) {
     const xs = [c.edges[0], s.dead_zone * s.limit, s.limit, c.edges[c.edges.length - 1]].filter((v, i, all) => i === 0 || v >= all[i - 1]);
     path(f, xs, xs.map(v => top * Math.min(1, Math.max(0, (v / s.limit - s.dead_zone) / (1 - s.dead_zone)))), { stroke: "var(--amber)", "stroke-width": 2, class: "phi" });
   }
-  rules(f, [{ x: s.limit, text: `limit ${show(s.limit)}` }, ...(c.var === null ? [] : [{ x: c.var, text: `VaR ${show(c.var)}`, left: c.var < s.limit, colour: "var(--violet)" }, { x: c.cvar, text: `CVaR ${show(c.cvar)}`, colour: "var(--green)" }]), { x: c.mean, text: `mean ${show(c.mean)}`, colour: "var(--quiet)" }]);
+  const marks = [["limit", s.limit, "--red"], ["mean", c.mean, "--quiet"], ["VaR", c.var, "--violet"], ["CVaR", c.cvar, "--green"]].filter(([, x]) => x !== null);
+  rules(f, marks.map(([, x, colour]) => ({ x, text: "", colour: `var(${colour})` })));
+  key(f, marks.map(([name, x, colour]) => [`${name} ${show(x)}`, `var(${colour})`])); // close together, so not on their lines
   pointer(f, c.edges.slice(0, -1).map((v, i) => (v + c.edges[i + 1]) / 2), [["share", shares]]);
 }
 function updateFigures(s, isLog) {
@@ -196,13 +199,14 @@ function frontierFigure(s, isLog) {
   const found = s.frontier;
   if (!found || !found.policies.length && !Object.keys(found.lines).length) return;
   const low = Math.min(floorOf(s), ...Object.values(found.lines).flat().map(point => point[0]));
-  const points = found.policies.map(p => [Math.max(p.violation, low), p.return]);
+  const edge = isLog ? low / 1.3 : -Infinity, atEdge = found.policies.filter(p => p.violation <= edge), zeros = atEdge.filter(p => p.violation === 0).length; // a logarithm has no 0
+  const points = found.policies.map(p => [Math.max(p.violation, edge), p.return]);
   const lines = Object.entries(found.lines), all = [...points, ...lines.flatMap(([, line]) => line)].map(p => p[1]);
   const high = Math.max((s.epsilon ?? 0.01) * 2, ...points.map(p => p[0]), ...lines.flatMap(([, line]) => line.map(p => p[0])));
   const [least, most] = range([all]), room = 0.06 * (most - least); // no point on the edge
   const f = frame(lines.length ? "Exact frontier and final policies: return" : "Final policies: return", {
-    x: [low, high * 1.1], xlog: isLog, y: [least - room, most + room], label: "violation probability", xform: v => show(v, 2),
-    caption: (found.exact ? "Exact, by dynamic programming. " : "Measured on fresh episodes. ") + (lines.length ? "Lines: best return under each constraint at threshold epsilon. " : "") + "Points: the final policy of each seed, at its own violation probability.",
+    x: isLog ? [low / 1.6, high * 1.1] : [-0.03 * high, high * 1.1], xlog: isLog, y: [least - room, most + room], label: "violation probability", xform: v => show(v, 2),
+    caption: (found.exact ? "Exact, by dynamic programming. " : "Measured on fresh episodes. ") + (lines.length ? "Lines: best return under each constraint at threshold epsilon. " : "") + "Points: the final policy of each seed, at its own violation probability." + (atEdge.length ? ` At the left edge: ${zeros} with P = 0${atEdge.length > zeros ? `, ${atEdge.length - zeros} below ${show(edge, 2)}` : ""}.` : ""),
   });
   lines.forEach(([name, line], i) => path(f, line.map(p => p[0]), line.map(p => p[1]), { stroke: COLOURS[(i + 1) % 4], "stroke-width": 2 }));
   for (const [p, j] of points) f.svg.append(make("circle", { cx: f.X(p), cy: f.Y(j), r: 4, fill: COLOURS[0], opacity: 0.8 }));
@@ -224,11 +228,23 @@ function draw() {
   table("versions", s.versions);
   document.querySelectorAll("#summary tbody tr").forEach((row, i) => row.classList.toggle("chosen", i === index));
 }
+// Of the final policies: stored with a study, or those of the frontier of a run.
+function finalCells(s) {
+  const policies = ((s.frontier && s.frontier.policies) || []).filter(p => p.violation !== null), rates = policies.map(p => p.violation);
+  if (!s.final && !rates.length) return ["–", "–", "–"];
+  const mean = list => list.reduce((sum, value) => sum + value, 0) / list.length;
+  const n = s.final || {
+    final_violation: mean(rates), final_largest_violation: Math.max(...rates), final_reward: mean(policies.map(p => p.return)),
+    final_safe: s.epsilon === null ? null : mean(rates.map(p => +(p <= s.epsilon))),
+  };
+  const ends = n.final_violation_upper === null || n.final_violation_upper === undefined ? "" : ` [${show(n.final_violation_lower, 2)},\u00a0${show(n.final_violation_upper, 2)}]`;
+  return [whole(`${show(n.final_violation)}${ends}, largest ${show(n.final_largest_violation)}`), percent(n.final_safe), show(n.final_reward, 4)];
+}
 subjects.forEach((s, index) => by("subject").append(make("option", { value: index }, s.name)));
 table("summary", subjects.map(s => [
-  s.name, `${s.env}, ${s.promise}`, `${s.measured.label} ${show(s.measured.value)} ± ${show(s.measured.error, 2)}`,
-  `${show(s.violation_jitter)} ± ${show(s.jitter_standard_error, 2)}`, percent(s.safe_fraction), `${show(s.return_mean, 4)} ± ${show(s.return_standard_error, 2)}`,
-  `${s.seeds} × ${steps(s.total_steps)}`, s.status,
+  s.name, `${s.env}, ${s.promise}`, `${s.measured.label} ${whole(`${show(s.measured.value)} ± ${show(s.measured.error, 2)}`)}`,
+  whole(`${show(s.violation_jitter)} ± ${show(s.jitter_standard_error, 2)}`), percent(s.safe_fraction), whole(`${show(s.return_mean, 4)} ± ${show(s.return_standard_error, 2)}`),
+  ...finalCells(s), `${s.seeds} × ${steps(s.total_steps)}`, s.status,
 ]));
 document.querySelectorAll("#summary tbody tr").forEach((row, index) => row.addEventListener("click", () => { by("subject").value = index; draw(); }));
 for (const id of ["subject", "seeds", "log"]) by(id).addEventListener("change", draw);

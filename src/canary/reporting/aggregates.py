@@ -74,17 +74,16 @@ def _beats(ours: Sequence[float], theirs: Sequence[float]) -> float:
 
 
 def margin_per_jitter(
-    epsilon: float, violation: float | None, jitter: float | None
+    epsilon: float | None, violation: float | None, jitter: float | None
 ) -> float | None:
     """(epsilon - P) / jitter: by how many of its own wanderings a method stays below its threshold;
     the paper's margin.
 
-    Infinite where nothing wanders, and None where one of them is not known.
+    None where one of them is not known, and where the jitter is 0: blocks of training then differ
+    by no more than counting explains, and nothing is known of how much less.
     """
-    if violation is None or jitter is None:
+    if epsilon is None or violation is None or not jitter:
         return None
-    if jitter == 0:
-        return float(np.sign(epsilon - violation) * np.inf) if epsilon != violation else 0.0
     return (epsilon - violation) / jitter
 
 

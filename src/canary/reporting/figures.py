@@ -15,8 +15,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from canary.constraints import Chance, Constraint, from_dict
 from canary.numerics.binomial import clopper_pearson_interval
@@ -77,6 +78,19 @@ def show_steps(axes: Axes) -> Axes:
     return axes
 
 
+def show_probabilities(axis: Axis) -> Axis:
+    """A logarithmic axis of probabilities: plain numbers, few enough not to overprint, also within
+    one decade."""
+    low, high = axis.get_view_interval()
+    if high < 10 * low:
+        axis.set_major_locator(MaxNLocator(5))
+    else:
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 200 * low else (1,)))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(NullFormatter())
+    return axis
+
+
 def draw_returns(axes: Axes, blocks: pl.DataFrame, optimum: dict[str, float]) -> Axes:
     _seed_lines(axes, blocks, "return", BLUE)
     for (label, value), shade in zip(optimum.items(), (GREEN, RED, GREY), strict=False):
@@ -105,7 +119,7 @@ def draw_violations(axes: Axes, blocks: pl.DataFrame, limit: float, epsilon: flo
         steps, np.maximum(lower, floor), np.maximum(upper, floor), color=BLUE, alpha=0.25
     )
     axes.plot(steps, np.maximum(violations / count, floor), color=BLUE, linewidth=1.8)
-    _allowed_line(axes, epsilon, f"ε = {epsilon:g}")
+    allowed_line(axes, epsilon, f"ε = {epsilon:g}")
     axes.set_yscale("log")
     axes.set_ylim(floor, 1)
     axes.set_title(f"P(cost > {limit:g}), all seeds, 95% band")
@@ -135,7 +149,7 @@ def draw_measured(axes: Axes, blocks: pl.DataFrame, constraint: Constraint) -> A
     value, lower, upper = np.array([measured(costs) for costs in whole["costs"]]).T
     axes.fill_between(whole["steps"], np.maximum(lower, 0), upper, color=BLUE, alpha=0.25)
     axes.plot(whole["steps"], value, color=BLUE, linewidth=1.8)
-    _allowed_line(axes, constraint.limit, f"limit {constraint.limit:g}")
+    allowed_line(axes, constraint.limit, f"limit {constraint.limit:g}")
     axes.set_ylim(bottom=0)
     axes.set_title(f"{constraint.label}, all seeds, 95% band")
     return axes
@@ -152,13 +166,14 @@ def draw_costs(axes: Axes, blocks: pl.DataFrame, limit: float) -> Axes:
     axes.fill_between(
         steps, np.maximum(mean - deviation, 0), mean + deviation, color=BLUE, alpha=0.15
     )
-    _allowed_line(axes, limit, f"limit {limit:g}")
+    allowed_line(axes, limit, f"limit {limit:g}")
     axes.set_ylim(bottom=0)
     axes.set_title("episode cost, mean ± deviation")
     return axes
 
 
-def _allowed_line(axes: Axes, value: float, label: str) -> None:
+def allowed_line(axes: Axes, value: float, label: str) -> None:
+    """A dashed line at what is allowed, named at its right end."""
     axes.axhline(value, color=RED, linestyle="--", linewidth=1)
     place = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "bottom"}
     axes.annotate(label, (1, value), color=RED, fontsize=8, **place)

@@ -69,14 +69,20 @@ def _figure(rows: list[Row], lines: dict[str, pl.DataFrame], path: Path) -> None
                     axes.fill_between(
                         line["steps"], low, high, color=colour, alpha=0.12, linewidth=0
                     )
-            right.axhline(here[0].summary["epsilon"], color=RED, linestyle="--", linewidth=1)
+            epsilons = sorted({row.summary["epsilon"] for row in here} - {None})
+            for epsilon in epsilons:
+                right.axhline(epsilon, color=RED, linestyle="--", linewidth=1)
             right.set(yscale="log", ylim=(FLOOR, 1))
             show_steps(left), show_steps(right)
             limit = here[0].summary["limit"]
             left.set(
                 title=f"{environment}, limit {limit:g}: return", xlabel="environment steps per seed"
             )
-            right.set(title=f"P(cost > {limit:g})", xlabel="environment steps per seed")
+            right.set_xlabel("environment steps per seed")
+            allowed = ", ".join(
+                f"{epsilon:g}" for epsilon in epsilons
+            )  # a label would cover curves
+            right.set_title(f"P(cost > {limit:g}); dashed red: ε = {allowed}")
             right.legend(loc="center left", bbox_to_anchor=(1, 0.5), fontsize=8, labelcolor=GREY)
         save(figure, path)
 

@@ -9,11 +9,11 @@ import polars as pl
 
 from canary.reporting.aggregates import collapse_time, running_rate
 from canary.reporting.statistics import is_violation
+from canary.studies.cells import ABOUT_FINAL, FINAL_COLUMNS, final_cells, final_numbers, with_error
 from canary.studies.curves import curve
 from canary.studies.page import paths_of, shown, write_data, write_page
 from canary.studies.rows import Row
 
-LOWEST = 1e-4  # where the logarithmic axis ends
 EPISODES = 50  # that a running rate is taken of
 
 
@@ -31,8 +31,18 @@ def save(
         f"in which the violation rate of the last {EPISODES} episodes fell from 0.3 to 0.1, over "
         "the seeds that did.\n"
         "The paper (500 seeds): P settles 2-4 times below ε, and the collapse takes about 20,000 "
-        "steps at every ε.",
-        ("variant", "ε", "P", "ε / P", "J", "collapse, steps", "seeds × steps", "code"),
+        f"steps at every ε.\n{ABOUT_FINAL}",
+        (
+            "variant",
+            "ε",
+            "P",
+            "ε / P",
+            "J",
+            "collapse, steps",
+            *FINAL_COLUMNS,
+            "seeds × steps",
+            "code",
+        ),
         [_cells(row) for row in data],
         problems,
         ("dynamics and calibration", "epsilon-sweep.png"),
@@ -58,6 +68,7 @@ def calibration(row: Row) -> dict[str, Any]:
         "seeds": summary["seeds"],
         "steps": summary["total_steps"],
         "reward": summary["return_mean"],
+        **final_numbers(row),
         "code": " ".join(row.codes),
     }
 
@@ -78,10 +89,11 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     return (
         row["variant"],
         f"{row['epsilon']:g}",
-        f"{shown(row['violation'], '.4f')} ± {shown(row['violation_error'], '.4f')}",
+        with_error(row["violation"], row["violation_error"]),
         shown(row["below_threshold"], ".1f"),
         shown(row["reward"], ".3f"),
         f"{shown(row['collapse_steps'], ',.0f')} ({row['collapsed_seeds']} of {row['seeds']})",
+        *final_cells(row),
         f"{row['seeds']} × {row['steps']:,}",
         row["code"],
     )
@@ -128,17 +140,20 @@ def _draw_converged(axes: Any, families: list[str], data: list[dict[str, Any]]) 
     """Where training ends, over what was asked for; on the dashed line they agree."""
     from canary.reporting.figures import GREY
 
+    rates = [row["violation"] for row in data if row["violation"] is not None]
+    lowest = min([1e-3, *(rate / 3 for rate in rates if rate > 0)])  # room below every marker
     for family, marker in zip(families, "osD^", strict=False):
         points = [
             row
             for row in data
             if row["variant"].rpartition("-")[0] == family and row["violation"] is not None
         ]
-        y = [max(row["violation"], LOWEST) for row in points]
+        y = [max(row["violation"], 1.5 * lowest) for row in points]
         error = [row["violation_error"] or 0.0 for row in points]
         x = [row["epsilon"] for row in points]
         axes.errorbar(x, y, yerr=error, marker=marker, label=family, linewidth=1)
     ends = [min(row["epsilon"] for row in data), max(row["epsilon"] for row in data)]
     axes.plot(ends, ends, color=GREY, linestyle="--", linewidth=1, label="P = ε")
-    axes.set(xscale="log", yscale="log", xlabel="ε", title="converged P", ylim=(LOWEST, 1))
+    zero = f", 0 at {1.5 * lowest:.1g}" if 0 in rates else ""
+    axes.set(xscale="log", yscale="log", xlabel="ε", title=f"converged P{zero}", ylim=(lowest, 1))
     axes.legend(fontsize=8)

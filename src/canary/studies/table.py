@@ -2,8 +2,9 @@
 
 Columns as in the paper's table (tab:safety), over the second half of training: violation
 probability P, its jitter, the share of seeds with P <= epsilon, the return J, (epsilon - P) /
-jitter; then the same of the final policies, exactly where the environment is finite and on fresh
-episodes elsewhere. Rows on the same problem and seeds are compared with the first of them.
+jitter; then the same of the final policies (`studies.cells`). Rows on the same problem are compared
+with the first of them: seed by seed where they share seeds, and by the probability that one of
+their seeds earns more than one of the first row's (Agarwal et al., 2021).
 """
 
 from pathlib import Path
@@ -15,14 +16,24 @@ from canary.reporting.aggregates import (
     interquartile_mean,
     margin_per_jitter,
 )
-from canary.reporting.statistics import mean_over_seeds, paired_difference, safe_fraction
+from canary.reporting.statistics import paired_difference
+from canary.studies.cells import (
+    ABOUT_FINAL,
+    ABOUT_IMPROVEMENT,
+    FINAL_COLUMNS,
+    final_cells,
+    final_numbers,
+    margin_cell,
+    with_error,
+    with_interval,
+)
 from canary.studies.page import paths_of, shown, write_data, write_page
 from canary.studies.rows import Row, kept_groups
 
+LOWEST = 3e-4  # where the figure draws what is below
 COLUMNS = (
     "variant", "P", "jitter", "safe", "J", "lowest J", "IQM J [95%]", "(ε−P)/jitter", "J against the first",
-    "P against the "
-    "first", "final P (largest)", "final safe", "final J", "paper: P, jitter, safe, J", "seeds × steps",
+    "P(J above the first's) [95%]", "P against the first", *FINAL_COLUMNS, "paper: P, jitter, safe, J", "seeds × steps",
     "code", "",
 )  # fmt: skip
 
@@ -37,10 +48,10 @@ def save(
         study,
         "P, jitter, safe and J are of the second half of training (± standard error over\n"
         "seeds), differences to the first row of the same problem are seed by seed (± 95% "
-        "interval). Final columns are of the\n"
-        "final policies: by dynamic programming in a finite environment, on fresh episodes "
-        "elsewhere. `code` is the\n"
-        "fingerprint of the code that made the row, - if it was made before there were any.",
+        "interval).\n"
+        f"{ABOUT_IMPROVEMENT}\n{ABOUT_FINAL}\n"
+        "`code` is the fingerprint of the code that made the row (docs/reproduction.md), - if it "
+        "was made before there were any.",
         COLUMNS,
         [_cells(row) for row in data],
         [*problems, *_kept(results, study)],
@@ -71,8 +82,6 @@ def numbers(row: Row) -> dict[str, Any]:
     summary, about, paper = row.summary, row.about, row.about["paper"] or {}
     returns = [value for value in summary["return_per_seed"] if value is not None]
     middle = bootstrap(interquartile_mean, [returns]) if returns else (None, None, None)
-    final = row.final or {"violation_per_seed": [], "return_per_seed": []}
-    final_violation = [value for value in final["violation_per_seed"] if value is not None]
     return {
         "variant": row.name,
         "about": about["about"],
@@ -102,11 +111,7 @@ def numbers(row: Row) -> dict[str, Any]:
         "largest_violation": max(
             (value for value in summary["violation_per_seed"] if value is not None), default=None
         ),
-        "final_is_exact": row.is_exact,
-        "final_violation": mean_over_seeds(final_violation),
-        "final_largest_violation": max(final_violation, default=None),
-        "final_safe": safe_fraction(final_violation, summary["epsilon"]),
-        "final_reward": mean_over_seeds(final["return_per_seed"]),
+        **final_numbers(row),
         "steps_per_second": summary["steps_per_second"],
         **{f"paper_{name}": paper.get(name) for name in ("violation", "jitter", "safe", "reward")},
         "code": " ".join(row.codes),
@@ -134,8 +139,8 @@ def _against(row: Row, first: Row) -> dict[str, float | None]:
     better = (
         improvement_probability([ours], [theirs]) if ours and theirs and row is not first else None
     )
-    result["improvement"] = None if better is None else better.value
-    return result
+    names = ("improvement", "improvement_lower", "improvement_upper")
+    return result | dict(zip(names, better or (None, None, None), strict=True))
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
@@ -148,19 +153,17 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     paper = ("violation", ".3f"), ("jitter", ".4f"), ("safe", ".0%"), ("reward", ".2f")
     return (
         row["variant"],
-        both("violation", "violation_error", ".4f"),
-        both("jitter", "jitter_error", ".4f"),
+        with_error(row["violation"], row["violation_error"]),
+        with_error(row["jitter"], row["jitter_error"]),
         show("safe", ".0%"),
         both("reward", "reward_error", ".3f"),
         show("lowest_reward", ".3f"),
-        f"{show('iqm_reward', '.3f')} [{show('iqm_reward_lower', '.3f')}, "
-        f"{show('iqm_reward_upper', '.3f')}]",
-        show("margin_per_jitter", ".1f"),
+        with_interval(row, "iqm_reward", "iqm_reward", ".3f"),
+        margin_cell(row),
         both("reward_difference", "reward_difference_error", "+.3f"),
+        with_interval(row, "improvement", "improvement", ".2f"),
         both("violation_difference", "violation_difference_error", "+.4f"),
-        f"{show('final_violation', '.4f')} ({show('final_largest_violation', '.4f')})",
-        show("final_safe", ".0%"),
-        show("final_reward", ".3f"),
+        *final_cells(row),
         ", ".join(show(f"paper_{name}", form) for name, form in paper)
         if row["paper_violation"] is not None
         else "-",
@@ -170,36 +173,39 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
+def _points(row: Row) -> list[tuple[float, float]]:
+    """P and J of the seeds that have both."""
+    seeds = zip(row.summary["violation_per_seed"], row.summary["return_per_seed"], strict=True)
+    return [(p, j) for p, j in seeds if p is not None and j is not None]
+
+
 def _figure(rows: list[Row], study: dict[str, Any], path: Path) -> None:
     """Every seed of every variant as a point: violation probability against return."""
     import matplotlib.pyplot as plt
 
-    from canary.reporting.figures import GREY, RED, STYLE, save
+    from canary.reporting.figures import GREY, RED, STYLE, save, show_probabilities
 
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7.5, 4.2), layout="constrained")
         colours = plt.get_cmap("tab20" if len(rows) > 10 else "tab10")
         markers = "osD^vP*XphH"
-        for index, row in enumerate(rows):
-            seeds = zip(
-                row.summary["violation_per_seed"], row.summary["return_per_seed"], strict=True
-            )
-            points = [(max(p, 3e-4), j) for p, j in seeds if p is not None and j is not None]
+        points = [_points(row) for row in rows]
+        for index, (row, seeds) in enumerate(zip(rows, points, strict=True)):
             axes.scatter(
-                *zip(*points, strict=True), s=26, alpha=0.8, linewidths=0, color=colours(index % colours.N),
-                marker=markers[index % len(markers)], label=row.name,
+                [max(p, LOWEST) for p, _ in seeds], [j for _, j in seeds], s=26, alpha=0.8, linewidths=0,
+                color=colours(index % colours.N), marker=markers[index % len(markers)], label=row.name,
             )  # fmt: skip
-        for epsilon in sorted({row.summary["epsilon"] for row in rows}):
+        for epsilon in sorted({row.summary["epsilon"] for row in rows} - {None}):
             axes.axvline(epsilon, color=RED, linewidth=1, linestyle="--")
             axes.annotate(
                 " epsilon "
                 f"{epsilon:g}", (epsilon, 0.02), xycoords=("data", "axes fraction"), color=RED, fontsize=8,
                 rotation=90, ha="right",  # several thresholds may stand close together
             )  # fmt: skip
-        axes.set(
-            xscale="log",
-            xlabel="violation probability, second half of training (3e-4 and below at 3e-4)",
-        )
+        is_low = any(p < LOWEST for seeds in points for p, _ in seeds)
+        below = f" ({LOWEST:g} and below at {LOWEST:g})" if is_low else ""
+        axes.set(xscale="log", xlabel=f"violation probability, second half of training{below}")
+        show_probabilities(axes.xaxis)
         axes.set_ylabel("return")
         axes.set_title(study["title"])
         axes.legend(

@@ -16,5 +16,6 @@ from canary.theory.relative_variance import SampledConstraint as SampledConstrai
 from canary.theory.relative_variance import cantelli as cantelli
 from canary.theory.relative_variance import cvar as cvar
 from canary.theory.relative_variance import indicator as indicator
+from canary.theory.relative_variance import mean as mean
 from canary.theory.relative_variance import of_gradient as of_gradient
 from canary.theory.relative_variance import of_value as of_value

@@ -30,14 +30,15 @@ class SampledConstraint:
     (eq:jc-decomp)
 
         indicator     x = 1(C > l)                 b = -epsilon              active: C > l       q = p
-        CVaR          x = (C - eta)^+ / epsilon    b = eta - l, eta = VaR    active: C > eta     q = epsilon
+        CVaR          x = (C - eta)^+ / epsilon    b = eta - l, eta = VaR    active: C > eta     q = P(C > eta)
+        mean          x = C                        b = -l                    active: C > 0       q = f
         Cantelli      x = c_1 C + c_2 C^2          b = mu^2 / epsilon - l^2  active: C > 0       q = f
         shaped        the same of X = phi_d(C / l) with l = 1                active: C > d l     q = P(C > d l)
 
     The expected effective sample size of N episodes is q N. The shaped bound runs from the
-    saturated cost (d = 0) to the indicator (d -> 1), and so does its q from f to p. Where the law
-    has an atom at eta, as that of a finite environment has, q of CVaR is P(C > eta) <= epsilon
-    (ass:support excludes it).
+    saturated cost (d = 0) to the indicator (d -> 1), and so does its q from f to p. The paper has q
+    = epsilon for CVaR, which ass:support makes true: no atom at eta. Where there is one, as in a
+    finite environment, q = P(C > eta) <= epsilon.
     """
 
     statistic: Float[np.ndarray, "atom"] = field(repr=False)
@@ -68,16 +69,22 @@ def cvar(law: ScoredLaw, limit: float, epsilon: float) -> SampledConstraint:
     return SampledConstraint(excess / epsilon, excess > 0, eta - limit)
 
 
+def mean(law: ScoredLaw, limit: float, epsilon: float | None = None) -> SampledConstraint:
+    """E[C] <= l, Canary's second constraint; no threshold enters, it is there so that all are called
+    alike."""
+    return SampledConstraint(law.cost, law.cost > 0, -limit)
+
+
 def cantelli(
     law: ScoredLaw, limit: float, epsilon: float, dead_zone: float | None = None
 ) -> SampledConstraint:
     """B <= 0 of the cost, or of the shaped cost (eq:cantelli-lin), with the true mean inside c_1
     and b."""
     variable, bound = bounded_variable(law.cost, limit, dead_zone)
-    mean = law.mean(variable)
-    first, second = 2 * (bound - mean / epsilon), 1 / epsilon - 1
+    centre = law.mean(variable)
+    first, second = 2 * (bound - centre / epsilon), 1 / epsilon - 1
     return SampledConstraint(
-        first * variable + second * variable**2, variable > 0, mean**2 / epsilon - bound**2
+        first * variable + second * variable**2, variable > 0, centre**2 / epsilon - bound**2
     )
 
 
@@ -95,16 +102,22 @@ class RelativeVariance:
 
     def of_batch(self, episodes: int) -> float:
         """kappa^2 of `episodes` independent episodes, exactly."""
-        if (
-            self.active == 0
-        ):  # the sampled part has vanished, and its noise with it; a gradient is gone
-            return 0.0 if self.share == 0 else np.nan
+        if self.active == 0:
+            return self._of_nothing
         return self.share**2 * (self.ratio / self.active - 1) / episodes
 
     def bounds(self, episodes: int) -> tuple[float, float]:
         """The sandwich of the lemmas around it (eq:value-sandwich, eq:grad-sandwich)."""
+        if self.active == 0:
+            return self._of_nothing, self._of_nothing
         scale = self.share**2 / (self.active * episodes)
         return (1 - self.active) * scale, self.ratio * scale
+
+    @property
+    def _of_nothing(self) -> float:
+        """Where no episode is active, the sampled part has vanished and its noise with it; a gradient
+        is gone."""
+        return 0.0 if self.share == 0 else np.nan
 
 
 def of_value(constraint: SampledConstraint, law: ScoredLaw) -> RelativeVariance:

@@ -17,7 +17,7 @@ from canary.reporting.aggregates import (
 )
 from canary.reporting.statistics import mean_over_seeds, paired_difference, safe_fraction
 from canary.studies.page import paths_of, shown, write_data, write_page
-from canary.studies.rows import Row, kept_groups
+from canary.studies.rows import Row
 
 COLUMNS = (
     "variant", "P", "jitter", "safe", "J", "lowest J", "IQM J [95%]", "(ε−P)/jitter", "J against the first",
@@ -43,21 +43,11 @@ def save(
         "fingerprint of the code that made the row, - if it was made before there were any.",
         COLUMNS,
         [_cells(row) for row in data],
-        [*problems, *_kept(results, study)],
+        problems,
     )
     write_data(results, data)
     _figure(rows, study, paths["figure"])
     return paths
-
-
-def _kept(results: Path, study: dict[str, Any]) -> list[str]:
-    names = kept_groups(results, study)
-    listed = ", ".join(f"`{name}`" for name in names)
-    return (
-        [f"Kept in the store, with other settings or by another version: {listed}."]
-        if names
-        else []
-    )
 
 
 def table_rows(rows: list[Row]) -> list[dict[str, Any]]:

@@ -75,14 +75,13 @@ ALLOWED: dict[str, set[str]] = {
     "export.run": RUNS | {"errors", "constraints", "environments", "export"},
     "rendering.run": RUNS | {"errors", "environments", "evaluation", "rendering", "terminal"},
     "studies": RUNS | {
-        "errors", "numerics", "environments", "runs", "reporting", "exact", "exact.run", "theory", "terminal.bars",
-        "studies.estimators",
+        "errors", "constraints", "numerics", "environments", "runs", "reporting", "exact", "exact.run", "theory",
+        "terminal.bars", "studies.estimators",
     },
     "studies.estimators": MATHEMATICS,
     "report": {
         "errors", "constraints", "numerics", "reporting", "runs.directory", "runs.differing", "studies.cells",
-        "studies.rows",
-        "studies.store",
+        "studies.checks", "studies.rows", "studies.store",
     },
     "report.run": {"errors", "constraints", "config", "runs.directory", "report", "exact", "exact.run"},
     "api": RUNS | {

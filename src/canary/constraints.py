@@ -158,7 +158,7 @@ def from_dict(data: Any) -> Constraint:
         raise CanaryError(f"A constraint must be a table with a limit, not {data!r}.")
     fields = {name: value for name, value in data.items() if name != "kind"}
     kind = data.get("kind", "chance")
-    if kind not in CONSTRAINTS:
+    if not isinstance(kind, str) or kind not in CONSTRAINTS:
         raise CanaryError(
             f"There is no constraint of the kind {kind!r}; known are {', '.join(CONSTRAINTS)}."
         )

@@ -17,6 +17,7 @@ from canary.errors import CanaryError
 from canary.studies import store
 from canary.studies.catalogue import ALL_STUDIES
 from canary.studies.data import PaperRow, Study, Variant
+from canary.studies.paper import EPSILONS
 from canary.studies.plan import Request, configuration, meaning, meaning_of, planned
 from canary.studies.run import Places, reproduce
 from canary.studies.views import save_views
@@ -356,6 +357,64 @@ def test_rows_that_a_scale_makes_equal_are_one():
     assert len(planned("table1", study, Request())) == len(study.variants) == 20
 
 
+def test_one_row_of_several_has_the_name_that_is_true_of_it():
+    """With the paper's preset nothing is shaped, and no variant is what `fast` makes of it."""
+    study = ALL_STUDIES["epsilon-sweep"]
+    rows = planned("epsilon-sweep", study, Request(scale="paper"))
+    assert [row.variant.name for row in rows] == [f"unshaped-{e}" for e in EPSILONS]
+    assert [row.also for row in rows] == [(f"shaped-{e}",) for e in EPSILONS]
+    with pytest.raises(CanaryError, match=r"shaped-0.1 is what unshaped-0.1 is"):
+        planned("epsilon-sweep", study, Request(preset="paper", only=("shaped-0.1",)))
+    for name, study in ALL_STUDIES.items():
+        for row in planned(name, study, Request(preset="paper")):
+            assert row.config.preset == "paper"
+            assert "fast" not in row.about
+            assert "shaped" not in row.about
+        for row in planned(name, study, Request()):
+            assert row.about == row.variant.about
+    [row] = planned("ablation", ALL_STUDIES["ablation"], Request(preset="paper"))
+    assert (row.variant.name, row.about, len(row.also)) == ("default", "the `paper` preset", 11)
+
+
+def test_a_row_of_several_has_the_most_seeds_of_them():
+    rows = planned("table1", ALL_STUDIES["table1"], Request(preset="paper"))
+    row = next(row for row in rows if row.variant.name == "icy-lake-canary-published")
+    assert row.also == ("icy-lake-canary",)
+    assert row.config.training.seeds == tuple(range(4100, 4110))
+
+
+def test_the_table_says_which_variants_are_one_row(copy):
+    study = replace(STUDY, variants=(*STUDY.variants, replace(STUDY.variants[0], name="twin")))
+    text = reproduce("small", study, copy, quiet=True)["table"].read_text()
+    assert "not shown twice: `twin` is `plain`." in text
+    assert "| twin |" not in text
+
+
+def test_a_table_shows_the_seeds_that_were_asked_for(copy):
+    """And those that were not are kept, until they are."""
+    table = reproduce("small", STUDY, copy, Request(seeds=1), quiet=True)["table"]
+    assert "1 × 1,000" in table.read_text()
+    assert "holds 1 other seed" in table.read_text()
+    before = contents(copy.results)
+    save_views(copy.results / "small")
+    assert contents(copy.results) == before
+    table = reproduce("small", STUDY, copy, quiet=True)["table"]
+    assert "2 × 1,000" in table.read_text()
+    assert "other seed" not in table.read_text()
+    assert not copy.runs.exists()
+
+
+def test_a_trained_group_that_is_gone_is_told_until_it_is_there_again(copy):
+    group = copy.results / "small" / "other"
+    kept = copy.results / "kept"
+    group.rename(kept)
+    for _ in range(2):
+        table = reproduce("small", STUDY, copy, Request(only=("plain",)), quiet=True)["table"]
+        assert f"{group} was trained and is gone" in table.read_text()
+    kept.rename(group)
+    assert "gone" not in save_views(copy.results / "small")["table"].read_text()
+
+
 def test_what_is_asked_for_some_variants_leaves_the_others_as_they_are():
     study = ALL_STUDIES["table1"]
     request = Request(seeds=2, steps=5000, preset="paper", only=("icy-lake-canary",))
@@ -405,5 +464,21 @@ def test_the_command_rebuilds(copy, capsys, monkeypatch):
     said = capsys.readouterr()
     assert str(copy.results / "small" / "table.md") in said.out
     assert str(copy.results / "broken" / "study.json") in said.err
-    assert main([*rebuild, "--seeds", "2"]) == 2
-    assert "trains nothing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["table1", "--rebuild", "--seeds", "2"], "so --seeds has no meaning with it"),
+        (["table1", "--rebuild", "--scale", "paper"], "so --scale has no meaning with it"),
+        (["table1", "--rebuild", "--engine", "ray"], "so --engine has no meaning with it"),
+        (["relative-variance", "--engine", "ray"], "--engine has no meaning for it"),
+        (["--seeds", "3"], "--seeds is of one study"),
+        (["--scale", "paper"], "--scale is of one study"),
+    ],
+)
+def test_an_option_without_meaning_is_refused(arguments, words, capsys):
+    assert main(["reproduce", *arguments]) == 2
+    said = capsys.readouterr()
+    assert words in said.err
+    assert not said.out

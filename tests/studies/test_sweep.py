@@ -50,8 +50,23 @@ def test_the_command_trains_all_and_shows_a_table(tmp_path, capsys):
     assert capsys.readouterr().out.splitlines()[0] == str(
         tmp_path / "results" / "mine" / "table.md"
     )
+    text = (tmp_path / "results" / "mine" / "table.md").read_text()
+    assert (
+        "`canary sweep --algo ppo --limit 3.5,5.5 --seeds 1 --steps 1000 --name mine --set " in text
+    )
+    assert "canary reproduce" not in text
+    assert str(tmp_path) not in text
     data = pl.read_csv(tmp_path / "results" / "mine" / "table.csv")
     assert data["variant"].to_list() == ["limit-3.5", "limit-5.5"]
     assert data["limit"].to_list() == [3.5, 5.5]
     assert data["violation"][0] >= data["violation"][1]  # the same episodes under two limits
     assert main([*arguments, "--set", "algo.hidden=[8"]) == 2
+
+
+@pytest.mark.parametrize("name", ["table1", "../table1", "a/b", "..", "", "-x", ".hidden"])
+def test_a_sweep_takes_over_no_study_and_stays_in_its_folder(name, tmp_path, capsys):
+    places = ["--runs", str(tmp_path / "runs"), "--results", str(tmp_path / "results")]
+    assert main(["sweep", f"--name={name}", "--limit", "3.5,5.5", *places]) == 2
+    message = capsys.readouterr().err
+    assert ("is a study of its own" if name == "table1" else "A sweep's name has") in message
+    assert not list(tmp_path.iterdir())

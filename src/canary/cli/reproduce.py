@@ -35,7 +35,7 @@ settings are kept beside the new ones."""
     """Train this variant alone; what the other options say is of it. Repeatable."""
     rebuild: Switch = False
     """Train nothing: write tables and figures from the results that are there."""
-    scale: Annotated[Literal["cpu", "paper"], flag("cpu|paper", "cpu")] = "cpu"
+    scale: Annotated[Literal["cpu", "paper"] | None, flag("cpu|paper", "cpu")] = None
     """`cpu`: the seeds and steps that the study states. `paper`: the paper's equations, steps and
     30 seeds."""
     seeds: Annotated[str | None, flag("N|LIST")] = None
@@ -44,7 +44,7 @@ settings are kept beside the new ones."""
     """Environment steps per seed."""
     preset: Annotated[str | None, flag("NAME")] = None
     """Preset of all variants: paper or fast."""
-    engine: Annotated[Literal["local", "ray"], flag("local|ray", "local")] = "local"
+    engine: Annotated[Literal["local", "ray"] | None, flag("local|ray", "local")] = None
     """Train on all cores of this machine, or over a Ray cluster (docs/clusters.md)."""
     runs: Annotated[str, flag("DIR", "runs")] = "runs"
     """Directory for the runs."""
@@ -58,6 +58,10 @@ def reproduce(options: Reproduce) -> int:
     if options.rebuild:
         return _rebuild(options)
     if not options.study:
+        for name in _said(options):
+            raise CanaryError(
+                f"{name} is of one study: canary reproduce STUDY; without options they are listed."
+            )
         print_studies(ALL_STUDIES)
         return 0
     if options.study not in ALL_STUDIES:
@@ -68,23 +72,28 @@ def reproduce(options: Reproduce) -> int:
     return 0
 
 
+def _said(options: Reproduce) -> list[str]:
+    """The options about training that were given."""
+    asked = {
+        "--only": options.only,
+        "--scale": options.scale,
+        "--seeds": options.seeds is not None,
+        "--steps": options.steps is not None,
+        "--preset": options.preset is not None,
+        "--engine": options.engine,
+    }
+    return [name for name, value in asked.items() if value]
+
+
 def _rebuild(options: Reproduce) -> int:
     """Of one study, or of all that are stored; one that cannot be shown does not keep the others
     from it."""
     from canary.studies.views import save_views, stored_studies
 
-    asked = {
-        "--only": options.only,
-        "--seeds": options.seeds,
-        "--steps": options.steps,
-        "--preset": options.preset,
-    }
-    for name, value in asked.items():
-        if value:
-            raise CanaryError(
-                f"--rebuild shows what is stored and trains nothing, so {name} has no meaning with "
-                "it."
-            )
+    for name in _said(options):
+        raise CanaryError(
+            f"--rebuild shows what is stored and trains nothing, so {name} has no meaning with it."
+        )
     results = Path(options.results)
     known = stored_studies(results)
     names = [options.study] if options.study else known
@@ -115,10 +124,15 @@ def _train(options: Reproduce) -> dict[str, Path]:
         seeds=None if options.seeds is None else parse_seeds(options.seeds),
         steps=None if options.steps is None else whole("--steps", options.steps),
         preset=options.preset,
-        scale=options.scale,
+        scale=options.scale or "cpu",
         only=options.only,
     )
     places = Places(runs=Path(options.runs), results=Path(options.results))
     study = ALL_STUDIES[options.study]
-    engine = engine_named(options.engine, options.quiet)
+    if study.view == "relative-variance" and options.engine is not None:
+        raise CanaryError(
+            f"{options.study} trains no policy and computes its points on this machine, so --engine "
+            "has no meaning for it."
+        )
+    engine = engine_named(options.engine or "local", options.quiet)
     return train_study(options.study, study, places, request, engine=engine, quiet=options.quiet)

@@ -1,12 +1,16 @@
 """`canary sweep`."""
 
-from dataclasses import dataclass
+import re
+import shlex
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from tyro.conf import UseAppendAction
 
 from canary.cli.common import Switch, flag, parse_seeds, whole
+from canary.errors import CanaryError
+from canary.studies.catalogue import ALL_STUDIES
 from canary.terminal.study_table import print_study
 
 
@@ -55,6 +59,7 @@ def sweep(options: Sweep) -> int:
     from canary.studies.plan import Request, sweep_study, swept
     from canary.studies.run import Places, engine_named, reproduce
 
+    name = _name(options)
     constraint = {"constraint.limit": options.limit, "constraint.epsilon": options.epsilon}
     said = [f"{path}={values}" for path, values in constraint.items() if values is not None]
     seeds = parse_seeds(options.seeds)
@@ -62,11 +67,41 @@ def sweep(options: Sweep) -> int:
     study = sweep_study(
         options.env, options.algo, options.preset, swept([*options.set, *said]), chosen
     )
+    study = replace(study, command=_command(options))
     request = Request(steps=None if options.steps is None else whole("--steps", options.steps))
     paths = reproduce(
-        options.name or f"sweep-{options.env}-{options.algo}", study,
+        name, study,
         Places(runs=Path(options.runs), results=Path(options.results)), request,
         engine=engine_named(options.engine, options.quiet), quiet=options.quiet,
     )  # fmt: skip
     print_study(paths, options.quiet)
     return 0
+
+
+def _name(options: Sweep) -> str:
+    """The name of the sweep's folders, which may not be those of a study."""
+    if options.name is None:
+        return re.sub(r"[^A-Za-z0-9_.+-]+", "-", f"sweep-{options.env}-{options.algo}")
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}", options.name):
+        raise CanaryError(
+            "A sweep's name has letters, digits and _ . + - in it, 100 at most, and begins with "
+            f"none of the last three; {options.name!r:.60} is none."
+        )
+    if options.name in ALL_STUDIES:
+        raise CanaryError(
+            f"{options.name} is a study of its own (`canary reproduce {options.name}`), which a "
+            "sweep would replace; choose another --name."
+        )
+    return options.name
+
+
+def _command(options: Sweep) -> str:
+    """What was asked for as a command; where it is trained and kept is not part of it."""
+    said = ["canary", "sweep"]
+    for name in ("env", "algo", "limit", "epsilon", "seeds", "steps", "preset", "name"):
+        value = getattr(options, name)
+        if value != getattr(Sweep, name):
+            said += [f"--{name}", value]
+    for setting in options.set:
+        said += ["--set", setting]
+    return shlex.join(said)

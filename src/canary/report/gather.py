@@ -13,6 +13,7 @@ from canary.reporting.summary import summarise_run
 from canary.runs import directory
 from canary.runs.differing import leaves
 from canary.studies.cells import final_numbers
+from canary.studies.checks import read_provenance, read_study
 from canary.studies.rows import Row, load_rows
 
 Frontier = Callable[[Path | None, dict[str, Any]], dict[str, Any] | None]
@@ -38,13 +39,15 @@ def run_subject(run: Path, frontier: Frontier) -> dict[str, Any]:
 
 def study_subjects(results: Path, frontier: Frontier) -> tuple[list[dict[str, Any]], list[str]]:
     """The rows of a study that have results, and a sentence for each that cannot be read."""
-    study = directory.read_json(results / "study.json")
-    try:
-        rows, problems = load_rows(results, study)
-    except (KeyError, TypeError) as error:
+    study = read_study(results)
+    if study["view"] == "relative-variance":  # it has points instead of rows
         raise CanaryError(
-            f"{results / 'study.json'} is damaged ({error}); reproduce the study again."
-        ) from error
+            f"{results.name} trains no policy, so there are no runs to draw; "
+            f"{results / 'table.md'} has what it found."
+        )
+    rows, problems = load_rows(results, study)
+    if not rows and not problems:
+        raise CanaryError(f"{results} holds no finished seed yet; train it first.")
     subjects = []
     for row in rows:
         try:
@@ -59,9 +62,12 @@ def _row_subject(row: Row, frontier: Frontier) -> dict[str, Any]:
     subject = _subject(row.name, row.config, row.summary, row.table("episodes"), metrics)
     versions = [["code", " ".join(row.codes)]]
     if (row.group / "provenance.json").exists():
-        units = directory.read_json(row.group / "provenance.json")["units"].values()
+        units = read_provenance(row.group) or {}
         known = {
-            f"{name} {value}" for unit in units for name, value in unit.get("versions", {}).items()
+            f"{name} {value}"
+            for seed, unit in units.items()
+            for name, value in unit.get("versions", {}).items()
+            if int(seed) in row.summary["seed_ids"]
         }
         versions += [["versions", ", ".join(sorted(known))]]
     frontier_with_policies = _with_stored_policies(row, frontier)
@@ -73,7 +79,7 @@ def _with_stored_policies(row: Row, frontier: Frontier) -> dict[str, Any] | None
     """The frontier of a study's row with its final policies, which are stored."""
     if row.final is None:
         return None
-    seeds = row.config["training"]["seeds"]
+    seeds = row.final.get("seeds", row.summary["seed_ids"])
     columns = zip(seeds, row.final["violation_per_seed"], row.final["return_per_seed"], strict=True)
     policies = [
         {"seed": seed, "violation": p, "return": j} for seed, p, j in columns if p is not None

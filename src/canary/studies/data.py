@@ -35,6 +35,8 @@ class Variant:
     """Instead of the study's, as are the next two."""
     seeds: tuple[int, ...] | None = None
     total_steps: int | None = None
+    is_named_by_preset: bool = False
+    """Its name says what its preset does, so under another preset it is not what it is called."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +52,8 @@ class Study:
     """How its results are shown: the name of a view in `studies.views`."""
     units_of: str | None = None
     """The study whose units it shows, if they are not its own."""
+    command: str | None = None
+    """What makes it, if that is not `canary reproduce NAME`."""
 
 
 _CANARY_PAPER = PaperRow(violation=0.016, jitter=0.0071, safe=0.87, reward=0.67)
@@ -132,11 +136,8 @@ POINT_GOAL = Study(
     environment="PointGoal",
     seeds=tuple(range(3800, 3810)),
     total_steps=4_000_000,
-    variants=(
-        Variant(name="canary", about="the `fast` preset",
-                paper=PaperRow(violation=0.011, jitter=0.0061, safe=0.87, reward=4.0)),
-    ),
-)  # fmt: skip
+    variants=(Variant(name="canary", about="the `fast` preset"),),
+)
 
 POINT_GOAL_METHODS = Study(
     title="Methods on PointGoal (limit 100, epsilon 0.02)",
@@ -156,8 +157,11 @@ POINT_GOAL_2500 = Study(
     environment="PointGoal2500",
     seeds=tuple(range(3600, 3610)),
     total_steps=12_000_000,
-    variants=(Variant(name="canary", about="the `fast` preset"),),
-)
+    variants=(
+        Variant(name="canary", about="the `fast` preset",
+                paper=PaperRow(violation=0.011, jitter=0.0061, safe=0.87, reward=4.0)),
+    ),
+)  # fmt: skip
 
 ECO_ANT = Study(
     title="Canary on EcoAnt (limit 150, epsilon 0.02)",

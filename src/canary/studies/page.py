@@ -22,12 +22,17 @@ def write_page(
 ) -> None:
     """Write table.md; `about` follows the command that makes the study, `figure` is (what it shows,
     its file)."""
-    lines = [f"# {study['title']}", "", f"`canary reproduce {study['name']}`. {about}", ""]
+    lines = [f"# {study['title']}", "", f"`{command_of(study)}`. {about}", ""]
     lines += [] if figure is None else [f"![{figure[0]}]({figure[1]})", ""]
     lines += [table_row(head), "|" + "---|" * len(head), *map(table_row, rows)]
     below = [*(f"- {note}" for note in notes), *([] if footnote is None else [footnote])]
     lines += ["", *below] if below else []
     (results / "table.md").write_text("\n".join(lines) + "\n")
+
+
+def command_of(study: dict[str, Any]) -> str:
+    """What makes the study: a command of its own, or `canary reproduce`."""
+    return str(study.get("command", f"canary reproduce {study['name']}"))
 
 
 def table_row(cells: Sequence[str]) -> str:

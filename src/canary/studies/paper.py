@@ -132,7 +132,7 @@ EPSILON_SWEEP = Study(
     seeds=tuple(range(4600, 4605)),
     total_steps=500_000,
     variants=tuple(
-        Variant(name=f"{family}-{epsilon}", about=about,
+        Variant(name=f"{family}-{epsilon}", about=about, is_named_by_preset=family == "shaped",
                 overrides=("constraint.limit=15", f"constraint.epsilon={epsilon}", *overrides))
         for family, about, overrides in (
             ("unshaped", "the paper's bound, on the cost itself", ("algo.dead_zone=none",)),

@@ -11,13 +11,22 @@ import hashlib
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
+from pathlib import Path
 from typing import Any, Literal
 
-from canary.config.config import RunConfig, config_from_dict, config_to_dict, make_config
+from canary.config.config import (
+    RunConfig,
+    canonical,
+    config_from_dict,
+    config_to_dict,
+    make_config,
+)
+from canary.config.presets import PRESETS
 from canary.environments import ENVIRONMENTS
 from canary.errors import CanaryError, nearest
+from canary.studies.checks import check_config
 from canary.studies.data import Study, Variant
 
 PAPER_SEEDS = tuple(range(30))
@@ -44,14 +53,23 @@ class PlannedRow:
 
     variant: Variant
     config: RunConfig
+    also: tuple[str, ...] = ()
+    """Variants whose settings the request makes the same."""
+
+    @property
+    def about(self) -> str:
+        """What the variant says of itself; under another preset than its own that may not hold."""
+        if self.config.preset == canonical(self.variant.preset, PRESETS, "preset"):
+            return self.variant.about
+        return ", ".join((f"the `{self.config.preset}` preset", *self.variant.overrides))
 
 
 def planned(name: str, study: Study, request: Request) -> list[PlannedRow]:
     """All rows of a study; with `request.only` the others are as the study says, and are shown but
     not trained.
 
-    Rows that another preset or scale makes equal are one: one that is asked for, that with the most
-    seeds, or the last.
+    Rows that another preset or scale makes equal are one, under the name that is true of it: one
+    that is asked for, of the preset, or not named by another; the first of those.
     """
     check_names(name, study, request.only)
     rows = [
@@ -60,20 +78,49 @@ def planned(name: str, study: Study, request: Request) -> list[PlannedRow]:
         )
         for variant in study.variants
     ]
-    kept: dict[str, PlannedRow] = {}
     for row in rows:
-        same = kept.get(meaning(row.config))
-        if same is None or _rank(row, request) >= _rank(same, request):
-            kept[meaning(row.config)] = row
-    return [row for row in rows if any(row is one for one in kept.values())]
+        if request.only and is_wanted(row.variant, request):
+            _check_name(row, study, request)
+    same: dict[str, list[PlannedRow]] = {}
+    for row in rows:
+        same.setdefault(meaning(row.config), []).append(row)
+    kept = [_one_of(equal, request) for equal in same.values()]
+    order = [variant.name for variant in study.variants]
+    return sorted(kept, key=lambda row: order.index(row.variant.name))
+
+
+def _one_of(equal: list[PlannedRow], request: Request) -> PlannedRow:
+    """One row of those that are equal, with the most seeds that were asked for."""
+    named = max(equal, key=lambda row: _rank(row, request))
+    wanted = is_wanted(named.variant, request)
+    rows = [row for row in equal if is_wanted(row.variant, request) == wanted]
+    config = max(rows, key=lambda row: (len(row.config.training.seeds), row is named)).config
+    also = tuple(row.variant.name for row in equal if row is not named)
+    return replace(named, config=replace(config, preset=named.config.preset), also=also)
+
+
+def _check_name(row: PlannedRow, study: Study, request: Request) -> None:
+    """Refuse to train what its name does not say, where another variant's name does."""
+    preset = row.config.preset
+    if not row.variant.is_named_by_preset or preset == row.variant.preset:
+        return
+    for variant in study.variants:
+        if not variant.is_named_by_preset:
+            other = configuration(variant, study, request)
+            if meaning(other) == meaning(row.config):
+                raise CanaryError(
+                    f"With the preset {preset} {row.variant.name} is what {variant.name} is; ask "
+                    f"for {variant.name}."
+                )
 
 
 def is_wanted(variant: Variant, request: Request) -> bool:
     return not request.only or variant.name in request.only
 
 
-def _rank(row: PlannedRow, request: Request) -> tuple[bool, int]:
-    return is_wanted(row.variant, request), len(row.config.training.seeds)
+def _rank(row: PlannedRow, request: Request) -> tuple[bool, bool, bool]:
+    is_own = row.config.preset == canonical(row.variant.preset, PRESETS, "preset")
+    return is_wanted(row.variant, request), is_own, not row.variant.is_named_by_preset
 
 
 def check_names(name: str, study: Study, only: Sequence[str]) -> None:
@@ -126,9 +173,10 @@ def meaning(config: RunConfig) -> str:
 def meaning_of(stored: dict[str, Any]) -> str | None:
     """The same of a stored configuration; None if this version of canary cannot read it."""
     try:
+        check_config(Path("config.json"), stored)
         name = stored["environment"]["name"]
         return meaning(config_from_dict(stored)) if name in ENVIRONMENTS else None
-    except (CanaryError, KeyError, TypeError):
+    except CanaryError:
         return None
 
 

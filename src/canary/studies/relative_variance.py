@@ -18,6 +18,7 @@ from canary.environments.icy_lake import IcyLake
 from canary.exact import cost_law, from_environment
 from canary.runs import directory
 from canary.runs.manifest import code_fingerprint
+from canary.studies.checks import read_points
 from canary.theory import (
     cantelli,
     cvar,
@@ -53,7 +54,7 @@ def complete(
 ) -> None:
     """Compute the points that are missing in results/points.json."""
     path = results / "points.json"
-    known = directory.read_json(path)["points"] if path.exists() else []
+    known = read_points(path)
     have = {key_of(point) for point in known}
     lake = from_environment(IcyLake())
     policy = with_violation(lake, 5.5, VIOLATION)

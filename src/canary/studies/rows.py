@@ -1,27 +1,23 @@
 """The rows of a study as its views see them: a description, and the stored numbers of its group; no
-JAX."""
+JAX.
 
-from dataclasses import dataclass
+A row shows the seeds that were asked for (`seeds` in study.json), or all where none were. What
+cannot be shown, and what is shown in part, is told in a sentence each, which stand below the table.
+"""
+
+import re
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from canary.errors import CanaryError
-from canary.runs import directory
-from canary.studies.store import PER_SEED, read_table, stored_seeds
+from canary.studies.checks import read_config, read_final, read_provenance, read_summary
+from canary.studies.store import PER_SEED, TABLES, read_table, read_units, stored_seeds, summary_of
+from canary.studies.tables import check_tables
 
-# What the views read.
-TABLES = {
-    "episodes": ("seed", "iteration", "return", "cost", "valid"),
-    "metrics": ("seed", "iteration", "steps"),
-}
-SUMMARY = (
-    "env", "algorithm", "preset", "limit", "epsilon", "seeds", "seed_ids", "total_steps", "violation_probability",
-    "violation_standard_error", "violation_jitter", "jitter_standard_error", "safe_fraction", "return_mean",
-    "return_standard_error", "violation_per_seed", "return_per_seed", "cost_per_seed", "cost_deviation_per_seed",
-    "steps_per_second",
-)  # fmt: skip
+Final = tuple[dict[str, Any] | None, bool]
 
 
 @dataclass(frozen=True)
@@ -54,7 +50,7 @@ class Row:
         return int(training["environments"]) * int(training["rollout_length"])
 
     def table(self, kind: str) -> pl.DataFrame:
-        """All rows of its seeds; a group that is being extended may hold more."""
+        """All rows of its seeds; a group may hold more."""
         return read_table(self.group, kind).filter(pl.col("seed").is_in(self.summary["seed_ids"]))
 
     def second_half(self, kind: str) -> pl.DataFrame:
@@ -67,96 +63,170 @@ class Row:
 
 
 def load_rows(results: Path, study: dict[str, Any]) -> tuple[list[Row], list[str]]:
-    """The rows that have results, and a sentence for each group that cannot be read."""
-    rows, problems = [], []
+    """The rows that have results, and a sentence for all that cannot be shown or is not known."""
+    rows, notes = [], []
     for about in study["rows"]:
-        group = results / about["group"]
-        problem = damage(group)
-        if problem is not None:
-            problems.append(problem)
-        elif stored_seeds(group):
-            row = _row(about, group)
-            seeds = sorted(stored_seeds(group))
-            if (
-                sorted(row.summary["seed_ids"])
-                == sorted((row.final or {}).get("seeds", seeds))
-                == seeds
-            ):
-                rows.append(row)
-            else:
-                problems.append(
-                    f"{group} was being extended when it was stopped; reproduce the study once "
-                    "more."
-                )
-    return rows, problems
+        try:
+            row, said = _load(results / about["group"], about)
+        except CanaryError as error:
+            row, said = None, [str(error)]
+        rows += [] if row is None else [row]
+        notes += said
+    return rows, notes
 
 
 def damage(group: Path) -> str | None:
     """A sentence about what is missing in a group, damaged, or not what its name says; None if all
-    is well."""
+    is well. A group that was being extended when it was stopped is well: it can go on."""
     try:
-        if stored_seeds(group):
-            _check(group)
-        elif (group / "config.json").exists():
-            directory.read_json(group / "config.json")
+        _check(group)
     except CanaryError as error:
         return str(error)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        return f"{group} is damaged ({type(error).__name__}: {error}); restore it."
     return None
 
 
 def _check(group: Path) -> None:
-    config, summary = (
-        directory.read_json(group / f"{name}.json") for name in ("config", "summary")
-    )
-    for path, content, needed in (
-        (group / "config.json", config, ("environment", "constraint", "algorithm", "training")),
-        (group / "summary.json", summary, SUMMARY),
-    ):
-        missing = [name for name in needed if name not in content]
-        if missing:
-            raise CanaryError(f"{path} is damaged (it has no {missing[0]!r}); restore it.")
-    _final(group)
-    for kind, columns in TABLES.items():
-        if kind == "metrics" and not (group / "provenance.json").exists():
-            continue  # older results had no such table
-        found = read_table(group, kind).columns
-        missing = [name for name in columns if name not in found]
-        if missing:
-            path = group / f"{kind}.parquet"
+    if group.exists() and not group.is_dir():
+        raise CanaryError(f"{group} is a file where the folder of a group should be; remove it.")
+    stored = stored_seeds(group)
+    if stored:
+        config = read_config(group)
+        summary, (final, _) = read_summary(group, config), _final(group, stored)
+        tables = check_tables(group, config, summary)
+        for path, seeds in (
+            (group / "summary.json", summary["seed_ids"]),
+            (_final_file(group), (final or {}).get("seeds", stored)),
+        ):
+            # Those of seeds that are being added are in the tables already.
+            if not set(stored) <= set(seeds) <= tables:
+                raise CanaryError(
+                    f"{path} is of other seeds ({_some(seeds)}) than its group ({_some(stored)}); "
+                    "restore it."
+                )
+    elif (group / "config.json").exists():
+        read_config(group)
+    if read_provenance(group) is None and not (group / "summary.json").exists():
+        names = (
+            "config.json",
+            *(f"{kind}.parquet" for kind in TABLES),
+            *(f"{kind}.json" for kind in PER_SEED),
+        )
+        left = [name for name in names if (group / name).exists()]
+        if left:
             raise CanaryError(
-                f"{path} is no table of {kind} (it has no column {missing[0]!r}); restore it."
+                f"{group} has {left[0]}, but neither provenance.json nor summary.json; restore "
+                "them, or delete the folder and reproduce."
             )
 
 
-def _final(group: Path) -> tuple[dict[str, Any] | None, bool]:
-    """The numbers of the final policies, if there are any, and whether they are exact."""
-    for kind in PER_SEED:
-        if (group / f"{kind}.json").exists():
-            return directory.read_json(group / f"{kind}.json"), kind == "exact"
-    return None, False
+def _some(seeds: list[int]) -> str:
+    return " ".join(map(str, seeds[:8])) + (" ..." if len(seeds) > 8 else "")
 
 
-def _row(about: dict[str, Any], group: Path) -> Row:
-    codes = ["-"]
+def _load(group: Path, about: dict[str, Any]) -> tuple[Row | None, list[str]]:
+    """The row of a group, if it can be shown, and what is to be said of it."""
+    _check(group)
+    stored = stored_seeds(group)
+    if not stored:
+        return None, _untrained(group, about)
+    config = read_config(group)
+    summary, (final, is_exact) = read_summary(group, config), _final(group, stored)
+    _check_identity(group, about, summary)
+    if not set(summary["seed_ids"]) == set((final or {}).get("seeds", stored)) == set(stored):
+        return None, [
+            f"{group} was being extended when it was stopped; reproduce the study once more."
+        ]
+    row = Row(about, group, config, summary, final, is_exact, _codes(group, stored))
+    notes = []
+    if read_provenance(group) is None:
+        notes.append(f"{group} has no provenance.json, so the code that made it is not known.")
+    if final is None:
+        notes.append(
+            f"{group} has neither exact.json nor final.json, so its final policies are not known."
+        )
+    wanted = [seed for seed in stored if seed in about.get("seeds", stored)]
+    if len(wanted) == len(stored):
+        return row, notes
+    rest = _counted(len(stored) - len(wanted), "other seed")
+    if not wanted:
+        return None, [f"{group} holds none of the seeds that were asked for, and {rest}."]
+    return _of_seeds(row, wanted), [*notes, f"{group} holds {rest}, which were not asked for."]
+
+
+def _untrained(group: Path, about: dict[str, Any]) -> list[str]:
+    """Nothing, of a row that was never trained."""
     if (group / "provenance.json").exists():
-        units = directory.read_json(group / "provenance.json")["units"].values()
-        codes = [code[:6] for unit in units for code in (unit.get("code") or "-").split()]
-    final, is_exact = _final(group)
-    return Row(
-        about=about,
-        group=group,
-        config=directory.read_json(group / "config.json"),
-        summary=directory.read_json(group / "summary.json"),
+        return [f"{group} was begun and holds no finished seed; reproduce the study once more."]
+    if about.get("trained"):
+        return [f"{group} was trained and is gone; restore it, or reproduce the study once more."]
+    return []
+
+
+def _check_identity(group: Path, about: dict[str, Any], summary: dict[str, Any]) -> None:
+    """A row may not show the group of another method or environment."""
+    for name, stored in (("environment", summary["env"]), ("algorithm", summary["algorithm"])):
+        if about.get(name, stored) != stored:
+            raise CanaryError(
+                f"{group} is not the group of {about['variant']} (its {name} is {stored}, not "
+                f"{about[name]}); restore it."
+            )
+
+
+def _of_seeds(row: Row, seeds: list[int]) -> Row:
+    """The same row of some of its seeds."""
+    units = read_units(row.group).only(tuple(seeds))
+    final = row.final
+    if final is not None:
+        known = final.get("seeds", row.summary["seed_ids"])
+        final = {"seeds": seeds} | {
+            name: [values[known.index(seed)] for seed in seeds]
+            for name, values in final.items()
+            if name.endswith("_per_seed")
+        }
+    return replace(
+        row,
+        config=units.config,
+        summary=summary_of(units),
         final=final,
-        is_exact=is_exact,
-        codes=tuple(sorted(set(codes))),
+        codes=_codes(row.group, seeds),
     )
 
 
+def _final_file(group: Path) -> Path | None:
+    paths = (group / f"{kind}.json" for kind in PER_SEED)
+    return next((path for path in paths if path.exists()), None)
+
+
+def _final(group: Path, stored: list[int]) -> Final:
+    """The numbers of the final policies, if there are any, and whether they are exact."""
+    path = _final_file(group)
+    return (None, False) if path is None else (read_final(path, stored), path.stem == "exact")
+
+
+def _codes(group: Path, seeds: list[int]) -> tuple[str, ...]:
+    units = read_provenance(group)
+    if units is None:
+        return ("-",)
+    known = (units[str(seed)].get("code") or "-" for seed in seeds)
+    return tuple(sorted({code[:6] for codes in known for code in codes.split()}))
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def kept_groups(results: Path, study: dict[str, Any]) -> list[str]:
-    """Groups in the store that no row shows: other settings, or those of another version."""
-    shown = {about["group"] for about in study["rows"]}
-    folders = sorted(path.parent.name for path in results.glob("*/config.json"))
-    return [name for name in folders if name not in shown]
+    """Groups in the store that no row shows: other settings, or those of another version.
+
+    Where the units are another study's, only groups of this study's own variants count."""
+    shown = {(results / row["group"]).resolve() for row in study["rows"]}
+    homes = {(results / row["group"]).resolve().parent for row in study["rows"]}
+    variants = [name for row in study["rows"] for name in (row["variant"], *row.get("also", ()))]
+    ours = re.compile(rf"(?:{'|'.join(map(re.escape, variants))})(?:-[0-9a-f]{{8}})?")
+    own = results.resolve()
+    return sorted(
+        path.parent.name
+        for home in homes | {own}
+        for path in home.glob("*/config.json")
+        if path.parent not in shown and (home == own or ours.fullmatch(path.parent.name))
+    )

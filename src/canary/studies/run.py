@@ -5,6 +5,7 @@ RUNS/STUDY/VARIANT/      the runs themselves; a stopped one goes on, a finished 
 RESULTS/STUDY/           the store (`studies.store`), study.json: which group is which row, and what the view makes of them
 """
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from canary.runs import directory
 from canary.runs.files import make_folder, remove_orphans
 from canary.runs.manifest import read_manifest
 from canary.studies import store
+from canary.studies.checks import read_config, read_study
 from canary.studies.data import Study
 from canary.studies.plan import (
     PAPER_SEEDS,
@@ -64,7 +66,7 @@ def reproduce(
     rows = planned(name, study, request)
     groups = [group_for(places.results / home, row) for row in rows]
     make_folder(results)
-    directory.write_json(results / "study.json", describe(name, study, rows, groups))
+    _write_study(results, describe(name, study, rows, groups))
     todo, where = [], []
     for row, group in zip(rows, groups, strict=True):
         if damage(group) is not None:  # it stays as it is, and the view names it
@@ -81,6 +83,7 @@ def reproduce(
     engine(
         todo, [runs for _, runs in where], lambda index, units: store.add(where[index][0], units)
     )
+    _write_study(results, describe(name, study, rows, groups))
     return save_views(results)
 
 
@@ -110,7 +113,8 @@ def _reproduce_points(
             )
     seeds = chosen_seeds(request.seeds, PAPER_SEEDS if request.scale == "paper" else study.seeds)
     make_folder(results)
-    directory.write_json(results / "study.json", describe(name, study, [], []))
+    shown = {} if request.only else {"seeds": list(seeds)}  # else constraints differ in theirs
+    directory.write_json(results / "study.json", describe(name, study, [], []) | shown)
     with counting_bar("points", quiet=quiet) as progress:
         relative_variance.complete(results, seeds, request.only, progress)
     return save_views(results)
@@ -135,10 +139,8 @@ def group_for(results: Path, row: PlannedRow) -> Path:
     for group in (plain, beside):
         if (group / "config.json").exists():
             try:
-                stored = meaning_of(directory.read_json(group / "config.json"))
-            except (
-                CanaryError
-            ):  # damaged: it may be the same, so it is left for its owner to restore
+                stored = meaning_of(read_config(group))
+            except CanaryError:  # it may be the same, so it is left for its owner to restore
                 return group
             if stored == wanted:
                 return group
@@ -174,12 +176,13 @@ def borrow(results: Path, config: RunConfig, group: Path) -> None:
             common = tuple(
                 seed for seed in missing if other != group and seed in store.stored_seeds(other)
             )
-            if common and meaning_of(directory.read_json(other / "config.json")) == wanted:
+            if (
+                common
+                and meaning_of(read_config(other)) == wanted
+                and damage(other) is None  # else it is that study's to report
+            ):
                 store.add(group, store.read_units(other).only(common))
-        except (
-            CanaryError,
-            KeyError,
-        ):  # a damaged group of another study is that study's to report
+        except CanaryError:
             continue
 
 
@@ -188,11 +191,12 @@ def describe(name: str, study: Study, rows: list[PlannedRow], groups: list[Path]
     return {
         "name": name,
         "title": study.title,
+        **({} if study.command is None else {"command": study.command}),
         "view": study.view,
         "rows": [
             {
                 "variant": row.variant.name,
-                "about": row.variant.about,
+                "about": row.about,
                 "group": group.name
                 if study.units_of is None
                 else f"../{study.units_of}/{group.name}",
@@ -201,8 +205,29 @@ def describe(name: str, study: Study, rows: list[PlannedRow], groups: list[Path]
                 "preset": row.config.preset,
                 "overrides": list(row.variant.overrides),
                 "steps": row.config.training.updates * row.config.training.batch,
+                "seeds": list(row.config.training.seeds),
+                "trained": _is_trained(group),
+                **({"also": list(row.also)} if row.also else {}),
                 "paper": None if row.variant.paper is None else asdict(row.variant.paper),
             }
             for row, group in zip(rows, groups, strict=True)
         ],
     }
+
+
+def _is_trained(group: Path) -> bool:
+    """Whether a group holds seeds; one that cannot be read held some."""
+    try:
+        return bool(store.stored_seeds(group))
+    except CanaryError:
+        return True
+
+
+def _write_study(results: Path, described: dict[str, Any]) -> None:
+    """Write study.json. A group that was trained once stays so: if it is gone, that is told."""
+    before: set[str] = set()
+    with contextlib.suppress(CanaryError):  # there is none yet, or it is damaged
+        before = {row["group"] for row in read_study(results)["rows"] if row.get("trained")}
+    for row in described["rows"]:
+        row["trained"] = row["trained"] or row["group"] in before
+    directory.write_json(results / "study.json", described)

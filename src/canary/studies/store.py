@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from canary.errors import CanaryError
 from canary.reporting.summary import summarise_tables
 from canary.runs import directory
+from canary.studies.checks import read_config, read_final, read_provenance, read_summary
 
 if TYPE_CHECKING:
     import polars
@@ -66,27 +67,20 @@ class Units:
 
 def stored_seeds(group: Path) -> list[int]:
     """The seeds that a group holds; none if there is no group, or none that is complete."""
-    if (group / "provenance.json").exists():
-        return [
-            int(seed) for seed in directory.read_json(group / "provenance.json").get("units", {})
-        ]
+    units = read_provenance(group)
+    if units is not None:
+        return [int(seed) for seed in units]
     if (group / "summary.json").exists():  # made before there was a provenance
-        return [
-            int(seed) for seed in directory.read_json(group / "config.json")["training"]["seeds"]
-        ]
+        return list(read_summary(group, read_config(group))["seed_ids"])
     return []
 
 
 def read_units(group: Path) -> Units:
     """All seeds of a group; a file that is missing or damaged is named in a sentence."""
-    seeds = stored_seeds(group)
-    config = directory.read_json(group / "config.json")
-    summary = directory.read_json(group / "summary.json")
-    provenance: dict[str, Any] = {}
-    if (group / "provenance.json").exists():
-        provenance = directory.read_json(group / "provenance.json")["units"]
+    seeds, config = stored_seeds(group), read_config(group)
+    summary, provenance = read_summary(group, config), read_provenance(group) or {}
     per_seed = {
-        kind: _by_seed(directory.read_json(group / f"{kind}.json"), seeds)
+        kind: _by_seed(read_final(group / f"{kind}.json", seeds), seeds)
         for kind in PER_SEED
         if (group / f"{kind}.json").exists()
     }
@@ -132,17 +126,21 @@ def add(group: Path, new: Units) -> None:
     for kind, known in merged.per_seed.items():
         directory.write_json(group / f"{kind}.json", _by_column(known, merged.seeds))
     directory.write_json(group / "config.json", merged.config)
-    seconds: list[Any] = [entry.get("train_seconds") for entry in merged.provenance.values()]
-    summary = summarise_tables(
-        merged.config,
-        merged.tables["episodes"],
-        merged.tables["metrics"],
-        steps=merged.steps,
-        seconds=sum(seconds) if None not in seconds else None,
-    )
-    directory.write_json(group / "summary.json", summary)
+    directory.write_json(group / "summary.json", summary_of(merged))
     units = {str(seed): merged.provenance[seed] for seed in merged.seeds}
     directory.write_json(group / "provenance.json", {"units": units})
+
+
+def summary_of(units: Units) -> dict[str, Any]:
+    """The numbers of the paper's table, of these seeds alone."""
+    seconds: list[Any] = [entry.get("train_seconds") for entry in units.provenance.values()]
+    return summarise_tables(
+        units.config,
+        units.tables["episodes"],
+        units.tables["metrics"],
+        steps=units.steps,
+        seconds=sum(seconds) if None not in seconds else None,
+    )
 
 
 def _merged(old: Units, new: Units) -> Units:

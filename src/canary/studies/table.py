@@ -28,7 +28,7 @@ from canary.studies.cells import (
     with_interval,
 )
 from canary.studies.page import paths_of, shown, write_data, write_page
-from canary.studies.rows import Row, kept_groups
+from canary.studies.rows import Row
 
 LOWEST = 3e-4  # where the figure draws what is below
 COLUMNS = (
@@ -54,21 +54,11 @@ def save(
         "was made before there were any.",
         COLUMNS,
         [_cells(row) for row in data],
-        [*problems, *_kept(results, study)],
+        problems,
     )
     write_data(results, data)
     _figure(rows, study, paths["figure"])
     return paths
-
-
-def _kept(results: Path, study: dict[str, Any]) -> list[str]:
-    names = kept_groups(results, study)
-    listed = ", ".join(f"`{name}`" for name in names)
-    return (
-        [f"Kept in the store, with other settings or by another version: {listed}."]
-        if names
-        else []
-    )
 
 
 def table_rows(rows: list[Row]) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ import polars as pl
 
 from canary.errors import CanaryError
 from canary.numerics.regression import fitted_exponent
-from canary.runs import directory
+from canary.studies.checks import read_points
 from canary.studies.page import paths_of, write_data, write_page
 
 TITLES = {"monte-carlo": "Monte Carlo, exact", "gae": "GAE with fitted critics"}
@@ -17,13 +17,14 @@ QUANTITIES = ("value", "gradient")
 
 def save(results: Path, study: dict[str, Any]) -> dict[str, Path]:
     """Write table.md, table.csv (a line per point) and relative-variance.png."""
-    if not (results / "points.json").exists():
+    points, seeds = read_points(results / "points.json"), study.get("seeds")
+    if seeds is not None:
+        points = [point for point in points if point["seed"] is None or point["seed"] in seeds]
+    if not points:
         raise CanaryError(
             f"{results} holds no point yet; compute them with `canary reproduce {results.name}`."
         )
-    data = pl.DataFrame(
-        directory.read_json(results / "points.json")["points"], infer_schema_length=None
-    )
+    data = pl.DataFrame(points, infer_schema_length=None)
     write_data(results, data)
     write_page(
         results,

@@ -109,7 +109,6 @@ class Run:
         runner.resume_run(
             self.directory,
             environment=self.config.environment,
-            accept_change=bool(self.config.environment_changes),
             force=force,
             quiet=quiet,
             total_steps=total_steps,
@@ -182,7 +181,8 @@ def load(
 
     A run that was trained on code of your own makes its environment again: pass it as
     `environment`, or say `trust` once to let the code that the run names be imported. Another
-    environment than the run's is refused, unless you `accept_change`.
+    environment than the run's is refused, unless you `accept_change`: the run can then be evaluated
+    and certified, which says what is different, but neither trained on nor exported.
     """
     place = directory.find_run(str(path), Path(out))
     return Run(place, open_config(place, environment, trust=trust, accept_change=accept_change))

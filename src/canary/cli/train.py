@@ -180,6 +180,7 @@ def _engine(options: Train) -> str | None:
 
 def _resume(options: Train, console: Any) -> Any:
     from canary import api
+    from canary.runs.opening import open_config
 
     keeps = {"out", "json", "resume", "force", "quiet", "trust", "total_steps", "log"}
     steps = None if options.total_steps is None else whole("--total-steps", options.total_steps)
@@ -187,7 +188,8 @@ def _resume(options: Train, console: Any) -> Any:
         if field.name not in keeps and getattr(options, field.name) != field.default:
             name = field.name.replace("_", "-")
             raise CanaryError(f"--resume goes on with the run's own settings; leave out --{name}.")
-    run = api.load(opened(options.resume or "", options.out, trust=options.trust))
+    place = opened(options.resume or "", options.out, trust=options.trust)
+    run = api.Run(place, open_config(place))
     if run.summary()["status"] == "finished" and (
         steps is None or steps <= run.config.training.total_steps
     ):

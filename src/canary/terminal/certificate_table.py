@@ -80,9 +80,10 @@ def print_certificate(
     """The verdict, a row per policy and changed setting, what the numbers mean, and the files
     written."""
     constraint, plan = constraint_of(certificate), certificate["plan"]
-    console.print(
-        Text(f" {certificate['verdict']} ", style=f"{STYLES[certificate['verdict']]} reverse")
-    )
+    verdict = (f" {certificate['verdict']} ", f"{STYLES[certificate['verdict']]} reverse")
+    is_changed = bool(certificate["origin"].get("environment_changes"))
+    beside_it = (" in an environment that changed since training", "bold yellow")
+    console.print(Text.assemble(verdict, *([beside_it] if is_changed else [])))
     console.print(Text(certificate["sentence"]), soft_wrap=True)
     beside = _beside(constraint)
     is_chance = isinstance(constraint, Chance)  # else an episode above the limit violates nothing

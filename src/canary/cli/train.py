@@ -44,7 +44,9 @@ the summary. `canary list` shows what --env, --algo and --preset can be."""
     package.module:function."""
     algo: Annotated[str | None, flag("NAME", "canary")] = None
     """Algorithm to train with."""
-    constraint: Annotated[str | None, flag("chance|mean|cvar", "chance")] = None
+    constraint: Annotated[
+        str | None, flag("chance|mean|cvar", "the environment's own, or chance")
+    ] = None
     """What is limited: P(cost > limit), the mean cost, or the mean cost of the worst share epsilon
     of the episodes."""
     limit: Annotated[str | None, flag("COST", "the environment's own")] = None

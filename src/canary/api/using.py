@@ -163,9 +163,9 @@ def best(
 ) -> "Best":
     """The stored policy with the highest return that is certified, over all seeds and kept states.
 
-    Candidates are ranked on episodes of their own. The first `tries` of them are then certified in
-    turn on fresh ones until one is SATISFIED, each at the confidence 1 - (1 - confidence) / tries,
-    so that having looked at several is paid for.
+    Candidates that keep the limit on episodes of their own are ranked there by return. The first
+    `tries` of them are then certified in turn on fresh ones until one is SATISFIED, each at the
+    confidence 1 - (1 - confidence) / tries, so that having looked at several is paid for.
     """
     from canary.certification.best import Search, find_best
 

@@ -267,6 +267,13 @@ def test_damaged_configurations_end_in_one_sentence(spoil):
     assert "\n" not in str(caught.value)
 
 
+def test_an_algorithm_of_ones_own_has_to_be_imported_first():
+    data = config_to_dict(make_config())
+    data["algorithm"]["name"] = "my-own"
+    with pytest.raises(CanaryError, match=r"'my-own'.*in Python, import the module that adds it"):
+        config_from_dict(data)
+
+
 def test_training_counts_whole_updates():
     training = TrainingConfig(total_steps=2500, environments=5, rollout_length=200)
     assert (training.batch, training.updates) == (1000, 2)

@@ -112,7 +112,7 @@ class Run:
             force=force,
             quiet=quiet,
             total_steps=total_steps,
-            watcher=Watcher(callback, log),
+            watcher=Watcher(callback, using.texts("log", log)),
         )
         steps = directory.read_config(self.directory)["training"]["total_steps"]
         training = replace(self.config.training, total_steps=steps)
@@ -164,8 +164,8 @@ def train(
         {} if total_steps is None else {"total_steps": total_steps}
     )
     config = make_config(env, algorithm, constraint, preset, overrides, cost, **training)
-    watcher = Watcher(callback, log)
-    place = runner.start_run(config, Path(out), quiet=quiet, name=name, tags=tags, watcher=watcher)
+    watcher, words = Watcher(callback, using.texts("log", log)), using.texts("tags", tags)
+    place = runner.start_run(config, Path(out), quiet=quiet, name=name, tags=words, watcher=watcher)
     return _finish(Run(place, config))
 
 

@@ -3,7 +3,7 @@
 
 import operator
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -233,12 +233,12 @@ def as_run(
     return Run(place, open_config(place, environment, trust=trust, accept_change=accept_change))
 
 
-def texts(name: str, value: str | Sequence[str]) -> tuple[str, ...]:
+def texts(name: str, value: str | Iterable[str]) -> tuple[str, ...]:
     """One text or several; a sentence for anything else."""
-    found = (value,) if isinstance(value, str) else value
-    if not isinstance(found, Sequence) or not all(isinstance(one, str) for one in found):
+    found = (value,) if isinstance(value, str) or not isinstance(value, Iterable) else tuple(value)
+    if not all(isinstance(one, str) for one in found):
         raise CanaryError(f"{name} takes a text or a list of texts, not {value!r:.60}.")
-    return tuple(found)
+    return found
 
 
 def loaded(run: "Run", step: int | None) -> FrozenPolicies:

@@ -219,7 +219,14 @@ def config_from_dict(
                 "cost if it has one, in a module that can be imported, not in the script that runs."
             )
         environment = from_dict(ENVIRONMENTS[name], env_settings, "env")
-    algorithm = canonical(algorithm, ALGORITHMS, "algorithm")
+    try:
+        algorithm = canonical(algorithm, ALGORITHMS, "algorithm")
+    except CanaryError:
+        raise CanaryError(
+            f"The run was trained with {algorithm!r:.60}, which is no algorithm of canary's: in "
+            "Python, import the module that adds it to canary.ALGORITHMS, then canary.load(RUN). "
+            "Commands know canary's own alone."
+        ) from None
     try:
         settings = from_dict(ALGORITHMS[algorithm].config, algo_settings, "algo")
     except CanaryError as error:

@@ -37,6 +37,7 @@ def test_the_richest_that_keeps_the_constraint_comes_first():
 class Config:
     constraint = Chance(1.0, 0.1)
     environment = None
+    environment_changes: tuple[str, ...] = ()
 
     class training:
         seeds, batch = (0, 3), 100
@@ -103,6 +104,14 @@ def test_where_none_keeps_the_limit_nothing_is_certified(
     lines = Console(width=100, record=True, file=io.StringIO())
     print_best(lines, found.to_dict())
     assert "stored policies, the safest first" in lines.export_text()
+
+
+def test_a_change_of_the_environment_is_told(
+    asked: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(Config, "environment_changes", ("slip is 0.1 here and was 0.2",))
+    found = find_best(tmp_path, Search(tries=3), accept_change=True, quiet=True)
+    assert found.sentence.endswith("environment of training: slip is 0.1 here and was 0.2.")
 
 
 def test_more_tries_are_not_advised_where_all_candidates_were_tried():

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from canary.certification.run import Request, certify_run
+from canary.certification.sentences import changed_sentence
 from canary.constraints import Constraint
 from canary.environments.protocol import Environment
 from canary.errors import CanaryError
@@ -129,7 +130,10 @@ def find_best(
             )
             break
     found = replace(found, candidates=tuple(ranking))
-    found = replace(found, sentence=_sentence(found, tries, config.constraint))
+    changes = config.environment_changes
+    said = [_sentence(found, tries, config.constraint)]
+    said += [changed_sentence(changes)] if changes else []
+    found = replace(found, sentence=" ".join(said))
     files.write_json(run / NAME, found.to_dict(), within=run)
     return found
 

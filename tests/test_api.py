@@ -169,6 +169,8 @@ def test_an_environment_without_a_name_is_handed_over(tmp_path: Path):
         ({"total_steps": float("inf")}, "whole number"),
         ({"overrides": ["algo.target_kl"]}, "section.setting=value"),
         ({"overrides": ["env.map=SFX"]}, "map"),
+        ({"tags": 3}, "tags takes a text or a list of texts, not 3"),
+        ({"log": 3}, "log takes a text or a list of texts, not 3"),
     ],
 )
 def test_mistakes_are_sentences_and_write_nothing(
@@ -177,6 +179,13 @@ def test_mistakes_are_sentences_and_write_nothing(
     with pytest.raises(CanaryError, match=sentence):
         canary.train(**{"out": tmp_path / "runs", "quiet": True} | arguments)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_one_shift_may_be_a_text(run: Run):
+    certificate = run.certify(episodes=20, shift="slip=0.3")
+    assert [result["changes"] for result in certificate["results"]][-1] == {"slip": 0.3}
+    with pytest.raises(CanaryError, match="shift takes a text or a list of texts, not 3"):
+        run.certify(shift=3)  # type: ignore[arg-type]
 
 
 def test_seeds_are_a_number_or_a_list():

@@ -69,7 +69,7 @@ ALLOWED: dict[str, set[str]] = {
     "certification.on_disk": {"errors", "runs", "certification", "certification.page"},
     "certification.check": RUNS
     | {"errors", "environments", "certification", "certification.on_disk", "certification.run"},
-    "certification.best": RUNS | {"errors", "constraints", "environments", "certification.run", "terminal"},
+    "certification.best": RUNS | {"errors", "constraints", "environments", "certification", "certification.run", "terminal"},
     "exact.figure": {"errors", "runs.directory", "terminal", "reporting.figures"},
     "exact.run": RUNS | MATHEMATICS | {"exact"},
     "export.run": RUNS | {"errors", "constraints", "environments", "export"},

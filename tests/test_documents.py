@@ -6,9 +6,11 @@ stops once everything is built. Placeholders such as RUN or `my_policy` are fill
 another kind (a picture, an answer) says so behind its fence: ```text.
 """
 
+import html
 import re
 import shlex
 import shutil
+import tomllib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +21,7 @@ import pytest
 
 import canary
 from attacks.warm import WarmGroups, warm
+from canary.algorithms import ALGORITHMS
 from canary.cli import main
 from canary.config.config import make_config
 from canary.config.run_config import RunConfig
@@ -141,6 +144,7 @@ def small(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         for module in ("runner", "stored_states"):
             monkeypatch.setattr(f"canary.runs.{module}.make_groups", groups_of)
         yield
+    ALGORITHMS.pop("excess", None)  # of a page; other tests count the algorithms
 
 
 def placeholders(place: Path) -> dict[str, Any]:
@@ -252,6 +256,30 @@ def test_there_are_blocks_and_make_targets():
         for word in [command.split()[1]]
     }
     assert named <= targets
+
+
+@pytest.mark.parametrize("example", sorted(path.name for path in (ROOT / "examples").glob("*.py")))
+def test_every_example_is_a_page_with_all_of_its_code(example: str):
+    """Rendered as the site does it: a marker that a formatter touched includes nothing."""
+    marker = f'\n--8<-- "examples/{example}"\n'
+    (page,) = [page for page in PAGES if marker in page.read_text()]
+    assert page.parent.name == "examples"
+    markdown = pytest.importorskip("markdown")
+    snippets = {"base_path": [str(ROOT)], "check_paths": True}
+    shown = markdown.markdown(
+        page.read_text(),
+        extensions=["pymdownx.superfences", "pymdownx.snippets"],
+        extension_configs={"pymdownx.snippets": snippets},
+    )
+    text = html.unescape(re.sub(r"<[^>]*>", "", shown))
+    code = (ROOT / "examples" / example).read_text()
+    assert [line for line in code.splitlines() if line not in text] == []
+
+
+def test_the_formatter_leaves_pages_alone():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["ruff"]
+    assert "*.md" in settings["extend-exclude"]
+    assert settings["force-exclude"]
 
 
 def test_every_page_is_in_the_site():

@@ -1,37 +1,43 @@
 """The richest certified policy: the ranking, the correction, and what happens when a candidate
 fails. Nothing is played."""
 
+import io
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
+from rich.console import Console
 
 from canary.certification import best
 from canary.certification.best import Best, Candidate, Search, find_best, ranked
 from canary.constraints import Chance
 from canary.errors import CanaryError
+from canary.terminal.certificate_table import print_best
 
 RETURNS = {(0, 100): 0.9, (0, 200): 0.7, (3, 100): 0.5, (3, 200): 0.8}
 BREAKS = {(3, 200)}
 
 
 def candidate(seed: int, step: int, reward: float, value: float) -> Candidate:
-    return Candidate(seed=seed, step=step, return_mean=reward, constraint_value=value)
+    keeps = value <= Config.constraint.allowed
+    return Candidate(seed=seed, step=step, return_mean=reward, constraint_value=value, keeps=keeps)
 
 
 def test_the_richest_that_keeps_the_constraint_comes_first():
     poor, rich, wild, wilder = (
         candidate(0, 1, 0.1, 0.0), candidate(0, 2, 0.8, 0.1), candidate(1, 1, 0.9, 0.2), candidate(1, 2, 0.9, 0.4),
     )  # fmt: skip
-    assert ranked([wilder, poor, wild, rich], Chance(1.0, 0.1)) == [rich, poor, wild, wilder]
+    assert ranked([wilder, poor, wild, rich]) == [rich, poor, wild, wilder]
 
 
 class Config:
     constraint = Chance(1.0, 0.1)
     environment = None
+    environment_changes: tuple[str, ...] = ()
 
     class training:
         seeds, batch = (0, 3), 100
@@ -80,18 +86,42 @@ def test_candidates_are_certified_in_turn_at_a_corrected_level(asked: list[Any],
 def test_without_a_certified_candidate_there_is_none(asked: list[Any], tmp_path: Path):
     found = find_best(tmp_path, Search(tries=1), quiet=True)
     assert (found.certified, found.seed, found.certificate) == (False, None, None)
-    assert "None of the 1 richest of 4 candidates was certified (violated)" in found.sentence
+    assert "None of the 1 richest was certified (violated), of 3 of 4 candid" in found.sentence
     assert "or allow more --tries" in found.sentence
     assert asked[0].confidence == pytest.approx(0.95)
 
 
+def test_where_none_keeps_the_limit_nothing_is_certified(
+    asked: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(sys.modules[__name__], "BREAKS", set(RETURNS))
+    found = find_best(tmp_path, Search(tries=3, selection_episodes=500), quiet=True)
+    assert (found.certified, asked) == (False, [])
+    start = "None of 4 candidates keeps P(cost > 1) <= 0.1 in its 500 episodes of the ranking"
+    assert found.sentence.startswith(start)
+    assert "the safest, seed 0 at step 100, has 1;" in found.sentence
+    assert "richest" not in found.sentence
+    lines = Console(width=100, record=True, file=io.StringIO())
+    print_best(lines, found.to_dict())
+    assert "stored policies, the safest first" in lines.export_text()
+
+
+def test_a_change_of_the_environment_is_told(
+    asked: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(Config, "environment_changes", ("slip is 0.1 here and was 0.2",))
+    found = find_best(tmp_path, Search(tries=3), accept_change=True, quiet=True)
+    assert found.sentence.endswith("environment of training: slip is 0.1 here and was 0.2.")
+
+
 def test_more_tries_are_not_advised_where_all_candidates_were_tried():
-    tried = replace(candidate(0, 100, 1.0, 0.3), verdict="UNDECIDED")
+    tried = replace(candidate(0, 100, 1.0, 0.05), verdict="UNDECIDED")
     one = Best(
         seed=None, step=None, sentence="", search=Search(tries=1), candidates=(tried,),
         certificate=None,
     )  # fmt: skip
-    assert "--tries" not in best._sentence(one, 1)
+    assert "None of the 1 richest" in best._sentence(one, 1, Config.constraint)
+    assert "--tries" not in best._sentence(one, 1, Config.constraint)
 
 
 @pytest.mark.parametrize("wrong", [{"tries": 0}, {"selection_episodes": 1.5}, {"confidence": 1.0}])

@@ -274,15 +274,22 @@ def test_a_test_that_went_on_after_its_verdict_is_found_out():
 
 def test_changes_of_the_environment_that_were_accepted_are_part_of_it():
     origin = FIXED["origin"] | {"environment_changes": ["slip is 0.2 here and was 0.3"]}
-    told = FIXED | {"origin": origin}
+    hidden = FIXED | {"origin": origin}
+    hidden |= {"sha256": content_hash(hidden)}
+    assert "recomputing it gives" in verify(hidden)[0]  # its sentence must say it as well
+    said = "This is not the environment of training: slip is 0.2 here and was 0.3."
+    told = hidden | {"sentence": f"{FIXED['sentence']} {said}"}
     told |= {"sha256": content_hash(told)}
     assert verify(told) == []
+    assert verify(told | {"origin": FIXED["origin"]})
     assert (
         compare(told, {"environment_changes": ["slip is 0.2 here and was 0.3"]}, {0: f"{0:064x}"})
         == []
     )
-    assert compare(told, {"environment_changes": []}, {0: f"{0:064x}"})
-    assert compare(FIXED, {"environment_changes": ["slip is 0.2 here"]}, {0: f"{0:064x}"})
+    (alone,) = compare(told, {"environment_changes": []}, {0: f"{0:064x}"})
+    assert "(slip is 0.2 here and was 0.3), the one here does not differ; check it with" in alone
+    (alone,) = compare(FIXED, {"environment_changes": ["slip is 0.2 here"]}, {0: f"{0:064x}"})
+    assert "is that of training, the one here differs from that (slip is 0.2 here)" in alone
     for nonsense in ("slip", [], [3], None):
         forged = FIXED | {"origin": FIXED["origin"] | {"environment_changes": nonsense}}
         assert verify(forged | {"sha256": content_hash(forged)})

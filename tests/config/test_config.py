@@ -3,6 +3,7 @@ wrong."""
 
 import dataclasses
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -18,6 +19,7 @@ from canary.config.config import (
     make_config,
 )
 from canary.config.presets import PAPER_BATCHES, PRESETS, of_kind
+from canary.constraints import CVaR, Mean
 from canary.environments import ENVIRONMENTS
 from canary.environments.icy_lake import IcyLake
 from canary.errors import CanaryError
@@ -265,6 +267,13 @@ def test_damaged_configurations_end_in_one_sentence(spoil):
     assert "\n" not in str(caught.value)
 
 
+def test_an_algorithm_of_ones_own_has_to_be_imported_first():
+    data = config_to_dict(make_config())
+    data["algorithm"]["name"] = "my-own"
+    with pytest.raises(CanaryError, match=r"'my-own'.*in Python, import the module that adds it"):
+        config_from_dict(data)
+
+
 def test_training_counts_whole_updates():
     training = TrainingConfig(total_steps=2500, environments=5, rollout_length=200)
     assert (training.batch, training.updates) == (1000, 2)
@@ -274,6 +283,37 @@ def test_configurations_cannot_be_changed_in_place():
     config = make_config()
     with pytest.raises(dataclasses.FrozenInstanceError):
         config.training.chunk = 3  # ty: ignore
+
+
+class Suggesting(Price):
+    default_constraint = Mean(limit=0.5)
+
+
+class Tailed(Price):
+    default_constraint = CVaR(limit=5.0, epsilon=0.1)
+
+
+class Nonsense(Price):
+    default_constraint = 5.0
+
+
+def test_an_environment_may_suggest_a_constraint_of_any_kind():
+    def constraint(env: Any, said: Any = None) -> Any:
+        return make_config(env, "ppo-lagrangian", said).constraint
+
+    assert constraint(Suggesting()) == Mean(0.5)
+    assert constraint(Tailed()) == CVaR(5.0, 0.1)
+    assert constraint(Suggesting(), {"limit": 2.0}) == Mean(2.0)
+    assert constraint(Tailed(), {"epsilon": 0.2}) == CVaR(5.0, 0.2)
+    assert constraint(Tailed(), {"kind": "chance"}) == Chance(5.0, 0.1)
+    assert constraint(Suggesting(), {"kind": "cvar", "epsilon": 0.2}) == CVaR(0.5, 0.2)
+    for env, said, sentence in (
+        (Suggesting(), {"kind": "chance"}, r"is on the mean cost and has no epsilon: say the eps"),
+        (Suggesting(), {"epsilon": 0.1}, "which is what Suggesting limits, has no epsilon"),
+        (Nonsense(), None, r"default_constraint of Nonsense must be canary\.Chance.*not 5\.0"),
+    ):
+        with pytest.raises(CanaryError, match=sentence):
+            constraint(env, said)
 
 
 def test_a_constraint_of_another_kind_is_refused():

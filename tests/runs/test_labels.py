@@ -69,6 +69,22 @@ def test_list_shows_names_tags_and_differences(
     assert "narrow" not in capsys.readouterr().out
 
 
+def test_list_shows_the_plan_as_it_is_now(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("COLUMNS", "200")
+    for name in ("short", "long"):
+        run = directory.create(
+            tmp_path, directory.Headline("IcyLake", "canary", 2, 4000), CONFIG, device="cpu", command=[],
+            labels=Labels(name),
+        )  # fmt: skip
+    directory.update_manifest(run, extended_steps=8000, total_steps=8000)
+    assert main(["list", "--out", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    assert "training.total_steps=8000" in shown.partition("long")[2].partition("short")[0]
+    assert shown.count("training.total_steps=4000") == 1
+
+
 def test_kept_states_lie_at_equal_parts_of_training():
     training = TrainingConfig(total_steps=10_000, keep_checkpoints=4)  # ten updates
     assert [update for update in range(1, 11) if is_kept(training, update)] == [3, 5, 8, 10]

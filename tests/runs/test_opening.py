@@ -1,23 +1,28 @@
 """Runs on code of one's own: made again by what they name, after consent, and only as the
 environment that was trained on."""
 
+import io
 import json
+import shutil
 from dataclasses import dataclass
 
 import pytest
+from rich.console import Console
 
 import canary
+from canary.certification.check import verify_file
 from canary.cli.main import main
 from canary.config.sources import Source, build, source_of
 from canary.environments import from_gymnasium
 from canary.environments.icy_lake import IcyLake
 from canary.errors import CanaryError
-from canary.runs import directory, trust
-from canary.runs.opening import environment_changes, open_config
+from canary.runs import directory, opening, trust
+from canary.runs.opening import describe_environment, environment_changes, open_config
 from canary.runs.trust import NeedsTrust
+from canary.terminal.certificate_table import print_certificate
 from problems import faulty_environments as problems
 from problems.faulty_environments import Walk
-from problems.host_environments import WALK
+from problems.host_environments import WALK, Forgetful
 from problems.host_environments import Walk as HostWalk
 
 REFERENCE = "problems.faulty_environments:Walk"
@@ -100,8 +105,80 @@ def test_another_setting_is_refused_or_accepted_by_a_word(run):
     assert accepted.config.environment_changes == ("noise is 0.0 here and was 0.25",)
     certificate = canary.certify(accepted, episodes=60)
     assert certificate["origin"]["environment_changes"] == ["noise is 0.0 here and was 0.25"]
+    changed = "This is not the environment of training: noise is 0.0 here and was 0.25."
+    assert certificate["sentence"].endswith(changed)
     own = canary.certify(canary.load(run.directory), episodes=60)
     assert "environment_changes" not in own["origin"]
+    assert changed not in own["sentence"]
+
+
+def test_an_accepted_change_is_shown_wherever_a_certificate_is(run, tmp_path):
+    place = tmp_path / "run"
+    shutil.copytree(run.directory, place)
+    other = Walk(noise=0.0)
+    certificate = canary.certify(place, environment=other, accept_change=True, episodes=60)
+    page = (place / "certificate.html").read_text().partition("<script")[0]
+    assert page.count("noise is 0.0 here and was 0.25") == 2  # the sentence, and the facts
+    assert "in a changed environment" in page
+    assert "Nothing about the environment that the policies were trained in" in page
+    lines = Console(width=200, record=True, file=io.StringIO())
+    print_certificate(lines, certificate)
+    assert "in an environment that changed since training" in lines.export_text()
+    assert verify_file(place / "certificate.html", environment=other)["level"] == "belongs"
+    (problem,) = verify_file(place / "certificate.html", environment=Walk(noise=0.25))["problems"]
+    assert "(noise is 0.0 here and was 0.25), the one here does not differ" in problem
+
+
+def test_a_changed_environment_is_evaluated_but_neither_trained_on_nor_exported(run, capsys):
+    """Training on would leave a policy of two environments that names only one of them."""
+    accepted = canary.load(run.directory, Walk(noise=0.0), accept_change=True)
+    files = {path: path.read_bytes() for path in run.directory.iterdir() if path.is_file()}
+    told = r"noise is 0.0 here and was 0.25. This needs the same one: restore it"
+    with pytest.raises(CanaryError, match=told):
+        accepted.resume(total_steps=120, quiet=True)
+    with pytest.raises(CanaryError, match=told):
+        accepted.export("numpy")
+    assert {path: path.read_bytes() for path in files} == files
+    summary = accepted.evaluate(20)
+    assert summary["environment_changes"] == ["noise is 0.0 here and was 0.25"]
+    assert "environment_changes" not in canary.evaluate(run.directory, 20)
+
+
+@pytest.mark.parametrize("command", [["train", "--resume"], ["export"], ["frontier", "--run"]])
+def test_commands_without_the_word_do_not_advise_it(run, command, monkeypatch, capsys):
+    monkeypatch.setattr(opening, "_other", lambda stored, environment: ["the cost differs"])
+    assert main([*command, str(run.directory)]) == 2
+    said = capsys.readouterr().err
+    assert "on the same keys the cost differs. This needs the same one: restore it" in said
+    assert "Only `canary evaluate` and `canary certify` take a changed one" in said
+    evaluate = ["evaluate", str(run.directory), "--episodes", "20"]
+    assert main(evaluate) == 2
+    assert "or say --accept-change" in capsys.readouterr().err
+    assert main([*evaluate, "--accept-change"]) == 0
+    assert "not the environment of training: on the same keys the cost" in " ".join(
+        capsys.readouterr().out.split()
+    )
+
+
+@pytest.mark.usefixtures("stranger")
+def test_the_advice_about_trust_can_be_followed_in_python(run, tmp_path):
+    for use in (canary.evaluate, canary.certify, canary.export):
+        with pytest.raises(NeedsTrust, match="trust=True, or pass environment="):
+            use(run.directory)
+    own = Walk(noise=0.25)
+    assert canary.evaluate(run.directory, 20, environment=own)["updates"] == 3
+    with pytest.raises(CanaryError, match="accept_change=True"):
+        canary.certify(run.directory, environment=Walk(noise=0.0))
+    path = tmp_path / "policy.npz"
+    assert canary.export(run.directory, "numpy", path, environment=own)["path"] == str(path)
+    assert canary.certify(run.directory, episodes=60, trust=True)["results"]
+
+
+def test_randomness_that_no_key_determines_is_no_change():
+    forgetful = from_gymnasium(Forgetful, horizon=9)
+    stored = json.loads(json.dumps(describe_environment(forgetful)))
+    opening._behaviour.cache_clear()  # as in another process
+    assert environment_changes(stored, forgetful) == []
 
 
 def test_other_behaviour_is_refused_although_the_settings_agree(run):

@@ -56,6 +56,27 @@ def test_an_update_says_what_every_seed_did():
     assert found(constraint=Mean(1.0))[0].seeds[0].constraint_value == 5.0
 
 
+def test_every_number_has_a_name_of_its_own(tmp_path: Path):
+    """The algorithm's mean cost is over a window of batches; it must not pass for the batch's."""
+    reported = rows().with_columns(cost_mean=pl.lit(7.5))
+    (one, _) = updates_of(reported, episodes(), Chance(5.5, 0.1), run=tmp_path, updates=9)
+    numbers = one.seeds[0].numbers()
+    assert (numbers["cost_mean"], numbers["algorithm_cost_mean"]) == (5.0, 7.5)
+    assert (one.mean("cost_mean"), one.mean("algorithm_cost_mean")) == (5.0, 7.5)
+    assert one.seeds[0].metrics["cost_mean"] == 7.5
+    watcher = Watcher(log="csv")
+    watcher.open(tmp_path, ABOUT, Chance(5.5, 0.1), 0, 9)
+    watcher.see(reported, episodes())
+    watcher.close()
+    head, first, *_ = csv.reader((tmp_path / "log.csv").read_text().splitlines())
+    assert len(set(head)) == len(head)
+    row = dict(zip(head, first, strict=True))
+    assert (row["cost_mean"], row["algorithm_cost_mean"]) == ("5.0", "7.5")
+    (tmp_path / "log.csv").write_text("seed,update,steps,cost_mean,cost_mean\n")
+    with pytest.raises(CanaryError, match="two columns of one name"):
+        watched(Watcher(log="csv"), tmp_path)
+
+
 def watched(watcher: Watcher, run: Path, first: int = 0) -> bool:
     watcher.open(run, ABOUT, Chance(5.5, 0.1), first, 9)
     try:

@@ -109,11 +109,10 @@ class Run:
         runner.resume_run(
             self.directory,
             environment=self.config.environment,
-            accept_change=bool(self.config.environment_changes),
             force=force,
             quiet=quiet,
             total_steps=total_steps,
-            watcher=Watcher(callback, log),
+            watcher=Watcher(callback, using.texts("log", log)),
         )
         steps = directory.read_config(self.directory)["training"]["total_steps"]
         training = replace(self.config.training, total_steps=steps)
@@ -165,8 +164,8 @@ def train(
         {} if total_steps is None else {"total_steps": total_steps}
     )
     config = make_config(env, algorithm, constraint, preset, overrides, cost, **training)
-    watcher = Watcher(callback, log)
-    place = runner.start_run(config, Path(out), quiet=quiet, name=name, tags=tags, watcher=watcher)
+    watcher, words = Watcher(callback, using.texts("log", log)), using.texts("tags", tags)
+    place = runner.start_run(config, Path(out), quiet=quiet, name=name, tags=words, watcher=watcher)
     return _finish(Run(place, config))
 
 
@@ -182,7 +181,8 @@ def load(
 
     A run that was trained on code of your own makes its environment again: pass it as
     `environment`, or say `trust` once to let the code that the run names be imported. Another
-    environment than the run's is refused, unless you `accept_change`.
+    environment than the run's is refused, unless you `accept_change`: the run can then be evaluated
+    and certified, which says what is different, but neither trained on nor exported.
     """
     place = directory.find_run(str(path), Path(out))
     return Run(place, open_config(place, environment, trust=trust, accept_change=accept_change))

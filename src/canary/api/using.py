@@ -3,14 +3,17 @@
 
 import operator
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from canary.environments.protocol import Environment
 from canary.errors import CanaryError
 from canary.reporting.records import EvaluationSummary, ExportRecord
 from canary.reporting.summary import summarise_evaluation
+from canary.runs.directory import find_run
+from canary.runs.opening import open_config
 from canary.runs.policies import EvaluationPlan, FrozenPolicies, load_policies, play
 
 if TYPE_CHECKING:
@@ -30,15 +33,19 @@ def evaluate(
     evaluation_seed: int = 0,
     report: Callable[[int, int], None] = lambda seed, count: None,
     video: "VideoRequest | None" = None,
+    environment: Environment | None = None,
+    trust: bool = False,
+    accept_change: bool = False,
 ) -> EvaluationSummary:
     """The summary of so many fresh episodes of each seed's frozen policy, the newest or that after
     `step` steps.
 
     `report(seed, episodes)` is called after every batch. With a `video`, the worst and the median
     episode are drawn, and the summary says under "video" what was written; `Run.video` is the short
-    way.
+    way. `environment`, `trust` and `accept_change` are those of `canary.load`; after a change the
+    summary has "environment_changes".
     """
-    run = as_run(run)
+    run = as_run(run, environment, trust=trust, accept_change=accept_change)
     chosen = None if seeds is None else seed_ids(seeds)
     plan = EvaluationPlan(
         episodes=episodes,
@@ -60,8 +67,11 @@ def evaluate(
         "policy_sha256": digests,
     }
     drawn = {} if film is None else {"video": film(policies, plan, table)}
+    changes = run.config.environment_changes
+    noted = {"environment_changes": list(changes)} if changes else {}
     return cast(
-        EvaluationSummary, summarise_evaluation(run.directory, table, seconds) | how | drawn
+        EvaluationSummary,
+        summarise_evaluation(run.directory, table, seconds) | how | drawn | noted,
     )
 
 
@@ -99,7 +109,7 @@ def certify(
     early_stop: bool = True,
     step: int | None = None,
     seeds: Sequence[int] | None = None,
-    shift: Sequence[str] = (),
+    shift: str | Sequence[str] = (),
     limit: float | None = None,
     epsilon: float | None = None,
     deterministic: bool = False,
@@ -107,25 +117,29 @@ def certify(
     largest_step_cost: float | None = None,
     sign: Any = None,
     quiet: bool = True,
+    environment: Environment | None = None,
+    trust: bool = False,
+    accept_change: bool = False,
 ) -> dict[str, Any]:
     """A certificate from fresh episodes of the run's frozen policies, also written into the run
     (docs/certification.md).
 
     `episodes` are the most per policy; None plans them. `shift` also certifies changed settings,
     "slip=0.1,0.2". `largest_step_cost` gives bounds on mean and CVaR where the environment does not
-    state it; `sign` is a private key. For a policy that belongs to no run there is
-    `canary.certification.certify`.
+    state it; `sign` is a private key. `environment`, `trust` and `accept_change` are those of
+    `canary.load`; after a change the certificate says what is different. For a policy that belongs
+    to no run there is `canary.certification.certify`.
     """
     from canary.certification.run import Request, certify_run
 
-    run = as_run(run)
+    run = as_run(run, environment, trust=trust, accept_change=accept_change)
     request = Request(
         confidence=confidence,
         episodes=episodes,
         early_stop=early_stop,
         step=step,
         seeds=None if seeds is None else seed_ids(seeds),
-        shift=tuple(shift),
+        shift=texts("shift", shift),
         limit=limit,
         epsilon=epsilon,
         deterministic=deterministic,
@@ -149,9 +163,9 @@ def best(
 ) -> "Best":
     """The stored policy with the highest return that is certified, over all seeds and kept states.
 
-    Candidates are ranked on episodes of their own. The first `tries` of them are then certified in
-    turn on fresh ones until one is SATISFIED, each at the confidence 1 - (1 - confidence) / tries,
-    so that having looked at several is paid for.
+    Candidates that keep the limit on episodes of their own are ranked there by return. The first
+    `tries` of them are then certified in turn on fresh ones until one is SATISFIED, each at the
+    confidence 1 - (1 - confidence) / tries, so that having looked at several is paid for.
     """
     from canary.certification.best import Search, find_best
 
@@ -174,15 +188,18 @@ def export(
     *,
     seed: int | None = None,
     step: int | None = None,
+    environment: Environment | None = None,
+    trust: bool = False,
 ) -> ExportRecord:
     """Write the policy of a seed (the first, if not said) as onnx, stablehlo or numpy, checked
     against JAX (docs/export.md).
 
-    It goes to `path`, or below the run's `exports/`.
+    It goes to `path`, or below the run's `exports/`. `environment` and `trust` are those of
+    `canary.load`.
     """
     from canary.export.run import export_run
 
-    run = as_run(run)
+    run = as_run(run, environment, trust=trust)
     out = None if path is None else Path(path)
     record = export_run(
         run.directory,
@@ -195,11 +212,33 @@ def export(
     return cast(ExportRecord, record)
 
 
-def as_run(run: "Run | str | Path") -> "Run":
-    """A run, or the one of that path or name."""
-    from canary.api.face import Run, load  # the face has these functions as methods
+def as_run(
+    run: "Run | str | Path",
+    environment: Environment | None = None,
+    *,
+    trust: bool = False,
+    accept_change: bool | None = None,
+) -> "Run":
+    """A run, or the one of that path or name; an opened run as it is, unless another environment or
+    a change is spoken of."""
+    from canary.api.face import RUNS, Run  # the face has these functions as methods
 
-    return run if isinstance(run, Run) else load(run)
+    if not isinstance(run, Run):
+        place = find_run(str(run), RUNS)
+    elif environment is None and not accept_change:
+        return run
+    else:
+        place = run.directory
+        environment = run.config.environment if environment is None else environment
+    return Run(place, open_config(place, environment, trust=trust, accept_change=accept_change))
+
+
+def texts(name: str, value: str | Iterable[str]) -> tuple[str, ...]:
+    """One text or several; a sentence for anything else."""
+    found = (value,) if isinstance(value, str) or not isinstance(value, Iterable) else tuple(value)
+    if not all(isinstance(one, str) for one in found):
+        raise CanaryError(f"{name} takes a text or a list of texts, not {value!r:.60}.")
+    return found
 
 
 def loaded(run: "Run", step: int | None) -> FrozenPolicies:

@@ -2,6 +2,7 @@
 
 1. Selection. Every stored state of every seed plays episodes of its own (the stream of
    evaluations). Those whose measured constraint holds are ranked by their mean return.
+   If there is none, the search ends here.
 2. Certificate. The first `tries` of the ranking are certified in turn, each on fresh episodes and
    at the confidence 1 - (1 - confidence) / tries, until one is SATISFIED. Whatever the selection
    did, the episodes of a certificate are independent of it, so by the union bound a wrong SATISFIED
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from canary.certification.run import Request, certify_run
+from canary.certification.sentences import changed_sentence
 from canary.constraints import Constraint
 from canary.environments.protocol import Environment
 from canary.errors import CanaryError
@@ -64,6 +66,8 @@ class Candidate:
     step: int
     return_mean: float
     constraint_value: float
+    keeps: bool
+    """Whether it kept the constraint in these episodes; only then it may be certified."""
     verdict: str | None = None
     """Of its certificate, if it was tried."""
 
@@ -104,9 +108,9 @@ def find_best(
     its certificate."""
     search = search or Search()
     config = open_config(run, environment, accept_change=accept_change)
-    ranking = ranked(_measured(run, config, search, quiet), config.constraint)
-    tries = min(search.tries, len(ranking))
-    level = 1 - (1 - search.confidence) / tries
+    ranking = ranked(_measured(run, config, search, quiet))
+    tries = min(search.tries, sum(candidate.keeps for candidate in ranking))
+    level = 1 - (1 - search.confidence) / max(tries, 1)
     found = Best(seed=None, step=None, sentence="", search=search, candidates=(), certificate=None)
     for place, candidate in enumerate(ranking[:tries]):
         request = Request(
@@ -126,7 +130,10 @@ def find_best(
             )
             break
     found = replace(found, candidates=tuple(ranking))
-    found = replace(found, sentence=_sentence(found, tries))
+    changes = config.environment_changes
+    said = [_sentence(found, tries, config.constraint)]
+    said += [changed_sentence(changes)] if changes else []
+    found = replace(found, sentence=" ".join(said))
     files.write_json(run / NAME, found.to_dict(), within=run)
     return found
 
@@ -148,35 +155,51 @@ def _measured(run: Path, config: Any, search: Search, quiet: bool) -> list[Candi
             ).items():
                 value = config.constraint.measure(part["cost"].to_numpy())
                 reward = float(part["return"].to_numpy().mean())
+                keeps = value <= config.constraint.allowed
                 candidates.append(
-                    Candidate(seed=seed, step=step, return_mean=reward, constraint_value=value)
+                    Candidate(
+                        seed=seed,
+                        step=step,
+                        return_mean=reward,
+                        constraint_value=value,
+                        keeps=keeps,
+                    )
                 )
     if not candidates:
         raise CanaryError(f"{run} has no stored state yet, so there is nothing to choose from.")
     return candidates
 
 
-def ranked(candidates: list[Candidate], constraint: Constraint) -> list[Candidate]:
+def ranked(candidates: list[Candidate]) -> list[Candidate]:
     """The richest first among those that keep the constraint as measured; behind them the others,
     the safest first."""
 
     def place(candidate: Candidate) -> tuple[bool, float]:
-        breaks = candidate.constraint_value > constraint.allowed
-        return breaks, candidate.constraint_value if breaks else -candidate.return_mean
+        keeps = candidate.keeps
+        return not keeps, -candidate.return_mean if keeps else candidate.constraint_value
 
     return sorted(candidates, key=place)
 
 
-def _sentence(best: Best, tries: int) -> str:
+def _sentence(best: Best, tries: int, constraint: Constraint) -> str:
     confidence, count = f"{100 * best.search.confidence:.4g}%", len(best.candidates)
     tried = f"{tries} of {count} candidates could be tried"
+    advice = "train longer, under a tighter constraint or with more kept checkpoints"
+    keeping = sum(one.keeps for one in best.candidates)
+    if not keeping:
+        safest = best.candidates[0]
+        return (
+            f"None of {count} candidates keeps {constraint.text} in its "
+            f"{best.search.selection_episodes:,} episodes of the ranking, so none was certified: the "
+            f"safest, seed {safest.seed} at step {safest.step:,}, has {safest.constraint_value:.4g}; "
+            f"{advice}."
+        )
     if not best.certified:
         verdicts = [one.verdict for one in best.candidates if one.verdict is not None]
-        more = ", or allow more --tries" if len(verdicts) < count else ""
+        more = ", or allow more --tries" if len(verdicts) < keeping else ""
         return (
-            f"None of the {len(verdicts)} richest of {count} candidates was certified "
-            f"({', '.join(verdicts).lower()}); train longer, under a tighter constraint or "
-            f"with more kept checkpoints{more}."
+            f"None of the {len(verdicts)} richest was certified ({', '.join(verdicts).lower()}), of "
+            f"{keeping} of {count} candidates that keep the limit in the ranking; {advice}{more}."
         )
     chosen = next(one for one in best.candidates if (one.seed, one.step) == (best.seed, best.step))
     return (

@@ -7,11 +7,12 @@ again.
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from canary.certification.plan import Plan
-from canary.certification.sentences import Verdict, promise
+from canary.certification.sentences import Verdict, changed_sentence, promise
 from canary.certification.verdict import Assessment, Evidence, overall
 from canary.constraints import Constraint, Kind, from_dict
 from canary.errors import CanaryError
@@ -99,20 +100,24 @@ def methods_of(kind: str) -> dict[str, str]:
 
 
 def summarise(
-    results: tuple[Result, ...], plan: Plan, constraint: Constraint | None = None
+    results: tuple[Result, ...],
+    plan: Plan,
+    constraint: Constraint | None = None,
+    changes: Sequence[str] = (),
 ) -> tuple[Verdict, str]:
-    """The verdict on the policies in the environment they were trained in, and a sentence about all
-    results."""
+    """The verdict on the policies in the environment they were trained in, or in one that differs
+    from it by accepted `changes`, and a sentence about all results."""
     nominal = [result for result in results if not result.changes]
     assessments, seeds = (
         [result.assessment for result in nominal],
         [result.seed for result in nominal],
     )
-    verdict, sentence = overall(
-        assessments, seeds, plan, "the limit" if constraint is None else promise(constraint)
-    )
+    place = "the environment as it is now" if changes else "the environment they were trained in"
+    kept = "the limit" if constraint is None else promise(constraint)
+    verdict, sentence = overall(assessments, seeds, plan, kept, place)
     shifted = [result for result in results if result.changes]
-    return verdict, f"{sentence} {_shifts(shifted)}" if shifted else sentence
+    parts = [sentence, *([_shifts(shifted)] if shifted else [])]
+    return verdict, " ".join(parts + ([changed_sentence(changes)] if changes else []))
 
 
 def _shifts(results: list[Result]) -> str:

@@ -72,6 +72,7 @@ def render_page(certificate: dict[str, Any]) -> str:
         footnote=footnote(certificate["plan"]),
         carried=Markup(_carried(certificate)),
         shifted=any(result["changes"] for result in certificate["results"]),
+        changed=certificate["origin"].get("environment_changes", []),
     )
 
 

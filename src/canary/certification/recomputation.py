@@ -46,7 +46,8 @@ def check_statistics(data: dict[str, Any]) -> list[str]:
                 )
             )
     if len(results) == len(data["results"]):
-        verdict, sentence = summarise(tuple(results), plan, constraint)
+        changes = data["origin"].get("environment_changes", ())
+        verdict, sentence = summarise(tuple(results), plan, constraint, changes)
         if (verdict, sentence) != (data["verdict"], data["sentence"]):
             problems.append(
                 f"The verdict is {data['verdict']} but recomputing it gives {verdict}: {sentence}"

@@ -139,7 +139,7 @@ def _certificate(
     origin: dict[str, Any],
 ) -> Certificate:
     config, (plan, evaluation_seed) = policies.config, how
-    verdict, sentence = summarise(results, plan, constraint)
+    verdict, sentence = summarise(results, plan, constraint, config.environment_changes)
     return Certificate(
         environment=config.environment_name,
         settings=environment_settings(config.environment),

@@ -2,7 +2,7 @@
 more than its number."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from canary.certification.plan import Plan
@@ -61,6 +61,11 @@ def mean_sentence(
 def promise(constraint: Constraint) -> str:
     """What several policies keep or break."""
     return "the limit" if isinstance(constraint, Chance) else f"{constraint.text}"
+
+
+def changed_sentence(changes: Sequence[str]) -> str:
+    """That an environment was accepted although it is not the run's own, and how it differs."""
+    return f"This is not the environment of training: {'; '.join(changes)}."
 
 
 def percent(value: float) -> str:

@@ -131,7 +131,11 @@ def decide(lower: float, upper: float, allowed: float) -> Verdict:
 
 
 def overall(
-    assessments: list[Assessment], seeds: list[int], plan: Plan, promise: str = "the limit"
+    assessments: list[Assessment],
+    seeds: list[int],
+    plan: Plan,
+    promise: str = "the limit",
+    place: str = "the environment they were trained in",
 ) -> tuple[Verdict, str]:
     """The verdict on a set of policies: SATISFIED if all are, VIOLATED if any is, and which ones
     are what."""
@@ -154,7 +158,7 @@ def overall(
     start = (
         f"With {percent(plan.confidence)} confidence in all {plan.statements} statements together"
     )
-    where = " in the environment they were trained in" if plan.statements > len(seeds) else ""
+    where = f" in {place}" if plan.statements > len(seeds) else ""
     phrases = {
         "SATISFIED": f"keep {promise}",
         "VIOLATED": f"break {promise}",

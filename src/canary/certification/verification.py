@@ -76,9 +76,14 @@ def unreadable(data: dict[str, Any]) -> str | None:
 def compare(data: dict[str, Any], facts: dict[str, Any], digests: dict[int, str]) -> list[str]:
     """How a certificate differs from a run with these facts (by field) and policies (digest by
     seed)."""
+    stated, here = data["origin"].get(CHANGES, []), facts.get(CHANGES, [])
+    if stated != here:
+        return [_other_environment(stated, here)]
     problems = []
     for name, value in facts.items():
-        found = data["origin"].get(name, []) if name in ORIGIN | {CHANGES} else data[name]
+        if name == CHANGES:
+            continue
+        found = data["origin"].get(name) if name in ORIGIN else data[name]
         if found == value:
             continue
         if isinstance(value, dict):
@@ -99,6 +104,18 @@ def compare(data: dict[str, Any], facts: dict[str, Any], digests: dict[int, str]
                 f"The policy of seed {seed} is not the one that was certified: its digest differs."
             )
     return problems
+
+
+def _other_environment(stated: list[str], here: list[str]) -> str:
+    """That the environment at hand is not the one that a certificate is about."""
+    about = (
+        f"differs from that of training ({'; '.join(stated)})" if stated else "is that of training"
+    )
+    found = f"differs from that ({'; '.join(here)})" if here else "does not differ"
+    return (
+        f"The environment that it is about {about}, the one here {found}; check it with the one "
+        "that it is about (in Python: verify_file(..., environment=...))."
+    )
 
 
 def _check_shape(data: dict[str, Any]) -> list[str]:

@@ -37,8 +37,9 @@ class Certify:
   canary certify --verify certificate.json           is it consistent in itself?
   canary certify runs/NAME --verify certificate.json --replay 0.1 --key issuer.pub
 
-With --best, the stored states of all seeds (--set training.keep_checkpoints=10 keeps some) are ranked on episodes of their
-own, and the first --tries of them certified in turn on fresh ones at a confidence that pays for having looked at several.
+With --best, the stored states of all seeds (--set training.keep_checkpoints=10 keeps some) play episodes of their own. Those
+that keep the limit there are ranked by return, and the first --tries of them certified in turn on fresh episodes at a
+confidence that pays for having looked at several.
 
 Episodes are played until the verdict is clear or the planned number is reached; stopping early and Ctrl-C are
 both allowed for by an anytime-valid bound. Writes certificate.json and certificate.html into the run; earlier ones

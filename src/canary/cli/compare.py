@@ -24,7 +24,7 @@ class Compare:
 The numbers are of the second half of training, the intervals Student's over seeds at 95%. The first run is the one that the
 others are compared with, seed by seed."""
 
-    names: Annotated[Positional[tuple[str, ...]], flag("RUN")] = ()
+    names: Annotated[Positional[tuple[str, ...]], flag("RUN RUN [RUN ...]")] = ()
     """Two or more runs: path, name below --runs, or latest."""
     out: Annotated[str, flag("FILE", "compare.png")] = "compare.png"
     """Where the figure goes."""

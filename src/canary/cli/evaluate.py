@@ -62,6 +62,7 @@ episodes of all seeds, the one with the highest cost and the median one, with th
 def evaluate(options: Evaluate) -> int:
     check_json(options.json)
     from canary import api
+    from canary.certification.sentences import changed_sentence
     from canary.terminal.bars import evaluation_bar
     from canary.terminal.summary_table import print_summary
 
@@ -84,6 +85,8 @@ def evaluate(options: Evaluate) -> int:
         )
     if not options.quiet:
         note = f"{episodes:,} fresh episodes per seed of the policies after update {summary['updates']:,}."
+        if changes := summary.get("environment_changes"):
+            note += f" {changed_sentence(changes)}"
         paths = {"video": summary["video"]["path"]} if options.video is not None else {}
         print_summary(console_for(options.json), summary | {"note": note, "paths": paths})
     elif options.video is not None and options.json != "-":

@@ -44,7 +44,9 @@ the summary. `canary list` shows what --env, --algo and --preset can be."""
     package.module:function."""
     algo: Annotated[str | None, flag("NAME", "canary")] = None
     """Algorithm to train with."""
-    constraint: Annotated[str | None, flag("chance|mean|cvar", "chance")] = None
+    constraint: Annotated[
+        str | None, flag("chance|mean|cvar", "the environment's own, or chance")
+    ] = None
     """What is limited: P(cost > limit), the mean cost, or the mean cost of the worst share epsilon
     of the episodes."""
     limit: Annotated[str | None, flag("COST", "the environment's own")] = None
@@ -180,6 +182,7 @@ def _engine(options: Train) -> str | None:
 
 def _resume(options: Train, console: Any) -> Any:
     from canary import api
+    from canary.runs.opening import open_config
 
     keeps = {"out", "json", "resume", "force", "quiet", "trust", "total_steps", "log"}
     steps = None if options.total_steps is None else whole("--total-steps", options.total_steps)
@@ -187,7 +190,8 @@ def _resume(options: Train, console: Any) -> Any:
         if field.name not in keeps and getattr(options, field.name) != field.default:
             name = field.name.replace("_", "-")
             raise CanaryError(f"--resume goes on with the run's own settings; leave out --{name}.")
-    run = api.load(opened(options.resume or "", options.out, trust=options.trust))
+    place = opened(options.resume or "", options.out, trust=options.trust)
+    run = api.Run(place, open_config(place))
     if run.summary()["status"] == "finished" and (
         steps is None or steps <= run.config.training.total_steps
     ):

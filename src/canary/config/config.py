@@ -219,7 +219,7 @@ def config_from_dict(
                 "cost if it has one, in a module that can be imported, not in the script that runs."
             )
         environment = from_dict(ENVIRONMENTS[name], env_settings, "env")
-    algorithm = canonical(algorithm, ALGORITHMS, "algorithm")
+    algorithm = _known_algorithm(algorithm)
     try:
         settings = from_dict(ALGORITHMS[algorithm].config, algo_settings, "algo")
     except CanaryError as error:
@@ -238,6 +238,18 @@ def config_from_dict(
         environment_changes=changes,
     )
     return checked(config)
+
+
+def _known_algorithm(name: str) -> str:
+    """The algorithm that a run names; one of the user's own is known once its module is imported."""
+    try:
+        return canonical(name, ALGORITHMS, "algorithm")
+    except CanaryError:
+        raise CanaryError(
+            f"The run was trained with {name!r:.60}, which is no algorithm of canary's: in Python, "
+            "import the module that adds it to canary.ALGORITHMS, then canary.load(RUN). Commands "
+            "know canary's own alone."
+        ) from None
 
 
 def _without_retired(settings: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from canary.algorithms import ALGORITHMS
 from canary.config.overrides import check_ranges
-from canary.constraints import CONSTRAINTS, Chance, Constraint
+from canary.constraints import CONSTRAINTS, Constraint
 from canary.environments.protocol import Environment
 from canary.errors import CanaryError
 from canary.types import Amount, Count, Range, Whole
@@ -112,28 +112,39 @@ PARTS = ("kind", "limit", "epsilon")
 
 
 def complete(
-    said: Constraint | Mapping[str, Any] | None, suggested: Chance | None, environment: str
+    said: Constraint | Mapping[str, Any] | None, suggested: Constraint | None, environment: str
 ) -> Constraint:
     """The constraint that was said: a whole one, some of `kind`, `limit` and `epsilon`, or nothing.
 
-    What was left out comes from the environment's suggestion, if it has one.
+    What was left out comes from the environment's suggestion, if it has one: the kind too.
     """
-    if isinstance(said, tuple(CONSTRAINTS.values())):
+    whole = tuple(CONSTRAINTS.values())
+    if isinstance(said, whole):
         return said
+    if suggested is not None and not isinstance(suggested, whole):
+        raise CanaryError(
+            f"The default_constraint of {environment} must be {_choices()}, not {suggested!r:.60}."
+        )
     if said is not None and not isinstance(said, Mapping):
         raise CanaryError(f"The constraint must be {_choices()}, not {said!r}.")
     parts = {name: value for name, value in (said or {}).items() if value is not None}
-    kind = parts.get("kind", "chance")
+    kind = parts.get("kind", "chance" if suggested is None else suggested.kind)
     if kind not in CONSTRAINTS or not set(parts) <= set(PARTS):
         raise CanaryError(f"The constraint must be one of {', '.join(CONSTRAINTS)}, not {kind!r}.")
     if kind == "mean" and "epsilon" in parts:
-        raise CanaryError("A constraint on the mean cost has no epsilon; leave it out.")
+        own = "" if "kind" in parts else f", which is what {environment} limits,"
+        raise CanaryError(f"A constraint on the mean cost{own} has no epsilon; leave it out.")
     needed = ("limit",) if kind == "mean" else ("limit", "epsilon")
     for name in needed:
         if name not in parts and suggested is None:
             raise CanaryError(
                 f"{environment} has no default constraint: say the {name} (--{name}), or pass "
                 f"constraint={_choices()}."
+            )
+        if name not in parts and not hasattr(suggested, name):
+            raise CanaryError(
+                f"The constraint of {environment} is on the mean cost and has no {name}: say the "
+                f"{name} (--{name}) of the {kind} constraint."
             )
         parts.setdefault(name, getattr(suggested, name, None))
     return CONSTRAINTS[kind](**{name: parts[name] for name in needed})

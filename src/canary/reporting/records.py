@@ -68,6 +68,8 @@ class EvaluationSummary(Summary):
     updates: int
     policy_sha256: dict[str, str]
     video: NotRequired[dict[str, Any]]
+    environment_changes: NotRequired[list[str]]
+    """How the environment differs from that of training, where `accept_change` allowed it."""
 
 
 class ExportRecord(TypedDict):

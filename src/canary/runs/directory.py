@@ -40,7 +40,14 @@ from canary.runs.files import read_json as read_json
 from canary.runs.files import unsealed as unsealed
 from canary.runs.files import write_atomically as write_atomically
 from canary.runs.files import write_json as write_json
-from canary.runs.manifest import Labels, code_fingerprint, labels_of, run_status, write_manifest
+from canary.runs.manifest import (
+    Labels,
+    as_planned,
+    code_fingerprint,
+    labels_of,
+    run_status,
+    write_manifest,
+)
 from canary.runs.manifest import read_config as read_config
 from canary.runs.manifest import stored_manifest as stored_manifest
 from canary.runs.manifest import update_manifest as update_manifest
@@ -193,8 +200,8 @@ def list_runs(root: Path) -> list[RunRow]:
 def _row(path: Path) -> RunRow:
     """One bad run never hides the others, whatever is in its files."""
     try:
-        config = read_json(path / "config.json")
         record = stored_manifest(path)
+        config = as_planned(read_json(path / "config.json"), record)
         headline = Headline(
             record["env"], record["algorithm"], record["seeds"], record["total_steps"]
         )

@@ -119,13 +119,19 @@ def read_config(run: Path) -> dict[str, Any]:
     if not (run / NAME).exists():
         raise CanaryError(f"{run / NAME} is missing; the directory is not a complete run.")
     manifest = stored_manifest(run)
-    original, extended = manifest.get("config"), manifest.get("extended_steps")
+    original = manifest.get("config")
     if original is not None and config != original:
         raise CanaryError(
             f"{run / 'config.json'} was changed after the run began: "
             f"{differences(original, config)[0]}; restore it, or "
             "train a new run with other settings."
         )
+    return as_planned(config, manifest)
+
+
+def as_planned(config: dict[str, Any], manifest: dict[str, Any]) -> dict[str, Any]:
+    """A stored configuration, with the longer plan if the run was told to train longer."""
+    extended = manifest.get("extended_steps")
     if extended is not None and isinstance(config.get("training"), dict):
         return config | {"training": config["training"] | {"total_steps": extended}}
     return config

@@ -20,20 +20,27 @@ from canary.errors import CanaryError
 from canary.runs import directory
 from canary.runs.trust import NeedsTrust, is_trusted, remember
 
+MAY_ACCEPT = "Pass the same one, or say --accept-change (in Python: accept_change=True)."
+NEEDS_THE_SAME = (
+    "This needs the same one: restore it, or train a new run. Only `canary evaluate` and `canary "
+    "certify` take a changed one, with --accept-change (in Python: accept_change=True), and say so."
+)
+
 
 def open_config(
     run: Path,
     environment: Environment | None = None,
     *,
     trust: bool = False,
-    accept_change: bool = False,
+    accept_change: bool | None = None,
 ) -> RunConfig:
     """The configuration of a run with its environment: the given one, or the one that the run
     names.
 
     An environment that differs from what the run was trained on is refused, or, with
-    `accept_change`, taken; the configuration then says what is different, and so does every
-    certificate.
+    `accept_change`, taken; the configuration then says what is different, and so do evaluations and
+    certificates. None is for callers that cannot accept a change because they would leave no trace
+    of it, such as training.
     """
     data = directory.read_config(run)
     stored = data.get("environment")
@@ -45,10 +52,10 @@ def open_config(
     raise_first_error(check_structure(environment))
     changes = environment_changes(stored, environment)
     if changes and not accept_change:
+        advice = NEEDS_THE_SAME if accept_change is None else MAY_ACCEPT
         raise CanaryError(
-            f"The environment is not the one that {run} was trained on: {'; '.join(changes)}. Pass "
-            "the same one, or say "
-            "--accept-change (in Python: accept_change=True)."
+            f"The environment is not the one that {run} was trained on: {'; '.join(changes)}. "
+            f"{advice}"
         )
     return config_from_dict(data, environment, tuple(changes))
 
@@ -90,11 +97,18 @@ def environment_changes(stored: dict[str, Any], environment: Environment) -> lis
         elif before[key] != after[key]:
             changes.append(f"{key} is {after[key]!r} here and was {before[key]!r}")
     if not changes and "behaviour" in stored and not is_ours(environment):
-        changes += [
-            f"on the same keys {text}"
-            for text in differences(stored["behaviour"], behaviour_of(environment))
-        ]
+        changes += [f"on the same keys {text}" for text in _other(stored["behaviour"], environment)]
     return changes
+
+
+def _other(stored: Any, environment: Environment) -> list[str]:
+    """How an environment behaves unlike the stored one. If it has randomness of its own, which no
+    key determines, it is unlike itself as well, and that tells nothing."""
+    found = behaviour_of(environment)
+    different = differences(stored, found)
+    if different and differences(found, _behaviour.__wrapped__(environment)):
+        return []
+    return different
 
 
 def behaviour_of(environment: Environment) -> dict[str, list[float]]:

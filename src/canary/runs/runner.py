@@ -117,7 +117,6 @@ def resume_run(
     run: Path,
     *,
     environment: Environment | None = None,
-    accept_change: bool = False,
     force: bool = False,
     quiet: bool = False,
     total_steps: int | None = None,
@@ -129,7 +128,7 @@ def resume_run(
     longer than planned.
     """
     prepare_devices()
-    config = open_config(run, environment, accept_change=accept_change)
+    config = open_config(run, environment)
     with lock.acquire(run, force=force) as held:
         clean(run)
         if is_trained_by_older_version(stored_manifest(run)):

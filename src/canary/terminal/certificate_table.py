@@ -80,9 +80,10 @@ def print_certificate(
     """The verdict, a row per policy and changed setting, what the numbers mean, and the files
     written."""
     constraint, plan = constraint_of(certificate), certificate["plan"]
-    console.print(
-        Text(f" {certificate['verdict']} ", style=f"{STYLES[certificate['verdict']]} reverse")
-    )
+    verdict = (f" {certificate['verdict']} ", f"{STYLES[certificate['verdict']]} reverse")
+    is_changed = bool(certificate["origin"].get("environment_changes"))
+    beside_it = (" in an environment that changed since training", "bold yellow")
+    console.print(Text.assemble(verdict, *([beside_it] if is_changed else [])))
     console.print(Text(certificate["sentence"]), soft_wrap=True)
     beside = _beside(constraint)
     is_chance = isinstance(constraint, Chance)  # else an episode above the limit violates nothing
@@ -180,16 +181,19 @@ SHOWN = 10
 
 
 def print_best(console: Console, best: dict[str, Any]) -> None:
-    lines = table("seed", "step", "return", "constraint", "certificate")
+    lines = table("seed", "step", "return", "constraint", "keeps it", "certificate")
     for one in best["candidates"][:SHOWN]:
         lines.add_row(
             str(one["seed"]),
             f"{one['step']:,}",
             number(one["return_mean"]),
             f"{one['constraint_value']:.4g}",
+            "yes" if one["keeps"] else "no",
             one["verdict"] or "",
         )
-    console.print(Text("stored policies, the richest first", "bold"), lines, sep="\n")
+    any_keeps = any(one["keeps"] for one in best["candidates"])
+    order = "the richest that keep the constraint first" if any_keeps else "the safest first"
+    console.print(Text(f"stored policies, {order}", "bold"), lines, sep="\n")
     if len(best["candidates"]) > SHOWN:
         console.print(Text(f"and {len(best['candidates']) - SHOWN} more", "dim"))
     console.print(

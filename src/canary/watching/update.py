@@ -24,18 +24,26 @@ class SeedUpdate:
     metrics: dict[str, float] = field(repr=False)
     """What the algorithm reports about its step; numbers may be NaN where they have no meaning."""
 
-    def numbers(self) -> dict[str, float]:
-        """Everything that is known and finite, by name."""
-        known = {
+    def named(self) -> dict[str, float | None]:
+        """All numbers by the names that logs give them. What the algorithm reports under a name of
+        the batch, such as the mean cost over its window of batches, is `algorithm_NAME`."""
+        own = {
             "episodes": float(self.episodes),
             "return_mean": self.return_mean,
             "cost_mean": self.cost_mean,
             "constraint_value": self.constraint_value,
-            **self.metrics,
         }
+        reported = {
+            f"algorithm_{name}" if name in own else name: value
+            for name, value in self.metrics.items()
+        }
+        return own | reported
+
+    def numbers(self) -> dict[str, float]:
+        """Everything that is known and finite, by name."""
         return {
             name: value
-            for name, value in known.items()
+            for name, value in self.named().items()
             if value is not None and math.isfinite(value)
         }
 

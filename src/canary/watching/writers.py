@@ -46,6 +46,11 @@ class CsvWriter:
         head, *rows = list(csv.reader(io.StringIO(text))) or [[]]
         if tuple(head[:3]) != HEAD:
             raise CanaryError(f"{self._path} is no log of canary's; move it away.")
+        if len(set(head)) < len(head):
+            raise CanaryError(
+                f"{self._path} has two columns of one name, as an earlier version wrote it; move it "
+                "away, and a new log goes on from here."
+            )
         whole = [row for row in rows if len(row) == len(head)]  # a kill may have cut the last one
         kept = [row for row in whole if row[1].isdecimal() and int(row[1]) <= first]
         self._columns = tuple(head)
@@ -56,8 +61,7 @@ class CsvWriter:
         for seed in update.seeds:
             numbers = seed.numbers()
             if not self._columns:
-                known = ("episodes", "return_mean", "cost_mean", "constraint_value", *seed.metrics)
-                self._columns = (*HEAD, *known)
+                self._columns = (*HEAD, *seed.named())
                 files.write_atomically(
                     self._path, _lines([self._columns]).encode(), within=self._path.parent
                 )

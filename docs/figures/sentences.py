@@ -126,6 +126,12 @@ SENTENCES = {
         " {table1/icy-lake-cpo-published reward:.3f} (paper:",
         "(P {table1/icy-lake-cvar-cpo-published violation:.3f}, J"
         " {table1/icy-lake-cvar-cpo-published reward:.3f}; paper:",
+        "Canary has P {table1/point-goal-canary-published violation:.3f} and J"
+        " {table1/point-goal-canary-published reward:.1f}, about what PPO does.",
+        "P is {surrogate-units/step violation:.3f} and the jitter {surrogate-units/step jitter:.3f},"
+        " where",
+        "J is {surrogate-units/step reward:.3f} (paper: 0.67 ± 0.06) and"
+        " {surrogate-units/step safe_seeds:d} of {surrogate-units/step seeds:d} seeds are safe",
         "PPO earns {table1/point-goal-ppo reward:.1f} here",
         "PPO earns {table1/eco-ant-ppo reward:.0f} over the second half of 4M steps and was still"
         " rising, at P {table1/eco-ant-ppo violation:.3f}; that is the yardstick for Canary's"

@@ -120,6 +120,12 @@ def stated_drawing(environment: Environment) -> str | Callable[..., Any] | None:
     return getattr(environment, "drawing", None)
 
 
+def policy_interface(environment: Environment) -> dict[str, Any] | None:
+    """How the actions and inputs of a policy are made of those of the environment outside the
+    program, as plain data; None where they are the same."""
+    return getattr(environment, "policy_interface", None)
+
+
 def filmed(environment: Environment, state: EnvironmentState) -> EnvironmentState:
     """What a film keeps of a state: all of it, unless the environment says less."""
     return getattr(environment, "filmed", lambda state: state)(state)

@@ -40,7 +40,7 @@ ALLOWED: dict[str, set[str]] = {
     "numerics": {"errors", "constraints", "types"},
     "host": {"errors"},  # environments outside JAX; a worker process imports this room and no other
     "environments": {"errors", "types", "numerics", "host"},
-    "checking": {"errors", "types", "numerics", "environments", "host"},
+    "checking": {"errors", "constraints", "types", "numerics", "environments", "host"},
     "networks": {"types", "numerics", "environments"},
     "rollout": {"types", "numerics", "environments", "networks"},
     "algorithms": {"errors", "constraints", "types", "numerics", "environments", "networks", "rollout"},

@@ -149,6 +149,11 @@ def close(environment: Environment) -> None:
     getattr(environment, "close", lambda: None)()
 
 
+def on_host(environment: Environment) -> bool:
+    """Whether it is stepped outside the program, where it can fail."""
+    return hasattr(environment, "host_failure")
+
+
 def refuse_failure(environment: Environment) -> None:
     """Raise the sentence of an environment that failed while a program ran; most cannot fail
     there."""

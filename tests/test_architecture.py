@@ -40,7 +40,7 @@ ALLOWED: dict[str, set[str]] = {
     "numerics": {"errors", "constraints", "types"},
     "host": {"errors"},  # environments outside JAX; a worker process imports this room and no other
     "environments": {"errors", "types", "numerics", "host"},
-    "checking": {"errors", "types", "numerics", "environments", "host"},
+    "checking": {"errors", "constraints", "types", "numerics", "environments", "host"},
     "networks": {"types", "numerics", "environments"},
     "rollout": {"types", "numerics", "environments", "networks"},
     "algorithms": {"errors", "constraints", "types", "numerics", "environments", "networks", "rollout"},
@@ -255,7 +255,8 @@ def test_nothing_is_unpickled_or_evaluated():
 
 def test_files_are_short():
     long = {module_of(path): len(path.read_text().splitlines()) for path in FILES}
-    assert not {module: lines for module, lines in long.items() if lines > 300}
+    longest = {"canary.export.numpy_policy": 360}  # people copy it, so it is one file
+    assert not {module: n for module, n in long.items() if n > longest.get(module, 300)}
 
 
 def test_functions_are_short():

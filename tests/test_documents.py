@@ -159,7 +159,7 @@ def placeholders(place: Path) -> dict[str, Any]:
         "canary": canary, "run": run, "mine": LAKE, "P": chain, "R": chain, "C": dear,
         "terminal": np.zeros(2, bool), "initial": np.array([1.0, 0.0]), "my_policy": np.full((16, 101, 4), 0.25),
         "done": False, "observation": seen, "step": lambda action: (seen, 1.0, True),
-        "discount": np.ones(1, np.float32), "spent": np.zeros(1, np.float32),
+        "env": canary.to_gymnasium(LAKE), "discount": np.ones(1, np.float32), "spent": np.zeros(1, np.float32),
     }  # fmt: skip
 
 

@@ -18,7 +18,13 @@ import numpy as np
 from jaxtyping import PyTree
 
 from canary.algorithms.remaining_risk import RiskCritics
-from canary.environments.protocol import ActionSpace, Continuous, Discrete, Environment
+from canary.environments.protocol import (
+    ActionSpace,
+    Continuous,
+    Discrete,
+    Environment,
+    policy_interface,
+)
 from canary.environments.settings import name_of_environment, settings_of
 from canary.errors import CanaryError
 from canary.networks import LOG_STD_FLOOR, Policy
@@ -51,6 +57,9 @@ class Place:
     horizon: int
     observation_size: int
     action_space: ActionSpace
+    interface: dict[str, Any] | None = None
+    """How actions and inputs of a policy are made of the environment's own; None where they are the
+    same."""
 
 
 def place_of(environment: Environment, name: str | None = None) -> Place:
@@ -61,6 +70,7 @@ def place_of(environment: Environment, name: str | None = None) -> Place:
         environment.horizon,
         environment.observation_size,
         environment.action_space,
+        policy_interface(environment),
     )
 
 
@@ -80,7 +90,7 @@ def identify(
         "environment": {"name": place.name, "settings": place.settings},
         "horizon": place.horizon,
         "observation_size": place.observation_size,
-        "actions": describe_actions(place.action_space),
+        "actions": describe_actions(place),
         "limit": float(account.limit),
         "cost_discount": float(account.cost_discount),
         "spent_clip": SPENT_CLIP,
@@ -90,6 +100,8 @@ def identify(
         "critics": critics
         and {"dead_zone": critics.dead_zone, "time_feature": critics.time_feature},
     }
+    if place.interface is not None:  # digests of all other policies stay what they were
+        facts["interface"] = place.interface
     return Identity(json.loads(json.dumps(facts, allow_nan=False)), arrays)
 
 
@@ -106,10 +118,10 @@ def digest(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> str:
     return result.hexdigest()
 
 
-def describe_actions(space: ActionSpace) -> dict[str, Any]:
-    """The actions that the environment takes. It clips real ones itself, and after its own noise if
-    it has any."""
-    match space:
+def describe_actions(place: Place) -> dict[str, Any]:
+    """The actions that a policy chooses. The environment clips real ones itself, and after its own
+    noise if it has any; or the interface does, where it stretches them to the environment's own."""
+    match place.action_space:
         case Discrete(count):
             return {"kind": "discrete", "count": count}
         case Continuous(size):
@@ -118,9 +130,9 @@ def describe_actions(space: ActionSpace) -> dict[str, Any]:
                 "size": size,
                 "low": -1.0,
                 "high": 1.0,
-                "clipped_by": "environment",
+                "clipped_by": "environment" if place.interface is None else "interface",
             }
-    raise CanaryError(f"An action space is Discrete or Continuous, not {space!r}.")
+    raise CanaryError(f"An action space is Discrete or Continuous, not {place.action_space!r}.")
 
 
 def environment_settings(environment: Environment) -> dict[str, Any]:

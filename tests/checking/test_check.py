@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 
 import canary
+from canary.checking.advice import advise
 from canary.checking.behaviour import check_behaviour
-from canary.checking.check import advise, full_check, short_record
+from canary.checking.check import full_check, short_record
 from canary.checking.findings import raise_first_error
 from canary.checking.probe import differences, fingerprint, make_probe
 from canary.checking.structure import check_structure
 from canary.environments import from_gymnasium
+from canary.environments.host_call import callback_failure
 from canary.environments.icy_lake import IcyLake
 from canary.errors import CanaryError
 from problems import faulty_environments as faulty
@@ -21,7 +23,7 @@ from problems.host_environments import Walk as HostWalk
 
 
 def test_a_good_environment_passes():
-    report = full_check(faulty.Walk(), limit=15.0, epsilon=0.2, episodes=64)
+    report = full_check(faulty.Walk(), constraint=canary.Chance(15.0, 0.2), episodes=64)
     assert report.ok
     assert report.findings == []
     assert report.facts["settings"] == {"horizon": 12, "noise": 0.5, "fault": ""}
@@ -133,8 +135,32 @@ def test_host_environments_are_checked_too():
     assert "the motor is stuck" in broken.findings[-1].text
 
 
+def test_both_flags_at_a_horizon_that_the_short_rollout_does_not_reach(tmp_path):
+    environment = faulty.BothFlags(horizon=100)
+    sentence = "Both terminated and truncated hold in the last step before the horizon of BothFlags"
+    with pytest.raises(CanaryError, match=sentence):
+        canary.train(environment, constraint=canary.Chance(9.0, 0.2), out=tmp_path, quiet=True)
+    assert not list(tmp_path.iterdir())
+    assert not full_check(faulty.BothFlags(), episodes=8).ok
+
+
+def test_python_numbers_of_a_reset_are_numbers():
+    assert full_check(faulty.PythonReset(), episodes=8).findings == []
+
+
+def test_a_callback_that_fails_is_a_finding():
+    report = full_check(faulty.Calls(fault="3"), episodes=8)
+    assert not report.ok
+    sentence = "A Python callback of Calls failed: OSError: the line is dead at faulty_environments"
+    assert report.findings[-1].text.startswith(sentence)
+
+
+def test_another_failure_of_a_program_stays_what_it_is():
+    assert callback_failure(RuntimeError("RESOURCE_EXHAUSTED: out of memory"), "Walk") is None
+
+
 def test_our_own_lake_passes_with_a_note():
-    report = full_check(IcyLake(), limit=5.5, epsilon=0.02, episodes=32)
+    report = full_check(IcyLake(), constraint=canary.Chance(5.5, 0.02), episodes=32)
     assert report.ok
     assert [finding.level for finding in report.findings] == ["note"]
 
@@ -145,14 +171,34 @@ def test_our_own_lake_passes_with_a_note():
 )
 def test_advice_about_limits(limit, kind):
     costs = np.random.default_rng(0).uniform(5, 100, 400)
-    advice = advise(costs, limit, None if limit is None else 0.05)
+    advice = advise(costs, None if limit is None else canary.Chance(limit, 0.05))
     assert advice["kind"] == kind
     assert advice["limits"] == sorted(advice["limits"])
     assert all(5 < value < 60 for value in advice["limits"])
 
 
 def test_advice_without_any_cost():
-    assert advise(np.zeros(50), 3.0, 0.1)["kind"] == "unknown"
+    assert advise(np.zeros(50), canary.Chance(3.0, 0.1))["kind"] == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("constraint", "kind", "sentence"),
+    [
+        (canary.Mean(60.0), "trivial", "The mean cost of 400 random episodes is 5"),
+        (canary.Mean(20.0), "interesting", "against a limit of 20: the limit is interesting"),
+        (canary.Mean(4.0), "hopeless", "and the cheapest costs 5"),
+        (canary.CVaR(99.9, 0.05), "trivial", "The CVaR 5% of 400 random episodes is 9"),
+        (canary.CVaR(60.0, 0.05), "interesting", "against a limit of 60"),
+        (canary.CVaR(4.0, 0.05), "hopeless", "begin with a larger one"),
+    ],
+)
+def test_advice_about_limits_on_means(constraint, kind, sentence):
+    costs = np.random.default_rng(0).uniform(5, 100, 400)
+    advice = advise(costs, constraint)
+    assert advice["kind"] == kind
+    assert sentence in advice["text"]
+    assert advice["measured"] == constraint.measure(costs)
+    assert max(advice["limits"]) < advice["measured"]
 
 
 def test_a_fingerprint_tells_behaviours_apart():

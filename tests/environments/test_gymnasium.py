@@ -273,7 +273,7 @@ def test_mistakes_are_told_when_the_environment_is_made(arguments, sentence):
     ("space", "sentence"),
     [
         (gymnasium.spaces.MultiDiscrete([2, 3]), "acts in Discrete and real-valued Box"),
-        (gymnasium.spaces.Box(-np.inf, np.inf, (2,)), "no finite bounds"),
+        (gymnasium.spaces.Box(-np.inf, np.inf, (2,)), "no finite bounds.*TransformAction"),
     ],
 )
 def test_action_spaces_that_do_not_fit(space, sentence):
@@ -358,3 +358,19 @@ def test_a_failure_in_a_later_reset_names_its_lane():
     assert f"failed in lane {lane} while it was reset: RuntimeError: worn out" in failure
     assert np.isfinite(rollout.reward[:2]).all()
     assert np.isnan(rollout.reward[2:]).all()
+
+
+def test_the_advice_about_actions_without_bounds_works():
+    class Endless(Walk):
+        def __init__(self):
+            super().__init__()
+            self.action_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,))
+
+    def make():
+        env = Endless()
+        box = gymnasium.spaces.Box(-2.0, 6.0, env.action_space.shape)
+        return gymnasium.wrappers.TransformAction(env, lambda action: action, box)
+
+    environment = from_gymnasium(make, horizon=9)
+    assert environment.policy_interface["action"]["high"] == [6.0, 6.0]
+    assert play(environment)[2].done.any()

@@ -59,3 +59,7 @@ def test_mistakes():
         to_gymnasium("Lake")
     with pytest.raises(CanaryError, match="takes an environment or its name, not 3"):
         to_gymnasium(3)
+    with pytest.raises(
+        CanaryError, match=r"IcyLake is a class; pass an instance of it: IcyLake\(\)"
+    ):
+        to_gymnasium(IcyLake)

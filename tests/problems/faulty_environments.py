@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from canary.constraints import CVaR, Mean
 from canary.environments.protocol import Continuous, Discrete, EnvironmentState
 
 
@@ -195,3 +196,47 @@ class NoActions(Walk):
     @property
     def action_space(self):
         return Discrete(0)
+
+
+class PythonReset(Walk):
+    """Its reset returns Python numbers, which a program takes for arrays."""
+
+    def reset(self, key):
+        return replace(
+            super().reset(key), reward=0.0, cost=0.0, terminated=False, truncated=False, time=0
+        )
+
+
+class BothFlags(Walk):
+    """What is cut off claims to have ended by itself too."""
+
+    def step(self, state, action, key):
+        after = super().step(state, action, key)
+        return replace(after, terminated=after.terminated | after.truncated)
+
+
+class Calls(Walk):
+    """Its reward comes from Python, which fails when an episode is `fault` steps old."""
+
+    def step(self, state, action, key):
+        after = super().step(state, action, key)
+        shape = jax.ShapeDtypeStruct((), jnp.float32)
+        given = after.reward, after.time
+        return replace(
+            after, reward=jax.pure_callback(self._ask, shape, *given, vmap_method="expand_dims")
+        )
+
+    def _ask(self, reward, time):
+        if np.any(time == int(self.fault)):
+            raise OSError("the line is dead.")
+        return reward
+
+
+class MeanWalk(Walk):
+    """Nothing is wrong with it: its own constraint is on the mean."""
+
+    default_constraint = Mean(15.0)
+
+
+class TailWalk(Walk):
+    default_constraint = CVaR(20.0, 0.1)

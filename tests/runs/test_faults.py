@@ -6,10 +6,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+import canary
+from canary.errors import CanaryError
 from canary.runs.faults import Fault, fault_sentence, find_fault, unsound_sentence
 from canary.runs.seeds import SeedGroups
 from canary.training import FAULT_KINDS
 from canary.types import EpisodeEnds
+from problems import faulty_environments as faulty
 
 SHAPE = (2, 3, 5, 4)  # seeds, iterations, steps, lanes
 RUN = Path("runs/x")
@@ -60,6 +63,25 @@ def test_what_the_program_noted_comes_first():
 
 
 @pytest.mark.parametrize(
+    ("places", "moment"),
+    [
+        ([(1, 2)], "[seed 8, update 13, step 3 of 5]"),
+        ([(0, 2), (1, 2)], "[update 13]"),
+        ([(0, 2), (1, 1)], "[one of the updates 12 to 13]"),
+    ],
+)
+def test_a_failure_of_the_host_is_not_told_twice(places, moment: str):
+    """All lanes show it, of every seed that asked the host since; which lane it was, it says."""
+    noted, failing = np.zeros(SHAPE[:2]), config()
+    for seed, iteration in places:
+        noted[seed, iteration] = 1 + 2 * 4 * len(FAULT_KINDS) + FAULT_KINDS.index("cost")
+    failing.environment.host_failure = lambda: "Shop failed in lane 3: no stock."
+    found = find_fault(noted, EpisodeEnds(**healthy()), 4, 9)
+    said = str(fault_sentence(found, failing, 10, RUN))
+    assert said.startswith(f"Shop failed in lane 3: no stock {moment}. The run is saved")
+
+
+@pytest.mark.parametrize(
     ("part", "value"),
     [("policy", np.nan), ("policy", 1e30), ("critics", np.inf), ("statistics", -np.inf)],
 )
@@ -80,3 +102,21 @@ def test_a_weight_that_is_no_number_any_more_is_named(part: str, value: float):
     said = str(unsound_sentence(groups.unsound(), 3, 5, RUN))
     assert f"{part}['w'] of seed 8 in one of the updates 4 to 5" in said
     assert "after update 3" in said
+
+
+def test_a_callback_that_fails_late_ends_training(tmp_path):
+    environment = faulty.Calls(horizon=90, noise=0.001, fault="50")
+    with pytest.raises(
+        CanaryError, match="callback of Calls failed: OSError: the line is"
+    ) as caught:
+        canary.train(
+            environment, "ppo", canary.Chance(20.0, 0.2), seeds=1, total_steps=4 * 60, out=tmp_path,
+            overrides=(
+                "algo.hidden=[4]", "algo.epochs=1", "training.environments=3", "training.chunk=1",
+                "training.rollout_length=20", "training.stagger=false",
+            ),
+            quiet=True,
+        )  # fmt: skip
+    assert "saved as it was after update 2" in str(caught.value)
+    (run,) = tmp_path.iterdir()
+    assert canary.load(run, environment).metrics["iteration"].to_list() == [0, 1]

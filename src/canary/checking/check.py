@@ -13,14 +13,15 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from canary.checking.advice import advise
 from canary.checking.behaviour import check_behaviour, check_cut, same_again
 from canary.checking.findings import Finding, error, note
 from canary.checking.probe import Probe, make_probe
 from canary.checking.structure import check_structure
+from canary.constraints import Constraint
 from canary.environments.protocol import Discrete, Environment
 from canary.environments.settings import name_of_environment, settings_of
 from canary.errors import CanaryError
-from canary.numerics.binomial import clopper_pearson_interval
 
 FAST_LANES, FAST_STEPS = 16, 32
 LANES = 64  # whole episodes at once
@@ -59,8 +60,7 @@ def short_record(environment: Environment) -> Probe:
 def full_check(
     environment: Any,
     *,
-    limit: float | None = None,
-    epsilon: float | None = None,
+    constraint: Constraint | None = None,
     episodes: int = 128,
     progress: Callable[[str], None] = lambda what: None,
 ) -> Report:
@@ -79,7 +79,7 @@ def full_check(
         play = make_probe(environment, length)
         records = [play(lanes, seed) for seed in range(-(-episodes // lanes))]
         findings += check_behaviour(environment, records[0])
-        findings += [*same_again(records[0], play(lanes, 0)), *check_cut(environment)]
+        findings += [*same_again(records[0], play(lanes, 0)), *check_cut(records[0])]
     except CanaryError as mistake:  # the environment failed outside the program
         return Report(name, [*findings, error("step", str(mistake))], _facts(environment), {}, {})
     finished = [record.episode("cost")[record.finished] for record in records]
@@ -97,7 +97,7 @@ def full_check(
     if not len(finite):
         return Report(name, findings, _facts(environment), {}, {})
     summary = {"cost": describe_costs(finite), **_lengths(records)}
-    return Report(name, findings, _facts(environment), summary, advise(finite, limit, epsilon))
+    return Report(name, findings, _facts(environment), summary, advise(finite, constraint))
 
 
 def _lengths(records: list[Probe]) -> dict[str, Any]:
@@ -131,9 +131,6 @@ def _facts(environment: Environment) -> dict[str, Any]:
     }
 
 
-NOTHING_TO_LIMIT = (
-    "Most random episodes cost nothing, or less than that; try limits below the largest cost seen."
-)
 QUANTILES = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 
 
@@ -146,55 +143,4 @@ def describe_costs(costs: Float[np.ndarray, "episode"]) -> dict[str, Any]:
         "smallest": float(costs.min()),
         "largest": float(costs.max()),
         "quantiles": {f"{share:g}": float(np.quantile(costs, share)) for share in QUANTILES},
-    }
-
-
-def interesting_limits(costs: Float[np.ndarray, "episode"]) -> list[float]:
-    """Limits that a random policy keeps in about a tenth, a quarter and half of its episodes, to
-    two digits."""
-    found = {float(f"{np.quantile(costs, share):.2g}") for share in (0.1, 0.25, 0.5)}
-    return sorted(limit for limit in found if limit > 0)
-
-
-def advise(
-    costs: Float[np.ndarray, "episode"], limit: float | None, epsilon: float | None
-) -> dict[str, Any]:
-    """A sentence about the limit, if there is one, and limits worth trying."""
-    limits = interesting_limits(costs)
-    worth = f"Limits worth trying: {', '.join(f'{value:g}' for value in limits)}." if limits else ""
-    if not costs.any():
-        text = "No random episode has a cost, so nothing can be said about limits; see where the cost comes from."
-        return {"kind": "unknown", "limits": [], "text": text}
-    if limit is None or epsilon is None:
-        return {"kind": "no limit", "limits": limits, "text": worth or NOTHING_TO_LIMIT}
-    violations = int((costs > limit).sum())
-    low, high = map(float, clopper_pearson_interval(violations, len(costs)))
-    seen = f"{violations} of {len(costs)} random episodes cost more than {limit:g}"
-    if high <= epsilon:
-        text = f"{seen}: random actions keep the limit already, so it is trivial unless reward lies beyond it. {worth}"
-        return {
-            "kind": "trivial",
-            "limits": limits,
-            "text": text.strip(),
-            "violation_interval": [low, high],
-        }
-    if violations == len(costs):
-        cheapest = costs.min()
-        text = (
-            f"{seen}, and the cheapest costs {cheapest:.4g}: the limit may be hopeless. Training "
-            "starts far from it; "
-            f"begin with a larger one. {worth}"
-        )
-        return {
-            "kind": "hopeless",
-            "limits": limits,
-            "text": text.strip(),
-            "violation_interval": [low, high],
-        }
-    text = f"{seen} (95% interval {low:.3f} to {high:.3f} against epsilon {epsilon:g}): the limit is interesting."
-    return {
-        "kind": "interesting",
-        "limits": limits,
-        "text": text,
-        "violation_interval": [low, high],
     }

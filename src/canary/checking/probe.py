@@ -15,14 +15,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from canary.environments.host_call import callback_failure
 from canary.environments.numbers import run_time_numbers, with_numbers
 from canary.environments.protocol import (
     ActionSpace,
     Discrete,
     Environment,
     EnvironmentState,
+    on_host,
     refuse_failure,
 )
+from canary.environments.settings import name_of_environment
+from canary.errors import CanaryError
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,9 @@ class Probe:
 
     states: EnvironmentState
     taken: Bool[np.ndarray, "time lane"]
+    cut: EnvironmentState | None = None
+    """After a first step that began at time horizon - 1; None of environments on the host, whose
+    adapter cuts them."""
 
     @property
     def done(self) -> Bool[np.ndarray, "time lane"]:
@@ -70,16 +77,21 @@ def make_probe(environment: Environment, length: int) -> Callable[[int, int], Pr
         keys = jax.vmap(lambda lane: jax.random.fold_in(jax.random.key(seed), lane))(
             jnp.arange(lanes)
         )
-        states, taken = jax.tree.map(np.asarray, program(keys, numbers))
+        try:
+            states, taken, cut = jax.tree.map(np.asarray, program(keys, numbers))
+        except jax.errors.JaxRuntimeError as error:
+            if (text := callback_failure(error, name_of_environment(environment))) is None:
+                raise
+            raise CanaryError(text) from error
         refuse_failure(environment)
-        return Probe(states, taken)
+        return Probe(states, taken, cut)
 
     return play
 
 
 def _play(
     environment: Environment, keys: PRNGKeyArray, length: int
-) -> tuple[EnvironmentState, Array]:
+) -> tuple[EnvironmentState, Array, EnvironmentState | None]:
     first = jax.vmap(lambda key: environment.reset(jax.random.fold_in(key, 0)))(keys)
 
     def step(state: EnvironmentState, key: PRNGKeyArray) -> EnvironmentState:
@@ -102,7 +114,16 @@ def _play(
     states = jax.tree.map(
         lambda start, rest: jnp.concatenate([start[None], rest]), _bare(first), later
     )
-    return states, taken
+    return states, taken, None if on_host(environment) else _bare(_cut(environment, first, keys))
+
+
+def _cut(environment: Environment, first: EnvironmentState, keys: PRNGKeyArray) -> EnvironmentState:
+    late = replace(first, time=jnp.full_like(first.time, environment.horizon - 1))
+
+    def step(state: EnvironmentState, key: PRNGKeyArray) -> EnvironmentState:
+        return environment.step(state, random_action(environment.action_space, key), key)
+
+    return jax.vmap(step)(late, keys)
 
 
 def _bare(state: EnvironmentState) -> EnvironmentState:

@@ -9,6 +9,8 @@ from canary.cli.common import Json, Switch, flag, number, whole
 from canary.errors import CanaryError
 from canary.terminal.output import check_json, console_for, emit_json
 
+DEFAULT_EPSILON = 0.05
+
 
 @dataclass(frozen=True, kw_only=True)
 class CheckEnv:
@@ -18,7 +20,9 @@ class CheckEnv:
     EXAMPLES: ClassVar[str] = """
   canary check-env shop:Shop                         an environment of yours, in shop.py
   canary check-env shop:Shop --set env.price=2 --limit 6 --epsilon 0.05
+  canary check-env shop:Shop --constraint mean --limit 3
   canary check-env gymnasium:Pendulum-v1 --cost shop:speed
+  canary check-env gymnasium:shop:Tank --set env.horizon=200     a Gymnasium class of yours, which has no spec
   canary check-env IcyLake --json -
 
 It traces the environment, plays random episodes to their end, and plays them once more to see that the same seeds give the
@@ -32,10 +36,16 @@ same numbers. Every training begins with the fast part of it. Exit code 0 if not
     cost: Annotated[str | None, flag("WHERE")] = None
     """Where the cost of another package's environment is: info:KEY, safety-gymnasium, or
     package.module:function."""
+    constraint: Annotated[
+        str | None, flag("chance|mean|cvar", "the environment's own, or chance")
+    ] = None
+    """What is limited: P(cost > limit), the mean cost, or the mean cost of the worst share epsilon
+    of the episodes."""
     limit: Annotated[str | None, flag("COST", "the environment's own")] = None
     """A cost limit to say something about."""
     epsilon: Annotated[str | None, flag("PROBABILITY", "the environment's own, or 0.05")] = None
-    """Largest allowed probability that an episode costs more."""
+    """Largest allowed probability of a violation (chance), or the share of episodes that count as
+    the worst (cvar)."""
     episodes: Annotated[str, flag("N", "128")] = "128"
     """Random episodes to play."""
     json: Json = None
@@ -47,24 +57,21 @@ same numbers. Every training begins with the fast part of it. Exit code 0 if not
 def check(options: CheckEnv) -> int:
     check_json(options.json)
     from canary.checking.check import full_check
-    from canary.environments.protocol import close, default_constraint
+    from canary.environments.protocol import close
     from canary.runs.devices import prepare_devices
     from canary.terminal.check_table import print_check
 
     prepare_devices()
     console = console_for(options.json)
+    if (episodes := whole("--episodes", options.episodes)) < 1:
+        raise CanaryError("--episodes takes a positive whole number, not 0.")
     environment = _environment(options)
-    own = default_constraint(environment)
-    limit = number("--limit", options.limit)
-    limit = own.limit if limit is None and own is not None else limit
-    epsilon = number("--epsilon", options.epsilon)
-    epsilon = (0.05 if own is None else own.epsilon) if epsilon is None else epsilon
+    constraint = _constraint(options, environment)
     try:
         report = full_check(
             environment,
-            limit=limit,
-            epsilon=epsilon,
-            episodes=max(1, whole("--episodes", options.episodes)),
+            constraint=constraint,
+            episodes=episodes,
             progress=lambda what: None if options.quiet else console.say((f"{what} ...", "dim")),
         )
     finally:
@@ -73,6 +80,23 @@ def check(options: CheckEnv) -> int:
         print_check(console, report.to_dict())
     emit_json(options.json, report.to_dict())
     return 0 if report.ok else 1
+
+
+def _constraint(options: CheckEnv, environment: Any) -> Any:
+    """What was said, completed by the environment's own constraint and checked as `train` does;
+    None without a limit."""
+    from canary.config.run_config import complete
+    from canary.environments.protocol import default_constraint
+
+    own = default_constraint(environment)
+    kind = options.constraint or getattr(own, "kind", "chance")
+    limit, epsilon = number("--limit", options.limit), number("--epsilon", options.epsilon)
+    if epsilon is None and kind != "mean":
+        epsilon = getattr(own, "epsilon", DEFAULT_EPSILON)
+    known = getattr(own, "limit", None) if limit is None else limit
+    parts = {"kind": kind, "limit": 1.0 if known is None else known, "epsilon": epsilon}
+    constraint = complete(parts, None, options.env)
+    return None if known is None else constraint
 
 
 def _environment(options: CheckEnv) -> Any:

@@ -113,6 +113,10 @@ class GymnasiumEnvironment:
     def normalise_observation(self) -> bool:
         return self._first.is_physical
 
+    @cached_property
+    def policy_interface(self) -> dict[str, Any]:
+        return self._first.interface()
+
     @property
     def most_lanes(self) -> int:
         return MOST_LANES

@@ -70,6 +70,9 @@ def to_gymnasium(environment: str | Environment) -> GymnasiumFace:
         if environment not in ENVIRONMENTS:
             raise CanaryError(f"There is no environment called {environment!r}; see `canary list`.")
         environment = ENVIRONMENTS[environment]()
+    if isinstance(environment, type):
+        name = environment.__name__
+        raise CanaryError(f"{name} is a class; pass an instance of it: {name}().")
     if not isinstance(environment, Environment):
         raise CanaryError(f"to_gymnasium takes an environment or its name, not {environment!r}.")
     return GymnasiumFace(environment)

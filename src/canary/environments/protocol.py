@@ -120,6 +120,12 @@ def stated_drawing(environment: Environment) -> str | Callable[..., Any] | None:
     return getattr(environment, "drawing", None)
 
 
+def policy_interface(environment: Environment) -> dict[str, Any] | None:
+    """How the actions and inputs of a policy are made of those of the environment outside the
+    program, as plain data; None where they are the same."""
+    return getattr(environment, "policy_interface", None)
+
+
 def filmed(environment: Environment, state: EnvironmentState) -> EnvironmentState:
     """What a film keeps of a state: all of it, unless the environment says less."""
     return getattr(environment, "filmed", lambda state: state)(state)
@@ -141,6 +147,11 @@ def close(environment: Environment) -> None:
     """Let an environment end what it holds outside the program, such as worker processes; most hold
     nothing."""
     getattr(environment, "close", lambda: None)()
+
+
+def on_host(environment: Environment) -> bool:
+    """Whether it is stepped outside the program, where it can fail."""
+    return hasattr(environment, "host_failure")
 
 
 def refuse_failure(environment: Environment) -> None:

@@ -8,7 +8,8 @@
 
 A policy sees x = (s, g, y): besides the observation, the cost discount and the cost spent so far in
 this episode, in units of the limit. An `Episode` keeps that account. It has the distribution of the
-JAX handle, not its random numbers: the most likely actions agree, sampled ones agree in law.
+JAX handle, not its random numbers: the most likely actions agree, sampled ones agree in law. It
+takes the observations and gives the actions of the environment that it was trained in.
 
 A file that was changed anywhere is refused: it states the digest of all that it holds, and that of
 the policy (`policy.sha256`), which certificates and the run state too. `load(path, sha256=...)`
@@ -26,9 +27,10 @@ from typing import Any, BinaryIO, cast
 
 import numpy as np
 
-FORMAT, LARGEST_FILE = 2, 1 << 30
+FORMATS, LARGEST_FILE = (2, 3), 1 << 30  # files of format 2 know no interface
 STATISTICS = ("statistics.mean", "statistics.squares", "statistics.count")
 PARTS = ("weights", "biases")  # of a layer
+STREAM = 0x616374  # "act"
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +38,7 @@ class NumpyPolicy:
     """A frozen policy: its arrays by name, and everything that is known about it."""
 
     metadata: dict[str, Any]
-    """Limit, epsilon, cost discount, environment, action space, layers, digests, origin."""
+    """Limit, epsilon, cost discount, environment, actions, interface, layers, digests, origin."""
     arrays: dict[str, np.ndarray] = field(repr=False)
 
     @property
@@ -47,6 +49,11 @@ class NumpyPolicy:
     def sha256(self) -> str:
         """The digest of everything that determines how the policy behaves, as in certificates."""
         return str(self.metadata["policy_sha256"])
+
+    @property
+    def interface(self) -> dict[str, Any] | None:
+        """What `observation_row` and `environment_action` go by; None if nothing is to be done."""
+        return self.metadata.get("interface")
 
     @property
     def is_discrete(self) -> bool:
@@ -61,7 +68,8 @@ class NumpyPolicy:
         """A new episode with nothing spent; a `seed` makes its actions repeatable."""
         if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
             raise ValueError(f"start() takes a whole number that is not negative, not {seed!r}.")
-        random = np.random.default_rng(secrets.randbits(63) if seed is None else seed)
+        # A stream of its own: Gymnasium's environments draw from default_rng(seed)
+        random = np.random.default_rng([secrets.randbits(63) if seed is None else seed, STREAM])
         account = self.limit, float(self.metadata["cost_discount"])
         return Episode(self, random, account, int(self.metadata["observation_size"]))
 
@@ -153,16 +161,14 @@ class Episode:
         """What may still be spent before the limit is passed; negative once it has been."""
         return self._limit - self._spent
 
-    def act(self, observation: Any, deterministic: bool = False) -> int | np.ndarray:
-        """The action for this observation: an int, or a vector as the environment got it in training.
-
-        It clips a vector to [-1, 1], after its noise if it has any; so must a machine in its place.
-        """
+    def act(self, observation: Any, deterministic: bool = False) -> Any:
+        """The action for this observation, as the environment takes it: its own of Gymnasium; else
+        an int, or a vector that it clips to [-1, 1], after its noise if it has any."""
         if self._has_acted:
             raise self.mistake("act() was called twice; call spend(cost) of the first one before.")
         action = self._choose(self._checked(observation), deterministic)
         self._has_acted = True
-        return action
+        return environment_action(action, self._policy.interface)
 
     def _choose(self, seen: np.ndarray, deterministic: bool) -> int | np.ndarray:
         out = self._policy.outputs(seen, self._discount, self._spent)
@@ -196,14 +202,63 @@ class Episode:
 
     def _checked(self, observation: Any) -> np.ndarray:
         try:
-            seen = np.asarray(observation, np.float32)
-        except (TypeError, ValueError):
-            raise self.mistake(f"An observation is not made of numbers: {observation!r}.") from None
+            seen = observation_row(observation, self._policy.interface)
+        except ValueError as error:
+            raise self.mistake(str(error)) from None
         if seen.shape != (self._size,):
             raise self.mistake(f"An observation has the shape ({self._size},), not {seen.shape}.")
         if not (finite := np.isfinite(seen)).all():
             raise self.mistake(f"The observation is not finite at index {int(finite.argmin())}.")
         return seen
+
+
+def observation_row(observation: Any, interface: dict[str, Any] | None) -> np.ndarray:
+    """What a policy sees of an observation of the environment: numbers as they are, counted ones
+    one-hot, in the order that the metadata's `interface` states."""
+    if interface is None:
+        return _numbers(observation, "").astype(np.float32)
+    rows = [_entries(observation, **entry) for entry in interface["observation"]]
+    return np.concatenate(rows).astype(np.float32)
+
+
+def _entries(seen: Any, path: list[Any], size: int, values: Any = None, **_: Any) -> np.ndarray:
+    """Some entries of a row; `values` are first value and number of values of what is counted."""
+    where = "".join(f"[{key!r}]" for key in path)
+    try:
+        for key in path:
+            seen = seen[key]
+    except (TypeError, LookupError):
+        raise ValueError(f"An observation has no {where}, which the policy sees.") from None
+    found = row = _numbers(seen, where).ravel()
+    if values is not None and len(found) == len(values):
+        pairs = zip(found, values, strict=True)
+        row = np.concatenate([np.arange(count) == value - first for value, (first, count) in pairs])
+        if row.sum() != len(values):
+            raise ValueError(f"The observation{where} is {seen!r}, which its space has not.")
+    if len(row) != size:
+        expected = size if values is None else len(values)
+        raise ValueError(f"The observation{where} has {len(found)} numbers, not {expected}.")
+    return row
+
+
+def _numbers(seen: Any, where: str) -> np.ndarray:
+    try:
+        return np.asarray(seen, float)
+    except (TypeError, ValueError):
+        raise ValueError(f"The observation{where} is not made of numbers: {seen!r}.") from None
+
+
+def environment_action(action: Any, interface: dict[str, Any] | None) -> Any:
+    """The action of the environment that an action of the policy stands for: counted from the
+    first one on, or clipped to [-1, 1] and stretched to the bounds."""
+    if interface is None:
+        return action
+    space, kind = interface["action"], np.dtype(interface["action"]["dtype"])
+    if space["kind"] == "counted":
+        return kind.type(int(action) + space["start"])
+    low, high = np.asarray(space["low"], float), np.asarray(space["high"], float)
+    stretched = (high + low) / 2 + (high - low) / 2 * np.clip(action, *space["clip"])
+    return stretched.astype(kind).reshape(space["shape"])
 
 
 def load(path: str | os.PathLike | BinaryIO, sha256: str | None = None) -> NumpyPolicy:
@@ -218,8 +273,8 @@ def load(path: str | os.PathLike | BinaryIO, sha256: str | None = None) -> Numpy
                 raise ValueError("it has members that no policy has")
             arrays = dict(archive)
         metadata = json.loads(arrays.pop("metadata").tobytes())
-        if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
-            raise ValueError(f"it is not of format {FORMAT}, the one that this version reads")
+        if not isinstance(metadata, dict) or metadata.get("format") not in FORMATS:
+            raise ValueError(f"it is of none of the formats {FORMATS}, which this version reads")
         policy = _checked_policy(metadata, arrays)
     except Exception as error:  # damage can fail anywhere in the readers of zip, numpy and JSON
         lacks = isinstance(error, KeyError)

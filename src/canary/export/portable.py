@@ -24,7 +24,7 @@ from canary.networks import Categorical, Policy
 from canary.numerics.running_statistics import RunningStatistics
 from canary.rollout import CostAccount, policy_inputs
 
-FORMAT = 2
+FORMAT = 3  # of the metadata; 2 had no interface
 TOLERANCE = 1e-5
 CHECKED_INPUTS = 512
 
@@ -82,6 +82,7 @@ def metadata(portable: PortablePolicy) -> dict[str, Any]:
             "format": FORMAT,
             "inputs": ["observation", "discount", "spent"],
             "outputs": output_names(portable),
+            "interface": portable.place.interface,
             "facts": sorted(identity.facts),
             "policy_sha256": identity.sha256,
             "versions": _versions(),

@@ -43,6 +43,12 @@ class TrainedPolicy:
         exports."""
         return identify(self.policy, self.statistics, self.account, self.place, self.critics).sha256
 
+    @property
+    def interface(self) -> dict[str, Any] | None:
+        """How an episode makes its inputs of the environment's observations, and the environment's
+        actions of its own; None where they are the same."""
+        return self.place.interface
+
     def start(self, seed: int | PRNGKeyArray | None = None) -> "Episode":
         """A new episode, nothing spent; a `seed` (whole number or JAX key) makes its actions
         repeatable."""

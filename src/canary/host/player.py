@@ -16,7 +16,7 @@ from jaxtyping import Float
 
 from canary.errors import CanaryError
 from canary.host.references import describe, label_of, look_up
-from canary.host.spaces import action_decoder, observation_encoder
+from canary.host.spaces import action_decoder, describe_spaces, observation_encoder
 
 GYMNASIUM = "gymnasium:"
 INFO = "info:"
@@ -103,6 +103,11 @@ class Player:
                 f"{self.observation_size}."
             )
         return rows
+
+    def interface(self) -> dict[str, Any]:
+        """How a policy's actions and its inputs are made of the environment's own, as plain
+        data."""
+        return describe_spaces(self._environment.observation_space, self._environment.action_space)
 
     @property
     def render_modes(self) -> Sequence[str]:

@@ -76,8 +76,8 @@ def action_decoder(
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         raise CanaryError(
             f"The action space of {label} has no finite bounds, so [-1, 1] cannot be stretched to "
-            "them; wrap the "
-            "environment with gymnasium.wrappers.RescaleAction or TransformAction."
+            "them; state them: gymnasium.wrappers.TransformAction(env, lambda action: action, "
+            "gymnasium.spaces.Box(LOW, HIGH, env.action_space.shape)), with numbers of yours."
         )
     middle, half, shape, dtype = (high + low) / 2, (high - low) / 2, space.shape, space.dtype
 
@@ -87,3 +87,45 @@ def action_decoder(
         return list(stretched.astype(dtype).reshape(-1, *shape))
 
     return decode, len(low), None
+
+
+def describe_spaces(observation_space: Any, action_space: Any) -> dict[str, Any]:
+    """Both maps of this module as plain data, for whoever plays a policy without it.
+
+    `observation` lists where the entries of a row come from, in their order; `action` says what
+    becomes of an action of a policy. `export/numpy_policy.py` follows them with numpy alone.
+    """
+    dtype = np.dtype(getattr(action_space, "dtype", None) or np.int64).name
+    if type(action_space).__name__ == "Discrete":
+        start = int(getattr(action_space, "start", 0))
+        action: dict[str, Any] = {"kind": "counted", "start": start, "dtype": dtype}
+    else:
+        bounds = (np.asarray(getattr(action_space, name), float) for name in ("low", "high"))
+        low, high = (each.ravel().tolist() for each in bounds)
+        action = {"kind": "numbers", "clip": [-1.0, 1.0], "low": low, "high": high}
+        action |= {"shape": list(action_space.shape), "dtype": dtype}
+        action["rule"] = "(high + low) / 2 + (high - low) / 2 * clip(action, -1, 1)"
+    return {"observation": _entries(observation_space, []), "action": action}
+
+
+def _entries(space: Any, path: list[str | int]) -> list[dict[str, Any]]:
+    """The groups of a row's entries: `path` leads to each within an observation. A group is
+    numbers as they are, counted ones (first value and number of values each), one-hot, or what
+    Gymnasium makes of a space of another kind."""
+    kinds = {kind.__name__ for kind in type(space).__mro__}
+    if kinds & {"Box", "MultiBinary"}:
+        return [{"path": path, "kind": "numbers", "size": int(np.prod(space.shape))}]
+    if kinds & {"Discrete", "MultiDiscrete"}:
+        counts = np.ravel(space.n if "Discrete" in kinds else space.nvec).astype(int)
+        starts = np.broadcast_to(np.ravel(getattr(space, "start", 0)), counts.shape).astype(int)
+        values = [list(pair) for pair in zip(starts.tolist(), counts.tolist(), strict=True)]
+        return [{"path": path, "kind": "counted", "values": values, "size": int(counts.sum())}]
+    if kinds & {"Dict", "Tuple"}:
+        parts = dict(space.spaces if "Dict" in kinds else enumerate(space.spaces))
+        if all(isinstance(key, str | int) for key in parts):
+            nested = [_entries(part, [*path, key]) for key, part in parts.items()]
+            return [entry for entries in nested for entry in entries]
+    from gymnasium.spaces.utils import flatdim
+
+    by = "gymnasium.spaces.utils.flatten"
+    return [{"path": path, "kind": "flattened", "by": by, "size": int(flatdim(space))}]

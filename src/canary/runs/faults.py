@@ -1,8 +1,8 @@
 """Training ends at the first thing that cannot be, with a sentence that says what it was and where
 it came from.
 
-That is a number that is none, or absurdly large, from the environment or in a weight; or an episode
-beyond its horizon.
+That is a number that is none, or absurdly large, from the environment or in a weight; an episode
+beyond its horizon; or a failure outside the program.
 """
 
 from pathlib import Path
@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from canary.config.config import RunConfig
+from canary.environments.host_call import callback_failure
 from canary.numerics.sanity import sane
 from canary.training import FAULT_KINDS
 from canary.types import EpisodeEnds
@@ -26,6 +27,8 @@ class Fault(NamedTuple):
     step: int
     lane: int
     seed: int
+    last: int | None = None
+    """The last iteration in which a seed met its first fault, if there are several such seeds."""
 
 
 def find_fault(
@@ -37,7 +40,9 @@ def find_fault(
         # The earliest; among seeds, the first
         iteration, seed = map(int, np.argwhere(faults.T > 0)[0])
         place, kind = divmod(int(faults[seed, iteration]) - 1, len(FAULT_KINDS))
-        return Fault(FAULT_KINDS[kind], iteration, *divmod(place, lanes), seed)
+        struck = (faults > 0).any(1)
+        last = int((faults[struck] > 0).argmax(1).max()) if struck.sum() > 1 else None
+        return Fault(FAULT_KINDS[kind], iteration, *divmod(place, lanes), seed, last)
     for kind, good in {
         "cost": sane(ends.cost),
         "reward": sane(ends.reward),
@@ -63,7 +68,7 @@ def fault_sentence(fault: Fault | None, config: RunConfig, first: int, run: Path
     )
     failure = getattr(config.environment, "host_failure", lambda: None)()
     if failure is not None:
-        reason = f"{failure.removesuffix('.')} [{where}]."
+        reason = f"{failure.removesuffix('.')} [{_moment(fault, config, update)}]."
     elif fault.kind == "action":
         reason = f"The policy gave an action that is not finite: {where}."
     elif fault.kind == "end":
@@ -90,6 +95,26 @@ def unsound_sentence(
         "rewards do that (`canary check-env` looks at them), and large learning rates. "
         f"{_saved(first, run)}"
     )
+
+
+def callback_sentence(error: Exception, config: RunConfig, first: int, run: Path) -> str | None:
+    """The same about a Python callback of the environment that raised in the updates from `first`
+    on; None if the program failed for another reason."""
+    failure = callback_failure(error, config.environment_name)
+    return None if failure is None else f"{failure} {_saved(first, run)}"
+
+
+def _moment(fault: Fault, config: RunConfig, update: int) -> str:
+    """When the host failed. It failed in one call and refused all later ones, so all lanes show
+    it, of other seeds too: the failure itself names the lane."""
+    if fault.last is None:
+        seed = config.training.seeds[fault.seed]
+        length = config.training.rollout_length
+        return f"seed {seed}, update {update + 1}, step {fault.step + 1} of {length}"
+    last = update - fault.iteration + fault.last
+    if last == update:
+        return f"update {update + 1}"
+    return f"one of the updates {update + 1} to {last + 1}"
 
 
 def _saved(first: int, run: Path) -> str:

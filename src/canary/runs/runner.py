@@ -29,7 +29,7 @@ from canary.runs import checkpoint, directory, files, lock, tables
 from canary.runs.building import make_groups
 from canary.runs.devices import prepare_devices
 from canary.runs.extension import extend
-from canary.runs.faults import fault_sentence, find_fault, unsound_sentence
+from canary.runs.faults import callback_sentence, fault_sentence, find_fault, unsound_sentence
 from canary.runs.interruption import interruptible
 from canary.runs.manifest import (
     checked_labels,
@@ -239,14 +239,8 @@ def _loop(
     while iteration < training.updates and goes_on and not interrupted.is_set():
         began = time.monotonic()
         count = min(count, next_kept(training, iteration) - iteration)
-        metrics, ends = groups.advance(count)
+        metrics, ends = _advance(session, pending, iteration, count)
         seconds = time.monotonic() - began
-        if (
-            fault := _fault(session, metrics.pop(FAULT), ends, (iteration, iteration + count))
-        ) is not None:
-            groups.rewind()
-            pending.commit(groups, iteration, iteration * training.batch)
-            raise CanaryError(fault)
         episodes = episodes_frame(ends, training.seeds, iteration)
         rows = metrics_frame(metrics, training.seeds, iteration, training.batch)
         pending.add(rows, episodes, seconds)
@@ -273,6 +267,24 @@ def _loop(
     checkpoint.prune(session.run / "checkpoints")
     directory.compact(session.run)
     return "finished"
+
+
+def _advance(session: _Session, pending: PendingRows, iteration: int, count: int) -> Any:
+    """The records of so many updates; what cannot be ends training, saved as it was before
+    them."""
+    groups, run = session.groups, session.run
+    try:
+        metrics, ends = groups.advance(count)
+        fault = _fault(session, metrics.pop(FAULT), ends, (iteration, iteration + count))
+        if fault is None:
+            return metrics, ends
+        groups.rewind()
+    except jax.errors.JaxRuntimeError as error:  # the states are still those before
+        fault = callback_sentence(error, session.config, iteration, run)
+        if fault is None:
+            raise
+    pending.commit(groups, iteration, iteration * session.config.training.batch)
+    raise CanaryError(fault)
 
 
 def _fault(session: _Session, noted: Any, ends: Any, updates: tuple[int, int]) -> str | None:

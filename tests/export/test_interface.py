@@ -1,0 +1,260 @@
+"""A policy of a Gymnasium run plays in the environment itself what evaluation measured of it."""
+
+import io
+import json
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+import onnx
+import pytest
+from gymnasium import spaces
+
+import canary
+from canary.environments import from_gymnasium
+from canary.errors import CanaryError
+from canary.export import numpy_format, numpy_policy, onnx_format, stablehlo_format
+from canary.export.trained_policy import TrainedPolicy
+from canary.host.episodes import SEED_BITS
+from canary.host.spaces import action_decoder, describe_spaces, observation_encoder
+from canary.runs.policies import EvaluationPlan, load_policies, play
+from export.portable_policies import make_portable
+from problems.host_environments import Rooms, Walk
+
+MOVES = spaces.Discrete(3, start=-1)
+SEEN = {
+    "numbers": spaces.Box(-5, 5, (3,)),
+    "picture": spaces.Box(0, 255, (2, 3, 3), np.uint8),
+    "counted": spaces.Discrete(5, start=10),
+    "several counted": spaces.MultiDiscrete([3, 2, 4], start=[1, 0, -2]),
+    "counted table": spaces.MultiDiscrete([[3, 2], [2, 4]]),
+    "bits": spaces.MultiBinary((2, 2)),
+    "tuple": spaces.Tuple((spaces.Discrete(3), spaces.Box(-1, 1, (2,), np.float64))),
+    "nested": spaces.Dict(
+        b=spaces.Dict(x=spaces.Box(-9, 9, (2, 2)), k=spaces.Discrete(2)),
+        a=spaces.Tuple((spaces.MultiDiscrete([2, 3]), spaces.Box(0, 1, ()))),
+    ),
+}
+DONE = {
+    "one bound": spaces.Box(np.float32([0]), np.float32([2])),
+    "table": spaces.Box(np.array([[-1.2, 0], [3, 5.1]]), np.array([[7, 0.1], [9, 6]]), dtype=float),
+    "one number": spaces.Box(-3, 0.3, ()),
+    "counted": MOVES,
+    "few bits": spaces.Discrete(4, dtype=np.int32),
+}
+
+
+@pytest.mark.parametrize("kind", SEEN)
+def test_numpy_sees_what_training_saw(kind: str):
+    space = SEEN[kind]
+    space.seed(0)
+    values = [space.sample() for _ in range(20)]
+    encode, size, _ = observation_encoder(space, "it")
+    interface = json.loads(json.dumps(describe_spaces(space, MOVES)))
+    assert sum(entry["size"] for entry in interface["observation"]) == size
+    rows = [numpy_policy.observation_row(value, interface) for value in values]
+    np.testing.assert_array_equal(np.stack(rows), encode(values))
+    assert rows[0].dtype == np.float32
+
+
+@pytest.mark.parametrize("kind", DONE)
+def test_numpy_does_what_training_did(kind: str):
+    space, random = DONE[kind], np.random.default_rng(0)
+    decode, size, count = action_decoder(space, "it")
+    interface = json.loads(json.dumps(describe_spaces(SEEN["numbers"], space)))
+    rows = random.normal(scale=2, size=(50, size)).astype(np.float32)
+    if count is not None:
+        rows = random.integers(count, size=(50, 1)).astype(np.float32)
+    for row, expected in zip(rows, decode(rows), strict=True):
+        action = row if count is None else int(row[0])
+        found = numpy_policy.environment_action(action, interface)
+        assert space.contains(found)
+        assert (found.dtype, np.shape(found)) == (expected.dtype, np.shape(expected))
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_what_numpy_cannot_flatten_is_taken_flattened():
+    space = spaces.Dict(n=spaces.Text(4, charset="ab"), x=spaces.Box(-1, 1, (1,)))
+    interface = describe_spaces(space, MOVES)
+    assert interface["observation"][0] == {
+        "path": ["n"], "kind": "flattened", "by": "gymnasium.spaces.utils.flatten", "size": 4,
+    }  # fmt: skip
+    seen = {"n": "ab", "x": [0.5]}
+    (row,) = observation_encoder(space, "it")[0]([seen])
+    flat = spaces.utils.flatten(space["n"], "ab")
+    found = numpy_policy.observation_row(seen | {"n": flat}, interface)
+    np.testing.assert_array_equal(found, row)
+    with pytest.raises(ValueError, match=r"The observation\['n'\] is not made of numbers: 'ab'"):
+        numpy_policy.observation_row(seen, interface)
+
+
+@pytest.mark.parametrize(
+    ("kind", "observation", "sentence"),
+    [
+        ("numbers", [1, 2], r"The observation has 2 numbers, not 3"),
+        ("counted", 9, "The observation is 9, which its space has not"),
+        ("counted", [10, 11], r"The observation has 2 numbers, not 1"),
+        ("nested", {"a": ([0, 1], 0.5)}, r"An observation has no \['b'\]\['x'\]"),
+        ("nested", 3, r"An observation has no \['b'\]\['x'\]"),
+        ("tuple", (0, ["x", 1]), r"The observation\[1\] is not made of numbers"),
+    ],
+)
+def test_other_observations_are_sentences(kind: str, observation: Any, sentence: str):
+    interface = describe_spaces(SEEN[kind], MOVES)
+    with pytest.raises(ValueError, match=sentence):
+        numpy_policy.observation_row(observation, interface)
+
+
+HORIZON, LIMIT = 12, 3.0
+SETTINGS = (
+    "algo.hidden=[4]", "algo.epochs=1", "training.environments=4", "training.rollout_length=24",
+)  # fmt: skip
+KINDS = {"numbers": Walk, "counted": Rooms}
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def played(request, tmp_path_factory) -> tuple[canary.Run, Any]:
+    """A small Gymnasium run, and its environment as everybody makes it."""
+    make = KINDS[request.param]
+    run = canary.train(
+        from_gymnasium(make, horizon=HORIZON, workers=0),
+        "ppo",
+        canary.Chance(limit=LIMIT, epsilon=0.2),
+        seeds=1,
+        total_steps=4 * 96,
+        out=tmp_path_factory.mktemp("runs"),
+        overrides=SETTINGS,
+        quiet=True,
+    )
+    return run, make()
+
+
+def loop(environment: Any, episode: Any, seed: int, **how: Any) -> tuple[float, float]:
+    """The loop of docs/export.md: return and cost of an episode."""
+    observation, _ = environment.reset(seed=seed)
+    gained = 0.0
+    for _ in range(HORIZON):
+        action = episode.act(observation, **how)
+        assert environment.action_space.contains(action)
+        observation, reward, terminated, truncated, info = environment.step(action)
+        episode.spend(info["cost"])
+        gained += reward
+        if terminated or truncated:
+            break
+    return gained, episode.spent
+
+
+def evaluated(run: canary.Run, **how: Any) -> Any:
+    """Evaluated episodes, with their keys and the seeds that the environment got."""
+    plan = EvaluationPlan(episodes=400, **how)
+    rows = play(load_policies(run.config, run.directory), plan)[0]
+    keys = plan.keys(0, 0)
+    drawn = jax.vmap(lambda key: jax.random.bits(jax.random.split(key, 3)[0], (2,), np.uint32))(
+        keys
+    )
+    return rows.select("return", "cost").to_numpy(), keys, np.asarray(drawn)[:, 0] & SEED_BITS
+
+
+def test_the_handle_plays_the_evaluated_episodes(played):
+    run, environment = played
+    rows, keys, seeds = evaluated(run)
+    policy = run.policy()
+    assert policy.interface == run.config.environment.policy_interface
+    for row, key, seed in list(zip(rows, keys, seeds, strict=True))[:10]:
+        found = loop(environment, policy.start(key), int(seed))
+        np.testing.assert_allclose(found, row, rtol=1e-4, atol=1e-4)
+
+
+def test_the_exported_policy_plays_what_evaluation_measured(played):
+    run, environment = played
+    policy = numpy_policy.load(run.export("numpy")["path"], run.policy().sha256)
+    rows, _, seeds = evaluated(run, deterministic=True)
+    for row, seed in list(zip(rows, seeds, strict=True))[:10]:
+        found = loop(environment, policy.start(0), int(seed), deterministic=True)
+        np.testing.assert_allclose(found, row, rtol=1e-3, atol=1e-3)
+    ours = np.array([loop(environment, policy.start(seed), seed) for seed in range(400)])
+    theirs = run.evaluate(400)
+    expected = np.array([theirs["return_mean"], theirs["cost_mean"]])
+    error = np.sqrt(2) * ours.std(0) / np.sqrt(len(ours))
+    assert (np.abs(ours.mean(0) - expected) < 4 * error + 1e-6).all()
+
+
+def test_seeds_of_the_policy_and_of_the_environment_may_be_the_same():
+    """Gymnasium's environments draw from default_rng(seed): actions of the same stream would
+    follow their noise."""
+    policy = numpy_policy.load(io.BytesIO(numpy_format.encode(make_portable(continuous=True))))
+    seen, pairs = np.zeros(5), []
+    centre = policy.start(0).act(seen, deterministic=True)[0]
+    for seed in range(400):
+        noise = np.random.default_rng(seed).standard_normal(dtype=np.float32)
+        pairs.append((noise, policy.start(seed).act(seen)[0] - centre))
+    assert abs(np.corrcoef(np.array(pairs).T)[0, 1]) < 0.2
+
+
+def outside(continuous: bool = True) -> Any:
+    portable = make_portable(continuous=continuous)
+    interface = describe_spaces(
+        spaces.Box(-1, 1, (5,)), spaces.Box(-2, 4, (3,)) if continuous else spaces.Discrete(4)
+    )
+    return replace(portable, place=replace(portable.place, interface=interface))
+
+
+def test_every_format_says_how_it_is_played():
+    portable = outside()
+    expected = json.loads(json.dumps(portable.place.interface))
+    model = onnx.load_from_string(onnx_format.encode(portable))
+    in_onnx = json.loads({entry.key: entry.value for entry in model.metadata_props}["canary"])
+    in_numpy = numpy_policy.load(io.BytesIO(numpy_format.encode(portable))).metadata
+    for known in (in_onnx, in_numpy, stablehlo_format.load(stablehlo_format.encode(portable))[1]):
+        assert known["interface"] == expected
+        assert known["actions"]["clipped_by"] == "interface"
+        assert "interface" in known["facts"]
+    assert numpy_policy.load(io.BytesIO(numpy_format.encode(make_portable()))).interface is None
+
+
+def test_the_digest_holds_the_interface():
+    portable = outside()
+    other = json.loads(json.dumps(portable.place.interface))
+    other["action"]["high"][0] = 5.0
+    changed = replace(portable, place=replace(portable.place, interface=other))
+    digests = {each.identity.sha256 for each in (portable, changed, make_portable(continuous=True))}
+    assert len(digests) == 3
+
+
+@pytest.mark.parametrize("repair", [False, True], ids=["file", "policy"])
+def test_another_interface_in_a_file_is_refused(repair: bool):
+    with np.load(io.BytesIO(numpy_format.encode(outside()))) as archive:
+        arrays = dict(archive)
+    known = json.loads(arrays.pop("metadata").tobytes())
+    known["interface"]["action"]["low"] = [-9.0] * 3
+    if repair:  # the digest of the file, but not that of the policy
+        del known["file_sha256"]
+        known["file_sha256"] = numpy_policy.digest(known, arrays)
+    buffer = io.BytesIO()
+    np.savez(buffer, metadata=np.frombuffer(json.dumps(known).encode(), np.uint8), **arrays)
+    with pytest.raises(ValueError, match="does not match its digest"):
+        numpy_policy.load(io.BytesIO(buffer.getvalue()))
+
+
+def test_files_of_format_2_are_still_read():
+    """They have no interface: their actions and observations are the policy's own."""
+    with np.load(io.BytesIO(numpy_format.encode(make_portable(continuous=True)))) as archive:
+        arrays = dict(archive)
+    known = json.loads(arrays.pop("metadata").tobytes())
+    del known["interface"], known["file_sha256"]
+    known["format"] = 2
+    known["file_sha256"] = numpy_policy.digest(known, arrays)
+    buffer = io.BytesIO()
+    np.savez(buffer, metadata=np.frombuffer(json.dumps(known).encode(), np.uint8), **arrays)
+    policy = numpy_policy.load(io.BytesIO(buffer.getvalue()))
+    assert policy.interface is None
+    assert policy.start(0).act(np.zeros(5), deterministic=True).dtype == np.float32
+
+
+def test_the_handle_in_jax_tells_the_same_mistakes():
+    portable = outside(continuous=False)
+    policy = TrainedPolicy(portable.policy, None, portable.account, portable.place)
+    with pytest.raises(CanaryError, match="The observation has 2 numbers, not 5"):
+        policy.start(0).act([0, 1])
+    assert policy.start(0).act(np.zeros(5)).dtype == np.int64

@@ -37,7 +37,8 @@ Everything goes into a new directory below --out: configuration, metrics, every 
 the summary. `canary list` shows what --env, --algo and --preset can be."""
 
     env: Annotated[str | None, flag("NAME", "IcyLake")] = None
-    """Environment to train on: one of ours, package.module:Factory, gymnasium:ID, gymnax:ID,
+    """Environment to train on: one of ours, package.module:Factory, gymnasium:ID,
+    gymnasium:package.module:Class, gymnax:ID,
     brax:NAME, crax:NAME or playground:NAME; the code that it names is imported."""
     cost: Annotated[str | None, flag("WHERE")] = None
     """Where the cost of another package's environment is: info:KEY, safety-gymnasium, or

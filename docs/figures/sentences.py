@@ -128,6 +128,8 @@ SENTENCES = {
         " {table1/icy-lake-cvar-cpo-published reward:.3f}; paper:",
         "Canary has P {table1/point-goal-canary-published violation:.3f} and J"
         " {table1/point-goal-canary-published reward:.1f}, about what PPO does.",
+        "Canary has P {table1/eco-ant-canary-published violation:.3f} and J"
+        " {table1/eco-ant-canary-published reward:.1f} over the second half",
         "P is {surrogate-units/step violation:.3f} and the jitter {surrogate-units/step jitter:.3f},"
         " where",
         "J is {surrogate-units/step reward:.3f} (paper: 0.67 ± 0.06) and"

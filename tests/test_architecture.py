@@ -39,7 +39,7 @@ ALLOWED: dict[str, set[str]] = {
     "types": {"errors", "constraints"},
     "numerics": {"errors", "constraints", "types"},
     "host": {"errors"},  # environments outside JAX; a worker process imports this room and no other
-    "environments": {"errors", "types", "numerics", "host"},
+    "environments": {"errors", "constraints", "types", "numerics", "host"},
     "checking": {"errors", "constraints", "types", "numerics", "environments", "host"},
     "networks": {"types", "numerics", "environments"},
     "rollout": {"types", "numerics", "environments", "networks"},

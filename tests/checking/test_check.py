@@ -14,7 +14,7 @@ from canary.checking.findings import raise_first_error
 from canary.checking.probe import differences, fingerprint, make_probe
 from canary.checking.structure import check_structure
 from canary.environments import from_gymnasium
-from canary.environments.host_call import callback_failure
+from canary.environments.failures import callback_failure
 from canary.environments.icy_lake import IcyLake
 from canary.errors import CanaryError
 from problems import faulty_environments as faulty

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -22,6 +23,17 @@ def noted(x, y):
 
 
 NOTED = HostFunction("test_noted", noted)
+
+
+def met(x):
+    if not hasattr(MET, "before"):
+        MET.before = True
+        STRANGERS.append(threading.get_ident())
+    return x + 1
+
+
+MET, STRANGERS = threading.local(), []
+MEET = HostFunction("test_meet", met)
 FIRST = HostFunction("test_first", lambda x: x)
 FAILING = HostFunction("test_failing", lambda x: x / np.array({})["no"])
 
@@ -50,6 +62,22 @@ def test_an_exception_is_the_error_of_the_program():
     program = jax.jit(lambda x: FAILING(jax.ShapeDtypeStruct((), jnp.float32), x))
     with pytest.raises(jax.errors.JaxRuntimeError, match="IndexError"):
         program(1.0)
+
+
+def test_python_keeps_the_state_of_a_thread_from_call_to_call():
+    """Else every call pays for a new state."""
+
+    def loop(x):
+        # A large product, so that XLA works in a thread of its own
+        calls = jax.lax.fori_loop(
+            0, 200, lambda _, n: MEET(jax.ShapeDtypeStruct((), n.dtype), n), 0.0
+        )
+        return (x @ x).sum(), calls
+
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(jax.jit(loop), jnp.ones((300, 300)))
+        assert done.result()[1] == 200
+    assert 1 <= len(STRANGERS) == len(set(STRANGERS))
 
 
 def test_programs_in_several_threads_do_not_meet():

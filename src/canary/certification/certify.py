@@ -23,7 +23,8 @@ from canary.certification.bounds import Look, Method, constraint_bounds, refuse_
 from canary.certification.plan import Plan, complete, largest_cost
 from canary.certification.verdict import Assessment, Evidence, assess, decide
 from canary.constraints import Chance, Constraint, Mean
-from canary.environments.protocol import Environment, refuse_failure
+from canary.environments.failures import told_failures
+from canary.environments.protocol import Environment
 from canary.environments.settings import with_settings
 from canary.errors import CanaryError
 from canary.evaluation import absurd_numbers
@@ -87,8 +88,8 @@ def certify(
     while played < plan.episodes and not interrupted and not decided:
         try:
             numbers = played + jnp.arange(plan.batch, dtype=jnp.int32)
-            ends = jax.device_get(play(policy, statistics, key, numbers))
-            refuse_failure(environment)
+            with told_failures(environment):
+                ends = jax.device_get(play(policy, statistics, key, numbers))
             rows.append(episode_rows(ends)[: plan.episodes - played])
             if progress is not None:
                 is_counted = plan.early_stop and isinstance(constraint, Chance)

@@ -18,6 +18,7 @@ from jaxtyping import Int, PRNGKeyArray
 from canary.certification import order
 from canary.certification.certify import Player, Subject, episode_rows, make_player
 from canary.certification.plan import Plan
+from canary.environments.failures import told_failures
 from canary.errors import CanaryError
 from canary.networks import Policy
 from canary.numerics.running_statistics import RunningStatistics
@@ -80,7 +81,8 @@ def replay(
     for start in range(0, len(chosen), plan.batch):
         numbers = chosen[start : start + plan.batch]
         filled = np.resize(numbers, plan.batch).astype(np.int32)
-        ends = jax.device_get(play(policy, statistics, key, jnp.asarray(filled)))
+        with told_failures(subject.environment):
+            ends = jax.device_get(play(policy, statistics, key, jnp.asarray(filled)))
         tables.append(episode_rows(ends)[: len(numbers)])
     table = np.concatenate(tables)
     is_whole = len(chosen) == len(listed)

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from canary.environments.host_call import callback_failure
+from canary.environments.failures import told_failures
 from canary.environments.numbers import run_time_numbers, with_numbers
 from canary.environments.protocol import (
     ActionSpace,
@@ -23,10 +23,7 @@ from canary.environments.protocol import (
     Environment,
     EnvironmentState,
     on_host,
-    refuse_failure,
 )
-from canary.environments.settings import name_of_environment
-from canary.errors import CanaryError
 
 
 @dataclass(frozen=True)
@@ -77,13 +74,8 @@ def make_probe(environment: Environment, length: int) -> Callable[[int, int], Pr
         keys = jax.vmap(lambda lane: jax.random.fold_in(jax.random.key(seed), lane))(
             jnp.arange(lanes)
         )
-        try:
+        with told_failures(environment):
             states, taken, cut = jax.tree.map(np.asarray, program(keys, numbers))
-        except jax.errors.JaxRuntimeError as error:
-            if (text := callback_failure(error, name_of_environment(environment))) is None:
-                raise
-            raise CanaryError(text) from error
-        refuse_failure(environment)
         return Probe(states, taken, cut)
 
     return play

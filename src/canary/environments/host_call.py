@@ -5,9 +5,7 @@ that JAX keeps the compiled program for later processes, and the function reads 
 program's own memory. Elsewhere it is a callback, and the program is compiled in every process.
 """
 
-import re
 from collections.abc import Callable
-from pathlib import PurePath
 from typing import Any
 
 import jax
@@ -39,17 +37,3 @@ class HostFunction:
             *arguments,
             vmap_method="broadcast_all",
         )
-
-
-def callback_failure(error: Exception, name: str) -> str | None:
-    """The sentence about a program that ended because a Python callback of the environment raised
-    (`jax.pure_callback`); None if it ended for another reason."""
-    text = str(error)
-    if "error calling callback" not in text and "callback failed" not in text.lower():
-        return None
-    lines = text.rpartition("Traceback (most recent call last):")[2].splitlines()
-    what = next((line for line in lines if line[:1].strip()), lines[0]).rstrip(".")
-    places = re.findall(r'^ +File "(.+)", line (\d+)', "\n".join(lines), re.MULTILINE)
-    own = [place for place in places if "site-packages" not in place[0]]
-    where = f" at {PurePath(own[-1][0]).name}:{own[-1][1]}" if own else ""
-    return f"A Python callback of {name} failed: {what[:300]}{where}."

@@ -3,7 +3,7 @@
 An environment may also state facts about itself, which are read where they are needed and can be
 left out:
 
-    default_constraint    the `Chance` that it is trained under if the caller names none
+    default_constraint    the constraint that it is trained under if the caller names none
     largest_step_cost     the largest cost of one step, from which certificates bound means and tail means
     finite_tables()       its states, transitions, rewards and costs as `FiniteTables`, for exact optima
     drawing               how to draw it (docs/rendering.md): a function, or "module:function"
@@ -21,8 +21,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from canary.errors import CanaryError
-from canary.types import Chance
+from canary.constraints import Constraint
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,7 @@ class FiniteTables(NamedTuple):
     initial: Float[np.ndarray, "state"]
 
 
-def default_constraint(environment: Environment) -> Chance | None:
+def default_constraint(environment: Environment) -> Constraint | None:
     return getattr(environment, "default_constraint", None)
 
 
@@ -152,10 +151,3 @@ def close(environment: Environment) -> None:
 def on_host(environment: Environment) -> bool:
     """Whether it is stepped outside the program, where it can fail."""
     return hasattr(environment, "host_failure")
-
-
-def refuse_failure(environment: Environment) -> None:
-    """Raise the sentence of an environment that failed while a program ran; most cannot fail
-    there."""
-    if (sentence := getattr(environment, "host_failure", lambda: None)()) is not None:
-        raise CanaryError(sentence)

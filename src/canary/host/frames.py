@@ -12,6 +12,7 @@ program calls with the same few addresses over and over.
 
 import ctypes
 import math
+import threading
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -33,6 +34,7 @@ _KINDS = {
 }  # fmt: skip
 
 Handler = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+_known = threading.local()  # of a thread: whether Python keeps its state
 # All of a process's memory as words: the quickest way to follow a pointer in Python
 _words: Any = (ctypes.c_uint64 * 2**44).from_address(0)
 
@@ -46,6 +48,7 @@ def handler(function: Callable[..., np.ndarray]) -> Any:
     """
 
     def handle(address: int) -> int | None:
+        _keep_thread()
         frame = _at(address, _RESULTS + 1)
         if frame[_EXTENSION] and _answered(frame[_EXTENSION]):
             return None
@@ -57,6 +60,19 @@ def handler(function: Callable[..., np.ndarray]) -> Any:
         return None
 
     return Handler(handle)
+
+
+def _keep_thread() -> None:
+    """Have Python remember this thread of XLA's after the call.
+
+    It knows a foreign thread only while that runs Python: each call would set up a new state, whose
+    stack is new memory from the operating system. That took 40 microseconds on top of the 190 in which
+    sixteen CartPoles make a step. A thread that is entered once more than it is left keeps its
+    state until it ends.
+    """
+    if not hasattr(_known, "thread"):
+        _known.thread = True
+        ctypes.pythonapi.PyGILState_Ensure()
 
 
 def _at(address: int, count: int) -> list[int]:

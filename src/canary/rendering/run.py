@@ -17,7 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 import polars as pl
 
-from canary.environments.protocol import close, refuse_failure, stated_drawing
+from canary.environments.failures import told_failures
+from canary.environments.protocol import close, stated_drawing
 from canary.environments.settings import name_of_environment
 from canary.errors import CanaryError
 from canary.evaluation import film_episodes, in_rounds
@@ -169,8 +170,9 @@ def replay(
         place, first = row["episode"] % plan.batch, row["episode"] // plan.batch * plan.batch
         rounds = in_rounds(environment, plan.keys(row["seed"], first))
         turn, place = divmod(place, rounds.shape[1])
-        lanes = program(*policies.of_seed(row["seed"]), rounds[turn], jnp.asarray([place]))
-        refuse_failure(environment)
+        with told_failures(environment):
+            policy = policies.of_seed(row["seed"])
+            lanes = jax.device_get(program(*policy, rounds[turn], jnp.asarray([place])))
         lane = jax.tree.map(lambda leaf: np.asarray(leaf)[:, 0], lanes)
         lane = jax.tree.map(operator.itemgetter(slice(int(lane.length[-1]) + 1)), lane)
         episodes.append(

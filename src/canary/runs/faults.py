@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from canary.config.config import RunConfig
-from canary.environments.host_call import callback_failure
+from canary.environments.failures import callback_failure
 from canary.numerics.sanity import sane
 from canary.training import FAULT_KINDS
 from canary.types import EpisodeEnds

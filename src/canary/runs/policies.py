@@ -19,7 +19,8 @@ from jaxtyping import PRNGKeyArray
 
 from canary.algorithms.remaining_risk import COST_CRITICS, RiskCritics
 from canary.config.config import RunConfig
-from canary.environments.protocol import close, refuse_failure
+from canary.environments.failures import told_failures
+from canary.environments.protocol import close
 from canary.errors import CanaryError
 from canary.evaluation import absurd_numbers, make_player
 from canary.identity import Identity, identify, place_of, refuse_nonfinite
@@ -152,7 +153,8 @@ def play(
     for seed, (policy, statistics) in chosen.items():
         for first in range(0, plan.episodes, batch):
             count = min(batch, plan.episodes - first)
-            ends = jax.tree.map(np.asarray, program(policy, statistics, plan.keys(seed, first)))
+            with told_failures(environment):
+                ends = jax.tree.map(np.asarray, program(policy, statistics, plan.keys(seed, first)))
             ends = jax.tree.map(operator.itemgetter(slice(count)), ends)
             columns = {
                 "return": ends.reward,
@@ -161,7 +163,6 @@ def play(
                 "terminated": ends.terminated,
             }
             episode = np.arange(first, first + count)
-            refuse_failure(environment)
             _check(seed, episode, ends)
             frames.append(
                 pl.DataFrame({"seed": np.full(count, seed), "episode": episode} | columns)

@@ -121,5 +121,5 @@ def test_a_callback_that_fails_late_ends_training(tmp_path):
     (run,) = tmp_path.iterdir()
     assert canary.load(run, environment).metrics["iteration"].to_list() == [0, 1]
     for use in (canary.evaluate, canary.certify):
-        with pytest.raises(CanaryError, match="^A Python callback of Calls failed: OSError"):
+        with pytest.raises(CanaryError, match=r"^A Python callback of Calls failed: OSError"):
             use(run, environment=environment, episodes=8)

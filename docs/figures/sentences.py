@@ -130,10 +130,10 @@ SENTENCES = {
         " {table1/point-goal-canary-published reward:.1f}, about what PPO does.",
         "Canary has P {table1/eco-ant-canary-published violation:.3f} and J"
         " {table1/eco-ant-canary-published reward:.1f} over the second half",
-        "P is {surrogate-units/step violation:.3f} and the jitter {surrogate-units/step jitter:.3f},"
+        "P is {surrogate-units/icy-lake-step violation:.3f} and the jitter {surrogate-units/icy-lake-step jitter:.3f},"
         " where",
-        "J is {surrogate-units/step reward:.3f} (paper: 0.67 ± 0.06) and"
-        " {surrogate-units/step safe_seeds:d} of {surrogate-units/step seeds:d} seeds are safe",
+        "J is {surrogate-units/icy-lake-step reward:.3f} (paper: 0.67 ± 0.06) and"
+        " {surrogate-units/icy-lake-step safe_seeds:d} of {surrogate-units/icy-lake-step seeds:d} seeds are safe",
         "PPO earns {table1/point-goal-ppo reward:.1f} here",
         "PPO earns {table1/eco-ant-ppo reward:.0f} over the second half of 4M steps and was still"
         " rising, at P {table1/eco-ant-ppo violation:.3f}; that is the yardstick for Canary's"

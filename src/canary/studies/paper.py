@@ -111,13 +111,15 @@ GAUSSIAN_TAIL = replace(
 
 # The theorem's surrogates are in units of an episode. The authors' public code leaves their factor
 # out, so a published row may be of surrogates in units of a step.
+_PUBLISHED_CANARY = {row.environment: row for row in _CANARY_ROWS if row.preset == "paper"}
 SURROGATE_UNITS = Study(
-    title="Canary as published on IcyLake, by the units of its surrogates (epsilon 0.02)",
+    title="Canary as published, by the units of its surrogates (epsilon 0.02)",
     seeds=_CPU["IcyLake"][0][:5],
     total_steps=1_000_000,
     variants=tuple(
-        Variant(name=name, about=about, preset="paper", overrides=overrides,
-                paper=PUBLISHED["IcyLake"]["canary"])
+        replace(_PUBLISHED_CANARY[environment], name=f"{_SHORT[environment]}-{name}", about=about,
+                overrides=overrides)
+        for environment in ("IcyLake", "PointGoal2500")
         for name, about, overrides in (
             ("episode", "of an episode, as in the paper's equations", ()),
             ("step", "of a step, without the factor", ("algo.surrogate_scale=step",)),

@@ -1,6 +1,6 @@
 """The views of the paper's tables and figures, from stored results with known numbers."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import polars as pl
@@ -8,6 +8,8 @@ import pytest
 from PIL import Image
 
 from canary.numerics.gaussian_tail import gaussian_tail
+from canary.reporting import figures
+from canary.studies import table
 from canary.studies.paper import PUBLISHED
 from canary.studies.rows import load_rows
 from canary.studies.sweep import collapse_times
@@ -78,6 +80,21 @@ def test_training_curves_are_a_figure_and_its_data(results):
     assert data.filter(pl.col("variant") == "one")["violation"][0] > 0.5
     with Image.open(paths["figure"]) as figure:
         assert figure.size[0] > 800
+
+
+def test_the_figure_of_a_study_has_a_panel_per_environment(results, tmp_path, monkeypatch):
+    described = {"rows": [{"variant": name, "group": f"../units/{name}"} for name in "ab"]}
+    (one, two), _ = load_rows(results / "table1", described)
+    elsewhere = replace(two, summary=two.summary | {"env": "Pond"})
+    drawn = []
+    monkeypatch.setattr(figures, "save", lambda figure, path: drawn.append(figure))
+    for rows in ([one, two], [one, elsewhere, two]):
+        table._figure(rows, {"title": "Both"}, tmp_path / "study.png")
+    (alone,), several = (figure.axes for figure in drawn)
+    assert alone.get_title("left") == "Both"
+    legends = [[text.get_text() for text in axes.get_legend().texts] for axes in several]
+    assert legends == [["a", "b"], ["b"]]
+    assert [axes.get_title("left") for axes in several] == ["IcyLake", "Pond"]
 
 
 def test_anatomy_is_the_bound_on_the_cost_at_the_moments_of_the_update(results):

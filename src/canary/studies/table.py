@@ -170,39 +170,58 @@ def _points(row: Row) -> list[tuple[float, float]]:
 
 
 def _figure(rows: list[Row], study: dict[str, Any], path: Path) -> None:
-    """Every seed of every variant as a point: violation probability against return."""
+    """Every seed of every variant as a point: violation probability against return; a panel per
+    environment, for returns of two environments have nothing in common."""
     import matplotlib.pyplot as plt
 
-    from canary.reporting.figures import GREY, RED, STYLE, save, show_probabilities
+    from canary.reporting.figures import STYLE, save
 
+    environments = list(dict.fromkeys(row.summary["env"] for row in rows))
+    height = 4.2 if len(environments) == 1 else 3.2 * len(environments)
     with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(figsize=(7.5, 4.2), layout="constrained")
-        colours = plt.get_cmap("tab20" if len(rows) > 10 else "tab10")
-        markers = "osD^vP*XphH"
-        points = [_points(row) for row in rows]
-        for index, (row, seeds) in enumerate(zip(rows, points, strict=True)):
-            axes.scatter(
-                [max(p, LOWEST) for p, _ in seeds], [j for _, j in seeds], s=26, alpha=0.8, linewidths=0,
-                color=colours(index % colours.N), marker=markers[index % len(markers)], label=row.name,
-            )  # fmt: skip
-        for epsilon in sorted({row.summary["epsilon"] for row in rows} - {None}):
-            axes.axvline(epsilon, color=RED, linewidth=1, linestyle="--")
-            axes.annotate(
-                " epsilon "
-                f"{epsilon:g}", (epsilon, 0.02), xycoords=("data", "axes fraction"), color=RED, fontsize=8,
-                rotation=90, ha="right",  # several thresholds may stand close together
-            )  # fmt: skip
-        is_low = any(p < LOWEST for seeds in points for p, _ in seeds)
-        below = f" ({LOWEST:g} and below at {LOWEST:g})" if is_low else ""
-        axes.set(xscale="log", xlabel=f"violation probability, second half of training{below}")
-        show_probabilities(axes.xaxis)
-        axes.set_ylabel("return")
-        axes.set_title(study["title"])
-        axes.legend(
-            loc="center left",
-            bbox_to_anchor=(1, 0.5),
-            fontsize=8,
-            labelcolor=GREY,
-            ncols=1 + len(rows) // 20,
+        figure, panels = plt.subplots(
+            len(environments), figsize=(7.5, height), layout="constrained", squeeze=False
         )
+        for axes, environment in zip(panels[:, 0], environments, strict=True):
+            _panel(axes, [row for row in rows if row.summary["env"] == environment])
+            if len(environments) > 1:
+                axes.set_title(environment)
+        if len(environments) > 1:
+            figure.suptitle(study["title"])
+        else:
+            panels[0, 0].set_title(study["title"])
         save(figure, path)
+
+
+def _panel(axes: Any, rows: list[Row]) -> None:
+    import matplotlib.pyplot as plt
+
+    from canary.reporting.figures import GREY, RED, show_probabilities
+
+    colours = plt.get_cmap("tab20" if len(rows) > 10 else "tab10")
+    markers = "osD^vP*XphH"
+    points = [_points(row) for row in rows]
+    for index, (row, seeds) in enumerate(zip(rows, points, strict=True)):
+        axes.scatter(
+            [max(p, LOWEST) for p, _ in seeds], [j for _, j in seeds], s=26, alpha=0.8, linewidths=0,
+            color=colours(index % colours.N), marker=markers[index % len(markers)], label=row.name,
+        )  # fmt: skip
+    for epsilon in sorted({row.summary["epsilon"] for row in rows} - {None}):
+        axes.axvline(epsilon, color=RED, linewidth=1, linestyle="--")
+        axes.annotate(
+            " epsilon "
+            f"{epsilon:g}", (epsilon, 0.02), xycoords=("data", "axes fraction"), color=RED, fontsize=8,
+            rotation=90, ha="right",  # several thresholds may stand close together
+        )  # fmt: skip
+    is_low = any(p < LOWEST for seeds in points for p, _ in seeds)
+    below = f" ({LOWEST:g} and below at {LOWEST:g})" if is_low else ""
+    axes.set(xscale="log", xlabel=f"violation probability, second half of training{below}")
+    show_probabilities(axes.xaxis)
+    axes.set_ylabel("return")
+    axes.legend(
+        loc="center left",
+        bbox_to_anchor=(1, 0.5),
+        fontsize=8,
+        labelcolor=GREY,
+        ncols=1 + len(rows) // 20,
+    )

@@ -140,9 +140,8 @@ def run(
         ratio = row.steps_per_second / rows[0].steps_per_second
         show(
             f"{variant:10s} {count:3d} seeds, {length} updates: {row.steps_per_second:7.0f} "
-            f"steps/s ({ratio:.2f}x), compile "
-            f"{row.compile_seconds:.1f} s cold, {row.cached_compile_seconds:.1f} s cached, peak "
-            f"{row.peak_megabytes:.0f} MB"
+            f"steps/s ({ratio:.2f}x), compile {row.compile_seconds:.1f} s cold, "
+            f"{row.cached_compile_seconds:.1f} s cached, peak {row.peak_megabytes:.0f} MB"
         )
     summary = {
         "gflops": product,

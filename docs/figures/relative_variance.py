@@ -103,13 +103,10 @@ def report(mdp: FiniteMDP, points: list[Point]) -> None:
         )
         print(
             f"epsilon {point.epsilon:.5f}  limit {point.limit:g}  f {chance[x > 0].sum():.2f}  "
-            "value"
-            f" {of_value(*pair).of_batch(EPISODES):.3f} plug-in {value.relative_variance:.3f}  "
-            "gradient"
-            f" {of_gradient(*pair).of_batch(EPISODES):.3f} plug-in "
-            f"{gradient.relative_variance:.3f}  z"
-            f" {tail.deviations:.2f}, Gauss 1e{tail.log10_predicted:.1f}, short by "
-            f"1e{tail.log10_understatement:.1f}"
+            f"value {of_value(*pair).of_batch(EPISODES):.3f} plug-in {value.relative_variance:.3f} "
+            f" gradient {of_gradient(*pair).of_batch(EPISODES):.3f} plug-in "
+            f"{gradient.relative_variance:.3f}  z {tail.deviations:.2f}, Gauss "
+            f"1e{tail.log10_predicted:.1f}, short by 1e{tail.log10_understatement:.1f}"
         )
 
 

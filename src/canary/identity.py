@@ -150,8 +150,7 @@ def refuse_nonfinite(identity: Identity, seed: int | None = None) -> None:
             whose = "The policy" if seed is None else f"The policy of seed {seed}"
             raise CanaryError(
                 f"{whose} has numbers that are not finite, or absurdly large ({name}): it gets no "
-                "evaluation, verdict or "
-                "export; train it again."
+                "evaluation, verdict or export; train it again."
             )
 
 

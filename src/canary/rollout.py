@@ -18,9 +18,8 @@ from canary.numerics.running_statistics import RunningStatistics, normalise
 from canary.numerics.units import in_limits
 from canary.types import EpisodeEnds, Rollout
 
-SPENT_CLIP = (
-    10.0  # networks see at most this many limits of spent cost: beyond, nothing is left to decide
-)
+# Networks see at most this many limits of spent cost: beyond, nothing is left to decide
+SPENT_CLIP = 10.0
 
 
 @dataclass(frozen=True)

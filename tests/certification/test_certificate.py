@@ -129,9 +129,8 @@ def test_the_headline_tells_the_trained_environment_from_the_changed_ones():
     assert shifted["verdict"] == "SATISFIED"
     assert shifted["sentence"] == (
         "With 95% confidence in all 4 statements together, the policies of all 2 seeds keep the "
-        "limit in the environment "
-        "they were trained in. Of 2 statements about changed settings, 1 keep the limit, 1 break "
-        "it."
+        "limit in the environment they were trained in. Of 2 statements about changed settings, 1 "
+        "keep the limit, 1 break it."
     )
     assert "in the environment they were trained in" in ANYTIME["sentence"]
 

@@ -204,7 +204,6 @@ def _sentence(best: Best, tries: int, constraint: Constraint) -> str:
     chosen = next(one for one in best.candidates if (one.seed, one.step) == (best.seed, best.step))
     return (
         f"Seed {best.seed} at step {best.step:,} is the richest that was certified: return "
-        f"{chosen.return_mean:.4g}. With "
-        f"{confidence} confidence, although {tried}, it keeps the limit; its certificate states "
-        "the corrected level."
+        f"{chosen.return_mean:.4g}. With {confidence} confidence, although {tried}, it keeps the "
+        "limit; its certificate states the corrected level."
     )

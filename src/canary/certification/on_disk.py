@@ -35,8 +35,7 @@ def run_around(path: Path) -> tuple[Path | None, list[str]]:
         return folder, []
     return None, [
         "It lies beside a config.json, but that directory is no complete run "
-        f"({' and '.join(missing)} "
-        f"missing), so it cannot be compared with its policies."
+        f"({' and '.join(missing)} missing), so it cannot be compared with its policies."
     ]
 
 

@@ -81,10 +81,8 @@ def complete(plan: Plan, constraint: Constraint) -> Plan:
     if episodes is None:
         raise CanaryError(
             f"Certifying P <= {constraint.epsilon:g} takes too many episodes to plan them; choose "
-            "their "
-            f"number yourself ({clean_episodes(constraint.epsilon, confidence):,} might do, "
-            "without any "
-            f"violation) or a larger epsilon."
+            f"their number yourself ({clean_episodes(constraint.epsilon, confidence):,} might do, "
+            "without any violation) or a larger epsilon."
         )
     return replace(plan, episodes=episodes * ANYTIME_FACTOR if plan.early_stop else episodes)
 
@@ -94,10 +92,9 @@ def largest_cost(plan: Plan, constraint: Constraint) -> float:
     if plan.cost_bound is None:
         raise CanaryError(
             f"Certifying {constraint.text} needs the largest cost of a step: without it an episode "
-            "that was not seen "
-            "could cost anything, and the mean with it. State it as `largest_step_cost` of the "
-            "environment, or to "
-            "canary.certify(run, largest_step_cost=...) and canary certify --largest-step-cost."
+            "that was not seen could cost anything, and the mean with it. State it as "
+            "`largest_step_cost` of the environment, or to canary.certify(run, "
+            "largest_step_cost=...) and canary certify --largest-step-cost."
         )
     return plan.cost_bound
 

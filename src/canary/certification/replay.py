@@ -110,7 +110,6 @@ def replay_words(found: list[Replayed]) -> list[str]:
     ]
     return [
         f"It was replayed in part: {played:,} of {episodes:,} episodes, drawn at random and played "
-        "again here, had the "
-        "costs that it lists. Invented episodes would have escaped with probability "
-        f"{', '.join(chances)} of them."
+        "again here, had the costs that it lists. Invented episodes would have escaped with "
+        f"probability {', '.join(chances)} of them."
     ]

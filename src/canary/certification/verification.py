@@ -66,10 +66,9 @@ def unreadable(data: dict[str, Any]) -> str | None:
         return f"It has the format {found}, of a newer version of canary than this one, which reads {known}: update canary."
     return (
         f"It has the format {found}, which an earlier version of canary wrote and this one, which "
-        f"reads {known}, does not "
-        "check. Nothing is known to be wrong with it: check it with the version that made it (its "
-        "`versions` and `time` "
-        "say which), or certify the policy again: canary certify RUN."
+        f"reads {known}, does not check. Nothing is known to be wrong with it: check it with the "
+        "version that made it (its `versions` and `time` say which), or certify the policy again: "
+        "canary certify RUN."
     )
 
 

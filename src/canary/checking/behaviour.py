@@ -31,9 +31,8 @@ def check_cut(record: Probe) -> Iterator[Finding]:
         yield warning(
             "truncated",
             "An episode whose time is set to horizon - 1 is not over after one step. Training "
-            "starts first episodes at "
-            "random times, so `truncated` should be time >= horizon; else say --set "
-            "training.stagger=false.",
+            "starts first episodes at random times, so `truncated` should be time >= horizon; else "
+            "say --set training.stagger=false.",
         )
 
 
@@ -45,9 +44,8 @@ def same_again(first: Probe, second: Probe) -> Iterator[Finding]:
         yield warning(
             "step",
             "The same seeds and actions gave other numbers the second time: the environment has "
-            "randomness that does "
-            "not come from the seed of its reset. A run that stops cannot go on exactly, nor a "
-            "certificate be replayed.",
+            "randomness that does not come from the seed of its reset. A run that stops cannot go "
+            "on exactly, nor a certificate be replayed.",
         )
 
 
@@ -65,9 +63,8 @@ def _not_finite(name: str, record: Probe) -> Iterator[Finding]:
             yield error(
                 field,
                 f"The {field} of {name} is {example} in step {step + 1} of lane {lane}; it must be "
-                "finite, and "
-                f"at most {LARGEST:g} ({int(bad.sum())} of {int(record.taken.sum())} steps are "
-                "not).",
+                f"finite, and at most {LARGEST:g} ({int(bad.sum())} of {int(record.taken.sum())} "
+                "steps are not).",
             )
 
 
@@ -83,8 +80,7 @@ def _flags(environment: Environment, name: str, record: Probe) -> Iterator[Findi
         yield error(
             "truncated",
             f"Both terminated and truncated hold in step {step + 1} of lane {lane} of {name}; an "
-            "episode that ends "
-            f"by itself is terminated only: {rule}",
+            f"episode that ends by itself is terminated only: {rule}",
         )
     elif record.cut is not None and (both := record.cut.terminated & record.cut.truncated).any():
         yield error(

@@ -156,8 +156,7 @@ def _fields(environment: Environment, method: str, state: Any) -> Iterator[Findi
         if not fits:
             yield error(
                 field,
-                f"The {field} of {method}() is {dtype}; it must be {jnp.dtype(kind).name}: "
-                "write "
+                f"The {field} of {method}() is {dtype}; it must be {jnp.dtype(kind).name}: write "
                 f"{field}.astype({'bool' if kind is jnp.bool_ else f'jnp.{jnp.dtype(kind).name}'}).",
             )
 
@@ -198,10 +197,8 @@ def _frozen_randomness(environment: Any, reset: Any, action: Any, key: Any) -> I
             yield error(
                 method,
                 f"{method}() of {name_of_environment(environment)} draws random numbers without "
-                "its key (np.random or "
-                "random): they are drawn once, while the program is made, and stay the same for "
-                "ever; use "
-                "jax.random with the key.",
+                "its key (np.random or random): they are drawn once, while the program is made, "
+                "and stay the same for ever; use jax.random with the key.",
             )
 
 

@@ -101,8 +101,7 @@ def _video_file(options: Evaluate) -> str | None:
     if len(named) > 1 or any(not name.lower().endswith((".gif", ".mp4")) for name in named):
         raise CanaryError(
             f"--video takes one file that ends in .gif or .mp4, not {' '.join(named)!r}; the run "
-            "goes before it: "
-            "canary evaluate RUN --video FILE."
+            "goes before it: canary evaluate RUN --video FILE."
         )
     return named[0] if named else None
 

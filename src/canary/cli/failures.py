@@ -74,8 +74,7 @@ def _unforeseen(error: BaseException) -> int:
         place = f"is in {name}"
     return say(
         f"canary failed in a way that nobody foresaw ({reason}); the traceback {place}: please "
-        "report it with the "
-        "command. CANARY_TRACEBACK=1 shows it here.",
+        "report it with the command. CANARY_TRACEBACK=1 shows it here.",
         BUG,
     )
 

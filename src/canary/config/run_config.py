@@ -102,8 +102,7 @@ def checked(config: RunConfig) -> RunConfig:
     if critic is not None and critic.minibatches > training.batch:
         raise CanaryError(
             f"algo.critic.minibatches ({critic.minibatches}) is more than the {training.batch} "
-            "steps of a batch; "
-            "take fewer."
+            "steps of a batch; take fewer."
         )
     return config
 

@@ -179,8 +179,7 @@ class GymnasiumEnvironment:
         if row.shape != (self._first.action_size,):
             raise CanaryError(
                 f"An action of {self.name} has {self._first.action_size} numbers; this one has the "
-                "shape "
-                f"{jnp.shape(action)}."
+                f"shape {jnp.shape(action)}."
             )
         size = self.observation_size
         done = state.terminated | state.truncated
@@ -286,8 +285,7 @@ def from_gymnasium(
     if workers and portable(environment.recipe) is None:
         raise CanaryError(
             f"Worker processes need to import what makes {environment.name} and its cost; move "
-            "them to a module "
-            "that can be imported, or leave workers out."
+            "them to a module that can be imported, or leave workers out."
         )
     environment.horizon  # noqa: B018 - made now, so that mistakes are found here
     return environment

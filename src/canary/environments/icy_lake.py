@@ -50,8 +50,7 @@ class IcyLake:
         _check_map(self.map, self._rows)
         if not 0 <= self.slip <= 0.5:  # also refuses NaN
             raise CanaryError(
-                "The slip of IcyLake is the probability of each perpendicular side and must lie "
-                "in "
+                "The slip of IcyLake is the probability of each perpendicular side and must lie in "
                 f"[0, 0.5], not {self.slip}."
             )
         if isinstance(self.horizon, bool) or not isinstance(self.horizon, int) or self.horizon < 1:
@@ -61,8 +60,7 @@ class IcyLake:
         if self._distance_to_goal > self.horizon:
             raise CanaryError(
                 f"The goal of this IcyLake map is {self._distance_to_goal} moves from the start "
-                "and cannot "
-                f"be reached within the horizon of {self.horizon}; raise the horizon."
+                f"and cannot be reached within the horizon of {self.horizon}; raise the horizon."
             )
 
     default_constraint: ClassVar = Chance(limit=5.5, epsilon=0.02)

@@ -30,8 +30,7 @@ def settings_of(environment: Environment) -> dict[str, Any]:
         except (TypeError, ValueError):
             raise CanaryError(
                 f"The setting {name} of {type(environment).__name__} is {_short(value)}, which "
-                "JSON cannot hold; use "
-                "numbers, texts, true or false, and lists or tables of them."
+                "JSON cannot hold; use numbers, texts, true or false, and lists or tables of them."
             ) from None
     return json.loads(json.dumps(found))
 

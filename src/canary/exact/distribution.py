@@ -189,8 +189,7 @@ def _tabulate_actions(
     if actions.ndim not in forms or actions.shape != forms[actions.ndim]:
         raise CanaryError(
             f"A table of actions must have shape {list(forms[1])} [state], {list(forms[2])} "
-            "[state, spent] "
-            f"or {list(grid)} [time, state, spent], not {list(actions.shape)}."
+            f"[state, spent] or {list(grid)} [time, state, spent], not {list(actions.shape)}."
         )
     if not ((actions >= 0).all() and (actions < mdp.actions).all()):
         raise CanaryError(f"Actions must be numbers from 0 to {mdp.actions - 1}.")

@@ -131,10 +131,8 @@ def from_environment(environment: Environment) -> FiniteMDP:
     if tables is None:
         raise CanaryError(
             f"{type(environment).__name__} has no finite table of states and costs, so its best "
-            "returns cannot "
-            "be computed exactly; state it as finite_tables() (examples/maintenance.py). `canary "
-            "certify` is for "
-            "any environment."
+            "returns cannot be computed exactly; state it as finite_tables() "
+            "(examples/maintenance.py). `canary certify` is for any environment."
         )
     return FiniteMDP(**tables._asdict(), horizon=environment.horizon)
 
@@ -217,8 +215,7 @@ def _check_levels(mdp: FiniteMDP) -> None:
     if entries > LARGEST_TABLE:
         raise CanaryError(
             f"With the cost unit {mdp.cost_unit} a policy on (time, state, spent) has "
-            f"{entries:.2g} entries; "
-            f"round the costs to a coarser unit or shorten the horizon."
+            f"{entries:.2g} entries; round the costs to a coarser unit or shorten the horizon."
         )
     wrong = np.abs(counts - np.rint(counts)) > 1e-9 * np.maximum(1, counts)
     if wrong.any():

@@ -222,8 +222,7 @@ def _optimum(
     if not solution.columns:
         raise Infeasible(
             f"No policy satisfies the {constraint} constraint with limit {limit:g} and epsilon "
-            f"{epsilon:g}; "
-            f"raise the limit or epsilon."
+            f"{epsilon:g}; raise the limit or epsilon."
         )
     policies = tuple(
         best_response(mdp, column.penalty, column.reward_weight)[1] for column in solution.columns

@@ -196,8 +196,7 @@ def _comparable(run: Path, environment: Environment, limit: float) -> RunConfig:
         raise CanaryError(
             f"{run} was trained on {config.environment_name} with the settings "
             f"{environment_settings(config.environment)}, not on this {type(environment).__name__} "
-            "with "
-            f"{environment_settings(environment)}; ask for the frontier of the run's own "
+            f"with {environment_settings(environment)}; ask for the frontier of the run's own "
             "environment."
         )
     if config.constraint.kind == "mean":
@@ -213,9 +212,8 @@ def _comparable(run: Path, environment: Environment, limit: float) -> RunConfig:
     if config.algorithm.estimation.cost_discount != 1:
         raise CanaryError(
             f"{run} was trained with the cost discount "
-            f"{config.algorithm.estimation.cost_discount:g}; exact "
-            "laws are those of the undiscounted cost, so only runs with algo.cost_discount=1 "
-            "compare."
+            f"{config.algorithm.estimation.cost_discount:g}; exact laws are those of the "
+            "undiscounted cost, so only runs with algo.cost_discount=1 compare."
         )
     return config
 

@@ -141,8 +141,7 @@ def check_parity(portable: PortablePolicy, run: Run) -> Parity:
     if not parity.distribution <= TOLERANCE:
         raise CanaryError(
             f"The exported policy differs from the trained one by {parity.distribution:.2g}, more "
-            "than "
-            f"{TOLERANCE:g}; nothing was written: export in another format and report this."
+            f"than {TOLERANCE:g}; nothing was written: export in another format and report this."
         )
     return parity
 

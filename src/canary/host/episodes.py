@@ -18,9 +18,8 @@ from canary.errors import CanaryError
 from canary.host.player import TAIL
 from canary.host.stage import SlotFailed, Stage
 
-MOST_LIVE = (
-    4096  # environments that are kept, before the one that was not used for longest gives way
-)
+# Environments that are kept, before the one that was not used for longest gives way
+MOST_LIVE = 4096
 NONE = -1  # no slot
 SEED_BITS = 0x7FFFFFFF  # many environments take seeds of 31 bits only
 

@@ -137,15 +137,13 @@ def _make(recipe: Recipe) -> Any:
     if hasattr(environment, "num_envs") and hasattr(environment, "single_observation_space"):
         raise CanaryError(
             f"{recipe.label} makes a vector environment; give a function that makes one "
-            "environment: "
-            "canary makes as many as it needs and steps them together."
+            "environment: canary makes as many as it needs and steps them together."
         )
     for name in ("reset", "step", "observation_space", "action_space"):
         if not hasattr(environment, name):
             raise CanaryError(
                 f"{recipe.label} made a {type(environment).__name__}, which has no {name} and is "
-                "no Gymnasium "
-                "environment."
+                "no Gymnasium environment."
             )
     return environment
 
@@ -178,8 +176,7 @@ def _own_horizon(environment: Any, label: str) -> int:
     if limit is None:
         raise CanaryError(
             f"{label} does not say after how many steps an episode is cut off "
-            "(spec.max_episode_steps); "
-            "say it with horizon=..., or --set env.horizon=N."
+            "(spec.max_episode_steps); say it with horizon=..., or --set env.horizon=N."
         )
     return int(limit)
 
@@ -224,6 +221,5 @@ def _values(expected: int) -> str:
         return "with cost='safety-gymnasium' it returns (observation, reward, cost, terminated, truncated, info)"
     return (
         "Gymnasium's returns (observation, reward, terminated, truncated, info); for "
-        "Safety-Gymnasium's six "
-        "values say cost='safety-gymnasium'"
+        "Safety-Gymnasium's six values say cost='safety-gymnasium'"
     )

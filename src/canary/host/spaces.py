@@ -39,8 +39,7 @@ def observation_encoder(space: Any, label: str) -> tuple[Encoder, int, bool]:
     except Exception as error:
         raise CanaryError(
             f"The observation space of {label} ({space}) has no vector of fixed size; wrap the "
-            "environment so "
-            "that it has a Box or a Discrete one."
+            "environment so that it has a Box or a Discrete one."
         ) from error
     return (
         lambda values: np.array([flatten(space, value) for value in values], np.float32),
@@ -66,8 +65,7 @@ def action_decoder(
     if kind != "Box" or not np.issubdtype(space.dtype, np.floating):
         raise CanaryError(
             f"The action space of {label} is {space}; canary acts in Discrete and real-valued Box "
-            "spaces. "
-            "Wrap the environment so that it has one of them."
+            "spaces. Wrap the environment so that it has one of them."
         )
     low, high = (
         np.asarray(space.low, np.float64).ravel(),

@@ -117,8 +117,7 @@ def graphics_kind() -> str:
 def _no_graphics(reason: str) -> CanaryError:
     return CanaryError(
         f"The ant cannot be drawn because OpenGL is not available ({reason}); on Debian or Ubuntu "
-        "run "
-        "`apt install libegl1 libgl1-mesa-dri`, or `apt install libosmesa6` and set "
+        "run `apt install libegl1 libgl1-mesa-dri`, or `apt install libosmesa6` and set "
         "MUJOCO_GL=osmesa."
     )
 

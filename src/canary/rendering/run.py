@@ -92,10 +92,8 @@ def make_video(
         if not np.isclose(row["cost"], episode.cost, rtol=1e-6, atol=1e-6):
             warnings.warn(
                 f"Episode {episode.number} of seed {episode.seed} cost {row['cost']:g} when it was "
-                "played first "
-                f"and {episode.cost:g} when it was played again for the video: the environment is "
-                "not a function "
-                f"of its keys.",
+                f"played first and {episode.cost:g} when it was played again for the video: the "
+                "environment is not a function of its keys.",
                 stacklevel=2,
             )
     limit = config.constraint.limit

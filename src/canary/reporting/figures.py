@@ -232,8 +232,7 @@ def figure_arguments(config: dict[str, Any]) -> dict[str, Any]:
     constraint, training = from_dict(config["constraint"]), config["training"]
     title = (
         f"{config['algorithm']['name']} on {config['environment']['name']}, preset "
-        f"{config['preset']}, "
-        f"{len(training['seeds'])} seeds"
+        f"{config['preset']}, {len(training['seeds'])} seeds"
     )
     batch = training["environments"] * training["rollout_length"]
     return {"title": title, "constraint": constraint, "batch": batch}

@@ -142,8 +142,7 @@ def _check_header(path: Path, header: dict[str, Any], names: list[str]) -> None:
     if header["version"] != FORMAT_VERSION:
         raise CanaryError(
             f"Checkpoint {path} has format version {header['version']!r}, but this canary reads "
-            "only version "
-            f"{FORMAT_VERSION}; use the canary that wrote it."
+            f"only version {FORMAT_VERSION}; use the canary that wrote it."
         )
     stored = [record["name"] for record in header["leaves"]]
     if stored != names:

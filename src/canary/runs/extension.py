@@ -23,8 +23,7 @@ def extend(run: Path, config: RunConfig, total_steps: int) -> tuple[RunConfig, l
     if longer.training.updates < training.updates:
         raise CanaryError(
             f"{run} is planned for {training.total_steps:,} steps; --total-steps can make that "
-            "more, not "
-            f"{total_steps:,}."
+            f"more, not {total_steps:,}."
         )
     if total_steps > training.total_steps and longer.training.updates == training.updates:
         raise CanaryError(
@@ -39,9 +38,8 @@ def extend(run: Path, config: RunConfig, total_steps: int) -> tuple[RunConfig, l
     before, after = (done / (plan.updates * training.batch) for plan in (training, longer.training))
     said = (
         f"The plan is {total_steps:,} steps now, instead of {training.total_steps:,}. Schedules "
-        "such as learning rates run "
-        f"over the whole plan, so they go back from {before:.0%} to {after:.0%} of their way: this "
-        "is not the run that "
-        f"{total_steps:,} steps planned from the start would have been."
+        f"such as learning rates run over the whole plan, so they go back from {before:.0%} to "
+        f"{after:.0%} of their way: this is not the run that {total_steps:,} steps planned from "
+        "the start would have been."
     )
     return longer, [said]

@@ -63,8 +63,7 @@ def fault_sentence(fault: Fault | None, config: RunConfig, first: int, run: Path
     step = update * training.batch + fault.step * lanes + fault.lane + 1
     where = (
         f"seed {training.seeds[fault.seed]}, update {update + 1}, step {fault.step + 1} of "
-        f"{training.rollout_length}, "
-        f"lane {fault.lane} (environment step {step:,})"
+        f"{training.rollout_length}, lane {fault.lane} (environment step {step:,})"
     )
     failure = getattr(config.environment, "host_failure", lambda: None)()
     if failure is not None:
@@ -91,9 +90,8 @@ def unsound_sentence(
     when = f"update {last}" if last == first + 1 else f"one of the updates {first + 1} to {last}"
     return (
         f"Training gave numbers that are not finite, or absurdly large: {name} of seed {seed} in "
-        f"{when}. Large costs and "
-        "rewards do that (`canary check-env` looks at them), and large learning rates. "
-        f"{_saved(first, run)}"
+        f"{when}. Large costs and rewards do that (`canary check-env` looks at them), and large "
+        f"learning rates. {_saved(first, run)}"
     )
 
 

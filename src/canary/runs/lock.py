@@ -69,8 +69,7 @@ class RunLock:
             who = _holder(found, 0.0)
             raise CanaryError(
                 f"{self._run} was taken over by {who or 'another process'}; this process has "
-                "stopped, and wrote "
-                "nothing after that."
+                "stopped, and wrote nothing after that."
             )
 
     def release(self) -> None:

@@ -161,9 +161,8 @@ def revive(trainer: Trainer, states: TrainingState) -> tuple[TrainingState, list
     name = getattr(environment, "name", type(environment).__name__)
     note = (
         f"{lost} of {seeds * trainer.environments} episodes of {name} could not be brought back to "
-        "where they were: "
-        "the same seed and actions led to other observations. New ones start, so this run goes on "
-        "as well, but not "
-        "with the numbers that it would have had without the stop."
+        "where they were: the same seed and actions led to other observations. New ones start, so "
+        "this run goes on as well, but not with the numbers that it would have had without the "
+        "stop."
     )
     return replace(states, lanes=lanes), [note]

@@ -25,8 +25,7 @@ class NeedsTrust(CanaryError):
         self.run, self.source = run, source
         super().__init__(
             f"{run} was trained on {source}, which is code that has to be imported and called. If "
-            "you trust it, say "
-            f"--trust (in Python: trust=True, or pass environment=...)."
+            "you trust it, say --trust (in Python: trust=True, or pass environment=...)."
         )
 
 

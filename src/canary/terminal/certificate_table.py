@@ -164,8 +164,7 @@ def footnote(plan: dict[str, Any]) -> str:
         return f"Every bound holds with {level} confidence."
     return (
         f"Bounds of one kind hold with {level} confidence for all {plan['statements']} rows "
-        "together "
-        f"(Bonferroni), so you may pick any row."
+        "together (Bonferroni), so you may pick any row."
     )
 
 

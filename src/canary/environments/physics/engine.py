@@ -132,6 +132,5 @@ def require(module: str) -> Any:
     ) as error:  # how PyOpenGL says that the library named by MUJOCO_GL is not there
         raise CanaryError(
             "MuJoCo cannot load the graphics library of "
-            f"MUJOCO_GL={os.environ.get('MUJOCO_GL', '')} ({error}): "
-            "install it or unset MUJOCO_GL."
+            f"MUJOCO_GL={os.environ.get('MUJOCO_GL', '')} ({error}): install it or unset MUJOCO_GL."
         ) from None

@@ -135,12 +135,15 @@ SENTENCES = {
         "J is {surrogate-units/icy-lake-step reward:.3f} (paper: 0.67 ± 0.06) and"
         " {surrogate-units/icy-lake-step safe_seeds:d} of {surrogate-units/icy-lake-step seeds:d} seeds are safe",
         "PPO earns {table1/point-goal-ppo reward:.1f} here",
-        "PPO earns {table1/eco-ant-ppo reward:.0f} over the second half of 4M steps and was still"
-        " rising, at P {table1/eco-ant-ppo violation:.3f}; that is the yardstick for Canary's"
-        " {table1/eco-ant-canary reward:.0f} on",
-        "CPO has P {table1/eco-ant-cpo violation:.3f} and J {table1/eco-ant-cpo reward:.0f} there,"
-        " CVaR-CPO {table1/eco-ant-cvar-cpo violation:.3f} and"
-        " {table1/eco-ant-cvar-cpo reward:.0f}; CPPO falls over (J {table1/eco-ant-cppo reward:.0f}",
+        "only Canary is safe, on {table1/eco-ant-canary safe_seeds:d} of"
+        " {table1/eco-ant-canary seeds:d} seeds, at P {table1/eco-ant-canary violation:.4f}, and of"
+        " the constrained methods it earns the most,"
+        " {table1/eco-ant-canary reward:.0f}: CPO has P {table1/eco-ant-cpo violation:.3f} and J"
+        " {table1/eco-ant-cpo reward:.0f}, CVaR-CPO {table1/eco-ant-cvar-cpo violation:.3f} and"
+        " {table1/eco-ant-cvar-cpo reward:.0f}.",
+        "PPO, which knows no limit, earns {table1/eco-ant-ppo reward:.0f} at P"
+        " {table1/eco-ant-ppo violation:.3f} (paper:",
+        "CPPO falls over (J {table1/eco-ant-cppo reward:.0f}",
         "the whole preset is at P {ablation/default violation:.4f} and J {ablation/default "
         "reward:.1f}, on its way",
         "without it P is {ablation/without-second-moment violation:.4f}.",

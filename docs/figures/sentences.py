@@ -134,6 +134,10 @@ SENTENCES = {
         " where",
         "J is {surrogate-units/icy-lake-step reward:.3f} (paper: 0.67 ± 0.06) and"
         " {surrogate-units/icy-lake-step safe_seeds:d} of {surrogate-units/icy-lake-step seeds:d} seeds are safe",
+        "P is {surrogate-units/point-goal-step violation:.3f} and J"
+        " {surrogate-units/point-goal-step reward:.1f} in units of a step, where units of an episode"
+        " have {surrogate-units/point-goal-episode violation:.3f} and"
+        " {surrogate-units/point-goal-episode reward:.1f} and the paper 0.011 and 4.0.",
         "PPO earns {table1/point-goal-ppo reward:.1f} here",
         "only Canary is safe, on {table1/eco-ant-canary safe_seeds:d} of"
         " {table1/eco-ant-canary seeds:d} seeds, at P {table1/eco-ant-canary violation:.4f}, and of"

@@ -50,8 +50,9 @@ def test_it_needs_numpy_alone(tmp_path: Path):
     (tmp_path / "policy.npz").write_bytes(numpy_format.encode(make_portable()))
     program = (
         "import sys; blocked = dict.fromkeys(['jax', 'jaxlib', 'equinox', 'canary', 'scipy', "
-        "'polars']);sys.modules.update(blocked); import "
-        f"numpy_policy;print(numpy_policy.load('policy.npz').start(0).act([0.5] * {OBSERVATIONS}, "
+        "'polars']);"
+        "sys.modules.update(blocked); import numpy_policy;"
+        f"print(numpy_policy.load('policy.npz').start(0).act([0.5] * {OBSERVATIONS}, "
         "deterministic=True))"
     )
     result = subprocess.run(

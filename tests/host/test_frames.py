@@ -68,11 +68,10 @@ def test_python_keeps_the_state_of_a_thread_from_call_to_call():
     """Else every call pays for a new state."""
 
     def loop(x):
-        # A large product, so that XLA works in a thread of its own
         calls = jax.lax.fori_loop(
             0, 200, lambda _, n: MEET(jax.ShapeDtypeStruct((), n.dtype), n), 0.0
         )
-        return (x @ x).sum(), calls
+        return (x @ x).sum(), calls  # a large product: XLA then works in a thread of its own
 
     with ThreadPoolExecutor(1) as pool:
         done = pool.submit(jax.jit(loop), jnp.ones((300, 300)))

@@ -66,9 +66,9 @@ def _keep_thread() -> None:
     """Have Python remember this thread of XLA's after the call.
 
     It knows a foreign thread only while that runs Python: each call would set up a new state, whose
-    stack is new memory from the operating system. That took 40 microseconds on top of the 190 in which
-    sixteen CartPoles make a step. A thread that is entered once more than it is left keeps its
-    state until it ends.
+    stack is new memory from the operating system. That took 40 microseconds on top of the 190 in
+    which sixteen CartPoles make a step. A thread that is entered once more than it is left keeps
+    its state until it ends.
     """
     if not hasattr(_known, "thread"):
         _known.thread = True

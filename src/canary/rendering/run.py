@@ -168,8 +168,8 @@ def replay(
         place, first = row["episode"] % plan.batch, row["episode"] // plan.batch * plan.batch
         rounds = in_rounds(environment, plan.keys(row["seed"], first))
         turn, place = divmod(place, rounds.shape[1])
+        policy = policies.of_seed(row["seed"])
         with told_failures(environment):
-            policy = policies.of_seed(row["seed"])
             lanes = jax.device_get(program(*policy, rounds[turn], jnp.asarray([place])))
         lane = jax.tree.map(lambda leaf: np.asarray(leaf)[:, 0], lanes)
         lane = jax.tree.map(operator.itemgetter(slice(int(lane.length[-1]) + 1)), lane)

@@ -108,9 +108,10 @@ GAUSSIAN_TAIL = replace(
     ANATOMY, title="Gaussian tails underestimate risk (epsilon 0.02)", view="gaussian-tail"
 )
 
+_PUBLISHED_CANARY = {row.environment: row for row in _CANARY_ROWS if row.preset == "paper"}
+
 # The theorem's surrogates are in units of an episode. The authors' public code leaves their factor
 # out, so a published row may be of surrogates in units of a step.
-_PUBLISHED_CANARY = {row.environment: row for row in _CANARY_ROWS if row.preset == "paper"}
 SURROGATE_UNITS = Study(
     title="Canary as published, by the units of its surrogates (epsilon 0.02)",
     seeds=_CPU["IcyLake"][0][:5],

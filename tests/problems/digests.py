@@ -37,40 +37,16 @@ ROBOT = (
     "algo.estimation.hidden=[16,16]",
 )
 CRITICS = ("algo.critic.epochs=2", "algo.critic.minibatches=2")
-# Every option of the trust-region update away from its default. No preset is used, so that presets
-# are free to change.
-OPTIONS = (
-    *(
-        "algo.window_batches=5",
-        "algo.surrogate_scale=signal",
-        "algo.restoration_share=0.98",
-        "algo.fisher_states=50",
-    ),
-    *(
-        "algo.cost_gae_lambda=0.7",
-        "algo.entropy=0.03",
-        "algo.target_kl=0.02",
-        "algo.target_kl_end=0.001",
-    ),
-    *("algo.tolerated_loss=0.2", "algo.target_lambda=0.97", "algo.warmup_episodes=2"),
-)
-SHAPED = (*OPTIONS, "algo.restoration=second-moment", "algo.dead_zone=0.6")
+TRUST_REGION = (*CRITICS, "algo.warmup_episodes=2")
 CASES = {
-    "canary on "
-    "IcyLake": ("IcyLake", "canary", (*LAKE, *CRITICS, *SHAPED, "training.merge_capacity=0")),
-    "canary on IcyLake as in the "
-    "paper": ("IcyLake", "canary", (*LAKE, "algo.critic.epochs=2", "algo.warmup_episodes=2")),
-    "cpo on IcyLake": ("IcyLake", "cpo", (*LAKE, *CRITICS, *OPTIONS, "training.merge_capacity=0")),
-    "cvar-cpo on "
-    "IcyLake": ("IcyLake", "cvar-cpo", (*LAKE, *CRITICS, "algo.warmup_episodes=2", "training.merge_capacity=0")),
+    "canary on IcyLake": ("IcyLake", "canary", (*LAKE, "algo.critic.epochs=2", "algo.warmup_episodes=2")),
+    "cpo on IcyLake": ("IcyLake", "cpo", (*LAKE, *TRUST_REGION, "training.merge_capacity=0")),
+    "cvar-cpo on IcyLake": ("IcyLake", "cvar-cpo", (*LAKE, *TRUST_REGION, "training.merge_capacity=0")),
     "ppo on IcyLake": ("IcyLake", "ppo", (*LAKE, "training.merge_capacity=0")),
-    "cppo on "
-    "IcyLake": ("IcyLake", "cppo", (*LAKE, "algo.warmup_episodes=2", "training.merge_capacity=0")),
-    "canary on "
-    "PointGoal": ("PointGoal", "canary", (*ROBOT, *CRITICS, *SHAPED, "algo.time_feature=true")),
+    "cppo on IcyLake": ("IcyLake", "cppo", (*LAKE, "algo.warmup_episodes=2", "training.merge_capacity=0")),
+    "canary on PointGoal": ("PointGoal", "canary", (*ROBOT, *TRUST_REGION)),
     "ppo on PointGoal": ("PointGoal", "ppo", (*ROBOT, "algo.minibatch_size=50")),
-    "canary on "
-    "EcoAnt": ("EcoAnt", "canary", (*ROBOT, *CRITICS, *SHAPED, "algo.time_feature=true", "env.engine=native")),
+    "canary on EcoAnt": ("EcoAnt", "canary", (*ROBOT, *TRUST_REGION, "env.engine=native")),
 }  # fmt: skip
 
 

@@ -97,8 +97,7 @@ def identify(
         "log_std_floor": LOG_STD_FLOOR,
         "normaliser": None if statistics is None else NORMALISER,
         "layers": len(policy.network.weights),
-        "critics": critics
-        and {"dead_zone": critics.dead_zone, "time_feature": critics.time_feature},
+        "critics": critics and {"dead_zone": critics.dead_zone},
     }
     if place.interface is not None:  # digests of all other policies stay what they were
         facts["interface"] = place.interface

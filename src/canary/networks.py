@@ -6,6 +6,7 @@ log-probability, entropy and KL divergence. Both distributions are pytrees, so t
 a policy is that of its distribution's few numbers, pulled back through the network.
 """
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -91,12 +92,6 @@ class Categorical(eqx.Module):
         log_p = jax.nn.log_softmax(self.logits)
         return -(jnp.exp(log_p) * log_p).sum(-1)
 
-    def coverage(self) -> Float[Array, "*batch"]:
-        """Mean log-probability of all actions: minus the KL divergence from the uniform policy, up
-        to a constant. Its gradient lifts an action that is hardly ever tried as strongly as any
-        other; that of the entropy fades with the action."""
-        return jax.nn.log_softmax(self.logits).mean(-1)
-
     def exploration(self) -> Float[Array, ""]:
         """Share of the actions that are tried beside the first: (e^H - 1) / (n - 1), with H the
         mean entropy."""
@@ -125,10 +120,6 @@ class Gaussian(eqx.Module):
 
     def entropy(self) -> Float[Array, "*batch"]:
         return (self.log_std + 0.5 * jnp.log(2 * jnp.pi * jnp.e)).sum(-1)
-
-    def coverage(self) -> Float[Array, "*batch"]:
-        """The entropy: no action of a Gaussian is ever out of reach."""
-        return self.entropy()
 
     def exploration(self) -> Float[Array, ""]:
         """Width e^(H/d) of the d actions as a share of [-1, 1], with H the mean entropy; wider than
@@ -177,16 +168,20 @@ def within_bounds(policy: Policy) -> Policy:
 
 
 def make_policy(
-    key: PRNGKeyArray, input_size: int, space: ActionSpace, hidden: Sequence[int]
+    key: PRNGKeyArray,
+    input_size: int,
+    space: ActionSpace,
+    hidden: Sequence[int],
+    initial_std: float | None = None,
 ) -> Policy:
-    """A policy that starts (almost) uniform, or centred with unit deviation: its head is scaled by
-    0.01."""
+    """A policy that starts almost uniform, or centred with deviation `initial_std` (default 1): its
+    head is scaled by 0.01."""
     match space:
         case Discrete(count):
             return CategoricalPolicy(make_mlp(key, (input_size, *hidden, count), head_scale=0.01))
         case Continuous(size):
             network = make_mlp(key, (input_size, *hidden, size), head_scale=0.01)
-            return GaussianPolicy(network, jnp.zeros(size))
+            return GaussianPolicy(network, jnp.full(size, math.log(initial_std or 1.0)))
 
 
 def make_critics(key: PRNGKeyArray, count: int, input_size: int, hidden: Sequence[int]) -> MLP:

@@ -6,6 +6,7 @@ and discount g_t, eqs. y-recursion and aug-state) and the running sums of its ep
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -30,9 +31,16 @@ class CostAccount:
     limit: float | Float[Array, ""]
     """A run-time value while training, so that another limit needs no other program."""
     cost_discount: float
+    clock: int | None = None
+    """The horizon, if networks see the clock t / horizon in the place of g_t. That is the limit of
+    (1 - g_t) / (1 - g_H) at discount 1, where g_t itself is constant and says nothing."""
 
     SIZE = 2
-    """Entries that the account appends to an observation: g_t and y_t."""
+    """Entries that the account appends to an observation: g_t or the clock, and y_t."""
+
+    def pace(self, time: Any, discount: Any) -> Any:
+        """What networks see of the time: t / horizon, or g_t."""
+        return discount if self.clock is None else time / self.clock
 
 
 class Lane(eqx.Module):
@@ -52,9 +60,8 @@ class Lane(eqx.Module):
         self, account: CostAccount, statistics: RunningStatistics | None
     ) -> Float[Array, "*env input"]:
         """What the policy sees in this lane."""
-        return policy_inputs(
-            self.environment.observation, self.spent, self.discount, account, statistics
-        )
+        pace = account.pace(self.environment.time, self.discount)
+        return policy_inputs(self.environment.observation, self.spent, pace, account, statistics)
 
 
 def start_lane(environment: Environment, key: PRNGKeyArray) -> Lane:
@@ -88,12 +95,12 @@ def start_lanes(environment: Environment, count: int, key: PRNGKeyArray, *, stag
 def policy_inputs(
     observation: Float[Array, "*env obs"],
     spent_raw: Float[Array, "*env"],
-    discount: Float[Array, "*env"],
+    pace: Float[Array, "*env"],
     account: CostAccount,
     statistics: RunningStatistics | None,
 ) -> Float[Array, "*env input"]:
-    """x = (s, g, y): observation (standardised if statistics are given), cost discount, spent cost
-    in limits.
+    """x = (s, g, y): observation (standardised if statistics are given), pace (`CostAccount.pace`),
+    spent cost in limits.
 
     This is the one place where networks get their inputs from, in training and wherever a trained
     policy acts.
@@ -101,7 +108,7 @@ def policy_inputs(
     if statistics is not None:
         observation = normalise(statistics, observation)
     spent = jnp.clip(in_limits(spent_raw, account.limit), -SPENT_CLIP, SPENT_CLIP)
-    return jnp.concatenate([observation, jnp.stack([discount, spent], -1)], -1)
+    return jnp.concatenate([observation, jnp.stack([pace, spent], -1)], -1)
 
 
 def advance(
@@ -144,8 +151,6 @@ def collect(
         step = Rollout(
             inputs=inputs,
             next_inputs=moved.inputs(account, statistics),
-            elapsed=lanes.environment.time / environment.horizon,
-            next_elapsed=state.time / environment.horizon,
             action=action,
             reward=state.reward,
             cost=in_limits(state.cost, account.limit),

@@ -33,6 +33,8 @@ class Trainer:
     environment: Environment
     algorithm: Algorithm
     cost_discount: float
+    clock: int | None
+    """See `CostAccount`."""
     environments: int
     rollout_length: int
     stagger: bool = True
@@ -72,7 +74,7 @@ def train_iteration(
     """Collect a batch with the current policy, record its episodes, improve the learner (paper
     Algorithm 1)."""
     key_rollout, key_update = jax.random.split(jax.random.fold_in(state.key, state.terms.iteration))
-    account = CostAccount(state.terms.limit, trainer.cost_discount)
+    account = CostAccount(state.terms.limit, trainer.cost_discount, trainer.clock)
     lanes, rollout, observations = collect(
         trainer.environment, account, state.learner.policy, state.lanes, state.statistics,
         key_rollout, trainer.rollout_length,

@@ -98,12 +98,10 @@ class Rollout(eqx.Module):
     """
 
     inputs: Float[Array, "*time env input"]
-    """x_t = (s_t, g_t, y_t), what the policy sees (paper eq. aug-state)."""
+    """x_t = (s_t, g_t, y_t), what the policy sees (paper eq. aug-state); a clock may stand for g_t
+    (`CostAccount.clock`)."""
     next_inputs: Float[Array, "*time env input"]
     """x_{t+1} before any reset."""
-    elapsed: Float[Array, "*time env"]
-    """t / horizon."""
-    next_elapsed: Float[Array, "*time env"]
     action: Shaped[Array, "..."]
     reward: Float[Array, "*time env"]
     cost: Float[Array, "*time env"]

@@ -10,9 +10,18 @@ from canary.algorithms.critics import Critics
 from canary.constraints import Kind
 from canary.environments.protocol import ActionSpace
 from canary.networks import Policy
-from canary.numerics.advantages import Decays
 from canary.numerics.moments import EpisodeWindow, Span
-from canary.types import Count, Layers, Metrics, PositiveShare, Rollout, Share, Terms, Whole
+from canary.types import (
+    Count,
+    Layers,
+    Metrics,
+    Positive,
+    PositiveShare,
+    Rollout,
+    Share,
+    Terms,
+    Whole,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +30,8 @@ class Task:
 
     input_size: int
     action_space: ActionSpace
+    horizon: int = 1
+    """Most steps of an episode."""
     constraint: Kind = "chance"
     """What is constrained; its numbers are run-time values."""
     merge_capacity: int = 0
@@ -30,52 +41,38 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True)
 class EstimationConfig:
-    """Networks, discounts and how returns are estimated: shared by all algorithms."""
+    """Networks, inputs and how returns are estimated: shared by all algorithms."""
 
     hidden: Layers = (256, 256)
     """Units of the hidden tanh layers, for the policy and each scalar critic."""
+    initial_std: Positive | None = None
+    """Standard deviation of a continuous policy at the start; None: chosen by short episodes of
+    untrained policies (`canary.exploration`) with the `fast` preset, and 1 otherwise."""
     reward_discount: PositiveShare = 0.99
     """Discount of the reward, gamma."""
     cost_discount: PositiveShare = 1.0
     """Discount of the cost, gamma_c; below 1 the episode cost itself is the discounted sum."""
     gae_lambda: Share = 0.95
     """Decay of generalised advantage estimation, lambda."""
-    cost_gae_lambda: Share | None = None
-    """The decay for cost signals, if it is another one. Smaller values trust the cost critics more
-    and the sampled costs to come less."""
-    target_lambda: Share | None = None
-    """The decay in the targets of the critics, if it is another one than in the advantages. News of
-    a cost travels 1 / (1 - lambda) steps back per update, so long episodes want it near 1."""
     window: Count = 20
     """Cost statistics use the episodes of the batch or, if fewer, this many of the most recent
     ones."""
     window_batches: Count = 1
-    """Cost statistics use about as many episodes as this many batches hold: less noise, and news
-    comes later."""
+    """Cost statistics use about as many episodes as this many batches hold: less noise, more
+    lag."""
     warmup_episodes: Whole = 10
-    """A trust-region method only fits its critics, and its policy rests, until this many episodes
-    ended."""
+    """Episodes that must end before the first step of a trust region, or of a price."""
     observe_spent: bool | None = None
     """Whether the policy sees g_t and y_t, the cost spent so far; None: as the method is published
     (all but PPO and CPPO's `state` penalty do). Critics of the trust-region methods always see
     them."""
+    clock: bool = False
+    """Whether networks see t / horizon in the place of g_t = gamma_c^t, which is constant at
+    gamma_c = 1."""
 
     @property
     def span(self) -> Span:
         return Span(self.window, self.window_batches)
-
-    @property
-    def reward_decays(self) -> Decays:
-        return self._decays(self.gae_lambda)
-
-    @property
-    def cost_decays(self) -> Decays:
-        return self._decays(
-            self.gae_lambda if self.cost_gae_lambda is None else self.cost_gae_lambda
-        )
-
-    def _decays(self, advantage: float) -> Decays:
-        return Decays(advantage, advantage if self.target_lambda is None else self.target_lambda)
 
 
 class Learner(eqx.Module):

@@ -12,22 +12,22 @@ negative,
 """
 
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import jax.numpy as jnp
 
 from canary.algorithms.base import Algorithm, EstimationConfig, Task
 from canary.algorithms.critics import CriticConfig
 from canary.algorithms.signals import breach_indicator, cost_advantages, episode_metrics
-from canary.algorithms.trust_region_step import TrustRegionConfig
-from canary.algorithms.trust_region_update import (
+from canary.algorithms.trust_region import (
     Evidence,
     RiskConstraint,
     RiskEstimate,
     trust_region_algorithm,
 )
-from canary.numerics.moments import Span, cost_moments, recent
-from canary.numerics.risk import violation_rate
+from canary.algorithms.trust_region_step import TrustRegionConfig
+from canary.constraints import Kind
+from canary.numerics.moments import cost_moments
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,12 +42,12 @@ class CPOConfig:
     `indicator-at-end`: the same, charged to the last step, for costs that can be negative. `mean`:
     E[C] <= limit, no epsilon."""
 
+    serves: ClassVar[tuple[Kind, ...]] = ("chance", "mean")
 
-def make_cpo(config: CPOConfig, task: Task) -> Algorithm:
-    if task.constraint == "mean":
-        config = replace(config, constraint="mean")
-    risk = RiskConstraint(critics=1, estimate=expectation_constraint(config))
-    return trust_region_algorithm(risk, task, config.estimation, config.trust_region, config.critic)
+    def make(self, task: Task) -> Algorithm:
+        config = replace(self, constraint="mean") if task.constraint == "mean" else self
+        risk = RiskConstraint(critics=1, estimate=expectation_constraint(config))
+        return trust_region_algorithm(risk, task, self.estimation, self.trust_region, self.critic)
 
 
 def expectation_constraint(config: CPOConfig):
@@ -63,29 +63,23 @@ def expectation_constraint(config: CPOConfig):
                 config.estimation.cost_discount,
                 rollout.discount,
             )
-            value, batch = moments.mean - 1, cost_moments(window, Span(0), terms.limit).mean - 1
+            value = moments.mean - 1
         else:
-            signal = breach_indicator(
-                rollout, terms.limit, at_end=config.constraint == "indicator-at-end"
-            )
+            at_end = config.constraint == "indicator-at-end"
+            signal = breach_indicator(rollout, terms.limit, at_end=at_end)
             # A probability is never discounted
-            discount, weight = (
-                1.0,
-                jnp.ones_like(rollout.discount),
-            )
+            discount, weight = 1.0, jnp.ones_like(rollout.discount)
             value = metrics["violation_estimate"] - terms.epsilon
-            new = violation_rate(window.cost, terms.limit, recent(window, Span(0)))
-            batch = jnp.where(window.new > 0, new - terms.epsilon, jnp.nan)
         advantage, target = cost_advantages(
             rollout, signal, evidence.values[0], evidence.next_values[0],
-            discount=discount, decays=config.estimation.cost_decays,
+            discount=discount, decay=config.estimation.gae_lambda,
         )  # fmt: skip
         return RiskEstimate(
             advantages=advantage[None],
             targets=target[None],
             bound=lambda change: value + change,
             length=moments.length,
-            metrics=metrics | {"batch_bound": batch},
+            metrics=metrics,
             weight=weight,
         )
 

@@ -17,23 +17,26 @@ tab:baseline-hyperparams):
 """
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from canary.algorithms.base import Algorithm, EstimationConfig, Task
-from canary.algorithms.clipped_update import (
+from canary.algorithms.clipped import (
+    Batch,
     ClippedConfig,
     ClippedMethod,
     Objective,
+    Standardise,
     clipped_algorithm,
 )
 from canary.algorithms.signals import cost_advantages, spent_after, tail_advantages
+from canary.constraints import Kind
 from canary.numerics.moments import EpisodeWindow, Span, recent
 from canary.numerics.risk import conditional_value_at_risk, value_at_risk
-from canary.types import Amount, Positive, Rollout, Terms
+from canary.types import Amount, Positive, Terms
 
 Steps = Float[Array, "time env"]
 
@@ -46,7 +49,7 @@ class CPPOConfig:
     """Settings of CPPO; those the paper states per environment are in `config/presets.py`."""
 
     estimation: EstimationConfig = field(default_factory=EstimationConfig)
-    clipped: ClippedConfig = field(default_factory=lambda: ClippedConfig(standardise="batch"))
+    clipped: ClippedConfig = field(default_factory=ClippedConfig)
     penalty: Literal["state", "post"] = "state"
     """`state`: the published penalty, whose expected gradient is zero. `post`: of what the action
     led to."""
@@ -58,6 +61,22 @@ class CPPOConfig:
     """Proportional gain k_p."""
     cvar_clip_ratio: Positive = 300.0
     """Largest penalty, as a multiple of the reward value |V(x_t)|."""
+    standardise: Standardise = "batch"
+    """Over what the penalised advantage is standardised."""
+
+    serves: ClassVar[tuple[Kind, ...]] = ("chance", "cvar")
+
+    def make(self, task: Task) -> Algorithm:
+        observed = self.estimation.observe_spent
+        start = jnp.clip(jnp.asarray(self.multiplier_init), 0, MULTIPLIER_CAP)
+        method = ClippedMethod(
+            critics=1,
+            observe_spent=self.penalty == "post" if observed is None else observed,
+            memory=Controller(start, start),
+            standardise=self.standardise,
+            objective=penalised_objective(self),
+        )
+        return clipped_algorithm(method, task, self.estimation, self.clipped)
 
 
 class Controller(eqx.Module):
@@ -65,34 +84,16 @@ class Controller(eqx.Module):
     multiplier: Float[Array, ""]
 
 
-def make_cppo(config: CPPOConfig, task: Task) -> Algorithm:
-    observed = config.estimation.observe_spent
-    start = jnp.clip(jnp.asarray(config.multiplier_init), 0, MULTIPLIER_CAP)
-    method = ClippedMethod(
-        critics=1,
-        observe_spent=config.penalty == "post" if observed is None else observed,
-        memory=Controller(start, start),
-        objective=penalised_objective(config),
-    )
-    return clipped_algorithm(method, task, config.estimation, config.clipped)
-
-
 def penalised_objective(config: CPPOConfig):
     """The reward minus the tail penalty with the multiplier from before this batch, which then
     moves on."""
     estimation = config.estimation
 
-    def objective(
-        rollout: Rollout,
-        reward: tuple[Steps, Steps],
-        values: Float[Array, "critic time env"],
-        next_values: Float[Array, "critic time env"],
-        window: EpisodeWindow,
-        terms: Terms,
-        memory: Controller,
-    ) -> Objective:
+    def objective(batch: Batch, terms: Terms, memory: Controller) -> Objective:
+        rollout, window = batch.rollout, batch.window
+        values, next_values = batch.values, batch.next_values
         epsilon, limit = terms.epsilon, terms.limit
-        reward_advantage, reward_target = reward
+        reward_advantage, reward_target = batch.reward
         predicted = rollout.spent + rollout.discount * values[1]
         eta = value_at_risk(predicted.reshape(-1), epsilon)
         cvar = tail_mean(window, estimation.span, predicted, terms)
@@ -103,7 +104,7 @@ def penalised_objective(config: CPPOConfig):
                 spent_after(rollout) + estimation.cost_discount * rollout.discount * next_values[1]
             )
             tail = tail_advantages(
-                rollout, tail, jnp.maximum(after - eta, 0), eta, estimation.cost_decays
+                rollout, tail, jnp.maximum(after - eta, 0), eta, estimation.gae_lambda
             )
         largest = config.cvar_clip_ratio * jnp.abs(values[0])
         penalty = jnp.clip(memory.multiplier / epsilon * tail * limit, -largest, largest)
@@ -112,7 +113,7 @@ def penalised_objective(config: CPPOConfig):
         ready = window.total >= estimation.warmup_episodes
         _, cost_target = cost_advantages(
             rollout, rollout.cost, values[1], next_values[1],
-            discount=estimation.cost_discount, decays=estimation.cost_decays,
+            discount=estimation.cost_discount, decay=estimation.gae_lambda,
         )  # fmt: skip
         targets = jnp.stack([reward_target, cost_target])
         return Objective(

@@ -31,9 +31,6 @@ class CriticConfig:
     """Gradient steps per pass, each on an equal share of the batch."""
     gradient_clip: Positive = 0.5
     """Largest gradient norm, per critic."""
-    time_feature: bool = False
-    """Whether critics (never the policy) see t / horizon: a valid baseline that knows the time
-    left."""
 
     @property
     def steps(self) -> int:

@@ -12,6 +12,7 @@ surrogate change is Z^h. In units of the limit:
 """
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -22,16 +23,16 @@ from canary.algorithms.base import Algorithm, EstimationConfig, Task
 from canary.algorithms.critics import CriticConfig
 from canary.algorithms.quantile_critic import QuantileConfig, quantile_critic
 from canary.algorithms.signals import cost_advantages, episode_metrics, spent_after, tail_advantages
-from canary.algorithms.trust_region_step import TrustRegionConfig
-from canary.algorithms.trust_region_update import (
+from canary.algorithms.trust_region import (
     Evidence,
     RiskConstraint,
     RiskEstimate,
     trust_region_algorithm,
 )
-from canary.numerics.advantages import Decays
-from canary.numerics.moments import Span, cost_moments, recent
-from canary.numerics.risk import conditional_value_at_risk, value_at_risk
+from canary.algorithms.trust_region_step import TrustRegionConfig
+from canary.constraints import Kind
+from canary.numerics.moments import cost_moments, recent
+from canary.numerics.risk import value_at_risk
 from canary.numerics.units import in_limits
 from canary.types import Rollout
 
@@ -45,16 +46,19 @@ class CVaRCPOConfig:
     critic: CriticConfig = field(default_factory=CriticConfig)
     distribution: QuantileConfig = field(default_factory=QuantileConfig)
 
+    serves: ClassVar[tuple[Kind, ...]] = ("chance", "cvar")
+    # CVaR_eps(C) <= limit implies P(C > limit) <= eps: a chance constraint is served on the safe
+    # side.
 
-def make_cvar_cpo(config: CVaRCPOConfig, task: Task) -> Algorithm:
-    model = quantile_critic(config.distribution, config.critic, config.estimation)
-    risk = RiskConstraint(critics=0, estimate=cvar_constraint(config), model=model)
-    return trust_region_algorithm(risk, task, config.estimation, config.trust_region, config.critic)
+    def make(self, task: Task) -> Algorithm:
+        model = quantile_critic(self.distribution, self.critic, self.estimation)
+        risk = RiskConstraint(critics=0, estimate=cvar_constraint(self), model=model)
+        return trust_region_algorithm(risk, task, self.estimation, self.trust_region, self.critic)
 
 
 def cvar_constraint(config: CVaRCPOConfig):
     """CVaR_epsilon(C) - limit <= 0, in units of the limit."""
-    span, decays = config.estimation.span, config.estimation.cost_decays
+    span, decay = config.estimation.span, config.estimation.gae_lambda
 
     def estimate(evidence: Evidence) -> RiskEstimate:
         rollout, window, terms = evidence.rollout, evidence.window, evidence.terms
@@ -68,20 +72,18 @@ def cvar_constraint(config: CVaRCPOConfig):
         gamma = config.estimation.cost_discount
         next_totals = spent_after(rollout) + gamma * rollout.discount * evidence.next_values
         tail, next_tail = (jnp.maximum(total - eta, 0).mean(0) for total in (totals, next_totals))
-        advantage = tail_advantages(rollout, tail, next_tail, eta, decays)
+        advantage = tail_advantages(rollout, tail, next_tail, eta, decay)
         # The limit is exceeded while no quantile and no new episode lies above eta: blame the worst
         # episodes.
         helpless = (value >= 0) & jnp.all(advantage == 0)
         advantage = jnp.where(helpless, worst_episodes(rollout, eta, moments.mean), advantage)
-        new = recent(window, Span(0))
-        batch = conditional_value_at_risk(costs, terms.epsilon, new) - 1
         return RiskEstimate(
             advantages=advantage[None],
             targets=jnp.zeros((0, *rollout.cost.shape)),
             bound=lambda change: value + change / terms.epsilon,
             length=moments.length,
             metrics=episode_metrics(window, config.estimation, terms.limit)
-            | {"eta": eta * terms.limit, "cvar": (value + 1) * terms.limit, "batch_bound": batch},
+            | {"eta": eta * terms.limit, "cvar": (value + 1) * terms.limit},
             weight=jnp.ones_like(
                 rollout.discount
             ),  # V^h is about the whole cost C: its discounts are inside
@@ -120,4 +122,4 @@ def worst_episodes(
     others."""
     total, zero = spent_after(rollout), jnp.zeros_like(rollout.cost)
     signal = (total - mean) * (rollout.done & (total >= threshold))
-    return cost_advantages(rollout, signal, zero, zero, discount=1.0, decays=Decays(1.0, 1.0))[0]
+    return cost_advantages(rollout, signal, zero, zero, discount=1.0, decay=1.0)[0]

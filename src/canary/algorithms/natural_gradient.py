@@ -5,7 +5,6 @@ from collections.abc import Callable
 
 import equinox as eqx
 import jax
-import numpy as np
 from jaxtyping import Array, Float
 
 from canary.algorithms.surrogates import Parameters, Surrogates
@@ -33,21 +32,17 @@ def natural_gradients(
     return NaturalGradients(found.solution, 0.5 * (gram + gram.T), found.residual_norm.max())
 
 
-def curvature(surrogates: Surrogates, theta: Parameters, states: int, damping: float) -> Product:
-    """v -> H v over at most `states` states of the batch (0: all; merged inputs always count all).
+def curvature(surrogates: Surrogates, theta: Parameters, damping: float) -> Product:
+    """v -> H v.
 
     A state's weight is the mean of the two in which the KL divergence is bounded: 1, and g_t over
     its mean.
     """
     inputs, weight = surrogates.inputs, surrogates.samples.weight
-    weight = 0.5 * (1 + weight / weight.mean())
-    rows, weights = inputs.rows, inputs.row_weights(weight)
-    count = rows.shape[0]
-    if 0 < states < count and not inputs.merged:
-        # The same places in every batch
-        chosen = np.random.default_rng(0).permutation(count)[:states]
-        rows, weights = rows[chosen], weights[chosen] * (count / states)
-    return fisher_product(lambda theta: surrogates.policy_at(theta)(rows), theta, weights, damping)
+    weights = inputs.row_weights(0.5 * (1 + weight / weight.mean()))
+    return fisher_product(
+        lambda theta: surrogates.policy_at(theta)(inputs.rows), theta, weights, damping
+    )
 
 
 def fisher_product(

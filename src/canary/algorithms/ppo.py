@@ -7,20 +7,20 @@ for.
 """
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import PyTree
 
 from canary.algorithms.base import Algorithm, EstimationConfig, Task
-from canary.algorithms.clipped_update import (
+from canary.algorithms.clipped import (
+    Batch,
     ClippedConfig,
     ClippedMethod,
     Objective,
     clipped_algorithm,
 )
-from canary.numerics.moments import EpisodeWindow
-from canary.types import Rollout, Terms
-
-Steps = Float[Array, "time env"]
+from canary.constraints import Kind
+from canary.types import Terms
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,27 +30,20 @@ class PPOConfig:
     estimation: EstimationConfig = field(default_factory=EstimationConfig)
     clipped: ClippedConfig = field(default_factory=ClippedConfig)
 
+    serves: ClassVar[tuple[Kind, ...]] = ("chance", "mean", "cvar")
 
-def make_ppo(config: PPOConfig, task: Task) -> Algorithm:
-    method = ClippedMethod(
-        critics=0,
-        observe_spent=bool(config.estimation.observe_spent),
-        memory=None,
-        objective=reward_objective,
-    )
-    return clipped_algorithm(method, task, config.estimation, config.clipped)
+    def make(self, task: Task) -> Algorithm:
+        method = ClippedMethod(
+            critics=0,
+            observe_spent=bool(self.estimation.observe_spent),
+            memory=None,
+            standardise="minibatch",
+            objective=reward_objective,
+        )
+        return clipped_algorithm(method, task, self.estimation, self.clipped)
 
 
-def reward_objective(
-    rollout: Rollout,
-    reward: tuple[Steps, Steps],
-    values: Float[Array, "critic time env"],
-    next_values: Float[Array, "critic time env"],
-    window: EpisodeWindow,
-    terms: Terms,
-    memory: PyTree,
-) -> Objective:
+def reward_objective(batch: Batch, terms: Terms, memory: PyTree) -> Objective:
     """The reward, and nothing but the reward."""
-    del rollout, values, next_values, window, terms
-    advantage, target = reward
+    advantage, target = batch.reward
     return Objective(advantage, target[None], memory, {})

@@ -138,7 +138,7 @@ def sampled_returns(
     )
     index = jnp.minimum((strata * (count / samples)).astype(jnp.int32), count - 1)
     drawn = jnp.take_along_axis(after, index, 0)
-    go_on = jax.random.bernoulli(key_go_on, estimation.cost_decays.target, drawn.shape)
+    go_on = jax.random.bernoulli(key_go_on, estimation.gae_lambda, drawn.shape)
 
     def backwards(later: Float[Array, "target env"], step):
         cost, done, bootstrap, goes_on = step

@@ -1,40 +1,56 @@
-"""How risky the rest of an episode is, from Canary's two cost critics and the cost spent so far.
+"""How risky the rest of an episode is, from the critics of Canary and the cost spent so far.
 
-With y the spent cost, g the cost discount, V the value of the cost and V~ that of the augmented
-cost (paper eqs. y-recursion, aug-cost), all in units of the limit,
+With y the spent cost in limits, Canary's critic V_X of the shaped cost to come gives, by Markov's
+inequality,
 
-    E[C | x] = y + g V(x),        E[C^2 | x] = y^2 + g V~(x),
+    P(C > limit | x) <= P(X >= 1 | x) <= E[X | x] = phi(y) + V_X(x)
 
-or, with a dead zone, E[X | x] = phi(y) + V(x) and E[X^2 | x] = phi(y)^2 + V~(x) for the shaped cost
-X = phi(C), and Cantelli's inequality turns these moments into a bound on P(C > limit | x)
-(eq:cantelli). At the start of an episode (y = 0, g = 1) that is the bound the policy was trained
-on. Critics are estimates, so this is one too: it tells a person or a supervisor when an episode
-turns risky; a guarantee is the business of certification.
+which is also the weight that Canary trains with. Canary as published has the critics V of the cost
+and V~ of its square (paper eqs. y-recursion, aug-cost), and Cantelli's inequality (eq:cantelli)
+makes a bound of
+
+    E[C | x] = y + g V(x),        E[C^2 | x] = y^2 + g V~(x)
+
+Critics are estimates, so these are estimates too: they tell a person or a supervisor when an episode
+turns risky. A guarantee comes from certification.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
+from canary.algorithms.canary import CanaryConfig
+from canary.algorithms.cantelli_cpo import CantelliCPOConfig
 from canary.networks import MLP, critic_values
 from canary.numerics.risk import cantelli_probability
 from canary.numerics.shaped_cost import shaped
 
-COST_CRITICS = slice(1, 3)
-"""Where Canary keeps the critics of the cost and of its square; the first is that of the reward."""
-
 
 @dataclass(frozen=True)
 class RiskCritics:
-    """Canary's two cost critics, which tell the risk that is left in an episode."""
+    """The critics that the risk left in an episode is estimated with."""
 
     networks: MLP
-    """V and V~, stacked along the first axis."""
+    """V_X alone, or V and V~; stacked along the first axis."""
     dead_zone: float | None
-    """Of the shaped cost that they are about; None: of the cost itself."""
-    time_feature: bool
+    """Of the shaped cost that V_X is about; None: V and V~ are about the cost itself."""
+
+
+def risk_critics(settings: Any, learner: Any) -> RiskCritics | None:
+    """Those of a learner; None where its method has none."""
+    networks = learner.critics.networks
+    match settings:
+        case CanaryConfig():  # reward, local cost, shaped cost
+            last = jax.tree.map(lambda leaf: leaf[2:3], networks)
+            return RiskCritics(last, float(learner.extra.memory.dead_zone))
+        case CantelliCPOConfig():  # reward, cost, its square
+            return RiskCritics(jax.tree.map(lambda leaf: leaf[1:3], networks), None)
+        case _:
+            return None
 
 
 def remaining_risk(
@@ -45,23 +61,18 @@ def remaining_risk(
     *,
     dead_zone: float | None,
 ) -> Float[Array, "*batch"]:
-    """Bound on P(C > limit | x) from the stacked cost critics and what they see; y in units of the
+    """Bound on P(C > limit | x) from the stacked critics and what they see; y in units of the
     limit."""
-    value, square_value = critic_values(critics, inputs)
-    # The shaped cost does not grow beyond the limit: then none of it is to come, which is no good
-    # news.
-    saturated = (spent >= 1) & (dead_zone is not None)
+    # A fit can put V a little below 0, which no cost is: a spent budget must not look unspent.
+    values = critic_values(critics, inputs)
+    value = jnp.maximum(values[0], 0)
     if dead_zone is not None:
-        spent, discount = shaped(spent, dead_zone), jnp.ones_like(discount)
-    # A fit can put V a little below 0, which no cost is: a spent budget must not look half unspent.
-    value = jnp.maximum(value, 0)
-    mean, variance = episode_moments(value, square_value, spent, discount)
-    # Two fits can contradict each other. "No variance, hence no risk" would be the wrong way to
-    # settle that.
-    risk = jnp.where(
+        return jnp.minimum(shaped(spent, dead_zone) + value, 1)
+    mean, variance = episode_moments(value, values[1], spent, discount)
+    # Two fits can contradict each other: no variance does not mean no risk.
+    return jnp.where(
         variance > 0, cantelli_probability(mean, variance, 1.0), markov(discount * value, 1 - spent)
     )
-    return jnp.where(saturated, 1.0, risk)
 
 
 def episode_moments(

@@ -5,7 +5,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from canary.algorithms.base import EstimationConfig
-from canary.numerics.advantages import Decays, generalised_advantages
+from canary.numerics.advantages import generalised_advantages
 from canary.numerics.moments import EpisodeWindow, cost_moments, recent
 from canary.numerics.risk import violation_rate
 from canary.types import Metrics, Rollout
@@ -19,7 +19,7 @@ def reward_advantages(
     """GAE and critic target of the reward, whose value goes on past a truncation."""
     return generalised_advantages(
         rollout.reward, value, next_value, stops=rollout.terminated, done=rollout.done,
-        discount=config.reward_discount, decays=config.reward_decays,
+        discount=config.reward_discount, decay=config.gae_lambda,
     )  # fmt: skip
 
 
@@ -30,7 +30,7 @@ def cost_advantages(
     next_value: Steps,
     *,
     discount: float,
-    decays: Decays,
+    decay: float,
 ) -> tuple[Steps, Steps]:
     """GAE and critic target of a cost-type signal: a sum over the episode as it was played, so it
     ends with it."""
@@ -41,12 +41,12 @@ def cost_advantages(
         stops=rollout.done,
         done=rollout.done,
         discount=discount,
-        decays=decays,
+        decay=decay,
     )
 
 
 def tail_advantages(
-    rollout: Rollout, value: Steps, next_value: Steps, threshold: Float[Array, ""], decays: Decays
+    rollout: Rollout, value: Steps, next_value: Steps, threshold: Float[Array, ""], decay: float
 ) -> Steps:
     """GAE of the tail excess (C - threshold)+, which is paid once, when the episode ends,
     undiscounted.
@@ -56,7 +56,7 @@ def tail_advantages(
     """
     excess = jnp.maximum(spent_after(rollout) - threshold, 0)
     return cost_advantages(
-        rollout, excess * rollout.done, value, next_value, discount=1.0, decays=decays
+        rollout, excess * rollout.done, value, next_value, discount=1.0, decay=decay
     )[0]
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -13,48 +12,17 @@ from canary.numerics.tiers import Tier
 from canary.types import Metrics
 
 
-class Foresight(eqx.Module):
-    """What the last update promised of the (first) constraint, and what it was measured at
-    before."""
-
-    value: Float[Array, ""]
-    """Of the episodes of that update's batch alone; NaN before the first update."""
-    promise: Float[Array, ""]
-
-    @classmethod
-    def nothing(cls) -> "Foresight":
-        return cls(jnp.array(jnp.nan), jnp.array(jnp.nan))
-
-    def compare(
-        self, value: Float[Array, ""], promise: Float[Array, ""]
-    ) -> tuple["Foresight", Metrics]:
-        """What the step of the last update promised beside what came of it, each between two whole
-        batches.
-
-        A batch in which no episode ended measures nothing: then the older value waits, and promises
-        add up.
-        """
-        known = jnp.isfinite(value)
-        metrics = {
-            "bound_predicted_change": self.promise,
-            "bound_realised_change": value - self.value,
-        }
-        promised = jnp.where(known, promise, self.promise + promise)
-        return Foresight(jnp.where(known, value, self.value), promised), metrics
-
-
-def report_metrics(surrogates: Surrogates, step: StepResult) -> Metrics:
+def report_metrics(surrogates: Surrogates, step: StepResult, radius: float) -> Metrics:
     old, found, gram = surrogates.old, step.search, step.natural.gram
     kept = found.accepted.astype(gram.dtype)
     kl = jnp.where(found.accepted, found.evaluation.kl, 0.0)
     values = step.linear.levels.constraints
-    promise = step.linear.gradients[1] @ (found.point - step.linear.theta)
     return {
         "tier": step.tier.astype(jnp.float32),
         "accepted": kept,
         "backtracks": found.attempts_used.astype(jnp.float32),
         "kl": kl,
-        "kl_fraction": kl / step.radius,
+        "kl_fraction": kl / radius,
         "entropy": old.entropy().mean(),
         "exploration": old.exploration(),
         "gradient_cosine": gram[0, 1] / jnp.sqrt(jnp.maximum(gram[0, 0] * gram[1, 1], 1e-30)),
@@ -63,7 +31,6 @@ def report_metrics(surrogates: Surrogates, step: StepResult) -> Metrics:
         "bound_surrogate_change": jnp.where(
             found.accepted, found.evaluation.constraint_changes[0], 0.0
         ),
-        "bound_promise": jnp.where(found.accepted, promise, 0.0),
     }
 
 

@@ -1,9 +1,9 @@
 """The surrogates of one batch as functions of the policy's parameters theta (paper eq.
 varcpo-constraint).
 
-    L(theta)   = mean_t[ ratio_t A_t ] + entropy weight * mean entropy  of the reward
-    Z(theta)   = scale * mean_t[ g_t ratio_t A^i_t ]                    of each cost signal i
-    L_i(theta) = bound_i(Z(theta))                                      of each constraint
+    L(theta)   = mean_t[ ratio_t A_t ]                of the reward
+    Z(theta)   = scale * mean_t[ g_t ratio_t A^i_t ]  of each cost signal i
+    L_i(theta) = bound_i(Z(theta))                    of each constraint
 
 with ratio_t = pi_theta(a_t | x_t) / pi_k(a_t | x_t). One function gives the value of a constraint,
 its gradient and the test of the line search, so these cannot drift apart.
@@ -16,8 +16,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
-from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Float, Shaped
+from jaxtyping import Array, Float, Shaped
 
 from canary.algorithms.inputs import Inputs
 from canary.networks import Distribution, Policy
@@ -36,8 +35,6 @@ class Samples(eqx.Module):
     """Centred advantage of every signal that the constraints are made of."""
     weight: Float[Array, "sample"]
     """Weight g_t of each step in the constraints."""
-    in_half: Bool[Array, "sample"]
-    """Whether the sample is of the first half of the environments (every other one)."""
 
 
 class Levels(eqx.Module):
@@ -62,11 +59,6 @@ class Surrogates:
     samples: Samples
     bound: Bound
     scale: Float[Array, ""]
-    entropy: ArrayLike = 0.0
-    """Weight of the mean entropy in the reward surrogate."""
-    exploration: ArrayLike = 0.0
-    """Price of lost coverage in the first constraint while it is violated, in standard deviations
-    of its advantage."""
 
     def parameters(self) -> Parameters:
         return ravel_pytree(self.policy)[0]
@@ -81,12 +73,11 @@ class Surrogates:
         new, old, samples = self.distribution(theta), self.old, self.samples
         ratio = jnp.exp(new.log_prob(samples.action) - old.log_prob(samples.action))
         change = self.scale * (samples.cost_advantages * samples.weight * ratio).mean(1)
-        lost_coverage = (old.coverage() - new.coverage()).mean()
         kl = new.kl_from(old)
         discounted = (kl * samples.weight).mean() / samples.weight.mean()
         return Levels(
-            reward=(ratio * samples.reward_advantage).mean() + self.entropy * new.entropy().mean(),
-            constraints=self.bound(change).at[0].add(self._coverage_price() * lost_coverage),
+            reward=(ratio * samples.reward_advantage).mean(),
+            constraints=self.bound(change),
             kl=jnp.maximum(kl.mean(), discounted),
         )
 
@@ -100,25 +91,3 @@ class Surrogates:
 
         values, pullback, levels = jax.vjp(stacked, theta, has_aux=True)
         return levels, jax.vmap(lambda row: pullback(row)[0])(jnp.eye(values.shape[0]))
-
-    def _slope(self) -> Float[Array, "signal"]:
-        """How the first constraint follows the signals, at theta_k."""
-        return jax.jacobian(self.bound)(jnp.zeros(self.samples.cost_advantages.shape[0]))[0]
-
-    def _coverage_price(self) -> Float[Array, ""]:
-        """`exploration` in the units of the first constraint; 0 where that holds."""
-        violated = self.bound(jnp.zeros(self.samples.cost_advantages.shape[0]))[0] > 0
-        advantage = self._slope() @ (self.samples.cost_advantages * self.samples.weight)
-        return violated * self.exploration * self.scale * advantage.std()
-
-    def half_gradient(self, theta: Parameters) -> Parameters:
-        """The gradient of the first constraint estimated from half of the environments alone."""
-        samples = self.samples
-        slope = self._slope()
-        share = samples.weight * samples.in_half / samples.in_half.mean()
-
-        def surrogate(theta: Parameters) -> Float[Array, ""]:
-            log_prob = self.distribution(theta).log_prob(samples.action)
-            return self.scale * slope @ (samples.cost_advantages * share * log_prob).mean(1)
-
-        return jax.grad(surrogate)(theta)

@@ -23,7 +23,7 @@ def settings_of(name: str) -> list[Row]:
     name."""
     name = canonical(name, [*ALGORITHMS, *ENVIRONMENTS, "training"], "algorithm or environment")
     if name in ALGORITHMS:
-        section, rows = "algo", _rows(ALGORITHMS[name].config())
+        section, rows = "algo", _rows(ALGORITHMS[name]())
     elif name == "training":
         section, rows = "training", _rows(TrainingConfig())
     else:

@@ -68,7 +68,7 @@ def make_config(
     problem = RunConfig(
         environment=environment,
         environment_name=name,
-        algorithm=ALGORITHMS[algorithm].config(),
+        algorithm=ALGORITHMS[algorithm](),
         algorithm_name=algorithm,
         constraint=complete(constraint, default_constraint(environment), name),
         preset=preset,
@@ -178,11 +178,20 @@ def config_to_dict(config: RunConfig) -> dict[str, Any]:
             "name": config.environment_name,
             "settings": settings_of(config.environment),
         },
-        "algorithm": {"name": config.algorithm_name, "settings": to_dict(config.algorithm)},
+        "algorithm": {
+            "name": config.algorithm_name,
+            "method": method_name(config.algorithm),
+            "settings": to_dict(config.algorithm),
+        },
         "constraint": constraint_to_dict(config.constraint),
         "training": to_dict(config.training),
         "preset": config.preset,
     }
+
+
+def method_name(settings: Any) -> str:
+    """What settings are of: under the `paper` preset Canary is Cantelli-CPO."""
+    return next(name for name, kind in ALGORITHMS.items() if kind is type(settings))
 
 
 def config_from_dict(
@@ -219,9 +228,9 @@ def config_from_dict(
                 "cost if it has one, in a module that can be imported, not in the script that runs."
             )
         environment = from_dict(ENVIRONMENTS[name], env_settings, "env")
-    algorithm = _known_algorithm(algorithm)
+    method = _known_algorithm(algo.get("method", algorithm))
     try:
-        settings = from_dict(ALGORITHMS[algorithm].config, algo_settings, "algo")
+        settings = from_dict(ALGORITHMS[method], algo_settings, "algo")
     except CanaryError as error:
         raise CanaryError(
             f"The run's configuration does not fit this version of canary: {error} "

@@ -70,6 +70,11 @@ class RunConfig:
     """How the environment differs from the one that the run was trained on, where a caller accepted
     that."""
 
+    @property
+    def clock(self) -> int | None:
+        """The horizon, if networks see t / horizon."""
+        return self.environment.horizon if self.algorithm.estimation.clock else None
+
 
 SECTIONS = {
     "env": "environment",
@@ -83,7 +88,7 @@ SECTIONS = {
 def checked(config: RunConfig) -> RunConfig:
     """The same configuration, if every number is in its range and all of them make sense
     together."""
-    check_served(config.algorithm_name, config.constraint)
+    check_served(config.algorithm_name, config.algorithm, config.constraint)
     for section, attribute in SECTIONS.items():
         check_ranges(getattr(config, attribute), section)
     training = config.training
@@ -149,9 +154,9 @@ def complete(
     return CONSTRAINTS[kind](**{name: parts[name] for name in needed})
 
 
-def check_served(algorithm: str, constraint: Constraint) -> None:
+def check_served(algorithm: str, settings: Any, constraint: Constraint) -> None:
     """Raise a sentence if the algorithm cannot train under a constraint of this kind."""
-    serves = ALGORITHMS[algorithm].serves
+    serves = settings.serves
     if constraint.kind not in serves:
         others = [
             name

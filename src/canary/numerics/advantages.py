@@ -9,18 +9,9 @@ truncation alike; the discounted reward return only stops at termination. At the
 both bootstrap from the last state.
 """
 
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
-
-
-class Decays(NamedTuple):
-    """lambda of the advantages, and lambda of the returns that a critic learns."""
-
-    advantage: float
-    target: float
 
 
 def generalised_advantages(
@@ -31,25 +22,25 @@ def generalised_advantages(
     stops: Bool[Array, "time env"],
     done: Bool[Array, "time env"],
     discount: float,
-    decays: Decays,
+    decay: float,
 ) -> tuple[Float[Array, "time env"], Float[Array, "time env"]]:
-    """GAE of `signal`, and the lambda-return that its critic should learn; each with its own
-    lambda.
+    """GAE of `signal` with lambda = `decay`, and the lambda-return that its critic should learn.
 
     `stops` marks steps after which the signal is worth nothing (no bootstrap), `done` the ends of
     episodes.
     """
     residual = signal + discount * next_value * ~stops - value
-    fades = discount * jnp.array(decays)[:, None]  # both in one pass
+    fade = jnp.asarray(discount * jnp.asarray(decay))
 
     def backwards(later, step):
         residual_t, done_t = step
-        advantage = residual_t + fades * later * ~done_t
+        advantage = residual_t + fade * later * ~done_t
         return advantage, advantage
 
-    start = jnp.zeros((2, *residual.shape[1:]), residual.dtype)
-    _, both = jax.lax.scan(backwards, start, (residual, done), reverse=True)
-    return both[:, 0], both[:, 1] + value
+    _, advantage = jax.lax.scan(
+        backwards, jnp.zeros_like(residual[0]), (residual, done), reverse=True
+    )
+    return advantage, advantage + value
 
 
 def augmented_cost(

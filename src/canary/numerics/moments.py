@@ -1,5 +1,4 @@
-"""Moments of the episode cost, and the mean return, over the newest batches or, if those are few,
-over recent episodes.
+"""Moments of the episode cost over the newest batches or, if those are few, over recent episodes.
 
 With few episodes per batch (EcoAnt: about two) a batch estimate would be noise, and a batch in
 which no episode ended says nothing about the cost: it must never read as "cost 0". So finished
@@ -95,18 +94,3 @@ def cost_moments(
     mean = (weight * cost).sum() / count
     variance = (weight * (cost - mean) ** 2).sum() / count
     return CostMoments(mean, variance, (weight * window.length).sum() / count, count)
-
-
-def mean_return(window: EpisodeWindow, span: Span) -> Float[Array, ""]:
-    """Mean undiscounted return of the recent episodes; NaN if there is none yet."""
-    weight = recent(window, span).astype(window.reward.dtype)
-    return (weight * window.reward).sum() / weight.sum()
-
-
-def lost_share(now: ArrayLike, best: ArrayLike) -> Float[Array, ""]:
-    """How much of the best return is gone; 0 if nothing is, or while one of them is not known (NaN,
-    -inf)."""
-    known = jnp.isfinite(now) & jnp.isfinite(best)
-    return jnp.where(
-        known, jnp.maximum(jnp.subtract(best, now), 0) / jnp.maximum(jnp.abs(best), 1e-8), 0
-    )

@@ -60,32 +60,6 @@ class TrustRegionSolution(eqx.Module):
     constraint_multipliers: Float[Array, "constraints"]
 
 
-def solve_with_share(
-    gram: Float[Array, "vectors vectors"],
-    values: Float[Array, "constraints"],
-    radius: ArrayLike,
-    share: ArrayLike,
-) -> TrustRegionSolution:
-    """`solve`, but no constraint is asked to fall by more than `share` of what the whole trust
-    region could do.
-
-    The unit ball makes this cheap: a step that restores the share ρ has √(1 - ρ²) of its length
-    left for the objective. The tier, and m_B and m_μ with it, are those of the problem as it was
-    put.
-    """
-    whole = solve(gram, values, radius)
-    if isinstance(share, float) and share == 1:
-        return whole
-    reach = jnp.sqrt(2 * radius * jnp.maximum(jnp.diagonal(gram)[1:], 0))
-    eased = solve(gram, jnp.minimum(values, share * reach), radius)
-    changes = gram @ eased.coefficients
-    return eqx.tree_at(
-        lambda s: (s.coefficients, s.predicted_objective, s.predicted_values),
-        whole,
-        (eased.coefficients, changes[0], values + changes[1:]),
-    )
-
-
 def solve(
     gram: Float[Array, "vectors vectors"], values: Float[Array, "constraints"], radius: ArrayLike
 ) -> TrustRegionSolution:

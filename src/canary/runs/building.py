@@ -4,7 +4,6 @@ seeds."""
 import jax
 import jax.numpy as jnp
 
-from canary.algorithms import ALGORITHMS
 from canary.algorithms.base import Task
 from canary.config.config import RunConfig
 from canary.rollout import CostAccount
@@ -19,6 +18,7 @@ def make_trainer(config: RunConfig) -> Trainer:
     task = Task(
         input_size=environment.observation_size + CostAccount.SIZE,
         action_space=environment.action_space,
+        horizon=environment.horizon,
         constraint=config.constraint.kind,
         # Merging branches on the data, which a vectorised group of seeds would have to compute both
         # ways.
@@ -26,8 +26,9 @@ def make_trainer(config: RunConfig) -> Trainer:
     )
     return Trainer(
         environment=environment,
-        algorithm=ALGORITHMS[config.algorithm_name].make(config.algorithm, task),
+        algorithm=config.algorithm.make(task),
         cost_discount=config.algorithm.estimation.cost_discount,
+        clock=config.clock,
         environments=training.environments,
         rollout_length=training.rollout_length,
         stagger=training.stagger,

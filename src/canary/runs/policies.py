@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 from jaxtyping import PRNGKeyArray
 
-from canary.algorithms.remaining_risk import COST_CRITICS, RiskCritics
+from canary.algorithms.remaining_risk import RiskCritics, risk_critics
 from canary.config.config import RunConfig
 from canary.environments.failures import told_failures
 from canary.environments.protocol import close
@@ -61,25 +61,16 @@ class FrozenPolicies:
         )
 
     def risk_critics(self, seed: int) -> RiskCritics | None:
-        """Canary's critics of the cost and of its square; the other algorithms have none."""
-        if self.config.algorithm_name != "canary":
-            return None
+        """What the risk of an episode is estimated with; None for methods without such critics."""
         index = self._index(seed)
-        networks = jax.tree.map(
-            lambda leaf: leaf[index, COST_CRITICS], self.states.learner.critics.networks
-        )
-        dead_zone = self.states.learner.extra.risk
-        return RiskCritics(
-            networks,
-            None if dead_zone is None else float(dead_zone[index]),
-            self.config.algorithm.critic.time_feature,
-        )
+        learner = jax.tree.map(lambda leaf: leaf[index], self.states.learner)
+        return risk_critics(self.config.algorithm, learner)
 
     @property
     def account(self) -> CostAccount:
-        return CostAccount(
-            self.config.constraint.limit, self.config.algorithm.estimation.cost_discount
-        )
+        config = self.config
+        discount = config.algorithm.estimation.cost_discount
+        return CostAccount(config.constraint.limit, discount, config.clock)
 
     def _index(self, seed: int) -> int:
         seeds = self.config.training.seeds

@@ -1,11 +1,10 @@
-"""The update that PPO, PPO-Lagrangian and CPPO share: epochs of minibatch steps on a clipped loss
-(Schulman et al., 2017).
+"""The clipped engine, which Canary, PPO-Lagrangian, CPPO and PPO share: epochs of minibatch steps
+on a clipped loss (Schulman et al., 2017).
 
-    loss = -mean min(rho A, clip(rho, 1 - k, 1 + k) A) - h * entropy + w * sum_i mean (V_i - target_i)^2 / 2
+    loss = -mean min(rho A, clip(rho, 1 - k, 1 + k) A) - h * entropy + sum_i mean (V_i - target_i)^2 / 4
 
-with rho the probability ratio of the new policy to the one that acted. The methods differ in the
-`Objective` they hand over: the advantage A that the policy follows, and the targets of their
-critics.
+with rho the probability ratio of the new policy to the one that acted. A method hands over an
+`Objective`: the advantage A that the policy follows, and the targets of its critics.
 
 Policy and critics have no weights in common, so each has its own Adam and its own gradient clip:
 under a joint clip the critic with the largest targets would decide how much of the policy gradient
@@ -40,6 +39,8 @@ from canary.types import Amount, Count, Metrics, Positive, Rollout, Terms
 
 Steps = Float[Array, "time env"]
 Values = Float[Array, "critic time env"]
+Standardise = Literal["minibatch", "batch", "none"]
+VALUE_WEIGHT = 0.5  # of the critics' losses; it matters only where their gradients are clipped
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,15 +55,26 @@ class ClippedConfig:
     """Steps per gradient step; the whole batch if that is smaller."""
     entropy: Amount = 0.0
     """Weight of the entropy bonus."""
-    value_weight: Amount = 0.5
-    """Weight of the critics' losses."""
     learning_rate: Positive = 3e-4
     """Adam's step size at the start; annealed linearly to zero over the run, constant within an
     update."""
     gradient_clip: Positive = 0.5
     """Largest gradient norm, for the policy and for each critic."""
-    standardise: Literal["minibatch", "batch"] = "minibatch"
-    """Over what the advantage is standardised."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What an objective is made of."""
+
+    rollout: Rollout
+    reward: tuple[Steps, Steps]
+    """Advantage and critic target of the reward."""
+    values: Values
+    """Of all critics at each step, that of the reward first."""
+    next_values: Values
+    """After it."""
+    window: EpisodeWindow
+    """Recent episodes."""
 
 
 @dataclass(frozen=True)
@@ -86,11 +98,10 @@ class ClippedMethod:
     observe_spent: bool
     memory: PyTree
     """Its memory at the start."""
-    objective: Callable[
-        [Rollout, tuple[Steps, Steps], Values, Values, EpisodeWindow, Terms, PyTree], Objective
-    ]
-    """Of a batch, advantage and critic target of the reward, the values of all critics at each step
-    and after it, the recent episodes, the terms, and the memory."""
+    standardise: Standardise
+    """Over what the advantage is standardised; `none`: the objective did it."""
+    objective: Callable[[Batch, Terms, Any], Objective]
+    """Of a batch, the terms and the memory."""
 
 
 class ClippedExtra(eqx.Module):
@@ -124,7 +135,9 @@ def clipped_algorithm(
 
     def init(key: PRNGKeyArray) -> Learner:
         key_policy, key_critics = jax.random.split(key)
-        policy = make_policy(key_policy, input_size, task.action_space, estimation.hidden)
+        policy = make_policy(
+            key_policy, input_size, task.action_space, estimation.hidden, estimation.initial_std
+        )
         networks = make_critics(key_critics, 1 + method.critics, input_size, estimation.hidden)
         extra = ClippedExtra(optimiser.init(cast(Any, policy)), method.memory)
         return Learner(policy, init_critics(networks, optimiser), extra)
@@ -136,10 +149,10 @@ def clipped_algorithm(
         next_values = critic_values(learner.critics.networks, rollout.next_inputs)
         reward = reward_advantages(rollout, values[0], next_values[0], estimation)
         objective = method.objective(
-            rollout, reward, values, next_values, window, terms, learner.extra.memory
+            Batch(rollout, reward, values, next_values, window), terms, learner.extra.memory
         )
         batch = flatten(learner.policy, rollout, objective, input_size)
-        if config.standardise == "batch":
+        if method.standardise == "batch":
             batch = eqx.tree_at(lambda b: b.advantage, batch, standardised(batch.advantage))
         orders = minibatch_orders(key, batch.advantage.shape[0], config)
         rate = config.learning_rate * (1 - terms.progress)
@@ -151,7 +164,10 @@ def clipped_algorithm(
             whole = eqx.tree_at(lambda b: b.inputs, batch, inputs)
 
             def step(learner: Learner, order: Int[Array, "row"]):
-                return gradient_step(learner, whole.subset(order), optimiser, rate, config)
+                part = whole.subset(order)
+                if method.standardise == "minibatch":
+                    part = eqx.tree_at(lambda b: b.advantage, part, standardised(part.advantage))
+                return gradient_step(learner, part, optimiser, rate, config)
 
             learned, (losses, reports) = jax.lax.scan(step, learner, orders)
             kl = inputs.evaluate(learned.policy).kl_from(inputs.evaluate(learner.policy)).mean()
@@ -214,7 +230,7 @@ def gradient_step(
     def critics_loss(networks: PyTree) -> tuple[Float[Array, ""], Float[Array, "critic"]]:
         values = batch.inputs.evaluate(lambda rows: critic_values(networks, rows).T)
         losses = ((values - batch.targets) ** 2).mean(0)
-        return config.value_weight * losses.sum() / 2, losses
+        return VALUE_WEIGHT * losses.sum() / 2, losses
 
     gradient, losses = jax.grad(critics_loss, has_aux=True)(learner.critics.networks)
     critics = jax.vmap(lambda *each: guarded_step(optimiser, rate, *each))(
@@ -232,11 +248,8 @@ def policy_loss(
 ) -> tuple[Float[Array, ""], Metrics]:
     """Minus the clipped surrogate and the entropy bonus."""
     distribution = batch.inputs.evaluate(policy)
-    advantage = (
-        standardised(batch.advantage) if config.standardise == "minibatch" else batch.advantage
-    )
     ratio = jnp.exp(distribution.log_prob(batch.action) - batch.log_prob)
-    surrogate = clipped_surrogate(ratio, advantage, config.ratio_clip).mean()
+    surrogate = clipped_surrogate(ratio, batch.advantage, config.ratio_clip).mean()
     entropy = distribution.entropy().mean()
     clipped = (jnp.abs(ratio - 1) > config.ratio_clip).mean()
     return -surrogate - config.entropy * entropy, {"entropy": entropy, "clipped_share": clipped}

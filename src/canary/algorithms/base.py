@@ -45,9 +45,9 @@ class EstimationConfig:
 
     hidden: Layers = (256, 256)
     """Units of the hidden tanh layers, for the policy and each scalar critic."""
-    initial_std: Positive | None = None
-    """Standard deviation of a continuous policy at the start; None: chosen by short episodes of
-    untrained policies (`canary.exploration`) with the `fast` preset, and 1 otherwise."""
+    initial_std: Positive | None = 1.0
+    """Standard deviation of a continuous policy at the start; none: chosen by a few untrained
+    episodes (`canary.exploration`)."""
     reward_discount: PositiveShare = 0.99
     """Discount of the reward, gamma."""
     cost_discount: PositiveShare = 1.0

@@ -165,9 +165,7 @@ def clipped_algorithm(
 
             def step(learner: Learner, order: Int[Array, "row"]):
                 part = whole.subset(order)
-                if method.standardise == "minibatch":
-                    part = eqx.tree_at(lambda b: b.advantage, part, standardised(part.advantage))
-                return gradient_step(learner, part, optimiser, rate, config)
+                return gradient_step(learner, part, optimiser, rate, config, method.standardise)
 
             learned, (losses, reports) = jax.lax.scan(step, learner, orders)
             kl = inputs.evaluate(learned.policy).kl_from(inputs.evaluate(learner.policy)).mean()
@@ -220,10 +218,11 @@ def gradient_step(
     optimiser: optax.GradientTransformation,
     rate: Float[Array, ""],
     config: ClippedConfig,
+    standardise: Standardise,
 ) -> tuple[Learner, tuple[Float[Array, "critic"], Metrics]]:
     """One step of every network; networks whose gradient is not finite stay as they are."""
     (_, report), gradient = jax.value_and_grad(policy_loss, has_aux=True)(
-        learner.policy, batch, config
+        learner.policy, batch, config, standardise
     )
     policy, state = guarded_step(optimiser, rate, learner.policy, gradient, learner.extra.optimiser)
 
@@ -244,12 +243,13 @@ def gradient_step(
 
 
 def policy_loss(
-    policy: Policy, batch: Minibatch, config: ClippedConfig
+    policy: Policy, batch: Minibatch, config: ClippedConfig, standardise: Standardise
 ) -> tuple[Float[Array, ""], Metrics]:
     """Minus the clipped surrogate and the entropy bonus."""
     distribution = batch.inputs.evaluate(policy)
+    advantage = batch.advantage if standardise != "minibatch" else standardised(batch.advantage)
     ratio = jnp.exp(distribution.log_prob(batch.action) - batch.log_prob)
-    surrogate = clipped_surrogate(ratio, batch.advantage, config.ratio_clip).mean()
+    surrogate = clipped_surrogate(ratio, advantage, config.ratio_clip).mean()
     entropy = distribution.entropy().mean()
     clipped = (jnp.abs(ratio - 1) > config.ratio_clip).mean()
     return -surrogate - config.entropy * entropy, {"entropy": entropy, "clipped_share": clipped}

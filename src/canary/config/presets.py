@@ -94,7 +94,7 @@ def fast(config: RunConfig) -> RunConfig:
     One rule for every environment: only batches and steps are chosen for ours.
     """
     discrete, settings = is_discrete(config.environment), _baseline(config)
-    estimation = replace(settings.estimation, hidden=(64, 64))
+    estimation = replace(settings.estimation, hidden=(64, 64), initial_std=None)
     if isinstance(settings, CanaryConfig | PPOLagrangianConfig):
         window = math.ceil(2 / config.constraint.share)  # so that two violations are expected
         settings = replace(

@@ -23,24 +23,25 @@ def generalised_advantages(
     done: Bool[Array, "time env"],
     discount: float,
     decay: float,
+    target_decay: float | None = None,
 ) -> tuple[Float[Array, "time env"], Float[Array, "time env"]]:
-    """GAE of `signal` with lambda = `decay`, and the lambda-return that its critic should learn.
+    """GAE of `signal` with lambda = `decay`, and the lambda-return that its critic should learn,
+    with its own lambda if one is given.
 
     `stops` marks steps after which the signal is worth nothing (no bootstrap), `done` the ends of
     episodes.
     """
     residual = signal + discount * next_value * ~stops - value
-    fade = jnp.asarray(discount * jnp.asarray(decay))
+    fades = discount * jnp.array([decay, decay if target_decay is None else target_decay])[:, None]
 
     def backwards(later, step):
         residual_t, done_t = step
-        advantage = residual_t + fade * later * ~done_t
+        advantage = residual_t + fades * later * ~done_t
         return advantage, advantage
 
-    _, advantage = jax.lax.scan(
-        backwards, jnp.zeros_like(residual[0]), (residual, done), reverse=True
-    )
-    return advantage, advantage + value
+    start = jnp.zeros((2, *residual.shape[1:]), residual.dtype)
+    _, both = jax.lax.scan(backwards, start, (residual, done), reverse=True)
+    return both[:, 0], both[:, 1] + value
 
 
 def augmented_cost(

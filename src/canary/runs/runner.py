@@ -26,6 +26,7 @@ from canary.config.sources import source_from_dict
 from canary.environments.protocol import Environment, close
 from canary.errors import CanaryError
 from canary.runs import checkpoint, directory, files, lock, tables
+from canary.exploration import with_initial_std
 from canary.runs.building import make_groups
 from canary.runs.devices import prepare_devices
 from canary.runs.extension import extend
@@ -77,6 +78,7 @@ def start_run(
     labels = checked_labels(out, name, tags, watcher.log)
     prepare_devices()
     described = describe_environment(config.environment)
+    config = with_initial_std(config)
     groups = make_groups(config)
     groups.structure()  # what cannot be built must fail before anything is written
     training = config.training

@@ -120,7 +120,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for kind, name in (
         ("numpy", "policy.npz"),
         ("onnx", "policy.onnx"),
-        ("stablehlo", "policy.stablehlo.zip"),
     ):
         assert main(["export", str(run), "--format", kind, "--file", str(folder / name)]) == 0
     shutil.copytree(ROOT / "examples", folder / "examples")

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 from examples.serve_policy import Episodes, make_server
 
-from canary.export import numpy_format, numpy_policy
+from canary.export import numpy_policy
+from canary.export.formats import numpy_bytes
 from export.portable_policies import OBSERVATIONS, make_portable, with_critics
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,7 +35,7 @@ def ask(url: str, method: str, path: str, body: object = None) -> tuple[int, dic
 
 @pytest.fixture(scope="module")
 def policy() -> numpy_policy.NumpyPolicy:
-    return numpy_policy.load(io.BytesIO(numpy_format.encode(with_critics(make_portable()))))
+    return numpy_policy.load(io.BytesIO(numpy_bytes(with_critics(make_portable()))))
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +110,7 @@ def test_the_oldest_episode_makes_room(policy: numpy_policy.NumpyPolicy):
 
 
 def test_it_runs_as_a_program(tmp_path: Path):
-    (tmp_path / "policy.npz").write_bytes(numpy_format.encode(make_portable()))
+    (tmp_path / "policy.npz").write_bytes(numpy_bytes(make_portable()))
     server = subprocess.Popen(
         [sys.executable, str(ROOT / "examples" / "serve_policy.py"), "policy.npz", "--port", "0"],
         cwd=tmp_path, env={"PYTHONPATH": str(ROOT / "src")}, stdout=subprocess.PIPE, text=True,

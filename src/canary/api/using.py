@@ -191,7 +191,7 @@ def export(
     environment: Environment | None = None,
     trust: bool = False,
 ) -> ExportRecord:
-    """Write the policy of a seed (the first, if not said) as onnx, stablehlo or numpy, checked
+    """Write the policy of a seed (the first, if not said) as onnx or numpy, checked
     against JAX (docs/export.md).
 
     It goes to `path`, or below the run's `exports/`. `environment` and `trust` are those of

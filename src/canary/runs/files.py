@@ -38,6 +38,7 @@ def write_atomically(path: Path, data: bytes, *, within: Path | None = None) -> 
 
     `within` is the run that the file belongs to: no directory between the two may be a link.
     """
+    check_target(path)
     try:
         if within is not None:
             refuse_links(path.parent, within)
@@ -132,6 +133,14 @@ def check_name(path: Path) -> None:
         pass
     except (OSError, ValueError) as error:
         raise cannot_write(path, error) from error
+
+
+def check_target(path: Path) -> None:
+    """Raise a sentence if a file cannot get this name: a directory, pipe or device has it."""
+    check_name(path)
+    if os.path.exists(path) and not os.path.isfile(path):
+        kind = "a directory" if path.is_dir() else "not a regular file"
+        raise CanaryError(f"{path} is {kind} and is not replaced; name another file.")
 
 
 def check_writable(folder: Path) -> None:

@@ -95,9 +95,7 @@ def test_any_batch_size(batch: int):
 
 @pytest.mark.parametrize("missing", ["onnx", "onnxruntime"])
 def test_a_missing_extra_is_a_sentence(missing: str, monkeypatch: pytest.MonkeyPatch):
-    data = onnx_format.onnx_bytes(make_portable())
+    portable = make_portable()
     monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(CanaryError, match=rf"needs {missing}, .*canary-rl\[onnx\]"):
-        if missing == "onnx":
-            onnx_format.onnx_bytes(make_portable())
-        onnx_format.onnx_implementation(data)
+        parity("onnx", portable, portable)

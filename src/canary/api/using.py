@@ -55,7 +55,11 @@ def evaluate(
     )
     film = None if video is None else _film(video, run)
     policies = loaded(run, step)
-    table, seconds = play(policies, plan, report)
+    if film is None:
+        (table, seconds), drawn = play(policies, plan, report), {}
+    else:
+        table, seconds, made = film(policies, plan, report)
+        drawn = {"video": made}
     digests = {
         str(seed): policies.identity(seed).sha256
         for seed in table["seed"].unique(maintain_order=True)
@@ -66,7 +70,6 @@ def evaluate(
         "updates": policies.iteration,
         "policy_sha256": digests,
     }
-    drawn = {} if film is None else {"video": film(policies, plan, table)}
     changes = run.config.environment_changes
     noted = {"environment_changes": list(changes)} if changes else {}
     return cast(
@@ -273,13 +276,13 @@ def _environment(run: "Run") -> dict[str, Any]:
     }
 
 
-def _film(video: "VideoRequest", run: "Run") -> Callable[..., dict[str, Any]]:
-    """What draws the video once the episodes are played; mistakes in the request are found now."""
+def _film(video: "VideoRequest", run: "Run") -> Callable[..., Any]:
+    """What plays the episodes and draws two of them; mistakes in the request are found now."""
     # Pillow and matplotlib's fonts: only where they are needed
     from canary.rendering import (
         run as videos,
     )
 
     return partial(
-        videos.make_video, videos.plan_video(video, run.config.environment, run.directory)
+        videos.play_and_film, videos.plan_video(video, run.config.environment, run.directory)
     )

@@ -35,10 +35,7 @@ def onnx_bytes(trained: TrainedPolicy) -> bytes:
         [helper.make_node(kind, inputs, [output], **how) for kind, inputs, output, how in nodes],
         "canary_policy",
         [helper.make_tensor_value_info(n, real, shapes.get(n, ["batch"])) for n in INPUTS],
-        [
-            helper.make_tensor_value_info(n, real, ["batch", actions])
-            for n in output_names(trained)
-        ],
+        [helper.make_tensor_value_info(n, real, ["batch", actions]) for n in output_names(trained)],
         [onnx.numpy_helper.from_array(np.asarray(value), n) for n, value in constants.items()],
     )
     opsets = [helper.make_opsetid("", OPSET)]
@@ -59,7 +56,9 @@ def onnx_implementation(data: bytes) -> Implementation:
     names = [output.name for output in session.get_outputs()]
 
     def run(*inputs: np.ndarray) -> Outputs:
-        return dict(zip(names, session.run(names, dict(zip(INPUTS, inputs, strict=True))), strict=True))
+        return dict(
+            zip(names, session.run(names, dict(zip(INPUTS, inputs, strict=True))), strict=True)
+        )
 
     return run
 

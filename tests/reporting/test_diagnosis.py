@@ -7,7 +7,6 @@ import pytest
 from canary.constraints import Chance, Mean
 from canary.numerics.tiers import Tier
 from canary.reporting.diagnosis import (
-    RESTORING_TIERS,
     WINDOW,
     SeedSeries,
     diagnose,
@@ -92,10 +91,6 @@ def test_a_short_run_and_one_without_episodes_are_not_judged():
         empty.entropy,
     )
     assert diagnose(nothing, LIMITED) is None
-
-
-def test_the_restoring_tiers_are_those_of_the_solver():
-    assert RESTORING_TIERS == (Tier.BOUND_RESTORATION, Tier.MEAN_RESTORATION, Tier.NO_STEP)
 
 
 def test_a_violating_policy_that_no_longer_moves_is_stuck():

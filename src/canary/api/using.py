@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 from canary.environments.protocol import Environment
 from canary.errors import CanaryError
 from canary.reporting.records import EvaluationSummary, ExportRecord
-from canary.reporting.summary import summarise_evaluation
+from canary.reporting.summary import EVALUATION, summarise_evaluation
+from canary.runs import files
 from canary.runs.directory import find_run
 from canary.runs.opening import open_config
 from canary.runs.policies import EvaluationPlan, FrozenPolicies, load_policies, play
@@ -42,7 +43,8 @@ def evaluate(
 
     `report(seed, episodes)` is called after every batch. With a `video`, the worst and the median
     episode are drawn, and the summary says under "video" what was written; `Run.video` is the short
-    way. `environment`, `trust` and `accept_change` are those of `canary.load`; after a change the
+    way. The summary of the newest policies is also kept in the run, for `canary report`.
+    `environment`, `trust` and `accept_change` are those of `canary.load`; after a change the
     summary has "environment_changes".
     """
     run = as_run(run, environment, trust=trust, accept_change=accept_change)
@@ -72,10 +74,13 @@ def evaluate(
     }
     changes = run.config.environment_changes
     noted = {"environment_changes": list(changes)} if changes else {}
-    return cast(
-        EvaluationSummary,
-        summarise_evaluation(run.directory, table, seconds) | how | drawn | noted,
-    )
+    summary = summarise_evaluation(run.directory, table, seconds) | how | drawn | noted
+    if step is None and not deterministic and not changes:
+        try:  # for `canary report`
+            files.write_json(run.directory / EVALUATION, files.sealed(summary))
+        except CanaryError as error:
+            warnings.warn(str(error), stacklevel=2)
+    return cast(EvaluationSummary, summary)
 
 
 def video(

@@ -38,7 +38,6 @@ def write_atomically(path: Path, data: bytes, *, within: Path | None = None) -> 
 
     `within` is the run that the file belongs to: no directory between the two may be a link.
     """
-    check_target(path)
     try:
         if within is not None:
             refuse_links(path.parent, within)
@@ -133,14 +132,6 @@ def check_name(path: Path) -> None:
         pass
     except (OSError, ValueError) as error:
         raise cannot_write(path, error) from error
-
-
-def check_target(path: Path) -> None:
-    """Raise a sentence if a file cannot get this name: a directory, pipe or device has it."""
-    check_name(path)
-    if os.path.exists(path) and not os.path.isfile(path):
-        kind = "a directory" if path.is_dir() else "not a regular file"
-        raise CanaryError(f"{path} is {kind} and is not replaced; name another file.")
 
 
 def check_writable(folder: Path) -> None:
@@ -272,3 +263,11 @@ def unsealed(value: dict[str, Any], path: Path) -> dict[str, Any]:
 def _short(error: Exception) -> str:
     text = " ".join(str(error).split())
     return text if len(text) <= 200 else f"{text[:200]}..."
+
+
+def check_target(path: Path) -> None:
+    """Raise a sentence if a file cannot get this name because a directory, pipe or device has it."""
+    check_name(path)
+    if os.path.exists(path) and not os.path.isfile(path):
+        kind = "a directory" if os.path.isdir(path) else "not a regular file"
+        raise CanaryError(f"{path} is {kind} and is not replaced; name another file.")

@@ -1,6 +1,6 @@
 """A canvas with anti-aliased shapes: Pillow draws them three times too large, then averages."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Self
@@ -16,7 +16,8 @@ INK, GREY, PALE, WHITE = "#26323d", "#8a8a8a", "#e4e7ea", "#ffffff"
 BLUE, RED, GREEN = "#2f6db5", "#c8443c", "#3a9a5b"
 AMBER, CANARY = "#e8962e", "#fbd24b"
 
-Point = tuple[float, float]
+Point = Sequence[float] | np.ndarray
+"""x and y."""
 
 
 class Canvas:
@@ -43,7 +44,7 @@ class Canvas:
     def picture(self) -> Picture:
         return np.asarray(self.image)
 
-    def _scaled(self, points: Iterable[Point]) -> list[Point]:
+    def _scaled(self, points: Iterable[Point]) -> list[tuple[float, float]]:
         return [(self._unit * float(x), self._unit * float(y)) for x, y in points]
 
     def _width(self, width: float) -> int:

@@ -65,7 +65,7 @@ def _lake(rows: list[str], size: int, tile: float, corner: np.ndarray) -> Canvas
         low = corner + tile * np.array([column, row])
         gap = np.full(2, 0.025 * tile)
         fill = colours.get(letter, SNOW)
-        canvas.box(tuple(low + gap), tuple(low + tile - gap), fill, radius=tile * 0.08)
+        canvas.box(low + gap, low + tile - gap, fill, radius=tile * 0.08)
         if letter == "H":
             for line in CRACKS:
                 canvas.line(low + tile * np.array(line), CRACK, tile * 0.016)
@@ -74,7 +74,7 @@ def _lake(rows: list[str], size: int, tile: float, corner: np.ndarray) -> Canvas
             canvas.polygon(low + tile * np.array(FLAG), GREEN)
         elif letter == "S":
             place = low + tile * np.array([0.1, 0.07])
-            canvas.text(tuple(place), "start", blend(GREY, SNOW, 0.8), tile * 0.14)
+            canvas.text(place, "start", blend(GREY, SNOW, 0.8), tile * 0.14)
     return canvas
 
 

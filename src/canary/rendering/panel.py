@@ -123,7 +123,7 @@ def _chart(spent: Float[np.ndarray, "time"], scale: tuple[float, float, int]) ->
     floor, line = place(0, low)[1], place(0, limit)[1]
     canvas.box((0, 0), (right, floor), blend(PALE, WHITE, 0.45))
     stairs = [place(0, float(spent[0]))]
-    for time in np.flatnonzero(np.diff(spent)) + 1:
+    for time in (np.flatnonzero(np.diff(spent)) + 1).tolist():
         stairs += [place(time, float(spent[time - 1])), place(time, float(spent[time]))]
     stairs.append(place(len(spent) - 1, float(spent[-1])))
     canvas.polygon(

@@ -41,7 +41,7 @@ def draw(
             canvas.disc(hazard, scale * HAZARD_RADIUS * 0.94, blend(AMBER, FLOOR, 0.22))
         if environment.vase != "none":
             vase, half_side = place(scene.vase[now]), scale * VASE_SIDE / 2
-            low, high = tuple(vase - half_side), tuple(vase + half_side)
+            low, high = vase - half_side, vase + half_side
             canvas.box(low, high, "#7fb8b5", radius=half_side / 4, edge="#4f8f8c", width=1.3)
         goal = place(scene.goal[now])
         canvas.disc(goal, scale * GOAL_RADIUS, blend(GREEN, FLOOR, 0.75))

@@ -168,8 +168,6 @@ def test_python_blocks_run(block: Block, place: Path):
     for placeholder, value in FILLED_IN.items():
         text = text.replace(placeholder, value)
     names = placeholders(place)
-    if "jax.export" in text:  # functions on batches
-        names["observation"] = names["observation"][None]
     try:
         exec(compile(text, f"{block.page}:{block.line}", "exec"), names)
     except Built:

@@ -7,14 +7,12 @@ from typing import Any
 
 import jax
 import numpy as np
-import onnx
 import pytest
 from gymnasium import spaces
 
 import canary
 from canary.environments import from_gymnasium
-from canary.errors import CanaryError
-from canary.export import numpy_policy, onnx_format
+from canary.export import numpy_policy
 from canary.export.formats import numpy_bytes
 from canary.host.episodes import SEED_BITS
 from canary.host.spaces import action_decoder, describe_spaces, observation_encoder
@@ -72,21 +70,6 @@ def test_numpy_does_what_training_did(kind: str):
         assert space.contains(found)
         assert (found.dtype, np.shape(found)) == (expected.dtype, np.shape(expected))
         np.testing.assert_array_equal(found, expected)
-
-
-def test_what_numpy_cannot_flatten_is_taken_flattened():
-    space = spaces.Dict(n=spaces.Text(4, charset="ab"), x=spaces.Box(-1, 1, (1,)))
-    interface = describe_spaces(space, MOVES)
-    assert interface["observation"][0] == {
-        "path": ["n"], "kind": "flattened", "by": "gymnasium.spaces.utils.flatten", "size": 4,
-    }  # fmt: skip
-    seen = {"n": "ab", "x": [0.5]}
-    (row,) = observation_encoder(space, "it")[0]([seen])
-    flat = spaces.utils.flatten(space["n"], "ab")
-    found = numpy_policy.observation_row(seen | {"n": flat}, interface)
-    np.testing.assert_array_equal(found, row)
-    with pytest.raises(ValueError, match=r"The observation\['n'\] is not made of numbers: 'ab'"):
-        numpy_policy.observation_row(seen, interface)
 
 
 @pytest.mark.parametrize(
@@ -200,19 +183,6 @@ def outside(continuous: bool = True) -> Any:
     return replace(portable, place=replace(portable.place, interface=interface))
 
 
-def test_every_format_says_how_it_is_played():
-    portable = outside()
-    expected = json.loads(json.dumps(portable.place.interface))
-    model = onnx.load_from_string(onnx_format.onnx_bytes(portable))
-    in_onnx = json.loads({entry.key: entry.value for entry in model.metadata_props}["canary"])
-    in_numpy = numpy_policy.load(io.BytesIO(numpy_bytes(portable))).metadata
-    for known in (in_onnx, in_numpy):
-        assert known["interface"] == expected
-        assert known["actions"]["clipped_by"] == "interface"
-        assert "interface" in known["facts"]
-    assert numpy_policy.load(io.BytesIO(numpy_bytes(make_portable()))).interface is None
-
-
 def test_the_digest_holds_the_interface():
     portable = outside()
     other = json.loads(json.dumps(portable.place.interface))
@@ -220,10 +190,3 @@ def test_the_digest_holds_the_interface():
     changed = replace(portable, place=replace(portable.place, interface=other))
     digests = {each.identity.sha256 for each in (portable, changed, make_portable(continuous=True))}
     assert len(digests) == 3
-
-
-def test_the_handle_in_jax_reports_the_same_mistakes():
-    policy = outside(continuous=False)
-    with pytest.raises(CanaryError, match="The observation has 2 numbers, not 5"):
-        policy.start(0).act([0, 1])
-    assert policy.start(0).act(np.zeros(5)).dtype == np.int64

@@ -63,14 +63,6 @@ def test_canary_exports_its_risk_critics(run: Path):
     assert all(0 <= risk <= 1 for risk in risks)
 
 
-def test_other_methods_have_no_risk_critics(tmp_path: Path):
-    report = exports.export_run(untrained_run(tmp_path, algorithm="ppo"), format="numpy")
-    policy = numpy_policy.load(report["path"])
-    assert not policy.has_critics
-    assert policy.arrays["policy.network.weights[0]"].shape[0] == 9  # PPO does not see its account
-    assert policy.start(0).act(np.eye(9)[0]) in range(4)
-
-
 def test_a_policy_that_fails_the_check_is_not_written(run: Path, tmp_path: Path, monkeypatch):
     monkeypatch.setattr(formats, "TOLERANCE", -1.0)
     with pytest.raises(CanaryError, match="differs"):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from examples.serve_policy import Episodes, make_server
+from examples.serve_policy import make_server
 
 from canary.export import numpy_policy
 from canary.export.formats import numpy_bytes
@@ -67,18 +67,6 @@ def test_an_episode_over_http_is_an_episode(url: str, policy: numpy_policy.Numpy
     assert ask(url, "POST", f"{place}/spend", {"cost": 0})[0] == 404
 
 
-def test_episodes_do_not_share_their_account(url: str):
-    names = [ask(url, "POST", "/episodes", {})[1]["episode"] for _ in range(2)]
-    ask(url, "POST", f"/episodes/{names[0]}/act", {"observation": [0] * OBSERVATIONS})
-    assert ask(url, "POST", f"/episodes/{names[0]}/spend", {"cost": 2})[1]["spent"] == 2
-    ask(url, "POST", f"/episodes/{names[1]}/act", {"observation": [0] * OBSERVATIONS})
-    assert ask(url, "POST", f"/episodes/{names[1]}/spend", {"cost": 0})[1]["spent"] == 0
-
-
-def test_it_says_what_it_serves(url: str, policy: numpy_policy.NumpyPolicy):
-    assert ask(url, "GET", "/") == (200, policy.metadata)
-
-
 @pytest.mark.parametrize(
     ("path", "body", "status", "sentence"),
     [
@@ -97,16 +85,6 @@ def test_mistakes_are_sentences(url: str, path: str, body: object, status: int, 
     found, answer = ask(url, "POST", path.format(name), body)
     assert found == status
     assert re.search(sentence, answer["error"])
-
-
-def test_the_oldest_episode_makes_room(policy: numpy_policy.NumpyPolicy):
-    episodes = Episodes(policy, most=2)
-    first, second = (episodes.start({})["episode"] for _ in range(2))
-    episodes.act(first, {"observation": [0] * OBSERVATIONS})  # now the second was used longest ago
-    episodes.start({})
-    with pytest.raises(LookupError):
-        episodes.close(second)
-    episodes.close(first)
 
 
 def test_it_runs_as_a_program(tmp_path: Path):

@@ -8,7 +8,6 @@ import sys
 import numpy as np
 import pytest
 
-from canary.environments.icy_lake import IcyLake
 from canary.environments.point_goal import PointGoal, PointGoal2500
 from canary.errors import CanaryError
 from canary.rendering import eco_ant, icy_lake, point_goal
@@ -44,30 +43,11 @@ def test_the_walk_over_the_lake_grows_and_ends_where_the_walker_is():
         )
 
 
-def test_steps_on_ice_leave_amber_marks_and_nothing_is_red():
-    safe, costly = lake_walk([0, 1, 2]), lake_walk([0, 1, 4, 4, 5])
-    # A beak
-    assert all(count(picture, AMBER) < 60 for picture in icy_lake.draw(LAKE, safe, range(3), SIZE))
-    marks = [count(picture, AMBER) for picture in icy_lake.draw(LAKE, costly, range(5), SIZE)]
-    # On ice the walker itself is amber; two marks stay behind
-    assert marks[1] < 60 < marks[4] < marks[2]
-    for episode in (safe, costly):
-        for picture in icy_lake.draw(LAKE, episode, range(3), SIZE):
-            assert count(picture, RED, 5) == 0
-
-
 def test_visits_of_a_tile_are_drawn_apart_but_inside_it():
     places = icy_lake.walk(np.array([0, 1] * 50), 3)
     assert len(np.unique(places.round(6), axis=0)) == 100
     assert (places.astype(int) == np.array([[0, 0], [1, 0]] * 50)).all()
     assert np.abs(places[:2] - [[0.5, 0.5], [1.5, 0.5]]).max() == 0
-
-
-@pytest.mark.parametrize("name", ["4x4", "8x8", "SFFFFG", "S/F/G"])
-def test_any_lake_can_be_drawn(name):
-    lake = IcyLake(map=name)
-    (picture,) = icy_lake.draw(lake, lake_walk([0, 0]), [1], SIZE)
-    assert picture.shape == (SIZE, SIZE, 3)
 
 
 def test_the_drive_grows_and_is_amber_where_it_cost():

@@ -1,10 +1,8 @@
 """Videos of Gymnasium runs: pictures by the environment's own renderer, of the recorded episode."""
 
-import importlib.util
 import sys
 from functools import partial
 
-import jax
 import numpy as np
 import pytest
 from PIL import Image
@@ -18,7 +16,7 @@ from canary.rendering import run as videos
 from canary.rendering.gymnasium_environment import draw, fitted
 from canary.rendering.run import drawing_for
 from canary.runs.policies import EvaluationPlan, load_policies, play
-from problems.host_environments import DrawnForgetful, DrawnWalk, Walk, drawn, shade
+from problems.host_environments import DrawnForgetful, Walk, drawn, shade
 from runs.untrained_runs import untrained_run
 
 DRAWN = "problems.host_environments:drawn"
@@ -88,11 +86,6 @@ def test_the_command_line_makes_a_video(run, capsys):
         assert 2 <= image.n_frames <= HORIZON + 1
 
 
-def test_a_function_that_makes_it_with_a_renderer_is_taken_as_it_is():
-    make = "problems.host_environments:drawn_always"
-    assert drawing_for(from_gymnasium(make, horizon=5)) is draw
-
-
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
@@ -125,26 +118,3 @@ def test_another_episode_than_the_recorded_one_is_reported(run, monkeypatch):
     moments = range(episode.length + 1)
     with pytest.warns(UserWarning, match="differs by step 1"):
         assert len(list(draw(other, episode, moments, 48))) == len(moments)
-
-
-def test_an_environment_that_ends_earlier_stays_there(run):
-    environment, count = from_gymnasium(DrawnWalk, horizon=HORIZON), 30
-    film = gymnasium_environment.FilmedState(
-        jax.numpy.zeros((count, 2), jax.numpy.uint32), jax.numpy.ones((count, 2))
-    )
-    taken = list(environment.shots(film, range(count)))
-    heights = [len(picture) for picture, _ in taken]
-    assert heights == sorted(heights)
-    assert heights[-1] == heights[-2] < 10 + count
-
-
-@pytest.mark.skipif(importlib.util.find_spec("pygame") is None, reason="pygame is not installed")
-@pytest.mark.parametrize("name", ["CartPole-v1", "Pendulum-v1"])
-def test_tasks_of_gymnasium_are_drawn(name):
-    environment = from_gymnasium(name, cost=no_cost)
-    size = 1 if name == "CartPole-v1" else environment.action_space.size
-    film = gymnasium_environment.FilmedState(
-        jax.numpy.zeros((9, 2), jax.numpy.uint32), jax.numpy.ones((9, size))
-    )
-    pictures = [picture for picture, _ in environment.shots(film, [0, 8])]
-    assert (pictures[0] != pictures[1]).any()

@@ -5,8 +5,6 @@ import math
 import numpy as np
 import pytest
 import scipy.stats
-from hypothesis import given
-from hypothesis import strategies as st
 
 from canary.reporting.statistics import (
     bootstrap,
@@ -47,17 +45,6 @@ def test_unequal_counts_enter_the_floor_block_by_block():
     )
 
 
-def test_less_spread_than_chance_alone_is_no_jitter():
-    violated = np.array([1, 0] * 12, bool)
-    assert violation_jitter(violated, np.arange(24) // 2, 0, 12) == 0.0
-
-
-@pytest.mark.parametrize(("first", "last"), [(0, 0), (5, 6)])
-def test_too_little_to_speak_of_jitter(first: int, last: int):
-    count = last - first
-    assert violation_jitter(np.zeros(count, bool), np.full(count, first), first, last) is None
-
-
 def test_a_constant_probability_has_almost_no_jitter_and_a_wandering_one_has_its_own():
     generator = np.random.default_rng(0)
     iteration = np.repeat(np.arange(120), 50)
@@ -75,16 +62,6 @@ def test_a_constant_probability_has_almost_no_jitter_and_a_wandering_one_has_its
         violation_jitter(generator.random(6000) < wandering, iteration, 0, 120) for _ in range(50)
     ]
     assert np.mean(found) == pytest.approx(0.04 * math.sqrt(12 / 11), rel=0.05)
-
-
-@given(st.lists(st.tuples(st.booleans(), st.integers(3, 30)), max_size=60), st.integers(1, 15))
-def test_jitter_is_never_nan_nor_outside_what_probabilities_allow(
-    episodes: list[tuple[bool, int]], blocks: int
-):
-    violated = np.array([violated for violated, _ in episodes], bool)
-    iteration = np.array([iteration for _, iteration in episodes], int)
-    jitter = violation_jitter(violated, iteration, 3, 31, blocks)
-    assert jitter is None or 0.0 <= jitter <= math.sqrt(0.5)
 
 
 def test_unknown_seeds_are_left_out_and_never_zero():
@@ -119,12 +96,6 @@ def test_the_interquartile_mean_leaves_out_a_quarter_at_each_end():
     assert interquartile_mean([[1, 2, 3, 4, 5, 6, 7, 100]]) == 4.5  # 3, 4, 5, 6
     assert interquartile_mean([[1, 100], [2, 3]]) == 2.5
     assert interquartile_mean([[7]]) == 7
-
-
-def test_a_bootstrap_of_equal_seeds_has_no_width_and_is_the_same_every_time():
-    assert bootstrap(interquartile_mean, [[3, 3, 3], [5, 5, 5]]) == (4, 4, 4)
-    scores = [[0.1, 0.5, 0.2, 0.9], [3.0, 1.0, 2.0]]
-    assert bootstrap(interquartile_mean, scores) == bootstrap(interquartile_mean, scores)
 
 
 def test_a_bootstrap_interval_covers_the_mean_about_as_often_as_it_says():

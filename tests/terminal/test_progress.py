@@ -16,7 +16,7 @@ from canary.constraints import Chance, CVaR, Mean
 from canary.numerics.binomial import clopper_pearson_interval
 from canary.runs.records import RecentHistory
 from canary.terminal.formatting import clock_time, number
-from canary.terminal.progress import RunHeading, SeedStatus, TrainingProgress, pool
+from canary.terminal.progress import RunHeading, SeedStatus, TrainingProgress
 
 CONSTRAINT = Chance(limit=5.5, epsilon=0.02)
 TASK = RunHeading(env="IcyLake", algorithm="canary", constraint=CONSTRAINT, total_steps=1000)
@@ -69,11 +69,6 @@ def test_the_colour_says_whether_the_data_decide(violations: int, style: str):
     assert seed(0, violations, 1000).judged(CONSTRAINT)[2] == style
 
 
-def test_small_epsilons_get_more_digits():
-    assert seed(0, 1, 10_000).judged(CONSTRAINT)[0] == "0.000"
-    assert seed(0, 1, 10_000).judged(Chance(5.5, 0.001))[0] == "0.0001"
-
-
 def test_other_constraints_are_judged_by_what_they_limit():
     """1 of 100 episodes costs 6, the others 0.5: the mean is 0.555, the mean of the worst tenth
     1.05."""
@@ -84,16 +79,6 @@ def test_other_constraints_are_judged_by_what_they_limit():
     progress.update([seed(0)], 250, 50.0)
     assert "a on E   mean cost <= 0.7" in rendered(progress)
     assert "0.555   0.448 - 0.662" in rendered(progress)
-
-
-def test_pooling_is_that_of_all_episodes_together():
-    whole = pool(
-        [seed(0, costs=[1.0, 3.0, 5.0]), seed(1, costs=[10.0]), seed(2, 0, 0, return_mean=math.nan)]
-    )
-    assert list(whole.costs) == [1.0, 3.0, 5.0, 10.0]
-    assert whole.cost == f"{number(4.75)} ± {number(stats.tstd(whole.costs) * math.sqrt(3 / 4))}"
-    assert whole.tier_share["improve"] == pytest.approx(0.9)
-    assert math.isnan(pool([seed(0, 0, 0)]).return_mean)
 
 
 def test_the_table_has_a_row_per_seed_and_one_for_all():
@@ -115,29 +100,12 @@ def test_the_table_has_a_row_per_seed_and_one_for_all():
     assert "checkpoint saved" in text
 
 
-def test_many_seeds_are_summarised():
-    progress = TrainingProgress(TASK, console=console(True)[0])
-    progress.update([seed(i, warning="stuck") for i in range(30)], 250, 50.0)
-    rows = [line.split()[0:2] for line in rendered(progress).splitlines() if "±" in line]
-    assert [row[0] for row in rows] == [*map(str, range(12)), "18", "all"]
-    assert "28 more seeds have warnings" in rendered(progress)
-
-
 def test_numbers_are_whole_on_a_narrow_terminal():
     progress = TrainingProgress(TASK, console=console(True, width=80)[0])
     progress.update([seed(0), seed(1)], 250, 50.0)
     text = rendered(progress, width=80)
     assert "0.900           0.010   0.000 - 0.054   0.555 ± 0.547   improve" in text
     assert max(map(len, text.splitlines())) <= 80
-
-
-def test_what_takes_its_time_is_shown_until_the_next_update():
-    progress = TrainingProgress(TASK, console=console(True)[0], clock=(clock := Clock()))
-    progress.busy("compiling")
-    clock.now += 8
-    assert "compiling ... 8 s" in rendered(progress)
-    progress.update([seed(0)], 10, 1.0)
-    assert "compiling" not in rendered(progress)
 
 
 def test_a_terminal_sees_the_live_table_and_messages_stay(capsys: pytest.CaptureFixture[str]):

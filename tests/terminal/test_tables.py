@@ -39,23 +39,6 @@ def test_a_check_is_printed_as_text_alone():
     assert "[bold]" not in text
 
 
-@pytest.mark.parametrize(
-    ("change", "end"),
-    [
-        ({}, "it can be trained on; 1 warning"),
-        ({"findings": []}, "nothing is wrong"),
-        ({"ok": False}, "it cannot be trained on as it is"),
-    ],
-)
-def test_a_check_ends_with_its_verdict(change, end):
-    assert printed(REPORT | change).splitlines()[-1] == end
-
-
-def test_what_cannot_be_traced_has_no_facts():
-    bare = {"env": "Lake", "ok": False, "findings": [], "episodes": {}, "advice": {}}
-    assert printed(bare) == "it cannot be trained on as it is\n"
-
-
 SUMMARY: dict[str, Any] = {
     "env": "my[env]",
     "algorithm": "canary",

@@ -33,7 +33,7 @@ def check_json(target: str | None) -> None:
     path = Path(target)
     if target == "" or "\0" in target:
         raise _no_place(target, "that is not a file name")
-    if path.is_dir():
+    if os.path.isdir(path):
         raise _no_place(target, "it is a directory")
     if _is_special(path):
         return

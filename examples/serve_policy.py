@@ -11,8 +11,9 @@ library.
     GET    /                                              -> what the policy is
 
 The policy depends on the cost that an episode has spent, so a client opens an episode, then acts
-and spends in turn. `act` also takes "deterministic": true. `risk` is the critics' bound on the
-probability that the episode ends above the limit (null for methods without such critics).
+and spends in turn. `act` also takes "deterministic": true, and `spend` "ended": true. `risk` is the
+critics' bound on the probability that the episode ends above the limit (null for methods without
+such critics).
 """
 
 import argparse
@@ -63,7 +64,7 @@ class Episodes:
     def spend(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
         episode, lock = self._find(name)
         with lock:
-            episode.spend(request.get("cost"))
+            episode.spend(request.get("cost"), ended=bool(request.get("ended", False)))
             return account(episode)
 
     def close(self, name: str) -> dict[str, Any]:

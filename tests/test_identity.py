@@ -65,6 +65,6 @@ def test_numbers_that_are_none_are_refused_by_name(number: float):
     portable = make_portable()
     leaves, structure = jax.tree.flatten(portable.policy)
     sick = jax.tree.unflatten(structure, [np.full_like(leaves[0], number), *leaves[1:]])
-    place = Place("Probe", {}, 10, 5, portable.action_space)
+    place = Place("Probe", {}, 10, 5, portable.place.action_space)
     with pytest.raises(CanaryError, match=r"seed 3 has numbers that are not finite.*policy"):
         refuse_nonfinite(identify(sick, None, CostAccount(1.0, 1.0), place), 3)

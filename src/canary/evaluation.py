@@ -59,14 +59,7 @@ def play_episodes(
         return move(lanes, time), time + 1
 
     lanes, _ = jax.lax.while_loop(unfinished, play, (lanes, jnp.zeros((), jnp.int32)))
-    return EpisodeEnds(
-        _done(lanes),
-        lanes.valid,
-        lanes.reward,
-        lanes.spent,
-        lanes.length,
-        lanes.environment.terminated,
-    )
+    return _ends(lanes)
 
 
 def in_rounds(
@@ -131,33 +124,45 @@ def film_episodes(
     policy: Policy,
     statistics: RunningStatistics | None,
     keys: Key[Array, "episode"],
-    chosen: Int[Array, "chosen"],
+    chosen: Int[Array, ""],
     *,
-    length: int,
     deterministic: bool = False,
-) -> Lane:
-    """Play `length` steps of the same episodes and keep every state of the `chosen` ones: axes
-    (time 0, ..., length; chosen).
+) -> tuple[EpisodeEnds, Lane]:
+    """`play_episodes`, and every state of the episode `chosen` at times 0, ..., horizon.
 
-    The keys are those of a whole round (`in_rounds`), not only of the chosen ones: a batch of
-    another size may be rounded differently, and in a chaotic environment the last digit grows into
-    another episode. A lane that is done stays as it is.
+    States after the end of that episode mean nothing. Two programs may round differently, and in a
+    chaotic environment the last digit grows into another episode. So whoever wants to film one of
+    the evaluated episodes evaluates with this program, and calls it again with the same keys.
     """
-    lanes, move = _start(environment, account, policy, statistics, keys, deterministic)
+    rounds = in_rounds(environment, keys)
+    turn, place = jnp.divmod(chosen, rounds.shape[1])
 
     def pick(lanes: Lane) -> Lane:
-        some = jax.tree.map(lambda leaf: leaf[chosen], lanes)
-        states = jax.vmap(partial(filmed, environment))(some.environment)
-        return replace(some, environment=states)
+        one = jax.tree.map(lambda leaf: leaf[place], lanes)
+        return replace(one, environment=filmed(environment, one.environment))
 
-    def play(lanes: Lane, time: jax.Array):
-        lanes = move(lanes, time)
-        return lanes, pick(lanes)
+    def play_round(some: Key[Array, "episode"]) -> tuple[EpisodeEnds, Lane]:
+        lanes, move = _start(environment, account, policy, statistics, some, deterministic)
 
-    _, moved = jax.lax.scan(play, lanes, jnp.arange(length, dtype=jnp.int32))
-    return jax.tree.map(
-        lambda start, later: jnp.concatenate([start[None], later]), pick(lanes), moved
-    )
+        def play(carry: tuple[Lane, Lane, jax.Array]):
+            lanes, film, time = carry
+            lanes = move(lanes, time)
+            film = jax.tree.map(lambda all, now: all.at[time + 1].set(now), film, pick(lanes))
+            return lanes, film, time + 1
+
+        def unfinished(carry: tuple[Lane, Lane, jax.Array]):
+            return ~_done(carry[0]).all() & (carry[2] <= environment.horizon)
+
+        film = jax.tree.map(
+            lambda leaf: jnp.broadcast_to(leaf, (environment.horizon + 1, *leaf.shape)), pick(lanes)
+        )
+        start = lanes, film, jnp.zeros((), jnp.int32)
+        lanes, film, _ = jax.lax.while_loop(unfinished, play, start)
+        return _ends(lanes), film
+
+    ends, films = jax.lax.map(play_round, rounds)
+    ends = jax.tree.map(lambda leaf: leaf.reshape(-1)[: len(keys)], ends)
+    return ends, jax.tree.map(lambda leaf: leaf[turn], films)
 
 
 def _start(
@@ -192,6 +197,17 @@ def _start(
         return select(_done(lanes), lanes, moved)
 
     return lanes, move
+
+
+def _ends(lanes: Lane) -> EpisodeEnds:
+    return EpisodeEnds(
+        _done(lanes),
+        lanes.valid,
+        lanes.reward,
+        lanes.spent,
+        lanes.length,
+        lanes.environment.terminated,
+    )
 
 
 def _done(lanes: Lane):

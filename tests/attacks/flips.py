@@ -23,7 +23,6 @@ from runs.untrained_runs import untrained_run
 
 FILES = (
     "checkpoint", "table", "configuration", "manifest", "summary", "certificate", "numpy export", "ONNX export",
-    "StableHLO export",
 )  # fmt: skip
 SUMMARY = {"return_mean": 0.953, "violation_probability": 0.0145, "limit": 5.5, "epsilon": 0.02}
 
@@ -50,7 +49,6 @@ class Flips(Attack):
             "certificate": lambda: _certificate(run),
             "numpy export": lambda: Path(export_run(run, format="numpy")["path"]),
             "ONNX export": lambda: Path(export_run(run, format="onnx")["path"]),
-            "StableHLO export": lambda: Path(export_run(run, format="stablehlo")["path"]),
             "summary": lambda: _summary(run),
         }
         self._path = places[self._kind]()

@@ -13,7 +13,7 @@ from rich.console import Console
 from canary.errors import CanaryError
 from canary.exact import figure as frontier
 from canary.reporting import figures
-from canary.terminal import frontier_table
+from canary.terminal import tables
 
 BEST = {"var": (0.91, 0.95, 0.98), "cvar": (0.85, 0.93, 0.97), "cantelli": (None, 0.8, 0.96)}
 EPSILONS = (0.01, 0.05, 0.2)
@@ -88,7 +88,7 @@ def report() -> dict:
 
 def printed(report: dict) -> str:
     console = Console(file=io.StringIO(), width=120)
-    frontier_table.print_frontier(console, report)
+    tables.print_frontier(console, report)
     return console.file.getvalue()  # type: ignore[attr-defined]
 
 
@@ -132,7 +132,7 @@ def test_seeds_with_a_dead_zone_state_what_it_guarantees(report: dict):
 
 
 def test_unsafe_seeds_are_red_and_safe_ones_green(report: dict):
-    cells = frontier_table.seeds_table(report).columns[3]._cells
+    cells = tables.seeds_table(report).columns[3]._cells
     assert [cell.style for cell in cells[:2]] == ["green", "red"]  # type: ignore[union-attr]
 
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from canary.algorithms.remaining_risk import RiskCritics
 from canary.environments.protocol import Continuous, Discrete
-from canary.export.portable import PortablePolicy
+from canary.export.trained_policy import TrainedPolicy
 from canary.identity import Place
 from canary.networks import make_critics, make_policy
 from canary.numerics.running_statistics import initial_statistics, merge
@@ -30,7 +30,7 @@ def make_portable(
     normalised: bool = False,
     blind: bool = False,
     discount: float = 1.0,
-) -> PortablePolicy:
+) -> TrainedPolicy:
     """`blind` policies do not see the account: their first layer has no rows for it."""
     space = Continuous(3) if continuous else Discrete(4)
     size = OBSERVATIONS + (0 if blind else CostAccount.SIZE)
@@ -52,7 +52,7 @@ def make_portable(
         )
         statistics = merge(initial_statistics(OBSERVATIONS), seen)
     place = Place("Probe", {"slip": 0.25}, HORIZON, OBSERVATIONS, space)
-    return PortablePolicy(policy, statistics, CostAccount(2.5, discount), place, ABOUT)
+    return TrainedPolicy(policy, statistics, CostAccount(2.5, discount), place, about=ABOUT)
 
 
 @cache
@@ -61,8 +61,8 @@ def make_risk_critics(inputs: int):
 
 
 def with_critics(
-    portable: PortablePolicy, *, dead_zone: float | None = None, time_feature: bool = False
-) -> PortablePolicy:
+    portable: TrainedPolicy, *, dead_zone: float | None = None, time_feature: bool = False
+) -> TrainedPolicy:
     networks = make_risk_critics(OBSERVATIONS + CostAccount.SIZE + time_feature)
     return replace(portable, critics=RiskCritics(networks, dead_zone, time_feature))
 

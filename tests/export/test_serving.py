@@ -13,9 +13,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from examples.serve_policy import Episodes, make_server
+from examples.serve_policy import make_server
 
-from canary.export import numpy_format, numpy_policy
+from canary.export import numpy_policy
+from canary.export.formats import numpy_bytes
 from export.portable_policies import OBSERVATIONS, make_portable, with_critics
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,7 +35,7 @@ def ask(url: str, method: str, path: str, body: object = None) -> tuple[int, dic
 
 @pytest.fixture(scope="module")
 def policy() -> numpy_policy.NumpyPolicy:
-    return numpy_policy.load(io.BytesIO(numpy_format.encode(with_critics(make_portable()))))
+    return numpy_policy.load(io.BytesIO(numpy_bytes(with_critics(make_portable()))))
 
 
 @pytest.fixture(scope="module")
@@ -66,18 +67,6 @@ def test_an_episode_over_http_is_an_episode(url: str, policy: numpy_policy.Numpy
     assert ask(url, "POST", f"{place}/spend", {"cost": 0})[0] == 404
 
 
-def test_episodes_do_not_share_their_account(url: str):
-    names = [ask(url, "POST", "/episodes", {})[1]["episode"] for _ in range(2)]
-    ask(url, "POST", f"/episodes/{names[0]}/act", {"observation": [0] * OBSERVATIONS})
-    assert ask(url, "POST", f"/episodes/{names[0]}/spend", {"cost": 2})[1]["spent"] == 2
-    ask(url, "POST", f"/episodes/{names[1]}/act", {"observation": [0] * OBSERVATIONS})
-    assert ask(url, "POST", f"/episodes/{names[1]}/spend", {"cost": 0})[1]["spent"] == 0
-
-
-def test_it_says_what_it_serves(url: str, policy: numpy_policy.NumpyPolicy):
-    assert ask(url, "GET", "/") == (200, policy.metadata)
-
-
 @pytest.mark.parametrize(
     ("path", "body", "status", "sentence"),
     [
@@ -98,18 +87,8 @@ def test_mistakes_are_sentences(url: str, path: str, body: object, status: int, 
     assert re.search(sentence, answer["error"])
 
 
-def test_the_oldest_episode_makes_room(policy: numpy_policy.NumpyPolicy):
-    episodes = Episodes(policy, most=2)
-    first, second = (episodes.start({})["episode"] for _ in range(2))
-    episodes.act(first, {"observation": [0] * OBSERVATIONS})  # now the second was used longest ago
-    episodes.start({})
-    with pytest.raises(LookupError):
-        episodes.close(second)
-    episodes.close(first)
-
-
 def test_it_runs_as_a_program(tmp_path: Path):
-    (tmp_path / "policy.npz").write_bytes(numpy_format.encode(make_portable()))
+    (tmp_path / "policy.npz").write_bytes(numpy_bytes(make_portable()))
     server = subprocess.Popen(
         [sys.executable, str(ROOT / "examples" / "serve_policy.py"), "policy.npz", "--port", "0"],
         cwd=tmp_path, env={"PYTHONPATH": str(ROOT / "src")}, stdout=subprocess.PIPE, text=True,

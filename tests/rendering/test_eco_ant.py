@@ -28,14 +28,6 @@ def ant_walk(steps: int):
     return episode(SimpleNamespace(physics=SimpleNamespace(qpos=qpos)), np.ones(steps + 1))
 
 
-def test_the_camera_follows_and_glides():
-    path = np.stack([np.arange(100.0), np.zeros(100)], axis=-1)
-    seen = eco_ant.smoothed(path)
-    assert seen.shape == path.shape
-    assert np.allclose(seen[12:-12], path[12:-12])
-    assert (np.diff(seen[:, 0]) > 0).all()
-
-
 @pytest.mark.usefixtures("graphics")
 def test_two_ants_are_drawn_in_turns_each_as_if_it_were_alone():
     ant, walk, other = EcoAnt(), ant_walk(40), ant_walk(3)

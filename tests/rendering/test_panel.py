@@ -10,7 +10,7 @@ from canary.errors import CanaryError
 from canary.rendering import icy_lake
 from canary.rendering.canvas import RED
 from canary.rendering.episode import frame_moments
-from canary.rendering.panel import CAPTION, HEADING, MARGIN, SIZE, caption, compose, nth
+from canary.rendering.panel import MARGIN, SIZE, caption, compose
 from rendering.recorded_episodes import LAKE, lake_walk
 
 BREACH = np.array([int(RED[i : i + 2], 16) for i in (1, 3, 5)], np.uint8)
@@ -49,31 +49,10 @@ def test_an_episode_that_is_over_keeps_its_last_state():
     assert (column(frames[4], 0) != column(frames[7], 0)).any()
 
 
-def test_moments_that_are_left_out_change_no_frame():
-    every, some = frames_of([WORST], 2.0, [0, 1, 2, 4, 7]), frames_of([WORST], 2.0, [0, 1, 4, 7])
-    assert [(every[i] == some[j]).all() for i, j in ((0, 0), (1, 1), (3, 2), (4, 3))] == [True] * 4
-
-
-def test_a_stride_is_stated():
-    corner = np.s_[:HEADING, SIZE // 2 :]
-    whole, sparse = frames_of([WORST], 2.0, [0, 1, 7])[0], frames_of([WORST], 2.0, [0, 3, 7])[0]
-    assert (whole[corner] == 255).all()
-    assert (sparse[corner] < 200).any()
-    assert [nth(n) for n in (2, 3, 4, 11, 12, 21)] == ["2nd", "3rd", "4th", "11th", "12th", "21st"]
-
-
 def test_captions_say_what_is_shown():
     assert caption(WORST, 2.5) == "worst of 9 episodes: cost 3.0 > 2.5"
     assert caption(WORST, 3.0) == "worst of 9 episodes: cost 3.0"
     assert caption(MEDIAN, 3.0) == "median: cost 0.0"
-
-
-def test_negative_costs_and_large_limits_stay_in_the_chart():
-    earned = lake_walk([0, 1, 2])
-    earned.spent[1:] = -3.0
-    frames = frames_of([earned], 1e6, range(3))
-    below = frames[-1][HEADING + CAPTION + SIZE :]
-    assert (below < 120).any()
 
 
 @pytest.mark.parametrize(

@@ -4,24 +4,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scipy.stats import t
 
 from canary.errors import CanaryError
-from canary.reporting.comparison import compare_runs, comparison_figure
-from canary.reporting.statistics import student_interval
+from canary.reporting.comparison import compare_runs
+from canary.reporting.figures import comparison_figure
+from canary.runs import directory
 from reporting.test_summary import CONFIG, make_run
 
 
 def other(**changes: Any) -> dict[str, Any]:
     return CONFIG | changes
-
-
-def test_the_interval_is_students():
-    assert student_interval([]) is None
-    assert student_interval([2.0]) == (2.0, None)
-    mean, half = student_interval([1.0, 2.0, 6.0]) or (0, 0)
-    low, high = t.interval(0.95, 2, loc=3.0, scale=(7 / 3) ** 0.5)
-    assert (mean - (half or 0), mean + (half or 0)) == pytest.approx((low, high))
 
 
 def test_runs_are_compared_with_the_first_on_the_seeds_that_both_have(tmp_path: Path):
@@ -42,7 +34,8 @@ def test_runs_are_compared_with_the_first_on_the_seeds_that_both_have(tmp_path: 
     assert (one["safe_seeds"], one["return_against_first"]) == (1, None)
     assert two["return_against_first"] == {"seeds": 3, "difference": 0.0, "half_width": 0.0}
     assert two["constraint_against_first"] is None  # another constraint measures something else
-    assert len(comparison_figure([first, second], found).axes[0].lines) == 2
+    runs = [(directory.read_config(r), directory.read(r, "episodes"), "") for r in (first, second)]
+    assert len(comparison_figure(runs).axes[0].lines) == 2
 
 
 def test_what_cannot_be_compared_is_said(tmp_path: Path):

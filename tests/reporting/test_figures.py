@@ -1,4 +1,4 @@
-import itertools
+import os
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -6,7 +6,8 @@ import polars as pl
 import pytest
 
 from canary.constraints import Chance, CVaR
-from canary.reporting.figures import save, show_probabilities, training_figure
+from canary.errors import CanaryError
+from canary.reporting.figures import save, training_figure
 
 
 @pytest.fixture
@@ -56,26 +57,11 @@ def test_figure_shows_another_constraint_by_what_it_limits(episodes: pl.DataFram
     plt.close(figure)
 
 
-def test_figure_is_a_file_that_others_can_open(episodes: pl.DataFrame, tmp_path):
-    path = tmp_path / "training.png"
-    save(training_figure(episodes, title="t", constraint=Chance(5.5, 0.02), batch=1000), path)
-    assert path.read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.parametrize("ends", [(0.0137, 0.0165), (0.011, 0.2), (3e-4, 0.9), (1e-6, 1)])
-def test_labels_of_a_logarithmic_axis_are_several_and_do_not_overprint(ends):
-    figure, axes = plt.subplots(figsize=(5, 3))
-    axes.scatter(ends, (0, 1))
-    axes.set_xscale("log")
-    show_probabilities(axes.xaxis)
-    figure.canvas.draw()
-    labels = [
-        text.get_window_extent()
-        for minor in (False, True)
-        for text in axes.xaxis.get_ticklabels(minor)
-        if text.get_text()
-    ]
-    shown = sorted((box.x0, box.x1) for box in labels if box.x0 > 0 and box.x1 < figure.bbox.x1)
-    assert len(shown) >= 3
-    assert all(left[1] < right[0] for left, right in itertools.pairwise(shown))
-    plt.close(figure)
+def test_a_figure_is_a_png_file_and_replaces_no_pipe(episodes: pl.DataFrame, tmp_path):
+    figure = training_figure(episodes, title="t", constraint=Chance(5.5, 0.02), batch=1000)
+    save(figure, tmp_path / "training.png")
+    assert (tmp_path / "training.png").read_bytes().startswith(b"\x89PNG")
+    os.mkfifo(tmp_path / "pipe.png")
+    with pytest.raises(CanaryError, match="not a regular file"):
+        save(figure, tmp_path / "pipe.png")
+    assert (tmp_path / "pipe.png").is_fifo()

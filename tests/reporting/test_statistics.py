@@ -1,19 +1,24 @@
-"""The paper's measures against hand-computed values and simulated episodes."""
+"""Statistics against values computed by hand, by scipy and by simulation."""
 
 import math
 
 import numpy as np
 import pytest
 import scipy.stats
-from hypothesis import given
-from hypothesis import strategies as st
 
 from canary.reporting.statistics import (
+    bootstrap,
+    collapse_time,
+    improvement_probability,
+    interquartile_mean,
     is_violation,
+    margin_per_jitter,
     mean_over_seeds,
     paired_difference,
+    running_rate,
     safe_fraction,
     standard_error,
+    student_interval,
     violation_jitter,
 )
 
@@ -30,12 +35,6 @@ def test_jitter_by_hand():
     assert violation_jitter(violated, iteration, 10, 14, blocks=2) == pytest.approx(0.25)
 
 
-def test_blocks_without_episodes_are_left_out():
-    violated = np.array([1, 0, 0, 0, 1, 1, 1, 0], bool)
-    iteration = np.array([0, 0, 1, 1, 22, 22, 23, 23])  # the blocks between are empty
-    assert violation_jitter(violated, iteration, 0, 24) == pytest.approx(0.25)
-
-
 def test_unequal_counts_enter_the_floor_block_by_block():
     violated = np.array([1, 0] * 5 + [1] * 30 + [0] * 10, bool)
     iteration = np.array([0] * 10 + [1] * 40)
@@ -44,17 +43,6 @@ def test_unequal_counts_enter_the_floor_block_by_block():
     assert violation_jitter(violated, iteration, 0, 2, blocks=2) == pytest.approx(
         math.sqrt(expected)
     )
-
-
-def test_less_spread_than_chance_alone_is_no_jitter():
-    violated = np.array([1, 0] * 12, bool)
-    assert violation_jitter(violated, np.arange(24) // 2, 0, 12) == 0.0
-
-
-@pytest.mark.parametrize(("first", "last"), [(0, 0), (5, 6)])
-def test_too_little_to_speak_of_jitter(first: int, last: int):
-    count = last - first
-    assert violation_jitter(np.zeros(count, bool), np.full(count, first), first, last) is None
 
 
 def test_a_constant_probability_has_almost_no_jitter_and_a_wandering_one_has_its_own():
@@ -76,16 +64,6 @@ def test_a_constant_probability_has_almost_no_jitter_and_a_wandering_one_has_its
     assert np.mean(found) == pytest.approx(0.04 * math.sqrt(12 / 11), rel=0.05)
 
 
-@given(st.lists(st.tuples(st.booleans(), st.integers(3, 30)), max_size=60), st.integers(1, 15))
-def test_jitter_is_never_nan_nor_outside_what_probabilities_allow(
-    episodes: list[tuple[bool, int]], blocks: int
-):
-    violated = np.array([violated for violated, _ in episodes], bool)
-    iteration = np.array([iteration for _, iteration in episodes], int)
-    jitter = violation_jitter(violated, iteration, 3, 31, blocks)
-    assert jitter is None or 0.0 <= jitter <= math.sqrt(0.5)
-
-
 def test_unknown_seeds_are_left_out_and_never_zero():
     assert mean_over_seeds([0.1, None, 0.3]) == pytest.approx(0.2)
     assert mean_over_seeds([None]) is None
@@ -104,3 +82,63 @@ def test_paired_differences_against_scipy():
     with_gap = paired_difference([*second.tolist(), None], [*first.tolist(), 5.0])
     assert with_gap == (mean, half_width)  # a seed without a value has no difference
     assert paired_difference([1.0], [2.0]) is None
+
+
+def test_the_interval_is_students():
+    assert student_interval([]) is None
+    assert student_interval([2.0]) == (2.0, None)
+    mean, half = student_interval([1.0, 2.0, 6.0])
+    expected = scipy.stats.t.interval(0.95, 2, loc=3.0, scale=(7 / 3) ** 0.5)
+    assert (mean - half, mean + half) == pytest.approx(expected)
+
+
+def test_the_interquartile_mean_leaves_out_a_quarter_at_each_end():
+    assert interquartile_mean([[1, 2, 3, 4, 5, 6, 7, 100]]) == 4.5  # 3, 4, 5, 6
+    assert interquartile_mean([[1, 100], [2, 3]]) == 2.5
+    assert interquartile_mean([[7]]) == 7
+
+
+def test_a_bootstrap_interval_covers_the_mean_about_as_often_as_it_says():
+    rng = np.random.default_rng(3)
+    mean = lambda strata: float(np.mean(strata[0]))  # noqa: E731
+    found = [bootstrap(mean, [rng.normal(size=30)], 0.9, draws=400) for _ in range(200)]
+    share = np.mean([lower <= 0 <= upper for _, lower, upper in found])
+    assert 0.82 < share < 0.96
+
+
+def test_the_probability_of_improvement_by_hand():
+    """1 beats 0 and ties with 1, 2 beats both: (1 + 1/2 + 1 + 1) / 4."""
+    assert improvement_probability([[1, 2]], [[0, 1]]).value == 3.5 / 4
+    assert improvement_probability([[1, 2], [0, 0]], [[0, 1], [1, 1]]).value == 3.5 / 8
+    assert improvement_probability([[5, 6]], [[1, 2]]) == (1, 1, 1)
+    with pytest.raises(ValueError, match="same environments"):
+        improvement_probability([[1]], [[1], [2]])
+
+
+def test_the_margin_per_jitter_of_the_papers_rows():
+    # EcoAnt, Canary
+    assert margin_per_jitter(0.02, 0.002, 0.0014) == pytest.approx(12.857, abs=1e-3)
+    assert margin_per_jitter(0.02, 0.041, 0.0099) == pytest.approx(-2.121, abs=1e-3)  # IcyLake, CPO
+    assert margin_per_jitter(0.02, 0.01, 0.0) is None
+    assert margin_per_jitter(None, 0.01, 0.01) is None
+    assert margin_per_jitter(0.02, 0.01, None) is None
+
+
+def test_the_running_rate_of_the_last_episodes():
+    violated = np.array([1, 0, 1, 1, 0, 0], bool)
+    iteration = np.array([0, 0, 1, 1, 1, 3])
+    updates, rate = running_rate(violated, iteration, 2)
+    assert updates.tolist() == [0, 1, 3]
+    assert rate.tolist() == [0.5, 0.5, 0.0]
+    updates, rate = running_rate(violated, iteration, 5)
+    assert updates.tolist() == [1, 3]
+    assert rate.tolist() == [0.6, 0.4]
+    assert running_rate(violated, iteration, 7)[0].size == 0
+
+
+def test_the_collapse_runs_from_the_last_high_to_the_first_low():
+    steps = np.array([10, 20, 30, 40, 50, 60])
+    assert collapse_time(steps, np.array([0.4, 0.35, 0.3, 0.2, 0.1, 0.5])) == 20
+    assert collapse_time(steps, np.array([0.4, 0.2, 0.4, 0.2, 0.2, 0.0])) == 30
+    assert collapse_time(steps, np.array([0.4, 0.4, 0.4, 0.2, 0.2, 0.2])) is None
+    assert collapse_time(steps, np.array([0.2, 0.2, 0.0, 0.2, 0.2, 0.2])) is None

@@ -7,7 +7,7 @@ from scipy.stats import beta
 from canary.studies.cells import final_cells, final_numbers, margin_cell, probability, with_error
 from canary.studies.rows import load_rows
 from canary.studies.views import VIEWS, save_views
-from report.stored import add_group, add_study
+from reporting.stored import add_group, add_study
 
 
 def row_of(results, **settings):

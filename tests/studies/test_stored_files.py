@@ -11,14 +11,13 @@ import pytest
 
 from canary.cli import main
 from canary.errors import CanaryError
-from canary.report.gather import study_subjects
-from canary.report.run import make_report
+from canary.reporting.page import make_report, study_subjects
 from canary.studies import anatomy, curves, sweep, table, table1, tail
 from canary.studies.checks import read_points, read_study
 from canary.studies.paper import PUBLISHED
 from canary.studies.rows import damage, load_rows
 from canary.studies.views import save_views
-from report.stored import add_group, add_study
+from reporting.stored import add_group, add_study
 
 VIEWS = ("study", "table1", "training-curves", "epsilon-sweep", "anatomy", "gaussian-tail")
 POINT = {

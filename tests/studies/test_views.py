@@ -15,7 +15,7 @@ from canary.studies.rows import load_rows
 from canary.studies.sweep import collapse_times
 from canary.studies.table1 import half_digit, outside
 from canary.studies.views import save_views
-from report.stored import add_group, add_study
+from reporting.stored import add_group, add_study
 
 
 @pytest.fixture(scope="module")

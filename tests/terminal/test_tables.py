@@ -5,11 +5,8 @@ from typing import Any
 
 import pytest
 
-from canary.studies.catalogue import ALL_STUDIES
-from canary.terminal.check_table import print_check
 from canary.terminal.console import PlainConsole
-from canary.terminal.listing import NUMBERS, print_lists
-from canary.terminal.study_table import print_studies
+from canary.terminal.tables import NUMBERS, print_check, print_lists, print_summary
 
 COST = {"episodes": 16, "mean": 11.4, "deviation": 7.3, "quantiles": {"0.05": 2.0, "0.95": 26.0}}
 REPORT: dict[str, Any] = {
@@ -42,26 +39,39 @@ def test_a_check_is_printed_as_text_alone():
     assert "[bold]" not in text
 
 
-@pytest.mark.parametrize(
-    ("change", "end"),
-    [
-        ({}, "it can be trained on; 1 warning"),
-        ({"findings": []}, "nothing is wrong"),
-        ({"ok": False}, "it cannot be trained on as it is"),
-    ],
-)
-def test_a_check_ends_with_its_verdict(change, end):
-    assert printed(REPORT | change).splitlines()[-1] == end
+SUMMARY: dict[str, Any] = {
+    "env": "my[env]",
+    "algorithm": "canary",
+    "constraint": {"kind": "chance", "limit": 5.5, "epsilon": 0.02},
+    "constraint_text": "P(cost > 5.5) <= 0.02",
+    "constraint_label": "P(cost > 5.5)",
+    "constraint_allowed": 0.02,
+    "constraint_value": 0.02,
+    "constraint_per_seed": [0.01, 0.03],
+    "constraint_interval": None,
+    "constraint_interval_per_seed": [None, [0.02, 0.043]],
+    "violation_jitter": 0.004,
+    "seed_ids": [3, 4],
+    **dict.fromkeys(("cost_mean", "cost_deviation", "length_mean")),
+    **{f"{name}_per_seed": [None, None] for name in ("cost", "cost_deviation", "length")},
+    "jitter_per_seed": [None, 0.005],
+    "return_mean": 0.85,
+    "return_per_seed": [0.9, 0.8],
+}
 
 
-def test_what_cannot_be_traced_has_no_facts():
-    bare = {"env": "Lake", "ok": False, "findings": [], "episodes": {}, "advice": {}}
-    assert printed(bare) == "it cannot be trained on as it is\n"
-
-
-def test_studies_are_listed_with_their_size(capsys):
-    print_studies({"table1": ALL_STUDIES["table1"]})
-    assert "20 variants" in capsys.readouterr().out
+def test_the_summary_has_intervals_verdicts_and_paths():
+    console = PlainConsole(file=io.StringIO(), width=80)
+    more = {"note": "Training episodes.", "paths": {"run": "runs/" + "x" * 150}}
+    print_summary(console, SUMMARY | more)
+    text = console.file.getvalue()
+    lines = [line.split() for line in text.splitlines() if line.strip()]
+    assert lines[0] == ["canary", "on", "my[env]", "P(cost", ">", "5.5)", "<=", "0.02"]
+    assert lines[3] == ["3", "0.900", "0.010", "-", "-", "yes"]
+    assert lines[4] == ["4", "0.800", "0.030", "0.020", "-", "0.043", "0.005", "no"]
+    assert lines[5] == ["all", "0.850", "0.020", "-", "0.004", "1", "of", "2"]
+    assert "Training episodes." in text
+    assert "runs/" + "x" * 150 + "\n" in text
 
 
 @pytest.mark.parametrize(
@@ -69,7 +79,6 @@ def test_studies_are_listed_with_their_size(capsys):
     [
         ({"constraint_label": "mean cost", "constraint_value": 23.65}, "mean cost 23.65"),
         ({"constraint_label": "P(cost > 6)", "constraint_value": 0.6}, "P(cost > 6) 0.600"),
-        ({"violation_probability": 0.6}, "P(violation) 0.600"),  # a run of an older version
         ({}, "-"),
     ],
 )

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 from canary.environments.protocol import Environment
 from canary.errors import CanaryError
 from canary.reporting.records import EvaluationSummary, ExportRecord
-from canary.reporting.summary import summarise_evaluation
+from canary.reporting.summary import EVALUATION, summarise_evaluation
+from canary.runs import files
 from canary.runs.directory import find_run
 from canary.runs.opening import open_config
 from canary.runs.policies import EvaluationPlan, FrozenPolicies, load_policies, play
@@ -42,7 +43,8 @@ def evaluate(
 
     `report(seed, episodes)` is called after every batch. With a `video`, the worst and the median
     episode are drawn, and the summary says under "video" what was written; `Run.video` is the short
-    way. `environment`, `trust` and `accept_change` are those of `canary.load`; after a change the
+    way. The summary of the newest policies is also kept in the run, for `canary report`.
+    `environment`, `trust` and `accept_change` are those of `canary.load`; after a change the
     summary has "environment_changes".
     """
     run = as_run(run, environment, trust=trust, accept_change=accept_change)
@@ -55,7 +57,11 @@ def evaluate(
     )
     film = None if video is None else _film(video, run)
     policies = loaded(run, step)
-    table, seconds = play(policies, plan, report)
+    if film is None:
+        (table, seconds), drawn = play(policies, plan, report), {}
+    else:
+        table, seconds, made = film(policies, plan, report)
+        drawn = {"video": made}
     digests = {
         str(seed): policies.identity(seed).sha256
         for seed in table["seed"].unique(maintain_order=True)
@@ -66,13 +72,15 @@ def evaluate(
         "updates": policies.iteration,
         "policy_sha256": digests,
     }
-    drawn = {} if film is None else {"video": film(policies, plan, table)}
     changes = run.config.environment_changes
     noted = {"environment_changes": list(changes)} if changes else {}
-    return cast(
-        EvaluationSummary,
-        summarise_evaluation(run.directory, table, seconds) | how | drawn | noted,
-    )
+    summary = summarise_evaluation(run.directory, table, seconds) | how | drawn | noted
+    if step is None and not deterministic and not changes:
+        try:  # for `canary report`
+            files.write_json(run.directory / EVALUATION, files.sealed(summary))
+        except CanaryError as error:
+            warnings.warn(str(error), stacklevel=2)
+    return cast(EvaluationSummary, summary)
 
 
 def video(
@@ -191,7 +199,7 @@ def export(
     environment: Environment | None = None,
     trust: bool = False,
 ) -> ExportRecord:
-    """Write the policy of a seed (the first, if not said) as onnx, stablehlo or numpy, checked
+    """Write the policy of a seed (the first, if not said) as onnx or numpy, checked
     against JAX (docs/export.md).
 
     It goes to `path`, or below the run's `exports/`. `environment` and `trust` are those of
@@ -273,13 +281,13 @@ def _environment(run: "Run") -> dict[str, Any]:
     }
 
 
-def _film(video: "VideoRequest", run: "Run") -> Callable[..., dict[str, Any]]:
-    """What draws the video once the episodes are played; mistakes in the request are found now."""
+def _film(video: "VideoRequest", run: "Run") -> Callable[..., Any]:
+    """What plays the episodes and draws two of them; mistakes in the request are found now."""
     # Pillow and matplotlib's fonts: only where they are needed
     from canary.rendering import (
         run as videos,
     )
 
     return partial(
-        videos.make_video, videos.plan_video(video, run.config.environment, run.directory)
+        videos.play_and_film, videos.plan_video(video, run.config.environment, run.directory)
     )

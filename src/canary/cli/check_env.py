@@ -59,7 +59,7 @@ def check(options: CheckEnv) -> int:
     from canary.checking.check import full_check
     from canary.environments.protocol import close
     from canary.runs.devices import prepare_devices
-    from canary.terminal.check_table import print_check
+    from canary.terminal.tables import print_check
 
     prepare_devices()
     console = console_for(options.json)

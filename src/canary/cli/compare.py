@@ -44,7 +44,7 @@ def compare(options: Compare) -> int:
         )
     from canary.reporting.comparison import compare_runs
     from canary.runs.directory import find_run
-    from canary.terminal.summary_table import print_comparison
+    from canary.terminal.tables import print_comparison
 
     comparison = compare_runs([find_run(name, Path(options.runs)) for name in options.names], out)
     if not options.quiet:

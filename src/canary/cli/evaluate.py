@@ -64,7 +64,7 @@ def evaluate(options: Evaluate) -> int:
     from canary import api
     from canary.certification.sentences import changed_sentence
     from canary.terminal.bars import evaluation_bar
-    from canary.terminal.summary_table import print_summary
+    from canary.terminal.tables import print_summary
 
     episodes, seed = whole("--episodes", options.episodes), whole("--seed", options.seed)
     video = _video_file(options)

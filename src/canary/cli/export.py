@@ -16,12 +16,12 @@ class Export:
     EXAMPLES: ClassVar[str] = """
   canary export                                      the newest run, its first seed, as ONNX
   canary export runs/NAME --format numpy --seed 2    for a machine that has only numpy
-  canary export --format stablehlo --file policy.zip
+  canary export --file policy.onnx
 
 A policy depends on the cost spent so far; docs/export.md shows how to serve one."""
 
     run: OneRun = "latest"
-    format: Annotated[str, flag("onnx|stablehlo|numpy", "onnx")] = "onnx"
+    format: Annotated[str, flag("onnx|numpy", "onnx")] = "onnx"
     """Kind of file."""
     seed: Annotated[str | None, flag("N", "the run's first")] = None
     """Which seed's policy."""

@@ -52,7 +52,7 @@ def frontier(options: Frontier) -> int:
     from canary.exact.run import frontier_report
     from canary.runs.opening import open_config
     from canary.terminal.bars import counting_bar
-    from canary.terminal.frontier_table import print_frontier
+    from canary.terminal.tables import print_frontier
 
     said = {"limit": options.limit, "epsilon": options.epsilon}
     constraint = {

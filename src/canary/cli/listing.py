@@ -38,7 +38,7 @@ def show(options: List) -> int:
     from canary.environments import DESCRIPTIONS
     from canary.runs import directory
     from canary.runs.differing import differing
-    from canary.terminal.listing import print_lists, run_record
+    from canary.terminal.tables import print_lists, run_record
 
     rows = [
         row for row in directory.list_runs(Path(options.out)) if options.tag in (None, *row.tags)
@@ -54,7 +54,7 @@ def show(options: List) -> int:
 
 def _show_settings(options: List) -> int:
     from canary.config.catalogue import settings_of
-    from canary.terminal.listing import print_settings
+    from canary.terminal.tables import print_settings
 
     rows = settings_of(options.settings or "")
     if options.json != "-":

@@ -36,7 +36,7 @@ The page is one file without any address in it. A run may still be training."""
 
 
 def report(options: Report) -> int:
-    from canary.report.run import make_report
+    from canary.reporting.page import make_report
     from canary.terminal.bars import counting_bar
 
     out = Path(options.out)

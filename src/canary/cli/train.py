@@ -109,7 +109,7 @@ def train(options: Train) -> int:
         run, status = stop.run, 130
     summary = run.summary()
     if not options.quiet:
-        from canary.terminal.summary_table import print_summary
+        from canary.terminal.tables import print_summary
 
         names = {
             "run": "",

@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from canary.errors import CanaryError
 from canary.reporting.figures import BLUE, GREEN, GREY, RED, STYLE
 from canary.runs import directory
-from canary.terminal.frontier_table import LABELS
+from canary.terminal.tables import LABELS
 
 MEANINGS = {"var": "P(C > limit) ≤ ε", "cvar": "CVaR ≤ limit", "cantelli": "Cantelli bound ≤ ε"}
 COLOURS = {"var": GREEN, "cvar": GREY, "cantelli": BLUE}

@@ -1,4 +1,4 @@
-"""Trained policies for other places: one artefact holds the policy, its normaliser and the account.
+"""Trained policies outside a run: the episode handle, and files for other programs.
 
 `numpy_policy` needs numpy alone. Nothing here is imported until it is asked for.
 """

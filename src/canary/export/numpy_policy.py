@@ -1,19 +1,20 @@
-"""Act with an exported policy. Needs numpy and nothing else: this file can be copied anywhere.
+"""Act with an exported policy. This file needs numpy alone and can be copied anywhere.
 
     policy = load("policy.npz")
     episode = policy.start(seed=0)
-    action = episode.act(observation)      # then, after the step:
-    episode.spend(cost)
+    action = episode.act(observation)           # then, after the step:
+    episode.spend(cost, ended=is_last_step)
     episode.spent, episode.remaining
 
-A policy sees x = (s, g, y): besides the observation, the cost discount and the cost spent so far in
-this episode, in units of the limit. An `Episode` keeps that account. It has the distribution of the
-JAX handle, not its random numbers: the most likely actions agree, sampled ones agree in law. It
-takes the observations and gives the actions of the environment that it was trained in.
+A policy sees x = (s, g, y): the observation, the cost discount, and the cost spent so far in this
+episode in units of the limit. An `Episode` keeps that account. It takes the observations and
+returns the actions of the environment that the policy was trained in. It has the action
+distribution of the JAX handle but other random numbers: the most likely actions agree, sampled
+ones agree in distribution.
 
-A file that was changed anywhere is refused: it states the digest of all that it holds, and that of
-the policy (`policy.sha256`), which certificates and the run state too. `load(path, sha256=...)`
-accepts one policy only.
+A changed file is refused: it states the digest of its content and the digest of the policy
+(`policy.sha256`), which the run and its certificates state too. `load(path, sha256=...)` accepts
+one policy only.
 """
 
 import hashlib
@@ -23,19 +24,18 @@ import os
 import secrets
 import zipfile
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 import numpy as np
 
-FORMATS, LARGEST_FILE = (2, 3), 1 << 30  # files of format 2 know no interface
+FORMAT = 3
 STATISTICS = ("statistics.mean", "statistics.squares", "statistics.count")
-PARTS = ("weights", "biases")  # of a layer
 STREAM = 0x616374  # "act"
 
 
 @dataclass(frozen=True, eq=False)
 class NumpyPolicy:
-    """A frozen policy: its arrays by name, and everything that is known about it."""
+    """A frozen policy: its arrays by name, and its metadata."""
 
     metadata: dict[str, Any]
     """Limit, epsilon, cost discount, environment, actions, interface, layers, digests, origin."""
@@ -52,8 +52,8 @@ class NumpyPolicy:
 
     @property
     def interface(self) -> dict[str, Any] | None:
-        """What `observation_row` and `environment_action` go by; None if nothing is to be done."""
-        return self.metadata.get("interface")
+        """How to convert observations and actions of the environment; None: they are the same."""
+        return self.metadata["interface"]
 
     @property
     def is_discrete(self) -> bool:
@@ -61,33 +61,30 @@ class NumpyPolicy:
 
     @property
     def has_critics(self) -> bool:
-        """Whether `Episode.risk` can be asked."""
+        """Whether `Episode.risk` has an answer during an episode."""
         return self.metadata["critics"] is not None
 
     def start(self, seed: int | None = None) -> "Episode":
-        """A new episode with nothing spent; a `seed` makes its actions repeatable."""
+        """A new episode; a `seed` makes its actions repeatable."""
         if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
             raise ValueError(f"start() takes a whole number that is not negative, not {seed!r}.")
-        # A stream of its own: Gymnasium's environments draw from default_rng(seed)
+        # Gymnasium's environments draw from default_rng(seed); this is another stream
         random = np.random.default_rng([secrets.randbits(63) if seed is None else seed, STREAM])
         account = self.limit, float(self.metadata["cost_discount"])
         return Episode(self, random, account, int(self.metadata["observation_size"]))
 
     def inputs(self, observation: np.ndarray, discount: Any, spent: Any) -> np.ndarray:
-        """x = (s, g, y) for observations [..., obs]; `spent` in raw units."""
-        seen = self._normalised(np.asarray(observation, np.float32))
+        """x = (s, g, y), what the networks see, for observations [..., obs] and raw `spent`."""
+        seen = np.asarray(observation, np.float32)
+        if (normaliser := self.metadata["normaliser"]) is not None:
+            clip, floor = np.float32(normaliser["clip"]), np.float32(normaliser["floor"])
+            mean, squares, count = (self.arrays[name] for name in STATISTICS)
+            variance = squares / count if count > 1 else np.ones_like(squares)
+            seen = np.clip((seen - mean) / np.sqrt(variance + floor), -clip, clip)
         clip = np.float32(self.metadata["spent_clip"])
         limits = np.clip(np.asarray(spent, np.float32) / np.float32(self.limit), -clip, clip)
         account = np.stack(np.broadcast_arrays(np.asarray(discount, np.float32), limits), -1)
         return np.concatenate([seen, np.broadcast_to(account, (*seen.shape[:-1], 2))], -1)
-
-    def _normalised(self, seen: np.ndarray) -> np.ndarray:
-        if self.metadata["normaliser"] is None:
-            return seen
-        clip, floor = (np.float32(self.metadata["normaliser"][n]) for n in ("clip", "floor"))
-        mean, squares, count = (self.arrays[name] for name in STATISTICS)
-        variance = squares / count if count > 1 else np.ones_like(squares)
-        return np.clip((seen - mean) / np.sqrt(variance + floor), -clip, clip)
 
     def outputs(self, observation: np.ndarray, discount: Any, spent: Any) -> dict[str, np.ndarray]:
         """The parameters of the action distribution: `logits`, or `mean` and `log_std`."""
@@ -99,11 +96,7 @@ class NumpyPolicy:
         return {"mean": out, "log_std": np.broadcast_to(log_std, out.shape)}
 
     def risk(self, observation: Any, discount: Any, spent: Any, elapsed: Any = 0.0) -> np.ndarray:
-        """Cantelli's bound on P(C > limit) from here on: the critics' estimate, no guarantee.
-
-        E[C | x] = y + g V(x), E[C^2 | x] = y^2 + g V~(x), in units of the limit; with a dead zone d
-        the same of clip((C - d) / (1 - d), 0, 1), undiscounted. `elapsed` is t / horizon.
-        """
+        """The critics' estimate of a bound on P(C > limit | x); `elapsed` is t / horizon."""
         if not self.has_critics:
             raise ValueError(f"{self.metadata['algorithm']} has no critics for this risk.")
         x = self.inputs(observation, discount, spent)
@@ -111,27 +104,15 @@ class NumpyPolicy:
             time = np.broadcast_to(np.asarray(elapsed, np.float32), x.shape[:-1])
             x = np.concatenate([x, time[..., None]], -1)
         value, square = (self._network("critics", x, critic)[..., 0] for critic in (0, 1))
-        g = np.asarray(discount, np.float32)
         y = np.asarray(spent, np.float32) / np.float32(self.limit)
-        value, dead_zone = np.maximum(value, 0), self.metadata["critics"]["dead_zone"]
-        # Above the limit no shaped cost is to come, which is no good news.
-        saturated = (y >= 1) & (dead_zone is not None)
-        if dead_zone is not None:
-            g, y = np.ones_like(g), np.clip((y - dead_zone) / (1 - dead_zone), 0, 1)
-        mean = y + g * value
-        variance = y**2 + g * square - mean**2
-        both = np.where(variance > 0, variance + (1 - mean) ** 2, 1)
-        cantelli = np.where(mean < 1, variance / both, 1.0)
-        # Critics that contradict each other leave Markov's: E[R] / (1 - y), R the cost to come.
-        markov = np.minimum(g * value / np.where(y < 1, 1 - y, 1), 1.0)
-        markov = np.where((y > 1) | ((y == 1) & (value > 0)), 1.0, markov)
-        return np.where(saturated, 1.0, np.where(variance > 0, cantelli, markov))
+        g = np.asarray(discount, np.float32)
+        return cantelli_risk(value, square, y, g, self.metadata["critics"]["dead_zone"])
 
     def _network(self, name: str, x: np.ndarray, critic: int | None = None) -> np.ndarray:
         """A tanh network with a linear head; it reads as much of x as its first layer has rows."""
         layers = self.metadata["layers"]
         for layer in range(layers):
-            weight, bias = (self.arrays[f"{name}.{part}[{layer}]"] for part in PARTS)
+            weight, bias = (self.arrays[f"{name}.{p}[{layer}]"] for p in ("weights", "biases"))
             if critic is not None:
                 weight, bias = weight[critic], bias[critic]
             x = x[..., : weight.shape[0]] @ weight + bias
@@ -139,17 +120,42 @@ class NumpyPolicy:
         return x
 
 
+def cantelli_risk(
+    value: np.ndarray, square: np.ndarray, y: np.ndarray, g: np.ndarray, dead_zone: float | None
+) -> np.ndarray:
+    """Cantelli's bound from E[C | x] = y + g V(x) and E[C^2 | x] = y^2 + g V~(x), in limits.
+
+    With a dead zone d both are about clip((C - d) / (1 - d), 0, 1), undiscounted.
+    """
+    value = np.maximum(value, 0)
+    # The shaped cost stops growing at the limit; from there on the risk is 1
+    is_over = (y >= 1) & (dead_zone is not None)
+    if dead_zone is not None:
+        g, y = np.ones_like(g), np.clip((y - dead_zone) / (1 - dead_zone), 0, 1)
+    mean = y + g * value
+    variance = y**2 + g * square - mean**2
+    both = np.where(variance > 0, variance + (1 - mean) ** 2, 1)
+    cantelli = np.where(mean < 1, variance / both, 1.0)
+    # Without a positive variance, Markov's bound: E[R] / (1 - y), R the cost to come
+    markov = np.minimum(g * value / np.where(y < 1, 1 - y, 1), 1.0)
+    markov = np.where((y > 1) | ((y == 1) & (value > 0)), 1.0, markov)
+    return np.where(is_over, 1.0, np.where(variance > 0, cantelli, markov))
+
+
 class Episode:
-    """One episode: `act`, do it, `spend` its cost, and so on until the environment ends it. Its
-    account, y_{t+1} = y_t + g_t c_t, is raw and in double precision, as in a trained run's handle,
-    which derives from this one."""
+    """One episode: `act`, step the environment, `spend` the cost of the step, and so on.
+
+    The account y_{t+1} = y_t + g_t c_t is in raw units and double precision. The handle of a
+    trained run derives from this class.
+    """
 
     mistake: type[ValueError] = ValueError
 
     def __init__(self, policy: Any, random: Any, account: tuple[float, float], size: int):
         self._policy, self._random, self._size = policy, random, size
         self._limit, self._cost_discount = account
-        self._time, self._spent, self._discount, self._has_acted = 0, 0.0, 1.0, False
+        self._time, self._spent, self._discount = 0, 0.0, 1.0
+        self._has_acted = self._has_ended = False
 
     @property
     def spent(self) -> float:
@@ -158,14 +164,19 @@ class Episode:
 
     @property
     def remaining(self) -> float:
-        """What may still be spent before the limit is passed; negative once it has been."""
+        """What may still be spent within the limit; negative above it."""
         return self._limit - self._spent
 
     def act(self, observation: Any, deterministic: bool = False) -> Any:
-        """The action for this observation, as the environment takes it: its own of Gymnasium; else
-        an int, or a vector that it clips to [-1, 1], after its noise if it has any."""
+        """The action for this observation, as the environment takes it.
+
+        For a Gymnasium environment that is an action of its space. Otherwise it is an int, or a
+        vector that the environment clips to [-1, 1].
+        """
+        if self._has_ended:
+            raise self.mistake("The episode has ended; start() begins another one.")
         if self._has_acted:
-            raise self.mistake("act() was called twice; call spend(cost) of the first one before.")
+            raise self.mistake("act() was called twice; call spend(cost) after each action.")
         action = self._choose(self._checked(observation), deterministic)
         self._has_acted = True
         return environment_action(action, self._policy.interface)
@@ -180,8 +191,8 @@ class Episode:
         noise = 0 if deterministic else self._random.standard_normal(out["mean"].shape, np.float32)
         return out["mean"] + np.exp(out["log_std"]) * noise
 
-    def spend(self, cost: float) -> None:
-        """Enter the cost of the last action, 0 included."""
+    def spend(self, cost: float, ended: bool = False) -> None:
+        """Add the cost of the last action, also a cost of 0; `ended`: it was the last one."""
         if not self._has_acted:
             raise self.mistake("spend() was called without an action; call act(observation) first.")
         try:
@@ -189,15 +200,21 @@ class Episode:
         except (TypeError, ValueError):
             value = np.nan
         if not np.isfinite(value):
-            raise self.mistake(f"The cost of step {self._time} is no finite number: {cost!r}.")
+            raise self.mistake(f"The cost of step {self._time} is not a finite number: {cost!r}.")
         self._spent += self._discount * value
         self._discount *= self._cost_discount
-        self._time, self._has_acted = self._time + 1, False
+        self._time, self._has_acted, self._has_ended = self._time + 1, False, bool(ended)
 
     def risk(self, observation: Any) -> float:
-        """The critics' bound on the probability that this episode ends above the limit."""
-        elapsed = self._time / self._policy.metadata["horizon"]
+        """The critics' bound on the probability that this episode ends above the limit.
+
+        After `spend(cost, ended=True)` the answer is known: 1 above the limit, else 0.
+        """
         seen = self._checked(observation)
+        return float(self._spent > self._limit) if self._has_ended else self._estimated_risk(seen)
+
+    def _estimated_risk(self, seen: np.ndarray) -> float:
+        elapsed = self._time / self._policy.metadata["horizon"]
         return float(self._policy.risk(seen, self._discount, self._spent, elapsed))
 
     def _checked(self, observation: Any) -> np.ndarray:
@@ -213,8 +230,7 @@ class Episode:
 
 
 def observation_row(observation: Any, interface: dict[str, Any] | None) -> np.ndarray:
-    """What a policy sees of an observation of the environment: numbers as they are, counted ones
-    one-hot, in the order that the metadata's `interface` states."""
+    """The row of numbers that the policy sees of an observation of the environment."""
     if interface is None:
         return _numbers(observation, "").astype(np.float32)
     rows = [_entries(observation, **entry) for entry in interface["observation"]]
@@ -222,19 +238,19 @@ def observation_row(observation: Any, interface: dict[str, Any] | None) -> np.nd
 
 
 def _entries(seen: Any, path: list[Any], size: int, values: Any = None, **_: Any) -> np.ndarray:
-    """Some entries of a row; `values` are first value and number of values of what is counted."""
+    """One part of the row; integers become one-hot by `values`, pairs (first value, count)."""
     where = "".join(f"[{key!r}]" for key in path)
     try:
         for key in path:
             seen = seen[key]
     except (TypeError, LookupError):
-        raise ValueError(f"An observation has no {where}, which the policy sees.") from None
+        raise ValueError(f"The observation lacks {where}, which the policy sees.") from None
     found = row = _numbers(seen, where).ravel()
     if values is not None and len(found) == len(values):
         pairs = zip(found, values, strict=True)
         row = np.concatenate([np.arange(count) == value - first for value, (first, count) in pairs])
         if row.sum() != len(values):
-            raise ValueError(f"The observation{where} is {seen!r}, which its space has not.")
+            raise ValueError(f"The observation{where} is {seen!r}, which is not in its space.")
     if len(row) != size:
         expected = size if values is None else len(values)
         raise ValueError(f"The observation{where} has {len(found)} numbers, not {expected}.")
@@ -249,40 +265,50 @@ def _numbers(seen: Any, where: str) -> np.ndarray:
 
 
 def environment_action(action: Any, interface: dict[str, Any] | None) -> Any:
-    """The action of the environment that an action of the policy stands for: counted from the
-    first one on, or clipped to [-1, 1] and stretched to the bounds."""
+    """The environment's action for one of the policy: shifted to the first choice, or clipped to
+    [-1, 1] and scaled to the bounds."""
     if interface is None:
         return action
     space, kind = interface["action"], np.dtype(interface["action"]["dtype"])
     if space["kind"] == "counted":
         return kind.type(int(action) + space["start"])
     low, high = np.asarray(space["low"], float), np.asarray(space["high"], float)
-    stretched = (high + low) / 2 + (high - low) / 2 * np.clip(action, *space["clip"])
-    return stretched.astype(kind).reshape(space["shape"])
+    scaled = (high + low) / 2 + (high - low) / 2 * np.clip(action, *space["clip"])
+    return scaled.astype(kind).reshape(space["shape"])
 
 
 def load(path: str | os.PathLike | BinaryIO, sha256: str | None = None) -> NumpyPolicy:
-    """The policy in an .npz artefact (path or binary file), unless it was changed anywhere, or is
-    another one than that of `sha256`, the digest that a certificate states."""
+    """The policy in an .npz file. A changed file is refused, and with `sha256`, the digest that a
+    certificate states, so is any other policy."""
     name, data = _content(path)
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-            members = archive.zip.infolist()
-            plain = {m.filename for m in members if m.compress_type == zipfile.ZIP_STORED}
-            if not len(plain) == len(members) <= 1000:  # what is compressed could be of any size
-                raise ValueError("it has members that no policy has")
+            # A compressed member could expand to any size
+            if any(m.compress_type != zipfile.ZIP_STORED for m in archive.zip.infolist()):
+                raise ValueError("it has compressed members")
             arrays = dict(archive)
-        metadata = json.loads(arrays.pop("metadata").tobytes())
-        if not isinstance(metadata, dict) or metadata.get("format") not in FORMATS:
-            raise ValueError(f"it is of none of the formats {FORMATS}, which this version reads")
-        policy = _checked_policy(metadata, arrays)
+        policy = _checked_policy(json.loads(arrays.pop("metadata").tobytes()), arrays)
     except Exception as error:  # damage can fail anywhere in the readers of zip, numpy and JSON
-        lacks = isinstance(error, KeyError)
-        reason = f"it has no {error}" if lacks else str(error) or type(error).__name__
-        what = f"is not an intact exported policy ({reason})"
+        reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+        what = f"is not an intact exported policy ({reason or type(error).__name__})"
         raise ValueError(f"{name} {what}; export it again.") from error
     if sha256 is not None and policy.sha256 != sha256:
         raise ValueError(f"{name} holds another policy than the one asked for: {policy.sha256}.")
+    return policy
+
+
+def _checked_policy(metadata: dict[str, Any], arrays: dict[str, np.ndarray]) -> NumpyPolicy:
+    if metadata["format"] != FORMAT:
+        raise ValueError(f"its format is {metadata['format']!r}; this version reads {FORMAT}")
+    stated, facts = metadata.pop("file_sha256"), {n: metadata[n] for n in metadata["facts"]}
+    if digest(metadata, arrays) != stated or digest(facts, arrays) != metadata["policy_sha256"]:
+        raise ValueError("its content does not match its digest")
+    policy = NumpyPolicy(metadata, arrays)
+    zeros = np.zeros(int(metadata["observation_size"]), np.float32)
+    trial = [*policy.outputs(zeros, 1.0, 0.0).values()]  # fails if shapes do not fit
+    trial += [policy.risk(zeros, 1.0, 0.0)] if policy.has_critics else []
+    if not all(np.isfinite(each).all() for each in (*trial, *arrays.values(), policy.limit)):
+        raise ValueError("it has numbers that are not finite")
     return policy
 
 
@@ -294,47 +320,17 @@ def read_checked(path: str | os.PathLike) -> bytes:
     return data
 
 
-def _content(path: str | os.PathLike | BinaryIO) -> tuple[str, bytes]:
-    """Name and bytes of a file of a bounded size."""
+def _content(path: Any) -> tuple[str, bytes]:
+    """Name and bytes of a regular file, or of an open one."""
+    if hasattr(path, "read"):
+        return "This file", path.read()
     try:
-        if isinstance(path, str | os.PathLike):
-            with open(path, "rb") as file:
-                name, data = str(path), file.read(LARGEST_FILE + 1)
-        else:
-            name, data = "This file", cast(BinaryIO, path).read(LARGEST_FILE + 1)
-    except (OSError, ValueError) as error:
+        if not os.path.isfile(path):  # a pipe or a device may never end
+            raise OSError("not a regular file")
+        with open(path, "rb") as file:
+            return str(path), file.read()
+    except (OSError, ValueError, TypeError) as error:
         raise ValueError(f"There is no policy {path} ({error}).") from None
-    if len(data) > LARGEST_FILE:
-        raise ValueError(f"{name} is larger than {LARGEST_FILE:,} bytes; no policy is.")
-    return name, data
-
-
-def _checked_policy(metadata: dict[str, Any], arrays: dict[str, np.ndarray]) -> NumpyPolicy:
-    """Digests first: what passes them was written so, or made up by someone who can compute them."""
-    stated, facts = metadata.pop("file_sha256"), {n: metadata[n] for n in metadata["facts"]}
-    if digest(metadata, arrays) != stated or digest(facts, arrays) != metadata["policy_sha256"]:
-        raise ValueError("its content does not match its digest")
-    networks = ["policy.network", *([] if metadata["critics"] is None else ["critics"])]
-    layers = range(min(int(metadata["layers"]), 100))
-    parts = [f"{part}[{layer}]" for part in PARTS for layer in layers]
-    expected = {f"{network}.{part}" for network in networks for part in parts}
-    if metadata["normaliser"] is not None:
-        expected |= set(STATISTICS)
-    if metadata["actions"]["kind"] != "discrete":
-        expected.add("policy.log_std")
-    odd = {name for name, array in arrays.items() if array.dtype != np.float32}
-    if odd := odd | (set(arrays) ^ expected):
-        raise ValueError(f"it has other arrays than its metadata say: {sorted(odd)[:3]}")
-    sums = [array.sum(dtype=float) for array in arrays.values()]
-    numbers = [metadata["limit"], metadata["cost_discount"], *sums]
-    if not (np.isfinite(numbers).all() and metadata["limit"] > 0):
-        raise ValueError("it has numbers that are not finite, or no limit")
-    policy = NumpyPolicy(metadata, arrays)
-    nothing = np.zeros(int(metadata["observation_size"]), np.float32)
-    policy.outputs(nothing, 1.0, 0.0)  # do the shapes fit together?
-    if policy.has_critics:
-        policy.risk(nothing, 1.0, 0.0)
-    return policy
 
 
 def digest(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> str:
@@ -349,6 +345,6 @@ def digest(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> str:
 
 
 def probabilities(logits: np.ndarray) -> np.ndarray:
-    """softmax, in double precision so that it adds up to 1 for whoever draws from it."""
+    """softmax in double precision, so that the probabilities sum to 1 for `choice`."""
     shifted = np.exp(logits.astype(float) - logits.max(-1, keepdims=True))
     return shifted / shifted.sum(-1, keepdims=True)

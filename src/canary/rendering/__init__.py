@@ -1,2 +1,1 @@
-"""Pictures of episodes: recorded states in, frames (uint8 arrays) and the bytes of a video file
-out."""
+"""Videos of episodes: recorded states in, pictures and the bytes of a video file out."""

@@ -1,8 +1,9 @@
-"""Colours, letters and anti-aliased shapes: drawn three times too large by Pillow, then
-averaged."""
+"""A canvas with anti-aliased shapes: Pillow draws them three times too large, then averages."""
 
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Self
 
 import matplotlib
 import numpy as np
@@ -10,32 +11,81 @@ from PIL import Image, ImageDraw, ImageFont
 
 from canary.rendering.episode import Picture
 
-OVERSAMPLING = 3
-
-# Blue, red, grey and green are those of the report's figures. Red says that the limit is exceeded
-# and nothing else.
+# Blue, red, grey and green are those of the report's figures. Red always means: above the limit.
 INK, GREY, PALE, WHITE = "#26323d", "#8a8a8a", "#e4e7ea", "#ffffff"
 BLUE, RED, GREEN = "#2f6db5", "#c8443c", "#3a9a5b"
 AMBER, CANARY = "#e8962e", "#fbd24b"
 
-
-def canvas(width: int, height: int, colour: str = WHITE) -> tuple[Image.Image, ImageDraw.ImageDraw]:
-    """A picture to be drawn on in units of 1 / OVERSAMPLING pixels."""
-    image = Image.new("RGB", (OVERSAMPLING * width, OVERSAMPLING * height), colour)
-    return image, ImageDraw.Draw(image)
+Point = Sequence[float] | np.ndarray
+"""x and y."""
 
 
-def reduced(image: Image.Image) -> Image.Image:
-    return image.reduce(OVERSAMPLING)
+class Canvas:
+    """All places and sizes are in pixels of the finished picture."""
 
+    def __init__(self, width: int, height: int, colour: str = WHITE, *, oversampling: int = 3):
+        self._unit = oversampling
+        self._draw_on(Image.new("RGB", (self._unit * width, self._unit * height), colour))
 
-def pixels(image: Image.Image) -> Picture:
-    return np.asarray(reduced(image))
+    def _draw_on(self, image: Image.Image) -> None:
+        self._image, self._pen = image, ImageDraw.Draw(image)
+
+    def copy(self) -> Self:
+        other = object.__new__(type(self))
+        other._unit = self._unit
+        other._draw_on(self._image.copy())
+        return other
+
+    @property
+    def image(self) -> Image.Image:
+        return self._image.reduce(self._unit) if self._unit > 1 else self._image
+
+    @property
+    def picture(self) -> Picture:
+        return np.asarray(self.image)
+
+    def _scaled(self, points: Iterable[Point]) -> list[tuple[float, float]]:
+        return [(self._unit * float(x), self._unit * float(y)) for x, y in points]
+
+    def _width(self, width: float) -> int:
+        return max(1, round(self._unit * width))
+
+    def line(self, points: Iterable[Point], colour: str, width: float = 1.0) -> None:
+        self._pen.line(self._scaled(points), colour, self._width(width), joint="curve")
+
+    def polygon(self, points: Iterable[Point], fill: str, edge: str | None = None) -> None:
+        self._pen.polygon(self._scaled(points), fill, edge)
+
+    def box(
+        self, low: Point, high: Point, fill: str | None, *,
+        radius: float = 0.0, edge: str | None = None, width: float = 1.0,
+    ) -> None:  # fmt: skip
+        corners = [number for point in self._scaled([low, high]) for number in point]
+        shown = self._width(width) if edge else 0
+        self._pen.rounded_rectangle(corners, self._unit * radius, fill, edge, shown)
+
+    def disc(self, centre: Point, radius: float, fill: str, edge: str | None = None) -> None:
+        (x, y), size = self._scaled([centre])[0], self._unit * radius
+        width = max(1, round(size / 7)) if edge else 0
+        self._pen.ellipse((x - size, y - size, x + size, y + size), fill, edge, width)
+
+    def text(
+        self, place: Point, text: str, colour: str, size: float, *,
+        bold: bool = False, anchor: str = "la",
+    ) -> float:  # fmt: skip
+        """Write the text and return its width."""
+        letters = font(round(self._unit * size), bold)
+        self._pen.text(self._scaled([place])[0], text, colour, letters, anchor=anchor)
+        return self._pen.textlength(text, letters) / self._unit
+
+    def paste(self, image: Image.Image, place: tuple[int, int]) -> None:
+        """Only without oversampling."""
+        self._image.paste(image, place)
 
 
 @cache
-def font(size: int, *, bold: bool = False) -> ImageFont.FreeTypeFont:
-    """DejaVu Sans, which matplotlib brings along: the same letters on every machine."""
+def font(size: int, bold: bool) -> ImageFont.FreeTypeFont:
+    """DejaVu Sans, which matplotlib ships: the same letters on every machine."""
     name = "DejaVuSans-Bold.ttf" if bold else "DejaVuSans.ttf"
     return ImageFont.truetype(str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / name), size)
 
@@ -47,15 +97,3 @@ def blend(colour: str, ground: str, weight: float) -> str:
         for i in (1, 3, 5)
     ]
     return "#" + "".join(f"{part:02x}" for part in parts)
-
-
-def disc(
-    draw: ImageDraw.ImageDraw,
-    centre: tuple[float, float],
-    radius: float,
-    fill: str,
-    *,
-    edge: str | None = None,
-) -> None:
-    (x, y), width = centre, max(1, round(radius / 7))
-    draw.ellipse((x - radius, y - radius, x + radius, y + radius), fill, edge, width if edge else 0)

@@ -1,9 +1,8 @@
-"""EcoAnt by MuJoCo's own renderer, without a window: the camera follows the torso, whose path is
-laid on the floor.
+"""EcoAnt by MuJoCo's own renderer, without a window. The camera follows the torso, whose path lies
+on the floor.
 
-`mujoco.Renderer` takes the OpenGL that MUJOCO_GL named when mujoco was first imported, and by
-default one that needs a screen. The physics has imported mujoco long before anybody thinks of a
-video, so the context is made here.
+`mujoco.Renderer` uses the OpenGL that MUJOCO_GL named when mujoco was first imported, by default
+one that needs a screen. The physics imports mujoco early, so the context is made here.
 """
 
 import ctypes.util
@@ -23,8 +22,7 @@ from canary.environments.physics.engine import require
 from canary.errors import CanaryError
 from canary.rendering.episode import Picture, RecordedEpisode
 
-DISTANCE, LOOK_AT_HEIGHT = 4.0, 0.35
-AZIMUTH, ELEVATION = 115.0, -24.0
+DISTANCE, LOOK_AT_HEIGHT, AZIMUTH, ELEVATION = 4.0, 0.35, 115.0, -24.0
 SMOOTHING = 12  # steps over which the camera averages the ant's position
 PATH_COLOUR = np.array([0.18, 0.43, 0.71, 1.0], np.float32)
 MOST_GEOMS = 2000
@@ -33,11 +31,11 @@ MOST_GEOMS = 2000
 def draw(
     environment: EcoAnt, episode: RecordedEpisode, moments: Sequence[int], size: int
 ) -> Iterator[Picture]:
-    """A picture per moment; the graphics are released when the last one is taken."""
+    """A picture per moment; the graphics are released after the last one."""
     mujoco = require("mujoco")
     model = environment.model
     data, scene = mujoco.MjData(model), mujoco.MjvScene(model, MOST_GEOMS)
-    scene.flags[mujoco.mjtRndFlag.mjRND_REFLECTION] = False  # a ghost of the ant in the floor
+    scene.flags[mujoco.mjtRndFlag.mjRND_REFLECTION] = False
     camera, option = mujoco.MjvCamera(), mujoco.MjvOption()
     camera.type = mujoco.mjtCamera.mjCAMERA_FREE
     camera.distance, camera.azimuth, camera.elevation = DISTANCE, AZIMUTH, ELEVATION
@@ -50,18 +48,17 @@ def draw(
         graphics.make_current()
         target = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_100)
         stack.callback(target.free)
-        stack.callback(graphics.make_current)  # the last callback comes first
+        stack.callback(graphics.make_current)  # callbacks run from last to first
         mujoco.mjr_resizeOffscreen(size, size, target)
         for now in moments:
-            graphics.make_current()  # another episode may be drawn between two of this one's frames
+            graphics.make_current()  # another episode may be drawn between two frames
             mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, target)
             data.qpos[:] = position[now]
             mujoco.mj_kinematics(model, data)
             mujoco.mj_camlight(model, data)
             camera.lookat[:] = *centre[now], LOOK_AT_HEIGHT
-            mujoco.mjv_updateScene(
-                model, data, option, None, camera, mujoco.mjtCatBit.mjCAT_ALL, scene
-            )
+            kinds = mujoco.mjtCatBit.mjCAT_ALL
+            mujoco.mjv_updateScene(model, data, option, None, camera, kinds, scene)
             _lay_path(mujoco, scene, position[times[times <= now], :2])
             mujoco.mjr_render(rectangle, scene, target)
             mujoco.mjr_readPixels(pixels, None, rectangle, target)
@@ -76,8 +73,19 @@ def smoothed(path: Float[np.ndarray, "time 2"]) -> Float[np.ndarray, "time 2"]:
     return (sums[window:] - sums[:-window]) / window
 
 
+def _lay_path(mujoco: Any, scene: Any, path: Float[np.ndarray, "time 2"]) -> None:
+    """Thin links between the places of the torso, on the floor."""
+    for start, end in itertools.pairwise(path):
+        if scene.ngeom >= scene.maxgeom:
+            return
+        geom, kind = scene.geoms[scene.ngeom], mujoco.mjtGeom.mjGEOM_CAPSULE
+        mujoco.mjv_initGeom(geom, kind, np.zeros(3), np.zeros(3), np.zeros(9), PATH_COLOUR)
+        mujoco.mjv_connector(geom, kind, 0.025, np.append(start, 0.0), np.append(end, 0.0))
+        scene.ngeom += 1
+
+
 def check_graphics(environment: EcoAnt) -> None:
-    """A sentence now rather than after all episodes have been played."""
+    """Raise a sentence if it cannot be drawn here, before any episode is played."""
     del environment
     open_graphics(16).free()
 
@@ -86,13 +94,11 @@ def open_graphics(size: int) -> Any:
     """An OpenGL context without a window; has make_current() and free()."""
     kind = graphics_kind()
     try:
-        require("mujoco")  # with MUJOCO_GL=osmesa it looks for OpenGL already when it is imported
+        require("mujoco")  # with MUJOCO_GL=osmesa it loads OpenGL when it is imported
         return importlib.import_module(f"mujoco.{kind}").GLContext(size, size)
     except CanaryError:
         raise
-    except (
-        Exception
-    ) as error:  # PyOpenGL raises AttributeError, ImportError, its own errors, ... alike
+    except Exception as error:  # PyOpenGL raises AttributeError, ImportError, its own, ... alike
         reason = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
         raise _no_graphics(f"{kind} fails: {reason}") from None
 
@@ -120,15 +126,3 @@ def _no_graphics(reason: str) -> CanaryError:
         "run `apt install libegl1 libgl1-mesa-dri`, or `apt install libosmesa6` and set "
         "MUJOCO_GL=osmesa."
     )
-
-
-def _lay_path(mujoco: Any, scene: Any, path: Float[np.ndarray, "time 2"]) -> None:
-    """Flat links between the places of the torso, just above the floor."""
-    for start, end in itertools.pairwise(path):
-        if scene.ngeom >= scene.maxgeom:
-            return
-        geom = scene.geoms[scene.ngeom]
-        kind = mujoco.mjtGeom.mjGEOM_CAPSULE
-        mujoco.mjv_initGeom(geom, kind, np.zeros(3), np.zeros(3), np.zeros(9), PATH_COLOUR)
-        mujoco.mjv_connector(geom, kind, 0.025, np.append(start, 0.0), np.append(end, 0.0))
-        scene.ngeom += 1

@@ -1,4 +1,4 @@
-"""One recorded episode on the host, and what a drawing of an environment is."""
+"""A recorded episode, and what a drawing of an environment is."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,16 +14,16 @@ Picture = UInt8[np.ndarray, "height width 3"]
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedEpisode:
-    """States, spent cost and return at times 0 (after the reset), 1, ..., length; raw units, numpy
-    arrays."""
+    """States, spent cost and return at times 0 (after the reset), 1, ..., length, as numpy arrays
+    in raw units."""
 
     caption: str
     """What it is an example of: "worst of 200 episodes", "median"."""
     seed: int
     number: int
-    """It is episode `number` of seed `seed`'s policy in the evaluation."""
+    """It is episode `number` of seed `seed` in the evaluation."""
     states: EnvironmentState
-    """Every leaf has the time as its first axis."""
+    """The first axis of every leaf is the time."""
     spent: Float[np.ndarray, "time"]
     reward: Float[np.ndarray, "time"]
 
@@ -37,18 +37,11 @@ class RecordedEpisode:
 
 
 Drawing = Callable[[Any, RecordedEpisode, Sequence[int], int], Iterator[Picture]]
-"""`draw(environment, episode, moments, size)` yields a (size, size, 3) uint8 picture for each of
-the moments.
-
-Moments are increasing times between 0 and the episode's length.
-"""
+"""`draw(environment, episode, moments, size)` yields a (size, size, 3) uint8 picture for each
+moment. Moments are increasing times between 0 and the episode's length."""
 
 
 def frame_moments(length: int, most: int) -> np.ndarray:
-    """Times of the frames of an episode: every step or, if they would be more than `most`, every
-    2nd, 3rd, ...
-
-    The first state and the last are always among them.
-    """
+    """The times of at most `most` frames: every step or every 2nd, 3rd, ..., and always the last."""
     stride = max(1, -(-length // (most - 1)))
     return np.append(np.arange(0, length, stride), length)

@@ -1,4 +1,4 @@
-"""A Gymnasium environment by its own renderer, made to fit."""
+"""A Gymnasium environment by its own renderer, scaled to fit."""
 
 import warnings
 from collections.abc import Iterator, Sequence
@@ -12,37 +12,32 @@ from canary.rendering.episode import Picture, RecordedEpisode
 
 
 def draw(
-    environment: GymnasiumEnvironment,
-    episode: RecordedEpisode,
-    moments: Sequence[int],
-    size: int,
+    environment: GymnasiumEnvironment, episode: RecordedEpisode, moments: Sequence[int], size: int
 ) -> Iterator[Picture]:
-    """A picture per moment, of the episode as the environment plays it once more.
-
-    The numbers beside the pictures are of the time before. Where the two part, a warning says so.
-    """
-    same = True
+    """A picture per moment. The environment plays the episode again; a warning says where that
+    differs from the recorded one."""
+    is_same = True
     shots = environment.shots(episode.states.inner, moments)
     for now, (picture, seen) in zip(moments, shots, strict=True):
         recorded = episode.states.observation[now]
-        if same and not np.allclose(seen, recorded, rtol=1e-5, atol=1e-6, equal_nan=True):
-            same = False
+        if is_same and not np.allclose(seen, recorded, rtol=1e-5, atol=1e-6, equal_nan=True):
+            is_same = False
             warnings.warn(
-                f"Episode {episode.number} of seed {episode.seed} went another way by step {now} "
-                "when it was played again for its pictures: the environment is not a function of "
-                "its seed and actions, and the pictures are not those of the costs beside them.",
+                f"Episode {episode.number} of seed {episode.seed} differs by step {now} when it is "
+                "played again for its pictures: the environment is not a function of its seed and "
+                "actions, and the pictures do not belong to the costs beside them.",
                 stacklevel=2,
             )
         yield fitted(picture, size)
 
 
 def check_graphics(environment: GymnasiumEnvironment) -> None:
-    """A sentence now rather than after all episodes have been played."""
+    """Raise a sentence if it cannot be drawn here, before any episode is played."""
     environment.check_renderer()
 
 
 def fitted(picture: Picture, size: int) -> Picture:
-    """The whole picture in the middle of a square, as large as it can be."""
+    """The whole picture in the middle of a square, as large as possible."""
     height, width = picture.shape[:2]
     scale = size / max(height, width)
     shape = max(1, round(width * scale)), max(1, round(height * scale))

@@ -1,56 +1,49 @@
-"""IcyLake from above: snow, ice, the goal, the walk so far and, in amber, the steps that cost."""
+"""IcyLake from above: snow, ice, the goal and the path so far; steps that cost are amber."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 from jaxtyping import Float
-from PIL import Image, ImageDraw
 
 from canary.environments.icy_lake import STANDARD_MAPS, IcyLake
-from canary.rendering.canvas import (
-    AMBER,
-    BLUE,
-    CANARY,
-    GREEN,
-    GREY,
-    INK,
-    OVERSAMPLING,
-    WHITE,
-    blend,
-    canvas,
-    disc,
-    font,
-    pixels,
-)
+from canary.rendering.canvas import AMBER, BLUE, CANARY, GREEN, GREY, INK, WHITE, Canvas, blend
 from canary.rendering.episode import Picture, RecordedEpisode
 
 SNOW, ICE, CRACK, SHORE = "#f3f7fa", "#a9d3ee", "#6faedb", "#d5dee6"
 GOLDEN_ANGLE = np.pi * (3 - np.sqrt(5))
+# In parts of a tile
+CRACKS = (
+    ((0.12, 0.3), (0.32, 0.36), (0.45, 0.2), (0.62, 0.3), (0.88, 0.16)),
+    ((0.32, 0.36), (0.38, 0.58), (0.24, 0.84)),
+    ((0.38, 0.58), (0.64, 0.66), (0.86, 0.6)),
+    ((0.64, 0.66), (0.7, 0.88)),
+)
+POLE, FLAG = ((0.3, 0.18), (0.3, 0.84)), ((0.3, 0.18), (0.78, 0.34), (0.3, 0.5))
+BEAK = ((0.115, -0.03), (0.215, 0.015), (0.115, 0.05))
 
 
 def draw(
     environment: IcyLake, episode: RecordedEpisode, moments: Sequence[int], size: int
 ) -> Iterator[Picture]:
-    """The lake fills the picture; the walk is drawn up to each moment."""
+    """The lake fills the picture; the path is drawn up to each moment."""
     rows = STANDARD_MAPS.get(environment.map, environment.map).split("/")
     columns = len(rows[0])
-    tile = OVERSAMPLING * size / max(len(rows), columns)
-    corner = (OVERSAMPLING * size - tile * np.array([columns, len(rows)])) / 2
+    tile = size / max(len(rows), columns)
+    corner = (size - tile * np.array([columns, len(rows)])) / 2
     places = corner + tile * walk(np.asarray(episode.states.inner), columns)
     cost = np.asarray(episode.states.cost)
     lake = _lake(rows, size, tile, corner)
     for now in moments:
-        image = lake.copy()
-        _draw_walk(ImageDraw.Draw(image), places[: now + 1], cost[: now + 1], tile)
-        yield pixels(image)
+        canvas = lake.copy()
+        _draw_walk(canvas, places[: now + 1], cost[: now + 1], tile)
+        yield canvas.picture
 
 
 def walk(positions: np.ndarray, columns: int) -> Float[np.ndarray, "time 2"]:
-    """Where in the lake (x, y in tiles) each step is drawn.
+    """The place (x, y in tiles) of each step.
 
-    Visits of a tile are laid out in a spiral around its centre, so that walking to and fro and
-    bumping into the border can be seen.
+    Repeated visits of a tile lie on a spiral around its centre, so that they can be told apart.
     """
     visits: Counter[int] = Counter()
     most = max(Counter(positions.tolist()).values())
@@ -65,63 +58,32 @@ def walk(positions: np.ndarray, columns: int) -> Float[np.ndarray, "time 2"]:
     return places
 
 
-def _lake(rows: list[str], size: int, tile: float, corner: np.ndarray) -> Image.Image:
-    image, pen = canvas(size, size, SHORE)
-    gap = tile * 0.025
+def _lake(rows: list[str], size: int, tile: float, corner: np.ndarray) -> Canvas:
+    canvas = Canvas(size, size, SHORE)
+    colours = {"H": ICE, "G": blend(GREEN, SNOW, 0.18)}
     for (row, column), letter in np.ndenumerate(np.array([list(row) for row in rows])):
-        x, y = corner + tile * np.array([column, row])
-        box = (x + gap, y + gap, x + tile - gap, y + tile - gap)
-        pen.rounded_rectangle(box, tile * 0.08, ICE if letter == "H" else SNOW)
+        low = corner + tile * np.array([column, row])
+        gap = np.full(2, 0.025 * tile)
+        fill = colours.get(letter, SNOW)
+        canvas.box(low + gap, low + tile - gap, fill, radius=tile * 0.08)
         if letter == "H":
-            _crack(pen, x, y, tile)
+            for line in CRACKS:
+                canvas.line(low + tile * np.array(line), CRACK, tile * 0.016)
         elif letter == "G":
-            _flag(pen, x, y, tile)
+            canvas.line(low + tile * np.array(POLE), INK, tile * 0.035)
+            canvas.polygon(low + tile * np.array(FLAG), GREEN)
         elif letter == "S":
-            name = font(round(tile * 0.14))
-            pen.text((x + tile * 0.1, y + tile * 0.07), "start", blend(GREY, SNOW, 0.8), name)
-    return image
+            place = low + tile * np.array([0.1, 0.07])
+            canvas.text(place, "start", blend(GREY, SNOW, 0.8), tile * 0.14)
+    return canvas
 
 
-def _crack(pen: ImageDraw.ImageDraw, x: float, y: float, tile: float) -> None:
-    for line in (
-        ((0.12, 0.3), (0.32, 0.36), (0.45, 0.2), (0.62, 0.3), (0.88, 0.16)),
-        ((0.32, 0.36), (0.38, 0.58), (0.24, 0.84)),
-        ((0.38, 0.58), (0.64, 0.66), (0.86, 0.6)),
-        ((0.64, 0.66), (0.7, 0.88)),
-    ):
-        pen.line(
-            [(x + tile * a, y + tile * b) for a, b in line],
-            CRACK,
-            round(tile * 0.016),
-            joint="curve",
-        )
-
-
-def _flag(pen: ImageDraw.ImageDraw, x: float, y: float, tile: float) -> None:
-    pen.rounded_rectangle(
-        (x + tile * 0.025, y + tile * 0.025, x + tile * 0.975, y + tile * 0.975),
-        tile * 0.08,
-        blend(GREEN, SNOW, 0.18),
-    )
-    pen.line(
-        [(x + tile * 0.3, y + tile * 0.18), (x + tile * 0.3, y + tile * 0.84)],
-        INK,
-        round(tile * 0.035),
-    )
-    corners = ((0.3, 0.18), (0.78, 0.34), (0.3, 0.5))
-    pen.polygon([(x + tile * a, y + tile * b) for a, b in corners], GREEN)
-
-
-def _draw_walk(pen: ImageDraw.ImageDraw, places: np.ndarray, cost: np.ndarray, tile: float) -> None:
-    points = [tuple(place) for place in places.tolist()]
-    if len(points) > 1:
-        pen.line(points, BLUE, round(tile * 0.022), joint="curve")
-    for point, price in zip(points, cost, strict=True):
-        disc(pen, point, tile * (0.045 if price > 0 else 0.022), AMBER if price > 0 else BLUE)
-    disc(pen, points[-1], tile * 0.15, AMBER if cost[-1] > 0 else CANARY, edge=INK)
-    x, y = points[-1]
-    disc(pen, (x + tile * 0.055, y - tile * 0.035), tile * 0.02, INK)
-    beak = ((0.115, -0.03), (0.215, 0.015), (0.115, 0.05))
-    pen.polygon(
-        [(x + tile * a, y + tile * b) for a, b in beak], AMBER if cost[-1] <= 0 else WHITE, INK
-    )
+def _draw_walk(canvas: Canvas, places: np.ndarray, cost: np.ndarray, tile: float) -> None:
+    if len(places) > 1:
+        canvas.line(places, BLUE, tile * 0.022)
+    for place, price in zip(places, cost, strict=True):
+        canvas.disc(place, tile * (0.045 if price > 0 else 0.022), AMBER if price > 0 else BLUE)
+    is_costly, now = cost[-1] > 0, places[-1]
+    canvas.disc(now, tile * 0.15, AMBER if is_costly else CANARY, edge=INK)
+    canvas.disc(now + tile * np.array([0.055, -0.035]), tile * 0.02, INK)
+    canvas.polygon(now + tile * np.array(BEAK), WHITE if is_costly else AMBER, INK)

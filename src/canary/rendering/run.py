@@ -1,8 +1,4 @@
-"""`canary evaluate --video`: the worst episode beside the median one, played again and drawn.
-
-An evaluation keeps only how its episodes ended. The two that are shown are played again from their
-keys, with every state recorded.
-"""
+"""`canary evaluate --video`: the worst episode beside the median one."""
 
 import importlib
 import operator
@@ -21,21 +17,22 @@ from canary.environments.failures import told_failures
 from canary.environments.protocol import close, stated_drawing
 from canary.environments.settings import name_of_environment
 from canary.errors import CanaryError
-from canary.evaluation import film_episodes, in_rounds
+from canary.evaluation import film_episodes
 from canary.rendering.episode import Drawing, Picture, RecordedEpisode, frame_moments
 from canary.rendering.panel import compose
 from canary.rendering.video import encode, frame_rate, video_format
-from canary.runs import directory
-from canary.runs.policies import EvaluationPlan, FrozenPolicies
-from canary.terminal.formatting import title
+from canary.runs import files
+from canary.runs.policies import EvaluationPlan, FrozenPolicies, play
 
 Progress = Callable[[int, int, str], None]
 """Called with the frames drawn, their number (0: not known yet), and what is being done."""
+Recorder = Callable[..., Any]
+"""(policy, statistics, keys, chosen) -> (how the episodes ended, the states of the chosen one)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class VideoRequest:
-    """What to draw and where to."""
+    """What to draw, and into which file."""
 
     path: str | Path | None = None
     """A .gif or .mp4 file; None: video.gif in the run directory."""
@@ -46,20 +43,16 @@ class VideoRequest:
     progress: Progress = lambda done, total, what: None
 
     def __post_init__(self):
-        if (
-            isinstance(self.most_frames, bool)
-            or not isinstance(self.most_frames, int)
-            or self.most_frames < 2
-        ):
+        most = self.most_frames
+        if isinstance(most, bool) or not isinstance(most, int) or most < 2:
             raise CanaryError(
-                "A video needs a whole number of at least 2 frames, not "
-                f"most_frames={self.most_frames!r}."
+                f"A video needs a whole number of at least 2 frames, not most_frames={most!r}."
             )
 
 
 @dataclass(frozen=True)
 class VideoPlan:
-    """A request that can be met: there is a drawing, and the file can be written."""
+    """A request that was checked: there is a drawing, and the file can be written."""
 
     request: VideoRequest
     path: Path
@@ -71,127 +64,12 @@ def plan_video(request: VideoRequest, environment: Any, run: Path) -> VideoPlan:
     """Find mistakes before any episode is played."""
     path = run / "video.gif" if request.path is None else Path(request.path)
     format = video_format(path.name)
-    if path.is_dir() or not path.parent.is_dir():
+    files.check_target(path)
+    if not path.parent.is_dir():
         raise CanaryError(
             f"There is no place for the video {path}; name a file in a directory that exists."
         )
-    drawing = request.drawing or drawing_for(environment)
-    return VideoPlan(request, path, format, drawing)
-
-
-def make_video(
-    plan: VideoPlan, policies: FrozenPolicies, evaluation: EvaluationPlan, table: pl.DataFrame
-) -> dict[str, Any]:
-    """Draw the worst and the median of the evaluated episodes; returns what was drawn, as JSON
-    data."""
-    config, request = policies.config, plan.request
-    rows = choose(table)
-    request.progress(0, 0, "playing the two episodes again")
-    episodes = replay(policies, evaluation, rows)
-    for row, episode in zip(rows.values(), episodes, strict=True):
-        if not np.isclose(row["cost"], episode.cost, rtol=1e-6, atol=1e-6):
-            warnings.warn(
-                f"Episode {episode.number} of seed {episode.seed} cost {row['cost']:g} when it was "
-                f"played first and {episode.cost:g} when it was played again for the video: the "
-                "environment is not a function of its keys.",
-                stacklevel=2,
-            )
-    limit = config.constraint.limit
-    moments = frame_moments(max(episode.length for episode in episodes), request.most_frames)
-    heading = title(config.environment_name, config.algorithm_name, config.constraint.text).plain
-    frames = compose(
-        config.environment,
-        episodes,
-        plan.drawing,
-        limit=limit,
-        title=heading,
-        moments=moments.tolist(),
-    )
-    rate = frame_rate(len(moments))
-    data = encode(_counted(frames, len(moments), request.progress), plan.format, rate)
-    directory.write_atomically(plan.path, data)
-    return {
-        "path": str(plan.path),
-        "frames": len(moments),
-        "frames_per_second": rate,
-        **{
-            name: {
-                "seed": episode.seed,
-                "episode": episode.number,
-                "cost": episode.cost,
-                "steps": episode.length,
-            }
-            for name, episode in zip(rows, episodes, strict=True)
-        },
-    }
-
-
-def choose(table: pl.DataFrame) -> dict[str, dict[str, Any]]:
-    """The worst and the median of all episodes by their cost, whatever the seed.
-
-    Of several worst ones, the one of least return. The median is an episode that was played (of an
-    even number, the lower of the two in the middle); of several with its cost, one of middling
-    return.
-    """
-    order = table.sort("cost", "return", descending=[True, False], maintain_order=True)
-    middle = table["cost"].sort()[(len(table) - 1) // 2]
-    typical = table.filter(pl.col("cost") == middle).sort("return", maintain_order=True)
-    return {
-        "worst": order.row(0, named=True),
-        "median": typical.row((len(typical) - 1) // 2, named=True),
-    }
-
-
-def replay(
-    policies: FrozenPolicies, plan: EvaluationPlan, rows: dict[str, dict[str, Any]]
-) -> list[RecordedEpisode]:
-    """The chosen episodes with all their states."""
-    environment = policies.config.environment
-
-    @jax.jit
-    def program(policy: Any, statistics: Any, keys: Any, chosen: Any) -> Any:
-        return film_episodes(
-            environment,
-            policies.account,
-            policy,
-            statistics,
-            keys,
-            chosen,
-            length=max(row["length"] for row in rows.values()),
-            deterministic=plan.deterministic,
-        )
-
-    seeds = policies.config.training.seeds if plan.seeds is None else plan.seeds
-    captions = {"worst": f"worst of {len(seeds) * plan.episodes:,} episodes", "median": "median"}
-    episodes = []
-    for name, row in rows.items():
-        place, first = row["episode"] % plan.batch, row["episode"] // plan.batch * plan.batch
-        rounds = in_rounds(environment, plan.keys(row["seed"], first))
-        turn, place = divmod(place, rounds.shape[1])
-        policy = policies.of_seed(row["seed"])
-        with told_failures(environment):
-            lanes = jax.device_get(program(*policy, rounds[turn], jnp.asarray([place])))
-        lane = jax.tree.map(lambda leaf: np.asarray(leaf)[:, 0], lanes)
-        lane = jax.tree.map(operator.itemgetter(slice(int(lane.length[-1]) + 1)), lane)
-        episodes.append(
-            RecordedEpisode(
-                caption=captions[name],
-                seed=row["seed"],
-                number=row["episode"],
-                states=lane.environment,
-                spent=lane.spent,
-                reward=lane.reward,
-            )
-        )
-    close(environment)
-    return episodes
-
-
-def _counted(frames: Iterable[Picture], total: int, progress: Progress) -> Iterator[Picture]:
-    for done, frame in enumerate(frames):
-        progress(done, total, "drawing")
-        yield frame
-    progress(total, total, "writing the file")
+    return VideoPlan(request, path, format, request.drawing or drawing_for(environment))
 
 
 def drawing_for(environment: Any) -> Drawing:
@@ -207,6 +85,121 @@ def drawing_for(environment: Any) -> Drawing:
         return drawing
     module, _, function = drawing.partition(":")
     home = importlib.import_module(module)
-    # It raises a sentence if it cannot work on this machine.
     getattr(home, "check_graphics", lambda environment: None)(environment)
     return getattr(home, function)
+
+
+def play_and_film(
+    plan: VideoPlan,
+    policies: FrozenPolicies,
+    evaluation: EvaluationPlan,
+    report: Callable[[int, int], None] = lambda seed, count: None,
+) -> tuple[pl.DataFrame, float, dict[str, Any]]:
+    """Play the evaluation and draw its worst and median episode: the table of episodes, the seconds
+    it took, and what was drawn as JSON data.
+
+    One program evaluates and records, so the recorded episodes are the evaluated ones.
+    """
+    record = recorder(policies, evaluation)
+    table, seconds = play(
+        policies, evaluation, report, program=lambda *inputs: record(*inputs, jnp.asarray(0))[0]
+    )
+    rows = choose(table)
+    plan.request.progress(0, 0, "recording the two episodes")
+    captions = {"worst": f"worst of {len(table):,} episodes", "median": "median"}
+    episodes = {
+        name: recorded(policies, evaluation, row, captions[name], record)
+        for name, row in rows.items()
+    }
+    for name, episode in episodes.items():
+        if not np.isclose(rows[name]["cost"], episode.cost, rtol=1e-6, atol=1e-6):
+            warnings.warn(
+                f"Episode {episode.number} of seed {episode.seed} cost {rows[name]['cost']:g} in "
+                f"the evaluation and {episode.cost:g} in the video: the environment is not a "
+                "function of its keys.",
+                stacklevel=2,
+            )
+    frames, rate = write_video(plan, policies.config, list(episodes.values()))
+    made = {"path": str(plan.path), "frames": frames, "frames_per_second": rate}
+    shown = {
+        name: {"seed": one.seed, "episode": one.number, "cost": one.cost, "steps": one.length}
+        for name, one in episodes.items()
+    }
+    return table, seconds, made | shown
+
+
+def choose(table: pl.DataFrame) -> dict[str, dict[str, Any]]:
+    """The worst and the median of all episodes by cost, over all seeds.
+
+    Of several worst ones, the one of least return. The median is an episode that was played (of an
+    even number, the lower of the two in the middle); of several with its cost, one of middling
+    return.
+    """
+    order = table.sort("cost", "return", descending=[True, False], maintain_order=True)
+    middle = table["cost"].sort()[(len(table) - 1) // 2]
+    typical = table.filter(pl.col("cost") == middle).sort("return", maintain_order=True)
+    return {
+        "worst": order.row(0, named=True),
+        "median": typical.row((len(typical) - 1) // 2, named=True),
+    }
+
+
+def recorder(policies: FrozenPolicies, plan: EvaluationPlan) -> Recorder:
+    """`film_episodes` as a compiled program."""
+    environment, account = policies.config.environment, policies.account
+
+    @jax.jit
+    def record(policy: Any, statistics: Any, keys: Any, chosen: Any) -> Any:
+        inputs = environment, account, policy, statistics, keys, chosen
+        return film_episodes(*inputs, deterministic=plan.deterministic)
+
+    return record
+
+
+def recorded(
+    policies: FrozenPolicies,
+    plan: EvaluationPlan,
+    row: dict[str, Any],
+    caption: str,
+    record: Recorder,
+) -> RecordedEpisode:
+    """The evaluated episode of a row, with all its states."""
+    environment, number = policies.config.environment, row["episode"]
+    keys = plan.keys(row["seed"], number // plan.batch * plan.batch)
+    with told_failures(environment):
+        _, lane = jax.device_get(
+            record(*policies.of_seed(row["seed"]), keys, jnp.asarray(number % plan.batch))
+        )
+    close(environment)
+    played = slice(int(lane.length.max()) + 1)
+    lane = jax.tree.map(operator.itemgetter(played), jax.tree.map(np.asarray, lane))
+    return RecordedEpisode(
+        caption=caption,
+        seed=row["seed"],
+        number=number,
+        states=lane.environment,
+        spent=lane.spent,
+        reward=lane.reward,
+    )
+
+
+def write_video(plan: VideoPlan, config: Any, episodes: list[RecordedEpisode]) -> tuple[int, float]:
+    """Draw the episodes side by side; returns the number of frames and the frames per second."""
+    longest = max(episode.length for episode in episodes)
+    moments = frame_moments(longest, plan.request.most_frames).tolist()
+    what = f"{config.algorithm_name} on {config.environment_name}   {config.constraint.text}"
+    frames = compose(
+        config.environment, episodes, plan.drawing,
+        limit=config.constraint.limit, title=what, moments=moments,
+    )  # fmt: skip
+    rate = frame_rate(len(moments))
+    data = encode(_counted(frames, len(moments), plan.request.progress), plan.format, rate)
+    files.write_atomically(plan.path, data)
+    return len(moments), rate
+
+
+def _counted(frames: Iterable[Picture], total: int, progress: Progress) -> Iterator[Picture]:
+    for done, frame in enumerate(frames):
+        progress(done, total, "drawing")
+        yield frame
+    progress(total, total, "writing the file")

@@ -1,10 +1,11 @@
-"""Figures as functions of a run's tables: arrays and axes in, axes out; saving is the caller's.
+"""Figures of runs, by matplotlib: tables in, figures out.
 
-The violation probability is drawn per block of training with its exact binomial 95% band. It
-describes the policies that were being trained, so it is a description, never a guarantee.
+What a constraint limits is drawn per block of training with a 95% band. It describes policies that
+were being trained and guarantees nothing.
 """
 
 import io
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from canary.constraints import Chance, Constraint, from_dict
-from canary.numerics.binomial import clopper_pearson_interval
-from canary.numerics.measurement import Measurement, measurement
-from canary.runs import directory
+from canary.numerics.measurement import measurement
+from canary.reporting.statistics import is_violation, student_interval
+from canary.runs import files
 
 STYLE = {
     "font.size": 9,
@@ -46,163 +47,74 @@ def training_figure(
     batch: int,
     optimum: dict[str, float] | None = None,
 ) -> Figure:
-    """Return, violation probability and cost over training; `optimum` draws exact best returns as
-    labelled lines."""
-    limit = constraint.limit
-    blocks = training_blocks(episodes.filter(pl.col("valid")), limit, batch)
+    """Return, constraint and cost over training; `optimum` adds labelled lines of exact best
+    returns."""
+    blocks = training_blocks(episodes.filter(pl.col("valid")), constraint.limit, batch)
     with plt.rc_context(STYLE):
-        figure, (left, middle, right) = plt.subplots(
-            1, 3, figsize=(10.5, 3.1), layout="constrained"
-        )
-        draw_returns(left, blocks, optimum or {})
-        if isinstance(constraint, Chance):
-            draw_violations(middle, blocks, limit, constraint.epsilon)
-        else:
-            draw_measured(middle, blocks, constraint)
-        draw_costs(right, blocks, limit)
-        for axes in (left, middle, right):
-            axes.set_xlabel("environment steps per seed")
-            show_steps(axes)
+        figure, axes = plt.subplots(1, 3, figsize=(10.5, 3.1), layout="constrained")
+        _draw_returns(axes[0], blocks, optimum or {})
+        _draw_constraint(axes[1], blocks, constraint)
+        _draw_costs(axes[2], blocks, constraint.limit)
+        for each in axes:
+            each.set_xlabel("environment steps per seed")
+            show_steps(each)
         figure.suptitle(title, x=0.01, ha="left", fontsize=10, color=GREY)
     return figure
 
 
-def show_steps(axes: Axes) -> Axes:
-    """A horizontal axis of environment steps: few ticks, as 200k or 1.5M."""
-    axes.xaxis.set_major_locator(MaxNLocator(5))
-    axes.xaxis.set_major_formatter(
-        lambda value, _: (
-            f"{value / 1e6:g}M" if value >= 1e6 else f"{value / 1e3:g}k" if value else "0"
-        )
+def comparison_figure(runs: Sequence[tuple[dict[str, Any], pl.DataFrame, str]]) -> Figure:
+    """Return and constraint of several runs, (configuration, episodes, label) each: the mean over
+    seeds with a 95% band."""
+    with plt.rc_context(STYLE):
+        figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.6), layout="constrained")
+        colours = plt.get_cmap("tab10").colors  # type: ignore[attr-defined]
+        kinds = set()
+        for index, (config, episodes, label) in enumerate(runs):
+            facts, colour = figure_arguments(config), colours[index % len(colours)]
+            constraint = facts["constraint"]
+            kinds.add(constraint.kind)
+            whole = episodes.filter(pl.col("valid"))
+            if whole.is_empty():
+                continue
+            blocks = training_blocks(whole, constraint.limit, facts["batch"])
+            values = [constraint.measure(costs.to_numpy()) for costs in blocks["costs"]]
+            blocks = blocks.with_columns(measured=pl.Series(values, dtype=pl.Float64))
+            _draw_mean(left, blocks, "return", colour, label)
+            _draw_mean(right, blocks, "measured", colour, label)
+            right.axhline(constraint.allowed, color=colour, linestyle="--", linewidth=0.8)
+        if kinds == {"chance"}:
+            right.set_yscale("symlog", linthresh=0.001)
+            right.set_ylim(0, 1)
+        left.set_title("mean return")
+        right.set_title("what the constraint limits (dashed: allowed)")
+        for axes in (left, right):
+            axes.set_xlabel("environment steps per seed")
+            show_steps(axes)
+        figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", fontsize=8)
+        title = f"{runs[0][0]['environment']['name']}: means over seeds, 95% bands"
+        figure.suptitle(title, x=0.01, ha="left", fontsize=10)
+    return figure
+
+
+def figure_arguments(config: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of `training_figure` for a stored configuration."""
+    training = config["training"]
+    title = (
+        f"{config['algorithm']['name']} on {config['environment']['name']}, preset "
+        f"{config['preset']}, {len(training['seeds'])} seeds"
     )
-    return axes
+    batch = training["environments"] * training["rollout_length"]
+    return {"title": title, "constraint": from_dict(config["constraint"]), "batch": batch}
 
 
-def show_probabilities(axis: Axis) -> Axis:
-    """A logarithmic axis of probabilities: plain numbers, few enough not to overprint, also within
-    one decade."""
-    low, high = axis.get_view_interval()
-    if high < 10 * low:
-        axis.set_major_locator(MaxNLocator(5))
-    else:
-        axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 200 * low else (1,)))
-    axis.set_major_formatter("{x:g}")
-    axis.set_minor_formatter(NullFormatter())
-    return axis
-
-
-def draw_returns(axes: Axes, blocks: pl.DataFrame, optimum: dict[str, float]) -> Axes:
-    _seed_lines(axes, blocks, "return", BLUE)
-    for (label, value), shade in zip(optimum.items(), (GREEN, RED, GREY), strict=False):
-        axes.axhline(value, color=shade, linestyle="--", linewidth=1)
-        axes.annotate(
-            f"{label} "
-            f"{value:.3f}", (1, value), xycoords=("axes fraction", "data"), ha="right", va="bottom",
-            fontsize=7, color=shade, bbox={"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.5},
-        )  # fmt: skip
-    axes.set_title("mean return (thin: seeds)")
-    return axes
-
-
-def draw_violations(axes: Axes, blocks: pl.DataFrame, limit: float, epsilon: float) -> Axes:
-    floor = epsilon / 50  # where the axis ends: a block without violations runs along it
-    shown = blocks.with_columns(pl.col("violation").clip(lower_bound=floor))
-    _seed_lines(axes, shown, "violation", BLUE, pooled=False)
-    whole = (
-        blocks.group_by("steps")
-        .agg(pl.col("violations").sum(), pl.col("count").sum())
-        .sort("steps")
-    )
-    steps, violations, count = (whole[name].to_numpy() for name in ("steps", "violations", "count"))
-    lower, upper = clopper_pearson_interval(violations, count)
-    axes.fill_between(
-        steps, np.maximum(lower, floor), np.maximum(upper, floor), color=BLUE, alpha=0.25
-    )
-    axes.plot(steps, np.maximum(violations / count, floor), color=BLUE, linewidth=1.8)
-    allowed_line(axes, epsilon, f"ε = {epsilon:g}")
-    axes.set_yscale("log")
-    axes.set_ylim(floor, 1)
-    axes.set_title(f"P(cost > {limit:g}), all seeds, 95% band")
-    return axes
-
-
-def draw_measured(axes: Axes, blocks: pl.DataFrame, constraint: Constraint) -> Axes:
-    """What a constraint on a mean limits, per block: of each seed, and of all with a normal 95%
-    band."""
-
-    def measured(costs: pl.Series) -> Measurement:
-        found = measurement(constraint, costs.to_numpy())
-        assert found is not None  # a block has episodes
-        return found
-
-    seeds = blocks.with_columns(
-        pl.Series("value", [measured(costs).value for costs in blocks["costs"]], pl.Float64)
-    )
-    _seed_lines(axes, seeds, "value", BLUE, pooled=False)
-    whole = (
-        blocks.select("steps", "costs")
-        .explode("costs")
-        .group_by("steps")
-        .agg("costs")
-        .sort("steps")
-    )
-    value, lower, upper = np.array([measured(costs) for costs in whole["costs"]]).T
-    axes.fill_between(whole["steps"], np.maximum(lower, 0), upper, color=BLUE, alpha=0.25)
-    axes.plot(whole["steps"], value, color=BLUE, linewidth=1.8)
-    allowed_line(axes, constraint.limit, f"limit {constraint.limit:g}")
-    axes.set_ylim(bottom=0)
-    axes.set_title(f"{constraint.label}, all seeds, 95% band")
-    return axes
-
-
-def draw_costs(axes: Axes, blocks: pl.DataFrame, limit: float) -> Axes:
-    _seed_lines(axes, blocks, "cost", BLUE)
-    spread = (
-        blocks.group_by("steps")
-        .agg(pl.col("cost").mean(), pl.col("deviation").mean())
-        .sort("steps")
-    )
-    steps, mean, deviation = (spread[name].to_numpy() for name in ("steps", "cost", "deviation"))
-    axes.fill_between(
-        steps, np.maximum(mean - deviation, 0), mean + deviation, color=BLUE, alpha=0.15
-    )
-    allowed_line(axes, limit, f"limit {limit:g}")
-    axes.set_ylim(bottom=0)
-    axes.set_title("episode cost, mean ± deviation")
-    return axes
-
-
-def allowed_line(axes: Axes, value: float, label: str) -> None:
-    """A dashed line at what is allowed, named at its right end."""
-    axes.axhline(value, color=RED, linestyle="--", linewidth=1)
-    place = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "bottom"}
-    axes.annotate(label, (1, value), color=RED, fontsize=8, **place)
-
-
-def save(figure: Figure, path: Path) -> None:
-    """Write the figure as PNG, whole or not at all. One that is made again is the same file,
-    whatever made it."""
-    picture = io.BytesIO()
-    figure.savefig(picture, format="png", metadata={"Software": None})
-    plt.close(figure)
-    directory.write_atomically(path, picture.getvalue())
-
-
-def training_blocks(episodes: pl.DataFrame, limit: float, batch: int) -> pl.DataFrame:
-    """Averages per seed over equal blocks of training."""
+def training_blocks(
+    episodes: pl.DataFrame, limit: float, batch: int, blocks: int = BLOCKS
+) -> pl.DataFrame:
+    """Averages per seed over about so many equal blocks of training."""
     updates = int(episodes["iteration"].max() or 0) + 1  # type: ignore[arg-type]
-    width = max(1, updates // BLOCKS)
+    over = pl.Series("over", is_violation(episodes["cost"].to_numpy(), limit), pl.Boolean)
     return (
-        episodes.with_columns(
-            # The last block takes what the division leaves over, rather than being a thin one of
-            # its own.
-            steps=(
-                (pl.col("iteration") // width).clip(upper_bound=max(updates // width - 1, 0)) + 0.5
-            )
-            * width
-            * batch,
-            over=pl.col("cost") > limit,
-        )
+        episodes.with_columns(over, steps=(block_of(updates, blocks) + 0.5) * batch)
         .group_by("seed", "steps")
         .agg(
             pl.col("return").mean(),
@@ -217,22 +129,114 @@ def training_blocks(episodes: pl.DataFrame, limit: float, batch: int) -> pl.Data
     )
 
 
-def _seed_lines(
-    axes: Axes, blocks: pl.DataFrame, column: str, colour: str, pooled: bool = True
-) -> None:
+def block_of(updates: int, blocks: int = BLOCKS) -> pl.Expr:
+    """The middle update of each row's block. The last block also takes what the division leaves
+    over."""
+    width = max(1, updates // blocks)
+    block = (pl.col("iteration") // width).clip(upper_bound=max(updates // width - 1, 0))
+    return (block + 0.5) * width - 0.5
+
+
+def _draw_returns(axes: Axes, blocks: pl.DataFrame, optimum: dict[str, float]) -> None:
+    _draw_seeds(axes, blocks, "return")
+    mean = blocks.group_by("steps").agg(pl.col("return").mean()).sort("steps")
+    axes.plot(mean["steps"], mean["return"], color=BLUE, linewidth=1.8)
+    box = {"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.5}
+    for (label, value), shade in zip(optimum.items(), (GREEN, RED, GREY), strict=False):
+        axes.axhline(value, color=shade, linestyle="--", linewidth=1)
+        place = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "bottom"}
+        text = f"{label} {value:.3f}"
+        axes.annotate(text, (1, value), fontsize=7, color=shade, bbox=box, **place)
+    axes.set_title("mean return (thin: seeds)")
+
+
+def _draw_constraint(axes: Axes, blocks: pl.DataFrame, constraint: Constraint) -> None:
+    """What the constraint limits, per block: of each seed, and of all seeds with a 95% band."""
+    # The logarithmic axis of a probability ends at a floor, along which zeros are drawn
+    floor = constraint.epsilon / 50 if isinstance(constraint, Chance) else 0.0
+
+    def measured(costs: pl.Series) -> np.ndarray:
+        return np.maximum(np.array(measurement(constraint, costs.to_numpy())), floor)
+
+    values = [measured(costs)[0] for costs in blocks["costs"]]
+    _draw_seeds(axes, blocks.with_columns(value=pl.Series(values, dtype=pl.Float64)), "value")
+    pairs = blocks.select("steps", "costs").explode("costs")
+    whole = pairs.group_by("steps").agg("costs").sort("steps")
+    value, lower, upper = np.array([measured(costs) for costs in whole["costs"]]).T
+    axes.fill_between(whole["steps"], lower, upper, color=BLUE, alpha=0.25)
+    axes.plot(whole["steps"], value, color=BLUE, linewidth=1.8)
+    if isinstance(constraint, Chance):
+        allowed_line(axes, constraint.epsilon, f"ε = {constraint.epsilon:g}")
+        axes.set_yscale("log")
+        axes.set_ylim(floor, 1)
+    else:
+        allowed_line(axes, constraint.limit, f"limit {constraint.limit:g}")
+        axes.set_ylim(bottom=0)
+    axes.set_title(f"{constraint.label}, all seeds, 95% band")
+
+
+def _draw_costs(axes: Axes, blocks: pl.DataFrame, limit: float) -> None:
+    _draw_seeds(axes, blocks, "cost")
+    means = pl.col("cost").mean(), pl.col("deviation").mean()
+    spread = blocks.group_by("steps").agg(*means).sort("steps")
+    steps, mean, deviation = (spread[name].to_numpy() for name in ("steps", "cost", "deviation"))
+    axes.plot(steps, mean, color=BLUE, linewidth=1.8)
+    low, high = np.maximum(mean - deviation, 0), mean + deviation
+    axes.fill_between(steps, low, high, color=BLUE, alpha=0.15)
+    allowed_line(axes, limit, f"limit {limit:g}")
+    axes.set_ylim(bottom=0)
+    axes.set_title("episode cost, mean ± deviation")
+
+
+def _draw_seeds(axes: Axes, blocks: pl.DataFrame, column: str) -> None:
     for _, seed in blocks.group_by("seed", maintain_order=True):
-        axes.plot(seed["steps"], seed[column], color=colour, linewidth=0.6, alpha=0.45)
-    if pooled:
-        mean = blocks.group_by("steps").agg(pl.col(column).mean()).sort("steps")
-        axes.plot(mean["steps"], mean[column], color=colour, linewidth=1.8)
+        axes.plot(seed["steps"], seed[column], color=BLUE, linewidth=0.6, alpha=0.45)
 
 
-def figure_arguments(config: dict[str, Any]) -> dict[str, Any]:
-    """What `training_figure` needs of a run's configuration."""
-    constraint, training = from_dict(config["constraint"]), config["training"]
-    title = (
-        f"{config['algorithm']['name']} on {config['environment']['name']}, preset "
-        f"{config['preset']}, {len(training['seeds'])} seeds"
+def _draw_mean(axes: Axes, blocks: pl.DataFrame, column: str, colour: Any, label: str) -> None:
+    parts = blocks.sort("steps").partition_by("steps", maintain_order=True)
+    found = [student_interval(part[column].to_list()) or (np.nan, None) for part in parts]
+    mean, half = np.array([(value, width or 0.0) for value, width in found]).T
+    steps = [part["steps"][0] for part in parts]
+    axes.plot(steps, mean, color=colour, linewidth=1.6, label=label)
+    axes.fill_between(steps, mean - half, mean + half, color=colour, alpha=0.18, linewidth=0)
+
+
+def show_steps(axes: Axes) -> Axes:
+    """A horizontal axis of environment steps with few ticks, as 200k or 1.5M."""
+    axes.xaxis.set_major_locator(MaxNLocator(5))
+    axes.xaxis.set_major_formatter(
+        lambda value, _: (
+            f"{value / 1e6:g}M" if value >= 1e6 else f"{value / 1e3:g}k" if value else "0"
+        )
     )
-    batch = training["environments"] * training["rollout_length"]
-    return {"title": title, "constraint": constraint, "batch": batch}
+    return axes
+
+
+def show_probabilities(axis: Axis) -> Axis:
+    """A logarithmic axis of probabilities: plain numbers that do not overlap, also within one
+    decade."""
+    low, high = axis.get_view_interval()
+    if high < 10 * low:
+        axis.set_major_locator(MaxNLocator(5))
+    else:
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 200 * low else (1,)))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(NullFormatter())
+    return axis
+
+
+def allowed_line(axes: Axes, value: float, label: str) -> None:
+    """A dashed line at what is allowed, with a label at its right end."""
+    axes.axhline(value, color=RED, linestyle="--", linewidth=1)
+    place = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "bottom"}
+    axes.annotate(label, (1, value), color=RED, fontsize=8, **place)
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write the figure as PNG, without the version of matplotlib, which would change the file."""
+    files.check_target(path)
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png", metadata={"Software": None})
+    plt.close(figure)
+    files.write_atomically(path, picture.getvalue())

@@ -1,14 +1,13 @@
-"""The types of summaries: plain dictionaries, so that they are JSON, whose keys an editor and a
-type checker know.
+"""The types of summaries: plain dictionaries that can be written as JSON.
 
-Lists go over the seeds, in the order of `seed_ids`. None stands for what is not known, never 0.
+Lists go over the seeds, in the order of `seed_ids`. None means unknown, never 0.
 """
 
 from typing import Any, NotRequired, TypedDict
 
 
 class Summary(TypedDict):
-    """What both kinds of summary say: what was trained on what, and what its episodes were like."""
+    """What was trained on what, and what its episodes were like."""
 
     env: str
     algorithm: str
@@ -69,12 +68,11 @@ class EvaluationSummary(Summary):
     policy_sha256: dict[str, str]
     video: NotRequired[dict[str, Any]]
     environment_changes: NotRequired[list[str]]
-    """How the environment differs from that of training, where `accept_change` allowed it."""
+    """How the environment differs from that of training, if `accept_change` allowed it."""
 
 
 class ExportRecord(TypedDict):
-    """What `canary.export` wrote. Beside these it has what the file itself says about the
-    policy."""
+    """What `canary.export` wrote, beside the metadata of the file."""
 
     path: str
     file_sha256: str
@@ -83,16 +81,15 @@ class ExportRecord(TypedDict):
     bytes: int
     run_dir: str
     max_abs_difference: float
-    """The largest distance from JAX on random inputs: of the parameters of the action
-    distribution,"""
+    """The largest difference from JAX on random inputs, of the action distribution."""
     max_output_difference: float
-    """and of everything that is put out."""
+    """The same of the network's raw outputs."""
     checked_inputs: int
     notes: list[str]
 
 
 class Estimate(TypedDict):
-    """A mean over seeds with its 95% interval; one seed alone has none."""
+    """A mean over seeds with its 95% interval, None for a single seed."""
 
     mean: float
     lower: float | None
@@ -112,7 +109,7 @@ class ComparedRun(TypedDict):
 
     run: str
     differs: dict[str, Any]
-    """Its settings that are not those of all the runs."""
+    """Its settings that not all runs share."""
     algorithm: str
     status: str
     seeds: int
@@ -127,7 +124,7 @@ class ComparedRun(TypedDict):
 
 
 class Comparison(TypedDict):
-    """Runs of one environment beside each other."""
+    """Runs of one environment side by side."""
 
     env: str
     runs: list[ComparedRun]

@@ -1,38 +1,43 @@
-"""The paper's measures of safety and performance (tab:safety, app:jitter), from the episodes of a
-seed.
+"""Statistics over episodes and seeds. A measure without data is None, never 0.
+
+The paper's measures (tab:safety, app:jitter), over the second half of training:
 
     converged violation probability   P = share of episodes with C > limit
     violation-probability jitter      sqrt(max(0, Var_b[p_b] - mean_b[P (1 - P) / n_b]))
 
-over the second half of training; the jitter splits it into 12 equal blocks b of updates, with n_b
-episodes and violation rate p_b each. What it subtracts is the variance that counting alone would
-give the blocks of a frozen policy. Reliability (% safe) is the share of seeds with P <= epsilon. A
-measure without data is None, never 0.
+The jitter splits the updates into 12 equal blocks b with n_b episodes and violation rate p_b. It
+subtracts the variance that counting alone gives the blocks of a frozen policy. Reliability (% safe)
+is the share of seeds with P <= epsilon.
+
+Interquartile mean and probability of improvement with stratified bootstrap intervals follow Agarwal
+et al. (2021), "Deep reinforcement learning at the edge of the statistical precipice". The generator
+has a fixed seed, so a table that is made again is the same table.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.special import stdtrit
 
-__all__ = [
-    "is_violation",
-    "mean_over_seeds",
-    "paired_difference",
-    "safe_fraction",
-    "standard_error",
-    "student_interval",
-    "violation_jitter",
-]
+Strata = Sequence[Sequence[float]]
+"""Scores of the seeds of each environment. The bootstrap draws seeds within their environment."""
 
-BLOCKS = 12
+BLOCKS, DRAWS = 12, 2000
+
+
+class Interval(NamedTuple):
+    """A number with the ends of its interval."""
+
+    value: float
+    lower: float
+    upper: float
 
 
 def is_violation(cost: Float[np.ndarray, "episode"], limit: float) -> Bool[np.ndarray, "episode"]:
-    """Strictly above the limit; a cost that is not a number proves nothing and counts as a
-    violation."""
+    """Strictly above the limit; NaN counts as a violation."""
     return ~(cost <= limit)
 
 
@@ -43,12 +48,10 @@ def violation_jitter(
     last: int,
     blocks: int = BLOCKS,
 ) -> float | None:
-    """How much the violation probability wanders over iterations [first, last), in units of
-    probability.
+    """How much the violation probability varies over iterations [first, last).
 
-    Blocks without episodes are left out, and with fewer than two there is no jitter to speak of.
-    The variance over blocks is the unbiased one (n - 1), for which the floor is what a constant
-    probability gives on average.
+    Blocks without episodes are left out; fewer than two give None. The variance over blocks is the
+    unbiased one, whose mean is the floor when the probability is constant.
     """
     if last <= first:
         return None
@@ -71,7 +74,7 @@ def mean_over_seeds(values: Sequence[float | None]) -> float | None:
 
 
 def standard_error(values: Sequence[float | None]) -> float | None:
-    """The standard error of that mean; None for fewer than two seeds, which show no spread."""
+    """The standard error of that mean; None for fewer than two seeds."""
     known = [value for value in values if value is not None]
     return float(np.std(known, ddof=1) / math.sqrt(len(known))) if len(known) > 1 else None
 
@@ -81,25 +84,11 @@ def safe_fraction(rates: Sequence[float | None], epsilon: float) -> float | None
     return mean_over_seeds([None if rate is None else float(rate <= epsilon) for rate in rates])
 
 
-def paired_difference(
-    values: Sequence[float | None], reference: Sequence[float | None], confidence: float = 0.95
-) -> tuple[float, float] | None:
-    """Mean of `values` - `reference` seed by seed, and the half-width of its Student interval; None
-    for fewer than two."""
-    pairs = [
-        (a, b) for a, b in zip(values, reference, strict=True) if a is not None and b is not None
-    ]
-    if len(pairs) < 2:
-        return None
-    found = student_interval([a - b for a, b in pairs], confidence)
-    return None if found is None or found[1] is None else (found[0], found[1])
-
-
 def student_interval(
     values: Sequence[float], confidence: float = 0.95
 ) -> tuple[float, float | None] | None:
-    """The mean and the half-width of its Student interval, which a single value has not; None of
-    nothing."""
+    """The mean and the half-width of its Student interval, None for a single value; None without
+    values."""
     if not len(values):
         return None
     numbers, count = np.asarray(values, float), len(values)
@@ -107,3 +96,93 @@ def student_interval(
         return float(numbers[0]), None
     quantile = float(stdtrit(count - 1, (1 + confidence) / 2))
     return float(numbers.mean()), quantile * float(numbers.std(ddof=1)) / math.sqrt(count)
+
+
+def paired_difference(
+    values: Sequence[float | None], reference: Sequence[float | None], confidence: float = 0.95
+) -> tuple[float, float] | None:
+    """Mean of `values` - `reference` seed by seed, and the half-width of its Student interval; None
+    for fewer than two pairs."""
+    pairs = zip(values, reference, strict=True)
+    differences = [a - b for a, b in pairs if a is not None and b is not None]
+    found = student_interval(differences, confidence)
+    return None if found is None or found[1] is None else (found[0], found[1])
+
+
+def interquartile_mean(strata: Strata) -> float:
+    """Mean of the scores without the highest and the lowest quarter, rounded down."""
+    scores = np.sort(np.concatenate([np.asarray(stratum, float) for stratum in strata]))
+    cut = len(scores) // 4
+    return float(scores[cut : len(scores) - cut].mean())
+
+
+def bootstrap(
+    statistic: Callable[[Strata], float],
+    strata: Strata,
+    confidence: float = 0.95,
+    draws: int = DRAWS,
+) -> Interval:
+    """The statistic with its percentile interval, drawing the seeds of each stratum with
+    replacement."""
+    rng = np.random.default_rng(0)
+    columns = [np.asarray(stratum, float) for stratum in strata]
+    picks = [rng.integers(0, len(column), (draws, len(column))) for column in columns]
+    values = [
+        statistic([column[pick[draw]] for column, pick in zip(columns, picks, strict=True)])
+        for draw in range(draws)
+    ]
+    tail = (1 - confidence) / 2
+    lower, upper = np.quantile(values, [tail, 1 - tail])
+    return Interval(statistic(strata), float(lower), float(upper))
+
+
+def improvement_probability(ours: Strata, theirs: Strata, confidence: float = 0.95) -> Interval:
+    """P(a seed of ours scores above a seed of theirs), ties count half, mean over environments."""
+    if len(ours) != len(theirs):
+        raise ValueError("both methods need scores on the same environments")
+
+    def wins(ours: Sequence[float], theirs: Sequence[float]) -> float:
+        difference = np.subtract.outer(np.asarray(ours, float), np.asarray(theirs, float))
+        return float(np.mean((difference > 0) + 0.5 * (difference == 0)))
+
+    def statistic(both: Strata) -> float:
+        half = len(both) // 2
+        return float(np.mean([wins(x, y) for x, y in zip(both[:half], both[half:], strict=True)]))
+
+    return bootstrap(statistic, [*ours, *theirs], confidence)
+
+
+def margin_per_jitter(
+    epsilon: float | None, violation: float | None, jitter: float | None
+) -> float | None:
+    """The paper's margin (epsilon - P) / jitter; None if a number is unknown or the jitter is 0,
+    which only says that it is smaller than counting can show."""
+    if epsilon is None or violation is None or not jitter:
+        return None
+    return (epsilon - violation) / jitter
+
+
+def running_rate(
+    violated: Bool[np.ndarray, "episode"], iteration: Int[np.ndarray, "episode"], width: int
+) -> tuple[Int[np.ndarray, "update"], Float[np.ndarray, "update"]]:
+    """Violation rate of the last `width` episodes at the end of every update that ended one, from
+    the update on by which `width` episodes have ended. Episodes in the order of time."""
+    total = np.concatenate([[0], np.cumsum(violated)])
+    last = np.flatnonzero(np.diff(iteration, append=iteration[-1:] + 1)) + 1  # of each update
+    last = last[last >= width]
+    return iteration[last - 1], (total[last] - total[last - width]) / width
+
+
+def collapse_time(
+    steps: Float[np.ndarray, "time"],
+    rate: Float[np.ndarray, "time"],
+    high: float = 0.3,
+    low: float = 0.1,
+) -> float | None:
+    """Steps from the last time at `high` or above to the first time at `low` or below: the paper's
+    collapse of the violation probability. None if it does not fall so far."""
+    below = np.flatnonzero(rate <= low)
+    if not below.size:
+        return None
+    above = np.flatnonzero(rate[: below[0]] >= high)
+    return float(steps[below[0]] - steps[above[-1]]) if above.size else None

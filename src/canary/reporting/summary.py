@@ -1,13 +1,11 @@
 """The summary of a run or of an evaluation: the numbers of the paper's table, as JSON data.
 
-A run's summary is a pure function of its directory (config.json, manifest.json and the episodes),
-so it can be had at any time, also of a run that was stopped. It describes the second half of the
-updates done so far: iterations >= half of them. Only whole episodes count, and a seed without one
+A run's summary is a pure function of its directory, so a run that was stopped has one too. It
+describes the second half of the updates done so far, whole episodes only. A seed without an episode
 has None (null in JSON), never 0.
 """
 
 import math
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,35 +25,19 @@ from canary.reporting.statistics import (
 from canary.runs import directory
 from canary.runs.manifest import read_manifest
 
-
-@dataclass(frozen=True, kw_only=True)
-class SeedSummary:
-    """One seed over its counted episodes; None where there are none."""
-
-    episodes: int
-    measured: Measurement | None = None
-    """What the constraint limits, with its interval."""
-    violation: float | None = None
-    jitter: float | None = None
-    reward: float | None = None
-    cost: float | None = None
-    deviation: float | None = None
-    length: float | None = None
+EVALUATION = "evaluation.json"  # the last evaluation of a run's newest policies
 
 
 def summarise_run(run: Path) -> dict[str, Any]:
-    """What the training of a run achieved, from its stored files."""
-    head, manifest = _head(run), read_manifest(run)
-    steps, seconds = manifest["steps"], manifest.get("train_seconds")
-    done = steps // head.pop("batch")
+    """The training of a run, from its stored files."""
+    head, manifest = _head_of_run(run), read_manifest(run)
     metrics, episodes = (directory.read(run, kind) for kind in ("metrics", "episodes"))
-    return {
-        **head,
+    summary = _of_training(
+        head, episodes, metrics, manifest["steps"], manifest.get("train_seconds")
+    )
+    return summary | {
         "status": manifest["status"],
-        "total_steps": steps,
         "planned_steps": manifest["total_steps"],
-        **_of_training(head, episodes, metrics, done),
-        "steps_per_second": steps * head["seeds"] / seconds if seconds else None,
         "wall_seconds": manifest.get("wall_seconds"),
         "run_dir": str(run),
     }
@@ -69,79 +51,66 @@ def summarise_tables(
     steps: int,
     seconds: float | None,
 ) -> dict[str, Any]:
-    """The same of finished seeds that may have been trained apart: `seconds` is the sum of their
+    """The same for finished seeds that may come from several runs; `seconds` is the sum of their
     training times."""
-    head = _head_of(config)
-    done = steps // head.pop("batch")
-    return {
-        **head,
-        "status": "finished",
-        "total_steps": steps,
-        "planned_steps": steps,
-        **_of_training(head, episodes, metrics, done),
-        "steps_per_second": steps * head["seeds"] / seconds if seconds else None,
-        "wall_seconds": seconds,
-    }
-
-
-def _of_training(
-    head: dict[str, Any], episodes: pl.DataFrame, metrics: pl.DataFrame, done: int
-) -> dict[str, Any]:
-    """Over the second half of `done` updates."""
-    constraint, half = from_dict(head["constraint"]), -(-done // 2)
-    rows = episodes.filter(
-        pl.col("valid") & (pl.col("iteration") >= half) & (pl.col("iteration") < done)
-    )
-    seeds = [_summarise_seed(rows, seed, constraint, (half, done)) for seed in head["seed_ids"]]
-    before = pl.col("iteration") < done
-    warnings = _warnings(
-        metrics.filter(before), episodes.filter(before), head["seed_ids"], constraint
-    )
-    return {**_over_seeds(seeds), **_judged(seeds, rows, constraint), "warnings": warnings}
-
-
-def _warnings(
-    metrics: pl.DataFrame, episodes: pl.DataFrame, seeds: list[int], constraint: Constraint
-) -> dict[str, str]:
-    """By seed, what its last updates look like if something is wrong with them."""
-    found = {
-        str(seed): diagnose(seed_series(metrics, episodes, seed), constraint) for seed in seeds
-    }
-    return {seed: sentence for seed, sentence in found.items() if sentence}
+    summary = _of_training(_head(config), episodes, metrics, steps, seconds)
+    return summary | {"status": "finished", "planned_steps": steps, "wall_seconds": seconds}
 
 
 def summarise_evaluation(run: Path, episodes: pl.DataFrame, seconds: float) -> dict[str, Any]:
-    """The same about fresh episodes of the frozen policies, all of which count; no jitter there."""
-    head = _head(run)
-    constraint = from_dict(head["constraint"])
+    """The same for fresh episodes of the frozen policies, all of which count; without jitter."""
+    head = _head_of_run(run)
     del head["batch"]
     head["seed_ids"] = episodes["seed"].unique(maintain_order=True).to_list()
-    head["seeds"] = len(head["seed_ids"])
-    seeds = [_summarise_seed(episodes, seed, constraint, None) for seed in head["seed_ids"]]
     steps = int(episodes["length"].sum())
     return {
         **head,
+        "seeds": len(head["seed_ids"]),
         "total_steps": steps,
-        **_over_seeds(seeds),
-        **_judged(seeds, episodes, constraint),
+        **_over_seeds(episodes, head["seed_ids"], from_dict(head["constraint"]), None),
         "steps_per_second": steps / seconds,
         "wall_seconds": round(seconds, 2),
         "run_dir": str(run),
     }
 
 
-def _head(run: Path) -> dict[str, Any]:
-    """What was trained on what, from the stored configuration; no JAX is needed to read it."""
+def _of_training(
+    head: dict[str, Any],
+    episodes: pl.DataFrame,
+    metrics: pl.DataFrame,
+    steps: int,
+    seconds: float | None,
+) -> dict[str, Any]:
+    constraint, seeds, done = (
+        from_dict(head["constraint"]),
+        head["seed_ids"],
+        steps // head["batch"],
+    )
+    half, iteration = -(-done // 2), pl.col("iteration")
+    rows = episodes.filter(pl.col("valid") & (iteration >= half) & (iteration < done))
+    tables = metrics.filter(iteration < done), episodes.filter(iteration < done)
+    found = {str(seed): diagnose(seed_series(*tables, seed), constraint) for seed in seeds}
+    return {
+        **{name: value for name, value in head.items() if name != "batch"},
+        "total_steps": steps,
+        **_over_seeds(rows, seeds, constraint, (half, done)),
+        "warnings": {seed: sentence for seed, sentence in found.items() if sentence},
+        "steps_per_second": steps * len(seeds) / seconds if seconds else None,
+    }
+
+
+def _head_of_run(run: Path) -> dict[str, Any]:
     config = directory.read_config(run)
     try:
-        return _head_of(config)
+        return _head(config)
     except (KeyError, TypeError, ValueError) as error:
         raise CanaryError(
             f"{run / 'config.json'} is damaged ({error}); restore it or start a new run."
         ) from error
 
 
-def _head_of(config: dict[str, Any]) -> dict[str, Any]:
+def _head(config: dict[str, Any]) -> dict[str, Any]:
+    """What was trained on what, from a stored configuration; no JAX is needed to read it."""
     training, constraint = config["training"], from_dict(config["constraint"])
     return {
         "env": str(config["environment"]["name"]),
@@ -156,46 +125,57 @@ def _head_of(config: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _summarise_seed(
-    episodes: pl.DataFrame, seed: int, constraint: Constraint, training: tuple[int, int] | None
-) -> SeedSummary:
-    """`training` gives the iterations [first, last) that the episodes come from, if a jitter is
-    wanted."""
-    rows = episodes.filter(pl.col("seed") == seed)
-    if rows.is_empty():
-        return SeedSummary(episodes=0)
-    violated = is_violation(rows["cost"].to_numpy(), constraint.limit)
-    jitter = None
-    if training is not None:
-        jitter = violation_jitter(violated, rows["iteration"].to_numpy(), *training)
-    return SeedSummary(
-        episodes=len(rows),
-        measured=measurement(constraint, rows["cost"].to_numpy()),
-        violation=float(violated.mean()),
-        jitter=jitter,
-        reward=_finite(rows["return"].cast(pl.Float64).mean()),
-        cost=_finite(rows["cost"].cast(pl.Float64).mean()),
-        deviation=_finite(rows["cost"].cast(pl.Float64).std(ddof=0)),
-        length=_finite(rows["length"].mean()),
-    )
-
-
-def _judged(seeds: list[SeedSummary], rows: pl.DataFrame, constraint: Constraint) -> dict[str, Any]:
-    """The constraint itself: what it limits, per seed and over all episodes, and the share of seeds
-    that keep it."""
-    values = [None if seed.measured is None else _finite(seed.measured.value) for seed in seeds]
-    whole = measurement(constraint, rows["cost"].to_numpy())
+def _over_seeds(
+    episodes: pl.DataFrame, seeds: list[int], constraint: Constraint, span: tuple[int, int] | None
+) -> dict[str, Any]:
+    """All measures per seed and over seeds; `span` gives the iterations [first, last) of the
+    episodes where a jitter is wanted."""
+    parts = [episodes.filter(pl.col("seed") == seed) for seed in seeds]
+    measured = [measurement(constraint, part["cost"].to_numpy()) for part in parts]
+    values = [None if one is None else _finite(one.value) for one in measured]
+    each: dict[str, list[float | None]] = {
+        "violation": [_violation(part, constraint.limit) for part in parts],
+        "jitter": [_jitter(part, constraint.limit, span) for part in parts],
+        "return": [_finite(part["return"].cast(pl.Float64).mean()) for part in parts],
+        "cost": [_finite(part["cost"].cast(pl.Float64).mean()) for part in parts],
+        "cost_deviation": [_finite(part["cost"].cast(pl.Float64).std(ddof=0)) for part in parts],
+        "length": [_finite(part["length"].mean()) for part in parts],
+        "constraint": values,
+    }
+    mean = {name: mean_over_seeds(column) for name, column in each.items()}
+    error = {name: standard_error(column) for name, column in each.items()}
     return {
+        "violation_probability": mean["violation"],
+        "violation_standard_error": error["violation"],
+        "violation_jitter": mean["jitter"],
+        "jitter_standard_error": error["jitter"],
+        "return_mean": mean["return"],
+        "return_standard_error": error["return"],
+        "cost_mean": mean["cost"],
+        "cost_deviation": mean["cost_deviation"],
+        "length_mean": mean["length"],
+        "episodes_per_seed": [len(part) for part in parts],
+        **{f"{name}_per_seed": column for name, column in each.items()},
         "constraint_text": constraint.text,
         "constraint_label": constraint.label,
         "constraint_allowed": constraint.allowed,
-        "constraint_value": mean_over_seeds(values),
-        "constraint_standard_error": standard_error(values),
-        "constraint_interval": _interval(whole),
-        "constraint_per_seed": values,
-        "constraint_interval_per_seed": [_interval(seed.measured) for seed in seeds],
+        "constraint_value": mean["constraint"],
+        "constraint_standard_error": error["constraint"],
+        "constraint_interval": _interval(measurement(constraint, episodes["cost"].to_numpy())),
+        "constraint_interval_per_seed": [_interval(one) for one in measured],
         "safe_fraction": safe_fraction(values, constraint.allowed),
     }
+
+
+def _violation(part: pl.DataFrame, limit: float) -> float | None:
+    return float(is_violation(part["cost"].to_numpy(), limit).mean()) if len(part) else None
+
+
+def _jitter(part: pl.DataFrame, limit: float, span: tuple[int, int] | None) -> float | None:
+    if span is None or part.is_empty():
+        return None
+    violated = is_violation(part["cost"].to_numpy(), limit)
+    return violation_jitter(violated, part["iteration"].to_numpy(), *span)
 
 
 def _interval(measured: Measurement | None) -> list[float] | None:
@@ -204,33 +184,6 @@ def _interval(measured: Measurement | None) -> list[float] | None:
     return [measured.lower, measured.upper]
 
 
-def _over_seeds(seeds: list[SeedSummary]) -> dict[str, Any]:
-    violation = [seed.violation for seed in seeds]
-    jitter = [seed.jitter for seed in seeds]
-    reward = [seed.reward for seed in seeds]
-    cost = [seed.cost for seed in seeds]
-    deviation = [seed.deviation for seed in seeds]
-    length = [seed.length for seed in seeds]
-    return {
-        "violation_probability": mean_over_seeds(violation),
-        "violation_standard_error": standard_error(violation),
-        "violation_jitter": mean_over_seeds(jitter),
-        "jitter_standard_error": standard_error(jitter),
-        "return_mean": mean_over_seeds(reward),
-        "return_standard_error": standard_error(reward),
-        "cost_mean": mean_over_seeds(cost),
-        "cost_deviation": mean_over_seeds(deviation),
-        "length_mean": mean_over_seeds(length),
-        "episodes_per_seed": [seed.episodes for seed in seeds],
-        "violation_per_seed": violation,
-        "jitter_per_seed": jitter,
-        "return_per_seed": reward,
-        "cost_per_seed": cost,
-        "cost_deviation_per_seed": deviation,
-        "length_per_seed": length,
-    }
-
-
 def _finite(value: Any) -> float | None:
     """JSON has no NaN and no infinity."""
-    return float(value) if math.isfinite(value) else None
+    return float(value) if value is not None and math.isfinite(value) else None

@@ -263,3 +263,11 @@ def unsealed(value: dict[str, Any], path: Path) -> dict[str, Any]:
 def _short(error: Exception) -> str:
     text = " ".join(str(error).split())
     return text if len(text) <= 200 else f"{text[:200]}..."
+
+
+def check_target(path: Path) -> None:
+    """Raise a sentence if a file cannot get this name because a directory, pipe or device has it."""
+    check_name(path)
+    if os.path.exists(path) and not os.path.isfile(path):
+        kind = "a directory" if os.path.isdir(path) else "not a regular file"
+        raise CanaryError(f"{path} is {kind} and is not replaced; name another file.")

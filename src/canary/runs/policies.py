@@ -132,11 +132,13 @@ def play(
     policies: FrozenPolicies,
     plan: EvaluationPlan,
     report: Callable[[int, int], None] = lambda seed, count: None,
+    program: Callable[..., Any] | None = None,
 ) -> tuple[pl.DataFrame, float]:
     """One row per episode, and the seconds it took; `report(seed, episodes)` is called after every
-    batch."""
+    batch. `program(policy, statistics, keys)` replaces the usual one."""
     environment, batch = policies.config.environment, plan.batch
-    program = make_player(environment, policies.account, deterministic=plan.deterministic)
+    if program is None:
+        program = make_player(environment, policies.account, deterministic=plan.deterministic)
     seeds = policies.config.training.seeds if plan.seeds is None else plan.seeds
     # An unknown seed fails before any is played
     chosen = {seed: policies.of_seed(seed) for seed in seeds}

@@ -19,8 +19,10 @@ from canary.runs.seeds import SeedGroups
 from canary.terminal.progress import SeedStatus
 from canary.types import EpisodeEnds
 
-RECENT_EPISODES = 1000  # what the live display calls recent
-RECENT_UPDATES = 50
+# The live display shows the fewest recent updates with ENOUGH_EPISODES. It looks back FEW_UPDATES,
+# and up to RECENT_UPDATES where fewer than FEW_EPISODES ended in those.
+ENOUGH_EPISODES, FEW_EPISODES = 200, 20
+FEW_UPDATES, RECENT_UPDATES = 10, 50
 # Averaged over so many updates of a chunk.
 AVERAGED = {"entropy": 5, "kl_fraction": 5, "signal_fraction": RECENT_UPDATES}
 
@@ -61,13 +63,24 @@ def episodes_frame(ends: EpisodeEnds, seeds: Sequence[int], first: int) -> pl.Da
 class RecentSeed:
     """What the live display remembers of one seed."""
 
-    costs: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT_EPISODES))
-    returns: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT_EPISODES))
+    batches: deque[pl.DataFrame] = field(default_factory=lambda: deque(maxlen=RECENT_UPDATES))
+    """The episodes of each update, the newest last."""
     tiers: deque[int] = field(default_factory=lambda: deque(maxlen=RECENT_UPDATES))
     entropy: float = float("nan")
     kl_fraction: float = float("nan")
     signal_fraction: float = float("nan")
     series: SeedSeries | None = None
+
+    def recent(self) -> list[pl.DataFrame]:
+        """The episodes of the updates that are shown."""
+        shown, count = [], 0
+        for batch in reversed(self.batches):
+            is_long = len(shown) >= FEW_UPDATES and count >= FEW_EPISODES
+            if count >= ENOUGH_EPISODES or is_long:
+                break
+            shown.append(batch)
+            count += len(batch)
+        return shown
 
 
 class RecentHistory:
@@ -83,8 +96,8 @@ class RecentHistory:
         for index, (seed, memory) in enumerate(self._seeds.items()):
             memory.series = joined(memory.series, seed_series(rows, episodes, seed))
             own = episodes.filter((pl.col("seed") == seed) & pl.col("valid"))
-            memory.costs.extend(own["cost"])
-            memory.returns.extend(own["return"])
+            for update in rows.filter(pl.col("seed") == seed)["iteration"].sort():
+                memory.batches.append(own.filter(pl.col("iteration") == update))
             if "tier" in metrics:
                 memory.tiers.extend(int(tier) for tier in metrics["tier"][index])
             for name, updates in AVERAGED.items():
@@ -95,11 +108,13 @@ class RecentHistory:
         return [self._one(seed, memory) for seed, memory in self._seeds.items()]
 
     def _one(self, seed: int, memory: RecentSeed) -> SeedStatus:
-        tiers = list(memory.tiers)
+        tiers, recent = list(memory.tiers), memory.recent()
+        returns = [value for batch in recent for value in batch["return"]]
         return SeedStatus(
             seed=seed,
-            return_mean=float(np.mean(memory.returns)) if memory.returns else float("nan"),
-            costs=tuple(memory.costs),
+            return_mean=float(np.mean(returns)) if returns else float("nan"),
+            costs=[cost for batch in recent for cost in batch["cost"]],
+            updates=len(recent),
             tier_share={
                 tier.label: tiers.count(tier) / len(tiers) for tier in Tier if tier in tiers
             },

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from canary.reporting.aggregates import collapse_time, running_rate
-from canary.reporting.statistics import is_violation
+from canary.reporting.statistics import collapse_time, is_violation, running_rate
 from canary.studies.cells import ABOUT_FINAL, FINAL_COLUMNS, final_cells, final_numbers, with_error
 from canary.studies.curves import curve
 from canary.studies.page import paths_of, shown, write_data, write_page

@@ -10,13 +10,13 @@ their seeds earns more than one of the first row's (Agarwal et al., 2021).
 from pathlib import Path
 from typing import Any
 
-from canary.reporting.aggregates import (
+from canary.reporting.statistics import (
     bootstrap,
     improvement_probability,
     interquartile_mean,
     margin_per_jitter,
+    paired_difference,
 )
-from canary.reporting.statistics import paired_difference
 from canary.studies.cells import (
     ABOUT_FINAL,
     ABOUT_IMPROVEMENT,

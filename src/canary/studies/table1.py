@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from canary.numerics.binomial import clopper_pearson_interval
-from canary.reporting.aggregates import margin_per_jitter
+from canary.reporting.statistics import margin_per_jitter
 from canary.studies.cells import (
     ABOUT_FINAL,
     ABOUT_IMPROVEMENT,

@@ -7,23 +7,18 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from canary.terminal.console import error_console
 
+Count = Callable[[int, int, str], None]
+"""Called with (done, total, what is being done)."""
+
 
 @contextmanager
-def counting_bar(label: str, *, quiet: bool = False) -> Iterator[Callable[[int, int, str], None]]:
-    """A bar on standard error; yields what to call with (done, total, what is being done)."""
-    if quiet:
-        yield lambda done, total, what: None
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
+def counting_bar(label: str, *, quiet: bool = False) -> Iterator[Count]:
+    """A bar; yields the function that updates it."""
     console = error_console()
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_interactive
-    ) as bar:
+    is_off = quiet or not console.is_interactive
+    description, columns = TextColumn("{task.description}"), (BarColumn(), MofNCompleteColumn())
+    parts = (description, *columns, TimeRemainingColumn())
+    with Progress(*parts, console=console, transient=True, disable=is_off) as bar:
         task = bar.add_task(label, total=None)
         yield lambda done, total, what: bar.update(
             task, completed=done, total=total, description=what
@@ -33,12 +28,9 @@ def counting_bar(label: str, *, quiet: bool = False) -> Iterator[Callable[[int, 
 @contextmanager
 def evaluation_bar(
     episodes: int, *, quiet: bool = False
-) -> Iterator[tuple[Callable[[int, int], None], Callable[[int, int, str], None]]]:
-    """A bar for `episodes` in all; yields what to call with (seed, episodes played since the last
-    call).
-
-    And, for work that follows, what `counting_bar` yields.
-    """
+) -> Iterator[tuple[Callable[[int, int], None], Count]]:
+    """A bar for so many episodes in all; yields a function of (seed, episodes since the last call),
+    and for the work after it a function of `counting_bar`."""
     played = 0
     with counting_bar("compiling", quiet=quiet) as show:
 

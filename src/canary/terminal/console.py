@@ -1,8 +1,7 @@
-"""A console on which text is text: control characters of names and files are shown, never obeyed.
+"""A console that shows control characters instead of obeying them.
 
-A run directory, a configuration or a certificate may be called anything. An escape sequence in a
-name could clear the screen or write another verdict over ours, so every character that a terminal
-would act upon is printed as its code.
+A run or a certificate may have any name. An escape sequence in it could clear the screen or write
+another verdict over ours, so characters that a terminal acts on are printed as their codes.
 """
 
 import re
@@ -14,16 +13,15 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-# C0 but tab and newline, DEL and C1, what turns the direction of writing, halves of characters, and
-# what nobody sees, with which one name can look like another. (Joiners are seen: some scripts need
-# them.)
+# C0 but tab and newline, DEL and C1, changes of the writing direction, surrogates, and invisible
+# characters, which make two names look the same. Joiners are allowed: some scripts need them.
 ACTING = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\u00ad\u180e\u200b\u2060-\u2064\u206a-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
 
 
 def printable(text: str) -> str:
-    """The text with every character that a terminal would act upon as its code, such as \\x1b."""
+    """The text with every character that a terminal acts on as its code, such as \\x1b."""
     return ACTING.sub(
         lambda match: match[0].encode("unicode_escape", "surrogatepass").decode(), text
     )
@@ -40,8 +38,7 @@ class PlainConsole(Console):
         self.print(Text.assemble(*parts), soft_wrap=True)
 
     def render_str(self, text: str, **how: Any) -> Text:
-        """Strings are made printable before they are measured, so that a table has room for their
-        codes."""
+        """Strings are made printable before they are measured."""
         return super().render_str(printable(text), **how)
 
     def render(
@@ -55,6 +52,5 @@ class PlainConsole(Console):
 
 
 def error_console() -> PlainConsole:
-    """Standard error. FORCE_COLOR lets rich believe in a terminal; a log must not be animated
-    because of it."""
+    """Standard error; FORCE_COLOR must not animate a log."""
     return PlainConsole(stderr=True, force_interactive=None if sys.stderr.isatty() else False)

@@ -1,5 +1,4 @@
-"""Where the results of a command go: people read the terminal, scripts the JSON of `--json
-FILE|-`."""
+"""Where the results of a command go: tables to the terminal, JSON to `--json FILE|-`."""
 
 import contextlib
 import json
@@ -23,24 +22,23 @@ def console_for(target: str | None) -> "PlainConsole":
 
     console = PlainConsole(stderr=target == "-")
     if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = 120  # a file has no width; nothing need be cut
+        console.width = 120  # a file has no width
     return console
 
 
 def check_json(target: str | None) -> None:
-    """Raise a sentence if the JSON could not be written, now rather than after hours of
-    training."""
+    """Raise a sentence if the JSON cannot be written, before the work that makes it."""
     if target is None or target == "-":
         return
     path = Path(target)
     if target == "" or "\0" in target:
-        raise _no_place(target, "that is no name of a file")
+        raise _no_place(target, "that is not a file name")
+    if os.path.isdir(path):
+        raise _no_place(target, "it is a directory")
+    if _is_special(path):
+        return
     probe = path.parent / f".probe.{secrets.token_hex(8)}.tmp"
     try:
-        if path.is_dir():
-            raise _no_place(target, "it is a directory")
-        if path.exists() and not path.is_file():  # a pipe or a device: there is no way to try
-            return
         probe.touch(exist_ok=False)
     except OSError as error:
         raise _no_place(target, error.strerror or str(error)) from error
@@ -52,18 +50,22 @@ def check_json(target: str | None) -> None:
 def emit_json(target: str | None, value: Mapping[str, Any]) -> None:
     if target is None:
         return
+    text = json.dumps(value, indent=2, allow_nan=False) + "\n"
     if target == "-":
-        sys.stdout.write(json.dumps(value, indent=2, allow_nan=False) + "\n")
+        sys.stdout.write(text)
         sys.stdout.flush()
-        return
-    path = Path(target)
-    if not path.exists() or path.is_file():
-        write_json(path, dict(value))
-        return
-    try:  # pipes and devices cannot be replaced by a finished file
-        path.write_text(json.dumps(value, indent=2, allow_nan=False) + "\n")
-    except OSError as error:
-        raise _no_place(target, error.strerror or str(error)) from error
+    elif not _is_special(Path(target)):
+        write_json(Path(target), dict(value))
+    else:
+        try:
+            Path(target).write_text(text)
+        except OSError as error:
+            raise _no_place(target, error.strerror or str(error)) from error
+
+
+def _is_special(path: Path) -> bool:
+    """A pipe or a device: it is written to, never replaced."""
+    return os.path.exists(path) and not os.path.isfile(path)
 
 
 def _no_place(target: str, reason: str) -> CanaryError:

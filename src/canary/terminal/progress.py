@@ -1,10 +1,8 @@
-"""What a person sees while training: a live table on a terminal, a line now and then in a log, or
-nothing.
+"""What a person sees while training: a live table on a terminal, a line now and then in a log.
 
-What the constraint limits is measured on recent episodes and carries a 95% band, of P(cost > limit)
-the exact binomial one. Green: the band lies within what is allowed; red: it lies above; yellow: the
-data cannot tell. These are training episodes of a changing policy, hence never a guarantee.
-Everything goes to standard error: `--json -` needs standard output.
+What the constraint limits is measured on the episodes of the most recent updates, with a 95% band,
+for P(cost > limit) the exact binomial one. These are training episodes of a changing policy, so
+they guarantee nothing. Everything goes to standard error: `--json -` needs standard output.
 """
 
 import math
@@ -22,44 +20,46 @@ from rich.text import Text
 
 from canary.constraints import Constraint
 from canary.terminal.console import error_console
-from canary.terminal.formatting import clock_time, judged, number, table, title
+from canary.terminal.formatting import Cell, clock_time, judged, number, table, title
 
 ROWS = 12  # seeds with a row of their own; the others share one
-LINE_SECONDS, LINE_FRACTION = (
-    10.0,
-    0.05,
-)  # without a terminal: a line after this time or this part of the run
+LINE_SECONDS, LINE_FRACTION = 10.0, 0.05  # a line of a log after this time or part of the run
 NAN = math.nan
 
 
 @dataclass(frozen=True)
 class SeedStatus:
-    """One seed over its recent episodes.
-
-    `kl_fraction` is the part of the trust region that its steps use, `signal_fraction` the part of
-    its constraint gradient that two batches agree on.
-    """
+    """One seed over its most recent updates."""
 
     seed: int
     return_mean: float
     costs: Sequence[float] = ()
+    """Of the episodes that ended in the last `updates` updates."""
+    updates: int = 0
     tier_share: dict[str, float] = field(default_factory=dict)
     entropy: float = NAN
     kl_fraction: float = NAN
+    """The part of the trust region that its steps use."""
     signal_fraction: float = NAN
+    """The part of its constraint gradient that two batches agree on."""
     warning: str | None = None
 
     @property
     def cost(self) -> str:
         """Mean and deviation of the cost, as text."""
         if not len(self.costs):
-            return f"{number(NAN)} ± {number(NAN)}"
+            return "- ± -"
         return f"{number(statistics.fmean(self.costs))} ± {number(statistics.pstdev(self.costs))}"
+
+    @property
+    def span(self) -> str:
+        """What the numbers are measured on."""
+        updates = "update" if self.updates == 1 else f"{self.updates} updates"
+        return f"{len(self.costs):,} episodes of the last {updates}"
 
     def judged(self, constraint: Constraint) -> tuple[str, str, str]:
         """What the constraint limits, its band, and their colour."""
-        # Here, because a list of runs needs no numpy.
-        from canary.numerics.measurement import measurement
+        from canary.numerics.measurement import measurement  # needs scipy
 
         measured = measurement(constraint, np.asarray(self.costs, float))
         return judged(measured, constraint.kind, constraint.allowed)
@@ -77,26 +77,23 @@ class RunHeading:
 
 
 def pool(seeds: Sequence[SeedStatus]) -> SeedStatus:
-    """Several seeds as one: their episodes thrown together, everything else averaged."""
+    """Several seeds as one: all their episodes together, everything else averaged."""
 
-    def mean(values: Sequence[float], weights: Sequence[float]) -> float:
-        pairs = [
-            (v, w) for v, w in zip(values, weights, strict=True) if w > 0 and not math.isnan(v)
-        ]
-        return sum(v * w for v, w in pairs) / sum(w for _, w in pairs) if pairs else NAN
+    def mean(values: Sequence[float], weights: Sequence[float] | None = None) -> float:
+        pairs = list(zip(values, weights or [1] * len(values), strict=True))
+        known = [(v, w) for v, w in pairs if w > 0 and not math.isnan(v)]
+        return sum(v * w for v, w in known) / sum(w for _, w in known) if known else NAN
 
-    ones, episodes = [1] * len(seeds), [len(one.costs) for one in seeds]
     tiers = dict.fromkeys(tier for one in seeds for tier in one.tier_share)
     return SeedStatus(
         seed=-1,
-        return_mean=mean([one.return_mean for one in seeds], episodes),
+        return_mean=mean([one.return_mean for one in seeds], [len(one.costs) for one in seeds]),
         costs=[cost for one in seeds for cost in one.costs],
-        tier_share={
-            tier: mean([one.tier_share.get(tier, 0.0) for one in seeds], ones) for tier in tiers
-        },
-        entropy=mean([one.entropy for one in seeds], ones),
-        kl_fraction=mean([one.kl_fraction for one in seeds], ones),
-        signal_fraction=mean([one.signal_fraction for one in seeds], ones),
+        updates=max((one.updates for one in seeds), default=0),
+        tier_share={t: mean([one.tier_share.get(t, 0.0) for one in seeds]) for t in tiers},
+        entropy=mean([one.entropy for one in seeds]),
+        kl_fraction=mean([one.kl_fraction for one in seeds]),
+        signal_fraction=mean([one.signal_fraction for one in seeds]),
     )
 
 
@@ -132,9 +129,7 @@ class TrainingProgress:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if self._live:
-            self._live.transient = (
-                error is None
-            )  # the summary follows; after a failure the last table stays
+            self._live.transient = error is None  # after a failure the last table stays
             self._live.stop()
         elif self._seeds and self._line_steps != self._steps:
             self._print_line()
@@ -152,13 +147,13 @@ class TrainingProgress:
             self._print_line()
 
     def busy(self, text: str) -> None:
-        """Say what takes its time ("compiling"), with the seconds so far, until the next update."""
+        """Show what takes time ("compiling") and for how long, until the next update."""
         self._notice, self._is_busy, self._busy_since = text, True, self._clock()
         if not self._live:
             self._print(Text(f"{text} ..."))
 
     def notice(self, text: str) -> None:
-        """A passing remark below the table ("checkpoint saved"); a log does without it."""
+        """A short-lived remark below the live table; a log omits it."""
         self._notice, self._is_busy = text, False
 
     def message(self, text: str, *, warning: bool = False) -> None:
@@ -178,6 +173,7 @@ class TrainingProgress:
             f"return {number(whole.return_mean)}",
             f"{task.constraint.label} {value} [{band}]",
             f"cost {whole.cost}",
+            f"({whole.span})",
             f"{self._speed:,.0f} steps/s",
             f"{self._time_left()} left",
         )
@@ -191,71 +187,57 @@ class TrainingProgress:
         return clock_time(max(left - (self._clock() - self._updated), 0.0))
 
     def _render(self) -> Group:
-        """The whole display; the refresh thread of `Live` calls it too, so that the clock goes
-        on."""
+        """The whole display; the refresh thread of `Live` calls it too."""
         task, now = self._task, self._clock()
-        times = f"{clock_time(now - self._started)} elapsed   {self._time_left()} left"
-        speed = f"{self._speed:,.0f} steps/s" if self._speed > 0 else ""
         bar = Table.grid(padding=(0, 3, 0, 0))
+        width = max(10, self._console.width - 80)
+        total, done = task.total_steps, self._steps
         bar.add_row(
-            ProgressBar(
-                total=task.total_steps,
-                completed=self._steps,
-                width=max(10, self._console.width - 80),
-                complete_style="cyan",
-            ),
-            *(f"{self._steps:,} / {task.total_steps:,} steps", speed, times),
+            ProgressBar(total=total, completed=done, width=width, complete_style="cyan"),
+            f"{done:,} / {total:,} steps",
+            f"{self._speed:,.0f} steps/s" if self._speed > 0 else "",
+            f"{clock_time(now - self._started)} elapsed   {self._time_left()} left",
         )
-        heading = title(task.env, task.algorithm, task.constraint.text)
-        notice = (
-            f"{self._notice} ... {now - self._busy_since:.0f} s" if self._is_busy else self._notice
-        )
+        notice = self._notice
+        if self._is_busy:
+            notice += f" ... {now - self._busy_since:.0f} s"
         rows = [_live_table(task, self._seeds, self._console)] if self._seeds else [Text()]
+        heading = title(task.env, task.algorithm, task.constraint.text)
         return Group(heading, *rows, bar, *_warnings(self._seeds), Text(notice, style="dim"))
 
 
 def _live_table(task: RunHeading, seeds: Sequence[SeedStatus], console: Console) -> Table:
-    extra = ("entropy", "KL used", "signal")[
-        : 3 * (console.width >= 120) or 2 * (console.width >= 100)
-    ]
-    live = table("seed", "return", task.constraint.label, "95% band", "cost", *extra, "tier")
-    live.columns[-1].justify, live.columns[-1].no_wrap = (
-        "left",
-        False,
-    )  # the one to give way when narrow
-    rows = min(ROWS, max(1, console.height - 13))
+    extras = 3 if console.width >= 120 else 2 if console.width >= 100 else 0
+    extra = ("entropy", "KL used", "signal")[:extras]
+    whole = pool(seeds)
+    head = ("seed", "return", task.constraint.label, "95% band", "cost", *extra, "tier")
+    live = table(*head, title=whole.span)
+    live.columns[-1].justify, live.columns[-1].no_wrap = "left", False  # it yields when narrow
+
+    def add(name: str, one: SeedStatus, style: str | None = None) -> None:
+        live.add_row(*_cells(name, one, task.constraint, extras), style=style)
+
+    rows = min(ROWS, max(1, console.height - 14))
     shown, rest = (seeds, ()) if len(seeds) <= rows + 1 else (seeds[:rows], seeds[rows:])
     for one in shown:
-        live.add_row(*_cells(str(one.seed), one, task.constraint, len(extra)))
+        add(str(one.seed), one)
     if rest:
-        live.add_row(
-            *_cells(f"{len(rest)} more", pool(rest), task.constraint, len(extra)), style="dim"
-        )
+        add(f"{len(rest)} more", pool(rest), "dim")
     if len(seeds) > 1:
         live.add_section()
-        live.add_row(*_cells("all", pool(seeds), task.constraint, len(extra)), style="bold")
+        add("all", whole, "bold")
     return live
 
 
-def _cells(name: str, one: SeedStatus, constraint: Constraint, extras: int) -> list[str | Text]:
+def _cells(name: str, one: SeedStatus, constraint: Constraint, extras: int) -> list[Cell]:
     value, band, style = one.judged(constraint)
-    shares_of_one = (one.kl_fraction, one.signal_fraction)
-    extra = [
-        number(one.entropy),
-        *("-" if math.isnan(share) else f"{share:.0%}" for share in shares_of_one),
-    ]
+    parts = ("-" if math.isnan(p) else f"{p:.0%}" for p in (one.kl_fraction, one.signal_fraction))
+    extra = (number(one.entropy), *parts)[:extras]
     shares = sorted(one.tier_share.items(), key=lambda item: -item[1])
     names = "  ".join(f"{tier} {share:.0%}" for tier, share in shares if share >= 0.005)
     tiers = Text(names, no_wrap=True, overflow="ellipsis")
-    return [
-        name,
-        number(one.return_mean),
-        Text(value, style),
-        Text(band, style),
-        one.cost,
-        *extra[:extras],
-        tiers,
-    ]
+    judgement = Text(value, style), Text(band, style)
+    return [name, number(one.return_mean), *judgement, one.cost, *extra, tiers]
 
 
 def _warnings(seeds: Sequence[SeedStatus]) -> list[Text]:

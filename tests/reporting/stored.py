@@ -46,6 +46,7 @@ def tables(seeds, limit=5.5, seed=0) -> dict[str, pl.DataFrame]:
                     "backtracks": (1 + update % 3).astype(np.float32),
                     "shaped_bound": np.geomspace(1, 0.03, UPDATES).astype(np.float32),
                     "dead_zone": np.full(UPDATES, 0.6, np.float32),
+                    "window_episodes": np.full(UPDATES, 20, np.float32),
                     "cost_mean": (1 + 6 * np.exp(-update / 8)).astype(np.float32),
                     "cost_deviation": np.sqrt(1 + 6 * np.exp(-update / 8)).astype(np.float32),
                     "bound_value": np.linspace(3, -0.1, UPDATES).astype(np.float32),

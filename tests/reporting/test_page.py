@@ -1,20 +1,31 @@
 """The page in a real browser: it draws, its controls work, nothing is loaded or logged, and names
 are text."""
 
+import html
 import json
+import os
 import re
 import shutil
 import subprocess
 
+import polars as pl
 import pytest
 
+import canary
 from canary.cli import main
 from canary.errors import CanaryError
-from canary.report.gather import _measured
-from canary.report.run import exact_frontier, make_report
-from canary.runs import directory
-from report.stored import add_group, add_run, add_study
-from runs.untrained_runs import untrained_run
+from canary.reporting.page import (
+    cost_histogram,
+    exact_frontier,
+    make_report,
+    measured_policies,
+    run_subject,
+    update_series,
+    with_window_violation,
+)
+from canary.runs import directory, files
+from reporting.stored import UPDATES, add_group, add_run, add_study
+from runs.untrained_runs import LAKE, untrained_run
 
 EVIL = "<script>alert(1)</script>"
 BROWSER = next(
@@ -24,40 +35,28 @@ needs_browser = pytest.mark.skipif(
     BROWSER is None, reason="no Chromium here; apt-get install chromium"
 )
 
-# Uses the controls of the page as a person would and writes what it sees into the page.
+# Uses the controls of the page as a person would and writes what it sees into the title.
 PROBE = """
 <script>
-const seen = {};
-const count = selector => document.querySelectorAll(selector).length;
+const seen = {}, count = selector => document.querySelectorAll(selector).length;
 const change = (id, set) => { const e = document.getElementById(id); set(e); e.dispatchEvent(new Event("change")); };
-seen.figures = count("figure svg"); seen.seedLines = count("path.seed"); seen.phi = count("path.phi");
+seen.seedLines = count("path.seed");
 seen.titles = [...document.querySelectorAll("figure h3")].map(e => e.textContent);
-const drawn = [...document.querySelectorAll("path")].map(e => e.getAttribute("d"));
-seen.empty = drawn.filter(d => !d || d.includes("NaN")).length;
+seen.empty = [...document.querySelectorAll("path")].map(e => e.getAttribute("d")).filter(d => !d || d.includes("NaN")).length;
 change("seeds", e => e.checked = false); seen.withoutSeeds = count("path.seed");
 const before = document.querySelector("main").innerHTML;
 change("log", e => e.checked = false); seen.logChanges = before !== document.querySelector("main").innerHTML;
-seen.rows = [...document.querySelectorAll("#summary tbody tr")].map(e => e.firstChild.textContent);
-document.querySelectorAll("#summary tbody tr")[1].click();
-seen.chosen = document.getElementById("subject").value; seen.marked = document.querySelectorAll("tr.chosen").length;
+document.querySelectorAll("#summary tbody tr")[1].click(); seen.chosen = document.getElementById("subject").value;
 const svg = document.querySelector("figure svg"), box = svg.getBoundingClientRect();
 svg.dispatchEvent(new PointerEvent("pointermove", { clientX: box.left + box.width / 2, clientY: box.top + 20 }));
 seen.readout = document.querySelector(".readout").textContent;
 seen.overflow = document.documentElement.scrollWidth - innerWidth;
-seen.settings = count("#configuration tr");
-change("log", e => e.checked = true); // of the second row, one of whose final policies never violated
-seen.captions = [...document.querySelectorAll("figcaption")].map(e => e.textContent);
-seen.keys = [...document.querySelectorAll(".key span")].map(e => e.textContent);
-seen.onLines = [...document.querySelectorAll("svg .note")].map(e => e.textContent).filter(text => text);
-seen.head = [...document.querySelectorAll("#summary th")].map(e => e.textContent);
 seen.cells = [...document.querySelectorAll("#summary tbody tr")].map(row => [...row.children].map(e => e.textContent));
-const summary = document.querySelector("#summary");
-seen.cut = summary.getBoundingClientRect().right - summary.parentElement.getBoundingClientRect().right;
 document.title = "SEEN" + JSON.stringify(seen) + "END";
 </script></body>"""
 
 
-def browse(page, width=1200):
+def browse(page, width):
     """What the probe saw, and what the browser logged."""
     probed = page.with_name(f"probed-{width}.html")
     probed.write_text(page.read_text().replace("</body>", PROBE))
@@ -69,14 +68,7 @@ def browse(page, width=1200):
     logged = [line for line in found.stderr.splitlines() if "CONSOLE" in line]
     text = re.search(r"<title>SEEN(.*?)END</title>", found.stdout, re.DOTALL)
     assert text, logged
-    seen = (
-        text[1]
-        .replace("&lt;", "<")
-        .replace("&gt;", ">")
-        .replace("&quot;", '"')
-        .replace("&amp;", "&")
-    )
-    return json.loads(seen), logged
+    return json.loads(html.unescape(text[1])), logged
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +83,7 @@ def page(tmp_path_factory):
     solved = {"lines": lines, "optima": {"cantelli": 0.85, "var": None}, "policies": []}
     with pytest.MonkeyPatch.context() as patch:  # that of a lake takes seconds
         patch.setattr(
-            "canary.report.run.exact_frontier", lambda progress: lambda run, config: solved
+            "canary.reporting.page.exact_frontier", lambda progress: lambda run, config: solved
         )
         return make_report(names, root / "runs", root / "results", root / "page.html")
 
@@ -112,59 +104,91 @@ def test_the_page_is_one_file_that_refers_to_no_other(page):
 def test_it_draws_and_its_controls_work_in_a_browser(page, width):
     seen, logged = browse(page, width)
     assert not logged
-    for title in (
-        "Return",
-        "Episode cost",
-        "Tiers of the update",
-        "Line search",
-        "Bound against reality",
-        "Exact frontier and final policies: return",
-    ):
-        assert title in seen["titles"]
-    assert any(title.startswith("Violation probability") for title in seen["titles"])
-    assert any(title.startswith("Distribution") for title in seen["titles"])
-    assert seen["figures"] == len(seen["titles"]) == 8
-    assert seen["empty"] == 0
-    assert seen["seedLines"] == 3 * 2
-    assert seen["withoutSeeds"] == 0
+    assert len(seen["titles"]) == 8
+    assert {"Return", "Line search", "Bound against reality"} <= set(seen["titles"])
+    assert (seen["empty"], seen["seedLines"], seen["withoutSeeds"]) == (0, 3 * 2, 0)
     assert seen["logChanges"]
-    assert seen["phi"] == 1
-    assert seen["rows"] == [EVIL, "b", "<img src=x onerror=alert(2)>"]
-    assert (seen["chosen"], seen["marked"]) == ("1", 1)
+    assert [cells[0] for cells in seen["cells"]] == [EVIL, "b", "<img src=x onerror=alert(2)>"]
+    assert seen["cells"][1][6] == "0.008 [0.0035,\xa00.016], largest 0.016"
+    assert seen["chosen"] == "1"
     assert "all seeds" in seen["readout"]
-    assert seen["settings"] > 20
     assert seen["overflow"] <= 0
 
 
-@needs_browser
-def test_final_policies_are_in_the_summary_and_nothing_of_it_is_off_the_screen(page):
-    seen, _ = browse(page, 1280)
-    first, second, run = (dict(zip(seen["head"], cells, strict=True)) for cells in seen["cells"])
-    assert first["final P"] == "0.015, largest 0.02"
-    assert second["final P"] == "0.008 [0.0035,&nbsp;0.016], largest 0.016"
-    assert (second["final safe"], second["final return"]) == ("100%", "0.9")
-    assert run["final P"] == "–"
-    assert seen["cut"] <= 0
-    assert any("At the left edge: 1 with P = 0." in caption for caption in seen["captions"])
-    names = [text.split()[0] for text in seen["keys"]]
-    assert {"limit", "mean", "VaR", "CVaR"} <= set(names)
-    assert not any(text.startswith(("VaR", "CVaR", "mean")) for text in seen["onLines"])
-
-
 def test_numbers_of_the_histogram_by_hand():
-    import polars as pl
-
-    from canary.report.series import costs
-
-    episodes = pl.DataFrame({"cost": [0.0, 0.0, 1.0, 3.0, 50.0], "valid": [True] * 5})
-    found = costs(episodes, limit=2.0, epsilon=0.4)
+    episodes = pl.DataFrame({"cost": [0.0, 0.0, 1.0, 3.0, 50.0]})
+    found = cost_histogram(episodes, limit=2.0, epsilon=0.4)
     assert found["counts"][:4] == [2, 1, 0, 1]
     assert sum(found["counts"]) == found["episodes"] == 5
     assert (found["violations"], found["beyond"]) == (2, 1)
     assert found["var"] == 1.0  # two of five lie above it
     assert found["cvar"] == pytest.approx((3 + 50) / 2)
-    assert costs(episodes, limit=2.0, epsilon=None)["cvar"] is None
-    assert costs(episodes.filter(pl.col("cost") < 0), 2.0, 0.4) is None
+    assert cost_histogram(episodes, limit=2.0, epsilon=None)["cvar"] is None
+    assert cost_histogram(episodes[:0], 2.0, 0.4) is None
+
+
+def test_bound_and_violations_are_of_the_same_episodes():
+    """Seed 1 sees its last 2, 3 and 3 episodes; seed 2 has none before update 1."""
+    metrics = pl.DataFrame(
+        {
+            "seed": [1, 1, 1, 2, 2],
+            "iteration": [0, 1, 2, 0, 1],
+            "window_episodes": [2.0, 3.0, 3.0, float("nan"), 1.0],
+        }
+    )
+    rows = [(1, 0, 9.0), (1, 0, 0.0), (1, 1, 9.0), (1, 2, 0.0), (1, 2, 0.0), (2, 1, 9.0)]
+    episodes = pl.DataFrame(rows, schema=["seed", "iteration", "cost"], orient="row")
+    found = with_window_violation(metrics, episodes, limit=5.0)["window_violation"].to_list()
+    assert found[:3] == pytest.approx([1 / 2, 2 / 3, 1 / 3])
+    assert found[3] != found[3]
+    assert found[4] == 1.0
+    assert update_series(pl.DataFrame({"iteration": [0]}), episodes, 5.0) is None  # no such steps
+
+
+def certificate(violations: int, updates: int = UPDATES) -> dict:
+    counts = {"violations": violations, "episodes": 1000}
+    result = {"assessment": counts, "evidence": {"return_mean": 0.5}}
+    results = [{"seed": seed, "changes": {}} | result for seed in (1, 2)]
+    shifted = {"seed": 1, "changes": {"slip": 0.3}} | result
+    return {
+        "constraint": "chance", "limit": 5.5, "epsilon": 0.02, "origin": {"updates": updates},
+        "results": [*results, shifted],
+    }  # fmt: skip
+
+
+EVALUATED = {
+    "limit": 5.5, "epsilon": 0.02, "updates": UPDATES, "seed_ids": [1, 2],
+    "episodes_per_seed": [200, 200], "violation_per_seed": [0.0, 0.05], "return_per_seed": [0.4, 0.6],
+}  # fmt: skip
+
+
+def test_certificates_and_evaluations_fill_the_final_columns(tmp_path):
+    run = add_run(tmp_path, "good")
+
+    def final():
+        return run_subject(run, lambda run, config: None)["final"]
+
+    assert final() is None
+    (run / "evaluation.json").write_text(json.dumps(files.sealed(EVALUATED)))
+    found = final()
+    assert (found["violation"], found["largest"], found["safe"]) == (0.025, 0.05, 0.5)
+    assert found["lower"] < 10 / 400 < found["upper"]
+    (run / "certificate.json").write_text(json.dumps(certificate(4)))
+    assert (final()["violation"], final()["return"], final()["safe"]) == (0.004, 0.5, 1.0)
+    (run / "certificate.json").write_text(json.dumps(certificate(4, updates=7)))
+    assert final()["violation"] == 0.025  # the certificate is about an earlier policy
+    (run / "evaluation.json").write_text("{")
+    assert final() is None
+
+
+def test_an_evaluation_is_kept_for_the_page(tmp_path):
+    run = untrained_run(tmp_path)
+    summary = canary.evaluate(run, 50, seeds=[3], environment=LAKE)
+    (found,) = measured_policies(run, summary, summary["updates"])
+    assert (found["seed"], found["episodes"]) == (3, 50)
+    assert found["violation"] == summary["violation_per_seed"][0]
+    canary.evaluate(run, 20, deterministic=True, environment=LAKE)  # another policy
+    assert measured_policies(run, summary, summary["updates"]) == [found]
 
 
 def test_the_frontier_of_a_real_run_with_its_policies(tmp_path):
@@ -179,27 +203,6 @@ def test_the_frontier_of_a_real_run_with_its_policies(tmp_path):
     alone = frontier(None, directory.read_config(run))
     assert alone["policies"] == []
     assert alone["lines"] == found["lines"]
-
-
-def test_a_mean_constraint_has_no_epsilon_and_other_methods_have_no_tiers(tmp_path):
-    from canary.report.series import updates
-
-    add_run(tmp_path / "runs", "plain")
-    page = make_report(["plain"], tmp_path / "runs", tmp_path, tmp_path / "p.html", frontier=False)
-    assert '"epsilon":0.02' in page.read_text()
-    import polars as pl
-
-    assert updates(pl.DataFrame({"iteration": [0], "steps": [1]})) is None
-
-
-def test_the_summary_shows_what_the_constraint_limits():
-    summary = {"violation_probability": 0.6, "violation_standard_error": 0.1}
-    chance, mean = {"limit": 6.0, "epsilon": 0.1}, {"kind": "mean", "limit": 6.0}
-    expected = {"label": "P(cost > 6)", "value": 0.6, "error": 0.1}
-    assert _measured({"constraint": chance}, summary) == expected  # as older versions stored it
-    summary |= {"constraint_value": 23.6, "constraint_standard_error": 2.0}
-    expected = {"label": "mean cost", "value": 23.6, "error": 2.0}
-    assert _measured({"constraint": mean}, summary) == expected
 
 
 def test_what_cannot_be_read_is_said_and_the_rest_is_shown(tmp_path):
@@ -223,5 +226,8 @@ def test_the_command(tmp_path, capsys):
     arguments = ["--runs", str(tmp_path / "runs"), "--no-frontier", "--quiet"]
     assert main(["report", "--out", str(out), *arguments]) == 0
     assert capsys.readouterr().out.strip() == str(out)
-    assert main(["report", "--out", str(tmp_path), *arguments]) == 2
-    assert "names the file of the page" in capsys.readouterr().err
+    os.mkfifo(tmp_path / "pipe")
+    for name in (".", "pipe", "missing/report.html"):
+        assert main(["report", "--out", str(tmp_path / name), *arguments]) == 2
+        assert str(tmp_path / name) in capsys.readouterr().err
+    assert (tmp_path / "pipe").is_fifo()

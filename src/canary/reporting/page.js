@@ -58,16 +58,12 @@ function frame(title, o) {
 }
 function rules(f, list) {
   list.forEach((rule, index) => {
-    if (rule.y !== undefined) {
-      if (!f.o.log || rule.y > 0) {
-        f.svg.append(make("line", { x1: LEFT, x2: W - RIGHT, y1: f.Y(rule.y), y2: f.Y(rule.y), class: "rule", ...(rule.colour && { style: `stroke:${rule.colour}` }) }));
-        f.svg.append(make("text", { x: W - RIGHT, y: f.Y(rule.y) - 4, "text-anchor": "end", class: "note", ...(rule.colour && { style: `fill:${rule.colour}` }) }, rule.text));
-      }
-    } else if (rule.x >= f.o.x[0] && rule.x <= f.o.x[1]) {
-      f.svg.append(make("line", { x1: f.X(rule.x), x2: f.X(rule.x), y1: TOP, y2: H - BOTTOM, class: "rule", ...(rule.colour && { style: `stroke:${rule.colour}` }) }));
-      const isLeft = rule.left || f.X(rule.x) > W - 90; // of its line: where a neighbour stands, or the page ends
-      f.svg.append(make("text", { x: f.X(rule.x) + (isLeft ? -4 : 4), y: TOP + 12 + 14 * index, "text-anchor": isLeft ? "end" : "start", class: "note", ...(rule.colour && { style: `fill:${rule.colour}` }) }, rule.text));
-    }
+    const isAcross = rule.y !== undefined;
+    if (isAcross ? f.o.log && rule.y <= 0 : rule.x < f.o.x[0] || rule.x > f.o.x[1]) return;
+    const [x1, x2] = isAcross ? [LEFT, W - RIGHT] : [f.X(rule.x), f.X(rule.x)], [y1, y2] = isAcross ? [f.Y(rule.y), f.Y(rule.y)] : [TOP, H - BOTTOM];
+    const isLeft = isAcross || x1 > W - 90; // the text ends here rather than begins
+    f.svg.append(make("line", { x1, x2, y1, y2, class: "rule", ...(rule.colour && { style: `stroke:${rule.colour}` }) }));
+    f.svg.append(make("text", { x: isLeft ? x2 - (isAcross ? 0 : 4) : x2 + 4, y: isAcross ? y1 - 4 : TOP + 12 + 14 * index, "text-anchor": isLeft ? "end" : "start", class: "note" }, rule.text));
   });
 }
 function path(f, xs, ys, attributes) {
@@ -186,14 +182,13 @@ function updateFigures(s, isLog) {
   path(line, u.steps, u.accepted, { stroke: COLOURS[1], "stroke-width": 2 });
   key(line, [["backtracks", COLOURS[0]], ["accepted", COLOURS[1]]]);
   pointer(line, u.steps, [["backtracks", u.backtracks], ["accepted", u.accepted]]);
-  if (!u.shaped_bound) return;
-  const p = s.curves.pooled, low = floorOf(s);
-  const b = frame("Bound against reality", { x, y: isLog ? [low, 1] : [0, 1], log: isLog, caption: "Cantelli's bound on P from the moments that the update saw, and the share of episodes that did violate. The gap is the price of assuming nothing." });
+  if (!u.window_violation) return;
+  const b = frame("Bound against reality", { x, y: isLog ? [floorOf(s), 1] : [0, 1], log: isLog, caption: "Cantelli's bound on P at each update, and the share of violations among the same episodes." });
   path(b, u.steps, u.shaped_bound, { stroke: COLOURS[2], "stroke-width": 2 });
-  path(b, p.steps, p.violation, { stroke: COLOURS[0], "stroke-width": 2 });
+  path(b, u.steps, u.window_violation, { stroke: COLOURS[0], "stroke-width": 2 });
   rules(b, threshold(s, "y"));
   key(b, [["bound", COLOURS[2]], ["violations", COLOURS[0]]]);
-  pointer(b, u.steps, [["bound", u.shaped_bound]]);
+  pointer(b, u.steps, [["bound", u.shaped_bound], ["violations", u.window_violation]]);
 }
 function frontierFigure(s, isLog) {
   const found = s.frontier;
@@ -228,23 +223,16 @@ function draw() {
   table("versions", s.versions);
   document.querySelectorAll("#summary tbody tr").forEach((row, i) => row.classList.toggle("chosen", i === index));
 }
-// Of the final policies: stored with a study, or those of the frontier of a run.
-function finalCells(s) {
-  const policies = ((s.frontier && s.frontier.policies) || []).filter(p => p.violation !== null), rates = policies.map(p => p.violation);
-  if (!s.final && !rates.length) return ["–", "–", "–"];
-  const mean = list => list.reduce((sum, value) => sum + value, 0) / list.length;
-  const n = s.final || {
-    final_violation: mean(rates), final_largest_violation: Math.max(...rates), final_reward: mean(policies.map(p => p.return)),
-    final_safe: s.epsilon === null ? null : mean(rates.map(p => +(p <= s.epsilon))),
-  };
-  const ends = n.final_violation_upper === null || n.final_violation_upper === undefined ? "" : ` [${show(n.final_violation_lower, 2)},\u00a0${show(n.final_violation_upper, 2)}]`;
-  return [whole(`${show(n.final_violation)}${ends}, largest ${show(n.final_largest_violation)}`), percent(n.final_safe), show(n.final_reward, 4)];
+function finalCells(n) {
+  if (!n) return ["–", "–", "–"];
+  const interval = n.upper === null ? "" : ` [${show(n.lower, 2)},\u00a0${show(n.upper, 2)}]`;
+  return [whole(`${show(n.violation)}${interval}, largest ${show(n.largest)}`), percent(n.safe), show(n.return, 4)];
 }
 subjects.forEach((s, index) => by("subject").append(make("option", { value: index }, s.name)));
 table("summary", subjects.map(s => [
   s.name, `${s.env}, ${s.promise}`, `${s.measured.label} ${whole(`${show(s.measured.value)} ± ${show(s.measured.error, 2)}`)}`,
   whole(`${show(s.violation_jitter)} ± ${show(s.jitter_standard_error, 2)}`), percent(s.safe_fraction), whole(`${show(s.return_mean, 4)} ± ${show(s.return_standard_error, 2)}`),
-  ...finalCells(s), `${s.seeds} × ${steps(s.total_steps)}`, s.status,
+  ...finalCells(s.final), `${s.seeds} × ${steps(s.total_steps)}`, s.status,
 ]));
 document.querySelectorAll("#summary tbody tr").forEach((row, index) => row.addEventListener("click", () => { by("subject").value = index; draw(); }));
 for (const id of ["subject", "seeds", "log"]) by(id).addEventListener("change", draw);

@@ -1,0 +1,142 @@
+"""What all export formats share: metadata, the numpy file, and the comparison with JAX.
+
+Every format takes an observation s, the cost discount g and the spent cost y in raw units, and
+gives the parameters of the action distribution. The normaliser, the division by the limit and the
+clips are part of the file.
+"""
+
+import importlib.metadata
+import io
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Array, Float
+
+from canary.environments.protocol import Discrete
+from canary.errors import CanaryError
+from canary.export import numpy_policy
+from canary.export.trained_policy import TrainedPolicy
+from canary.networks import Categorical
+from canary.rollout import policy_inputs
+
+TOLERANCE = 1e-5
+CHECKED_INPUTS = 512
+INPUTS = ("observation", "discount", "spent")
+
+Outputs = dict[str, np.ndarray]
+Implementation = Callable[[np.ndarray, np.ndarray, np.ndarray], Outputs]
+"""observation [case, obs], discount [case], spent [case] -> outputs [case, action]."""
+
+
+@dataclass(frozen=True)
+class Parity:
+    """The largest differences between an implementation and JAX on random inputs."""
+
+    inputs: int
+    distribution: float
+    """Of probabilities or, relative to max(1, |value|), of means and log deviations."""
+    outputs: float
+    """Of the networks' raw outputs; float32 resolves about 1e-6 of their size."""
+
+
+def metadata(trained: TrainedPolicy) -> dict[str, Any]:
+    """Everything but the arrays, as JSON data."""
+    identity = trained.identity
+    versions = {}
+    for distribution in ("canary-rl", "jax", "numpy", "onnx"):
+        with suppress(importlib.metadata.PackageNotFoundError):
+            versions[distribution.removesuffix("-rl")] = importlib.metadata.version(distribution)
+    own = {
+        "format": numpy_policy.FORMAT,
+        "inputs": list(INPUTS),
+        "outputs": output_names(trained),
+        "interface": trained.interface,
+        "facts": sorted(identity.facts),
+        "policy_sha256": identity.sha256,
+        "versions": versions,
+    }
+    return trained.about | identity.facts | own
+
+
+def output_names(trained: TrainedPolicy) -> list[str]:
+    return ["logits"] if isinstance(trained.place.action_space, Discrete) else ["mean", "log_std"]
+
+
+def numpy_bytes(trained: TrainedPolicy) -> bytes:
+    """An .npz file of plain arrays and JSON metadata for `numpy_policy.load`."""
+    arrays, known = trained.identity.arrays, metadata(trained)
+    text = json.dumps(known | {"file_sha256": numpy_policy.digest(known, arrays)}, allow_nan=False)
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, metadata=np.frombuffer(text.encode(), np.uint8), **arrays)  # type: ignore
+    return buffer.getvalue()
+
+
+def numpy_implementation(data: bytes) -> Implementation:
+    return numpy_policy.load(io.BytesIO(data)).outputs
+
+
+def jax_outputs(
+    trained: TrainedPolicy,
+    observation: Float[Array, "case obs"],
+    discount: Float[Array, "case"],
+    spent: Float[Array, "case"],
+) -> dict[str, Float[Array, "case action"]]:
+    """The outputs of the trained policy itself, with which every format is compared."""
+    x = policy_inputs(observation, spent, discount, trained.account, trained.statistics)
+    distribution = trained.policy(x)
+    if isinstance(distribution, Categorical):
+        return {"logits": distribution.logits}
+    return {"mean": distribution.mean, "log_std": distribution.log_std}
+
+
+def random_inputs(
+    trained: TrainedPolicy, count: int = CHECKED_INPUTS, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Observations with the normaliser's moments (else standard normal), and accounts on both
+    sides of every clip."""
+    random = np.random.default_rng(seed)
+    observation = random.standard_normal((count, trained.place.observation_size))
+    if (statistics := trained.statistics) is not None and statistics.count > 1:
+        deviation = np.sqrt(np.asarray(statistics.squares, float) / float(statistics.count))
+        # Every eighth case lies about ten deviations out, where the normaliser clips
+        observation *= deviation * np.where(np.arange(count) % 8, 1.0, 10.0)[:, None]
+        observation += np.asarray(statistics.mean)
+    near, far = random.uniform(0, 1.5, count), random.uniform(-15, 15, count)
+    spent = float(trained.account.limit) * np.where(np.arange(count) % 4, near, far)
+    discounted = trained.account.cost_discount < 1
+    discount = random.uniform(0.2, 1, count) if discounted else np.ones(count)
+    return observation.astype(np.float32), discount.astype(np.float32), spent.astype(np.float32)
+
+
+def check_parity(trained: TrainedPolicy, implementation: Implementation) -> Parity:
+    """Compare an implementation with JAX; a CanaryError if it differs by more than 1e-5."""
+    inputs = random_inputs(trained)
+    with jax.default_matmul_precision("highest"):
+        truth = jax.jit(lambda *cases: jax_outputs(trained, *cases))(*inputs)
+    expected: Outputs = {str(name): np.asarray(value) for name, value in truth.items()}
+    found = implementation(*inputs)
+    raw = max(float(np.abs(found[name] - value).max()) for name, value in expected.items())
+    parity = Parity(len(inputs[0]), _distance(expected, found), raw)
+    if not parity.distribution <= TOLERANCE:
+        raise CanaryError(
+            f"The exported policy differs from the trained one by {parity.distribution:.2g}, more "
+            f"than {TOLERANCE:g}; nothing was written: export in another format and report this."
+        )
+    return parity
+
+
+def _distance(expected: Outputs, found: Outputs) -> float:
+    if "logits" in expected:
+        expected, found = (
+            {"chance": numpy_policy.probabilities(outputs["logits"])}
+            for outputs in (expected, found)
+        )
+    return max(
+        float((np.abs(found[name] - value) / np.maximum(1, np.abs(value))).max())
+        for name, value in expected.items()
+    )

@@ -1,0 +1,402 @@
+"""`canary report`: runs and studies on one HTML page.
+
+A short script of our own draws the figures as SVG. It has ten kilobytes and works offline; a
+plotting library would put megabytes of script into every page.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from canary.constraints import Chance, from_dict
+from canary.errors import CanaryError
+from canary.numerics.binomial import clopper_pearson_interval
+from canary.numerics.tiers import Tier
+from canary.reporting.figures import block_of, training_blocks
+from canary.reporting.statistics import is_violation, mean_over_seeds, safe_fraction
+from canary.reporting.summary import EVALUATION, summarise_run
+from canary.runs import directory, files
+from canary.runs.differing import leaves
+from canary.studies.checks import read_study
+from canary.studies.rows import Row, load_rows
+
+Progress = Callable[[int, int, str], None]
+Frontier = Callable[[Path | None, dict[str, Any]], dict[str, Any] | None]
+"""(run, configuration) -> the exact frontier with the run's policies; None where there is none."""
+
+SHARES = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)  # of epsilon: where the frontier is computed
+BINS, WIDEST = 40, 3.0  # of the cost histogram; its last bar has all costs above WIDEST limits
+UPDATE_BLOCKS = 60
+AVERAGED = ("backtracks", "accepted", "kl_fraction", "shaped_bound", "window_violation",
+            "dead_zone", "signal_fraction", "entropy")  # fmt: skip
+SHOWN = (
+    "env", "algorithm", "preset", "limit", "epsilon", "seeds", "total_steps", "planned_steps", "status",
+    "violation_probability", "violation_standard_error", "violation_jitter", "jitter_standard_error",
+    "safe_fraction", "return_mean", "return_standard_error", "steps_per_second", "warnings",
+)  # fmt: skip
+
+
+def make_report(
+    names: Sequence[str],
+    runs: Path,
+    results: Path,
+    out: Path,
+    *,
+    frontier: bool = True,
+    progress: Progress | None = None,
+) -> Path:
+    """Write the page of these runs and studies. It says what could not be read."""
+    files.check_target(out)
+    subjects: list[dict[str, Any]] = []
+    problems: list[str] = []
+    exact = exact_frontier(progress) if frontier else lambda run, config: None
+    for name in names:
+        try:
+            if (results / name / "study.json").exists():
+                found, broken = study_subjects(results / name, exact)
+                subjects += found
+                problems += broken
+            else:
+                subjects.append(run_subject(directory.find_run(name, runs), exact))
+        except CanaryError as error:
+            problems.append(str(error))
+    if not subjects:
+        raise CanaryError(" ".join(problems) or "Name a run or a study to report on.")
+    is_one = len(names) == 1 and names[0] != "latest"
+    title = names[0] if is_one else ", ".join(s["name"] for s in subjects[:3])
+    page = render(f"canary: {title}", subjects, problems, f"canary report {' '.join(names)}")
+    files.write_atomically(out, page.encode())
+    return out
+
+
+def run_subject(run: Path, frontier: Frontier) -> dict[str, Any]:
+    """A run, finished or not."""
+    config, summary = directory.read_config(run), summarise_run(run)
+    episodes, metrics = (directory.read(run, kind) for kind in ("episodes", "metrics"))
+    exact = frontier(run, config)
+    updates = summary["total_steps"] // batch_of(config)
+    policies = exact["policies"] if exact else measured_policies(run, summary, updates)
+    manifest = directory.stored_manifest(run)
+    facts = {
+        **manifest.get("versions", {}),
+        **{name: manifest.get(name) for name in ("device", "platform", "started", "finished")},
+        "command": " ".join(map(str, manifest.get("command", []))),
+    }
+    return subject_of(run.name, config, summary, episodes, metrics, policies, exact) | {
+        "versions": [[name, str(value)] for name, value in facts.items() if value is not None]
+    }
+
+
+def study_subjects(results: Path, frontier: Frontier) -> tuple[list[dict[str, Any]], list[str]]:
+    """The rows of a study that have results, and a sentence for each that cannot be read."""
+    study = read_study(results)
+    if study["view"] == "relative-variance":  # it has points instead of rows
+        raise CanaryError(
+            f"{results.name} trains no policy, so there are no runs to draw; "
+            f"see {results / 'table.md'}."
+        )
+    rows, problems = load_rows(results, study)
+    if not rows and not problems:
+        raise CanaryError(f"{results} holds no finished seed yet; train it first.")
+    subjects = []
+    for row in rows:
+        try:
+            subjects.append(_row_subject(row, frontier))
+        except CanaryError as error:
+            problems.append(str(error))
+    return subjects, problems
+
+
+def _row_subject(row: Row, frontier: Frontier) -> dict[str, Any]:
+    metrics = row.table("metrics") if (row.group / "metrics.parquet").exists() else pl.DataFrame()
+    final = row.final or {"seeds": []}
+    names = {"violation", "return", "violations", "episodes"}
+    columns = {name: final[f"{name}_per_seed"] for name in names if f"{name}_per_seed" in final}
+    policies = [
+        {"seed": seed} | {name: column[index] for name, column in columns.items()}
+        for index, seed in enumerate(final.get("seeds", row.summary["seed_ids"]))
+        if columns["violation"][index] is not None
+    ]
+    exact = frontier(None, row.config) if row.is_exact else None
+    tables = row.table("episodes"), metrics
+    return subject_of(row.name, row.config, row.summary, *tables, policies, exact) | {
+        "versions": [["code", " ".join(row.codes)]]
+    }
+
+
+def measured_policies(run: Path, summary: dict[str, Any], updates: int) -> list[dict[str, Any]]:
+    """The newest policies on fresh episodes, from the run's certificate or its last evaluation."""
+
+    def certified(stored: dict[str, Any]) -> tuple[Any, list[Any]]:
+        nominal = [one for one in stored["results"] if not one["changes"]]
+        counts = [
+            (one["assessment"]["violations"], one["assessment"]["episodes"]) for one in nominal
+        ]
+        returns = [(one["seed"], one["evidence"]["return_mean"]) for one in nominal]
+        return stored["origin"]["updates"], [(*k, *j) for k, j in zip(counts, returns, strict=True)]
+
+    def evaluated(stored: dict[str, Any]) -> tuple[Any, list[Any]]:
+        names = ("violation_per_seed", "episodes_per_seed", "seed_ids", "return_per_seed")
+        rows = zip(*(stored[name] for name in names), strict=True)
+        return stored["updates"], [(round(p * n), n, seed, j) for p, n, seed, j in rows if n]
+
+    for name, read in (("certificate.json", certified), (EVALUATION, evaluated)):
+        with suppress(CanaryError, KeyError, TypeError, ValueError):  # none, or of another version
+            stored = files.read_json(run / name)
+            if name == EVALUATION:
+                stored = files.unsealed(stored, run / name)
+            is_same = all(stored[key] == summary[key] for key in ("limit", "epsilon"))
+            newest, rows = read(stored)
+            if is_same and newest == updates and rows:
+                return [
+                    {"seed": s, "violations": k, "episodes": n, "violation": k / n, "return": j}
+                    for k, n, s, j in rows
+                ]
+    return []
+
+
+def final_numbers(policies: list[dict[str, Any]], epsilon: float | None) -> dict[str, Any] | None:
+    """The final policies of a run or row. Where they were measured on episodes, P has the exact
+    binomial 95% interval of all these episodes."""
+    if not policies:
+        return None
+    rates = [policy["violation"] for policy in policies]
+    lower = upper = None
+    if all(policy.get("episodes") for policy in policies):
+        counts = (sum(policy[name] for policy in policies) for name in ("violations", "episodes"))
+        lower, upper = map(float, clopper_pearson_interval(*counts))
+    return {
+        "violation": mean_over_seeds(rates),
+        "lower": lower,
+        "upper": upper,
+        "largest": max(rates),
+        "safe": None if epsilon is None else safe_fraction(rates, epsilon),
+        "return": mean_over_seeds([policy["return"] for policy in policies]),
+    }
+
+
+def subject_of(
+    name: str,
+    config: dict[str, Any],
+    summary: dict[str, Any],
+    episodes: pl.DataFrame,
+    metrics: pl.DataFrame,
+    policies: list[dict[str, Any]],
+    exact: dict[str, Any] | None,
+) -> dict[str, Any]:
+    """What the page shows of one run or row, as JSON data; `policies` are the final ones."""
+    batch, limit, epsilon = batch_of(config), summary["limit"], summary["epsilon"]
+    done = int(summary["total_steps"]) // batch
+    whole = episodes.filter(pl.col("valid") & (pl.col("iteration") < done))
+    if whole.is_empty():
+        raise CanaryError(f"{name} has no finished episode yet, so there is nothing to draw.")
+    constraint, updates = from_dict(config["constraint"]), update_series(metrics, whole, limit)
+    zones = [value for value in (updates or {}).get("dead_zone", []) if value is not None]
+    value = summary.get("constraint_value", summary["violation_probability"])
+    error = summary.get("constraint_standard_error", summary["violation_standard_error"])
+    second_half = whole.filter(pl.col("iteration") >= -(-done // 2))
+    measured = {"exact": not any(policy.get("episodes") for policy in policies)}
+    frontier = {"lines": {}, "optima": {}} | (exact or {}) | {"policies": policies} | measured
+    return {
+        "name": name,
+        "promise": constraint.text,
+        "measured": {"label": constraint.label, "value": value, "error": error},
+        **{key: summary.get(key) for key in SHOWN},
+        "curves": curves(training_blocks(whole, limit, batch)),
+        "costs": cost_histogram(second_half, limit, epsilon),
+        "updates": updates,
+        "dead_zone": zones[-1] if zones else None,
+        "frontier": frontier if exact or policies else None,
+        "final": final_numbers(policies, epsilon),
+        "configuration": [[name, str(value)] for name, value in leaves(config)],
+    }
+
+
+def batch_of(config: dict[str, Any]) -> int:
+    return int(config["training"]["environments"]) * int(config["training"]["rollout_length"])
+
+
+def plain(values: Any, digits: int = 6) -> list[float | None]:
+    """Numbers for JSON: rounded, None where one is not finite."""
+    return [
+        float(f"{value:.{digits}g}") if value is not None and np.isfinite(value) else None
+        for value in values
+    ]
+
+
+def curves(blocks: pl.DataFrame) -> dict[str, Any]:
+    """Return, cost and violation rate per block of training: of all seeds with a binomial band, and
+    of every seed."""
+    means = (pl.col(name).mean() for name in ("return", "cost", "deviation"))
+    sums = (pl.col(name).sum() for name in ("violations", "count"))
+    whole = blocks.group_by("steps").agg(*means, *sums).sort("steps")
+    violations, count = whole["violations"].to_numpy(), whole["count"].to_numpy()
+    lower, upper = clopper_pearson_interval(violations, count)
+    pooled = {name: plain(whole[name]) for name in ("return", "cost", "deviation")}
+    bands = {"violation": violations / count, "lower": lower, "upper": upper}
+    return {
+        "pooled": {"steps": plain(whole["steps"], 9)}
+        | pooled
+        | {name: plain(column) for name, column in bands.items()},
+        "seeds": {
+            str(rows["seed"][0]): {
+                "steps": plain(rows["steps"], 9),
+                **{name: plain(rows[name]) for name in ("return", "cost", "violation")},
+            }
+            for rows in blocks.partition_by("seed", maintain_order=True)
+        },
+    }
+
+
+def cost_histogram(
+    episodes: pl.DataFrame, limit: float, epsilon: float | None
+) -> dict[str, Any] | None:
+    """Histogram of the episode cost with VaR and CVaR at epsilon; None without an episode."""
+    cost = episodes["cost"].to_numpy().astype(float)
+    cost = cost[np.isfinite(cost)]
+    if not cost.size:
+        return None
+    var = cvar = None
+    if epsilon is not None:
+        place = min(int(epsilon * len(cost) * (1 + 1e-12)), len(cost) - 1)
+        var = float(np.sort(cost)[::-1][place])
+        cvar = float(var + np.maximum(cost - var, 0).mean() / epsilon)
+    top = max(limit * 1.25, min(float(cost.max()), WIDEST * limit), 1e-9)
+    if np.all(cost == np.round(cost)) and top <= 4 * BINS:  # whole numbers: a bar each
+        edges = np.arange(-0.5, np.ceil(top) + 1)
+    else:
+        edges = np.linspace(min(0.0, float(cost.min())), top, BINS + 1)
+    counts, _ = np.histogram(np.clip(cost, edges[0], edges[-1]), edges)
+    return {
+        "edges": plain(edges),
+        "counts": counts.tolist(),
+        "beyond": int((cost > edges[-1]).sum()),
+        "episodes": int(cost.size),
+        "mean": float(cost.mean()),
+        "deviation": float(cost.std()),
+        "var": var,
+        "cvar": cvar,
+        "violations": int((cost > limit).sum()),
+    }
+
+
+def update_series(
+    metrics: pl.DataFrame, episodes: pl.DataFrame, limit: float
+) -> dict[str, Any] | None:
+    """Tiers, line search and bound over training, all seeds together; None for methods without."""
+    if "tier" not in metrics.columns or metrics.is_empty():
+        return None
+    if {"shaped_bound", "window_episodes"} <= set(metrics.columns):
+        metrics = with_window_violation(metrics, episodes, limit)
+    updates = int(metrics["iteration"].max() or 0) + 1  # type: ignore[arg-type]
+    averaged = [name for name in AVERAGED if name in metrics.columns]
+    table = (
+        metrics.group_by(block=block_of(updates, UPDATE_BLOCKS))
+        .agg(
+            pl.col("steps").mean(),
+            *(pl.col(name).fill_nan(None).mean() for name in averaged),
+            **{f"tier_{tier.value}": (pl.col("tier") == tier.value).mean() for tier in Tier},
+        )
+        .sort("block")
+    )
+    return {
+        "steps": plain(table["steps"], 9),
+        "tiers": {tier.label: plain(table[f"tier_{tier.value}"]) for tier in Tier},
+        **{name: plain(table[name]) for name in averaged},
+    }
+
+
+def with_window_violation(
+    metrics: pl.DataFrame, episodes: pl.DataFrame, limit: float
+) -> pl.DataFrame:
+    """Add the violation rate of the episodes that each update's bound was computed from: the last
+    `window_episodes` of the seed."""
+    parts = []
+    for part in metrics.sort("seed", "iteration").partition_by("seed", maintain_order=True):
+        own = episodes.filter(pl.col("seed") == part["seed"][0])
+        own = own.sort("iteration", maintain_order=True)
+        total = np.concatenate([[0], np.cumsum(is_violation(own["cost"].to_numpy(), limit))])
+        last = np.searchsorted(own["iteration"].to_numpy(), part["iteration"].to_numpy(), "right")
+        width = np.nan_to_num(part["window_episodes"].to_numpy()).astype(int)
+        width = np.minimum(width, last)
+        rate = np.where(
+            width > 0, (total[last] - total[last - width]) / np.maximum(width, 1), np.nan
+        )
+        parts.append(part.with_columns(window_violation=pl.Series(rate)))
+    return pl.concat(parts)
+
+
+def exact_frontier(progress: Progress | None) -> Frontier:
+    """Best returns under each constraint around epsilon, and the run's policies, where the
+    environment is finite."""
+    from canary.config.config import config_from_dict
+    from canary.exact.mdp import from_environment
+    from canary.exact.run import frontier_report
+
+    known: dict[str, dict[str, Any] | None] = {}
+
+    def report(run: Path | None, config: dict[str, Any]) -> dict[str, Any] | None:
+        whole = config_from_dict(config)
+        from_environment(whole.environment)
+        if not isinstance(whole.constraint, Chance):
+            return None
+        limit, epsilon = whole.constraint.limit, whole.constraint.epsilon
+        epsilons = [share * epsilon for share in SHARES if share * epsilon < 0.9]
+        runs = [] if run is None else [run]
+        problem = whole.environment, limit, epsilon
+        found = frontier_report(*problem, epsilons=epsilons, runs=runs, progress=progress)
+        lines: dict[str, list[list[float]]] = {}
+        for point in found["frontier"]:
+            if point["return"] is not None:
+                line = lines.setdefault(point["constraint"], [])
+                line.append([point["epsilon"], point["return"]])
+        seeds = [seed for trained in found["runs"] for seed in trained["seeds"]]
+        names = {"seed": "seed", "violation": "violation_probability", "return": "return"}
+        return {
+            "lines": lines,
+            "optima": {name: point["return"] for name, point in found["optima"].items()},
+            "policies": [{n: seed[key] for n, key in names.items()} for seed in seeds],
+        }
+
+    def compute(run: Path | None, config: dict[str, Any]) -> dict[str, Any] | None:
+        problem = [str(run), config["environment"], config["constraint"]]
+        key = json.dumps(problem, sort_keys=True)
+        if key not in known:  # rows of a study may share it
+            try:
+                known[key] = report(run, config)
+            except CanaryError:  # the environment is not finite, or cannot be made here
+                known[key] = None
+        return known[key]
+
+    return compute
+
+
+def render(title: str, subjects: list[dict[str, Any]], problems: list[str], command: str) -> str:
+    """One HTML document without any reference to another file or address."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    pages = Environment(
+        loader=PackageLoader("canary.reporting", ""), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    home = resources.files("canary.reporting")
+    return pages.get_template("page.html.jinja").render(
+        title=title,
+        command=command,
+        problems=problems,
+        style=home.joinpath("page.css").read_text(),
+        script=home.joinpath("page.js").read_text(),
+        data=embedded(subjects),
+    )
+
+
+def embedded(value: Any) -> str:
+    """JSON for a script element: no text in it can end the element."""
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

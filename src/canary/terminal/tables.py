@@ -1,0 +1,309 @@
+"""The tables that commands print: summary, comparison, runs, settings, check and frontier."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from canary.errors import CanaryError
+from canary.reporting.records import Comparison, Estimate, Paired
+from canary.runs import directory
+from canary.runs.differing import settings_text
+from canary.terminal.console import PlainConsole
+from canary.terminal.formatting import Cell, digits, judged, number, table, title
+
+
+def print_summary(console: Console, summary: dict[str, Any]) -> None:
+    """The end of a run or of an evaluation: a row per seed, one for all, and where files are.
+
+    Takes the JSON summary; a `note` and `paths` (label to path) may be added to it. It fits into 80
+    columns.
+    """
+    is_chance = summary["constraint"]["kind"] == "chance"
+    has_jitter = is_chance and summary["violation_jitter"] is not None
+    means, deviations = (
+        _column(summary, each, whole)
+        for each, whole in (("cost", "cost_mean"), ("cost_deviation", "cost_deviation"))
+    )
+    judgements = _judgements(summary)
+    columns: dict[str, Sequence[Cell]] = {
+        "seed": [*map(str, summary["seed_ids"]), "all"],
+        "return": _column(summary, "return", "return_mean"),
+        "cost": [f"{mean} ± {spread}" for mean, spread in zip(means, deviations, strict=True)],
+        "length": [] if has_jitter else _column(summary, "length", "length_mean"),
+        summary["constraint_label"]: [Text(value, style) for value, _, style in judgements],
+        "95% interval": [Text(band, style) for _, band, style in judgements],
+        "jitter": _column(summary, "jitter", "violation_jitter") if has_jitter else [],
+        "safe": _verdicts(summary["constraint_per_seed"], summary["constraint_allowed"]),
+    }
+    shown = {name: cells for name, cells in columns.items() if cells}
+    *seeds, whole = zip(*shown.values(), strict=True)
+    lines = table(*shown, rows=seeds)
+    lines.add_section()
+    lines.add_row(*whole, style="bold")
+    heading = title(summary["env"], summary["algorithm"], summary["constraint_text"])
+    console.print(heading, lines, Text(summary.get("note", "")), sep="\n")
+    for seed, sentence in summary.get("warnings", {}).items():
+        console.print(Text(f"seed {seed} is {sentence}.", style="yellow"), soft_wrap=True)
+    for label, path in summary.get("paths", {}).items():
+        console.print(Text.assemble((f"{label:<12}", "dim"), str(path)), soft_wrap=True)
+
+
+def _column(summary: dict[str, Any], each: str, whole: str) -> list[str]:
+    """A number per seed and over seeds; empty if none is known."""
+    values = [*summary[f"{each}_per_seed"], summary[whole]]
+    return [] if all(value is None for value in values) else [number(value) for value in values]
+
+
+def _judgements(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """The constraint per seed and of all episodes: value, interval and colour."""
+    values = [*summary["constraint_per_seed"], summary["constraint_value"]]
+    intervals = [*summary["constraint_interval_per_seed"], summary["constraint_interval"]]
+    found = []
+    for value, interval in zip(values, intervals, strict=True):
+        measured = None if value is None else (value, *(interval or (value, value)))
+        text, band, style = judged(
+            measured, summary["constraint"]["kind"], summary["constraint_allowed"]
+        )
+        found.append((text, "-" if interval is None else band, style))
+    return found
+
+
+def _verdicts(values: Sequence[float | None], allowed: float) -> list[str]:
+    known = [value <= allowed for value in values if value is not None]
+    each = ["-" if value is None else "yes" if value <= allowed else "no" for value in values]
+    return [*each, f"{sum(known)} of {len(known)}"]
+
+
+def print_comparison(console: Console, comparison: Comparison) -> None:
+    rows = [
+        (
+            run["run"] + (f"\n{settings_text(run['differs'])}" if run["differs"] else ""),
+            _estimate(run["return_mean"]),
+            _difference(run["return_against_first"]),
+            _estimate(run["constraint_value"]),
+            f"{run['safe_seeds']} of {run['seeds']}",
+        )
+        for run in comparison["runs"]
+    ]
+    lines = table("run", "return", "against first", "constraint", "safe", rows=rows, left=1)
+    console.print(Text(f"runs on {comparison['env']}", "bold"), lines, sep="\n")
+    texts = dict.fromkeys(run["constraint_text"] for run in comparison["runs"])
+    note = "Second half of training; 95% intervals over seeds; against first: on shared seeds."
+    console.print(Text(f"constraint  {'; '.join(texts)}\n{note}"), soft_wrap=True)
+
+
+def _estimate(estimate: Estimate | None) -> str:
+    if estimate is None:
+        return "-"
+    ends = estimate["lower"], estimate["upper"]
+    interval = "" if None in ends else f" ({number(ends[0])} - {number(ends[1])})"
+    return number(estimate["mean"]) + interval
+
+
+def _difference(paired: Paired | None) -> str:
+    return f"{paired['difference']:+.3g} ± {paired['half_width']:.2g}" if paired else "-"
+
+
+NUMBERS = ("return_mean", "violation_probability", "constraint_value", "limit", "epsilon")
+
+
+def run_record(row: directory.RunRow, differs: dict[str, Any]) -> dict[str, Any]:
+    """A run of `canary list` as JSON data: how it differs from the others, and the headline numbers
+    of its summary if it has one."""
+    record = {"path": row.path, "status": row.status, "started": row.started, "steps": row.steps}
+    record |= asdict(row.headline) if row.headline else {}
+    record |= {"tags": list(row.tags), "differs": differs}
+    try:
+        place = Path(row.path) / "summary.json"
+        summary = directory.unsealed(directory.read_json(place), place)
+    except CanaryError:
+        summary = {}
+    label = summary.get("constraint_label")
+    record["constraint_label"] = label if isinstance(label, str) else None
+    numbers = {name: summary.get(name) for name in NUMBERS}
+    return record | {
+        name: value if isinstance(value, int | float) and abs(value) < 1e300 else None
+        for name, value in numbers.items()
+    }
+
+
+def print_lists(
+    console: Console, root: str, runs: list[dict[str, Any]], known: dict[str, dict[str, str]]
+) -> None:
+    heading = Text.assemble(("runs", "bold"), f" in {root}")
+    if runs:
+        names = ("run", "seeds", "steps", "status", "return", "constraint")
+        console.print(heading, table(*names, rows=map(_run_cells, runs), left=1), sep="\n")
+    else:
+        console.print(heading.append(": none yet; start one with `canary train`.\n"))
+    for name, entries in known.items():
+        console.print(Text(name, "bold"))
+        for entry, text in entries.items():
+            console.print(Text.assemble(f"  {entry:<14} ", (text, "dim")))
+        console.print()
+
+
+def _run_cells(run: dict[str, Any]) -> list[str]:
+    if "env" not in run:
+        return [Path(run["path"]).name, "-", "-", run["status"], "-", "-"]
+    planned, done = run["total_steps"], run["steps"]
+    steps = f"{done:,}" if done == planned else f"{done:,} of {planned:,}"
+    words = [settings_text(run["differs"]), *(f"#{tag}" for tag in run["tags"])]
+    about = " ".join(word for word in words if word)
+    name = Path(run["path"]).name + (f"\n  {about}" if about else "")
+    value, label = run["constraint_value"], run["constraint_label"]
+    constraint = "-" if value is None or label is None else f"{label} {number(value)}"
+    return [name, str(run["seeds"]), steps, run["status"], number(run["return_mean"]), constraint]
+
+
+def print_settings(console: Console, rows: list[dict[str, str]]) -> None:
+    """Settings with default, range and meaning."""
+    names = {"setting": "setting", "default": "default", "range": "range", "meaning": "about"}
+    cells = [[row[key] for key in names.values()] for row in rows]
+    lines = table(*names, rows=cells, left=len(names))
+    lines.columns[0].no_wrap = True
+    console.print(lines)
+    console.print(Text("Defaults are the paper's; the preset and --set start from there.", "dim"))
+
+
+COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
+
+
+def print_check(console: PlainConsole, report: dict[str, Any]) -> None:
+    """The result of `canary check-env`."""
+    if "horizon" in report:
+        size, actions, horizon = (
+            report[name] for name in ("observation_size", "actions", "horizon")
+        )
+        about = f": observation of size {size}, actions: {actions}, episodes have up to {horizon:,} steps"
+        console.say((report["env"], "bold"), about)
+    levels = [finding["level"] for finding in report["findings"]]
+    for finding, level in zip(report["findings"], levels, strict=True):
+        console.say((f"{level:<8}", COLOURS[level]), f" {finding['text']}")
+    if episodes := report["episodes"]:
+        cost = episodes["cost"]
+        pairs = (f"{float(share):.0%} {value:.4g}" for share, value in cost["quantiles"].items())
+        console.say(
+            f"{cost['episodes']} random episodes: return {episodes['return_mean']:.4g}, length "
+            f"{episodes['length_mean']:.4g}, {episodes['terminated_share']:.0%} end by themselves"
+        )
+        console.say(f"episode cost: mean {cost['mean']:.4g}, deviation {cost['deviation']:.4g}")
+        console.say(f"  quantiles   {'   '.join(pairs)}")
+    if report["advice"]:
+        console.say(report["advice"]["text"])
+    warnings = levels.count("warning")
+    if not report["ok"]:
+        console.say(("it cannot be trained on as it is", "red"))
+    elif warnings:
+        plural = "s" if warnings > 1 else ""
+        console.say((f"it can be trained on; {warnings} warning{plural}", "yellow"))
+    else:
+        console.say(("nothing is wrong", "green"))
+
+
+LABELS = {"var": "VaR", "cvar": "CVaR", "cantelli": "Cantelli"}
+
+
+def print_frontier(console: Console, report: dict[str, Any]) -> None:
+    """The optima at the asked epsilon, the frontier over epsilon, and the trained policies."""
+    about = f"   limit {report['limit']:g}, every number exact"
+    console.print(Text.assemble((f"best returns on {report['env']}", "bold"), (about, "dim")))
+    for lines in (_optima_table(report), _epsilon_table(report), _shaped_table(report)):
+        console.print(lines)
+    if report["runs"]:
+        about = ("   gap: best return - return", "dim")
+        console.print(Text.assemble(("trained policies", "bold"), about), seeds_table(report))
+
+
+def _optima_table(report: dict[str, Any]) -> Table:
+    free, epsilon = report["unconstrained_return"], report["epsilon"]
+    rows = [("none", _places(free), "-", "", "", "")]
+    for name, label in LABELS.items():
+        best = report["optima"][name]
+        if best["return"] is None:
+            rows.append((label, "no policy", "", "", "", ""))
+            continue
+        chance = _chance(best["violation_probability"], epsilon)
+        moments = number(best["cost_mean"]), number(best["cost_deviation"])
+        price = _places(free - best["return"])
+        rows.append((label, _places(best["return"]), price, chance, *moments))
+    names = ("constraint", "best return", "price", "P(C > limit)", "mean cost", "deviation")
+    return table(*names, rows=rows, left=1, title=f"at epsilon {epsilon:g}")
+
+
+def _epsilon_table(report: dict[str, Any]) -> Table:
+    best = {
+        (point["epsilon"], point["constraint"]): point["return"] for point in report["frontier"]
+    }
+    lines = table("epsilon", *LABELS.values(), title="best return over epsilon")
+    for epsilon in sorted({epsilon for epsilon, _ in best}):
+        style = "bold" if epsilon == report["epsilon"] else None
+        cells = (_places(best[epsilon, name]) for name in LABELS)
+        lines.add_row(f"{epsilon:g}", *cells, style=style)
+    return lines
+
+
+def _shaped_table(report: dict[str, Any]) -> Table:
+    rows = []
+    for point in report["shaped"]:
+        chance = point["violation_probability"]
+        risk = "" if chance is None else _chance(chance, report["epsilon"])
+        rows.append((f"{point['dead_zone']:g}", _places(point["return"]), risk))
+    names = ("dead zone", "best return", "P(C > limit)")
+    return table(*names, rows=rows, title="Cantelli on the shaped cost")
+
+
+def seeds_table(report: dict[str, Any]) -> Table:
+    """One line per seed, and the mean over several seeds. Runs with a shaped cost show its dead
+    zone and bound instead of the mean cost and B."""
+    seeds = [row for run in report["runs"] for row in run["seeds"]]
+    is_shaped = any(row["dead_zone"] is not None for row in seeds)
+    bound = ("dead zone", "bound") if is_shaped else ("mean cost", "B")
+    gaps = [f"{label} gap" for label in LABELS.values()]
+    head = ("run", "seed", "return", "P(C > limit)", *bound, *gaps, "gap at own P")
+    lines = table(*head, left=1)
+    names = [run["algorithm"] for run in report["runs"]]
+    for index, run in enumerate(report["runs"]):
+        label, rows = names[index], run["seeds"]
+        if names.count(label) > 1:
+            label = f"{label} #{names[: index + 1].count(label)}"
+        for row in rows:
+            lines.add_row(label, str(row["seed"]), *_seed_cells(row, report["epsilon"], is_shaped))
+        if len(rows) > 1:
+            keys = [key for key in rows[0] if all(isinstance(row[key], float) for row in rows)]
+            mean = rows[0] | {key: fmean(row[key] for row in rows) for key in keys}
+            cells = _seed_cells(mean, report["epsilon"], is_shaped)
+            lines.add_row(label, "mean", *cells, style="bold")
+    return lines
+
+
+def _seed_cells(row: dict[str, Any], epsilon: float, is_shaped: bool) -> list[Cell]:
+    chance, zone = row["violation_probability"], row["dead_zone"]
+    bound = [number(row["cost_mean"]), number(row["cantelli_value"])]
+    if is_shaped:
+        bound = ["-" if zone is None else f"{zone:.2f}", _chance(row["shaped_bound"], epsilon)]
+    return [
+        _places(row["return"]),
+        Text(_chance(chance, epsilon), style="green" if chance <= epsilon else "red"),
+        *bound,
+        *(_places(row[f"gap_to_{name}"]) for name in LABELS),
+        _places(row["gap_at_own_violation"]),
+    ]
+
+
+def _places(value: float | None) -> str:
+    return "-" if value is None else f"{round(value, 4) + 0.0:.4f}"
+
+
+def _chance(value: float | None, epsilon: float) -> str:
+    """Digits that resolve epsilon; a power of ten for what would read as zero."""
+    if value is None:
+        return "-"
+    places = digits(epsilon) + 1
+    return f"{value:.{places}f}" if value >= 10**-places else f"{value:.0e}"

@@ -41,6 +41,7 @@ from canary.runs.manifest import (
 )
 from canary.runs.opening import describe_environment, open_config
 from canary.runs.records import PendingRows, RecentHistory, episodes_frame, metrics_frame
+from canary.runs.reference_episodes import record_episodes
 from canary.runs.seeds import SeedGroups
 from canary.runs.stored_states import is_kept, newest, next_kept, revive
 from canary.runs.trust import remember
@@ -199,6 +200,9 @@ def _train(session: _Session, *, resume: bool, quiet: bool, notes: Sequence[str]
             about = config_to_dict(config) | {"tags": list(labels_of(stored_manifest(run)).tags)}
             session.watcher.open(run, about, config.constraint, iteration, config.training.updates)
             status = _loop(session, iteration, display, interrupted)
+            if status != "interrupted":
+                display.busy("recording episodes of the trained policies")
+                record_episodes(run, config)
     except KeyboardInterrupt:
         status = "interrupted"
     finally:

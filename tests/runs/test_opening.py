@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 import canary
-from canary.certification.check import verify_file
+from canary.certification.verify import verify_file
 from canary.cli.main import main
 from canary.config.sources import Source, build, source_of
 from canary.environments import from_gymnasium

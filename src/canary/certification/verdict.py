@@ -52,7 +52,7 @@ class PlayedEpisodes:
     """How often the test looked at its data: the batches played."""
     interrupted: bool
     costs: str
-    """The cost of every episode in the order played, equal ones together: "812x0.0 1.0 14x0.0"."""
+    """The cost of every episode in the order played, equal ones together: "812x0 1 14x0 3.5"."""
     return_mean: float | None
     length_mean: float | None
 
@@ -91,8 +91,9 @@ class Assessment:
 
 def encode_costs(costs: Float[np.ndarray, "episode"]) -> str:
     """Runs of equal costs as text; every number comes back exactly."""
-    runs = ((cost, len(list(group))) for cost, group in groupby(costs.tolist()))
-    return " ".join(f"{count}x{cost!r}" if count > 1 else repr(cost) for cost, count in runs)
+    texts = (repr(cost).removesuffix(".0") for cost in costs.tolist())
+    runs = ((text, len(list(group))) for text, group in groupby(texts))
+    return " ".join(f"{count}x{text}" if count > 1 else text for text, count in runs)
 
 
 def decode_costs(text: str) -> Float[np.ndarray, "episode"]:

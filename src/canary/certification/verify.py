@@ -37,7 +37,7 @@ from canary.certification.certify import (
     shift_grid,
 )
 from canary.certification.page import certificate_in, render_page
-from canary.certification.plan import Plan
+from canary.certification.plan import Plan, complete
 from canary.certification.run import JSON_NAME, about, episode_key, versions
 from canary.certification.verdict import decode_costs
 from canary.environments.protocol import Environment, close
@@ -161,8 +161,8 @@ def verify(data: dict[str, Any]) -> list[str]:
 
 def _issue_again(data: dict[str, Any], rows_of: RowsOf) -> dict[str, Any]:
     """Plan, results, verdict and sentence, from the listed episodes or from new ones."""
-    plan = replace(Plan(**data["plan"]), statements=len(data["results"]))
     constraint, results = constraint_of(data), []
+    plan = complete(replace(Plan(**data["plan"]), statements=len(data["results"])), constraint)
     for stored in data["results"]:
         evidence, rows = stored["evidence"], rows_of(stored)
         count = len(decode_costs(evidence["costs"]))

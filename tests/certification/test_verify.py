@@ -212,9 +212,7 @@ def test_a_changed_page_is_found(run: Path, certificate: dict, tmp_path: Path):
         verify_file(path)
 
 
-def test_a_certificate_about_a_mean(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_a_certificate_about_a_mean(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     run = untrained_run(tmp_path, algorithm="ppo-lagrangian", constraint=Mean(limit=5.0))
     file = str(tmp_path / "c.json")
     certify = ["certify", str(run), "--episodes", "300", "--seed", "4", "--json", file]

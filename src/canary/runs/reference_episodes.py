@@ -96,12 +96,14 @@ def check_environment(
 
 
 def source_file(environment: Environment) -> dict[str, str] | None:
-    """Name and SHA-256 of the file that defines an environment, if there is one."""
-    source = source_of(environment)
-    named = "" if source is None else source.name.rpartition(":")[0].rpartition(":")[2]
-    module = sys.modules.get(named) or sys.modules.get(type(environment).__module__)
+    """Name and SHA-256 of the file that defines an environment; None if it is not known."""
+    source, name = source_of(environment), type(environment).__module__
+    if source is not None:
+        name = source.name.removeprefix(f"{source.adapter}:").rpartition(":")[0]
+    if name not in sys.modules or name.partition(".")[0] == "canary":
+        return None
     try:
-        path = Path(inspect.getsourcefile(module) or "") if module is not None else Path()
+        path = Path(inspect.getsourcefile(sys.modules[name]) or "")
         return {"file": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
     except (OSError, TypeError):
         return None

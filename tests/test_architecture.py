@@ -64,11 +64,14 @@ ALLOWED: dict[str, set[str]] = {
         "identity", "training", "checking", "config", "terminal.progress", "reporting.diagnosis", "watching",
     },
     "certification.page": {"certification", "constraints", "terminal"},
+    "certification.signature": {"errors", "certification", "runs.files"},
     "certification.run": RUNS | {
-        "errors", "constraints", "environments", "certification", "certification.page", "terminal",
+        "errors", "constraints", "environments", "certification", "certification.page", "certification.signature",
+        "terminal",
     },
     "certification.verify": RUNS | {
         "errors", "environments", "certification", "certification.page", "certification.run",
+        "certification.signature",
     },
     "certification.best": RUNS | {"errors", "constraints", "environments", "certification", "certification.run", "terminal"},
     "exact.figure": {"errors", "runs.directory", "terminal", "reporting.figures"},
@@ -91,7 +94,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "cli": {
         "errors", "environments", "checking", "config", "runs", "terminal", "studies", "api", "report.run",
-        "certification", "certification.best", "certification.run", "certification.verify", "reporting",
+        "certification", "certification.best", "certification.signature", "certification.verify", "reporting",
         "exact.run", "exact.figure", "export.run", "rendering.run",
     },
     "__main__": {"cli"},

@@ -63,7 +63,7 @@ def test_what_is_no_key_is_a_sentence(tmp_path: Path):
     path, other = tmp_path / "key", rsa.generate_private_key(65537, 2048)
     for data in (b"", b"-----BEGIN OPENSSH PRIVATE KEY-----\nx", private(KEY, password=b"secret")):
         path.write_bytes(data)
-        with pytest.raises(CanaryError, match="no private key"):
+        with pytest.raises(CanaryError, match="no Ed25519 private key"):
             signature.private_key(path)
     path.write_bytes(private(other))
     with pytest.raises(CanaryError, match="Ed25519"):

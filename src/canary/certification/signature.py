@@ -2,27 +2,22 @@
 ed25519` or `openssl genpkey -algorithm ed25519` makes. Needs `cryptography` (canary-rl[sign])."""
 
 import base64
+import contextlib
 import hashlib
 from pathlib import Path
 from typing import Any
 
 from canary.certification.certificate import content
 from canary.errors import CanaryError
+from canary.runs import files
 
 
 def private_key(key: Any) -> Any:
     """An Ed25519 private key: the given one, or that of a PEM or OpenSSH file."""
-    serialization, ed25519, _ = _cryptography()
+    keys, ed25519, _ = _cryptography()
     if isinstance(key, str | Path):
-        data = _read(key)
-        is_ssh = data.lstrip().startswith(b"-----BEGIN OPENSSH")
-        load = serialization.load_ssh_private_key if is_ssh else serialization.load_pem_private_key
-        try:
-            key = load(data, password=None)
-        except Exception as error:  # its kinds differ by format and version
-            raise CanaryError(
-                f"{str(key)!r:.80} is no private key without a password ({error!s:.60})."
-            ) from None
+        loaders = (keys.load_ssh_private_key, keys.load_pem_private_key)
+        return _read_key(key, "private key without a password", loaders, password=None)
     if not isinstance(key, ed25519.Ed25519PrivateKey):
         raise CanaryError(
             "sign takes an Ed25519 private key or the path of its file, not "
@@ -33,17 +28,23 @@ def private_key(key: Any) -> Any:
 
 def public_key(path: str | Path) -> Any:
     """The Ed25519 public key in a PEM or OpenSSH (.pub) file."""
-    serialization, ed25519, _ = _cryptography()
-    data = _read(path)
-    is_ssh = data[:4] == b"ssh-"
-    load = serialization.load_ssh_public_key if is_ssh else serialization.load_pem_public_key
+    keys, _, _ = _cryptography()
+    return _read_key(path, "public key", (keys.load_ssh_public_key, keys.load_pem_public_key))
+
+
+def _read_key(path: str | Path, what: str, loaders: tuple[Any, ...], **options: Any) -> Any:
+    _, ed25519, _ = _cryptography()
     try:
-        key = load(data)
-    except Exception:  # its kinds differ by format and version
-        key = None
-    if not isinstance(key, ed25519.Ed25519PublicKey):
-        raise CanaryError(f"{path} is no Ed25519 public key; take the .pub file beside the key.")
-    return key
+        data = files.read_bytes(Path(path).expanduser(), 1 << 20)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise CanaryError(f"There is no key {str(path)!r:.80} ({reason}).") from None
+    for load in loaders:
+        with contextlib.suppress(Exception):  # their kinds differ by format and version
+            key = load(data, **options)
+            if isinstance(key, ed25519.Ed25519PrivateKey | ed25519.Ed25519PublicKey):
+                return key
+    raise CanaryError(f"{path} is no Ed25519 {what}, as `ssh-keygen -t ed25519 -f FILE` makes it.")
 
 
 def sign(certificate: dict[str, Any], key: Any) -> dict[str, Any]:
@@ -77,14 +78,6 @@ def fingerprint(public: bytes) -> str:
 
 def _text(data: bytes) -> str:
     return base64.b64encode(data).decode()
-
-
-def _read(path: str | Path) -> bytes:
-    try:
-        return Path(path).expanduser().read_bytes()
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise CanaryError(f"There is no key {str(path)!r:.80} ({reason}).") from None
 
 
 def _cryptography() -> tuple[Any, Any, Any]:

@@ -15,6 +15,7 @@ from rich.console import Console
 
 import canary
 from canary.certification import run as certificates
+from canary.certification.certify import make_player
 from canary.certification.page import histogram, render_page
 from canary.certification.run import CertificateRequest, certify_run
 from canary.certification.verdict import decode_costs
@@ -90,8 +91,9 @@ def test_another_limit_and_a_fixed_plan(run: Path, tmp_path: Path):
     assert verify_file(tmp_path / "certificate.json", run=run)["level"] == "belongs"
 
 
+@pytest.mark.parametrize("played", [50, 0])
 def test_an_interruption_leaves_a_valid_certificate(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, played: int
 ):
     def start(self, seed, changes):
         def report(episodes, violations):
@@ -100,12 +102,28 @@ def test_an_interruption_leaves_a_valid_certificate(
 
         return report
 
-    monkeypatch.setattr(CertificationBar, "start", start)
+    def play(subject, plan):
+        player = make_player(subject, plan)
+
+        def interrupted(*arguments):
+            calls.append(1)
+            if len(calls) == 4:  # the first batch of the second seed
+                raise KeyboardInterrupt
+            return player(*arguments)
+
+        return interrupted
+
+    calls: list[int] = []
+    if played:
+        monkeypatch.setattr(CertificationBar, "start", start)
+    else:
+        monkeypatch.setattr(certificates, "make_player", play)
     hard = {"shift": ("slip=0.2",), "epsilon": 0.3, "confidence": 0.9999}
     certificate = certify_run(run, CertificateRequest(**QUICK, **hard), out=tmp_path, quiet=True)
-    assert [one["assessment"]["episodes"] for one in certificate["results"]][1:] == [50, 0, 0]
+    assert [one["assessment"]["episodes"] for one in certificate["results"]][1:] == [played, 0, 0]
     assert all(one["evidence"]["interrupted"] for one in certificate["results"][1:])
     assert certificate["results"][2]["assessment"]["verdict"] == "UNDECIDED"
+    monkeypatch.undo()
     assert verify_file(tmp_path, run=run, replay=True)["level"] == "replayed"
 
 
@@ -138,6 +156,7 @@ def test_a_policy_that_is_not_finite_gets_no_verdict(run: Path, tmp_path: Path, 
         ({"confidence": "x"}, "confidence must lie strictly"),
         ({"episodes": 0}, "number of episodes"),
         ({"episodes": "many"}, "number of episodes"),
+        ({"early_stop": "no"}, "early_stop must be"),
         ({"step": "last"}, "step must be"),
         ({"limit": "low"}, "limit must be"),
         ({"epsilon": 2.0}, "Epsilon must lie strictly"),

@@ -113,5 +113,5 @@ def test_the_file_that_defines_an_environment_is_known():
     host = source_file(from_gymnasium(WALK, horizon=9))
     assert host is not None
     assert host["file"] == "host_environments.py"
-    assert source_file(from_gymnasium(Forgetful, horizon=9)) is None
+    assert source_file(from_gymnasium(lambda: Forgetful(), horizon=9)) is None
     assert source_file(IcyLake()) is None

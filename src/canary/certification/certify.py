@@ -64,32 +64,23 @@ def certify(
     identity: Identity | None = None,
     progress: Progress | None = None,
     player: Player | None = None,
+    interrupt_at: int | None = None,
 ) -> tuple[PlayedEpisodes, Assessment]:
     """Episodes and assessment of one policy. `identity` says more about the policy than its arrays
-    do; `player` saves compiling again for another policy of the same shape."""
+    do; `player` saves compiling again for another policy of the same shape; `interrupt_at` repeats
+    an interruption after so many episodes."""
     plan = complete(plan or Plan(), subject.constraint)
     if identity is None:
         identity = identify(policy, statistics, subject.account, place_of(subject.environment))
     refuse_nonfinite(identity)
-    play = play_rows(subject, policy, statistics, key, player or make_player(subject, plan))
-    return gather(play, plan, subject.constraint, identity.sha256, progress)
-
-
-def play_rows(
-    subject: Subject,
-    policy: Policy,
-    statistics: RunningStatistics | None,
-    key: PRNGKeyArray,
-    player: Player,
-) -> PlayRows:
-    """A function that plays the episodes of one policy by their numbers."""
+    play = player or make_player(subject, plan)
 
     def rows(numbers: np.ndarray) -> np.ndarray:
         with told_failures(subject.environment):
-            ends = jax.device_get(player(policy, statistics, key, jnp.asarray(numbers, jnp.int32)))
+            ends = jax.device_get(play(policy, statistics, key, jnp.asarray(numbers, jnp.int32)))
         return episode_rows(ends)
 
-    return rows
+    return gather(rows, plan, subject.constraint, identity.sha256, progress, interrupt_at)
 
 
 def gather(
@@ -98,6 +89,7 @@ def gather(
     constraint: Constraint,
     policy_sha256: str,
     progress: Progress | None = None,
+    interrupt_at: int | None = None,
 ) -> tuple[PlayedEpisodes, Assessment]:
     """Play batch after batch by the plan, and assess.
 
@@ -112,6 +104,8 @@ def gather(
     while len(table) < plan.episodes and not interrupted and not decided:
         try:
             first = len(table)
+            if interrupt_at is not None and first >= interrupt_at:
+                raise KeyboardInterrupt
             batch = play(np.arange(first, first + plan.batch))[: plan.episodes - first]
             table, looks = np.concatenate([table, batch]), looks + 1
             if progress is not None:

@@ -12,6 +12,7 @@ import math
 import platform
 import re
 import secrets
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import reduce
@@ -29,7 +30,7 @@ from canary.certification.certificate import (
     terms,
     to_dict,
 )
-from canary.certification.certify import Subject, certify, make_player, shift_grid
+from canary.certification.certify import Progress, Subject, certify, make_player, shift_grid
 from canary.certification.page import render_page
 from canary.certification.plan import Plan, check_confidence, check_count, complete, is_number
 from canary.constraints import Constraint, Mean
@@ -86,6 +87,9 @@ class CertificateRequest:
             )
         if self.step is not None and (type(self.step) is not int or self.step < 0):
             raise CanaryError(f"A step must be a whole number, not {self.step!r:.40}.")
+        for name in ("early_stop", "deterministic"):
+            if not isinstance(getattr(self, name), bool):
+                raise CanaryError(f"{name} must be True or False, not {getattr(self, name)!r:.40}.")
         for name in ("limit", "epsilon", "largest_step_cost"):
             value = getattr(self, name)
             if value is not None and not (is_number(value) and 0 <= value < math.inf):
@@ -125,9 +129,9 @@ def certify_run(
                 f"The environment is not the one that {run} was trained on: "
                 f"{'; '.join(check.changes)}. {MAY_ACCEPT}"
             )
-        results = _results(policies, seeds, rows, constraint, plan, evaluation_seed, bar)
-    for _, played in rows:
-        close(played)
+        results = play_statements(
+            policies, seeds, rows, constraint, plan, evaluation_seed, bar.start
+        )
     changes = (*config.environment_changes, *check.changes)
     verdict, sentence = summarise(results, plan, constraint, changes)
     certificate = to_dict(
@@ -250,16 +254,18 @@ def _cost_bound(rows: Rows, step: float | None) -> float | None:
     return float(step * max(environment.horizon for _, environment in rows))
 
 
-def _results(
+def play_statements(
     policies: FrozenPolicies,
-    seeds: tuple[int, ...],
+    seeds: Sequence[int],
     rows: Rows,
     constraint: Constraint,
     plan: Plan,
     evaluation_seed: int,
-    bar: CertificationBar,
+    progress_of: Callable[[int, dict[str, int | float]], Progress],
+    interrupt_at: Sequence[int | None] = (),
 ) -> tuple[PolicyResult, ...]:
-    """One result per row and seed. After Ctrl-C the others get no episode, hence no verdict."""
+    """One result per row and seed. After Ctrl-C the others get no episode, hence no verdict.
+    `interrupt_at` repeats interruptions after so many episodes of each result."""
     results, stopped = [], False
     statements = [(changes, seed) for changes, _ in rows for seed in seeds]
     decided = commitment(asdict(plan), terms(constraint), statements)
@@ -267,19 +273,22 @@ def _results(
         subject = Subject(environment, policies.account, constraint)
         player = make_player(subject, plan)
         for seed in seeds:
+            again = interrupt_at[len(results)] if interrupt_at else None
             evidence, assessment = certify(
                 subject,
                 *policies.of_seed(seed),
                 plan,
                 key=episode_key(evaluation_seed, seed, index, decided),
                 identity=policies.identity(seed),
-                progress=bar.start(seed, changes),
-                player=_interrupt if stopped else player,
+                progress=progress_of(seed, changes),
+                player=player,
+                interrupt_at=0 if stopped else again,
             )
             stopped = stopped or evidence.interrupted
             results.append(
                 PolicyResult(seed=seed, changes=changes, evidence=evidence, assessment=assessment)
             )
+        close(environment)
     return tuple(results)
 
 
@@ -287,10 +296,6 @@ def episode_key(evaluation_seed: int, seed: int, row: int, decided: tuple[int, .
     return reduce(
         jax.random.fold_in, (seed, STREAM, *decided, row), jax.random.key(evaluation_seed)
     )
-
-
-def _interrupt(*_: Any) -> Any:
-    raise KeyboardInterrupt
 
 
 def save(certificate: dict[str, Any], folder: Path) -> Path | None:

@@ -21,26 +21,18 @@ from canary.certification.certificate import (
     FORMAT,
     Certificate,
     PolicyResult,
-    commitment,
     constraint_of,
     content_hash,
     result_name,
     summarise,
     terms,
 )
-from canary.certification.certify import (
-    PlayRows,
-    Subject,
-    gather,
-    make_player,
-    play_rows,
-    shift_grid,
-)
+from canary.certification.certify import gather, shift_grid
 from canary.certification.page import certificate_in, render_page
 from canary.certification.plan import Plan, complete
-from canary.certification.run import JSON_NAME, about, episode_key, versions
+from canary.certification.run import JSON_NAME, about, play_statements, versions
 from canary.certification.verdict import decode_costs
-from canary.environments.protocol import Environment, close
+from canary.environments.protocol import Environment
 from canary.errors import CanaryError
 from canary.runs import files
 from canary.runs.opening import open_config
@@ -51,8 +43,6 @@ TOLERANCE = 1e-6  # relative: other versions of the numerical libraries may roun
 SAID = ("verdict", "sentence", "environment", "constraint", "limit", "epsilon", "time")
 
 Report = Callable[[int, int], None]
-RowsOf = Callable[[dict[str, Any]], PlayRows]
-"""From a result of a certificate to a function that gives its episodes by their numbers."""
 
 
 def verify_file(
@@ -151,7 +141,7 @@ def verify(data: dict[str, Any]) -> list[str]:
             return ["The content does not match its SHA-256 hash: it was changed or damaged."]
         return [
             f"{place} is {found!r:.60}, but its costs give {value!r:.60}."
-            for place, found, value in _differences(data, _issue_again(data, _listed))
+            for place, found, value in _differences(data, _issue_again(data))
         ]
     except CanaryError as error:
         return [str(error)]
@@ -159,103 +149,74 @@ def verify(data: dict[str, Any]) -> list[str]:
         return [f"The certificate is malformed ({type(e).__name__}: {e!s:.200})."]
 
 
-def _issue_again(data: dict[str, Any], rows_of: RowsOf) -> dict[str, Any]:
-    """Plan, results, verdict and sentence, from the listed episodes or from new ones."""
+def _issue_again(data: dict[str, Any]) -> dict[str, Any]:
+    """Plan, results, verdict and sentence, from the listed costs."""
     constraint, results = constraint_of(data), []
     plan = complete(replace(Plan(**data["plan"]), statements=len(data["results"])), constraint)
     for stored in data["results"]:
-        evidence, rows = stored["evidence"], rows_of(stored)
-        count = len(decode_costs(evidence["costs"]))
+        evidence = stored["evidence"]
+        costs = decode_costs(evidence["costs"])
+        means = [evidence[name] or 0.0 for name in ("return_mean", "length_mean")]
+        rows = np.column_stack([costs, np.tile(means, (len(costs), 1))])
 
-        def play(numbers: np.ndarray, rows: PlayRows = rows, count: int = count) -> np.ndarray:
-            if numbers[0] >= count:
-                raise KeyboardInterrupt  # it was interrupted here
-            return rows(numbers)
+        def listed(numbers: np.ndarray, rows: np.ndarray = rows) -> np.ndarray:
+            return rows[numbers[0] : numbers[-1] + 1]
 
-        played, assessment = gather(play, plan, constraint, evidence["policy_sha256"])
-        results.append(
-            PolicyResult(
-                seed=stored["seed"],
-                changes=stored["changes"],
-                evidence=played,
-                assessment=assessment,
-            )
+        played, assessment = gather(
+            listed, plan, constraint, evidence["policy_sha256"], interrupt_at=len(rows)
         )
+        same = {name: stored[name] for name in ("seed", "changes")}
+        results.append(PolicyResult(**same, evidence=played, assessment=assessment))
     changes = data["origin"].get("environment_changes", ())
     verdict, sentence = summarise(results, plan, constraint, changes)
-    issued = {
-        **terms(constraint),
-        "plan": asdict(plan),
-        "results": [asdict(result) for result in results],
-        "verdict": verdict,
-        "sentence": sentence,
-    }
+    issued = {"plan": asdict(plan), "results": [asdict(result) for result in results]}
+    issued |= {"verdict": verdict, "sentence": sentence, **terms(constraint)}
     return json.loads(json.dumps(issued, allow_nan=False))
-
-
-def _listed(stored: dict[str, Any]) -> PlayRows:
-    """The episodes that a certificate lists; of return and length it has the means alone."""
-    costs = decode_costs(stored["evidence"]["costs"])
-    means = [stored["evidence"][name] or 0.0 for name in ("return_mean", "length_mean")]
-    rows = np.column_stack([costs, np.tile(means, (len(costs), 1))])
-    return lambda numbers: rows[numbers[0] : numbers[-1] + 1]
-
-
-def _played_again(
-    certificate: dict[str, Any], policies: FrozenPolicies, report: Report
-) -> dict[str, Any]:
-    """The certificate that its episodes, played again, give."""
-    plan, constraint = Plan(**certificate["plan"]), constraint_of(certificate)
-    statements = [(result["changes"], result["seed"]) for result in certificate["results"]]
-    decided = commitment(certificate["plan"], terms(constraint), statements)
-    rows: list[dict[str, Any]] = []
-    players: list[tuple[Subject, Any]] = []
-
-    def rows_of(stored: dict[str, Any]) -> PlayRows:
-        changes, seed = stored["changes"], stored["seed"]
-        if changes not in rows:
-            environment = policies.config.environment
-            if changes:
-                values = {name: [value] for name, value in changes.items()}
-                ((_, environment),) = shift_grid(environment, values)
-            subject = Subject(environment, policies.account, constraint)
-            rows.append(changes)
-            players.append((subject, make_player(subject, plan)))
-        row = rows.index(changes)
-        subject, player = players[row]
-        key = episode_key(certificate["evaluation_seed"], seed, row, decided)
-        play = play_rows(subject, *policies.of_seed(seed), key, player)
-
-        def reported(numbers: np.ndarray) -> np.ndarray:
-            found = play(numbers)
-            report(seed, len(numbers))
-            return found
-
-        return reported
-
-    issued = _issue_again(certificate, rows_of)
-    for subject, _ in players:
-        close(subject.environment)
-    return issued
 
 
 def _replay(certificate: dict[str, Any], policies: FrozenPolicies, report: Report) -> list[str]:
     """What differs when the episodes are played again."""
-    issued = _played_again(certificate, policies, report)
+    again = _play_again(certificate, policies, report)
     problems = []
-    for stored, again in zip(certificate["results"], issued["results"], strict=True):
-        different = [place for place, _, _ in _differences(stored, again)]
+    for stored, result in zip(certificate["results"], again, strict=True):
+        different = [place for place, _, _ in _differences(stored, result)]
         if different:
-            listed, found = (decode_costs(one["evidence"]["costs"]) for one in (stored, again))
+            listed, found = (decode_costs(one["evidence"]["costs"]) for one in (stored, result))
             common = min(len(listed), len(found))
             other = int((listed[:common] != found[:common]).sum())
             what = f"{other:,} of {common:,} episodes had other costs" if other else different[0]
             problems.append(f"{result_name(stored)}, played again, differs: {what}.")
-    if problems and issued != _played_again(certificate, policies, report):
+    if problems and again != _play_again(certificate, policies, report):
         return ["It could not be compared: the environment has randomness of its own."]
     if problems and certificate["versions"] != versions():
         problems.append("It was made with other versions, which may round differently.")
     return problems
+
+
+def _play_again(
+    certificate: dict[str, Any], policies: FrozenPolicies, report: Report
+) -> list[dict[str, Any]]:
+    """The results of the same plan with the same keys; interrupted where it was interrupted."""
+    results, plan = certificate["results"], Plan(**certificate["plan"])
+    seeds = [result["seed"] for result in results if not result["changes"]]
+    environment = policies.config.environment
+    rows = [({}, environment)]
+    for result in results[len(seeds) :: len(seeds)]:
+        rows += shift_grid(environment, {name: [v] for name, v in result["changes"].items()})
+    played = play_statements(
+        policies,
+        seeds,
+        rows,
+        constraint_of(certificate),
+        plan,
+        certificate["evaluation_seed"],
+        lambda seed, changes: lambda episodes, violations: report(seed, plan.batch),
+        [
+            result["assessment"]["episodes"] if result["evidence"]["interrupted"] else None
+            for result in results
+        ],
+    )
+    return json.loads(json.dumps([asdict(result) for result in played]))
 
 
 def _differences(found: Any, expected: Any, place: str = "") -> Iterator[tuple[str, Any, Any]]:

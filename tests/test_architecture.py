@@ -28,7 +28,6 @@ RUNS = {
     "runs.stored_states",
     "runs.opening",
     "runs.policies",
-    "runs.reference_episodes",
 }
 
 # What each room may import besides itself. A room that works on runs has a pure core, under its own

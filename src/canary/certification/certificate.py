@@ -45,7 +45,7 @@ class Certificate:
     sentence: str
     environment_check: dict[str, Any]
     """`compared`: whether the environment was compared with that of training; `sentence`: how, or
-    why not; `source`: name and SHA-256 of the file that defines it, if it is not canary's own."""
+    why not; `file_sha256`: of the file that defines it, if it is not canary's own."""
     origin: dict[str, Any]
     """Where the policies come from: run, algorithm, updates, and how many certificates the run had
     before; `environment_changes`, if a changed environment was accepted."""

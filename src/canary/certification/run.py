@@ -33,14 +33,15 @@ from canary.certification.certificate import (
 from canary.certification.certify import Progress, Subject, certify, make_player, shift_grid
 from canary.certification.page import render_page
 from canary.certification.plan import Plan, check_confidence, check_count, complete, is_number
+from canary.config.config import RunConfig
 from canary.constraints import Constraint, Mean
 from canary.environments.protocol import Environment, close, largest_step_cost
 from canary.errors import CanaryError, nearest
 from canary.identity import environment_settings
 from canary.runs import files
-from canary.runs.opening import MAY_ACCEPT, open_config
-from canary.runs.policies import FrozenPolicies, load_policies
-from canary.runs.reference_episodes import EnvironmentCheck, check_environment
+from canary.runs.directory import read_config
+from canary.runs.opening import MAY_ACCEPT, is_ours, open_config, source_file_digest
+from canary.runs.policies import FrozenPolicies, episode_changes, load_policies
 from canary.terminal.certificate_table import CertificationBar
 
 STREAM = 0x63657274  # "cert": neither training nor evaluation uses these keys
@@ -123,16 +124,15 @@ def certify_run(
     with CertificationBar(constraint, plan, quiet=quiet) as bar:
         for note in policies.notes:
             bar.message(note)
-        check = check_environment(run, policies, seeds)
-        if check.changes and not accept_change:
+        check, changes = check_environment(run, config)
+        if changes and not accept_change:
             raise CanaryError(
-                f"The environment is not the one that {run} was trained on: "
-                f"{'; '.join(check.changes)}. {MAY_ACCEPT}"
+                f"The environment is not the one that {run} was trained on: {'; '.join(changes)}. "
+                f"{MAY_ACCEPT}"
             )
         results = play_statements(
             policies, seeds, rows, constraint, plan, evaluation_seed, bar.start
         )
-    changes = (*config.environment_changes, *check.changes)
     verdict, sentence = summarise(results, plan, constraint, changes)
     certificate = to_dict(
         Certificate(
@@ -143,7 +143,7 @@ def certify_run(
             results=results,
             verdict=verdict,
             sentence=sentence,
-            environment_check=_described(check),
+            environment_check=check,
             origin=_origin(run, folder, policies, changes),
             versions=versions(),
             time=datetime.now().astimezone().isoformat(timespec="seconds"),
@@ -177,8 +177,28 @@ def _origin(
     return origin | ({"environment_changes": list(changes)} if changes else {})
 
 
-def _described(check: EnvironmentCheck) -> dict[str, Any]:
-    return {"compared": check.compared, "sentence": check.sentence, "source": check.source}
+def check_environment(run: Path, config: RunConfig) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """What a certificate says about whether the environment is that of training, and how it
+    differs: whole episodes of the trained policies are played again."""
+    environment, changes = config.environment, config.environment_changes
+    digest = None if is_ours(environment) else source_file_digest(environment)
+    if changes:
+        sentence = "It differs from that of training; the change was accepted."
+    elif is_ours(environment):
+        sentence = "It is one of canary's own, with the settings of training."
+    elif (found := episode_changes(run, config)) is None:
+        sentence = (
+            "It could not be compared with that of training: it has randomness of its own, or "
+            "training did not end, or ran on another machine or version of JAX."
+        )
+        return {"compared": False, "sentence": sentence, "file_sha256": digest}, ()
+    elif found:
+        sentence, changes = "It differs from that of training.", tuple(found)
+    else:
+        sentence = "Whole episodes of the trained policies came out as they did after training."
+        if digest != read_config(run)["environment"].get("file_sha256"):
+            sentence += " The file that defines it has changed since."
+    return {"compared": True, "sentence": sentence, "file_sha256": digest}, changes
 
 
 def _constraint(request: CertificateRequest, trained: Constraint) -> Constraint:

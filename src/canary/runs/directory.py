@@ -6,7 +6,6 @@
       metrics.parquet  episodes.parquet     the parts joined, once the run has finished
       checkpoints/  kept/                   the newest two states; those that are kept for good
       summary.json  training.png            what was achieved; its figure
-      reference.json                        episodes of the final policies, to recognise the environment by
       .lock                                 who trains it, while somebody does
       certificate.json  .html  best.json    after `canary certify`
       exports/  video.gif                   after `canary export`, `canary evaluate --video`

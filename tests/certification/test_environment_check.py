@@ -1,8 +1,7 @@
-"""Episodes recorded after training show an environment that changed, or say that nothing can be
-compared."""
+"""Is it the environment of training? Whole episodes show a change, or it could not be compared."""
 
+import hashlib
 import io
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,12 +11,13 @@ import pytest
 from rich.console import Console
 
 import canary
+from canary.certification import run as certificates
 from canary.certification.page import render_page
 from canary.certification.verify import verify_file
 from canary.environments import from_gymnasium
-from canary.environments.icy_lake import IcyLake
 from canary.errors import CanaryError
-from canary.runs.reference_episodes import source_file
+from canary.runs.directory import update_manifest
+from canary.runs.opening import source_file_digest
 from canary.terminal.certificate_table import print_certificate
 from problems.faulty_environments import Walk
 from problems.host_environments import WALK, Forgetful
@@ -61,41 +61,45 @@ def test_a_cost_that_is_switched_off_late_is_found(tmp_path: Path):
     switch = tmp_path / "off"
     environment = LateCost(switch=str(switch))
     run = trained(environment, tmp_path)
-    recorded = json.loads((run.directory / "reference.json").read_text())
-    assert sorted(recorded["states"]) == ["1", "2"]  # the kept state and the last
-    assert recorded["source"]["file"] == Path(__file__).name
     certificate = canary.certify(run.directory, environment=environment, episodes=20)
-    assert certificate["environment_check"]["compared"]
-    assert certificate["environment_check"]["source"] == recorded["source"]
+    check = certificate["environment_check"]
+    assert check["compared"]
+    assert check["file_sha256"] == hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
+    assert check["file_sha256"] in render_page(certificate)
     switch.touch()
     for step in (None, 30):
-        with pytest.raises(CanaryError, match=r"episode 1 of seed 0 has cost 0 here and had 21"):
+        with pytest.raises(CanaryError, match="the cost is 0 and was 21"):
             canary.certify(run.directory, environment=environment, episodes=20, step=step)
     changed = canary.certify(
         run.directory, environment=environment, episodes=20, accept_change=True
     )
-    assert "has cost 0 here and had 21" in changed["sentence"]
-    assert "had 21" in render_page(changed)
+    assert "not the environment of training" in changed["sentence"]
+    assert "the cost is 0 and was 21" in render_page(changed)
 
 
-def test_a_changed_file_with_the_same_episodes_is_noted(tmp_path: Path):
+def test_a_changed_file_with_the_same_episodes_is_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     environment = LateCost()
     run = trained(environment, tmp_path)
-    path = run.directory / "reference.json"
-    path.write_text(path.read_text().replace('"sha256": "', '"sha256": "0'))
-    check = canary.certify(run.directory, environment=environment, episodes=20)["environment_check"]
-    assert check["compared"]
-    assert "has changed since" in check["sentence"]
-    path.unlink()
-    check = canary.certify(run.directory, environment=environment, episodes=20)["environment_check"]
-    assert (check["compared"], "no episodes of this policy" in check["sentence"]) == (False, True)
+
+    def check() -> dict:
+        made = canary.certify(run.directory, environment=environment, episodes=20)
+        return made["environment_check"]
+
+    assert "has changed since" not in check()["sentence"]
+    monkeypatch.setattr(certificates, "source_file_digest", lambda environment: "0" * 64)
+    assert "has changed since" in check()["sentence"]
+    update_manifest(run.directory, reference_episodes=None)  # as if training had not ended
+    found = check()
+    assert (found["compared"], "could not be compared" in found["sentence"]) == (False, True)
 
 
 def test_randomness_of_its_own_cannot_be_compared(tmp_path: Path):
     environment = from_gymnasium(Forgetful, horizon=9)
     run = trained(environment, tmp_path)
     certificate = canary.certify(run.directory, environment=environment, episodes=20)
-    said = "could not be compared: it has randomness of its own"
+    said = "could not be compared with that of training: it has randomness of its own"
     assert certificate["environment_check"]["compared"] is False
     assert said in certificate["environment_check"]["sentence"]
     assert said in render_page(certificate)
@@ -107,11 +111,6 @@ def test_randomness_of_its_own_cannot_be_compared(tmp_path: Path):
 
 
 def test_the_file_that_defines_an_environment_is_known():
-    found = source_file(LateCost())
-    assert found is not None
-    assert found["file"] == Path(__file__).name
-    host = source_file(from_gymnasium(WALK, horizon=9))
-    assert host is not None
-    assert host["file"] == "host_environments.py"
-    assert source_file(from_gymnasium(lambda: Forgetful(), horizon=9)) is None
-    assert source_file(IcyLake()) is None
+    assert source_file_digest(LateCost()) is not None
+    assert source_file_digest(from_gymnasium(WALK, horizon=9)) is not None
+    assert source_file_digest(from_gymnasium(lambda: Forgetful(), horizon=9)) is None

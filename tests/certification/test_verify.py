@@ -96,6 +96,7 @@ FORGERIES = {
     "a change for the nominal": (*RESULT, "changes"),
     "a field of its own": ("approved",),
     "no results": ("results",),
+    "another seed": (*RESULT, "seed"),
 }
 VALUES = {
     "other costs": "150x0", "counted violations": 0, "a better bound": 0.001,
@@ -104,6 +105,7 @@ VALUES = {
     "a fixed plan": False, "another method": "fixed", "an interruption": True,
     "a tighter cost bound": 1.0, "a change for the nominal": {"slip": 0.2},
     "a field of its own": "by all", "no results": [],
+    "another seed": 5,
 }  # fmt: skip
 
 

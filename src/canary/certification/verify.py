@@ -152,6 +152,10 @@ def verify(data: dict[str, Any]) -> list[str]:
 def _issue_again(data: dict[str, Any]) -> dict[str, Any]:
     """Plan, results, verdict and sentence, from the listed costs."""
     constraint, results = constraint_of(data), []
+    made = [(result["changes"], result["seed"]) for result in data["results"]]
+    seeds = [seed for changes, seed in made if not changes]
+    if not seeds or made != [(row, seed) for row, _ in made[:: len(seeds)] for seed in seeds]:
+        raise CanaryError("Its results are not every seed, unchanged and then under each change.")
     plan = complete(replace(Plan(**data["plan"]), statements=len(data["results"])), constraint)
     for stored in data["results"]:
         evidence = stored["evidence"]

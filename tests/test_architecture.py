@@ -63,12 +63,15 @@ ALLOWED: dict[str, set[str]] = {
         "identity", "training", "checking", "config", "terminal.progress", "reporting.diagnosis", "watching",
     },
     "certification.page": {"certification", "constraints", "terminal"},
+    "certification.signature": {"errors", "certification", "runs.files"},
     "certification.run": RUNS | {
-        "errors", "constraints", "environments", "certification", "certification.on_disk", "terminal",
+        "errors", "constraints", "environments", "certification", "certification.page", "certification.signature",
+        "terminal",
     },
-    "certification.on_disk": {"errors", "runs", "certification", "certification.page"},
-    "certification.check": RUNS
-    | {"errors", "environments", "certification", "certification.on_disk", "certification.run"},
+    "certification.verify": RUNS | {
+        "errors", "environments", "certification", "certification.page", "certification.run",
+        "certification.signature",
+    },
     "certification.best": RUNS | {"errors", "constraints", "environments", "certification", "certification.run", "terminal"},
     "exact.figure": {"errors", "runs.directory", "terminal", "reporting.figures"},
     "exact.run": RUNS | MATHEMATICS | {"exact"},
@@ -89,7 +92,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "cli": {
         "errors", "environments", "checking", "config", "runs", "terminal", "studies", "api", "reporting.page",
-        "certification", "certification.best", "certification.check", "certification.on_disk", "certification.run", "reporting",
+        "certification", "certification.best", "certification.signature", "certification.verify", "reporting",
         "exact.run", "exact.figure", "export.run", "rendering.run",
     },
     "__main__": {"cli"},

@@ -23,11 +23,11 @@ os.environ.setdefault("POLARS_MAX_THREADS", "1")
 
 import numpy as np
 
-from attacks import certificates, command_lines, flips, kills, links, ownership, sick
+from attacks import command_lines, flips, kills, links, ownership, sick
 from attacks.attack import Attack
 from canary.runs.files import write_json
 
-MODULES = (certificates, flips, links, command_lines, ownership, kills, sick)
+MODULES = (flips, links, command_lines, ownership, kills, sick)
 ATTACKS: list[Attack] = [attack for module in MODULES for attack in module.ATTACKS]
 
 

@@ -11,8 +11,8 @@ import jax
 import numpy as np
 
 from attacks.attack import Attack, flipped
-from canary.certification.run import Request, certify_run
-from canary.certification.verification import verify
+from canary.certification.run import CertificateRequest, certify_run
+from canary.certification.verify import verify
 from canary.config.config import config_from_dict
 from canary.errors import CanaryError
 from canary.export import numpy_policy
@@ -126,7 +126,7 @@ def _summary(run: Path) -> Path:
 def _certificate(run: Path) -> Path:
     with contextlib.redirect_stderr(io.StringIO()):
         certificate = certify_run(
-            run, Request(episodes=100, batch=50, evaluation_seed=3), quiet=True
+            run, CertificateRequest(episodes=100, batch=50, evaluation_seed=3), quiet=True
         )
     path = run / "mine.json"
     path.write_text(json.dumps(certificate))

@@ -15,7 +15,7 @@ from attacks.death import Death, Mortal
 from attacks.nursery import Nursery
 from attacks.small import ALGORITHM, know_the_study, reproducing, training
 from attacks.warm import canary, warm
-from canary.certification.check import verify_file
+from canary.certification.verify import verify_file
 from canary.export import numpy_policy
 from canary.runs import checkpoint, directory, lock
 from canary.runs.files import TEMPORARY

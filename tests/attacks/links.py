@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from attacks.attack import Attack
-from canary.certification.run import Request, certify_run
+from canary.certification.run import CertificateRequest, certify_run
 from canary.errors import CanaryError
 from canary.export.run import export_run
 from canary.runs import checkpoint, directory, lock
@@ -76,7 +76,8 @@ def _contents(folder: Path) -> dict[str, bytes | None]:
 
 
 def _certify(run: Path) -> None:
-    certify_run(run, Request(episodes=50, batch=50, evaluation_seed=3, seeds=(0,)), quiet=True)
+    request = CertificateRequest(episodes=50, batch=50, evaluation_seed=3, seeds=(0,))
+    certify_run(run, request, quiet=True)
 
 
 def _export(run: Path) -> None:

@@ -9,8 +9,6 @@ from attacks.__main__ import ATTACKS
 from attacks.attack import Attack
 
 SAMPLE = {
-    "forged: every field, "
-    "chance": 20, "forged: recomputed, chance": 8, "forged: recomputed, mean": 8,
     "links out of the run": 8, "wrong command lines": 30,
     "claims on one run": 1, "killed: train": 5,
     "flips: "

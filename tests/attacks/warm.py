@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 import pytest
 from matplotlib.figure import Figure
 
-from canary.certification import check, run
+from canary.certification import run
 from canary.certification.certify import Subject, make_player
 from canary.checking import check as checking
 from canary.checking.probe import make_probe
@@ -76,8 +76,7 @@ def warm(algorithm: str) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(WarmGroups, "algorithm", algorithm)
         patch.setattr(building, "SeedGroups", WarmGroups)
-        for module in (run, check):
-            patch.setattr(module, "make_player", _remembered(make_player))
+        patch.setattr(run, "make_player", _remembered(make_player))
         patch.setattr(checking, "make_probe", _probe)
         # It takes longer than the training
         patch.setattr(figures, "training_figure", lambda *_, **__: Figure((1, 1)))

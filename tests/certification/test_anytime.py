@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import beta
 
 from canary.certification.anytime import SHAPE, anytime_lower, anytime_upper, log_evidence
-from canary.certification.sample_size import planned_episodes
+from canary.certification.plan import planned_episodes
 from canary.numerics.binomial import clopper_pearson_lower, clopper_pearson_upper
 
 LOOKS = np.unique(np.geomspace(1, 5000, 160).astype(int))

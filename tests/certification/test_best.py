@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from canary.certification import best
-from canary.certification.best import Best, Candidate, Search, find_best, ranked
+from canary.certification.best import Best, RankedPolicy, Search, find_best, ranked
 from canary.constraints import Chance
 from canary.errors import CanaryError
 from canary.terminal.certificate_table import print_best
@@ -22,9 +22,11 @@ RETURNS = {(0, 100): 0.9, (0, 200): 0.7, (3, 100): 0.5, (3, 200): 0.8}
 BREAKS = {(3, 200)}
 
 
-def candidate(seed: int, step: int, reward: float, value: float) -> Candidate:
+def candidate(seed: int, step: int, reward: float, value: float) -> RankedPolicy:
     keeps = value <= Config.constraint.allowed
-    return Candidate(seed=seed, step=step, return_mean=reward, constraint_value=value, keeps=keeps)
+    return RankedPolicy(
+        seed=seed, step=step, return_mean=reward, constraint_value=value, keeps=keeps
+    )
 
 
 def test_the_richest_that_keeps_the_constraint_comes_first():
@@ -80,13 +82,13 @@ def test_candidates_are_certified_in_turn_at_a_corrected_level(asked: list[Any],
     assert [one.verdict for one in found.candidates] == ["VIOLATED", "SATISFIED", None, None]
     assert found.candidates[-1].step == 200  # the one that breaks the limit
     assert json.loads((tmp_path / "best.json").read_text())["sentence"] == found.sentence
-    assert "3 of 4 candidates could be tried" in found.sentence
+    assert "corrected for 3 tries among 4" in found.sentence
 
 
 def test_without_a_certified_candidate_there_is_none(asked: list[Any], tmp_path: Path):
     found = find_best(tmp_path, Search(tries=1), quiet=True)
     assert (found.certified, found.seed, found.certificate) == (False, None, None)
-    assert "None of the 1 richest was certified (violated), of 3 of 4 candid" in found.sentence
+    assert "None of the first 1 was certified (violated); 3 of 4" in found.sentence
     assert "or allow more --tries" in found.sentence
     assert asked[0].confidence == pytest.approx(0.95)
 
@@ -97,10 +99,8 @@ def test_where_none_keeps_the_limit_nothing_is_certified(
     monkeypatch.setattr(sys.modules[__name__], "BREAKS", set(RETURNS))
     found = find_best(tmp_path, Search(tries=3, selection_episodes=500), quiet=True)
     assert (found.certified, asked) == (False, [])
-    start = "None of 4 candidates keeps P(cost > 1) <= 0.1 in its 500 episodes of the ranking"
-    assert found.sentence.startswith(start)
-    assert "the safest, seed 0 at step 100, has 1;" in found.sentence
-    assert "richest" not in found.sentence
+    assert found.sentence.startswith("None of 4 stored policies is within P(cost > 1) <= 0.1")
+    assert "seed 0 at step 100, has 1;" in found.sentence
     lines = Console(width=100, record=True, file=io.StringIO())
     print_best(lines, found.to_dict())
     assert "stored policies, the safest first" in lines.export_text()
@@ -120,11 +120,12 @@ def test_more_tries_are_not_advised_where_all_candidates_were_tried():
         seed=None, step=None, sentence="", search=Search(tries=1), candidates=(tried,),
         certificate=None,
     )  # fmt: skip
-    assert "None of the 1 richest" in best._sentence(one, 1, Config.constraint)
     assert "--tries" not in best._sentence(one, 1, Config.constraint)
 
 
-@pytest.mark.parametrize("wrong", [{"tries": 0}, {"selection_episodes": 1.5}, {"confidence": 1.0}])
+@pytest.mark.parametrize(
+    "wrong", [{"tries": 0}, {"selection_episodes": 1.5}, {"confidence": "x"}, {"episodes": 0}]
+)
 def test_a_search_that_cannot_be_is_refused(wrong: dict[str, Any]):
     with pytest.raises(CanaryError):
         Search(**wrong)

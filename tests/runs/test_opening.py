@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 import canary
-from canary.certification.check import verify_file
+from canary.certification.verify import verify_file
 from canary.cli.main import main
 from canary.config.sources import Source, build, source_of
 from canary.environments import from_gymnasium
@@ -125,8 +125,8 @@ def test_an_accepted_change_is_shown_wherever_a_certificate_is(run, tmp_path):
     print_certificate(lines, certificate)
     assert "in an environment that changed since training" in lines.export_text()
     assert verify_file(place / "certificate.html", environment=other)["level"] == "belongs"
-    (problem,) = verify_file(place / "certificate.html", environment=Walk(noise=0.25))["problems"]
-    assert "(noise is 0.0 here and was 0.25), the one here does not differ" in problem
+    problems = verify_file(place / "certificate.html", environment=Walk(noise=0.25))["problems"]
+    assert "settings.noise is 0.0 in the certificate and 0.25 in the run." in problems
 
 
 def test_a_changed_environment_is_evaluated_but_neither_trained_on_nor_exported(run, capsys):

@@ -134,14 +134,14 @@ def certify(
 
     `episodes` are the most per policy; None plans them. `shift` also certifies changed settings,
     "slip=0.1,0.2". `largest_step_cost` gives bounds on mean and CVaR where the environment does not
-    state it; `sign` is a private key. `environment`, `trust` and `accept_change` are those of
+    state it; `sign` is a private key or the path of its file. `environment`, `trust` and `accept_change` are those of
     `canary.load`; after a change the certificate says what is different. For a policy that belongs
     to no run there is `canary.certification.certify`.
     """
-    from canary.certification.run import Request, certify_run
+    from canary.certification.run import CertificateRequest, certify_run
 
     run = as_run(run, environment, trust=trust, accept_change=accept_change)
-    request = Request(
+    request = CertificateRequest(
         confidence=confidence,
         episodes=episodes,
         early_stop=early_stop,
@@ -155,7 +155,9 @@ def certify(
         largest_step_cost=largest_step_cost,
         sign=sign,
     )
-    return certify_run(run.directory, request, **_environment(run), quiet=quiet)
+    return certify_run(
+        run.directory, request, **_environment(run, accept_change=accept_change), quiet=quiet
+    )
 
 
 def best(
@@ -168,16 +170,17 @@ def best(
     seeds: Sequence[int] | None = None,
     largest_step_cost: float | None = None,
     quiet: bool = True,
+    accept_change: bool = False,
 ) -> "Best":
     """The stored policy with the highest return that is certified, over all seeds and kept states.
 
-    Candidates that keep the limit on episodes of their own are ranked there by return. The first
-    `tries` of them are then certified in turn on fresh ones until one is SATISFIED, each at the
-    confidence 1 - (1 - confidence) / tries, so that having looked at several is paid for.
+    Stored policies that stay within the limit on episodes of their own are ranked by return. The
+    first `tries` of them are certified in turn on fresh episodes until one is SATISFIED, each at
+    confidence 1 - (1 - confidence) / tries, which corrects for trying several.
     """
     from canary.certification.best import Search, find_best
 
-    run = as_run(run)
+    run = as_run(run, accept_change=accept_change)
     search = Search(
         confidence=confidence,
         tries=tries,
@@ -186,7 +189,9 @@ def best(
         seeds=None if seeds is None else seed_ids(seeds),
         largest_step_cost=largest_step_cost,
     )
-    return find_best(run.directory, search, **_environment(run), quiet=quiet)
+    return find_best(
+        run.directory, search, **_environment(run, accept_change=accept_change), quiet=quiet
+    )
 
 
 def export(
@@ -273,11 +278,11 @@ def seed_ids(seeds: int | Sequence[int]) -> tuple[int, ...]:
         ) from None
 
 
-def _environment(run: "Run") -> dict[str, Any]:
-    """The environment of an opened run, and that a change of it was accepted, if it was."""
+def _environment(run: "Run", *, accept_change: bool) -> dict[str, Any]:
+    """The environment of an opened run, and whether a change of it is accepted."""
     return {
         "environment": run.config.environment,
-        "accept_change": bool(run.config.environment_changes),
+        "accept_change": accept_change or bool(run.config.environment_changes),
     }
 
 

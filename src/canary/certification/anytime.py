@@ -1,5 +1,5 @@
-"""Bounds on a probability that hold at every moment at once, so that one may look after any episode
-and stop.
+"""Bounds on a probability that are valid at all times, so that one may look after any episode and
+stop.
 
 Betting against "P >= p" (Ville 1939, Robbins 1970): start with capital 1, and let q be smaller
 rates, drawn from Beta(a, b) cut off at p. After k violations in n episodes the capital is the
@@ -11,9 +11,8 @@ likelihood of q against that of p, averaged over q:
 If P >= p this is a nonnegative supermartingale, so it ever reaches 1/alpha with probability at most
 alpha, however often one looks (Ville's inequality). Hence the set of p with M_n(p) < 1/alpha
 contains P at all times together with confidence 1 - alpha, and its upper end bounds P. Rates above
-p bound P from below in the same way. With a = 1/2 and b = a (1-p)/p the bets have mean p: bold
-where small, so that both verdicts come about as soon as a plan made with knowledge of P would
-allow.
+p bound P from below in the same way. With a = 1/2 and b = a (1-p)/p the bets have mean p and are
+bold where p is small. Both verdicts then come about as early as in a fixed plan that knows P.
 """
 
 from typing import Literal
@@ -32,13 +31,12 @@ HALVINGS = 60  # of an interval of length <= 1: beyond the resolution of a float
 def log_evidence(
     violations: Numbers, episodes: Numbers, rate: Numbers, side: Side
 ) -> Float[np.ndarray, "..."]:
-    """log M_n(rate): how strongly the episodes speak for a P below (above) `rate`, from within (0,
-    1)."""
+    """log M_n(rate): the evidence for a P below (above) `rate`, which lies within (0, 1)."""
     k, n, p = (np.asarray(value, float) for value in (violations, episodes, rate))
     b = SHAPE * (1 - p) / p
     part = betainc if side == "below" else betaincc
     average = part(k + SHAPE, n - k + b, p)
-    with np.errstate(divide="ignore"):  # one that underflows, or loses digits, is no evidence: -inf
+    with np.errstate(divide="ignore"):  # an underflow is no evidence: -inf
         kept = np.where(average < np.finfo(float).tiny, 0.0, average)
         after = betaln(k + SHAPE, n - k + b) + np.log(kept)
         before = betaln(SHAPE, b) + np.log(part(SHAPE, b, p))
@@ -48,23 +46,21 @@ def log_evidence(
 def anytime_upper(
     violations: Numbers, episodes: Numbers, confidence: float
 ) -> Float[np.ndarray, "..."]:
-    """P is at most this; holds for all numbers of episodes together with the (one-sided)
-    confidence."""
+    """P is at most this, with one-sided confidence for all numbers of episodes together."""
     return _first_excluded(violations, episodes, confidence, "below", 1.0)
 
 
 def anytime_lower(
     violations: Numbers, episodes: Numbers, confidence: float
 ) -> Float[np.ndarray, "..."]:
-    """P is at least this; holds for all numbers of episodes together with the (one-sided)
-    confidence."""
+    """P is at least this, with one-sided confidence for all numbers of episodes together."""
     return _first_excluded(violations, episodes, confidence, "above", 0.0)
 
 
 def _first_excluded(
     violations: Numbers, episodes: Numbers, confidence: float, side: Side, end: float
 ) -> Float[np.ndarray, "..."]:
-    """From the observed share towards `end`: where the evidence against P begins to suffice."""
+    """Between the observed share and `end`: the first rate that the evidence excludes."""
     k, n = np.broadcast_arrays(np.asarray(violations, float), np.asarray(episodes, float))
     enough = -np.log(1 - confidence)
     kept = np.divide(k, n, out=np.zeros(k.shape), where=n > 0)

@@ -10,10 +10,10 @@ is a nonnegative supermartingale if E[C] >= m, whatever l_i is made of earlier e
 bound is the smallest m with K_n(m) >= 1/alpha. The lower bound comes from bets on larger costs, 1 +
 l_i (C_i - m) with l_i <= SAFETY / m, and needs costs >= 0.
 
-The bets aim at the limit, since that is what shall be decided: l = d / (s^2 + d^2) makes the
-capital grow fastest if the mean is d away from the limit and the variance is s^2. The estimates of
-both begin at the scale of the limit. Small steps of the mean's own error are added to d, so that a
-mean that looks like the limit is bet on too.
+The bets aim at the limit, which is to be decided: l = d / (s^2 + d^2) makes the capital grow fastest
+if the mean is d away from the limit and the variance is s^2. The estimates of both begin at the
+scale of the limit. The standard error of the mean is added to d, so that a mean near the limit is
+bet on too.
 """
 
 import math
@@ -21,15 +21,14 @@ import math
 import numpy as np
 from jaxtyping import Float
 
-SAFETY = 0.75  # of the largest bet that cannot ruin: a single cost then costs at most a factor of 4
+SAFETY = 0.75  # of the largest safe bet: one episode then loses at most a factor of 4
 HALVINGS = 60
 
 Costs = Float[np.ndarray, "episode"]
 
 
 def is_apart(costs: Costs, limit: float, cost_bound: float, confidence: float, mean: float) -> bool:
-    """Whether a number is outside of the bounds on the mean, without the bounds, which take six
-    times longer."""
+    """Whether a number is outside the bounds on the mean; six times faster than the bounds."""
     if mean >= cost_bound:
         return True
     bets, goal = aimed_bets(costs, limit), -math.log(1 - confidence)
@@ -37,7 +36,7 @@ def is_apart(costs: Costs, limit: float, cost_bound: float, confidence: float, m
 
 
 def _on_larger(bets: Costs, costs: Costs, mean: float) -> float:
-    """The logarithm of what bets on larger costs than `mean` have become."""
+    """The log capital of bets on costs above `mean`."""
     return float(np.log1p(np.minimum(bets, SAFETY / mean) * (costs - mean)).sum())
 
 
@@ -65,7 +64,7 @@ def mean_bounds(
 
 
 def aimed_bets(costs: Costs, limit: float) -> Costs:
-    """The bet on each episode, made of those before it."""
+    """The bet on each episode, a function of those before it."""
     count = np.arange(1, len(costs) + 1)
     before = np.concatenate([[0.0], costs[:-1]]) if len(costs) else costs
     mean = (limit + np.cumsum(before)) / count

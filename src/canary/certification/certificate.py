@@ -1,53 +1,29 @@
-"""The certificate: everything that was checked and found, in plain data that anybody can check
-again.
+"""The certificate: everything that was played and found, as plain data that anybody can check.
 
-`verification` recomputes what it says from what it contains, `replay` plays its episodes again, and
-`signature` tells who issued it. The hash is none: it shows damage and careless edits.
+`verify` issues it again from its costs or from its episodes played again, and `signature` shows who
+issued it. The hash is no signature: it shows damage and careless edits.
 """
 
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from canary.certification.plan import Plan
-from canary.certification.sentences import Verdict, changed_sentence, promise
-from canary.certification.verdict import Assessment, Evidence, overall
-from canary.constraints import Constraint, Kind, from_dict
-from canary.errors import CanaryError
+from canary.certification.verdict import Assessment, PlayedEpisodes, Verdict, overall
+from canary.constraints import Chance, Constraint, Kind, from_dict
 
-FORMAT = 4
-READABLE = (2, 3, 4)
-"""In format 2 the episodes did not depend on the plan, so that a replay could not tell another
-plan. Before format 4 every constraint was a chance constraint."""
-
-METHODS = {
-    "fixed": "Clopper-Pearson, one-sided, for a number of episodes fixed in advance",
-    "anytime": "truncated beta-binomial mixture martingale (Robbins), valid at all times together",
-    "value_at_risk": "order statistics with the bounds on the violation probability",
-    "mean_and_conditional_value_at_risk": "integrated survival function (Anderson), Clopper-Pearson at "
-    "geometrically spaced order statistics; at look j of an anytime test at level alpha / (j (j + "
-    "1))",
-    "cantelli_plug_in": "sample moments in Cantelli's inequality: a description, not a bound",
-    "correction": "Bonferroni over all statements of the certificate",
-    "hash": "SHA-256",
-}
-JUDGED = {
-    "mean": "betting on each episode by those before it (Waudby-Smith and Ramdas), valid at all times together",
-    "cvar": "as mean_and_conditional_value_at_risk; from below with costs that are never negative",
-}
-"""By which bounds the constraints of other kinds are judged; added to the methods of their
-certificates."""
+FORMAT = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Result:
-    """One policy in one environment: the trained one, or that with some settings changed."""
+class PolicyResult:
+    """One policy in one environment: that of training, or the same with some settings changed."""
 
     seed: int
     changes: dict[str, int | float]
-    evidence: Evidence
+    evidence: PlayedEpisodes
     assessment: Assessment
 
 
@@ -55,24 +31,26 @@ class Result:
 class Certificate:
     environment: str
     settings: dict[str, Any]
-    constraint: Kind = "chance"
+    constraint: Kind
     limit: float
     epsilon: float
     """The share of episodes that the constraint looks at: 1 for the mean."""
     cost_discount: float
     plan: Plan
     evaluation_seed: int
-    results: tuple[Result, ...]
-    """One per statement: every seed under row 0, which changes nothing and decides the verdict,
-    then under the others."""
+    results: tuple[PolicyResult, ...]
+    """One per statement: every seed in the unchanged environment, which decides the verdict, then
+    every seed under each change."""
     verdict: Verdict
     sentence: str
+    environment_check: dict[str, Any]
+    """`compared`: whether the environment was compared with that of training; `sentence`: how, or
+    why not; `file_sha256`: of the file that defines it, if it is not canary's own."""
     origin: dict[str, Any]
     """Where the policies come from: run, algorithm, updates, and how many certificates the run had
-    before."""
+    before; `environment_changes`, if a changed environment was accepted."""
     versions: dict[str, str]
     time: str
-    methods: dict[str, str] = field(default_factory=lambda: dict(METHODS))
     format: int = FORMAT
 
 
@@ -82,67 +60,61 @@ def terms(constraint: Constraint) -> dict[str, Any]:
 
 
 def constraint_of(data: dict[str, Any]) -> Constraint:
-    """What a certificate judges."""
-    kind, stated = (
-        data.get("constraint", "chance"),
-        {"limit": data["limit"], "epsilon": data["epsilon"]},
-    )
-    if kind == "mean" and stated.pop("epsilon") != 1:
-        raise CanaryError(
-            "A mean is that of all episodes, but the certificate names another share of them."
-        )
-    return from_dict({"kind": kind, **stated})
-
-
-def methods_of(kind: str) -> dict[str, str]:
-    """The statistics that a certificate of this kind of constraint rests on."""
-    return METHODS | ({"judged": JUDGED[kind]} if kind in JUDGED else {})
+    """The constraint that a certificate is about."""
+    share = {} if data["constraint"] == "mean" else {"epsilon": data["epsilon"]}
+    return from_dict({"kind": data["constraint"], "limit": data["limit"], **share})
 
 
 def summarise(
-    results: tuple[Result, ...],
+    results: Sequence[PolicyResult],
     plan: Plan,
     constraint: Constraint | None = None,
     changes: Sequence[str] = (),
 ) -> tuple[Verdict, str]:
-    """The verdict on the policies in the environment they were trained in, or in one that differs
-    from it by accepted `changes`, and a sentence about all results."""
+    """The verdict in the unchanged environment, and a sentence about all results. `changes` are
+    accepted differences from the environment of training."""
     nominal = [result for result in results if not result.changes]
-    assessments, seeds = (
+    place = "the environment as it is now" if changes else "the environment they were trained in"
+    is_chance = constraint is None or isinstance(constraint, Chance)
+    verdict, sentence = overall(
         [result.assessment for result in nominal],
         [result.seed for result in nominal],
+        plan,
+        "the limit" if is_chance else constraint.text,
+        place,
     )
-    place = "the environment as it is now" if changes else "the environment they were trained in"
-    kept = "the limit" if constraint is None else promise(constraint)
-    verdict, sentence = overall(assessments, seeds, plan, kept, place)
-    shifted = [result for result in results if result.changes]
-    parts = [sentence, *([_shifts(shifted)] if shifted else [])]
-    return verdict, " ".join(parts + ([changed_sentence(changes)] if changes else []))
-
-
-def _shifts(results: list[Result]) -> str:
-    """What holds where the environment was changed; none of it decides the verdict."""
-    counts = {
-        phrase: sum(result.assessment.verdict == verdict for result in results)
+    shifted = [result.assessment.verdict for result in results if result.changes]
+    parts = [
+        f"{shifted.count(verdict)} {phrase}"
         for verdict, phrase in (
-            ("SATISFIED", "keep the limit"),
+            ("SATISFIED", "stay within the limit"),
             ("VIOLATED", "break it"),
             ("UNDECIDED", "are undecided"),
         )
-    }
-    parts = [f"{count} {phrase}" for phrase, count in counts.items() if count]
-    return f"Of {len(results)} statements about changed settings, {', '.join(parts)}."
+        if verdict in shifted
+    ]
+    if shifted:
+        sentence += f" Of {len(shifted)} statements about changed settings, {', '.join(parts)}."
+    return verdict, f"{sentence} {changed_sentence(changes)}" if changes else sentence
+
+
+def changed_sentence(changes: Sequence[str]) -> str:
+    """That a changed environment was accepted, and how it differs from that of training."""
+    return f"This is not the environment of training: {'; '.join(changes)}."
+
+
+def result_name(result: dict[str, Any]) -> str:
+    """The seed and the changed settings of a result."""
+    changes = [f"{name} = {value:g}" for name, value in result["changes"].items()]
+    return ", ".join([f"seed {result['seed']}", *changes])
 
 
 def commitment(
-    plan: dict[str, Any], terms: dict[str, Any], statements: list[tuple[dict[str, Any], int]]
+    plan: dict[str, Any], terms: dict[str, Any], statements: Sequence[tuple[dict[str, Any], int]]
 ) -> tuple[int, ...]:
-    """Four numbers that stand for all that was decided beforehand; every episode is drawn from
-    them.
-
-    So whoever changes the plan, the constraint or the list of (changes, seed) afterwards has other
-    episodes.
-    """
+    """Four numbers that stand for everything decided before the first episode: plan, constraint
+    and the (changes, seed) of each statement. All episodes are drawn from them, so another plan has
+    other episodes."""
     decided = {"plan": plan, **terms, "statements": statements}
     text = json.dumps(decided, sort_keys=True, separators=(",", ":"), allow_nan=False)
     digest = hashlib.sha256(text.encode()).digest()

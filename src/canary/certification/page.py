@@ -1,52 +1,30 @@
 """A certificate as one self-contained HTML page: verdict, numbers, two drawings, what was checked
-and how to check it.
-"""
+and how to check it."""
 
 import json
 import math
 import re
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from canary.certification.certificate import constraint_of
-from canary.certification.plan import POWER
-from canary.certification.sample_size import clean_episodes, planned_episodes
-from canary.certification.sentences import percent
+from canary.certification.certificate import constraint_of, result_name
+from canary.certification.plan import POWER, clean_episodes, planned_episodes
+from canary.certification.verdict import decode_costs, percent
 from canary.constraints import Chance, Constraint, Mean
 from canary.terminal.certificate_table import footnote
-from canary.terminal.console import printable
 from canary.terminal.formatting import number
 
 BINS = 36
 WIDTH, PLOT_LEFT, PLOT_RIGHT = 760, 200, 735
 ROW, TOP = 26, 26
-HEIGHT, FLOOR = 200, 165  # of the histogram
-
-
-@dataclass(frozen=True)
-class IntervalRow:
-    """One line of the drawing of bounds, in pixels."""
-
-    label: str
-    verdict: str
-    lower: float
-    rate: float | None
-    upper: float
-    y: float
-
-
-@dataclass(frozen=True)
-class Bar:
-    """One bar of the histogram, in pixels."""
-
-    x: float
-    width: float
-    y: float
-    height: float
-    violates: bool
-    count: int
+HEIGHT, FLOOR, EDGE = 200, 165, 40  # of the histogram
+JUDGED = {
+    "mean": "betting on each episode by those before it (Waudby-Smith and Ramdas), valid at all "
+    "times together",
+    "cvar": "the integrated survival function (Anderson), Clopper-Pearson at geometrically spaced "
+    "order statistics; look j of an anytime test at level alpha / (j (j + 1))",
+}
 
 
 def render_page(certificate: dict[str, Any]) -> str:
@@ -54,21 +32,24 @@ def render_page(certificate: dict[str, Any]) -> str:
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
-    loader = PackageLoader("canary.certification", "")
     pages = Environment(
-        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-        finalize=_seen,
+        loader=PackageLoader("canary.certification", ""), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     pages.filters.update(
-        percent=_percent, number=_number, count=lambda value: f"{value:,}", json=_compact
+        percent=_percent, number=_number, count=lambda value: f"{value:,}", json=json.dumps
     )
     constraint = constraint_of(certificate)
+    is_chance = isinstance(constraint, Chance)
     return pages.get_template("certificate.html.jinja").render(
         c=certificate,
-        **judged(constraint),
+        **_words(constraint),
+        say=_percent if is_chance else _number,
+        allowed=constraint.allowed,
+        method=JUDGED.get(constraint.kind),
         intervals=intervals(certificate, constraint),
         histogram=histogram(certificate),
-        plans=plans(certificate) if isinstance(constraint, Chance) else [],
+        plans=plans(certificate) if is_chance else [],
         footnote=footnote(certificate["plan"]),
         carried=Markup(_carried(certificate)),
         shifted=any(result["changes"] for result in certificate["results"]),
@@ -87,70 +68,53 @@ def certificate_in(page: bytes) -> bytes:
 
 
 def _carried(certificate: dict[str, Any]) -> str:
-    """JSON that cannot end the script element it stands in."""
+    """JSON that cannot end the script element that holds it."""
     text = json.dumps(certificate, allow_nan=False)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
-def judged(constraint: Constraint) -> dict[str, Any]:
-    """What the constraint limits: its name, its short sign, how its numbers are written, and the
-    whole."""
+def _words(constraint: Constraint) -> dict[str, str]:
+    """The constraint as text, what it limits, and the symbol of that."""
+    text = constraint.text.replace("<=", "\N{LESS-THAN OR EQUAL TO}")
     if isinstance(constraint, Chance):
         text = (
             f"P(C > {constraint.limit:g}) \N{LESS-THAN OR EQUAL TO} {percent(constraint.epsilon)}"
         )
-        return {
-            "text": text,
-            "what": "violation probability",
-            "sign": "P",
-            "say": _percent,
-            "allowed": constraint.allowed,
-        }
-    is_mean = isinstance(constraint, Mean)
-    what = (
-        "mean cost"
-        if is_mean
-        else f"mean cost of the worst {percent(constraint.share)} of episodes"
-    )
-    text = constraint.text.replace("<=", "\N{LESS-THAN OR EQUAL TO}")
-    sign = "mean" if is_mean else "CVaR"
-    return {"text": text, "what": what, "sign": sign, "say": _number, "allowed": constraint.allowed}
-
-
-def seen(constraint: Constraint, result: dict[str, Any]) -> float | None:
-    """What was measured of that which the constraint limits."""
-    one, costs = result["assessment"], result["evidence"]["costs"]
-    if isinstance(constraint, Chance) or not costs:
-        return one["rate"]
-    values, counts = zip(*costs, strict=True)
-    return constraint.measure(np.repeat(values, counts))
+        return {"text": text, "what": "violation probability", "sign": "P"}
+    if isinstance(constraint, Mean):
+        return {"text": text, "what": "mean cost", "sign": "mean"}
+    what = f"mean cost of the worst {percent(constraint.share)} of episodes"
+    return {"text": text, "what": what, "sign": "CVaR"}
 
 
 def intervals(certificate: dict[str, Any], constraint: Constraint) -> dict[str, Any]:
-    """Bounds of every row, with what is allowed, on a common scale from 0."""
-    allowed = constraint.allowed
-    assessments = [result["assessment"] for result in certificate["results"]]
-    most = 1.0 if isinstance(constraint, Chance) else math.inf
-    largest = min(most, 1.15 * max(2 * allowed, *(one["upper"] for one in assessments)))
+    """The bounds of every result and what is allowed, in pixels on a common scale from 0."""
+    results, allowed = certificate["results"], constraint.allowed
+    is_chance = isinstance(constraint, Chance)
+    most = 1.0 if is_chance else math.inf
+    uppers = (result["assessment"]["upper"] for result in results)
+    largest = min(most, 1.15 * max(2 * allowed, *uppers))
     scale = (PLOT_RIGHT - PLOT_LEFT) / largest
-    dots = [seen(constraint, result) for result in certificate["results"]]
-    rows = [
-        IntervalRow(
-            _label(result),
-            one["verdict"],
-            PLOT_LEFT + scale * one["lower"],
-            None if dot is None else PLOT_LEFT + scale * dot,
-            PLOT_LEFT + scale * one["upper"],
-            TOP + ROW * (index + 0.5),
+    rows = []
+    for index, result in enumerate(results):
+        one, costs = result["assessment"], decode_costs(result["evidence"]["costs"])
+        seen = one["rate"] if is_chance or not len(costs) else constraint.measure(costs)
+        rows.append(
+            {
+                "label": result_name(result),
+                "verdict": one["verdict"],
+                "lower": PLOT_LEFT + scale * one["lower"],
+                "upper": PLOT_LEFT + scale * one["upper"],
+                "rate": None if seen is None else PLOT_LEFT + scale * seen,
+                "y": TOP + ROW * (index + 0.5),
+            }
         )
-        for index, (result, one, dot) in enumerate(
-            zip(certificate["results"], assessments, dots, strict=True)
-        )
-    ]
     bottom = TOP + ROW * len(rows)
-    say = judged(constraint)["say"]
-    ticks = [(PLOT_LEFT + scale * value, say(value)) for value in _ticks(largest)]
-    geometry = {
+    say = _percent if is_chance else _number
+    return {
+        "rows": rows,
+        "allowed": PLOT_LEFT + scale * allowed,
+        "ticks": [(PLOT_LEFT + scale * value, say(value)) for value in _ticks(largest)],
         "width": WIDTH,
         "height": bottom + 28,
         "top": TOP,
@@ -158,51 +122,52 @@ def intervals(certificate: dict[str, Any], constraint: Constraint) -> dict[str, 
         "left": PLOT_LEFT,
         "right": PLOT_RIGHT,
     }
-    return geometry | {"rows": rows, "allowed": PLOT_LEFT + scale * allowed, "ticks": ticks}
 
 
 def histogram(certificate: dict[str, Any]) -> dict[str, Any] | None:
-    """Episode costs of all policies in the unchanged environment; the limit is an edge between two
-    bars."""
-    pairs = [p for r in certificate["results"] if not r["changes"] for p in r["evidence"]["costs"]]
-    if not pairs:
+    """Episode costs of all policies in the unchanged environment, in pixels. The limit is an edge
+    between two bars, and a cost equal to the limit lies below it: C > limit is strict."""
+    nominal = [result for result in certificate["results"] if not result["changes"]]
+    lists = [decode_costs(result["evidence"]["costs"]) for result in nominal]
+    values = np.concatenate([np.zeros(0), *lists])
+    if not len(values):
         return None
-    values, counts = np.array([pair[0] for pair in pairs]), np.array([pair[1] for pair in pairs])
     limit = certificate["limit"]
     low, high = min(0.0, values.min()), max(values.max(), limit)
     width = (high - low) / BINS or 1.0
     if np.all(values == np.rint(values)):
         width = max(1.0, np.ceil(width))
-    index = np.where(
-        values > limit, np.floor((values - limit) / width), -np.ceil((limit - values) / width)
-    ).astype(int)
-    # At the limit itself there is no violation: C > limit is strict.
-    index = np.where(values == limit, -1, index)
+    above, below = np.floor((values - limit) / width), -np.ceil((limit - values) / width)
+    index = np.where(values > limit, above, np.minimum(below, -1)).astype(int)
     first, last = min(index.min(), -1), max(index.max(), 0)
-    heights = np.bincount(index - first, counts, last - first + 1)
-    scale, tall = (PLOT_RIGHT - 40) / len(heights), (FLOOR - 15) / heights.max()
+    heights = np.bincount(index - first, minlength=last - first + 1)
+    scale, tall = (PLOT_RIGHT - EDGE) / len(heights), (FLOOR - 15) / heights.max()
     bars = [
-        Bar(
-            40 + scale * j,
-            max(scale - 1, 1),
-            FLOOR - tall * height,
-            tall * height,
-            j + first >= 0,
-            int(height),
-        )
+        {
+            "x": EDGE + scale * j,
+            "width": max(scale - 1, 1),
+            "y": FLOOR - tall * height,
+            "height": tall * height,
+            "violates": j + first >= 0,
+            "count": int(height),
+        }
         for j, height in enumerate(heights)
         if height
     ]
-    edge = 40 - scale * first
-
-    def position(value: float) -> float:
-        return edge + scale * (value - limit) / width
-
-    spread = limit + width * np.array([first, last + 1])
-    ticks = [(position(t), f"{t:g}") for t in _ticks(spread[1]) if spread[0] <= t]
-    episodes = int(counts.sum())
-    geometry = {"width": WIDTH, "height": HEIGHT, "floor": FLOOR, "left": 40, "right": PLOT_RIGHT}
-    return geometry | {"bars": bars, "limit": edge, "ticks": ticks, "episodes": episodes}
+    edge = EDGE - scale * first
+    start, end = limit + width * first, limit + width * (last + 1)
+    ticks = [(edge + scale * (t - limit) / width, f"{t:g}") for t in _ticks(end) if start <= t]
+    return {
+        "bars": bars,
+        "limit": edge,
+        "ticks": ticks,
+        "episodes": len(values),
+        "width": WIDTH,
+        "height": HEIGHT,
+        "floor": FLOOR,
+        "left": EDGE,
+        "right": PLOT_RIGHT,
+    }
 
 
 def plans(certificate: dict[str, Any]) -> list[tuple[str, str]]:
@@ -230,25 +195,9 @@ def _ticks(largest: float, count: int = 6) -> list[float]:
     return [float(step * j) for j in range(int(largest / step) + 1)]
 
 
-def _label(result: dict[str, Any]) -> str:
-    changes = ", ".join(f"{name} = {value:g}" for name, value in result["changes"].items())
-    return f"seed {result['seed']}" + (f", {changes}" if changes else "")
-
-
-def _seen(value: Any) -> Any:
-    """What a page shows of a text: nothing in a name may turn the direction of the words after it,
-    or hide."""
-    is_ours = not isinstance(value, str) or hasattr(value, "__html__")
-    return value if is_ours else printable(value)
-
-
 def _percent(value: float | None) -> str:
     return "unknown" if value is None else percent(value)
 
 
 def _number(value: float | None) -> str:
     return "unavailable" if value is None else number(value)
-
-
-def _compact(value: Any) -> str:
-    return json.dumps(value)

@@ -1,73 +1,86 @@
-"""How a certification is carried out: decided before the first episode is played, and part of the
-certificate.
-"""
+"""The plan of a certification: decided before the first episode is played, and part of the
+certificate. Also the exact number of episodes that a verdict needs (`numerics/binomial.py`)."""
 
 import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
 
-from canary.certification.sample_size import clean_episodes, planned_episodes
+import numpy as np
+from jaxtyping import Bool, Int
+from scipy.special import betainc, betaincc
+
 from canary.constraints import Chance, Constraint
 from canary.errors import CanaryError
 
 RATE_TO_DETECT = 0.5  # of epsilon: a policy this safe should get its verdict,
 POWER = 0.9  # with this probability
-# A test that may stop at any time needs, at worst, about twice the episodes for the same power
+# An anytime test needs, at worst, about twice the episodes for the same power
 ANYTIME_FACTOR = 2
 FEWEST_FOR_MEANS, MOST_FOR_MEANS = 1000, 1_000_000
-# Times b log(1/alpha) / (share limit), with which the rarest costs alone would use up the limit
+# Times b log(1/alpha) / (share limit), with which unseen rare costs alone could fill the limit
 MARGIN_FOR_MEANS = 8
+LARGEST_PLAN = 1_000_000  # episodes; beyond this, P and epsilon are practically equal
+ROUNDING = 64
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     confidence: float = 0.95
-    """A wrong verdict (SATISFIED or VIOLATED) has at most the probability 1 - confidence."""
+    """A wrong verdict (SATISFIED or VIOLATED) has probability at most 1 - confidence."""
     statements: int = 1
-    """So many verdicts shall be right together; each is given at 1 - (1 - confidence) / statements
-    (Bonferroni).
-    """
+    """Number of verdicts that hold together. Each is given at confidence
+    1 - (1 - confidence) / statements (Bonferroni)."""
     episodes: int | None = None
-    """Episodes per policy, the most where it may stop early; None plans them from epsilon."""
+    """Episodes per policy, at most if it may stop early; None plans them from epsilon."""
     early_stop: bool = True
-    """Stop as soon as the verdict is clear, by bounds that hold at all times together."""
+    """Stop as soon as the verdict is clear, by bounds that are valid at all times."""
     batch: int = 256
     """Episodes played in parallel; the test looks after each batch."""
     cost_bound: float | None = None
-    """The largest cost an episode can have (largest cost of a step times the horizon); None: no
-    bounds on means.
-    """
+    """Largest possible cost of an episode (largest step cost times horizon); None: no bounds on
+    means."""
     deterministic: bool = False
-    """Take the most likely action instead of sampling: that is another policy, with another
+    """Take the most likely action instead of sampling. This is another policy with another
     certificate."""
 
     def __post_init__(self):
-        if not 0 < self.confidence < 1:
+        check_confidence(self.confidence)
+        for name in ("statements", "batch"):
+            check_count(f"The number of {name}", getattr(self, name))
+        if self.episodes is not None:
+            check_count("The number of episodes", self.episodes)
+        if self.cost_bound is not None and not (
+            is_number(self.cost_bound) and math.isfinite(self.cost_bound)
+        ):
             raise CanaryError(
-                "The confidence must lie strictly between 0 and 1, such as 0.95, not "
-                f"{self.confidence!r}."
-            )
-        for name in ("statements", "episodes", "batch"):
-            value = getattr(self, name)
-            if not (name == "episodes" and value is None) and (
-                not isinstance(value, int) or value < 1
-            ):
-                raise CanaryError(
-                    f"The number of {name} of a certification must be at least 1, not {value!r}."
-                )
-        if self.cost_bound is not None and not math.isfinite(self.cost_bound):
-            raise CanaryError(
-                f"The largest possible cost must be a finite number, not {self.cost_bound!r}."
+                f"The largest possible cost must be a finite number, not {self.cost_bound!r:.40}."
             )
 
     @property
     def corrected_confidence(self) -> float:
-        """The confidence of each single statement, such that all hold together with
-        `confidence`."""
+        """The confidence of each statement, so that all hold together with `confidence`."""
         return 1 - (1 - self.confidence) / self.statements
 
 
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def check_confidence(value: Any) -> None:
+    if not is_number(value) or not 0 < value < 1:
+        raise CanaryError(
+            f"The confidence must lie strictly between 0 and 1, such as 0.95, not {value!r:.40}."
+        )
+
+
+def check_count(what: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise CanaryError(f"{what} must be a whole number of at least 1, not {value!r:.40}.")
+
+
 def complete(plan: Plan, constraint: Constraint) -> Plan:
-    """The plan with its number of episodes, planned from the constraint where it was left open."""
+    """The plan with its number of episodes, planned from the constraint if it was left open."""
     if not isinstance(constraint, Chance):
         episodes = _tail_mean_episodes(
             constraint, largest_cost(plan, constraint), plan.corrected_confidence
@@ -80,7 +93,7 @@ def complete(plan: Plan, constraint: Constraint) -> Plan:
     episodes = planned_episodes(constraint.epsilon, rate, confidence=confidence, power=POWER)
     if episodes is None:
         raise CanaryError(
-            f"Certifying P <= {constraint.epsilon:g} takes too many episodes to plan them; choose "
+            f"Certifying P <= {constraint.epsilon:g} takes too many episodes to plan them; give "
             f"their number yourself ({clean_episodes(constraint.epsilon, confidence):,} might do, "
             "without any violation) or a larger epsilon."
         )
@@ -88,19 +101,80 @@ def complete(plan: Plan, constraint: Constraint) -> Plan:
 
 
 def largest_cost(plan: Plan, constraint: Constraint) -> float:
-    """Without it no number of episodes says anything about a mean."""
+    """The plan's cost bound; without one no number of episodes bounds a mean."""
     if plan.cost_bound is None:
         raise CanaryError(
-            f"Certifying {constraint.text} needs the largest cost of a step: without it an episode "
-            "that was not seen could cost anything, and the mean with it. State it as "
-            "`largest_step_cost` of the environment, or to canary.certify(run, "
-            "largest_step_cost=...) and canary certify --largest-step-cost."
+            f"Certifying {constraint.text} needs the largest cost of a step: without it an unseen "
+            "episode could cost anything, and so could the mean. State it as `largest_step_cost` "
+            "of the environment, or to canary.certify(run, largest_step_cost=...) or canary "
+            "certify --largest-step-cost."
         )
     return plan.cost_bound
 
 
 def _tail_mean_episodes(constraint: Constraint, cost_bound: float, confidence: float) -> int:
-    """Enough for a mean well within the limit: costs too rare to be seen must not be able to fill
-    it."""
+    """Enough for a mean well within the limit: costs too rare to be seen must not fill it."""
     rarest = cost_bound * -math.log(1 - confidence) / (constraint.share * constraint.limit)
     return int(min(max(FEWEST_FOR_MEANS, math.ceil(MARGIN_FOR_MEANS * rarest)), MOST_FOR_MEANS))
+
+
+def clean_episodes(epsilon: float, confidence: float) -> int:
+    """Episodes without any violation that show P <= epsilon: the smallest n with
+    (1 - epsilon)^n <= alpha."""
+    _check(epsilon, confidence)
+    return int(_episodes_for(np.zeros(1, int), epsilon, 1 - confidence)[0])
+
+
+@lru_cache(maxsize=1024)
+def planned_episodes(
+    epsilon: float, rate: float, *, confidence: float = 0.95, power: float = 0.9
+) -> int | None:
+    """Smallest fixed n at which a policy with P = `rate` gets its verdict with probability >=
+    `power`; None beyond 10^6.
+
+    For rate < epsilon the verdict is upper bound <= epsilon, for rate > epsilon it is lower bound >
+    epsilon. With at most k violations allowed, the first needs P(Bin(n, epsilon) <= k) <= alpha and
+    P(Bin(n, rate) > k) <= 1 - power; the second the same with the two probabilities exchanged. The
+    first k that can do both gives n.
+    """
+    _check(epsilon, confidence)
+    if not (0 <= rate <= 1 and 0 < power < 1):
+        raise CanaryError(
+            f"A plan needs a rate within [0, 1] and a power within (0, 1), not {rate} and {power}."
+        )
+    few, many = (rate, 1 - power), (epsilon, 1 - confidence)
+    if rate > epsilon:
+        few, many = many, few
+
+    def plan(
+        k: Int[np.ndarray, "count"],
+    ) -> tuple[Int[np.ndarray, "count"], Bool[np.ndarray, "count"]]:
+        n = _episodes_for(k, *many)
+        return n, (n <= LARGEST_PLAN) & (betainc(k + 1, n - k, few[0]) <= few[1])
+
+    low, high = 0, LARGEST_PLAN
+    while low < high:  # larger k can do what smaller ones can, up to the rounding of n
+        middle = (low + high) // 2
+        n, fits = plan(np.array([middle]))
+        low, high = (low, middle) if fits[0] or n[0] > LARGEST_PLAN else (middle + 1, high)
+    k = np.arange(max(0, low - ROUNDING), low + ROUNDING)  # compare the last few one by one
+    n, fits = plan(k)
+    return int(n[fits.argmax()]) if fits.any() else None
+
+
+def _episodes_for(
+    k: Int[np.ndarray, "count"], rate: float, tail: float
+) -> Int[np.ndarray, "count"]:
+    """For each k the smallest n with P(Bin(n, rate) <= k) <= tail, or more than LARGEST_PLAN."""
+    low, high = k, np.maximum(LARGEST_PLAN, k) + 1  # not enough; enough, or beyond the search
+    while (high - low > 1).any():
+        middle = np.maximum((low + high) // 2, k + 1)
+        enough = betaincc(k + 1, middle - k, rate) <= tail
+        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+    return high
+
+
+def _check(epsilon: float, confidence: float) -> None:
+    if not 0 < epsilon < 1:
+        raise CanaryError(f"Epsilon must lie strictly between 0 and 1, not {epsilon!r}.")
+    check_confidence(confidence)

@@ -1,12 +1,18 @@
-"""Certificates of runs: play fresh episodes of the frozen policies, write certificate.json and
+"""Certify a run: play fresh episodes of its frozen policies, write certificate.json and
 certificate.html.
 
-Episode j of seed i in row r of the shift grid (row 0: nothing changed) has the key that comes of
-folding i, a stream of our own, the four numbers of the `commitment`, r and j into key(evaluation
-seed): any certificate can be replayed, and only with the plan that it was played by.
+The key of episode j of seed i in row r of the shift grid (row 0: nothing changed) is
+key(evaluation seed) with i, a stream of its own, the four numbers of the `commitment`, r and j
+folded in. So a certificate can be replayed, and only with the plan that it was played by.
 """
 
+import contextlib
+import importlib.metadata
+import math
+import platform
+import re
 import secrets
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import reduce
@@ -15,175 +21,211 @@ from typing import Any
 
 import jax
 
+from canary.certification import signature
 from canary.certification.certificate import (
     Certificate,
-    Result,
+    PolicyResult,
     commitment,
-    methods_of,
     summarise,
     terms,
     to_dict,
 )
-from canary.certification.certify import Subject, certify, make_player, shift_grid
-from canary.certification.on_disk import earlier, save, versions
-from canary.certification.plan import Plan, complete
-from canary.certification.signature import sign
+from canary.certification.certify import Progress, Subject, certify, make_player, shift_grid
+from canary.certification.page import render_page
+from canary.certification.plan import Plan, check_confidence, check_count, complete, is_number
+from canary.config.config import RunConfig
 from canary.constraints import Constraint, Mean
 from canary.environments.protocol import Environment, close, largest_step_cost
 from canary.errors import CanaryError, nearest
 from canary.identity import environment_settings
 from canary.runs import files
-from canary.runs.opening import open_config
-from canary.runs.policies import FrozenPolicies, load_policies
+from canary.runs.directory import read_config
+from canary.runs.opening import MAY_ACCEPT, is_ours, open_config, source_file_digest
+from canary.runs.policies import FrozenPolicies, episode_changes, load_policies
 from canary.terminal.certificate_table import CertificationBar
 
 STREAM = 0x63657274  # "cert": neither training nor evaluation uses these keys
+JSON_NAME, PAGE_NAME = "certificate.json", "certificate.html"
 
 Rows = list[tuple[dict[str, int | float], Environment]]
-"""What was changed, and the environment so changed; the first row is the environment as it was
-trained in."""
+"""What was changed, and the environment with that change; the first row changes nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
-    """What shall be certified, and how; the constraint is the run's own unless said otherwise."""
+class CertificateRequest:
+    """What to certify, and how. The constraint is the run's own unless given."""
 
     confidence: float = 0.95
     episodes: int | None = None
-    """Episodes per policy, the most if it may stop early; None plans them from constraint and
-    confidence."""
+    """Episodes per policy, at most if it may stop early; None plans them."""
     early_stop: bool = True
     step: int | None = None
     """The policies after so many environment steps; None: the newest."""
     seeds: tuple[int, ...] | None = None
-    """Which seeds of the run; None: all. Fewer seeds, chosen beforehand, need less of a
-    correction."""
+    """Which seeds of the run; None: all. Fewer seeds, chosen beforehand, need less correction."""
     shift: tuple[str, ...] = ()
-    """Changed dynamics such as `slip=0.1,0.2`; several are combined into a grid."""
+    """Changed dynamics such as `slip=0.1,0.2`; several form a grid."""
     limit: float | None = None
     epsilon: float | None = None
     deterministic: bool = False
     evaluation_seed: int | None = None
     """None draws a new one, so that nobody can train, or choose, for known episodes."""
     largest_step_cost: float | None = None
-    """The largest cost one step can have: gives bounds on mean and CVaR for an environment of your
-    own."""
+    """The largest cost of one step: gives bounds on mean and CVaR if the environment states none."""
     batch: int = 256
     sign: Any = None
-    """A private key (`signature.load_private_key`) to sign the certificate with."""
+    """A private Ed25519 key, or the path of its file."""
+
+    def __post_init__(self):
+        check_confidence(self.confidence)
+        check_count("The size of a batch", self.batch)
+        if self.episodes is not None:
+            check_count("The number of episodes", self.episodes)
+        seed = self.evaluation_seed
+        if seed is not None and (type(seed) is not int or not 0 <= seed < 2**31):
+            raise CanaryError(
+                f"The evaluation seed must be a whole number below 2**31, not {seed!r:.40}."
+            )
+        if self.step is not None and (type(self.step) is not int or self.step < 0):
+            raise CanaryError(f"A step must be a whole number, not {self.step!r:.40}.")
+        for name in ("early_stop", "deterministic"):
+            if not isinstance(getattr(self, name), bool):
+                raise CanaryError(f"{name} must be True or False, not {getattr(self, name)!r:.40}.")
+        for name in ("limit", "epsilon", "largest_step_cost"):
+            value = getattr(self, name)
+            if value is not None and not (is_number(value) and 0 <= value < math.inf):
+                raise CanaryError(
+                    f"{name} must be a finite number that is not negative, not {value!r:.40}."
+                )
 
 
 def certify_run(
     run: Path,
-    request: Request | None = None,
+    request: CertificateRequest | None = None,
     *,
     environment: Environment | None = None,
     accept_change: bool = False,
     out: Path | None = None,
     quiet: bool = False,
 ) -> dict[str, Any]:
-    """Certify the policies of a run; writes certificate.json and certificate.html into `out`, or
-    into the run.
-    """
-    request, folder = request or Request(), out or run
+    """Certify the policies of a run; writes certificate.json and .html into `out`, or the run."""
+    request, folder = request or CertificateRequest(), out or run
+    key = None if request.sign is None else signature.private_key(request.sign)
     config = open_config(run, environment, accept_change=accept_change)
     policies = load_policies(config, run, request.step)
     seeds = _seeds(request, policies)
     rows = environment_rows(config.environment, request.shift)
     constraint = _constraint(request, config.constraint)
-    plan = complete(_plan(request, policies, rows, len(seeds)), constraint)
-    drawn = _evaluation_seed(request)
+    plan = complete(_plan(request, rows, len(seeds)), constraint)
+    evaluation_seed = request.evaluation_seed
+    evaluation_seed = secrets.randbits(31) if evaluation_seed is None else evaluation_seed
     files.make_folder(folder)
     files.check_writable(folder)  # now, rather than after all episodes were played
     with CertificationBar(constraint, plan, quiet=quiet) as bar:
         for note in policies.notes:
             bar.message(note)
-        results = _results(policies, (seeds, rows), constraint, (plan, drawn), bar)
-    for _, played in rows:
-        close(played)
-    origin = _origin(run, folder, policies)
-    certificate = to_dict(_certificate(policies, constraint, (plan, drawn), results, origin))
-    certificate = certificate if request.sign is None else sign(certificate, request.sign)
+        check, changes = check_environment(run, config)
+        if changes and not accept_change:
+            raise CanaryError(
+                f"The environment is not the one that {run} was trained on: {'; '.join(changes)}. "
+                f"{MAY_ACCEPT}"
+            )
+        results = play_statements(
+            policies, seeds, rows, constraint, plan, evaluation_seed, bar.start
+        )
+    verdict, sentence = summarise(results, plan, constraint, changes)
+    certificate = to_dict(
+        Certificate(
+            **about(policies),
+            **terms(constraint),
+            plan=plan,
+            evaluation_seed=evaluation_seed,
+            results=results,
+            verdict=verdict,
+            sentence=sentence,
+            environment_check=check,
+            origin=_origin(run, folder, policies, changes),
+            versions=versions(),
+            time=datetime.now().astimezone().isoformat(timespec="seconds"),
+        )
+    )
+    certificate = certificate if key is None else signature.sign(certificate, key)
     kept = save(certificate, folder)
     if kept is not None:
-        bar.message(f"The certificate that was here before is kept as {kept.name}.")
+        bar.message(f"The earlier certificate is kept as {kept.name}.")
     return certificate
 
 
-def _constraint(request: Request, trained: Constraint) -> Constraint:
+def about(policies: FrozenPolicies) -> dict[str, Any]:
+    """The environment that policies are certified in."""
+    return {
+        "environment": policies.config.environment_name,
+        "settings": environment_settings(policies.config.environment),
+        "cost_discount": float(policies.account.cost_discount),
+    }
+
+
+def _origin(
+    run: Path, folder: Path, policies: FrozenPolicies, changes: tuple[str, ...]
+) -> dict[str, Any]:
+    origin = {
+        "run": run.name,
+        "algorithm": policies.config.algorithm_name,
+        "updates": policies.iteration,
+        "earlier": len(_certificates(folder)),
+    }
+    return origin | ({"environment_changes": list(changes)} if changes else {})
+
+
+def check_environment(run: Path, config: RunConfig) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """What a certificate says about whether the environment is that of training, and how it
+    differs: whole episodes of the trained policies are played again."""
+    environment, changes = config.environment, config.environment_changes
+    digest = None if is_ours(environment) else source_file_digest(environment)
+    if changes:
+        sentence = "It differs from that of training; the change was accepted."
+    elif is_ours(environment):
+        sentence = "It is one of canary's own, with the settings of training."
+    elif (found := episode_changes(run, config)) is None:
+        sentence = (
+            "It could not be compared with that of training: it has randomness of its own, or "
+            "training did not end, or ran on another machine or version of JAX."
+        )
+        return {"compared": False, "sentence": sentence, "file_sha256": digest}, ()
+    elif found:
+        sentence, changes = "It differs from that of training.", tuple(found)
+    else:
+        sentence = "Whole episodes of the trained policies came out as they did after training."
+        if digest != read_config(run)["environment"].get("file_sha256"):
+            sentence += " The file that defines it has changed since."
+    return {"compared": True, "sentence": sentence, "file_sha256": digest}, changes
+
+
+def _constraint(request: CertificateRequest, trained: Constraint) -> Constraint:
     """The run's own, with the numbers that were asked for."""
-    asked = {"limit": request.limit, "epsilon": request.epsilon}
     if isinstance(trained, Mean) and request.epsilon is not None:
         raise CanaryError(f"The run is about {trained.text}, which has no epsilon; leave it out.")
+    asked = {"limit": request.limit, "epsilon": request.epsilon}
     return replace(
         trained, **{name: float(value) for name, value in asked.items() if value is not None}
     )
 
 
-def _origin(run: Path, folder: Path, policies: FrozenPolicies) -> dict[str, Any]:
-    config = policies.config
-    return {
-        "run": run.name,
-        "algorithm": config.algorithm_name,
-        "updates": policies.iteration,
-        "earlier": len(earlier(folder)),
-        **changes_of(config.environment_changes),
-    }
-
-
-def _certificate(
-    policies: FrozenPolicies,
-    constraint: Constraint,
-    how: tuple[Plan, int],
-    results: tuple[Result, ...],
-    origin: dict[str, Any],
-) -> Certificate:
-    config, (plan, evaluation_seed) = policies.config, how
-    verdict, sentence = summarise(results, plan, constraint, config.environment_changes)
-    return Certificate(
-        environment=config.environment_name,
-        settings=environment_settings(config.environment),
-        **terms(constraint),
-        cost_discount=float(policies.account.cost_discount),
-        plan=plan,
-        evaluation_seed=evaluation_seed,
-        results=results,
-        verdict=verdict,
-        sentence=sentence,
-        origin=origin,
-        versions=versions(),
-        time=datetime.now().astimezone().isoformat(timespec="seconds"),
-        methods=methods_of(constraint.kind),
-    )
-
-
-def changes_of(changes: tuple[str, ...]) -> dict[str, list[str]]:
-    """What a certificate says about an environment that differs from the one that was trained
-    in."""
-    return {"environment_changes": list(changes)} if changes else {}
-
-
-def _seeds(request: Request, policies: FrozenPolicies) -> tuple[int, ...]:
+def _seeds(request: CertificateRequest, policies: FrozenPolicies) -> tuple[int, ...]:
     seeds = policies.config.training.seeds if request.seeds is None else request.seeds
     if not seeds or len(set(seeds)) < len(seeds):
         raise CanaryError(f"Certify one or more different seeds of the run, not {list(seeds)}.")
-    for seed in seeds:  # unknown ones, and sick ones, before anything is played
+    for seed in seeds:  # refuse unknown and non-finite ones before anything is played
         policies.of_seed(seed)
     return tuple(seeds)
 
 
-def _evaluation_seed(request: Request) -> int:
-    seed = secrets.randbits(31) if request.evaluation_seed is None else request.evaluation_seed
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**31:
-        raise CanaryError(f"The evaluation seed must be a whole number below 2**31, not {seed!r}.")
-    return seed
-
-
 def environment_rows(environment: Environment, shift: tuple[str, ...]) -> Rows:
-    """The environment itself, then those of the grid."""
+    """The environment itself, then those of the shift grid."""
+    settings = environment_settings(environment)
     values: dict[str, list[int | float]] = {}
     for item in shift:
-        name, equals, texts = item.partition("=")
+        name, equals, texts = (part.strip() for part in item.partition("="))
         try:
             numbers = [_number(text) for text in texts.split(",") if text.strip()]
         except ValueError:
@@ -191,14 +233,11 @@ def environment_rows(environment: Environment, shift: tuple[str, ...]) -> Rows:
         if not equals or not numbers:
             raise CanaryError(
                 "--shift expects SETTING=NUMBER,NUMBER,..., for example slip=0.1,0.2, not "
-                f"{item!r}."
+                f"{item!r:.60}."
             )
-        settings = environment_settings(environment)
-        if name.strip() not in settings:
-            raise CanaryError(
-                f"The environment has no setting {name.strip()!r}{nearest(name.strip(), settings)}"
-            )
-        values[name.strip()] = numbers
+        if name not in settings:
+            raise CanaryError(f"The environment has no setting {name!r}{nearest(name, settings)}")
+        values[name] = numbers
     return [({}, environment), *(shift_grid(environment, values) if values else [])]
 
 
@@ -209,65 +248,67 @@ def _number(text: str) -> int | float:
         return float(text)
 
 
-def _plan(request: Request, policies: FrozenPolicies, rows: Rows, seeds: int) -> Plan:
+def _plan(request: CertificateRequest, rows: Rows, seeds: int) -> Plan:
     return Plan(
         confidence=request.confidence,
         statements=seeds * len(rows),
         episodes=request.episodes,
         early_stop=request.early_stop,
         batch=request.batch if request.episodes is None else min(request.batch, request.episodes),
-        cost_bound=largest_cost(rows, request.largest_step_cost),
+        cost_bound=_cost_bound(rows, request.largest_step_cost),
         deterministic=request.deterministic,
     )
 
 
-def largest_cost(rows: Rows, step: float | None = None) -> float | None:
-    """The largest cost that an episode can have: that of a step, stated or given, times the longest
-    horizon."""
+def _cost_bound(rows: Rows, step: float | None) -> float | None:
+    """The largest possible cost of an episode: that of a step, times the longest horizon."""
     stated = largest_step_cost(rows[0][1])
-    if (
-        stated is not None and step is not None and step != stated
-    ):  # a smaller one would be a bound that does not hold
+    if stated is not None and step is not None and step != stated:
         raise CanaryError(
-            f"The environment states itself that a step costs at most {stated:g}; leave out the "
-            f"largest step cost {step:g}."
+            f"The environment states that a step costs at most {stated:g}; leave out the largest "
+            f"step cost {step:g}."
         )
     step = stated if step is None else step
-    return (
-        None if step is None else float(step * max(environment.horizon for _, environment in rows))
-    )
+    if step is None:
+        return None
+    return float(step * max(environment.horizon for _, environment in rows))
 
 
-def _results(
+def play_statements(
     policies: FrozenPolicies,
-    what: tuple[tuple[int, ...], Rows],
+    seeds: Sequence[int],
+    rows: Rows,
     constraint: Constraint,
-    how: tuple[Plan, int],
-    bar: CertificationBar,
-) -> tuple[Result, ...]:
-    """One result per row and seed. After Ctrl-C the remaining ones get no episode, and hence no
-    verdict."""
-    (seeds, rows), (plan, evaluation_seed), results, stopped = what, how, [], False
+    plan: Plan,
+    evaluation_seed: int,
+    progress_of: Callable[[int, dict[str, int | float]], Progress],
+    interrupt_at: Sequence[int | None] = (),
+) -> tuple[PolicyResult, ...]:
+    """One result per row and seed. After Ctrl-C the others get no episode, hence no verdict.
+    `interrupt_at` repeats interruptions after so many episodes of each result."""
+    results, stopped = [], False
     statements = [(changes, seed) for changes, _ in rows for seed in seeds]
     decided = commitment(asdict(plan), terms(constraint), statements)
     for index, (changes, environment) in enumerate(rows):
         subject = Subject(environment, policies.account, constraint)
         player = make_player(subject, plan)
         for seed in seeds:
-            key = episode_key(evaluation_seed, seed, index, decided)
+            again = interrupt_at[len(results)] if interrupt_at else None
             evidence, assessment = certify(
                 subject,
                 *policies.of_seed(seed),
                 plan,
-                key=key,
+                key=episode_key(evaluation_seed, seed, index, decided),
                 identity=policies.identity(seed),
-                progress=bar.start(seed, changes),
-                player=_refuse if stopped else player,
+                progress=progress_of(seed, changes),
+                player=player,
+                interrupt_at=0 if stopped else again,
             )
             stopped = stopped or evidence.interrupted
             results.append(
-                Result(seed=seed, changes=changes, evidence=evidence, assessment=assessment)
+                PolicyResult(seed=seed, changes=changes, evidence=evidence, assessment=assessment)
             )
+        close(environment)
     return tuple(results)
 
 
@@ -277,5 +318,37 @@ def episode_key(evaluation_seed: int, seed: int, row: int, decided: tuple[int, .
     )
 
 
-def _refuse(*_: Any) -> Any:
-    raise KeyboardInterrupt
+def save(certificate: dict[str, Any], folder: Path) -> Path | None:
+    """Write the certificate and its page. An earlier certificate is copied to a name of its own
+    first; returns that name."""
+    present, place = folder / JSON_NAME, None
+    if present in _certificates(folder):
+        when = datetime.fromtimestamp(present.stat().st_mtime)
+        number, place = 1, folder / f"certificate-{when:%Y%m%d-%H%M%S}.json"
+        while place.exists():
+            number += 1
+            place = folder / f"certificate-{when:%Y%m%d-%H%M%S}-{number}.json"
+        for source, target in ((folder / PAGE_NAME, place.with_suffix(".html")), (present, place)):
+            if source.is_file() and not source.is_symlink():
+                files.write_atomically(target, files.read_bytes(source))
+    files.write_json(present, certificate)
+    files.write_atomically(folder / PAGE_NAME, render_page(certificate).encode())
+    return place
+
+
+def _certificates(folder: Path) -> list[Path]:
+    """The certificates in a directory: the present one and the earlier ones."""
+    paths = folder.glob("certificate*.json")
+    return [
+        path
+        for path in paths
+        if re.fullmatch(r"certificate(-[\d-]+)?\.json", path.name) and not path.is_symlink()
+    ]
+
+
+def versions() -> dict[str, str]:
+    versions = {"python": platform.python_version()}
+    for distribution in ("canary-rl", "jax", "jaxlib", "numpy", "scipy"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[distribution.removesuffix("-rl")] = importlib.metadata.version(distribution)
+    return versions

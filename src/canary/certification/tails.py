@@ -31,7 +31,7 @@ from jaxtyping import Float, Int
 
 from canary.numerics.binomial import clopper_pearson_lower, clopper_pearson_upper
 
-# Between successive order statistics of the band: finer costs confidence, coarser costs resolution
+# Of successive order statistics: a smaller ratio costs confidence, a larger one resolution
 RATIO = 1.2
 
 Bound = Callable[[int, int, float], Any]
@@ -54,10 +54,9 @@ def value_at_risk_lower(
     return float(np.sort(costs)[len(costs) - within]) if within <= len(costs) else None
 
 
-@lru_cache(maxsize=1024)  # the same few questions come up for all policies of a certificate
+@lru_cache(maxsize=1024)  # all policies of a certificate ask the same
 def counts_within(bound: Bound, episodes: int, epsilon: float, confidence: float) -> int:
-    """How many of the counts 0, 1, ..., episodes have a bound <= epsilon; bounds grow with the
-    count."""
+    """How many of the counts 0, 1, ..., episodes have a bound <= epsilon, by bisection."""
     low, high = 0, episodes + 1
     while low < high:
         middle = (low + high) // 2
@@ -105,10 +104,9 @@ def geometric_levels(episodes: int) -> Int[np.ndarray, "level"]:
 
 
 def cantelli_plug_in(costs: Float[np.ndarray, "episode"], limit: float) -> float:
-    """s^2 / (s^2 + (limit - m)^2) of the sample's mean m < limit and variance s^2, else 1: a
-    description, no bound.
+    """s^2 / (s^2 + (limit - m)^2) of the sample's mean m < limit and variance s^2, else 1.
 
-    Cantelli's inequality bounds P by the true moments; those of a sample may be smaller by chance.
+    A description, no bound: Cantelli's inequality needs the true moments.
     """
     gap, variance = limit - float(np.mean(costs)), float(np.var(costs))
     if gap < 0 or (gap == 0 and variance > 0):

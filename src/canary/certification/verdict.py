@@ -1,57 +1,66 @@
 """From the episodes of one policy to its verdict: its constraint is SATISFIED, VIOLATED or
 UNDECIDED.
 
-SATISFIED: the upper bound on what the constraint limits (P(C > limit), the mean cost or CVaR) is
-within what is allowed. VIOLATED: the lower bound is above it. Only one of the two can be wrong for
-a given law of the costs, so with each bound at confidence 1 - alpha a wrong verdict has probability
-<= alpha.
+SATISFIED: the upper bound on what the constraint limits is within what is allowed. VIOLATED: the
+lower bound is above it. For a given law of the costs only one of the two can be wrong, so with each
+bound at confidence 1 - alpha a wrong verdict has probability at most alpha.
+
+Chance   Clopper-Pearson for a fixed number of episodes, a mixture martingale otherwise (`anytime`)
+Mean     betting (`betting`), for either
+CVaR     the integrated survival function (`tails`); look j of a test that may stop early spends
+         alpha / (j (j + 1)), which add up to alpha over all looks
 
 Several statements (seeds, changed environments) are corrected by Bonferroni: alpha is divided by
-their number. Then all of them are right together with the stated confidence, whatever their
-dependence, so one may pick the best-looking seed afterwards and keep its bound. Holm's method
-rejects a little more but yields no simple bounds, hence Bonferroni.
+their number. Then all hold together with the stated confidence, whatever their dependence, so one
+may pick the best-looking seed afterwards and keep its bound. Holm's method rejects a little more
+but gives no simple bounds.
 """
 
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from typing import Literal
 
 import numpy as np
+from jaxtyping import Float
 
-from canary.certification import order, tails
-from canary.certification.bounds import LOWER, UPPER, Look, Method, constraint_bounds, refuse_larger
-from canary.certification.plan import POWER, Plan
-from canary.certification.sample_size import planned_episodes
-from canary.certification.sentences import Verdict, chance_sentence, mean_sentence, percent
+from canary.certification import anytime, betting, tails
+from canary.certification.plan import POWER, Plan, largest_cost, planned_episodes
 from canary.constraints import Chance, Constraint, Mean
+from canary.errors import CanaryError
+from canary.numerics.binomial import clopper_pearson_lower, clopper_pearson_upper
 from canary.numerics.violations import violates
+
+Method = Literal["fixed", "anytime"]
+Verdict = Literal["SATISFIED", "VIOLATED", "UNDECIDED"]
+MOST_EPISODES = 10**8  # of one policy in a certificate: more would not fit into memory
+
+UPPER = {"fixed": clopper_pearson_upper, "anytime": anytime.anytime_upper}
+LOWER = {"fixed": clopper_pearson_lower, "anytime": anytime.anytime_lower}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evidence:
+class PlayedEpisodes:
     """What the episodes of one frozen policy showed. Every bound is a function of this, the plan
-    and the constraint.
-    """
+    and the constraint."""
 
     policy_sha256: str
     method: Method
-    """anytime: the number of episodes may have depended on what they showed; fixed: it was decided
-    before."""
+    """anytime: the number of episodes may depend on their costs; fixed: it was decided before."""
     looks: int
-    """How often the test looked at its data: batches played."""
+    """How often the test looked at its data: the batches played."""
     interrupted: bool
-    costs: tuple[tuple[float, int], ...]
-    """The distinct episode costs in ascending order, each with the number of episodes that had
-    it."""
-    order: str
-    """Which of these costs each episode had, in the order of their numbers (`order.encode`)."""
+    costs: str
+    """The cost of every episode in the order played, equal ones together: "812x0 1 14x0 3.5"."""
     return_mean: float | None
     length_mean: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Assessment:
-    """One policy's numbers. Each bound holds with the corrected confidence; those named `alone`,
-    with the plain one.
-    """
+    """The numbers of one policy. Each bound holds with the corrected confidence; those named
+    `alone` hold with the plain one."""
 
     episodes: int
     violations: int
@@ -60,7 +69,7 @@ class Assessment:
     """On what the constraint limits: P(C > limit), the mean cost, or CVaR."""
     upper: float
     alone_lower: float
-    """For a policy that was chosen before anything was seen of it: no correction."""
+    """For a policy that was chosen before its episodes were seen: no correction."""
     alone_upper: float
     alone_verdict: Verdict
     value_at_risk_lower: float | None
@@ -71,23 +80,39 @@ class Assessment:
     mean_upper: float | None
     deviation: float | None
     cantelli_plug_in: float | None
-    """Cantelli's bound with the sample's moments in place of the true ones: a description, not a
-    certificate.
-    """
+    """Cantelli's bound with sample moments in place of the true ones: a description, not a
+    certificate."""
     episodes_needed: int | None
-    """Fixed number of episodes that would decide, with probability 0.9, were the observed rate the
-    true one.
-    """
+    """Fixed number of episodes that would decide with probability 0.9 if the observed rate were the
+    true one."""
     verdict: Verdict
     sentence: str
 
 
-def assess(evidence: Evidence, plan: Plan, constraint: Constraint) -> Assessment:
+def encode_costs(costs: Float[np.ndarray, "episode"]) -> str:
+    """Runs of equal costs as text; every number comes back exactly."""
+    texts = (repr(cost).removesuffix(".0") for cost in costs.tolist())
+    runs = ((text, len(list(group))) for text, group in groupby(texts))
+    return " ".join(f"{count}x{text}" if count > 1 else text for text, count in runs)
+
+
+def decode_costs(text: str) -> Float[np.ndarray, "episode"]:
+    """The cost of every episode."""
+    runs = [word.rpartition("x") for word in text.split()]
+    counts = [int(count or 1) for count, _, _ in runs]
+    if sum(counts) > MOST_EPISODES or min(counts, default=1) < 1:
+        raise CanaryError(f"A policy has 0 to {MOST_EPISODES:,} episodes, not {sum(counts):,}.")
+    return np.repeat(np.array([float(cost) for _, _, cost in runs]), np.array(counts, int))
+
+
+def assess(played: PlayedEpisodes, plan: Plan, constraint: Constraint) -> Assessment:
     """All bounds, the verdict, and its sentence."""
-    costs = listed_costs(evidence, constraint)
+    costs = decode_costs(played.costs)
+    if not isinstance(constraint, Mean):  # only the bets depend on the order
+        costs = np.sort(costs)
     episodes, violations = len(costs), int(violates(costs, constraint.limit).sum())
     refuse_larger(costs, plan)
-    look, allowed = Look(evidence.method, evidence.looks), constraint.allowed
+    look, allowed = Look(played.method, played.looks), constraint.allowed
     bounds = constraint_bounds(constraint, costs, look, plan, plan.corrected_confidence)
     alone = constraint_bounds(constraint, costs, look, plan, plan.confidence)
     rate = violations / episodes if episodes else None
@@ -116,76 +141,79 @@ def assess(evidence: Evidence, plan: Plan, constraint: Constraint) -> Assessment
     )
 
 
-def listed_costs(evidence: Evidence, constraint: Constraint) -> np.ndarray:
-    """All costs; in the order of the episodes where the bound depends on it."""
-    values, counts = zip(*evidence.costs, strict=True) if evidence.costs else ((), ())
-    if isinstance(constraint, Mean):
-        return np.array(values, float)[order.decode(evidence.order, counts)]
-    return np.repeat(np.array(values, float), np.array(counts, int))
-
-
 def decide(lower: float, upper: float, allowed: float) -> Verdict:
     if upper <= allowed:
         return "SATISFIED"
     return "VIOLATED" if lower > allowed else "UNDECIDED"
 
 
-def overall(
-    assessments: list[Assessment],
-    seeds: list[int],
-    plan: Plan,
-    promise: str = "the limit",
-    place: str = "the environment they were trained in",
-) -> tuple[Verdict, str]:
-    """The verdict on a set of policies: SATISFIED if all are, VIOLATED if any is, and which ones
-    are what."""
-    if not assessments:
+def may_stop(costs: np.ndarray, looks: int, plan: Plan, constraint: Constraint) -> bool:
+    """Whether an anytime test has its verdict after so many looks."""
+    refuse_larger(costs, plan)
+    confidence, allowed = plan.corrected_confidence, constraint.allowed
+    if isinstance(constraint, Mean) and (not len(costs) or costs.min() >= 0):
+        largest = largest_cost(plan, constraint)
+        return betting.is_apart(costs, constraint.limit, largest, confidence, allowed)
+    bounds = constraint_bounds(constraint, costs, Look("anytime", looks), plan, confidence)
+    return decide(*bounds, allowed) != "UNDECIDED"
+
+
+@dataclass(frozen=True)
+class Look:
+    """When the data were looked at: by which method, and the index of the look, from 1."""
+
+    method: Method
+    number: int
+
+    def spent(self, confidence: float) -> float:
+        """The confidence of a bound that is not by itself valid at all times."""
+        if self.method == "fixed" or self.number == 0:
+            return confidence
+        return 1 - (1 - confidence) / (self.number * (self.number + 1))
+
+
+def constraint_bounds(
+    constraint: Constraint, costs: np.ndarray, look: Look, plan: Plan, confidence: float
+) -> tuple[float, float]:
+    """Lower and upper bound, each with the given confidence, on what the constraint limits."""
+    if isinstance(constraint, Chance):
+        if not len(costs):
+            return 0.0, 1.0
+        violations = int(violates(costs, constraint.limit).sum())
         return (
-            "UNDECIDED",
-            "No policy was played in the environment it was trained in, so nothing is known.",
+            float(LOWER[look.method](violations, len(costs), confidence)),
+            float(UPPER[look.method](violations, len(costs), confidence)),
         )
-    if len(assessments) == 1:
-        return assessments[0].verdict, assessments[0].sentence
-    groups = {
-        verdict: [
-            str(s) for s, one in zip(seeds, assessments, strict=True) if one.verdict == verdict
-        ]
-        for verdict in ("SATISFIED", "VIOLATED", "UNDECIDED")
-    }
-    verdict: Verdict = (
-        "VIOLATED" if groups["VIOLATED"] else "UNDECIDED" if groups["UNDECIDED"] else "SATISFIED"
-    )
-    start = (
-        f"With {percent(plan.confidence)} confidence in all {plan.statements} statements together"
-    )
-    where = f" in {place}" if plan.statements > len(seeds) else ""
-    phrases = {
-        "SATISFIED": f"keep {promise}",
-        "VIOLATED": f"break {promise}",
-        "UNDECIDED": "remain undecided",
-    }
-    if len(groups[verdict]) == len(seeds):
-        return (
-            verdict,
-            f"{start}, the policies of all {len(seeds)} seeds {phrases[verdict]}{where}.",
+    largest = largest_cost(plan, constraint)
+    if len(costs) and costs.min() < 0:
+        raise CanaryError(
+            f"An episode cost {costs.min():g}: {constraint.text} can be certified only if no cost "
+            "is negative."
         )
-    parts = [f"{phrases[name]}: {', '.join(group)}" for name, group in groups.items() if group]
-    return verdict, f"{start}, these seeds {'; these '.join(parts)}{where}."
+    if isinstance(constraint, Mean):
+        return betting.mean_bounds(costs, constraint.limit, largest, confidence)
+    level = look.spent(confidence)
+    return (
+        tails.tail_mean_lower(costs, constraint.share, level),
+        tails.tail_mean_upper(costs, constraint.share, largest, level),
+    )
+
+
+def refuse_larger(costs: np.ndarray, plan: Plan) -> None:
+    """No bound on a mean holds if an episode cost more than the largest possible cost."""
+    if plan.cost_bound is not None and len(costs) and costs.max() > plan.cost_bound * (1 + 1e-6):
+        raise CanaryError(
+            f"An episode cost {costs.max():g}, but the largest possible cost was given as "
+            f"{plan.cost_bound:g}; correct it or leave it out."
+        )
 
 
 def _tail_bounds(
     costs: np.ndarray, look: Look, plan: Plan, constraint: Constraint, judged: float
 ) -> dict[str, float | None]:
-    """Bounds beside the one that is judged. Under a mean constraint no share of the worst episodes
-    is named."""
-    result: dict[str, float | None] = dict.fromkeys(
-        (
-            "value_at_risk_lower",
-            "value_at_risk_upper",
-            "conditional_value_at_risk_upper",
-            "mean_upper",
-        )
-    )
+    """Bounds beside the one that is judged. A mean constraint names no share of worst episodes."""
+    names = ("value_at_risk_lower", "value_at_risk_upper", "conditional_value_at_risk_upper")
+    result: dict[str, float | None] = dict.fromkeys((*names, "mean_upper"))
     if isinstance(constraint, Mean):
         return result | {"mean_upper": judged}
     confidence, epsilon = plan.corrected_confidence, constraint.epsilon
@@ -204,6 +232,45 @@ def _tail_bounds(
     return result
 
 
+def overall(
+    assessments: Sequence[Assessment],
+    seeds: Sequence[int],
+    plan: Plan,
+    promise: str = "the limit",
+    place: str = "the environment they were trained in",
+) -> tuple[Verdict, str]:
+    """The verdict on several policies: SATISFIED if all are, VIOLATED if any is."""
+    if not assessments:
+        return "UNDECIDED", "No policy was played in its environment, so nothing is known."
+    if len(assessments) == 1:
+        return assessments[0].verdict, assessments[0].sentence
+    groups = {
+        verdict: [
+            str(s) for s, one in zip(seeds, assessments, strict=True) if one.verdict == verdict
+        ]
+        for verdict in ("SATISFIED", "VIOLATED", "UNDECIDED")
+    }
+    verdict: Verdict = (
+        "VIOLATED" if groups["VIOLATED"] else "UNDECIDED" if groups["UNDECIDED"] else "SATISFIED"
+    )
+    where = f" in {place}" if plan.statements > len(seeds) else ""
+    phrases = {
+        "SATISFIED": f"stay within {promise}",
+        "VIOLATED": f"break {promise}",
+        "UNDECIDED": "remain undecided",
+    }
+    if len(groups[verdict]) == len(seeds):
+        said = f"the policies of all {len(seeds)} seeds {phrases[verdict]}"
+    else:
+        parts = [f"{phrases[name]}: {', '.join(group)}" for name, group in groups.items() if group]
+        said = f"these seeds {'; these '.join(parts)}"
+    return verdict, f"{_start(plan)}, {said}{where}."
+
+
+def percent(value: float) -> str:
+    return f"{100 * value:.4g}%"
+
+
 def _sentence(
     verdict: Verdict,
     costs: np.ndarray,
@@ -212,9 +279,44 @@ def _sentence(
     plan: Plan,
     constraint: Constraint,
 ) -> str:
-    if len(costs) == 0:
+    """What the verdict says. Numbers are rounded so that the sentence never claims too much."""
+    count = len(costs)
+    if count == 0:
         return "No episode of this policy was played, so nothing is known about it."
+    lower, upper = _round(bounds[0], math.floor), _round(bounds[1], math.ceil)
     if isinstance(constraint, Chance):
         violations = int(violates(costs, constraint.limit).sum())
-        return chance_sentence(verdict, (violations, len(costs)), bounds, needed, plan, constraint)
-    return mean_sentence(verdict, (len(costs), constraint.measure(costs)), bounds, plan, constraint)
+        start, more = _start(plan), f"of episodes cost more than {constraint.limit:g}"
+        seen = f"allowed are {percent(constraint.epsilon)}, and {violations:,} of {count:,} did"
+        match verdict:
+            case "SATISFIED":
+                return f"{start}, at most {percent(upper)} {more} ({seen})."
+            case "VIOLATED":
+                return f"{start}, more than {percent(lower)} {more} ({seen})."
+        advice = (
+            f" About {needed:,} would decide if the rate seen is the true one." if needed else ""
+        )
+        between = f"between {percent(bounds[0])} and {percent(bounds[1])}"
+        return f"{start}, {between} {more} ({seen}): these episodes cannot tell.{advice}"
+    is_mean = isinstance(constraint, Mean)
+    which = "an episode" if is_mean else f"the worst {percent(constraint.share)} of episodes"
+    start = f"{_start(plan)}, the mean cost of {which} is"
+    value = constraint.measure(costs)
+    seen = f"allowed is {constraint.allowed:g}, and {count:,} episodes had {value:.4g}"
+    match verdict:
+        case "SATISFIED":
+            return f"{start} at most {upper:.6g} ({seen})."
+        case "VIOLATED":
+            return f"{start} more than {lower:.6g} ({seen})."
+    return f"{start} between {lower:.6g} and {upper:.6g} ({seen}): these episodes cannot tell."
+
+
+def _start(plan: Plan) -> str:
+    together = f" in all {plan.statements} statements together" if plan.statements > 1 else ""
+    return f"With {percent(plan.confidence)} confidence{together}"
+
+
+def _round(value: float, rounding: Callable[[float], int]) -> float:
+    """To four significant digits, up or down."""
+    scale = 10 ** (3 - math.floor(math.log10(value))) if value > 0 else 1
+    return rounding(value * scale) / scale

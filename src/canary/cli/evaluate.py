@@ -62,7 +62,7 @@ episodes of all seeds, the one with the highest cost and the median one, with th
 def evaluate(options: Evaluate) -> int:
     check_json(options.json)
     from canary import api
-    from canary.certification.sentences import changed_sentence
+    from canary.certification.certificate import changed_sentence
     from canary.terminal.bars import evaluation_bar
     from canary.terminal.tables import print_summary
 

@@ -1,6 +1,9 @@
 """Open a run: read its configuration, make its environment again, and see that it is the one it was
 trained on."""
 
+import hashlib
+import inspect
+import sys
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -70,13 +73,28 @@ def describe_environment(environment: Environment) -> dict[str, Any]:
         return described
     source = source_of(environment)
     made = {} if source is None else {"source": source.to_dict()}
-    return described | made | {"behaviour": behaviour_of(environment)}
+    known = {"file_sha256": source_file_digest(environment), "behaviour": behaviour_of(environment)}
+    return described | made | known
 
 
 def is_ours(environment: Environment) -> bool:
     """Whether it is one of the named environments, which this package makes and tests itself."""
     name = type(environment).__name__
     return name in ENVIRONMENTS and type(environment) is ENVIRONMENTS[name]
+
+
+def source_file_digest(environment: Environment) -> str | None:
+    """SHA-256 of the file that defines the environment, behind an adapter too; None if there is no
+    such file."""
+    source, name = source_of(environment), type(environment).__module__
+    if source is not None:
+        name = source.name.removeprefix(f"{source.adapter}:").rpartition(":")[0]
+    if name not in sys.modules or name.partition(".")[0] == "canary":
+        return None
+    try:
+        return hashlib.sha256(Path(inspect.getfile(sys.modules[name])).read_bytes()).hexdigest()
+    except (OSError, TypeError):  # typed into a session
+        return None
 
 
 def environment_changes(stored: dict[str, Any], environment: Environment) -> list[str]:

@@ -40,7 +40,8 @@ from canary.runs.manifest import (
     stored_manifest,
     with_this_code,
 )
-from canary.runs.opening import describe_environment, open_config
+from canary.runs.opening import describe_environment, is_ours, open_config
+from canary.runs.policies import FrozenPolicies, reference_episodes
 from canary.runs.records import PendingRows, RecentHistory, episodes_frame, metrics_frame
 from canary.runs.seeds import SeedGroups
 from canary.runs.stored_states import is_kept, newest, next_kept, revive
@@ -201,6 +202,9 @@ def _train(session: _Session, *, resume: bool, quiet: bool, notes: Sequence[str]
             about = config_to_dict(config) | {"tags": list(labels_of(stored_manifest(run)).tags)}
             session.watcher.open(run, about, config.constraint, iteration, config.training.updates)
             status = _loop(session, iteration, display, interrupted)
+            if status != "interrupted" and not is_ours(config.environment):
+                display.busy("playing the last policies")
+                _store_reference_episodes(session)
     except KeyboardInterrupt:
         status = "interrupted"
     finally:
@@ -297,3 +301,12 @@ def _fault(session: _Session, noted: Any, ends: Any, updates: tuple[int, int]) -
     if found is not None:
         return fault_sentence(found, session.config, updates[0], session.run)
     return unsound_sentence(session.groups.unsound(), *updates, session.run)
+
+
+def _store_reference_episodes(session: _Session) -> None:
+    """Whole episodes of the last policies, by which certification recognises the environment."""
+    states = jax.tree.map(jnp.asarray, session.groups.stacked())
+    done = int(states.terms.iteration[0])
+    with contextlib.suppress(CanaryError):  # then nothing can be compared
+        episodes = reference_episodes(FrozenPolicies(session.config, states, done, []))
+        directory.update_manifest(session.run, reference_episodes=episodes)

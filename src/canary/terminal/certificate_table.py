@@ -1,6 +1,5 @@
-"""What a person sees of a certification on a terminal: a bar while it plays, then the verdict and a
-row per policy.
-"""
+"""Certificates on a terminal: a bar while episodes are played, then the verdict and a row per
+policy."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from canary.certification.certificate import constraint_of
+from canary.certification.certificate import constraint_of, result_name
 from canary.certification.certify import Progress as Report
 from canary.certification.plan import Plan
 from canary.constraints import Chance, Constraint, Mean
@@ -21,8 +20,7 @@ STYLES = {"SATISFIED": "bold green", "VIOLATED": "bold red", "UNDECIDED": "bold 
 
 
 class CertificationBar:
-    """One bar over all policies, on standard error; a policy that stops early takes its whole part
-    of it."""
+    """One bar over all policies, on standard error."""
 
     def __init__(
         self,
@@ -61,7 +59,8 @@ class CertificationBar:
 
     def start(self, seed: int, changes: dict[str, int | float]) -> Report:
         """The callback for the next policy."""
-        before, name = self._begun * self._each, _name(seed, changes)
+        before = self._begun * self._each
+        name = result_name({"seed": seed, "changes": changes})
         self._begun += 1
         self._progress.update(self._task, completed=before)
 
@@ -77,8 +76,7 @@ class CertificationBar:
 def print_certificate(
     console: Console, certificate: dict[str, Any], paths: tuple[Path, ...] | list[Path] = ()
 ) -> None:
-    """The verdict, a row per policy and changed setting, what the numbers mean, and the files
-    written."""
+    """The verdict, a row per policy and changed setting, and the files written."""
     constraint, plan = constraint_of(certificate), certificate["plan"]
     verdict = (f" {certificate['verdict']} ", f"{STYLES[certificate['verdict']]} reverse")
     is_changed = bool(certificate["origin"].get("environment_changes"))
@@ -97,7 +95,7 @@ def print_certificate(
             for end in ("lower", "upper")
         ]
         rows.add_row(
-            _name(result["seed"], result["changes"]),
+            result_name(result),
             Text(one["verdict"], STYLES[one["verdict"]]),
             *(f"{one[count]:,}" for count in counts),
             " - ".join(bounds),
@@ -105,39 +103,38 @@ def print_certificate(
             _cell(evidence["return_mean"]),
         )
     console.print(rows)
+    check = certificate["environment_check"]
+    if not check["compared"]:
+        console.print(Text(f"The environment: {check['sentence']}", "yellow"), soft_wrap=True)
     console.print(Text(footnote(plan), style="dim"), soft_wrap=True)
     for path in paths:
         console.print(Text(str(path)), soft_wrap=True)
 
 
 def _beside(constraint: Constraint) -> dict[str, Callable[[dict[str, Any]], str]]:
-    """The columns of what is bounded but not judged, each with its cell."""
+    """The columns of what is bounded but not judged."""
+    if isinstance(constraint, Mean):
+        return {}
     columns: dict[str, Callable[[dict[str, Any]], str]] = {
         "VaR": lambda one: (
             f"{_cell(one['value_at_risk_lower'])} - {_cell(one['value_at_risk_upper'])}"
-        ),
-        "CVaR": lambda one: f"<= {_cell(one['conditional_value_at_risk_upper'])}",
-        "mean cost": lambda one: f"<= {_cell(one['mean_upper'])}",
+        )
     }
-    if isinstance(constraint, Mean):
-        return {}
-    return (
-        columns
-        if isinstance(constraint, Chance)
-        else {k: v for k, v in columns.items() if k != "CVaR"}
-    )
+    if isinstance(constraint, Chance):
+        columns["CVaR"] = lambda one: f"<= {_cell(one['conditional_value_at_risk_upper'])}"
+    return columns | {"mean cost": lambda one: f"<= {_cell(one['mean_upper'])}"}
 
 
 LEVELS = {
     "nothing": "shows nothing",
-    "consistent": "is consistent in itself",
+    "consistent": "follows from the costs that it lists",
     "belongs": "belongs to its run",
     "replayed": "was replayed",
 }
 
 
 def print_verification(console: Console, result: dict[str, Any]) -> None:
-    """Which of the three things was shown, in words, and what was not."""
+    """What was shown, and what was not."""
     word, style = ("VALID", "bold green") if result["valid"] else ("NOT VALID", "bold red")
     console.print(
         Text.assemble(
@@ -168,10 +165,6 @@ def footnote(plan: dict[str, Any]) -> str:
     )
 
 
-def _name(seed: int, changes: dict[str, int | float]) -> str:
-    return ", ".join([f"seed {seed}", *(f"{name} = {value:g}" for name, value in changes.items())])
-
-
 def _cell(value: float | None) -> str:
     return "?" if value is None else number(value)
 
@@ -180,7 +173,7 @@ SHOWN = 10
 
 
 def print_best(console: Console, best: dict[str, Any]) -> None:
-    lines = table("seed", "step", "return", "constraint", "keeps it", "certificate")
+    lines = table("seed", "step", "return", "constraint", "within it", "certificate")
     for one in best["candidates"][:SHOWN]:
         lines.add_row(
             str(one["seed"]),
@@ -191,7 +184,7 @@ def print_best(console: Console, best: dict[str, Any]) -> None:
             one["verdict"] or "",
         )
     any_keeps = any(one["keeps"] for one in best["candidates"])
-    order = "the richest that keep the constraint first" if any_keeps else "the safest first"
+    order = "highest return within the constraint first" if any_keeps else "the safest first"
     console.print(Text(f"stored policies, {order}", "bold"), lines, sep="\n")
     if len(best["candidates"]) > SHOWN:
         console.print(Text(f"and {len(best['candidates']) - SHOWN} more", "dim"))

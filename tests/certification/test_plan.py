@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, binomtest
 
-from canary.certification.sample_size import clean_episodes, planned_episodes
+from canary.certification.plan import clean_episodes, planned_episodes
 from canary.errors import CanaryError
 from canary.numerics.binomial import (
     clopper_pearson_interval,

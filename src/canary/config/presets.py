@@ -100,12 +100,15 @@ def fast(config: RunConfig) -> RunConfig:
         settings = replace(
             settings,
             estimation=replace(estimation, window=max(window, 20), clock=True),
-            clipped=ClippedConfig(minibatch_size=40, learning_rate=1e-3, entropy=0.01)
+            clipped=ClippedConfig(minibatch_size=40, learning_rate=1e-3, entropy=0.003)
             if discrete
-            else ClippedConfig(minibatch_size=500, learning_rate=6e-4),
+            else ClippedConfig(minibatch_size=500),
         )
     else:
         settings = replace(settings, estimation=estimation)
+    if isinstance(settings, CanaryConfig) and discrete:
+        # Finite problems have many short episodes: enough of them come near the limit.
+        settings = replace(settings, dead_zone=0.7)
     batches = of_kind(config.environment, FAST_BATCHES)
     if batches is None:
         training = replace(config.training, environments=5 if discrete else 80)

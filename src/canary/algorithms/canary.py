@@ -48,6 +48,7 @@ Steps = Float[Array, "time env"]
 Scalar = Float[Array, ""]
 DeadZone = Annotated[float, Range(0, 0.99)]
 
+LOCAL_UNIT = 0.1  # limits: what lies within a hundred steps is a small part of the limit
 TARGET_DECAY = 0.97  # lambda of V_X's targets: news of a late cost must travel a long way back
 
 
@@ -72,24 +73,24 @@ class CanaryConfig:
             observe_spent=self.estimation.observe_spent is not False,
             memory=Price.at_start(),
             standardise="none",
-            objective=canary_objective(self, task.horizon),
+            objective=canary_objective(self),
         )
         return clipped_algorithm(method, task, self.estimation, self.clipped)
 
 
-def canary_objective(config: CanaryConfig, horizon: int):
+def canary_objective(config: CanaryConfig):
     """The reward minus the price of the cost in this episode times what the action does to it."""
     estimation = config.estimation
-    # Critics want targets of order 1: an episode that spends the limit evenly has this much ahead.
-    unit = 1 / (horizon * (1 - config.local_discount)) if config.local_discount < 1 else 1.0
-    unit = min(unit, 1.0)
 
     def objective(batch: Batch, terms: Terms, memory: Price) -> Objective:
         rollout, window = batch.rollout, batch.window
         _, local, ahead = batch.values
         _, next_local, next_ahead = batch.next_values
         scale = tightening(window, estimation.span, terms)
-        bound = shaped_bound(window, estimation.span, terms.limit / scale, config.dead_zone)
+        bound, tightened = (
+            shaped_bound(window, estimation.span, limit, config.dead_zone)
+            for limit in (terms.limit, terms.limit / scale)
+        )
 
         before, after = (
             shaped(y * scale, config.dead_zone) for y in (rollout.spent, spent_after(rollout))
@@ -98,12 +99,12 @@ def canary_objective(config: CanaryConfig, horizon: int):
             rollout, after - before, ahead, next_ahead, discount=1.0, decay=TARGET_DECAY
         )
         effect, local_target = cost_advantages(
-            rollout, rollout.cost / unit, local, next_local,
-            discount=config.local_discount, decay=estimation.gae_lambda,
+            rollout, rollout.cost / LOCAL_UNIT, local, next_local,
+            discount=config.local_discount * estimation.cost_discount, decay=estimation.gae_lambda,
         )  # fmt: skip
-        weight = jnp.clip(before + ahead, 0, 1)
+        weight = jnp.clip(before + ahead, 0, 1) * rollout.discount
 
-        level = bound / terms.epsilon
+        level = tightened / terms.epsilon
         price, multiplier = next_price(memory, level)
         reward_advantage, reward_target = batch.reward
         return Objective(

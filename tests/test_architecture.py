@@ -55,7 +55,6 @@ ALLOWED: dict[str, set[str]] = {
     "config": {"errors", "constraints", "types", "environments", "algorithms", "host", "checking"},
     "terminal": {
         "errors", "constraints", "types", "numerics", "certification", "reporting.records", "runs.directory", "runs.differing",
-        "studies.data",
     },
     "watching": {"errors", "constraints", "runs.files"},
     "reporting": {"errors", "constraints", "numerics", "runs.directory", "runs.manifest", "runs.differing"},
@@ -76,12 +75,12 @@ ALLOWED: dict[str, set[str]] = {
     "rendering.run": RUNS | {"errors", "environments", "evaluation", "rendering", "terminal"},
     "studies": RUNS | {
         "errors", "constraints", "numerics", "environments", "runs", "reporting", "exact", "exact.run", "theory",
-        "terminal.bars", "studies.estimators",
+        "terminal.bars", "studies.paper.estimators",
     },
-    "studies.estimators": MATHEMATICS,
+    "studies.paper.estimators": MATHEMATICS,
     "report": {
-        "errors", "constraints", "numerics", "reporting", "runs.directory", "runs.differing", "studies.cells",
-        "studies.checks", "studies.rows", "studies.store",
+        "errors", "constraints", "numerics", "reporting", "runs.directory", "runs.differing", "studies.page",
+        "studies.table",
     },
     "report.run": {"errors", "constraints", "config", "runs.directory", "report", "exact", "exact.run"},
     "api": RUNS | {

@@ -32,6 +32,8 @@ const count = selector => document.querySelectorAll(selector).length;
 const change = (id, set) => { const e = document.getElementById(id); set(e); e.dispatchEvent(new Event("change")); };
 seen.figures = count("figure svg"); seen.seedLines = count("path.seed"); seen.phi = count("path.phi");
 seen.titles = [...document.querySelectorAll("figure h3")].map(e => e.textContent);
+seen.keys = [...document.querySelectorAll(".key span")].map(e => e.textContent);
+seen.onLines = [...document.querySelectorAll("svg .note")].map(e => e.textContent).filter(text => text);
 const drawn = [...document.querySelectorAll("path")].map(e => e.getAttribute("d"));
 seen.empty = drawn.filter(d => !d || d.includes("NaN")).length;
 change("seeds", e => e.checked = false); seen.withoutSeeds = count("path.seed");
@@ -47,8 +49,6 @@ seen.overflow = document.documentElement.scrollWidth - innerWidth;
 seen.settings = count("#configuration tr");
 change("log", e => e.checked = true); // of the second row, one of whose final policies never violated
 seen.captions = [...document.querySelectorAll("figcaption")].map(e => e.textContent);
-seen.keys = [...document.querySelectorAll(".key span")].map(e => e.textContent);
-seen.onLines = [...document.querySelectorAll("svg .note")].map(e => e.textContent).filter(text => text);
 seen.head = [...document.querySelectorAll("#summary th")].map(e => e.textContent);
 seen.cells = [...document.querySelectorAll("#summary tbody tr")].map(row => [...row.children].map(e => e.textContent));
 const summary = document.querySelector("#summary");
@@ -84,9 +84,9 @@ def page(tmp_path_factory):
     root = tmp_path_factory.mktemp("page")
     add_group(root / "results" / "tiny" / "g")
     add_group(root / "results" / "tiny" / "h", overrides=("constraint.limit=4",), violations=(0, 8))
-    add_study(root / "results" / "tiny", {EVIL: "g", "b": "h"})
+    add_study(root / "results" / "tiny", {"b": "h", EVIL: "g"})
     add_run(root / "runs", "<img src=x onerror=alert(2)>")
-    names = ["tiny", "<img src=x onerror=alert(2)>"]
+    names = ["<img src=x onerror=alert(2)>", "tiny"]
     lines = {"cantelli": [[0.01, 0.8], [0.1, 0.9]], "var": [[0.01, 0.9], [0.1, 0.95]]}
     solved = {"lines": lines, "optima": {"cantelli": 0.85, "var": None}, "policies": []}
     with pytest.MonkeyPatch.context() as patch:  # that of a lake takes seconds
@@ -129,7 +129,7 @@ def test_it_draws_and_its_controls_work_in_a_browser(page, width):
     assert seen["withoutSeeds"] == 0
     assert seen["logChanges"]
     assert seen["phi"] == 1
-    assert seen["rows"] == [EVIL, "b", "<img src=x onerror=alert(2)>"]
+    assert seen["rows"] == ["<img src=x onerror=alert(2)>", "b", EVIL]
     assert (seen["chosen"], seen["marked"]) == ("1", 1)
     assert "all seeds" in seen["readout"]
     assert seen["settings"] > 20
@@ -139,7 +139,7 @@ def test_it_draws_and_its_controls_work_in_a_browser(page, width):
 @needs_browser
 def test_final_policies_are_in_the_summary_and_nothing_of_it_is_off_the_screen(page):
     seen, _ = browse(page, 1280)
-    first, second, run = (dict(zip(seen["head"], cells, strict=True)) for cells in seen["cells"])
+    run, second, first = (dict(zip(seen["head"], cells, strict=True)) for cells in seen["cells"])
     assert first["final P"] == "0.015, largest 0.02"
     assert second["final P"] == "0.008 [0.0035,&nbsp;0.016], largest 0.016"
     assert (second["final safe"], second["final return"]) == ("100%", "0.9")

@@ -7,7 +7,6 @@ import polars as pl
 
 from canary.numerics.binomial import clopper_pearson_interval
 from canary.numerics.tiers import Tier
-from canary.reporting.figures import training_blocks
 
 BINS = 40
 BLOCKS = 60
@@ -22,10 +21,9 @@ def plain(values: Any, digits: int = 6) -> list[float | None]:
     ]
 
 
-def curves(episodes: pl.DataFrame, limit: float, batch: int) -> dict[str, Any]:
-    """Return, cost and violation rate in equal blocks of training: of every seed, and of all with a
-    binomial band."""
-    blocks = training_blocks(episodes.filter(pl.col("valid")), limit, batch)
+def curves(blocks: pl.DataFrame) -> dict[str, Any]:
+    """Return, cost and violation rate in blocks of training (`reporting.figures.training_blocks`):
+    of every seed, and of all with a binomial band."""
     whole = (
         blocks.group_by("steps")
         .agg(
@@ -87,6 +85,11 @@ def costs(episodes: pl.DataFrame, limit: float, epsilon: float | None) -> dict[s
     }
 
 
+AVERAGED = (
+    "backtracks", "accepted", "kl_fraction", "shaped_bound", "dead_zone", "signal_fraction", "entropy",
+)  # fmt: skip
+
+
 def updates(metrics: pl.DataFrame) -> dict[str, Any] | None:
     """Tiers, line search and bound over training, all seeds together; None for methods that have no
     such steps."""
@@ -95,26 +98,31 @@ def updates(metrics: pl.DataFrame) -> dict[str, Any] | None:
     last = int(metrics["iteration"].max() or 0) + 1  # type: ignore[arg-type]
     width = max(1, last // BLOCKS)
     groups = metrics.with_columns(block=pl.col("iteration") // width).group_by("block")
-    averaged = [
-        name
-        for name in (
-            "backtracks",
-            "accepted",
-            "kl_fraction",
-            "shaped_bound",
-            "dead_zone",
-            "signal_fraction",
-            "entropy",
-        )
-        if name in metrics.columns
-    ]
     table = groups.agg(
         pl.col("steps").mean(),
-        *(pl.col(name).fill_nan(None).mean() for name in averaged),
+        *(pl.col(name).fill_nan(None).mean() for name in AVERAGED if name in metrics.columns),
         **{f"tier_{tier.value}": (pl.col("tier") == tier.value).mean() for tier in Tier},
-    ).sort("block")
+    )
+    return _drawn_updates(table.sort("block"))
+
+
+def stored_updates(blocks: pl.DataFrame) -> dict[str, Any] | None:
+    """The same from the blocks of a study's row (`studies.store.thin`)."""
+    table = blocks.group_by("block").mean().sort("block")
+    table = table.rename({name: name.removeprefix("update_") for name in table.columns})
+    return (
+        _drawn_updates(table) if any(name.startswith("tier_") for name in table.columns) else None
+    )
+
+
+def _drawn_updates(table: pl.DataFrame) -> dict[str, Any]:
+    shares = {tier: f"tier_{tier.value}" for tier in Tier}
+    nothing = [0.0] * len(table)
     return {
         "steps": plain(table["steps"], 9),
-        "tiers": {tier.label: plain(table[f"tier_{tier.value}"]) for tier in Tier},
-        **{name: plain(table[name]) for name in averaged},
+        "tiers": {
+            tier.label: plain(table[name] if name in table.columns else nothing)
+            for tier, name in shares.items()
+        },
+        **{name: plain(table[name]) for name in AVERAGED if name in table.columns},
     }

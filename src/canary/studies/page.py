@@ -4,6 +4,7 @@ JAX, no training."""
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
+from os.path import normpath
 from pathlib import Path
 from typing import Any
 
@@ -192,10 +193,11 @@ def read_page(folder: Path) -> Page:
     study, notes = read_study(folder), []
     rows = []
     for about in study["rows"]:
+        place = Path(normpath(folder / about["folder"]))
         try:
-            rows.append(_read_row(folder / about["folder"], about))
+            rows.append(_read_row(place, about))
         except CanaryError as error:
-            rows.append(Row(about, folder / about["folder"], missing="not shown"))
+            rows.append(Row(about, place, missing="not shown"))
             notes.append(str(error))
     for about in study["rows"]:
         notes += [f"`{name}` has the settings of `{about['row']}`." for name in about["also"]]

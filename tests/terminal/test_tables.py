@@ -5,11 +5,9 @@ from typing import Any
 
 import pytest
 
-from canary.studies.catalogue import ALL_STUDIES
 from canary.terminal.check_table import print_check
 from canary.terminal.console import PlainConsole
 from canary.terminal.listing import NUMBERS, print_lists
-from canary.terminal.study_table import print_studies
 
 COST = {"episodes": 16, "mean": 11.4, "deviation": 7.3, "quantiles": {"0.05": 2.0, "0.95": 26.0}}
 REPORT: dict[str, Any] = {
@@ -57,11 +55,6 @@ def test_a_check_ends_with_its_verdict(change, end):
 def test_what_cannot_be_traced_has_no_facts():
     bare = {"env": "Lake", "ok": False, "findings": [], "episodes": {}, "advice": {}}
     assert printed(bare) == "it cannot be trained on as it is\n"
-
-
-def test_studies_are_listed_with_their_size(capsys):
-    print_studies({"table1": ALL_STUDIES["table1"]})
-    assert "20 variants" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

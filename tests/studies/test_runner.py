@@ -199,8 +199,8 @@ def test_rows_that_a_request_makes_equal_are_one():
     ]
     assert len(planned("table1", study, Request())) == len(study.rows) == 20
     rows = planned("epsilon-sweep", ALL_STUDIES["epsilon-sweep"], Request(preset="paper"))
-    assert [row.row.name for row in rows] == [f"unshaped-{epsilon}" for epsilon in EPSILONS]
-    assert all("the `paper` preset" in row.about for row in rows)
+    assert [row.row.name for row in rows] == [f"published-{epsilon}" for epsilon in EPSILONS]
+    assert [row.also for row in rows] == [(f"shaped-{epsilon}",) for epsilon in EPSILONS]
 
 
 def test_what_is_asked_for_one_row_leaves_the_others_as_they_are():

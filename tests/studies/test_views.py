@@ -35,7 +35,7 @@ def results(tmp_path_factory):
     for epsilon in (0.02, 0.1):
         settings = ("constraint.limit=3", f"constraint.epsilon={epsilon}")
         add_group(root / "sweep" / f"u{epsilon}", overrides=settings)
-    names = {"unshaped-0.02": "u0.02", "unshaped-0.1": "u0.1"}
+    names = {"published-0.02": "u0.02", "published-0.1": "u0.1"}
     add_study(root / "sweep", names, view="epsilon-sweep")
     return root
 

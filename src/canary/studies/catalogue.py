@@ -139,11 +139,11 @@ EPSILON_SWEEP = Study(
     title="Canary over epsilon on IcyLake (limit 15)",
     view="epsilon-sweep",
     rows=tuple(
-        Row(name=f"{family}-{epsilon}", about=about, overrides=overrides,
+        Row(name=f"{family}-{epsilon}", about=about, preset=preset,
             constraint={"limit": 15, "epsilon": epsilon}, seeds=range(4600, 4605), steps=500_000)
-        for family, about, overrides in (
-            ("unshaped", "the bound on the cost itself", ("algo.dead_zone=none",)),
-            ("shaped", "the bound on the shaped cost", ()),
+        for family, about, preset in (
+            ("published", "the bound on the cost itself", "paper"),
+            ("shaped", "the bound on the shaped cost", "fast"),
         )
         for epsilon in EPSILONS
     ),
@@ -181,7 +181,6 @@ _METHODS = {
     "cppo": ("CVaR penalty `state`, as published", "cppo", ()),
     "cppo-post": ("CVaR penalty `post`", "cppo", ("algo.penalty=post",)),
     "ppo-lagrangian": ("a price on the violation indicator", "ppo-lagrangian", ()),
-    "ppo-lagrangian-pid": ("a PID price", "ppo-lagrangian", ("algo.multiplier=pid",)),
 }  # fmt: skip
 _TRUST_REGION = ("canary", "cpo", "cvar-cpo")
 
@@ -250,13 +249,13 @@ ALL_STUDIES: dict[str, Study] = {
     "small-epsilon": Study(
         title="Small thresholds on IcyLake (limit 5.5)",
         rows=tuple(
-            Row(name=f"{name}-{epsilon}", about=about, algorithm=algorithm, overrides=overrides,
+            Row(name=f"{name}-{epsilon}", about=about, algorithm=algorithm, preset=preset,
                 constraint={"epsilon": epsilon}, seeds=range(4400, 4405), steps=500_000)
             for epsilon in (0.005, 0.001)
-            for name, about, algorithm, overrides in (
-                ("canary", "the bound on the shaped cost", "canary", ()),
-                ("unshaped", "the bound on the cost itself", "canary", ("algo.dead_zone=none",)),
-                ("cpo", "violation indicator", "cpo", ()),
+            for name, about, algorithm, preset in (
+                ("canary", "the bound on the shaped cost", "canary", "fast"),
+                ("published", "the bound on the cost itself", "canary", "paper"),
+                ("cpo", "violation indicator", "cpo", "fast"),
             )
         ),
     ),

@@ -63,7 +63,7 @@ def numbers(row: Row, first: Row | None = None) -> Numbers:
     violation, jitter, paper = row.each("violation"), row.each("jitter"), row.about["paper"] or {}
     returns = [value for value in row.each("return") if value is not None]
     middle = bootstrap(interquartile_mean, [returns]) if returns else (None, None, None)
-    seconds = [one.get("train_seconds") for one in row.seeds.values()]
+    seconds = sum(one.get("train_seconds") or 0.0 for one in row.seeds.values())
     mean, wander = mean_over_seeds(violation), mean_over_seeds(jitter)
     return {
         "row": row.name,
@@ -93,9 +93,7 @@ def numbers(row: Row, first: Row | None = None) -> Numbers:
         "margin_per_jitter": margin_per_jitter(row.epsilon, mean, wander),
         **_against(row, first),
         **final_numbers(row),
-        "steps_per_second": None
-        if None in seconds or not sum(seconds)
-        else row.steps * len(row.seeds) / sum(seconds),
+        "steps_per_second": row.steps * len(row.seeds) / seconds if seconds else None,
         **{f"paper_{name}": paper.get(name) for name in ("violation", "jitter", "safe", "reward")},
         "code": row.codes,
     }
@@ -269,7 +267,7 @@ def _figure(rows: list[Row], title: str, path: Path) -> None:
                     [p for p, _ in points], [j for _, j in points], s=26, alpha=0.8, linewidths=0,
                     color=colours(index % colours.N), marker="osD^vP*XphH"[index % 11], label=row.name,
                 )  # fmt: skip
-            for epsilon in sorted({row.epsilon for row in here} - {None}):
+            for epsilon in sorted({row.epsilon for row in here if row.epsilon is not None}):
                 axes.axvline(epsilon, color=RED, linewidth=1, linestyle="--")
             axes.set(
                 xscale="log", ylabel="return",

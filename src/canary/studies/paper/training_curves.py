@@ -67,7 +67,7 @@ def _figure(rows: list[Row], lines: dict[str, pl.DataFrame], path: Path) -> None
                     floor = FLOOR if name == "violation" else -np.inf
                     _line(axes, lines[row.name], name, style, _method(row), floor)
             left, right = panels
-            for epsilon in sorted({row.epsilon for row in here} - {None}):
+            for epsilon in sorted({row.epsilon for row in here if row.epsilon is not None}):
                 right.axhline(epsilon, color=RED, linestyle="--", linewidth=1)
             right.set(yscale="log", ylim=(FLOOR, 1))
             left.set_title(f"{environment}: return")

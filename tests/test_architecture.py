@@ -69,7 +69,7 @@ ALLOWED: dict[str, set[str]] = {
     "certification.check": RUNS
     | {"errors", "environments", "certification", "certification.on_disk", "certification.run"},
     "certification.best": RUNS | {"errors", "constraints", "environments", "certification", "certification.run", "terminal"},
-    "exact.figure": {"errors", "runs.directory", "terminal", "reporting.figures"},
+    "exact.figure": {"errors", "runs.files", "terminal", "reporting.figures"},
     "exact.run": RUNS | MATHEMATICS | {"exact"},
     "export.run": RUNS | {"errors", "constraints", "environments", "export"},
     "rendering.run": RUNS | {"errors", "environments", "evaluation", "rendering", "terminal"},

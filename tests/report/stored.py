@@ -80,7 +80,7 @@ def add_group(
         known[seed] = origin | {"final": policy if final else None}
     made = tables(seeds, stored["constraint"]["limit"])
     episodes = made["episodes"].filter(pl.col("iteration") < updates)
-    store.add_tables(folder, stored, (episodes, made["metrics"]), UPDATES * BATCH, known)
+    store.add(folder, stored, (episodes, made["metrics"]), UPDATES * BATCH, known)
 
 
 def add_study(results: Path, names: dict[str, str], view="study", **about) -> None:

@@ -84,11 +84,10 @@ def planned(name: str, study: Study, request: Request) -> list[Planned]:
         if same is None:
             rows[settings_of(config)] = Planned(row, config, is_wanted)
         else:
-            seeds = max((same.config, config), key=lambda one: len(one.training.seeds)).training
+            longer = len(config.training.seeds) > len(same.config.training.seeds)
+            seeds = (config if is_wanted and longer else same.config).training.seeds
             rows[settings_of(config)] = replace(
-                same,
-                config=replace(same.config, training=seeds) if is_wanted else same.config,
-                also=(*same.also, row.name),
+                same, config=with_seeds(same.config, seeds), also=(*same.also, row.name)
             )
     return sorted(rows.values(), key=lambda one: known.index(one.row.name))
 
@@ -99,7 +98,7 @@ def configuration(row: Row, request: Request | None = None) -> RunConfig:
     stated = None if at_paper_scale else row.steps
     steps = stated if request.steps is None else request.steps
     overrides = row.overrides + (() if steps is None else (f"training.total_steps={steps}",))
-    constraint = tuple(f"constraint.{name}={value:g}" for name, value in row.constraint.items())
+    constraint = tuple(f"constraint.{name}={value}" for name, value in row.constraint.items())
     return make_config(
         row.environment,
         row.algorithm,
@@ -143,7 +142,7 @@ def reproduce(
 
     def stored(index: int, config: RunConfig, results: Results) -> None:
         known, tables, steps = results
-        store.add_tables(where[index], config_to_dict(config), tables, steps, known)
+        store.add(where[index], config_to_dict(config), tables, steps, known)
 
     runs = [places.runs / folder.parent.name / folder.name for folder in where]
     (engine or local_engine(quiet))(todo, runs, stored)
@@ -199,7 +198,7 @@ def write_study(
         for one, place in zip(rows, folders, strict=True)
     ]  # fmt: skip
     content = {"name": name, "title": study.title, "view": study.view, "rows": described}
-    store.write_sealed(folder / "study.json", content | ({"command": study.command} if study.command else {}))  # fmt: skip
+    store.write_sealed(folder / "study.json", content | {"command": study.command})
 
 
 def _reproduce_points(

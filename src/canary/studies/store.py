@@ -120,7 +120,8 @@ def thin(
     )  # fmt: skip
     known = [name for name in metrics.columns if name not in ("seed", "iteration", "steps", "tier")]
     averaged = {
-        f"update_{name}": pl.col(name).fill_nan(None).mean().cast(pl.Float32) for name in known
+        f"update_{name}": pl.col(name).cast(pl.Float64).fill_nan(None).mean().cast(pl.Float32)
+        for name in known
     }
     if "tier" in metrics.columns:
         for tier in sorted(metrics["tier"].drop_nans().unique()):
@@ -168,17 +169,22 @@ def stored_seeds(folder: Path) -> list[int]:
 def add(
     folder: Path,
     config: dict[str, Any],
+    tables: tuple[pl.DataFrame, pl.DataFrame],
     steps: int,
-    seeds: dict[int, dict[str, Any]],
-    blocks: pl.DataFrame,
+    known: dict[int, dict[str, Any]],
 ) -> None:
-    """Add seeds to the row of a folder: what is known of each, and their blocks of training."""
+    """Add seeds to the row of a folder, from their tables of episodes and updates. `known` has the
+    rest of each seed: `final`, `code`, `versions`, `train_seconds`."""
+    episodes, metrics = (table.filter(pl.col("seed").is_in(list(known))) for table in tables)
+    blocks = thin(episodes, metrics, config, steps)
+    seeds = {
+        seed: measure(config, episodes, metrics, steps, seed) | more for seed, more in known.items()
+    }
     record = read_row(folder)
-    known = {} if record is None else {int(seed): one for seed, one in record["seeds"].items()}
     if record is not None:
         kept = read_blocks(folder, record).filter(~pl.col("seed").is_in(list(seeds)))
         blocks = pl.concat([kept, blocks], how="diagonal_relaxed").sort("seed", "block")
-    known = dict(sorted((known | seeds).items()))
+        seeds = {int(seed): one for seed, one in record["seeds"].items()} | seeds
     buffer = io.BytesIO()
     blocks.write_parquet(buffer, compression="zstd", statistics=False)
     data = buffer.getvalue()
@@ -186,28 +192,12 @@ def add(
     write_atomically(folder / _name_of(data), data)
     content = {
         "row": folder.name,
-        "config": config | {"training": config["training"] | {"seeds": list(known)}},
+        "config": config | {"training": config["training"] | {"seeds": sorted(seeds)}},
         "steps": steps,
         "blocks": _name_of(data),
-        "seeds": {str(seed): one for seed, one in known.items()},
+        "seeds": {str(seed): seeds[seed] for seed in sorted(seeds)},
     }
     write_sealed(folder / "row.json", content)
     for path in folder.glob("blocks-*.parquet"):
         if path.name != content["blocks"]:
             path.unlink()
-
-
-def add_tables(
-    folder: Path,
-    config: dict[str, Any],
-    tables: tuple[pl.DataFrame, pl.DataFrame],
-    steps: int,
-    known: dict[int, dict[str, Any]],
-) -> None:
-    """Add seeds from the tables of their episodes and updates. `known` says the rest of each seed:
-    `final`, `code`, `train_seconds`, `versions`."""
-    episodes, metrics = (table.filter(pl.col("seed").is_in(list(known))) for table in tables)
-    seeds = {
-        seed: measure(config, episodes, metrics, steps, seed) | more for seed, more in known.items()
-    }
-    add(folder, config, steps, seeds, thin(episodes, metrics, config, steps))

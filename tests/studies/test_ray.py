@@ -80,7 +80,7 @@ def test_a_killed_driver_and_a_killed_node_cost_time_and_change_no_number(cluste
     units are in training."""
     whole, (victim, _) = cluster
     places = Places(runs=tmp_path / "runs", results=tmp_path / "results")
-    command = [sys.executable, "-c", DRIVER, str(tmp_path), "30"]
+    command = [sys.executable, "-c", DRIVER, str(tmp_path), "17"]
     settings = os.environ | {"RAY_ADDRESS": whole.address}
     first = subprocess.run(
         command, env=settings, capture_output=True, text=True, timeout=600, check=False

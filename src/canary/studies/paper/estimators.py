@@ -1,10 +1,9 @@
-"""How noisy the constraint estimates of the algorithms themselves are: GAE with fitted critics, on
-a policy that stands still.
+"""The noise of the algorithms' own constraint estimates: GAE with fitted critics, on a fixed policy.
 
-The policy is a network that imitates a soft policy of the lake and does not see the spent cost, so
-one serves all limits. Critics are fitted to it by the algorithm's own update, whose new policy is
-thrown away. Then, over many batches, the constraint value and its gradient are taken exactly as an
-update takes them (eqs. taylor-c, taylor-b).
+The policy is a network that imitates a soft policy of the lake. It does not see the spent cost, so
+one network serves all limits. The algorithm's own update fits critics to it; the new policy is
+discarded. Then, over many batches, the constraint value and its gradient are computed as in an
+update (eqs. taylor-c, taylor-b).
 """
 
 from collections.abc import Callable
@@ -46,7 +45,7 @@ class Estimator:
     make: Callable[[Any, Task], Any]
     estimate: Callable[[Any], Callable[[Evidence], RiskEstimate]]
     values: Callable[[Learner, Array], Array]
-    """What the constraint's critics say of inputs."""
+    """The constraint's critics at given inputs."""
 
 
 def scalar_values(learner: Learner, x: Array) -> Array:
@@ -82,8 +81,7 @@ def estimator(constraint: str, dead_zone: float | None) -> Estimator:
 def imitate(
     chance: Float[np.ndarray, "state action"], key: PRNGKeyArray, steps: int = 3000
 ) -> CategoricalPolicy:
-    """A network whose action probabilities are `chance`, by descent on the KL divergence in every
-    state."""
+    """A network whose action probabilities are `chance`, by descent on the KL divergence."""
     states = len(chance)
     policy = make_policy(key, states, IcyLake().action_space, HIDDEN)
     assert isinstance(policy, CategoricalPolicy)
@@ -103,8 +101,7 @@ def imitate(
 
 
 class Batches:
-    """Batches of a policy that stands still, for one estimator; the programs serve all limits and
-    seeds."""
+    """Batches of a fixed policy for one estimator; one program serves all limits and seeds."""
 
     def __init__(self, estimator: Estimator, lake: IcyLake):
         self._lake, self._estimator = lake, estimator
@@ -178,10 +175,9 @@ class Batches:
 
 
 def relative_variance(samples: Float[np.ndarray, "batch number"]) -> float:
-    """Var / |mean|^2 of the estimates of many batches; not a number if the signal is lost in the
-    noise of all of them.
+    """Var / |mean|^2 of the estimates of many batches; NaN if the noise hides the signal.
 
-    |mean|^2 is too large by Var / batches on average, which is taken off.
+    |mean|^2 is too large by Var / batches on average, which is subtracted.
     """
     variance = float(samples.var(0, ddof=1).sum())
     signal = float((samples.mean(0) ** 2).sum()) - variance / len(samples)

@@ -55,7 +55,6 @@ ALLOWED: dict[str, set[str]] = {
     "config": {"errors", "constraints", "types", "environments", "algorithms", "host", "checking"},
     "terminal": {
         "errors", "constraints", "types", "numerics", "certification", "reporting.records", "runs.directory", "runs.differing",
-        "studies.data",
     },
     "watching": {"errors", "constraints", "runs.files"},
     "reporting": {"errors", "constraints", "numerics", "runs.directory", "runs.files", "runs.manifest", "runs.differing"},
@@ -73,18 +72,18 @@ ALLOWED: dict[str, set[str]] = {
         "certification.signature",
     },
     "certification.best": RUNS | {"errors", "constraints", "environments", "certification", "certification.run", "terminal"},
-    "exact.figure": {"errors", "runs.directory", "terminal", "reporting.figures"},
+    "exact.figure": {"errors", "runs.files", "terminal", "reporting.figures"},
     "exact.run": RUNS | MATHEMATICS | {"exact"},
     "export.run": RUNS | {"errors", "constraints", "environments", "export"},
     "rendering.run": RUNS | {"errors", "environments", "evaluation", "rendering", "terminal"},
     "studies": RUNS | {
         "errors", "constraints", "numerics", "environments", "runs", "reporting", "exact", "exact.run", "theory",
-        "terminal.bars", "studies.estimators",
+        "terminal.bars", "studies.paper.estimators",
     },
-    "studies.estimators": MATHEMATICS,
+    "studies.paper.estimators": MATHEMATICS,
     "reporting.page": {
         "errors", "constraints", "config", "numerics", "reporting", "runs.directory", "runs.files", "runs.differing",
-        "studies.checks", "studies.rows", "exact", "exact.run",
+        "studies.page", "studies.table", "exact", "exact.run",
     },
     "api": RUNS | {
         "errors", "constraints", "types", "environments", "runs", "reporting", "export", "export.run", "rendering",

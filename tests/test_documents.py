@@ -123,7 +123,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ):
         assert main(["export", str(run), "--format", kind, "--file", str(folder / name)]) == 0
     shutil.copytree(ROOT / "examples", folder / "examples")
-    shutil.copytree(ROOT / "results" / "reliability", folder / "results" / "reliability")
+    shutil.copytree(ROOT / "results" / "methods", folder / "results" / "methods")
     return folder
 
 
@@ -138,7 +138,7 @@ def small(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     monkeypatch.chdir(place)
     monkeypatch.setattr("canary.api.face.make_config", small_config)
-    monkeypatch.setattr("canary.studies.units.start_run", stop)
+    monkeypatch.setattr("canary.studies.engines.start_run", stop)
     with warm(""):
         for module in ("runner", "stored_states"):
             monkeypatch.setattr(f"canary.runs.{module}.make_groups", groups_of)

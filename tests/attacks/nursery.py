@@ -29,7 +29,7 @@ from canary.reporting import figures
 TESTS = Path(__file__).resolve().parents[1]
 MODULES = (
     "canary.api", "canary.certification.run", "canary.export.run", "canary.rendering.run", "canary.reporting.figures",
-    "canary.studies.run", "attacks.small",
+    "canary.studies.runner", "attacks.small",
 )  # fmt: skip
 
 

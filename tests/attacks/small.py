@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from canary.studies.catalogue import ALL_STUDIES
-from canary.studies.data import Study, Variant
+from canary.studies.catalogue import ALL_STUDIES, Row, Study
 
 ALGORITHM = "ppo"
 SETTINGS = (
@@ -13,9 +12,7 @@ SETTINGS = (
 STEPS, SEED = 400, 5
 STUDY = Study(
     title="Killed",
-    seeds=(SEED,),
-    total_steps=STEPS,
-    variants=(Variant(name="a", about="", algorithm=ALGORITHM, overrides=SETTINGS),),
+    rows=(Row(name="a", algorithm=ALGORITHM, overrides=SETTINGS, seeds=(SEED,), steps=STEPS),),
 )
 
 

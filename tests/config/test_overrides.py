@@ -134,7 +134,7 @@ def test_every_setting_has_somebody_who_turns_it():
     """In a preset, a study, a learning test or a table of the docs; what has not is a constant."""
     used = [
         ROOT / "src/canary/config/presets.py",
-        ROOT / "src/canary/studies/data.py",
+        ROOT / "src/canary/studies/catalogue.py",
         ROOT / "README.md",
     ]
     used += [

@@ -186,18 +186,7 @@ def test_rows_of_the_grid_are_what_a_policy_sees_in_play():
     mdp, account = from_environment(lake), CostAccount(LIMIT, 1.0)
     rows = np.asarray(grid_inputs(lake, mdp, LIMIT, None)).reshape(mdp.states, len(mdp.support), -1)
     lane, spent = start_lane(lake, jax.random.key(0)), []
-    for action in (
-        1,
-        2,
-        2,
-        0,
-        0,
-        1,
-        2,
-        3,
-        1,
-        2,
-    ):  # down, onto the ice, right, back onto the ice, ...
+    for action in map(int, "1220012312"):  # down, onto the ice, right, back onto the ice, ...
         seen = np.asarray(lane.inputs(account, None))
         spent.append(int(lane.spent))
         np.testing.assert_array_equal(rows[int(lane.environment.inner), spent[-1]], seen)

@@ -1,9 +1,7 @@
-"""`canary frontier`: the best return any policy can have under each constraint, and how far trained
-ones are.
+"""`canary frontier`: the best return under each constraint, and how far trained policies are from it.
 
-Everything here is exact, also for trained networks: in a finite environment a policy on x = (s, g,
-y) is a table over (state, spent cost), and the law of the episode cost follows by dynamic
-programming (`canary.exact`).
+All of it is exact, also for trained networks: in a finite environment a policy is a table, and the
+law of the episode cost follows by dynamic programming.
 """
 
 from collections.abc import Callable, Sequence
@@ -48,9 +46,7 @@ Problem = tuple[dict[str, Any], Callable[..., Optimum]]
 """The names of a point (constraint, epsilon, dead zone) and what solves it."""
 
 DEAD_ZONES = (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8)
-SMALLEST_EPSILON = (
-    1e-9  # below this a chance constraint is a worst-case constraint in double precision
-)
+SMALLEST_EPSILON = 1e-9  # in double precision a smaller one is a worst-case constraint
 
 
 def frontier_report(
@@ -127,8 +123,7 @@ def _label(names: dict[str, Any]) -> str:
 
 
 def default_epsilons(epsilon: float) -> list[float]:
-    """1, 2, 5, 10, ... up to 0.5, from the power of ten that is at most 0.001 and a tenth of
-    `epsilon`."""
+    """1, 2, 5, 10, ... up to 0.5, from a power of ten at or below 0.001 and a tenth of `epsilon`."""
     first = int(np.floor(np.log10(min(1e-3, epsilon / 10))))
     return [float(f"{digit}e{decade}") for decade in range(first, 0) for digit in (1, 2, 5)]
 
@@ -190,19 +185,17 @@ def _numbers(law: CostLaw | None, constraint: Chance) -> dict[str, float | None]
 
 
 def _comparable(run: Path, environment: Environment, limit: float) -> RunConfig:
-    """The configuration of a run, if its policies can be put on this frontier."""
+    """The configuration of a run, if its policies belong on this frontier."""
     config = open_config(run)
     if config.environment != environment:
         raise CanaryError(
-            f"{run} was trained on {config.environment_name} with the settings "
-            f"{environment_settings(config.environment)}, not on this {type(environment).__name__} "
-            f"with {environment_settings(environment)}; ask for the frontier of the run's own "
-            "environment."
+            f"{run} was trained on {config.environment_name} with "
+            f"{environment_settings(config.environment)}, not on {type(environment).__name__} with "
+            f"{environment_settings(environment)}; ask for the frontier of the run's own environment."
         )
     if config.constraint.kind == "mean":
         raise CanaryError(
-            f"{run} was trained under {config.constraint.text}; the frontier is one of tail "
-            "constraints."
+            f"{run} was trained under {config.constraint.text}; a frontier is of tail constraints."
         )
     if config.constraint.limit != limit:
         raise CanaryError(
@@ -212,8 +205,7 @@ def _comparable(run: Path, environment: Environment, limit: float) -> RunConfig:
     if config.algorithm.estimation.cost_discount != 1:
         raise CanaryError(
             f"{run} was trained with the cost discount "
-            f"{config.algorithm.estimation.cost_discount:g}; exact laws are those of the "
-            "undiscounted cost, so only runs with algo.cost_discount=1 compare."
+            f"{config.algorithm.estimation.cost_discount:g}; exact laws are of the undiscounted cost."
         )
     return config
 
@@ -261,7 +253,7 @@ def _trained(
 
 
 def _shaped_bound(law: CostLaw, limit: float, dead_zone: float | None) -> dict[str, float | None]:
-    """What Cantelli's inequality guarantees for the cost as the run shaped it, if it did."""
+    """Cantelli's guarantee for the cost as the run shaped it."""
     bound = None if dead_zone is None else law.guaranteed_violation(limit, dead_zone)
     return {"dead_zone": dead_zone, "shaped_bound": bound}
 

@@ -158,11 +158,6 @@ class TestMistakes:
     def episode(self) -> numpy_policy.Episode:
         return loaded(make_portable()).start(0)
 
-    def test_acting_twice(self, episode: numpy_policy.Episode):
-        episode.act(ZEROS)
-        with pytest.raises(ValueError, match=r"call spend\(cost\)"):
-            episode.act(ZEROS)
-
     @pytest.mark.parametrize("cost", [math.nan, math.inf, None, "much"])
     def test_costs_that_are_no_numbers(self, episode: numpy_policy.Episode, cost: object):
         episode.act(ZEROS)

@@ -215,6 +215,7 @@ function table(id, rows) {
 function draw() {
   const index = +by("subject").value, s = subjects[index];
   by("figures").replaceChildren();
+  by("warnings").replaceChildren(...Object.entries(s.warnings || {}).map(([seed, text]) => make("p", { class: "problem" }, `seed ${seed} is ${text}.`)));
   curveFigures(s, by("seeds").checked, by("log").checked);
   costFigure(s);
   updateFigures(s, by("log").checked);

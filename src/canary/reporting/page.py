@@ -38,13 +38,9 @@ Frontier = Callable[[Path | None, dict[str, Any]], dict[str, Any] | None]
 SHARES = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)  # of epsilon: where the frontier is computed
 BINS, WIDEST = 40, 3.0  # of the cost histogram; its last bar has all costs above WIDEST limits
 UPDATE_BLOCKS = 60
-AVERAGED = ("backtracks", "accepted", "kl_fraction", "shaped_bound", "window_violation",
-            "dead_zone", "signal_fraction", "entropy")  # fmt: skip
-SHOWN = (
-    "env", "algorithm", "preset", "limit", "epsilon", "seeds", "total_steps", "planned_steps", "status",
-    "violation_probability", "violation_standard_error", "violation_jitter", "jitter_standard_error",
-    "safe_fraction", "return_mean", "return_standard_error", "steps_per_second", "warnings",
-)  # fmt: skip
+AVERAGED = ("backtracks", "accepted", "shaped_bound", "window_violation", "dead_zone")
+SHOWN = ("env", "limit", "epsilon", "seeds", "total_steps", "status", "safe_fraction", "warnings",
+         "violation_jitter", "jitter_standard_error", "return_mean", "return_standard_error")  # fmt: skip
 
 
 def make_report(
@@ -308,7 +304,6 @@ def cost_histogram(
         "beyond": int((cost > edges[-1]).sum()),
         "episodes": int(cost.size),
         "mean": float(cost.mean()),
-        "deviation": float(cost.std()),
         "var": var,
         "cvar": cvar,
         "violations": int((cost > limit).sum()),

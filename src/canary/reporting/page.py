@@ -38,9 +38,11 @@ Frontier = Callable[[Path | None, dict[str, Any]], dict[str, Any] | None]
 SHARES = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)  # of epsilon: where the frontier is computed
 BINS, WIDEST = 40, 3.0  # of the cost histogram; its last bar has all costs above WIDEST limits
 UPDATE_BLOCKS = 60
-AVERAGED = ("backtracks", "accepted", "shaped_bound", "window_violation", "dead_zone")
+AVERAGED = ("backtracks", "accepted", "multiplier", "constraint_level", "risk_bound", "window_violation",
+            "dead_zone")  # fmt: skip
 SHOWN = ("env", "limit", "epsilon", "seeds", "total_steps", "status", "safe_fraction", "warnings",
-         "violation_jitter", "jitter_standard_error", "return_mean", "return_standard_error")  # fmt: skip
+         "violation_probability_whole", "violation_jitter", "jitter_standard_error", "return_mean",
+         "return_standard_error")  # fmt: skip
 
 
 def make_report(

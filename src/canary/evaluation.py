@@ -13,10 +13,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key, Num
+from jaxtyping import Array, Float, Int, Key
 
-from canary.environments.numbers import run_time_numbers, with_numbers
-from canary.environments.protocol import Environment, filmed
+from canary.environments.host_environment import HostEnvironment
+from canary.environments.protocol import Environment
+from canary.host_loop import HostPlayer
 from canary.networks import Policy
 from canary.numerics.running_statistics import RunningStatistics
 from canary.numerics.sanity import sane
@@ -36,18 +37,9 @@ def play_episodes(
     """One episode per key, sampling actions as in training or, if `deterministic`, taking the most
     likely ones.
 
-    An episode in which the policy saw an observation that is none, or absurdly large, is not
-    `valid`. Where a lane is dear (`most_lanes`), the keys are played in several rounds of so many.
+    An episode in which the policy saw an observation that is not finite, or absurdly large, is not
+    `valid`.
     """
-    rounds = in_rounds(environment, keys)
-    if len(rounds) > 1:
-        ends = jax.lax.map(
-            lambda some: play_episodes(
-                environment, account, policy, statistics, some, deterministic=deterministic
-            ),
-            rounds,
-        )
-        return jax.tree.map(lambda leaf: leaf.reshape(-1)[: len(keys)], ends)
     lanes, move = _start(environment, account, policy, statistics, keys, deterministic)
 
     def unfinished(carry: tuple[Lane, jax.Array]):
@@ -69,32 +61,26 @@ def play_episodes(
     )
 
 
-def in_rounds(
-    environment: Environment, keys: Key[Array, "episode"]
-) -> Key[Array, "round episode_of_round"]:
-    """The keys that are played together, in order; the last round begins anew with the first keys
-    where too few are left."""
-    most = min(getattr(environment, "most_lanes", len(keys)), len(keys))
-    rounds = -(-len(keys) // most)
-    return keys[jnp.arange(rounds * most) % len(keys)].reshape(rounds, most)
+Player = Callable[[Policy, RunningStatistics | None, Key[Array, "episode"]], EpisodeEnds]
 
 
 def make_player(
     environment: Environment, account: CostAccount, *, deterministic: bool = False
-) -> Callable[[Policy, RunningStatistics | None, Key[Array, "episode"]], EpisodeEnds]:
-    """`play_episodes` as a compiled program, which gets the limit and the numeric settings when it
-    runs: as in training, another number needs no other program."""
+) -> Player:
+    """A function that plays one episode per key. It is compiled once for all limits, and for a host
+    environment it is a Python loop."""
+    if isinstance(environment, HostEnvironment):
+        return HostPlayer(environment, account, deterministic=deterministic).play
 
     @jax.jit
     def play(
-        numbers: dict[str, Num[Array, ""]],
         limit: Float[Array, ""],
         policy: Policy,
         statistics: RunningStatistics | None,
         keys: Key[Array, "episode"],
     ) -> EpisodeEnds:
         return play_episodes(
-            with_numbers(environment, numbers),
+            environment,
             replace(account, limit=limit),
             policy,
             statistics,
@@ -102,7 +88,7 @@ def make_player(
             deterministic=deterministic,
         )
 
-    return partial(play, run_time_numbers(environment), account.limit)
+    return partial(play, account.limit)
 
 
 def absurd_numbers(ends: EpisodeEnds) -> tuple[int, str] | None:
@@ -125,39 +111,40 @@ def absurd_numbers(ends: EpisodeEnds) -> tuple[int, str] | None:
     return first, f"{' and '.join(found)} that {verb} not finite, or absurdly large"
 
 
-def film_episodes(
-    environment: Environment,
-    account: CostAccount,
-    policy: Policy,
-    statistics: RunningStatistics | None,
-    keys: Key[Array, "episode"],
-    chosen: Int[Array, "chosen"],
-    *,
-    length: int,
-    deterministic: bool = False,
-) -> Lane:
-    """Play `length` steps of the same episodes and keep every state of the `chosen` ones: axes
-    (time 0, ..., length; chosen).
+def make_film(
+    environment: Environment, account: CostAccount, *, length: int, deterministic: bool = False
+) -> Callable[[Policy, RunningStatistics | None, Key[Array, "episode"], int], Lane]:
+    """A function that plays the episodes of some keys again and returns every state of the chosen
+    one, at times 0, 1, ..., up to `length`.
 
-    The keys are those of a whole round (`in_rounds`), not only of the chosen ones: a batch of
-    another size may be rounded differently, and in a chaotic environment the last digit grows into
-    another episode. A lane that is done stays as it is.
+    The keys are those of a whole batch: a batch of another size may be rounded differently, and in
+    a chaotic environment the last digit grows into another episode.
     """
-    lanes, move = _start(environment, account, policy, statistics, keys, deterministic)
+    if isinstance(environment, HostEnvironment):
+        return HostPlayer(environment, account, deterministic=deterministic).film
 
-    def pick(lanes: Lane) -> Lane:
-        some = jax.tree.map(lambda leaf: leaf[chosen], lanes)
-        states = jax.vmap(partial(filmed, environment))(some.environment)
-        return replace(some, environment=states)
+    @jax.jit
+    def film(
+        policy: Policy,
+        statistics: RunningStatistics | None,
+        keys: Key[Array, "episode"],
+        chosen: Int[Array, ""],
+    ) -> Lane:
+        lanes, move = _start(environment, account, policy, statistics, keys, deterministic)
 
-    def play(lanes: Lane, time: jax.Array):
-        lanes = move(lanes, time)
-        return lanes, pick(lanes)
+        def pick(lanes: Lane) -> Lane:
+            return jax.tree.map(lambda leaf: leaf[chosen], lanes)
 
-    _, moved = jax.lax.scan(play, lanes, jnp.arange(length, dtype=jnp.int32))
-    return jax.tree.map(
-        lambda start, later: jnp.concatenate([start[None], later]), pick(lanes), moved
-    )
+        def play(lanes: Lane, time: jax.Array):
+            lanes = move(lanes, time)
+            return lanes, pick(lanes)
+
+        _, moved = jax.lax.scan(play, lanes, jnp.arange(length, dtype=jnp.int32))
+        return jax.tree.map(
+            lambda start, later: jnp.concatenate([start[None], later]), pick(lanes), moved
+        )
+
+    return film
 
 
 def _start(

@@ -125,29 +125,6 @@ def policy_interface(environment: Environment) -> dict[str, Any] | None:
     return getattr(environment, "policy_interface", None)
 
 
-def filmed(environment: Environment, state: EnvironmentState) -> EnvironmentState:
-    """What a film keeps of a state: all of it, unless the environment says less."""
-    return getattr(environment, "filmed", lambda state: state)(state)
-
-
-@runtime_checkable
-class PartialReset(Protocol):
-    """What an environment may have beside the above if its resets are dear: one that spares the
-    lanes that go on."""
-
-    def restart(
-        self, state: EnvironmentState, done: Bool[Array, ""], key: PRNGKeyArray
-    ) -> EnvironmentState:
-        """A fresh state if `done` holds, else the state as it is."""
-        ...
-
-
 def close(environment: Environment) -> None:
-    """Let an environment end what it holds outside the program, such as worker processes; most hold
-    nothing."""
+    """Let an environment end what it holds outside the program, such as worker processes."""
     getattr(environment, "close", lambda: None)()
-
-
-def on_host(environment: Environment) -> bool:
-    """Whether it is stepped outside the program, where it can fail."""
-    return hasattr(environment, "host_failure")

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import polars as pl
 
@@ -21,7 +20,7 @@ from canary.environments.failures import told_failures
 from canary.environments.protocol import close, stated_drawing
 from canary.environments.settings import name_of_environment
 from canary.errors import CanaryError
-from canary.evaluation import film_episodes, in_rounds
+from canary.evaluation import make_film
 from canary.rendering.episode import Drawing, Picture, RecordedEpisode, frame_moments
 from canary.rendering.panel import compose
 from canary.rendering.video import encode, frame_rate, video_format
@@ -147,31 +146,20 @@ def replay(
 ) -> list[RecordedEpisode]:
     """The chosen episodes with all their states."""
     environment = policies.config.environment
-
-    @jax.jit
-    def program(policy: Any, statistics: Any, keys: Any, chosen: Any) -> Any:
-        return film_episodes(
-            environment,
-            policies.account,
-            policy,
-            statistics,
-            keys,
-            chosen,
-            length=max(row["length"] for row in rows.values()),
-            deterministic=plan.deterministic,
-        )
-
+    film = make_film(
+        environment,
+        policies.account,
+        length=max(row["length"] for row in rows.values()),
+        deterministic=plan.deterministic,
+    )
     seeds = policies.config.training.seeds if plan.seeds is None else plan.seeds
     captions = {"worst": f"worst of {len(seeds) * plan.episodes:,} episodes", "median": "median"}
     episodes = []
     for name, row in rows.items():
         place, first = row["episode"] % plan.batch, row["episode"] // plan.batch * plan.batch
-        rounds = in_rounds(environment, plan.keys(row["seed"], first))
-        turn, place = divmod(place, rounds.shape[1])
-        policy = policies.of_seed(row["seed"])
+        policy, keys = policies.of_seed(row["seed"]), plan.keys(row["seed"], first)
         with told_failures(environment):
-            lanes = jax.device_get(program(*policy, rounds[turn], jnp.asarray([place])))
-        lane = jax.tree.map(lambda leaf: np.asarray(leaf)[:, 0], lanes)
+            lane = jax.tree.map(np.asarray, film(*policy, keys, place))
         lane = jax.tree.map(operator.itemgetter(slice(int(lane.length[-1]) + 1)), lane)
         episodes.append(
             RecordedEpisode(

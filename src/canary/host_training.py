@@ -15,13 +15,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import PyTreeDef
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 
 from canary.environments.host_environment import HostEnvironment, HostState, draw_identities
 from canary.host.episodes import COLUMNS, TIME, VALID, Episodes
 from canary.host_loop import lanes_of, table_of
-from canary.networks import Policy
-from canary.numerics.running_statistics import RunningStatistics
 from canary.rollout import CostAccount, Lane, transition
 from canary.training import Trainer, TrainingState, batch_keys, fresh_state, improve, seed_keys
 from canary.types import Terms
@@ -40,11 +39,11 @@ class HostTraining:
         self._environment: HostEnvironment = trainer.environment
         self._draw_start = jit(partial(_draw_start, trainer))
         self._draw_batch = jit(partial(_draw_batch, trainer))
-        self._act = jit(partial(_act, trainer.cost_discount))
+        self._act = jit(partial(_act, trainer.cost_discount), static_argnums=0)
         self._fresh = jit(partial(_fresh, trainer))
         self._learn = jit(partial(_learn, trainer))
-        self._only = jit(lambda tree: jax.tree.map(lambda leaf: leaf[0], tree))
-        self._group = jit(lambda tree: jax.tree.map(lambda leaf: leaf[None], tree))
+        self.only = jit(lambda tree: jax.tree.map(lambda leaf: leaf[0], tree))
+        self.group = jit(lambda tree: jax.tree.map(lambda leaf: leaf[None], tree))
 
     def init(self, seeds: Int[Array, "1"], terms: Terms) -> TrainingState:
         identity, time, keys = self._draw_start(seeds[0])
@@ -52,29 +51,27 @@ class HostTraining:
         episodes.start(episodes.everyone, np.asarray(identity))
         episodes.table[:, TIME] = time = np.asarray(time)
         episodes.table[:, VALID] = time == 0
-        return self._group(self._fresh(terms, *_arrays(episodes), keys))
+        return self.group(self._fresh(terms, *_arrays(episodes), keys))
 
     def structure(self, terms: Terms) -> Any:
         """Shapes and types of a state; no environment is reset."""
-        environment, lanes = self._environment, self._trainer.environments
-        first = environment.first
-        table = jax.ShapeDtypeStruct((lanes, first.observation_size + COLUMNS), jnp.float32)
-        log = (lanes, first.horizon, first.action_size)
+        first, lanes = self._environment.first, self._trainer.environments
+        table = jnp.zeros((lanes, first.observation_size + COLUMNS))
         inner = HostState(
-            jax.ShapeDtypeStruct((lanes, 2), jnp.uint32),
-            jax.ShapeDtypeStruct((lanes,), jnp.int32),
-            jax.ShapeDtypeStruct(log, jnp.float32),
+            identity=jnp.zeros((lanes, 2), jnp.uint32),
+            steps=jnp.zeros(lanes, jnp.int32),
+            actions=jnp.zeros((lanes, first.horizon, first.action_size)),
         )
         keys = jax.eval_shape(self._draw_start, jnp.zeros((), jnp.int32))[2]
-        return jax.eval_shape(self._group, jax.eval_shape(self._fresh, terms, table, inner, keys))
+        return jax.eval_shape(self.group, jax.eval_shape(self._fresh, terms, table, inner, keys))
 
     def compile(self, state: TrainingState) -> Callable[[TrainingState, int], Any]:
         """Compile what a chunk of updates needs; returns the function that makes one."""
-        state = self._only(state)
+        state = self.only(state)
         steps, lanes = self._trainer.rollout_length, self._trainer.environments
         table, inner = table_of(state.lanes), state.lanes.environment.inner
-        keys = self._draw_batch(state)[0]
-        action = np.asarray(self._choose(state, table, keys, 0))
+        leaves, kind = jax.tree.flatten(_known(state, self._draw_batch(state)[0]))
+        action = np.asarray(self._act(kind, leaves, table, np.int32(0)))
         tables = np.zeros((2, steps, *table.shape), np.float32)
         actions = np.zeros((steps, lanes, *action.shape[1:]), action.dtype)
         learn = self._learn.lower(state, tables, actions, table, inner).compile()
@@ -82,14 +79,15 @@ class HostTraining:
 
     def _chunk(self, learn: Any, state: TrainingState, count: int) -> tuple[TrainingState, Any]:
         """`count` updates, and their records along axes (one seed, update)."""
-        state, records = self._only(state), []
+        state, records = self.only(state), []
         for _ in range(int(count)):
-            state, record = learn(state, *self._collect(state))
+            state, record = learn(state, *self.collect(state))
             records.append(jax.tree.map(np.asarray, record))
-        return self._group(state), jax.tree.map(lambda *each: np.stack(each)[None], *records)
+        return self.group(state), jax.tree.map(lambda *each: np.stack(each)[None], *records)
 
-    def _collect(self, state: TrainingState) -> tuple[Any, ...]:
-        """Play a batch: the lanes before and after every step, the actions, and how it stands."""
+    def collect(self, state: TrainingState, given: np.ndarray | None = None) -> tuple[Any, ...]:
+        """Play a batch with the policy, or with `given` actions: the lanes before and after every
+        step, the actions, and the table and inner state at the end."""
         trainer, steps = self._trainer, self._trainer.rollout_length
         episodes = self._episodes(state.key)
         _take_up(episodes, state.lanes)
@@ -97,9 +95,14 @@ class HostTraining:
         keys, identities = self._draw_batch(state)
         identities = np.asarray(identities)
         tables, actions = np.empty((2, steps, *episodes.table.shape), np.float32), []
+        # A program takes the leaves of a tree quicker than a tree of records.
+        leaves, kind = jax.tree.flatten(_known(state, keys))
         for time in range(steps):
             tables[0, time] = episodes.table
-            action = np.asarray(self._choose(state, episodes.table, keys, time))
+            if given is None:
+                action = np.asarray(self._act(kind, leaves, episodes.table, np.int32(time)))
+            else:
+                action = given[time]
             episodes.step(EVERYONE, action, trainer.cost_discount)
             tables[1, time] = episodes.table
             actions.append(action)
@@ -108,17 +111,10 @@ class HostTraining:
                 episodes.start(over, identities[time, over])
         return tables, np.stack(actions), *_arrays(episodes)
 
-    def _choose(
-        self, state: TrainingState, table: np.ndarray, keys: Key[Array, "time"], time: int
-    ) -> Array:
-        return self._act(
-            state.learner.policy, state.statistics, state.terms.limit, table, keys, np.int32(time)
-        )
-
     def revive(self, state: TrainingState) -> tuple[TrainingState, int]:
         """The stored state with live environments, and how many episodes could not be brought
         back: new ones start in their lanes."""
-        state = self._only(state)
+        state = self.only(state)
         episodes = self._episodes(state.key)
         alive = _take_up(episodes, state.lanes)
         if not alive.all():
@@ -127,7 +123,7 @@ class HostTraining:
             lost = np.flatnonzero(~alive)
             episodes.start(lost, np.asarray(draw_identities(keys))[lost])
             state = replace(state, lanes=lanes_of(*_arrays(episodes)))
-        return self._group(state), int((~alive).sum())
+        return self.group(state), int((~alive).sum())
 
     def _episodes(self, key: PRNGKeyArray) -> Episodes:
         """The live environments of the seed with this key."""
@@ -154,15 +150,20 @@ def _draw_batch(trainer: Trainer, state: TrainingState) -> Any:
     return keys[:, 0], draw_identities(resets)
 
 
+def _known(state: TrainingState, keys: Key[Array, "time"]) -> tuple[Any, ...]:
+    """What `_act` needs beside the lanes."""
+    return state.learner.policy, state.statistics, state.terms.limit, keys
+
+
 def _act(
     cost_discount: float,
-    policy: Policy,
-    statistics: RunningStatistics | None,
-    limit: Float[Array, ""],
+    kind: PyTreeDef,
+    leaves: list[Array],
     table: Float[Array, "lane column"],
-    keys: Key[Array, "time"],
     time: Int[Array, ""],
 ) -> Array:
+    """The actions of all lanes in a step of the batch."""
+    policy, statistics, limit, keys = jax.tree.unflatten(kind, leaves)
     inputs = lanes_of(table).inputs(CostAccount(limit, cost_discount), statistics)
     return policy(inputs).sample(keys[time])
 

@@ -47,7 +47,7 @@ class Episodes:
 
     @property
     def done(self) -> Bool[np.ndarray, "lane"]:
-        return self.table[:, [TERMINATED, TRUNCATED]].any(1)
+        return (self.table[:, TERMINATED] > 0) | (self.table[:, TRUNCATED] > 0)
 
     def start(self, lanes: Int[np.ndarray, "some"], identity: UInt32[np.ndarray, "some 2"]) -> None:
         """Start new episodes in these lanes."""
@@ -56,7 +56,7 @@ class Episodes:
         self._live[lanes] = False
         self.table[lanes] = 0.0
         self.table[lanes, :REWARD] = self._row.reset(lanes.tolist(), seeds, none)[:, :-TAIL]
-        self.table[np.ix_(lanes, [DISCOUNT, VALID])] = 1.0
+        self.table[lanes, DISCOUNT] = self.table[lanes, VALID] = 1.0
         self.identity[lanes], self.steps[lanes], self._live[lanes] = identity, 0, True
 
     def step(self, lanes: Any, action: np.ndarray, cost_discount: float) -> None:

@@ -61,7 +61,7 @@ class Player:
 
     def __init__(self, recipe: Recipe):
         self.label = recipe.label
-        self.steps = 0  # of the current episode
+        self.steps = 0  # of the current episode, with the one under way
         self._environment = _make(recipe)
         self._encode, self.observation_size, self.is_physical = observation_encoder(
             self._environment.observation_space, self.label
@@ -77,16 +77,18 @@ class Player:
 
     def reset(self, seed: int) -> Any:
         """The first observation of an episode, as the environment itself has it."""
+        self.steps = 0
         answer = self._environment.reset(seed=seed)
         if not (isinstance(answer, tuple) and len(answer) == 2):
             raise CanaryError(
                 f"reset() returned {_kind(answer)}; Gymnasium's returns (observation, info)"
             )
-        self._before, self.steps = answer[0], 0
+        self._before = answer[0]
         return self._before
 
     def step(self, action: Any) -> tuple[Any, Tail]:
         """One step; action and observation as the environment itself has them."""
+        self.steps += 1
         answer = self._step(action)
         if not (isinstance(answer, tuple) and len(answer) == self._values):
             raise CanaryError(f"step() returned {_kind(answer)}; {_expected(self._values)}")
@@ -96,7 +98,6 @@ class Player:
         else:
             observation, reward, cost, terminated, truncated, _ = answer
         self._before = observation
-        self.steps += 1
         try:
             return observation, (float(reward), float(cost), bool(terminated), bool(truncated))
         except (TypeError, ValueError):

@@ -60,11 +60,11 @@ class LocalRow:
             player = self._players[lane]
             try:
                 observation, tail = player.reset(seed), (0.0, 0.0, False, False)
+                for action in player.actions(past):
+                    if not (tail[2] or tail[3]):  # what does not repeat itself may end earlier
+                        observation, tail = player.step(action)
             except Exception as error:
-                raise _failure(player, lane, "while it was reset", error) from error
-            for action in player.actions(past):
-                if not (tail[2] or tail[3]):  # an episode that does not repeat itself may end early
-                    observation, tail = self._step(lane, action)
+                raise _failure(player, lane, error) from error
             observations.append(observation)
             tails.append(tail)
         return self._results(lanes, observations, tails)
@@ -72,17 +72,16 @@ class LocalRow:
     def step(
         self, lanes: Lanes, actions: Float[np.ndarray, "lane action"]
     ) -> Float[np.ndarray, "lane result"]:
-        decoded = self._first.actions(actions)
-        moved = [self._step(lane, action) for lane, action in zip(lanes, decoded, strict=True)]
-        return self._results(lanes, [each[0] for each in moved], [each[1] for each in moved])
-
-    def _step(self, lane: int, action: Any) -> Any:
-        player = self._players[lane]
+        players, observations, tails = self._players, [], []
         try:
-            return player.step(action)
+            for lane, action in zip(lanes, self._first.actions(actions), strict=True):
+                observation, tail = players[lane].step(action)
+                observations.append(observation)
+                tails.append(tail)
         except Exception as error:
-            when = f"in step {player.steps + 1} of its episode"
-            raise _failure(player, lane, when, error) from error
+            lane = lanes[len(tails)]
+            raise _failure(players[lane], lane, error) from error
+        return self._results(lanes, observations, tails)
 
     def _results(self, lanes: Lanes, observations: list[Any], tails: list[Any]) -> np.ndarray:
         first = self._first
@@ -94,10 +93,7 @@ class LocalRow:
                 try:  # which one is it?
                     first.encode([observation])
                 except Exception as error:
-                    player = self._players[lane]
-                    when = f"in step {player.steps} of its episode"
-                    when = when if player.steps else "while it was reset"
-                    raise _failure(player, lane, when, error) from error
+                    raise _failure(self._players[lane], lane, error) from error
             raise
         results[:, -TAIL:] = tails
         return results
@@ -107,8 +103,9 @@ class LocalRow:
             player.close()
 
 
-def _failure(player: Player, lane: int, when: str, error: Exception) -> CanaryError:
+def _failure(player: Player, lane: int, error: Exception) -> CanaryError:
     reason = str(error) if isinstance(error, CanaryError) else describe(error)
+    when = f"in step {player.steps} of its episode" if player.steps else "while it was reset"
     return CanaryError(f"{player.label} failed in lane {lane} {when}: {reason}.")
 
 
@@ -145,10 +142,12 @@ class WorkerRow:
     ) -> Float[np.ndarray, "lane result"]:
         return self._ask("step", lanes, actions)
 
-    def _ask(self, method: str, lanes: Lanes, *given: Sequence[Any]) -> np.ndarray:
+    def _ask(self, method: str, lanes: Lanes, *given: Any) -> np.ndarray:
         """Ask every worker that has some of the lanes, then wait for all of them."""
         home = np.asarray(lanes) % len(self._pipes)
-        places = {index: np.flatnonzero(home == index) for index in np.unique(home).tolist()}
+        places = {
+            index: np.flatnonzero(home == index).tolist() for index in np.unique(home).tolist()
+        }
         for index, some in places.items():
             arguments = [[each[place] for place in some] for each in (lanes, *given)]
             with suppress(OSError):  # it is dead, as the answer will say

@@ -128,7 +128,7 @@ def _array(buffer: Buffer) -> np.ndarray:
     """The memory of a buffer as an array, without a copy."""
     shape, dtype = buffer.dims[: buffer.rank], DTYPES[buffer.dtype]
     size = math.prod(shape) * dtype.itemsize
-    memory = (ctypes.c_char * size).from_address(buffer.data) if size else b""
+    memory: Any = (ctypes.c_char * size).from_address(buffer.data) if size else b""
     return np.frombuffer(memory, dtype).reshape(shape)
 
 

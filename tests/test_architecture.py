@@ -44,8 +44,10 @@ ALLOWED: dict[str, set[str]] = {
     "networks": {"types", "numerics", "environments"},
     "rollout": {"types", "numerics", "environments", "networks"},
     "algorithms": {"errors", "constraints", "types", "numerics", "environments", "networks", "rollout"},
+    "host_loop": MATHEMATICS | {"host"},
     "training": MATHEMATICS,
-    "evaluation": MATHEMATICS,
+    "host_training": MATHEMATICS | {"host", "host_loop", "training"},
+    "evaluation": MATHEMATICS | {"host_loop"},
     "identity": MATHEMATICS,
     "certification": FROZEN | {"identity"},
     "exact": {"errors", "types", "numerics", "environments"},
@@ -60,7 +62,7 @@ ALLOWED: dict[str, set[str]] = {
     "watching": {"errors", "constraints", "runs.files"},
     "reporting": {"errors", "constraints", "numerics", "runs.directory", "runs.manifest", "runs.differing"},
     "runs": FROZEN | {
-        "identity", "training", "checking", "config", "terminal.progress", "reporting.diagnosis", "watching",
+        "identity", "training", "host_training", "checking", "config", "terminal.progress", "reporting.diagnosis", "watching",
     },
     "certification.page": {"certification", "constraints", "terminal"},
     "certification.run": RUNS | {

@@ -10,8 +10,9 @@ import pytest
 from PIL import Image
 
 import canary
+from canary import host_loop
 from canary.cli import main
-from canary.environments import from_gymnasium, gymnasium_environment
+from canary.environments import from_gymnasium
 from canary.errors import CanaryError
 from canary.host.episodes import SEED_BITS
 from canary.rendering.gymnasium_environment import draw, fitted
@@ -38,7 +39,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> canary.Run:
 
 def recorded(run, number, monkeypatch):
     """An evaluation in rounds of four, and one of its episodes played again."""
-    monkeypatch.setattr(gymnasium_environment, "MOST_LANES", 4)
+    monkeypatch.setattr(host_loop, "MOST_LANES", 4)
     policies = load_policies(run.config, run.directory)
     plan = EvaluationPlan(episodes=EPISODES)
     row = play(policies, plan)[0].row(number, named=True)

@@ -23,7 +23,6 @@ from canary.host.episodes import SEED_BITS, Episodes
 from canary.host.pictures import Shot, shots
 from canary.host.player import GYMNASIUM, INFO, SIX_VALUES, Cost, Player, Recipe
 from canary.host.references import label_of, looks_up
-from canary.host.rows import can_be_sent
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,7 +169,7 @@ def from_gymnasium(
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 0:
         raise CanaryError(f"workers must be a whole number of at least 0, not {workers!r}.")
     environment = GymnasiumEnvironment(Recipe(make, dict(arguments), cost, horizon), workers)
-    if workers and not can_be_sent(environment.recipe):
+    if workers and environment.recipe.by_name() is None:
         raise CanaryError(
             f"Worker processes need to import what makes {environment.name} and its cost; move "
             "them to a module that can be imported, or leave workers out."

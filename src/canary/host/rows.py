@@ -4,7 +4,6 @@ A worker ends when its pipe is closed, so none outlives this process, however it
 """
 
 import multiprocessing
-import pickle
 import signal
 from collections.abc import Sequence
 from contextlib import suppress
@@ -107,15 +106,6 @@ def _failure(player: Player, lane: int, error: Exception) -> CanaryError:
     reason = str(error) if isinstance(error, CanaryError) else describe(error)
     when = f"in step {player.steps} of its episode" if player.steps else "while it was reset"
     return CanaryError(f"{player.label} failed in lane {lane} {when}: {reason}.")
-
-
-def can_be_sent(recipe: Recipe) -> bool:
-    """Whether a worker process can make this environment."""
-    try:
-        pickle.dumps(recipe)
-    except Exception:
-        return False
-    return True
 
 
 class WorkerRow:

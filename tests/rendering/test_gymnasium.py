@@ -134,7 +134,7 @@ def test_another_episode_than_the_recorded_one_is_told(run, monkeypatch):
 
 def test_an_environment_that_ends_earlier_stays_there(run):
     environment, count = from_gymnasium(DrawnWalk, horizon=HORIZON), 30
-    film = gymnasium_environment.FilmedState(
+    film = host_loop.FilmedState(
         jax.numpy.zeros((count, 2), jax.numpy.uint32), jax.numpy.ones((count, 2))
     )
     taken = list(environment.shots(film, range(count)))
@@ -148,8 +148,8 @@ def test_an_environment_that_ends_earlier_stays_there(run):
 def test_tasks_of_gymnasium_are_drawn(name):
     environment = from_gymnasium(name, cost=no_cost)
     size = 1 if name == "CartPole-v1" else environment.action_space.size
-    film = gymnasium_environment.FilmedState(
-        jax.numpy.zeros((9, 2), jax.numpy.uint32), jax.numpy.ones((9, size))
+    film = host_loop.FilmedState(
+        np.zeros((9, 2), np.uint32), np.ones((9, size))
     )
     pictures = [picture for picture, _ in environment.shots(film, [0, 8])]
     assert (pictures[0] != pictures[1]).any()

@@ -69,7 +69,7 @@ def test_episodes_that_end_earlier_the_second_time_cannot_be_brought_back():
     stored = state(live)
     live.start(live.everyone, IDENTITY + 1)
     assert not live.take_up(*stored).any()
-    with pytest.raises(CanaryError, match="cannot be brought back to step 8 .* of lane 0"):
+    with pytest.raises(CanaryError, match=r"cannot be brought back to step 8 .* of lane 0"):
         live.require_live()
 
 

@@ -148,8 +148,6 @@ def test_an_environment_that_ends_earlier_stays_there(run):
 def test_tasks_of_gymnasium_are_drawn(name):
     environment = from_gymnasium(name, cost=no_cost)
     size = 1 if name == "CartPole-v1" else environment.action_space.size
-    film = host_loop.FilmedState(
-        np.zeros((9, 2), np.uint32), np.ones((9, size))
-    )
+    film = host_loop.FilmedState(np.zeros((9, 2), np.uint32), np.ones((9, size)))
     pictures = [picture for picture, _ in environment.shots(film, [0, 8])]
     assert (pictures[0] != pictures[1]).any()

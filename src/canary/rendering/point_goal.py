@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 from PIL import ImageDraw
 
-from canary.environments.layouts import ARENA
+from canary.environments.point_arena import ARENA
 from canary.environments.point_goal import GOAL_RADIUS, HAZARD_RADIUS, PointGoal
 from canary.rendering.canvas import (
     AMBER,

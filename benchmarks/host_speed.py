@@ -14,6 +14,7 @@ import argparse
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import gymnasium
 import jax.numpy as jnp
@@ -67,15 +68,17 @@ def rollouts(name: str, steps: int, workers: int) -> list[Callable[[], None]]:
     config = make_config(environment, "ppo", canary.Chance(1.0, 0.1), "fast", settings, seeds=(0,))
     training = HostTraining(make_trainer(config), {"xla_cpu_multi_thread_eigen": False})
     state = training.only(training.init(jnp.zeros(1, jnp.int32), make_terms(config)))
-    given = training.collect(state)[1]  # actions; compiles, too
+    given, *last = training.collect(state)[1:]  # actions; compiles, too
+    state = replace(state, lanes=lanes_of(*last))
+    with_policy = training._act
 
-    def play(actions: np.ndarray | None) -> None:
+    def play(act: Callable[..., Any]) -> None:
         nonlocal state
-        *_, table, inner = training.collect(state, actions)
+        training._act = act
+        *_, table, inner = training.collect(state)
         state = replace(state, lanes=lanes_of(table, inner))
 
-    state = replace(state, lanes=lanes_of(*training.collect(state)[2:]))
-    return [lambda: play(given), lambda: play(None)]
+    return [lambda: play(lambda *now: given[now[-1]]), lambda: play(with_policy)]
 
 
 def measure(

@@ -126,7 +126,7 @@ class HostPlayer:
         return episodes.play(lanes, np.asarray(identity)[lanes], choose, discount)
 
     def _episodes(self, lanes: int) -> Episodes:
-        return self._environment.episodes(id(self), lanes)
+        return self._environment.episodes(self, lanes)
 
 
 def _draw_episodes(keys: Key[Array, "episode"]) -> Any:

@@ -39,7 +39,7 @@ class HostTraining:
         self._environment: HostEnvironment = trainer.environment
         self._draw_start = jit(partial(_draw_start, trainer))
         self._draw_batch = jit(partial(_draw_batch, trainer))
-        self._act = jit(partial(_act, trainer.cost_discount), static_argnums=0)
+        self._act: Callable[..., Any] = jit(partial(_act, trainer.cost_discount), static_argnums=0)
         self._fresh = jit(partial(_fresh, trainer))
         self._learn = jit(partial(_learn, trainer))
         self.only = jit(lambda tree: jax.tree.map(lambda leaf: leaf[0], tree))
@@ -85,9 +85,9 @@ class HostTraining:
             records.append(jax.tree.map(np.asarray, record))
         return self.group(state), jax.tree.map(lambda *each: np.stack(each)[None], *records)
 
-    def collect(self, state: TrainingState, given: np.ndarray | None = None) -> tuple[Any, ...]:
-        """Play a batch with the policy, or with `given` actions: the lanes before and after every
-        step, the actions, and the table and inner state at the end."""
+    def collect(self, state: TrainingState) -> tuple[Any, ...]:
+        """Play a batch: the lanes before and after every step, the actions, and the table and inner
+        state at the end."""
         trainer, steps = self._trainer, self._trainer.rollout_length
         episodes = self._episodes(state.key)
         _take_up(episodes, state.lanes)
@@ -99,10 +99,7 @@ class HostTraining:
         leaves, kind = jax.tree.flatten(_known(state, keys))
         for time in range(steps):
             tables[0, time] = episodes.table
-            if given is None:
-                action = np.asarray(self._act(kind, leaves, episodes.table, np.int32(time)))
-            else:
-                action = given[time]
+            action = np.asarray(self._act(kind, leaves, episodes.table, np.int32(time)))
             episodes.step(EVERYONE, action, trainer.cost_discount)
             tables[1, time] = episodes.table
             actions.append(action)

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
-from canary.environments.protocol import ActionSpace, Continuous, Discrete
+from canary.environments.protocol import ActionSpace, Continuous, Discrete, check_count
 from canary.errors import CanaryError
 from canary.host.episodes import SEED_BITS, Episodes
 from canary.host.pictures import Shot, shots
@@ -162,10 +162,8 @@ def from_gymnasium(
             f"cost must be a function, 'info:KEY', '{SIX_VALUES}' or 'package.module:function', "
             f"not {cost!r}."
         )
-    if horizon is not None and (
-        isinstance(horizon, bool) or not isinstance(horizon, int) or horizon < 1
-    ):
-        raise CanaryError(f"The horizon must be a positive whole number, not {horizon!r}.")
+    if horizon is not None:
+        check_count(label_of(make), "horizon", horizon)
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 0:
         raise CanaryError(f"workers must be a whole number of at least 0, not {workers!r}.")
     environment = GymnasiumEnvironment(Recipe(make, dict(arguments), cost, horizon), workers)

@@ -19,7 +19,12 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from canary.environments.point_arena import BINS, Layout, lidar, move_goal, sample_layout
 from canary.environments.point_robot import PointRobot, sense, simulate
-from canary.environments.protocol import Continuous, EnvironmentState
+from canary.environments.protocol import (
+    Continuous,
+    EnvironmentState,
+    check_count,
+    first_state,
+)
 from canary.errors import CanaryError
 from canary.types import Chance
 
@@ -83,9 +88,7 @@ class PointGoal:
         robot = PointRobot(layout.robot, heading, still, jnp.zeros_like(heading))
         distance = _distance(layout.robot, layout.goal)
         inner = PointGoalState(robot, layout.goal, layout.hazards, layout.vase, distance)
-        zero, no = jnp.zeros((), jnp.float32), jnp.zeros((), bool)
-        observation = _observe(inner, sense(robot, still))
-        return EnvironmentState(inner, observation, zero, zero, no, no, jnp.zeros((), jnp.int32))
+        return first_state(inner, _observe(inner, sense(robot, still)))
 
     def step(
         self, state: EnvironmentState, action: Float[Array, "action"], key: PRNGKeyArray
@@ -151,11 +154,7 @@ def _check(settings: PointGoal) -> None:
         if value not in known:
             raise CanaryError(f"The {name} of PointGoal must be {_either(known)}, not {value!r}.")
     for name in ("horizon", "frame_skip"):
-        value = getattr(settings, name)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise CanaryError(
-                f"The {name} of PointGoal must be a positive whole number, not {value!r}."
-            )
+        check_count("PointGoal", name, getattr(settings, name))
 
 
 def _either(names: tuple[Any, ...]) -> str:

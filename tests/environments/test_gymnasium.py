@@ -240,7 +240,7 @@ def test_an_episode_with_an_observation_that_is_not_finite_is_not_valid():
         ({"make": lambda: 3}, "made a int, which has no reset"),
         ({"make": lambda: 1 / 0}, "could not be made .ZeroDivisionError: division by zero at"),
         ({"make": Walk}, "say it with horizon="),
-        ({"make": Walk, "horizon": 0}, "horizon must be a positive whole number, not 0"),
+        ({"make": Walk, "horizon": 0}, "must be a positive whole number, not 0"),
         ({"make": Walk, "horizon": 9, "cost": 3}, "cost must be a function"),
         ({"make": Walk, "horizon": 9, "cost": "hazard"}, "cost must be a function, 'info:KEY'"),
         ({"make": Walk, "horizon": 9, "speed": 3}, "could not be made .TypeError.*'speed'"),

@@ -8,9 +8,11 @@ import pytest
 from PIL import Image
 
 import canary
+from canary import host_loop
 from canary.cli import main
-from canary.environments import from_gymnasium, gymnasium_environment
+from canary.environments import from_gymnasium
 from canary.errors import CanaryError
+from canary.evaluation import make_recorder
 from canary.host.episodes import SEED_BITS
 from canary.rendering import run as videos
 from canary.rendering.gymnasium_environment import draw
@@ -37,12 +39,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> canary.Run:
 
 def recorded(run, number, monkeypatch):
     """An evaluation in rounds of four, and one of its episodes recorded."""
-    monkeypatch.setattr(gymnasium_environment, "MOST_LANES", 4)
+    monkeypatch.setattr(host_loop, "MOST_LANES", 4)
     policies, plan = load_policies(run.config, run.directory), EvaluationPlan(episodes=EPISODES)
-    record = videos.recorder(policies, plan)
-    table, _ = play(policies, plan, program=lambda *inputs: record(*inputs, 0)[0])
+    recorder = make_recorder(run.config.environment, policies.account)
+    table, _ = play(policies, plan, program=recorder.play)
     row = table.row(number, named=True)
-    return row, videos.recorded(policies, plan, row, "worst", record)
+    return row, videos.recorded(policies, plan, row, "worst", recorder)
 
 
 @pytest.mark.parametrize("number", [0, 6, 9])

@@ -8,6 +8,7 @@ differences apart; the fingerprint tells code that was changed.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -16,13 +17,12 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from canary.environments.failures import told_failures
-from canary.environments.numbers import run_time_numbers, with_numbers
+from canary.environments.host_environment import HostEnvironment, draw_identities, states_of
 from canary.environments.protocol import (
     ActionSpace,
     Discrete,
     Environment,
     EnvironmentState,
-    on_host,
 )
 
 
@@ -65,20 +65,41 @@ def make_probe(environment: Environment, length: int) -> Callable[[int, int], Pr
 
     A lane that is done stays as it is. `inner` is left out of the record.
     """
-    numbers = run_time_numbers(environment)
-    program: Any = jax.jit(
-        lambda keys, numbers: _play(with_numbers(environment, numbers), keys, length)
-    )
+    if isinstance(environment, HostEnvironment):
+        return partial(_probe_host, environment, length)
+    program = jax.jit(lambda keys: _play(environment, keys, length))
 
     def play(lanes: int, seed: int = 0) -> Probe:
-        keys = jax.vmap(lambda lane: jax.random.fold_in(jax.random.key(seed), lane))(
-            jnp.arange(lanes)
-        )
         with told_failures(environment):
-            states, taken, cut = jax.tree.map(np.asarray, program(keys, numbers))
+            states, taken, cut = jax.tree.map(np.asarray, program(_lane_keys(lanes, seed)))
         return Probe(states, taken, cut)
 
     return play
+
+
+def _lane_keys(lanes: int, seed: int) -> PRNGKeyArray:
+    return jax.vmap(lambda lane: jax.random.fold_in(jax.random.key(seed), lane))(jnp.arange(lanes))
+
+
+def _probe_host(environment: HostEnvironment, length: int, lanes: int, seed: int = 0) -> Probe:
+    """The same by a plain loop."""
+    keys = _lane_keys(lanes, seed)
+    episodes = environment.episodes("probe", lanes)
+    tables, taken = np.empty((length + 1, *episodes.table.shape)), np.zeros((length, lanes), bool)
+
+    @jax.jit
+    def act(time: Array) -> Array:
+        drawn = jax.vmap(lambda key: jax.random.split(jax.random.fold_in(key, time))[0])(keys)
+        return jax.vmap(partial(random_action, environment.action_space))(drawn)
+
+    identity = np.asarray(draw_identities(jax.vmap(lambda key: jax.random.fold_in(key, 0))(keys)))
+    played = episodes.play(np.arange(lanes), identity, lambda time: np.asarray(act(time + 1)))
+    for time, moved in zip(range(length + 1), played, strict=False):
+        tables[time:] = episodes.table
+        if time:
+            taken[time - 1, moved] = True
+    states = jax.tree.map(np.asarray, states_of(jnp.asarray(tables, jnp.float32)))
+    return Probe(states, taken)
 
 
 def _play(
@@ -106,7 +127,7 @@ def _play(
     states = jax.tree.map(
         lambda start, rest: jnp.concatenate([start[None], rest]), _bare(first), later
     )
-    return states, taken, None if on_host(environment) else _bare(_cut(environment, first, keys))
+    return states, taken, _bare(_cut(environment, first, keys))
 
 
 def _cut(environment: Environment, first: EnvironmentState, keys: PRNGKeyArray) -> EnvironmentState:

@@ -12,7 +12,6 @@ import numpy as np
 from jaxtyping import Float
 
 from canary.config.config import RunConfig
-from canary.environments.failures import callback_failure
 from canary.numerics.sanity import sane
 from canary.training import FAULT_KINDS
 from canary.types import EpisodeEnds
@@ -27,8 +26,6 @@ class Fault(NamedTuple):
     step: int
     lane: int
     seed: int
-    last: int | None = None
-    """The last iteration in which a seed met its first fault, if there are several such seeds."""
 
 
 def find_fault(
@@ -40,9 +37,7 @@ def find_fault(
         # The earliest; among seeds, the first
         iteration, seed = map(int, np.argwhere(faults.T > 0)[0])
         place, kind = divmod(int(faults[seed, iteration]) - 1, len(FAULT_KINDS))
-        struck = (faults > 0).any(1)
-        last = int((faults[struck] > 0).argmax(1).max()) if struck.sum() > 1 else None
-        return Fault(FAULT_KINDS[kind], iteration, *divmod(place, lanes), seed, last)
+        return Fault(FAULT_KINDS[kind], iteration, *divmod(place, lanes), seed)
     for kind, good in {
         "cost": sane(ends.cost),
         "reward": sane(ends.reward),
@@ -65,10 +60,7 @@ def fault_sentence(fault: Fault | None, config: RunConfig, first: int, run: Path
         f"seed {training.seeds[fault.seed]}, update {update + 1}, step {fault.step + 1} of "
         f"{training.rollout_length}, lane {fault.lane} (environment step {step:,})"
     )
-    failure = getattr(config.environment, "host_failure", lambda: None)()
-    if failure is not None:
-        reason = f"{failure.removesuffix('.')} [{_moment(fault, config, update)}]."
-    elif fault.kind == "action":
+    if fault.kind == "action":
         reason = f"The policy gave an action that is not finite: {where}."
     elif fault.kind == "end":
         rule = "write truncated = (time >= horizon) & ~terminated"
@@ -76,7 +68,7 @@ def fault_sentence(fault: Fault | None, config: RunConfig, first: int, run: Path
     else:
         what = "an observation" if fault.kind == "observation" else f"a {fault.kind}"
         reason = f"{name} gave {what} that is not finite, or absurdly large: {where}; `canary check-env` looks for the cause."
-    return f"{reason} {_saved(first, run)}"
+    return f"{reason} {saved(first, run)}"
 
 
 def unsound_sentence(
@@ -91,31 +83,12 @@ def unsound_sentence(
     return (
         f"Training gave numbers that are not finite, or absurdly large: {name} of seed {seed} in "
         f"{when}. Large costs and rewards do that (`canary check-env` looks at them), and large "
-        f"learning rates. {_saved(first, run)}"
+        f"learning rates. {saved(first, run)}"
     )
 
 
-def callback_sentence(error: Exception, config: RunConfig, first: int, run: Path) -> str | None:
-    """The same about a Python callback of the environment that raised in the updates from `first`
-    on; None if the program failed for another reason."""
-    failure = callback_failure(error, config.environment_name)
-    return None if failure is None else f"{failure} {_saved(first, run)}"
-
-
-def _moment(fault: Fault, config: RunConfig, update: int) -> str:
-    """When the host failed. It failed in one call and refused all later ones, so all lanes show
-    it, of other seeds too: the failure itself names the lane."""
-    if fault.last is None:
-        seed = config.training.seeds[fault.seed]
-        length = config.training.rollout_length
-        return f"seed {seed}, update {update + 1}, step {fault.step + 1} of {length}"
-    last = update - fault.iteration + fault.last
-    if last == update:
-        return f"update {update + 1}"
-    return f"one of the updates {update + 1} to {last + 1}"
-
-
-def _saved(first: int, run: Path) -> str:
+def saved(first: int, run: Path) -> str:
+    """What is left of a run that failed in the updates from `first` on."""
     if first == 0:
         return "Nothing was trained yet."
     return f"The run is saved as it was after update {first}: canary train --resume {run}"

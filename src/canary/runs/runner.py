@@ -23,6 +23,7 @@ import jax.numpy as jnp
 
 from canary.config.config import RunConfig, config_to_dict
 from canary.config.sources import source_from_dict
+from canary.environments.failures import told_failures
 from canary.environments.protocol import Environment, close
 from canary.errors import CanaryError
 from canary.runs import checkpoint, directory, files, lock, tables
@@ -30,7 +31,7 @@ from canary.exploration import with_initial_std
 from canary.runs.building import make_groups
 from canary.runs.devices import prepare_devices
 from canary.runs.extension import extend
-from canary.runs.faults import callback_sentence, fault_sentence, find_fault, unsound_sentence
+from canary.runs.faults import fault_sentence, find_fault, saved, unsound_sentence
 from canary.runs.interruption import interruptible
 from canary.runs.manifest import (
     checked_labels,
@@ -44,7 +45,7 @@ from canary.runs.opening import describe_environment, is_ours, open_config
 from canary.runs.policies import FrozenPolicies, reference_episodes
 from canary.runs.records import PendingRows, RecentHistory, episodes_frame, metrics_frame
 from canary.runs.seeds import SeedGroups
-from canary.runs.stored_states import is_kept, newest, next_kept, revive
+from canary.runs.stored_states import is_kept, newest, next_kept
 from canary.runs.trust import remember
 from canary.terminal import progress
 from canary.training import FAULT
@@ -221,13 +222,12 @@ def _restore(session: _Session, display: progress.TrainingProgress) -> int:
     """Take up the newest intact state, under the plan as it is now; returns the updates done."""
     config, groups = session.config, session.groups
     states, iteration, notes = newest(config, session.run, groups)
-    states, lost = revive(groups.trainer, states)
-    for note in (*notes, *lost):
-        display.message(note, warning=True)
     updates = config.training.updates
     groups.restore(
         eqx.tree_at(lambda s: s.terms.updates, states, jnp.full_like(states.terms.updates, updates))
     )
+    for note in (*notes, *groups.revive()):
+        display.message(note, warning=True)
     display.message(f"Resuming {session.run} after update {iteration} of {updates}.")
     return iteration
 
@@ -276,19 +276,17 @@ def _loop(
 
 
 def _advance(session: _Session, pending: PendingRows, iteration: int, count: int) -> Any:
-    """The records of so many updates; what cannot be ends training, saved as it was before
-    them."""
+    """The records of so many updates. On a fault, save the states before them and raise."""
     groups, run = session.groups, session.run
     try:
-        metrics, ends = groups.advance(count)
+        with told_failures(session.config.environment):
+            metrics, ends = groups.advance(count)
         fault = _fault(session, metrics.pop(FAULT), ends, (iteration, iteration + count))
         if fault is None:
             return metrics, ends
         groups.rewind()
-    except jax.errors.JaxRuntimeError as error:  # the states are still those before
-        fault = callback_sentence(error, session.config, iteration, run)
-        if fault is None:
-            raise
+    except CanaryError as error:  # the states are still those before
+        fault = f"{error} {saved(iteration, run)}"
     pending.commit(groups, iteration, iteration * session.config.training.batch)
     raise CanaryError(fault)
 

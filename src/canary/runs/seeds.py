@@ -10,7 +10,6 @@ groups go to the devices in turn.
 
 import os
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -19,7 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from canary.environments.numbers import run_time_numbers, with_numbers
+from canary.environments.host_environment import HostEnvironment
+from canary.environments.settings import name_of_environment
+from canary.host_training import HostTraining
 from canary.identity import named
 from canary.numerics.sanity import sane
 from canary.training import Trainer, TrainingState, init_training, train_chunk
@@ -39,6 +40,8 @@ class SeedGroups:
     ):
         devices = jax.devices()
         on_cpu = devices[0].platform == "cpu"
+        host = isinstance(trainer.environment, HostEnvironment)
+        per_device = 1 if host else per_device
         per_group = per_device or (1 if on_cpu else -(-len(seeds) // len(devices)))
         self._groups = [
             seeds[start : start + per_group] for start in range(0, len(seeds), per_group)
@@ -52,26 +55,28 @@ class SeedGroups:
         options = {"xla_cpu_multi_thread_eigen": False} if on_cpu else None
         self.trainer = trainer
         self._terms = terms
-        self._numbers = run_time_numbers(trainer.environment)
-        self._init = jax.jit(_over_group(partial(_init, trainer)), compiler_options=options)
         # The states before a chunk are not donated to it: they are what is saved if it goes wrong.
+        self._init = jax.jit(_over_group(partial(_init, trainer)), compiler_options=options)
         self._chunk = jax.jit(_over_group(partial(_chunk, trainer, size)), compiler_options=options)
+        self._host = HostTraining(trainer, options) if host else None
         self._states: list[TrainingState] = []
         self._before: list[TrainingState] = []
         self._programs: dict[tuple[int, Any], Any] = {}
 
     def start(self) -> None:
         """Fresh states for all seeds."""
+        init = self._init if self._host is None else self._host.init
         self._states = self._map(
-            lambda group, device: self._init(
-                jax.device_put(jnp.array(group), device), self._terms, self._numbers
-            )
+            lambda group, device: init(jax.device_put(jnp.array(group), device), self._terms)
         )
 
     def structure(self) -> PyTree:
         """Shapes and types of the stacked states, without computing them."""
         count = sum(map(len, self._groups))
-        one = jax.eval_shape(self._init, jnp.zeros(1, jnp.int32), self._terms, self._numbers)
+        if self._host is None:
+            one = jax.eval_shape(self._init, jnp.zeros(1, jnp.int32), self._terms)
+        else:
+            one = self._host.structure(self._terms)
         return jax.tree.map(
             lambda leaf: jax.ShapeDtypeStruct((count, *leaf.shape[1:]), leaf.dtype), one
         )
@@ -91,16 +96,33 @@ class SeedGroups:
     def compile(self) -> None:
         """Compile the program for chunks, so that the time it takes can be told apart from
         training."""
-        # The compiled program itself is kept: a call of the jitted function would compile once
-        # more where an environment brings a Python callback, for such programs are in no cache.
         kinds = {
             self._kind(state, device): state
             for state, device in zip(self._states, self._devices, strict=True)
         }
         self._programs = {
-            kind: self._chunk.lower(state, np.int32(1), self._numbers).compile()
+            kind: self._chunk.lower(state, np.int32(1)).compile()
+            if self._host is None
+            else self._host.compile(state)
             for kind, state in kinds.items()
         }
+
+    def revive(self) -> list[str]:
+        """Bring host environments to where the restored states are; a sentence about episodes for
+        which that failed."""
+        if self._host is None:
+            return []
+        revived = [self._host.revive(state) for state in self._states]
+        self._states = [state for state, _ in revived]
+        lost = sum(count for _, count in revived)
+        episodes = len(self._states) * self.trainer.environments
+        name = name_of_environment(self.trainer.environment)
+        note = (
+            f"{lost} of {episodes} episodes of {name} could not be brought back to where they "
+            "were: the same seed and actions led to other observations. New ones start, so this "
+            "run goes on, but not with the numbers that it would have had without the stop."
+        )
+        return [note] if lost else []
 
     def advance(self, count: int) -> PyTree:
         """`count` iterations of every seed; the records as numpy arrays [seed, iteration, ...]."""
@@ -109,7 +131,7 @@ class SeedGroups:
 
         def run(state: TrainingState, device: Any) -> Any:
             program = self._programs[self._kind(state, device)]
-            return jax.block_until_ready(program(state, np.int32(count), self._numbers))
+            return jax.block_until_ready(program(state, np.int32(count)))
 
         results = self._map(run, self._states)
         self._before = self._states
@@ -151,19 +173,12 @@ class SeedGroups:
         )
 
 
-def _init(trainer: Trainer, seed: Any, terms: Terms, numbers: dict[str, Any]) -> TrainingState:
-    return init_training(_at(trainer, numbers), terms, seed)
+def _init(trainer: Trainer, seed: Any, terms: Terms) -> TrainingState:
+    return init_training(trainer, terms, seed)
 
 
-def _chunk(
-    trainer: Trainer, size: int, state: TrainingState, count: Any, numbers: dict[str, Any]
-) -> Any:
-    return train_chunk(_at(trainer, numbers), state, count, size)
-
-
-def _at(trainer: Trainer, numbers: dict[str, Any]) -> Trainer:
-    """The trainer on an environment with these numbers."""
-    return replace(trainer, environment=with_numbers(trainer.environment, numbers))
+def _chunk(trainer: Trainer, size: int, state: TrainingState, count: Any) -> Any:
+    return train_chunk(trainer, state, count, size)
 
 
 def _over_group(function: Any) -> Any:

@@ -6,26 +6,20 @@ RUN/kept, so that the policy at a step can be loaded. A checkpoint is bound to i
 that it is of and by the configuration.
 """
 
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
-import jax
 import numpy as np
-from jaxtyping import Bool
 
 from canary.config.config import RunConfig, config_to_dict
 from canary.config.run_config import TrainingConfig
-from canary.environments.protocol import EnvironmentState
 from canary.errors import CanaryError
-from canary.rollout import Lane, select, start_lanes
 from canary.runs import checkpoint
 from canary.runs.building import make_groups
 from canary.runs.devices import prepare_devices
 from canary.runs.manifest import differences
 from canary.runs.seeds import SeedGroups
-from canary.training import Trainer, TrainingState
 
 FOLDER = "kept"
 
@@ -129,40 +123,3 @@ def _was_extended(original: Any, found: dict[str, Any]) -> bool:
     training = original.get("training") if isinstance(original, dict) else None
     planned = training.get("total_steps") if isinstance(training, dict) else None
     return isinstance(planned, int) and planned < found["training"]["total_steps"]
-
-
-@runtime_checkable
-class Revivable(Protocol):
-    """An environment whose stored states have to be brought back to life."""
-
-    def revive(self, state: EnvironmentState) -> Bool[np.ndarray, "lane"]: ...
-
-
-def revive(trainer: Trainer, states: TrainingState) -> tuple[TrainingState, list[str]]:
-    """States (stacked along a first axis of seeds) that can go on, and a sentence about what was
-    lost, if anything."""
-    environment = trainer.environment
-    if not isinstance(environment, Revivable):
-        return states, []
-    seeds = states.terms.iteration.shape[0]
-    parts, lost = [], 0
-    for seed in range(seeds):
-        lanes: Lane = jax.tree.map(lambda leaf, i=seed: leaf[i], states.lanes)
-        alive = environment.revive(lanes.environment)
-        if not alive.all():
-            lost += int((~alive).sum())
-            key = jax.random.fold_in(states.key[seed], states.terms.iteration[seed])
-            fresh = start_lanes(trainer.environment, len(alive), key, stagger=False)
-            lanes = select(jax.numpy.asarray(~alive), fresh, lanes)
-        parts.append(lanes)
-    if not lost:
-        return states, []
-    lanes = jax.tree.map(lambda *leaves: jax.numpy.stack(leaves), *parts)
-    name = getattr(environment, "name", type(environment).__name__)
-    note = (
-        f"{lost} of {seeds * trainer.environments} episodes of {name} could not be brought back to "
-        "where they were: the same seed and actions led to other observations. New ones start, so "
-        "this run goes on as well, but not with the numbers that it would have had without the "
-        "stop."
-    )
-    return replace(states, lanes=lanes), [note]

@@ -1,14 +1,18 @@
-"""Where Safety-Gymnasium's Goal task (level 1) puts its objects: uniformly, one after the other,
-none too near another.
+"""The arena of Safety-Gymnasium's Goal task (level 1): where its objects are placed, and how the
+robot's lidar sees them.
 
-Every object has a keep-out radius. It is drawn uniformly from the square [-1.5, 1.5]^2 shrunk by
-that radius, again and again until it is at least the sum of both radii away from every object
-placed before it. The order is robot, goal, eight hazards, vase; then the goal is taken away and
-drawn once more against all others, as it is whenever it is reached.
+Placement. Every object has a keep-out radius. It is drawn uniformly from the square [-1.5, 1.5]^2
+shrunk by that radius, again and again until it is at least the sum of both radii away from every
+object placed before it. The order is robot, goal, eight hazards, vase; then the goal is drawn once
+more against all others, as it is whenever it is reached. The rejection sampling is exact, in a loop
+of small batches of draws. Under `vmap` that loop runs until all lanes have found a place: no
+iteration at all in a step in which no robot reaches its goal.
 
-The rejection sampling is exact, in a loop of small batches of draws. Under `vmap` that loop runs
-until all lanes have found a place: no iteration at all in a step in which no robot reaches its
-goal.
+Lidar. It tells how near the nearest object of a kind is, in each of 16 directions. An object at
+distance r and angle phi (counted from the robot's front) has strength s = max(0, 3 - r) / 3 and
+falls into bin b = floor(phi / w), w = 2 pi / 16, at the fraction f = phi / w - b of it. It shows as
+s in bin b, f s in the next bin and (1 - f) s in the one before; every bin shows its strongest
+object. Nothing hides anything, and objects are points.
 """
 
 import equinox as eqx
@@ -25,6 +29,9 @@ AWAY = 1000.0  # a coordinate of what is not there: in nobody's way and out of t
 
 DRAWS = 16  # points per round; about one in five is free, so two rounds are rare and the rest rarer
 ROUNDS = 625  # 10,000 draws as upstream, which gives up then; here the roomiest of them is taken
+
+BINS = 16
+RANGE = 3.0  # metres
 
 
 class Layout(eqx.Module):
@@ -94,3 +101,34 @@ def _free_point(
 
     _, point, _ = jax.lax.while_loop(unsettled, draw, (jnp.zeros((), jnp.int32), start, room))
     return point
+
+
+def lidar(
+    position: Float[Array, "2"], heading: Float[Array, ""], kinds: tuple[Float[Array, "_ 2"], ...]
+) -> Float[Array, "reading"]:
+    """Sixteen numbers for each kind of object, one kind after the other, as a robot at `position`
+    sees them."""
+    echoes = _echoes(position, heading, jnp.concatenate(kinds))
+    ends = np.cumsum([len(objects) for objects in kinds])
+    return jnp.concatenate([group.max(0) for group in jnp.split(echoes, ends[:-1])])
+
+
+def _echoes(
+    position: Float[Array, "2"], heading: Float[Array, ""], objects: Float[Array, "object 2"]
+) -> Float[Array, "object 16"]:
+    """What each object alone would show."""
+    offset = objects - position
+    distance = jnp.sqrt((offset**2).sum(-1))
+    turns = (jnp.arctan2(offset[:, 1], offset[:, 0]) - heading) / (2 * jnp.pi)
+    place = (turns - jnp.floor(turns)) * BINS
+    whole = jnp.floor(place)
+    # Rounding may give a whole turn: bin 0
+    fraction, index = (
+        place - whole,
+        whole.astype(jnp.int32) % BINS,
+    )
+    strength = jnp.maximum(0.0, RANGE - distance) / RANGE
+    ahead = (jnp.arange(BINS) - index[:, None]) % BINS
+    share = jnp.where(ahead == 0, 1.0, jnp.where(ahead == 1, fraction[:, None], 0.0))
+    share = jnp.where(ahead == BINS - 1, 1 - fraction[:, None], share)
+    return strength[:, None] * share

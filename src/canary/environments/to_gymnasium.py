@@ -17,7 +17,7 @@ except ModuleNotFoundError:
     ) from None
 
 
-class GymnasiumFace(gymnasium.Env):
+class AsGymnasium(gymnasium.Env):
     """One environment, its key and its state. Episodes are cut by themselves: `truncated` is among
     what step returns."""
 
@@ -62,7 +62,7 @@ class GymnasiumFace(gymnasium.Env):
         return np.asarray(self._state.observation)
 
 
-def to_gymnasium(environment: str | Environment) -> GymnasiumFace:
+def to_gymnasium(environment: str | Environment) -> AsGymnasium:
     """A Gymnasium environment of an environment of ours, or of the name of one."""
     if isinstance(environment, str):
         from canary.environments import ENVIRONMENTS
@@ -75,4 +75,4 @@ def to_gymnasium(environment: str | Environment) -> GymnasiumFace:
         raise CanaryError(f"{name} is a class; pass an instance of it: {name}().")
     if not isinstance(environment, Environment):
         raise CanaryError(f"to_gymnasium takes an environment or its name, not {environment!r}.")
-    return GymnasiumFace(environment)
+    return AsGymnasium(environment)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from canary.environments.protocol import ActionSpace, Continuous, Discrete, EnvironmentState
+from canary.environments.protocol import ActionSpace, Continuous, Discrete, check_count
 from canary.errors import CanaryError
 from canary.host.references import look_up, looks_up
 
@@ -77,12 +77,6 @@ def action_mapping(space: Any, name: str) -> tuple[ActionSpace, Callable[[Array]
     return Continuous(int(np.prod(space.shape))), stretch
 
 
-def begin(inner: Any, observation: Array) -> EnvironmentState:
-    """A state right after a reset."""
-    zero, no = jnp.zeros(()), jnp.zeros((), bool)
-    return EnvironmentState(inner, observation, zero, zero, no, no, jnp.zeros((), jnp.int32))
-
-
 def require(module: str, why: str) -> Any:
     try:
         return importlib.import_module(module)
@@ -107,8 +101,5 @@ def checked_horizon(horizon: Any, name: str) -> int:
             f"{name} does not say after how many steps an episode is cut off; say it with "
             "horizon=..."
         )
-    if isinstance(horizon, bool) or not isinstance(horizon, int | np.integer) or horizon < 1:
-        raise CanaryError(
-            f"The horizon of {name} must be a positive whole number, not {horizon!r}."
-        )
+    check_count(name, "horizon", horizon)
     return int(horizon)

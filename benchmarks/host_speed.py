@@ -25,7 +25,7 @@ from canary.config.config import make_config
 from canary.environments import from_gymnasium
 from canary.host_loop import lanes_of
 from canary.host_training import HostTraining
-from canary.runs.building import make_terms, make_trainer
+from canary.runs.seeds import make_terms, make_trainer
 
 LANES = 16
 

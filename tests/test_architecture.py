@@ -26,7 +26,7 @@ RUNS = {
     "runs.directory",
     "runs.files",
     "runs.stored_states",
-    "runs.opening",
+    "runs.environment",
     "runs.policies",
 }
 
@@ -56,10 +56,10 @@ ALLOWED: dict[str, set[str]] = {
     "rendering": {"errors", "environments"},
     "config": {"errors", "constraints", "types", "environments", "algorithms", "host", "checking"},
     "terminal": {
-        "errors", "constraints", "types", "numerics", "certification", "reporting.records", "runs.directory", "runs.differing",
+        "errors", "constraints", "types", "numerics", "certification", "reporting.records", "runs.directory", "runs.settings",
     },
     "watching": {"errors", "constraints", "runs.files"},
-    "reporting": {"errors", "constraints", "numerics", "runs.directory", "runs.files", "runs.manifest", "runs.differing"},
+    "reporting": {"errors", "constraints", "numerics", "runs.directory", "runs.files", "runs.manifest", "runs.settings"},
     "runs": FROZEN | {
         "identity", "training", "host_training", "checking", "config", "terminal.progress", "reporting.diagnosis", "watching",
     },
@@ -84,7 +84,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "studies.paper.estimators": MATHEMATICS,
     "reporting.page": {
-        "errors", "constraints", "config", "numerics", "reporting", "runs.directory", "runs.files", "runs.differing",
+        "errors", "constraints", "config", "numerics", "reporting", "runs.directory", "runs.files", "runs.settings",
         "studies.page", "studies.table", "exact", "exact.run",
     },
     "api": RUNS | {

@@ -21,7 +21,7 @@ from canary.host_loop import lanes_of
 from canary.host_training import HostTraining
 from canary.networks import make_policy
 from canary.rollout import CostAccount, transition
-from canary.runs.building import make_terms, make_trainer
+from canary.runs.seeds import make_terms, make_trainer
 from problems import host_environments
 from problems.host_environments import WALK, Walk, depth
 

@@ -27,7 +27,7 @@ from canary.reporting.statistics import (
 )
 from canary.reporting.summary import EVALUATION, summarise_run
 from canary.runs import directory, files
-from canary.runs.differing import leaves
+from canary.runs.settings import leaves
 from canary.studies.page import Row, read_page
 from canary.studies.table import numbers
 

@@ -13,7 +13,7 @@ from rich.text import Text
 from canary.errors import CanaryError
 from canary.reporting.records import Comparison, Estimate, Paired
 from canary.runs import directory
-from canary.runs.differing import settings_text
+from canary.runs.settings import settings_text
 from canary.terminal.console import PlainConsole
 from canary.terminal.formatting import Cell, digits, judged, number, table, title
 

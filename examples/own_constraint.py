@@ -15,16 +15,16 @@ further above the limit pay, in units of the limit:
 from dataclasses import dataclass
 
 import jax.numpy as jnp
-
-import canary
-from canary.algorithms import ALGORITHMS, Entry
-from canary.algorithms.cpo import CPOConfig
-from canary.algorithms.signals import cost_advantages, episode_metrics, spent_after
 from canary.algorithms.trust_region_update import (
     RiskConstraint,
     RiskEstimate,
     trust_region_algorithm,
 )
+
+import canary
+from canary.algorithms import ALGORITHMS, Entry
+from canary.algorithms.cpo import CPOConfig
+from canary.algorithms.signals import cost_advantages, episode_metrics, spent_after
 from canary.numerics.moments import Span, cost_moments, recent
 
 

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from canary.checking.advice import advise
+from canary.checking.findings import raise_first_error
 
 import canary
-from canary.checking.advice import advise
 from canary.checking.behaviour import check_behaviour
 from canary.checking.check import full_check, short_record
-from canary.checking.findings import raise_first_error
 from canary.checking.probe import differences, fingerprint, make_probe
 from canary.checking.structure import check_structure
 from canary.environments import from_gymnasium

@@ -12,8 +12,7 @@ from scipy.stats import beta
 
 from canary.errors import CanaryError
 from canary.numerics.gaussian_tail import gaussian_tail
-from canary.reporting.statistics import collapse_time, running_rate
-from canary.reporting.statistics import violation_jitter
+from canary.reporting.statistics import collapse_time, running_rate, violation_jitter
 from canary.studies import store
 from canary.studies.catalogue import PUBLISHED
 from canary.studies.page import VIEWS, read_page, save_views

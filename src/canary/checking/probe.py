@@ -7,7 +7,6 @@ gives the same record, and records of different lengths agree where they overlap
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp

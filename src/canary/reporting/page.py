@@ -161,7 +161,9 @@ def _row_summary(row: Row) -> dict[str, Any]:
     }  # fmt: skip
     return {key: found[name] for key, name in names.items()} | {
         "status": "finished",
-        "warnings": {str(seed): one["warning"] for seed, one in row.seeds.items() if one["warning"]},
+        "warnings": {
+            str(seed): one["warning"] for seed, one in row.seeds.items() if one["warning"]
+        },
         "constraint_value": mean_over_seeds(measured),
         "constraint_standard_error": standard_error(measured),
     }

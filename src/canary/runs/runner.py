@@ -30,8 +30,8 @@ from canary.config.sources import source_from_dict
 from canary.environments.failures import told_failures
 from canary.environments.protocol import Environment, close
 from canary.errors import CanaryError
-from canary.runs import checkpoint, directory, files, lock, tables
 from canary.exploration import with_initial_std
+from canary.runs import checkpoint, directory, files, lock, tables
 from canary.runs.devices import prepare_devices
 from canary.runs.environment import describe_environment, is_ours, open_config
 from canary.runs.faults import fault_sentence, find_fault, saved, unsound_sentence

@@ -121,5 +121,3 @@ def check_binding(config: RunConfig, path: Path, tree: Any, metadata: dict[str, 
             f"Checkpoint {path} was trained with another configuration: {changed[0]}; restore "
             "config.json."
         )
-
-

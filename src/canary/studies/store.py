@@ -21,8 +21,7 @@ import polars as pl
 
 from canary.constraints import from_dict
 from canary.errors import CanaryError
-from canary.reporting.statistics import collapse_time, running_rate
-from canary.reporting.statistics import is_violation
+from canary.reporting.statistics import collapse_time, is_violation, running_rate
 from canary.reporting.summary import summarise_tables
 from canary.runs.files import (
     SEAL,

@@ -14,8 +14,6 @@ from canary.reporting.statistics import (
     improvement_probability,
     interquartile_mean,
     margin_per_jitter,
-)
-from canary.reporting.statistics import (
     mean_over_seeds,
     paired_difference,
     safe_fraction,

@@ -93,6 +93,7 @@ def identify(
         "actions": describe_actions(place),
         "limit": float(account.limit),
         "cost_discount": float(account.cost_discount),
+        "clock": account.clock,
         "spent_clip": SPENT_CLIP,
         "log_std_floor": LOG_STD_FLOOR,
         "normaliser": None if statistics is None else NORMALISER,

@@ -85,7 +85,7 @@ def test_seeds_state_the_bound_of_their_own_dead_zone(run: Path, report: dict, m
     shaped = frontier_report(LAKE, LIMIT, 0.1, epsilons=[], runs=[run])
     first, second = shaped["runs"][0]["seeds"]
     policies = load_policies(config_from_dict(read_json(run / "config.json"), LAKE), run)
-    law = policy_law(LAKE, from_environment(LAKE), LIMIT, *policies.of_seed(0))
+    law = policy_law(LAKE, from_environment(LAKE), policies.account, *policies.of_seed(0))
     assert first["dead_zone"] == 0.4
     assert first["shaped_bound"] == pytest.approx(law.guaranteed_violation(LIMIT, 0.4))
     assert first["shaped_bound"] >= first["violation_probability"]
@@ -184,7 +184,7 @@ def test_gaps_are_distances_to_the_optima(report: dict):
 def test_rows_of_the_grid_are_what_a_policy_sees_in_play():
     lake = replace(LAKE, slip=0.0)
     mdp, account = from_environment(lake), CostAccount(LIMIT, 1.0)
-    rows = np.asarray(grid_inputs(lake, mdp, LIMIT, None)).reshape(mdp.states, len(mdp.support), -1)
+    rows = np.asarray(grid_inputs(lake, mdp, CostAccount(LIMIT, 1.0), None)).reshape(mdp.states, len(mdp.support), -1)
     lane, spent = start_lane(lake, jax.random.key(0)), []
     for action in map(int, "1220012312"):  # down, onto the ice, right, back onto the ice, ...
         seen = np.asarray(lane.inputs(account, None))
@@ -195,7 +195,7 @@ def test_rows_of_the_grid_are_what_a_policy_sees_in_play():
 
 
 def test_spent_cost_is_clipped_as_in_training():
-    rows = grid_inputs(LAKE, from_environment(LAKE), 0.5, None)
+    rows = grid_inputs(LAKE, from_environment(LAKE), CostAccount(0.5, 1.0), None)
     assert float(rows[:, -1].max()) == 10.0  # 12 on ice are 24 limits
 
 
@@ -203,7 +203,7 @@ def test_a_uniform_policy_has_the_law_of_a_uniform_policy(tmp_path: Path):
     run = untrained_run(tmp_path, sharpness=0.0)
     policies = load_policies(config_from_dict(read_json(run / "config.json"), LAKE), run)
     mdp = from_environment(LAKE)
-    law = policy_law(LAKE, mdp, LIMIT, policies.of_seed(0)[0])
+    law = policy_law(LAKE, mdp, policies.account, policies.of_seed(0)[0])
     uniform = cost_law(mdp, np.full((mdp.states, mdp.actions), 0.25))
     np.testing.assert_allclose(law.probabilities, uniform.probabilities, atol=1e-7)
 

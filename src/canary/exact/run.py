@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import polars as pl
+from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from canary.config.config import RunConfig
@@ -129,31 +130,43 @@ def default_epsilons(epsilon: float) -> list[float]:
 
 
 def grid_inputs(
-    environment: Environment, mdp: FiniteMDP, limit: float, statistics: RunningStatistics | None
+    environment: Environment,
+    mdp: FiniteMDP,
+    account: CostAccount,
+    statistics: RunningStatistics | None,
+    time: ArrayLike = 0,
 ) -> Float[Array, "case input"]:
-    """What a policy sees in every state with every spent cost, states first: rows x = (s, 1, y)."""
+    """What a policy sees in every state with every spent cost, states first: rows x = (s, p, y)
+    with the pace p of a time, which is 1 without a clock."""
     states, spent = np.meshgrid(np.arange(mdp.states), mdp.support, indexing="ij")
     # IcyLake shows the tile it is on
     observation = jnp.eye(environment.observation_size)[states.ravel()]
     spent_raw = jnp.asarray(spent.ravel(), jnp.float32)
-    return policy_inputs(
-        observation, spent_raw, jnp.ones(states.size), CostAccount(limit, 1.0), statistics
-    )
+    pace = jnp.full(states.size, account.pace(time, 1.0), jnp.float32)
+    return policy_inputs(observation, spent_raw, pace, account, statistics)
 
 
 def policy_law(
     environment: Environment,
     mdp: FiniteMDP,
-    limit: float,
+    account: CostAccount,
     policy: Policy,
     statistics: RunningStatistics | None = None,
 ) -> CostLaw:
     """The exact law of the episode cost under a network that samples its actions, as in
     training."""
-    distribution = policy(grid_inputs(environment, mdp, limit, statistics))
-    assert isinstance(distribution, Categorical)  # a finite process has finitely many actions
-    chance = np.asarray(jax.nn.softmax(distribution.logits), float)
-    return cost_law(mdp, chance.reshape(mdp.states, len(mdp.support), mdp.actions))
+
+    def chances(time: ArrayLike) -> Float[Array, "case action"]:
+        distribution = policy(grid_inputs(environment, mdp, account, statistics, time))
+        assert isinstance(distribution, Categorical)  # a finite process has finitely many actions
+        return jax.nn.softmax(distribution.logits)
+
+    if account.clock is None:
+        table, shape = chances(0), ()
+    else:
+        table, shape = jax.lax.map(chances, jnp.arange(mdp.horizon)), (mdp.horizon,)
+    probabilities = np.asarray(table, float)
+    return cost_law(mdp, probabilities.reshape(*shape, mdp.states, len(mdp.support), mdp.actions))
 
 
 def _point(
@@ -223,7 +236,7 @@ def _trained(
     seeds = []
     for seed in config.training.seeds:
         policy, statistics = policies.of_seed(seed)
-        law = policy_law(config.environment, mdp, constraint.limit, policy, statistics)
+        law = policy_law(config.environment, mdp, policies.account, policy, statistics)
         numbers = _numbers(law, constraint)
         own = best_under_var(
             mdp, constraint.limit, _as_epsilon(law.violation(constraint.limit)), pool

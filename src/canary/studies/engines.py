@@ -219,7 +219,7 @@ def _played(policies: FrozenPolicies) -> Known:
 def _exact(policies: FrozenPolicies, mdp: Any, seed: int) -> dict[str, Any]:
     config, critics = policies.config, policies.risk_critics(seed)
     limit = config.constraint.limit
-    law = policy_law(config.environment, mdp, limit, *policies.of_seed(seed))
+    law = policy_law(config.environment, mdp, policies.account, *policies.of_seed(seed))
     dead_zone = None if critics is None else critics.dead_zone
     return {
         "violation": law.violation(limit),

@@ -184,7 +184,9 @@ def test_gaps_are_distances_to_the_optima(report: dict):
 def test_rows_of_the_grid_are_what_a_policy_sees_in_play():
     lake = replace(LAKE, slip=0.0)
     mdp, account = from_environment(lake), CostAccount(LIMIT, 1.0)
-    rows = np.asarray(grid_inputs(lake, mdp, CostAccount(LIMIT, 1.0), None)).reshape(mdp.states, len(mdp.support), -1)
+    rows = np.asarray(grid_inputs(lake, mdp, CostAccount(LIMIT, 1.0), None)).reshape(
+        mdp.states, len(mdp.support), -1
+    )
     lane, spent = start_lane(lake, jax.random.key(0)), []
     for action in map(int, "1220012312"):  # down, onto the ice, right, back onto the ice, ...
         seen = np.asarray(lane.inputs(account, None))

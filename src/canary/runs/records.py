@@ -18,7 +18,7 @@ from canary.types import EpisodeEnds
 ENOUGH_EPISODES, FEW_EPISODES = 200, 20
 FEW_UPDATES, RECENT_UPDATES = 10, 50
 # Averaged over this many updates of a chunk.
-AVERAGED = {"entropy": 5, "kl_fraction": 5, "signal_fraction": RECENT_UPDATES}
+AVERAGED = {"entropy": 5, "kl_fraction": 5, "multiplier": 5, "constraint_level": 5}
 
 Metrics = dict[str, np.ndarray]
 
@@ -62,7 +62,8 @@ class RecentSeed:
     tiers: deque[int] = field(default_factory=lambda: deque(maxlen=RECENT_UPDATES))
     entropy: float = float("nan")
     kl_fraction: float = float("nan")
-    signal_fraction: float = float("nan")
+    multiplier: float = float("nan")
+    constraint_level: float = float("nan")
     series: SeedSeries | None = None
 
     def recent(self) -> list[pl.DataFrame]:
@@ -113,6 +114,7 @@ class RecentHistory:
             },
             entropy=memory.entropy,
             kl_fraction=memory.kl_fraction,
-            signal_fraction=memory.signal_fraction,
+            multiplier=memory.multiplier,
+            constraint_level=memory.constraint_level,
             warning=None if memory.series is None else diagnose(memory.series, self._constraint),
         )

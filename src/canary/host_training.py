@@ -182,8 +182,8 @@ def _learn(
     """The update by a batch that was played on the host."""
     account = CostAccount(state.terms.limit, trainer.cost_discount)
     before, after = lanes_of(tables[0]), lanes_of(tables[1])
-    horizon = trainer.environment.horizon
-    rollout = transition(horizon, account, state.statistics, before, actions, after)
+    horizon, inputs = trainer.environment.horizon, before.inputs(account, state.statistics)
+    rollout = transition(horizon, account, state.statistics, before, inputs, actions, after)
     seen = before.environment.observation
     return improve(trainer, state, lanes_of(table, inner), rollout, seen)
 

@@ -182,7 +182,8 @@ def _learn(
     """The update by a batch that was played on the host."""
     account = trainer.account(state.terms.limit)
     before, after = lanes_of(tables[0]), lanes_of(tables[1])
-    rollout = transition(account, state.statistics, before, actions, after)
+    inputs = before.inputs(account, state.statistics)
+    rollout = transition(account, state.statistics, before, inputs, actions, after)
     seen = before.environment.observation
     return improve(trainer, state, lanes_of(table, inner), rollout, seen)
 

@@ -142,8 +142,8 @@ def collect(
         moved = jax.vmap(lambda lane, a, k: advance(environment, account, lane, a, k))(
             lanes, action, jax.random.split(key_step, count)
         )
-        step = transition(account, statistics, lanes, action, moved)
-        done = step.done
+        step = transition(account, statistics, lanes, inputs, action, moved)
+        done = step.episodes.ended
 
         # A reset may cost more than a step, and is seldom needed.
         following = jax.lax.cond(
@@ -159,14 +159,17 @@ def transition(
     account: CostAccount,
     statistics: RunningStatistics | None,
     before: Lane,
+    inputs: Float[Array, "*time env input"],
     action: Shaped[Array, "..."],
     after: Lane,
 ) -> Rollout:
-    """The record of a step of every lane, or of many steps along a first axis; `after` is before
-    any reset."""
+    """The record of a step of every lane, or of many steps along a first axis.
+
+    `inputs` are what the policy saw in the lanes `before` the step; `after` is before any reset.
+    """
     state = after.environment
     return Rollout(
-        inputs=before.inputs(account, statistics),
+        inputs=inputs,
         next_inputs=after.inputs(account, statistics),
         action=action,
         reward=state.reward,

@@ -62,7 +62,7 @@ class EnvironmentState(eqx.Module):
 
 def first_state(inner: PyTree, observation: Float[Array, "obs"]) -> EnvironmentState:
     """The state of one environment right after a reset."""
-    zero, no = jnp.zeros((), jnp.float32), jnp.zeros((), bool)
+    zero, no = jnp.zeros(()), jnp.zeros((), bool)
     return EnvironmentState(inner, observation, zero, zero, no, no, jnp.zeros((), jnp.int32))
 
 

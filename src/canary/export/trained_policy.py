@@ -1,8 +1,8 @@
 """Act with a trained policy, one episode at a time.
 
-A policy sees x_t = (s_t, p_t, y_t): the observation, the pace p_t (the clock t / horizon, or the cost
-discount g_t) and the cost y_t spent so far in this episode (paper eq. aug-state). An observation alone does not determine the action, so
-an `Episode` keeps the account.
+A policy sees x_t = (s_t, p_t, y_t): the observation, the pace p_t (the clock t / horizon, or the
+cost discount g_t) and the cost y_t spent so far in this episode (paper eq. aug-state). An observation
+alone does not determine the action, so an `Episode` keeps the account.
 """
 
 import secrets

@@ -134,13 +134,15 @@ def shaped_bound(window: EpisodeWindow, span: Span, limit: Scalar, dead_zone: Sc
 
 
 def tightening(window: EpisodeWindow, span: Span, terms: Terms) -> Scalar:
-    """1 / L, where the cost is taken in units of L limits, L = max(1, 0.9 q95(C)).
+    """1 / L, where the cost is taken in units of L limits, L = max(1, 0.9 q(C)).
 
     While nearly all episodes are far above the limit, X = 1 in all of them, and nothing says which
-    are better. L falls to 1 by itself as they come down.
+    are better. L falls to 1 by itself as they come down. q is the quantile that a share epsilon
+    (at least 5%) of the episodes reaches: while L > 1 the bound is never below epsilon.
     """
     valid = recent(window, span)
-    high = value_at_risk(in_limits(window.cost, terms.limit), 0.05, valid)
+    share = jnp.maximum(terms.epsilon, 0.05)
+    high = value_at_risk(in_limits(window.cost, terms.limit), share, valid)
     return jnp.where(valid.any(), 1 / jnp.maximum(0.9 * high, 1), 1.0)
 
 

@@ -10,7 +10,7 @@ import optax
 import pytest
 
 from canary.algorithms.base import EstimationConfig, Learner, Task
-from canary.algorithms.clipped_update import (
+from canary.algorithms.clipped import (
     ClippedConfig,
     ClippedExtra,
     ClippedMethod,
@@ -52,8 +52,7 @@ def test_policy_loss_by_hand(space):
     old = policy(inputs).log_prob(action) + jnp.linspace(-0.5, 0.5, 6)
     advantage = jnp.array([1.0, -1.0, 2.0, 0.5, -0.5, 3.0])
     batch = Minibatch(Inputs(inputs), action, old, advantage, jnp.zeros((6, 1)))
-    config = ClippedConfig(entropy=0.3, standardise="batch")
-    loss, report = policy_loss(policy, batch, config)
+    loss, report = policy_loss(policy, batch, ClippedConfig(entropy=0.3), "none")
 
     if isinstance(space, Discrete):
         logits = np.asarray(policy.network(inputs), float)
@@ -81,7 +80,7 @@ def test_advantage_is_standardised_over_the_minibatch_if_asked():
         advantage = shift + scale * jnp.sin(jnp.arange(50.0))
         zeros = jnp.zeros((50, 1))
         batch = Minibatch(Inputs(inputs), action, old, advantage, zeros)
-        return float(policy_loss(policy, batch, ClippedConfig(standardise=standardise))[0])
+        return float(policy_loss(policy, batch, ClippedConfig(), standardise)[0])
 
     assert loss(7.0, 3.0, "minibatch") == pytest.approx(loss(1.0, 0.0, "minibatch"), abs=1e-5)
     assert abs(loss(7.0, 3.0, "batch") - loss(1.0, 0.0, "batch")) > 0.1
@@ -103,9 +102,8 @@ def test_entropy_bonus_flattens_the_policy():
     )
 
     def entropy_after(weight: float):
-        gradient = jax.grad(lambda p: policy_loss(p, batch, ClippedConfig(entropy=weight))[0])(
-            policy
-        )
+        config = ClippedConfig(entropy=weight)
+        gradient = jax.grad(lambda p: policy_loss(p, batch, config, "none")[0])(policy)
         moved = jax.tree.map(lambda p, g: p - 0.1 * g, policy, gradient)
         return moved(inputs).entropy().mean()
 
@@ -139,7 +137,7 @@ def test_learning_rate_is_constant_within_an_update_and_ends_at_zero(share):
     """Adam moves a constant gradient by the learning rate itself, which falls with the share of the
     run that is left."""
     task = Task(input_size=4, action_space=Discrete(2))
-    method = ClippedMethod(critics=0, observe_spent=True, memory=None, objective=reward_objective)
+    method = ClippedMethod(0, True, None, "minibatch", reward_objective)
     config = ClippedConfig(learning_rate=0.01, epochs=1, minibatch_size=10)
     algorithm = clipped_algorithm(method, task, EstimationConfig(hidden=(4,)), config)
     learner = algorithm.init(jax.random.key(0))
@@ -184,7 +182,7 @@ def make_learner_and_batch():
 @partial(jax.jit, static_argnums=2)
 def take_step(learner, batch, config):
     optimiser, rate = make_optimiser(config.gradient_clip), jnp.asarray(config.learning_rate)
-    return gradient_step(learner, batch, optimiser, rate, config)[0]
+    return gradient_step(learner, batch, optimiser, rate, config, "minibatch")[0]
 
 
 def same(one, other):
@@ -195,13 +193,13 @@ def same(one, other):
 
 
 def test_step_follows_the_gradient_of_the_written_loss():
-    """-surrogate - h entropy + w sum_i MSE_i / 2, clipped per network, through one step of Adam."""
-    config = ClippedConfig(entropy=0.1, gradient_clip=1e9, value_weight=0.7)
+    """-surrogate - h entropy + sum_i MSE_i / 4, clipped per network, through one step of Adam."""
+    config = ClippedConfig(entropy=0.1, gradient_clip=1e9)
     learner, batch = learner_and_batch()
 
     def loss(policy, networks):
         errors = ((critic_values(networks, batch.inputs.rows).T - batch.targets) ** 2).mean(0)
-        return policy_loss(policy, batch, config)[0] + 0.7 * errors.sum() / 2
+        return policy_loss(policy, batch, config, "minibatch")[0] + errors.sum() / 4
 
     @jax.jit
     def by_hand(policy, networks):

@@ -55,9 +55,7 @@ def one_update(*, model=NO_MODEL, warmup=0, length=1.0, **region):
 
 def test_units_of_the_surrogates():
     """A step that changes an episode of many steps by enough changes one step by too little."""
-    tiers = [
-        one_update(length=1e5, surrogate_scale=scale)["tier"] for scale in ("episode", "step")
-    ]
+    tiers = [one_update(length=1e5, surrogate_scale=scale)["tier"] for scale in ("episode", "step")]
     assert tiers == [Tier.NOMINAL, Tier.BOUND_RESTORATION]
 
 
@@ -80,9 +78,7 @@ def test_worst_case_is_logged_with_a_discounted_cost_only_and_the_violating_regi
 
     _, metrics = jax.eval_shape(update, jax.random.key(0))
     assert "provably_violating" in metrics
-    assert (
-        ("worst_case_bound" in metrics) == ("worst_case_mean" in metrics) == (cost_discount < 1)
-    )
+    assert ("worst_case_bound" in metrics) == ("worst_case_mean" in metrics) == (cost_discount < 1)
 
 
 def test_no_key_is_used_twice(monkeypatch):

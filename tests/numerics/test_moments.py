@@ -11,8 +11,6 @@ from canary.numerics.moments import (
     Span,
     cost_moments,
     empty_window,
-    lost_share,
-    mean_return,
     recent,
     record_episodes,
 )
@@ -77,13 +75,8 @@ def test_ring_agrees_with_a_list(batches, span):
             np.testing.assert_allclose(found.mean, costs.mean() / 5, rtol=1e-5)
             np.testing.assert_allclose(found.variance, costs.var() / 25, rtol=1e-4, atol=1e-6)
             np.testing.assert_allclose(found.length, lengths.mean(), rtol=1e-5)
-            np.testing.assert_allclose(
-                mean_return(window, span), 3 - costs.mean(), rtol=1e-5, atol=1e-5
-            )
         else:
-            assert np.isnan(
-                [found.mean, found.variance, found.length, mean_return(window, span)]
-            ).all()
+            assert np.isnan([found.mean, found.variance, found.length]).all()
 
 
 def test_window_is_the_batch_or_the_minimum_whichever_is_more():
@@ -159,21 +152,6 @@ def test_plug_in_is_optimistic_and_the_correction_unbiased():
     assert abs(plug_in.mean() - (exact - variance / (epsilon * n))) < error
     assert abs(corrected.mean() - exact) < 4 * corrected.std() / trials**0.5
     assert exact - plug_in.mean() > 3 * error  # the bias is far larger than the noise of this test
-
-
-@pytest.mark.parametrize(
-    ("now", "best", "lost"),
-    [
-        (0.6, 0.8, 0.25),
-        (0.9, 0.8, 0),
-        (-30, -20, 0.5),
-        (np.nan, 0.8, 0),
-        (0.5, -np.inf, 0),
-        (0, 0, 0),
-    ],
-)
-def test_a_loss_is_a_share_of_the_best_and_nothing_while_unknown(now, best, lost):
-    assert lost_share(now, best) == pytest.approx(lost)
 
 
 def test_moments_of_the_shaped_cost_are_those_of_shaped_episodes():

@@ -86,33 +86,6 @@ def test_advantage_is_standardised_over_the_minibatch_if_asked():
     assert abs(loss(7.0, 3.0, "batch") - loss(1.0, 0.0, "batch")) > 0.1
 
 
-def test_entropy_bonus_flattens_the_policy():
-    """Without any advantage the gradient that is left makes the policy less certain; a negative
-    one, more."""
-    policy = make_policy(jax.random.key(0), 2, Discrete(3), (8,))
-    policy = eqx.tree_at(lambda p: p.network.biases[-1], policy, jnp.array([2.0, 0.0, -1.0]))
-    inputs = jnp.ones((10, 2))
-    zeros = jnp.zeros((10, 1))
-    batch = Minibatch(
-        Inputs(inputs),
-        jnp.zeros(10, int),
-        policy(inputs).log_prob(jnp.zeros(10, int)),
-        zeros[:, 0],
-        zeros,
-    )
-
-    def entropy_after(weight: float):
-        config = ClippedConfig(entropy=weight)
-        gradient = jax.grad(lambda p: policy_loss(p, batch, config, "none")[0])(policy)
-        moved = jax.tree.map(lambda p, g: p - 0.1 * g, policy, gradient)
-        return moved(inputs).entropy().mean()
-
-    before = float(policy(inputs).entropy().mean())
-    assert entropy_after(1.0) > before + 1e-3
-    assert entropy_after(-1.0) < before - 1e-3
-    assert entropy_after(0.0) == pytest.approx(before)
-
-
 def test_every_epoch_deals_each_step_once_in_a_new_order():
     config = ClippedConfig(epochs=3, minibatch_size=40)
     orders = np.asarray(minibatch_orders(jax.random.key(0), 1000, config)).reshape(3, 25, 40)

@@ -129,18 +129,6 @@ def test_blind_critic_blames_the_worst_episodes(exact):
     assert 0 < (np.asarray(expected) > 0).mean() < 2 * chance
 
 
-def test_worst_episodes_are_blamed_at_every_step(exact):
-    with jax.enable_x64(True):
-        threshold, mean = jnp.asarray(1.2), jnp.asarray(0.5)
-        found = np.asarray(worst_episodes(exact.rollout, threshold, mean))[:, 0]
-    done = np.asarray(exact.rollout.done)[:, 0]
-    totals = np.asarray(exact.rollout.episodes.cost)[:, 0] / LIMIT
-    ends = np.flatnonzero(done)
-    final = totals[ends[np.searchsorted(ends, np.arange(len(done)))]]
-    np.testing.assert_allclose(found, np.where(final >= 1.2, final - 0.5, 0), atol=1e-12)
-    assert 0 < (found > 0).mean() < 1
-
-
 # --- the quantile critic ---
 
 

@@ -143,26 +143,6 @@ def test_discounted_augmented_costs_sum_to_the_square(costs, gamma):
     )
 
 
-def test_variance_advantage_is_the_advantage_of_the_centred_cost():
-    """GAE(c~) - 2 mu GAE(c) = GAE(g c^2 + 2 (y - mu) c) for critics that are combined in the same
-    way."""
-    cost, value, next_value, terminated, truncated = random_batch(2)
-    rng = np.random.default_rng(3)
-    spent, discount, square_value, square_next = rng.random((4, *cost.shape))
-    done, mean = terminated | truncated, 0.7
-    with jax.enable_x64(True):
-        square = gae(augmented_cost(cost, spent, discount), square_value, square_next, done, done)
-        linear = gae(cost, value, next_value, done, done)
-        combined = gae(
-            discount * cost**2 + 2 * (spent - mean) * cost,
-            square_value - 2 * mean * value,
-            square_next - 2 * mean * next_value,
-            done,
-            done,
-        )
-        np.testing.assert_allclose(square - 2 * mean * linear, combined, rtol=1e-10, atol=1e-10)
-
-
 @settings(deadline=None, max_examples=30)
 @given(st.integers(0, 2**31 - 1))
 def test_centring_keeps_units_and_standardising_does_not(seed):

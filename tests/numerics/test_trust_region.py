@@ -338,14 +338,3 @@ def test_the_precision_of_the_input_is_kept(dtype, constraints):
     assert solution.tier.dtype == np.int32
     leaves = [leaf for leaf in jax.tree.leaves(solution) if leaf is not solution.tier]
     assert {leaf.dtype for leaf in leaves} == {np.dtype(dtype)}
-
-
-def test_tiers_are_named_in_words():
-    assert [tier.label for tier in Tier] == [
-        "nominal",
-        "bound restoration",
-        "mean restoration",
-        "no step",
-    ]
-    assert len({tier.sentence for tier in Tier}) == 4
-    assert all(tier.sentence.endswith(".") for tier in Tier)

@@ -21,8 +21,9 @@ import canary
 from canary.config.config import make_config
 from canary.environments import from_gymnasium
 from canary.errors import CanaryError
-from canary.runs import building, checkpoint
+from canary.runs import checkpoint
 from canary.runs.manifest import read_manifest
+from canary.runs.seeds import make_groups
 from problems.host_environments import WALK
 
 CONSTRAINT = canary.Chance(limit=3.0, epsilon=0.2)
@@ -99,9 +100,7 @@ def test_a_failure_before_anything_was_trained_leaves_nothing(tmp_path, fails_at
 
 def groups_of(environment):
     settings = (*SETTINGS, f"training.total_steps={10 * UPDATE}")
-    return building.make_groups(
-        make_config(environment, "ppo", CONSTRAINT, "fast", settings, seeds=(0, 1))
-    )
+    return make_groups(make_config(environment, "ppo", CONSTRAINT, "fast", settings, seeds=(0, 1)))
 
 
 def assert_same(one, other):

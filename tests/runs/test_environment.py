@@ -1,12 +1,16 @@
 """Runs on code of one's own: made again by what they name, after consent, and only as the
 environment that was trained on."""
 
+import io
 import json
+import shutil
 from dataclasses import dataclass
 
 import pytest
+from rich.console import Console
 
 import canary
+from canary.certification.verify import verify_file
 from canary.cli.main import main
 from canary.config.sources import Source, build, source_of
 from canary.environments import from_gymnasium
@@ -15,6 +19,7 @@ from canary.errors import CanaryError
 from canary.runs import directory, environment, trust
 from canary.runs.environment import describe_environment, environment_changes, open_config
 from canary.runs.trust import NeedsTrust
+from canary.terminal.certificate_table import print_certificate
 from problems import faulty_environments as problems
 from problems.faulty_environments import Walk
 from problems.host_environments import WALK, Forgetful
@@ -105,6 +110,22 @@ def test_another_setting_is_refused_or_accepted_by_a_word(run):
     own = canary.certify(canary.load(run.directory), episodes=60)
     assert "environment_changes" not in own["origin"]
     assert changed not in own["sentence"]
+
+
+def test_an_accepted_change_is_shown_wherever_a_certificate_is(run, tmp_path):
+    place = tmp_path / "run"
+    shutil.copytree(run.directory, place)
+    other = Walk(noise=0.0)
+    certificate = canary.certify(place, environment=other, accept_change=True, episodes=60)
+    page = (place / "certificate.html").read_text().partition("<script")[0]
+    assert page.count("noise is 0.0 here and was 0.25") == 2  # the sentence, and the facts
+    assert "in a changed environment" in page
+    lines = Console(width=200, record=True, file=io.StringIO())
+    print_certificate(lines, certificate)
+    assert "in an environment that changed since training" in lines.export_text()
+    assert verify_file(place / "certificate.html", environment=other)["level"] == "belongs"
+    problems = verify_file(place / "certificate.html", environment=Walk(noise=0.25))["problems"]
+    assert "settings.noise is 0.0 in the certificate and 0.25 in the run." in problems
 
 
 def test_a_changed_environment_is_evaluated_but_neither_trained_on_nor_exported(run, capsys):

@@ -216,7 +216,7 @@ def test_the_loop_on_the_host_trains_as_the_compiled_loop(stagger):
     for environment in (Line(), from_gymnasium(GymnasiumLine, horizon=7)):
         settings = (*SETTINGS, f"training.total_steps={10 * UPDATE}", f"training.stagger={stagger}")
         config = make_config(environment, "ppo", CONSTRAINT, "fast", settings, seeds=(3,))
-        groups = building.make_groups(config)
+        groups = make_groups(config)
         groups.start()
         records = [groups.advance(2), groups.advance(1)]
         state = groups.stacked()

@@ -41,7 +41,7 @@ def test_batches_of_the_algorithms_own_estimate(monkeypatch):
     chance = np.asarray(jax.nn.softmax(policy(jnp.eye(16)).logits), float)
     p = cost_law(lake, chance).violation(5.5)
     assert p == pytest.approx(0.05, rel=0.05)
-    found = estimators.Batches(estimators.estimator("indicator", None), IcyLake())(
+    found = estimators.Batches(estimators.estimator("indicator", None, IcyLake()), IcyLake())(
         policy, 5.5, 0.1, 3
     )
     episodes = found["episodes"].sum()

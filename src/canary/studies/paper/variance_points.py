@@ -38,6 +38,7 @@ CONSTRAINTS: dict[str, tuple[str, float | None]] = {
     "cvar": ("cvar", None),
     "cantelli": ("cantelli", None),
     **{f"shaped-{d:g}": ("cantelli", d) for d in (0.0, 0.3, 0.6, 0.9)},
+    "priced": ("priced", 0.6),
 }
 Point = dict[str, Any]
 Compute = Callable[[Point], Point]
@@ -77,7 +78,8 @@ def _planned(
     for constraint in only or CONSTRAINTS:
         for limit, epsilon in epsilons.items():
             point = {"constraint": constraint, "limit": limit, "epsilon": epsilon}
-            yield point | {"estimator": "monte-carlo", "seed": None}
+            if constraint != "priced":  # it is made of critics
+                yield point | {"estimator": "monte-carlo", "seed": None}
             if limit in GAE_LIMITS:
                 yield from (point | {"estimator": "gae", "seed": seed} for seed in seeds)
 
@@ -113,7 +115,7 @@ def _measured_points(policy: np.ndarray) -> Compute:
     def compute(point: Point) -> Point:
         constraint, seed = point["constraint"], point["seed"]
         if constraint not in programs:
-            made = estimators.estimator(*CONSTRAINTS[constraint])
+            made = estimators.estimator(*CONSTRAINTS[constraint], IcyLake())
             programs[constraint] = estimators.Batches(made, IcyLake())
         if seed not in networks:
             networks[seed] = estimators.imitate(policy, jax.random.key(seed))

@@ -181,7 +181,8 @@ def make_policy(
             return CategoricalPolicy(make_mlp(key, (input_size, *hidden, count), head_scale=0.01))
         case Continuous(size):
             network = make_mlp(key, (input_size, *hidden, size), head_scale=0.01)
-            return GaussianPolicy(network, jnp.full(size, math.log(initial_std)))
+            log_std = 0.0 if initial_std is None else math.log(initial_std)
+            return GaussianPolicy(network, jnp.full(size, log_std))
 
 
 def make_critics(key: PRNGKeyArray, count: int, input_size: int, hidden: Sequence[int]) -> MLP:

@@ -81,10 +81,9 @@ def start_run(
     labels = checked_labels(out, name, tags, watcher.log)
     prepare_devices()
     described = describe_environment(config.environment)
-    config = with_initial_std(config)
     training, device, is_new_place = config.training, jax.devices()[0], not out.exists()
     with _enough_memory(config):
-        groups = make_groups(config)
+        groups = make_groups(with_initial_std(config))
         groups.structure()  # what cannot be built must fail before anything is written
     headline = directory.Headline(
         config.environment_name,
@@ -145,7 +144,10 @@ def resume_run(
             process=process_identity(),
             code=codes if codes[-1:] == [this] else [*codes, this],
         )
-        session = _Session(config, make_groups(config), run, watcher)
+        # The deviation at the start is of no use to a run that has begun
+        is_new = not checkpoint.checkpoints(run / NEWEST)
+        groups = make_groups(with_initial_std(config) if is_new else config)
+        session = _Session(config, groups, run, watcher)
         _train(session, quiet=quiet, notes=notes)
     return run
 

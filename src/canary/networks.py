@@ -172,7 +172,7 @@ def make_policy(
     input_size: int,
     space: ActionSpace,
     hidden: Sequence[int],
-    initial_std: float | None = 1.0,
+    initial_std: float | None = None,
 ) -> Policy:
     """A policy that starts almost uniform, or centred with deviation `initial_std` (default 1): its
     head is scaled by 0.01."""
@@ -181,8 +181,7 @@ def make_policy(
             return CategoricalPolicy(make_mlp(key, (input_size, *hidden, count), head_scale=0.01))
         case Continuous(size):
             network = make_mlp(key, (input_size, *hidden, size), head_scale=0.01)
-            log_std = 0.0 if initial_std is None else math.log(initial_std)
-            return GaussianPolicy(network, jnp.full(size, log_std))
+            return GaussianPolicy(network, jnp.full(size, math.log(initial_std or 1.0)))
 
 
 def make_critics(key: PRNGKeyArray, count: int, input_size: int, hidden: Sequence[int]) -> MLP:

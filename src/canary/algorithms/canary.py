@@ -22,9 +22,8 @@ of the product and measures it.
 """
 
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -49,6 +48,7 @@ Steps = Float[Array, "time env"]
 Scalar = Float[Array, ""]
 DeadZone = Annotated[float, Range(0, 0.99)]
 
+LOCAL_UNIT = 0.1  # limits: what lies within a hundred steps is a small part of the limit
 TARGET_DECAY = 0.97  # lambda of V_X's targets: news of a late cost must travel a long way back
 
 
@@ -58,9 +58,9 @@ class CanaryConfig:
 
     estimation: EstimationConfig = field(default_factory=EstimationConfig)
     clipped: ClippedConfig = field(default_factory=ClippedConfig)
-    dead_zone: DeadZone | Literal["adaptive"] = "adaptive"
-    """Dead zone d of the shaped cost, in limits: costs up to d * limit are free. `adaptive`: it
-    widens while violations are rarer than needed."""
+    dead_zone: DeadZone = 0.5
+    """Dead zone d of the shaped cost, in limits: costs up to d * limit are free. A wider one is less
+    conservative, and fewer episodes say something about the risk."""
     local_discount: PositiveShare = 0.99
     """Discount of A^c: costs further ahead than 1 / (1 - discount) steps are not blamed on an
     action."""
@@ -68,66 +68,57 @@ class CanaryConfig:
     serves: ClassVar[tuple[Kind, ...]] = ("chance",)
 
     def make(self, task: Task) -> Algorithm:
-        start = 0.0 if self.dead_zone == "adaptive" else self.dead_zone
         method = ClippedMethod(
             critics=2,
             observe_spent=self.estimation.observe_spent is not False,
-            memory=CanaryMemory(Price.at_start(), jnp.asarray(start)),
+            memory=Price.at_start(),
             standardise="none",
-            objective=canary_objective(self, task.horizon),
+            objective=canary_objective(self),
         )
         return clipped_algorithm(method, task, self.estimation, self.clipped)
 
 
-class CanaryMemory(eqx.Module):
-    price: Price
-    dead_zone: Scalar
-
-
-def canary_objective(config: CanaryConfig, horizon: int):
+def canary_objective(config: CanaryConfig):
     """The reward minus the price of the cost in this episode times what the action does to it."""
     estimation = config.estimation
-    # Critics want targets of order 1: an episode that spends the limit evenly has this much ahead.
-    unit = 1 / (horizon * (1 - config.local_discount)) if config.local_discount < 1 else 1.0
-    unit = min(unit, 1.0)
 
-    def objective(batch: Batch, terms: Terms, memory: CanaryMemory) -> Objective:
+    def objective(batch: Batch, terms: Terms, memory: Price) -> Objective:
         rollout, window = batch.rollout, batch.window
         _, local, ahead = batch.values
         _, next_local, next_ahead = batch.next_values
-        dead_zone = memory.dead_zone
-        if config.dead_zone == "adaptive":
-            dead_zone = next_dead_zone(dead_zone, window, terms)
         scale = tightening(window, estimation.span, terms)
-        bound = shaped_bound(window, estimation.span, terms.limit / scale, dead_zone)
+        bound, tightened = (
+            shaped_bound(window, estimation.span, limit, config.dead_zone)
+            for limit in (terms.limit, terms.limit / scale)
+        )
 
         before, after = (
-            shaped(y * scale, dead_zone) for y in (rollout.spent, spent_after(rollout))
+            shaped(y * scale, config.dead_zone) for y in (rollout.spent, spent_after(rollout))
         )
         _, ahead_target = cost_advantages(
             rollout, after - before, ahead, next_ahead, discount=1.0, decay=TARGET_DECAY
         )
         effect, local_target = cost_advantages(
-            rollout, rollout.cost / unit, local, next_local,
-            discount=config.local_discount, decay=estimation.gae_lambda,
+            rollout, rollout.cost / LOCAL_UNIT, local, next_local,
+            discount=config.local_discount * estimation.cost_discount, decay=estimation.gae_lambda,
         )  # fmt: skip
-        weight = jnp.clip(before + ahead, 0, 1)
+        weight = jnp.clip(before + ahead, 0, 1) * rollout.discount
 
-        level = bound / terms.epsilon
-        price, multiplier = next_price(memory.price, level)
+        level = tightened / terms.epsilon
+        price, multiplier = next_price(memory, level)
         reward_advantage, reward_target = batch.reward
         return Objective(
             advantage=priced_advantage(reward_advantage, weight * effect, multiplier),
             targets=jnp.stack([reward_target, local_target, ahead_target]),
-            memory=CanaryMemory(price, dead_zone),
+            memory=price,
             metrics=price_metrics(level, multiplier)
-            | {"risk_bound": bound, "dead_zone": dead_zone, "tightening": 1 / scale},
+            | {"risk_bound": bound, "tightening": 1 / scale},
         )
 
     return objective
 
 
-def shaped_bound(window: EpisodeWindow, span: Span, limit: Scalar, dead_zone: Scalar) -> Scalar:
+def shaped_bound(window: EpisodeWindow, span: Span, limit: Scalar, dead_zone: float) -> Scalar:
     """Cantelli's bound on P(C > limit) from the moments of the shaped cost of recent episodes."""
     moments = cost_moments(window, span, limit, dead_zone)
     return cantelli_probability(moments.mean, moments.variance, 1.0, or_equal=True)
@@ -144,7 +135,3 @@ def tightening(window: EpisodeWindow, span: Span, terms: Terms) -> Scalar:
     share = jnp.maximum(terms.epsilon, 0.05)
     high = value_at_risk(in_limits(window.cost, terms.limit), share, valid)
     return jnp.where(valid.any(), 1 / jnp.maximum(0.9 * high, 1), 1.0)
-
-
-def next_dead_zone(dead_zone: Scalar, window: EpisodeWindow, terms: Terms) -> Scalar:
-    return dead_zone

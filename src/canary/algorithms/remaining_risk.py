@@ -46,7 +46,7 @@ def risk_critics(settings: Any, learner: Any) -> RiskCritics | None:
     match settings:
         case CanaryConfig():  # reward, local cost, shaped cost
             last = jax.tree.map(lambda leaf: leaf[2:3], networks)
-            return RiskCritics(last, float(learner.extra.memory.dead_zone))
+            return RiskCritics(last, settings.dead_zone)
         case CantelliCPOConfig():  # reward, cost, its square
             return RiskCritics(jax.tree.map(lambda leaf: leaf[1:3], networks), None)
         case _:

@@ -43,7 +43,6 @@ PAPER_BATCHES: dict[type, Batches] = {
 
 FAST_BATCHES: dict[type, Batches] = {
     EcoAnt: Batches(environments=100, rollout_length=50, total_steps=4_000_000),
-    PointGoal: Batches(environments=80, rollout_length=125, total_steps=4_000_000),
     IcyLake: Batches(environments=5, rollout_length=200, total_steps=600_000),
 }
 
@@ -100,17 +99,25 @@ def fast(config: RunConfig) -> RunConfig:
         settings = replace(
             settings,
             estimation=replace(estimation, window=max(window, 20), clock=True),
-            clipped=ClippedConfig(minibatch_size=40, learning_rate=1e-3, entropy=0.01)
+            clipped=ClippedConfig(minibatch_size=40, learning_rate=1e-3, entropy=0.003)
             if discrete
-            else ClippedConfig(minibatch_size=500, learning_rate=6e-4),
+            else ClippedConfig(minibatch_size=500),
         )
     else:
         settings = replace(settings, estimation=estimation)
+    if isinstance(settings, CanaryConfig) and discrete:
+        # Finite problems have many short episodes: enough of them come near the limit.
+        settings = replace(settings, dead_zone=0.7)
+    training, horizon = config.training, config.environment.horizon
     batches = of_kind(config.environment, FAST_BATCHES)
-    if batches is None:
-        training = replace(config.training, environments=5 if discrete else 80)
-    else:
-        training = replace(config.training, **batches._asdict())
+    if batches is not None:
+        training = replace(training, **batches._asdict())
+    elif not discrete:
+        # A batch holds the steps of four whole episodes: fewer say too little about the cost.
+        environments = max(math.ceil(4 * horizon / 125), 8)
+        training = replace(training, environments=environments, rollout_length=125)
+    if isinstance(config.environment, PointGoal):
+        training = replace(training, total_steps=4000 * horizon)
     return replace(config, algorithm=settings, training=training)
 
 

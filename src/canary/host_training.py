@@ -184,8 +184,9 @@ def _learn(
     before, after = lanes_of(tables[0]), lanes_of(tables[1])
     inputs = before.inputs(account, state.statistics)
     rollout = transition(account, state.statistics, before, inputs, actions, after)
+    _, key_update = batch_keys(state)
     seen = before.environment.observation
-    return improve(trainer, state, lanes_of(table, inner), rollout, seen)
+    return improve(trainer, state, lanes_of(table, inner), rollout, seen, key_update)
 
 
 def _take_up(episodes: Episodes, lanes: Lane) -> Bool[np.ndarray, "lane"]:

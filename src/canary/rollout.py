@@ -168,6 +168,7 @@ def transition(
     `inputs` are what the policy saw in the lanes `before` the step; `after` is before any reset.
     """
     state = after.environment
+    done = state.terminated | state.truncated
     return Rollout(
         inputs=inputs,
         next_inputs=after.inputs(account, statistics),
@@ -180,7 +181,7 @@ def transition(
         terminated=state.terminated,
         truncated=state.truncated,
         episodes=EpisodeEnds(
-            ended=state.terminated | state.truncated,
+            ended=done,
             valid=after.valid,
             reward=after.reward,
             cost=after.spent,

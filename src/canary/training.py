@@ -95,13 +95,13 @@ def train_iteration(
 ) -> tuple[TrainingState, tuple[Metrics, EpisodeEnds]]:
     """Collect a batch with the current policy, record its episodes, improve the learner (paper
     Algorithm 1)."""
-    key_rollout, _ = batch_keys(state)
+    key_rollout, key_update = batch_keys(state)
     account = trainer.account(state.terms.limit)
     lanes, rollout, observations = collect(
         trainer.environment, account, state.learner.policy, state.lanes, state.statistics,
         key_rollout, trainer.rollout_length,
     )  # fmt: skip
-    return improve(trainer, state, lanes, rollout, observations)
+    return improve(trainer, state, lanes, rollout, observations, key_update)
 
 
 def improve(
@@ -110,13 +110,11 @@ def improve(
     lanes: Lane,
     rollout: Rollout,
     observations: Float[Array, "time env obs"],
+    key: PRNGKeyArray,
 ) -> tuple[TrainingState, tuple[Metrics, EpisodeEnds]]:
     """The update by a batch; `lanes` are where it ended."""
-    _, key_update = batch_keys(state)
     window = record_episodes(state.window, rollout.episodes)
-    learner, metrics = trainer.algorithm.update(
-        state.learner, rollout, window, state.terms, key_update
-    )
+    learner, metrics = trainer.algorithm.update(state.learner, rollout, window, state.terms, key)
     metrics = metrics | {FAULT: first_fault(rollout, observations)}
     statistics = None if state.statistics is None else merge(state.statistics, observations)
     terms = eqx.tree_at(lambda t: t.iteration, state.terms, state.terms.iteration + 1)

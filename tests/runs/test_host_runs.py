@@ -156,7 +156,8 @@ def test_workers_end_when_their_trainer_is_killed(tmp_path):
         "import multiprocessing, time\n"
         "from canary.environments import from_gymnasium\n"
         "if __name__ == '__main__':\n"
-        f"    from_gymnasium({WALK!r}, horizon=9, workers=2).episodes('test', 2)\n"
+        f"    live = from_gymnasium({WALK!r}, horizon=9, workers=2).episodes('test', 2)\n"
+        "    live.start(live.everyone, live.identity)\n"
         "    print([child.pid for child in multiprocessing.active_children()], flush=True)\n"
         "    time.sleep(60)\n"
     )
@@ -167,7 +168,7 @@ def test_workers_end_when_their_trainer_is_killed(tmp_path):
         workers = [int(pid) for pid in process.stdout.readline().strip("[]\n").split(",")]
         assert len(workers) == 2
         process.send_signal(signal.SIGKILL)
-    for _ in range(100):
+    for _ in range(300):
         alive = [pid for pid in workers if Path(f"/proc/{pid}").exists()]
         if not alive:
             break

@@ -104,6 +104,7 @@ class PointGoal:
         control = jnp.where(failed, 0.0, jnp.clip(action, -1.0, 1.0)).astype(before.goal.dtype)
         implicit = self.integrator == "implicitfast"
         robot = simulate(before.robot, control, self.frame_skip, implicitfast=implicit)
+        sensors = sense(robot, control)
         distance = _distance(robot.position, before.goal)
         reached = distance <= GOAL_RADIUS
         reward = jnp.clip(before.last_distance - distance + reached, -REWARD_CLIP, REWARD_CLIP)
@@ -117,7 +118,7 @@ class PointGoal:
         time = state.time + 1
         return EnvironmentState(
             inner=after,
-            observation=_observe(after, sense(robot, control)),
+            observation=_observe(after, sensors),
             reward=jnp.where(failed, -REWARD_CLIP, reward).astype(jnp.float32),
             cost=(hit | failed).astype(jnp.float32),
             terminated=failed,

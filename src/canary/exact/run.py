@@ -12,7 +12,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import polars as pl
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
@@ -35,7 +34,6 @@ from canary.identity import environment_settings
 from canary.networks import Categorical, Policy
 from canary.numerics.running_statistics import RunningStatistics
 from canary.rollout import CostAccount, policy_inputs
-from canary.runs import directory
 from canary.runs.environment import open_config
 from canary.runs.policies import load_policies
 from canary.types import Chance
@@ -231,7 +229,7 @@ def _trained(
     known: tuple[dict[str, Any], list[Any]],
 ) -> dict[str, Any]:
     policies = load_policies(config, run)
-    zones = dead_zones(run, config, policies.iteration)
+    dead_zone = getattr(config.algorithm, "dead_zone", None)
     optima, pool = known
     seeds = []
     for seed in config.training.seeds:
@@ -252,7 +250,7 @@ def _trained(
             | {"is_safe": law.violation(constraint.limit) <= constraint.epsilon}
             | gaps
             | {"gap_at_own_violation": own.value - law.expected_return}
-            | _shaped_bound(law, constraint.limit, zones[seed])
+            | _shaped_bound(law, constraint.limit, dead_zone)
         )
     return {
         "run_dir": str(run),
@@ -269,23 +267,6 @@ def _shaped_bound(law: CostLaw, limit: float, dead_zone: float | None) -> dict[s
     """Cantelli's guarantee for the cost as the run shaped it."""
     bound = None if dead_zone is None else law.guaranteed_violation(limit, dead_zone)
     return {"dead_zone": dead_zone, "shaped_bound": bound}
-
-
-def dead_zones(run: Path, config: RunConfig, updates: int) -> dict[int, float | None]:
-    """The dead zone of each seed in its last update; None where the cost was not shaped.
-
-    An adaptive one is a column of the run's metrics, or unknown and None as well.
-    """
-    seeds = config.training.seeds
-    said = str(getattr(config.algorithm, "dead_zone", "none")).lower()
-    if said != "adaptive":
-        return dict.fromkeys(seeds, None if said == "none" else float(said))
-    metrics = directory.read(run, "metrics")
-    if "dead_zone" not in metrics.columns:
-        return dict.fromkeys(seeds)
-    is_known = pl.col("dead_zone").is_between(0, 1, closed="left")
-    known = metrics.filter(pl.col("iteration") < updates, is_known).select("seed", "dead_zone")
-    return dict.fromkeys(seeds) | dict(known.iter_rows())
 
 
 def _as_epsilon(probability: float) -> float:

@@ -38,8 +38,7 @@ Frontier = Callable[[Path | None, dict[str, Any]], dict[str, Any] | None]
 SHARES = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)  # of epsilon: where the frontier is computed
 BINS, WIDEST = 40, 3.0  # of the cost histogram; its last bar has all costs above WIDEST limits
 UPDATE_BLOCKS = 60
-AVERAGED = ("backtracks", "accepted", "multiplier", "constraint_level", "risk_bound", "window_violation",
-            "dead_zone")  # fmt: skip
+AVERAGED = ("backtracks", "accepted", "multiplier", "constraint_level", "risk_bound", "window_violation")  # fmt: skip
 SHOWN = ("env", "limit", "epsilon", "seeds", "total_steps", "status", "safe_fraction", "warnings",
          "violation_probability_whole", "violation_jitter", "jitter_standard_error", "return_mean",
          "return_standard_error")  # fmt: skip
@@ -229,8 +228,7 @@ def subject_of(
     exact: dict[str, Any] | None,
 ) -> dict[str, Any]:
     """What the page shows of one run or row, as JSON data; `policies` are the final ones."""
-    constraint, updates = from_dict(config["constraint"]), drawn["updates"]
-    zones = [value for value in (updates or {}).get("dead_zone", []) if value is not None]
+    constraint = from_dict(config["constraint"])
     value, error = summary["constraint_value"], summary["constraint_standard_error"]
     measured = {"exact": not any(policy.get("episodes") for policy in policies)}
     frontier = {"lines": {}, "optima": {}} | (exact or {}) | {"policies": policies} | measured
@@ -240,7 +238,7 @@ def subject_of(
         "measured": {"label": constraint.label, "value": value, "error": error},
         **{key: summary.get(key) for key in SHOWN},
         **drawn,
-        "dead_zone": zones[-1] if zones else None,
+        "dead_zone": config["algorithm"]["settings"].get("dead_zone"),
         "frontier": frontier if exact or policies else None,
         "final": final_numbers(policies, summary["epsilon"]),
         "configuration": [[name, str(value)] for name, value in leaves(config)],

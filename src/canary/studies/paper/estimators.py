@@ -156,7 +156,7 @@ def _priced(dead_zone: float | None, lake: IcyLake) -> Estimator:
     """The product w A^c that Canary puts a price on, in units of its deviation as in an update; its
     value is the bound on P(C > limit), less epsilon."""
     config = _small(CanaryConfig(dead_zone=dead_zone or 0.0))
-    objective = canary_objective(config, lake.horizon)
+    objective = canary_objective(config)
 
     def measure(
         learner: Learner, rollout: Rollout, window: EpisodeWindow, terms: Terms

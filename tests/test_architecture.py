@@ -26,7 +26,7 @@ RUNS = {
     "runs.directory",
     "runs.files",
     "runs.stored_states",
-    "runs.opening",
+    "runs.environment",
     "runs.policies",
 }
 
@@ -54,11 +54,11 @@ ALLOWED: dict[str, set[str]] = {
     "rendering": {"errors", "environments"},
     "config": {"errors", "constraints", "types", "environments", "algorithms", "host", "checking"},
     "terminal": {
-        "errors", "constraints", "types", "numerics", "certification", "reporting.records", "runs.directory", "runs.differing",
+        "errors", "constraints", "types", "numerics", "certification", "reporting.records", "runs.directory", "runs.settings",
         "studies.data",
     },
     "watching": {"errors", "constraints", "runs.files"},
-    "reporting": {"errors", "constraints", "numerics", "runs.directory", "runs.manifest", "runs.differing"},
+    "reporting": {"errors", "constraints", "numerics", "runs.directory", "runs.manifest", "runs.settings"},
     "runs": FROZEN | {
         "identity", "training", "checking", "config", "terminal.progress", "reporting.diagnosis", "watching",
     },
@@ -80,7 +80,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "studies.estimators": MATHEMATICS,
     "report": {
-        "errors", "constraints", "numerics", "reporting", "runs.directory", "runs.differing", "studies.cells",
+        "errors", "constraints", "numerics", "reporting", "runs.directory", "runs.settings", "studies.cells",
         "studies.checks", "studies.rows", "studies.store",
     },
     "report.run": {"errors", "constraints", "config", "runs.directory", "report", "exact", "exact.run"},

@@ -13,7 +13,7 @@ from canary.networks import critic_values
 from canary.numerics.running_statistics import normalise
 from canary.numerics.shaped_cost import shaped
 from canary.numerics.tiers import Tier
-from canary.runs.building import make_trainer
+from canary.runs.seeds import make_trainer
 from canary.training import init_training, train_chunk, train_iteration
 from canary.types import Chance, Terms
 from problems.probe_environments import Aim, DearLake, Price, Questions, best_price

@@ -19,7 +19,7 @@ from canary.config.config import make_config
 from canary.environments.protocol import Discrete
 from canary.networks import critic_values
 from canary.numerics.moments import empty_window
-from canary.runs.building import make_trainer
+from canary.runs.seeds import make_trainer
 from canary.training import init_training, train_iteration
 from problems.rollouts import make_rollout
 from problems.terms import make_terms, terms_of

@@ -27,7 +27,7 @@ from canary.config.config import config_from_dict, config_to_dict, make_config
 from canary.environments.icy_lake import IcyLake
 from canary.errors import CanaryError
 from canary.runs import checkpoint, directory
-from canary.runs.building import make_trainer
+from canary.runs.seeds import make_trainer
 from canary.runs.seeds import SeedGroups
 from canary.runs.stored_states import load_states
 from canary.terminal.certificate_table import CertificationBar, print_certificate

@@ -23,7 +23,7 @@ from canary.constraints import CVaR, Mean
 from canary.environments import ENVIRONMENTS
 from canary.environments.icy_lake import IcyLake
 from canary.errors import CanaryError
-from canary.runs.building import make_trainer
+from canary.runs.seeds import make_trainer
 from canary.types import Chance
 from problems.probe_environments import Price
 

@@ -28,7 +28,7 @@ from canary.evaluation import make_player, play_episodes
 from canary.networks import make_policy
 from canary.rollout import CostAccount
 from canary.runs import seeds
-from canary.runs.building import make_groups
+from canary.runs.seeds import make_groups
 from problems.foreign_environments import GymnaxWalk
 from problems.small_runs import small_config
 

@@ -8,7 +8,7 @@ from canary.cli import main
 from canary.config.run_config import TrainingConfig
 from canary.errors import CanaryError
 from canary.runs import directory
-from canary.runs.differing import differing, settings_text
+from canary.runs.settings import differing, settings_text
 from canary.runs.manifest import Labels, checked_labels
 from canary.runs.stored_states import is_kept, next_kept
 

@@ -17,7 +17,7 @@ from canary.environments import from_gymnasium
 from canary.environments.icy_lake import IcyLake
 from canary.errors import CanaryError
 from canary.runs import directory, opening, trust
-from canary.runs.opening import describe_environment, environment_changes, open_config
+from canary.runs.environment import describe_environment, environment_changes, open_config
 from canary.runs.trust import NeedsTrust
 from canary.terminal.certificate_table import print_certificate
 from problems import faulty_environments as problems

@@ -9,8 +9,8 @@ import equinox as eqx
 from canary.config.config import config_to_dict, make_config
 from canary.environments.icy_lake import IcyLake
 from canary.runs import checkpoint, directory
-from canary.runs.building import make_trainer
-from canary.runs.opening import describe_environment
+from canary.runs.seeds import make_trainer
+from canary.runs.environment import describe_environment
 from canary.runs.seeds import SeedGroups
 from canary.types import Chance
 from problems.terms import terms_of

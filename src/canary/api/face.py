@@ -18,8 +18,8 @@ from canary.reporting.records import Comparison, TrainingSummary
 from canary.reporting.summary import summarise_run
 from canary.runs import directory, runner
 from canary.runs.directory import find_run
+from canary.runs.environment import open_config
 from canary.runs.files import sealed
-from canary.runs.opening import open_config
 from canary.runs.stored_states import stored_updates
 from canary.watching.watcher import Callback, Watcher
 
@@ -95,7 +95,6 @@ class Run:
         self,
         *,
         total_steps: int | None = None,
-        force: bool = False,
         callback: Callback | None = None,
         log: str | Sequence[str] = (),
         quiet: bool = False,
@@ -104,12 +103,11 @@ class Run:
         stays as it is.
 
         With more steps, schedules such as learning rates run over the longer plan, from where that
-        is now. `force` takes the run over from a process on another machine that seems to hold it.
+        is now.
         """
         runner.resume_run(
             self.directory,
             environment=self.config.environment,
-            force=force,
             quiet=quiet,
             total_steps=total_steps,
             watcher=Watcher(callback, using.texts("log", log)),

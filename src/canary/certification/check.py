@@ -29,7 +29,7 @@ from canary.certification.verification import CHANGES, compare, unreadable, veri
 from canary.environments.protocol import Environment
 from canary.errors import CanaryError
 from canary.identity import environment_settings
-from canary.runs.opening import open_config
+from canary.runs.environment import open_config
 from canary.runs.policies import FrozenPolicies, load_policies
 from canary.runs.stored_states import stored_updates
 

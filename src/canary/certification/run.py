@@ -33,7 +33,7 @@ from canary.environments.protocol import Environment, close, largest_step_cost
 from canary.errors import CanaryError, nearest
 from canary.identity import environment_settings
 from canary.runs import files
-from canary.runs.opening import open_config
+from canary.runs.environment import open_config
 from canary.runs.policies import FrozenPolicies, load_policies
 from canary.terminal.certificate_table import CertificationBar
 

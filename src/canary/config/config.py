@@ -5,8 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from canary.algorithms import ALGORITHMS
-from canary.checking.findings import raise_first_error
-from canary.checking.structure import check_structure
+from canary.checking.structure import check_structure, raise_first_error
 from canary.config.overrides import from_dict, override, parse, to_dict
 from canary.config.presets import PRESETS
 from canary.config.run_config import SECTIONS, RunConfig, TrainingConfig, checked, complete
@@ -191,7 +190,7 @@ def config_from_dict(
     """Rebuild a configuration; `environment` stands in for one that is not among the named
     environments.
 
-    `changes` say how it differs from the one that was trained on (`canary.runs.opening` finds
+    `changes` say how it differs from the one that was trained on (`canary.runs.environment` finds
     them).
     """
     try:

@@ -37,7 +37,7 @@ from canary.networks import Categorical, Policy
 from canary.numerics.running_statistics import RunningStatistics
 from canary.rollout import CostAccount, policy_inputs
 from canary.runs import directory
-from canary.runs.opening import open_config
+from canary.runs.environment import open_config
 from canary.runs.policies import load_policies
 from canary.types import Chance
 

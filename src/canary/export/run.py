@@ -14,7 +14,7 @@ from canary.export import numpy_format, onnx_format, stablehlo_format
 from canary.export.portable import PortablePolicy, metadata
 from canary.identity import place_of
 from canary.runs import files
-from canary.runs.opening import open_config
+from canary.runs.environment import open_config
 from canary.runs.policies import FrozenPolicies, load_policies
 
 

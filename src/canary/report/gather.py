@@ -11,7 +11,7 @@ from canary.errors import CanaryError
 from canary.report import series
 from canary.reporting.summary import summarise_run
 from canary.runs import directory
-from canary.runs.differing import leaves
+from canary.runs.settings import leaves
 from canary.studies.cells import final_numbers
 from canary.studies.checks import read_provenance, read_study
 from canary.studies.rows import Row, load_rows

@@ -1,9 +1,5 @@
-"""Training ends at the first thing that cannot be, with a sentence that says what it was and where
-it came from.
-
-That is a number that is none, or absurdly large, from the environment or in a weight; an episode
-beyond its horizon; or a failure outside the program.
-"""
+"""Training stops at the first number that is not finite or is absurdly large, or at the first
+episode beyond its horizon, with a sentence that says where it came from."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -19,8 +15,7 @@ from canary.types import EpisodeEnds
 
 
 class Fault(NamedTuple):
-    """What went wrong, and the places where, counted from 0 and from the first iteration that was
-    looked at."""
+    """What went wrong and where; places count from 0, iterations from the first one looked at."""
 
     kind: str
     iteration: int
@@ -34,8 +29,8 @@ class Fault(NamedTuple):
 def find_fault(
     faults: Float[np.ndarray, "seed iteration"], ends: EpisodeEnds, lanes: int, horizon: int
 ) -> Fault | None:
-    """The first fault of some iterations: as the program noted it, or as the sums of the episodes
-    tell."""
+    """The first fault of some iterations: as the program noted it, or in the sums of the
+    episodes."""
     if faults.any():
         # The earliest; among seeds, the first
         iteration, seed = map(int, np.argwhere(faults.T > 0)[0])
@@ -53,11 +48,8 @@ def find_fault(
     return None
 
 
-def fault_sentence(fault: Fault | None, config: RunConfig, first: int, run: Path) -> str | None:
-    """A fault in the iterations from `first` on, for people; the run was saved as it was before
-    them."""
-    if fault is None:
-        return None
+def fault_sentence(fault: Fault, config: RunConfig, first: int, run: Path) -> str:
+    """A fault in the iterations from `first` on; the run was saved as it was before them."""
     training, name = config.training, config.environment_name
     update, lanes = first + fault.iteration, training.environments
     step = update * training.batch + fault.step * lanes + fault.lane + 1
@@ -71,22 +63,21 @@ def fault_sentence(fault: Fault | None, config: RunConfig, first: int, run: Path
     elif fault.kind == "action":
         reason = f"The policy gave an action that is not finite: {where}."
     elif fault.kind == "end":
-        rule = "write truncated = (time >= horizon) & ~terminated"
-        reason = f"{name} went on beyond its horizon of {config.environment.horizon:,} steps: {where}; {rule}."
+        reason = (
+            f"{name} went on beyond its horizon of {config.environment.horizon:,} steps: {where}; "
+            "write truncated = (time >= horizon) & ~terminated."
+        )
     else:
         what = "an observation" if fault.kind == "observation" else f"a {fault.kind}"
-        reason = f"{name} gave {what} that is not finite, or absurdly large: {where}; `canary check-env` looks for the cause."
+        reason = (
+            f"{name} gave {what} that is not finite, or absurdly large: {where}; `canary "
+            "check-env` looks for the cause."
+        )
     return f"{reason} {_saved(first, run)}"
 
 
-def unsound_sentence(
-    unsound: tuple[int, str] | None, first: int, last: int, run: Path
-) -> str | None:
-    """The same about a seed's weight or statistic that is no number any more after the updates
-    first, ..., last - 1."""
-    if unsound is None:
-        return None
-    seed, name = unsound
+def unsound_sentence(seed: int, name: str, first: int, last: int, run: Path) -> str:
+    """A weight or statistic of a seed that is not finite after the updates first, ..., last - 1."""
     when = f"update {last}" if last == first + 1 else f"one of the updates {first + 1} to {last}"
     return (
         f"Training gave numbers that are not finite, or absurdly large: {name} of seed {seed} in "
@@ -96,15 +87,15 @@ def unsound_sentence(
 
 
 def callback_sentence(error: Exception, config: RunConfig, first: int, run: Path) -> str | None:
-    """The same about a Python callback of the environment that raised in the updates from `first`
-    on; None if the program failed for another reason."""
+    """A Python callback of the environment raised in the updates from `first` on; None if the
+    program failed for another reason."""
     failure = callback_failure(error, config.environment_name)
     return None if failure is None else f"{failure} {_saved(first, run)}"
 
 
 def _moment(fault: Fault, config: RunConfig, update: int) -> str:
-    """When the host failed. It failed in one call and refused all later ones, so all lanes show
-    it, of other seeds too: the failure itself names the lane."""
+    """When the host failed. After that it refuses all calls, so every lane and seed shows the
+    fault; the failure itself names the lane."""
     if fault.last is None:
         seed = config.training.seeds[fault.seed]
         length = config.training.rollout_length

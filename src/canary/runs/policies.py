@@ -1,10 +1,11 @@
 """The frozen policies of a run: loaded from a checkpoint, and played for many fresh episodes.
 
-Episode j of seed i has the key fold_in(fold_in(fold_in(key(evaluation seed), i), stream), j): it
-does not depend on how many episodes or seeds are played, and no key of training is used again.
+Episode j of seed i has the key fold_in(fold_in(fold_in(key(evaluation seed), i), stream), j). It
+does not depend on how many episodes or seeds are played, and training never uses it.
 """
 
 import operator
+import platform
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,16 +28,19 @@ from canary.identity import Identity, identify, place_of, refuse_nonfinite
 from canary.networks import Policy
 from canary.numerics.running_statistics import RunningStatistics
 from canary.rollout import CostAccount
+from canary.runs.manifest import stored_manifest
 from canary.runs.stored_states import load_states
 from canary.training import TrainingState
 
 STREAM = 0x6576616C  # "eval": training folds in iteration numbers only
 BATCH = 500  # episodes per call of the program
+RECORDED_EPISODES, RECORDED_SEEDS = 8, 4
+TOLERANCE = 1e-3
 
 
 @dataclass(frozen=True)
 class FrozenPolicies:
-    """The states of all seeds after `iteration` updates, and a sentence for every damaged
+    """The states of all seeds after `iteration` updates, and a sentence for every skipped
     checkpoint."""
 
     config: RunConfig
@@ -61,7 +65,7 @@ class FrozenPolicies:
         )
 
     def risk_critics(self, seed: int) -> RiskCritics | None:
-        """Canary's critics of the cost and of its square; the other algorithms have none."""
+        """Canary's critics of the cost and of its square; None for the other algorithms."""
         if self.config.algorithm_name != "canary":
             return None
         index = self._index(seed)
@@ -104,11 +108,9 @@ class EvaluationPlan:
     def __post_init__(self):
         if self.seeds is not None and not self.seeds:
             raise CanaryError("At least one seed is needed.")
-        if (
-            isinstance(self.episodes, bool)
-            or not isinstance(self.episodes, int)
-            or self.episodes < 1
-        ):
+        if self.seeds is not None and len(set(self.seeds)) < len(self.seeds):
+            raise CanaryError(f"Seeds must be different whole numbers, not {self.seeds}.")
+        if type(self.episodes) is not int or self.episodes < 1:
             raise CanaryError(
                 f"The number of episodes must be a positive whole number, not {self.episodes!r}."
             )
@@ -172,8 +174,60 @@ def play(
     return pl.concat(frames), time.monotonic() - began
 
 
+def reference_episodes(policies: FrozenPolicies) -> dict[str, Any]:
+    """A few whole episodes of the policies, to recognise the environment by; see
+    `episode_changes`."""
+    seeds = policies.config.training.seeds[:RECORDED_SEEDS]
+    frame, _ = play(policies, EvaluationPlan(episodes=RECORDED_EPISODES, seeds=seeds))
+    return {"updates": policies.iteration, "made_by": _made_by()} | {
+        name: frame[name].to_list() for name in ("seed", "episode", "return", "cost", "length")
+    }
+
+
+def episode_changes(run: Path, config: RunConfig) -> list[str] | None:
+    """How whole episodes of the run's own policies differ from those played when training ended, in
+    `config.environment`; None if they cannot be compared.
+
+    They cannot if training did not end, if other software or another machine rounds differently, or
+    if the environment has randomness of its own: it then differs from itself as well.
+    """
+    before = stored_manifest(run).get("reference_episodes")
+    if not isinstance(before, dict) or before.get("made_by") != _made_by():
+        return None
+    policies = load_policies(config, run, before["updates"] * config.training.batch)
+    after = reference_episodes(policies)
+    changes = _episode_differences(before, after)
+    return (
+        None if changes and _episode_differences(after, reference_episodes(policies)) else changes
+    )
+
+
+def _made_by() -> dict[str, Any]:
+    """The software and machine that numbers depend on in the last digit."""
+    device = jax.devices()[0]
+    return {
+        "jax": jax.__version__,
+        "platform": platform.platform(),
+        "device": f"{device.platform}: {device.device_kind}",
+    }
+
+
+def _episode_differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    found = []
+    for name in ("cost", "return", "length"):
+        one, other = (np.asarray(record[name], float) for record in (before, after))
+        apart = np.abs(one - other) > TOLERANCE * np.maximum(np.abs(one), np.abs(other))
+        if apart.any():
+            place = int(np.argmax(apart))
+            found.append(
+                f"in episode {before['episode'][place]} of the policy of seed "
+                f"{before['seed'][place]} the {name} is {other[place]:.6g} and was {one[place]:.6g}"
+            )
+    return found
+
+
 def _check(seed: int, episode: np.ndarray, ends: Any) -> None:
-    """A cost that is not a number would pass for a safe one, so it ends the evaluation."""
+    """NaN > limit is false, so a cost that is not finite must end the evaluation."""
     late, absurd = ~np.asarray(ends.ended), absurd_numbers(ends)
     if late.any():
         problem = late.argmax(), "did not end within the horizon"

@@ -1,11 +1,10 @@
-"""Run the seeds of an experiment side by side, so that each gets the same numbers whatever runs
-beside it.
+"""The seeds of a run side by side: what trains them, and the program that advances them.
 
-On a CPU every seed is a call of one and the same compiled program, and a thread per core makes the
-calls. The program does not know how many seeds there are: seed 3 alone equals seed 3 among 8, bit
-for bit, its working set stays in the cache, and control flow stays control flow. An accelerator is
-kept busy only by many seeds at once, so there a group of seeds is one vectorised program, and
-groups go to the devices in turn.
+On a CPU every seed is a call of the same compiled program, and a thread per core makes the calls.
+The program does not depend on the number of seeds: seed 3 alone equals seed 3 among 8, bit for bit.
+Its working set stays in the cache, and control flow stays control flow. An accelerator needs many
+seeds at once to be busy, so there a group of seeds is one vectorised program, and groups go to the
+devices in turn.
 """
 
 import os
@@ -19,11 +18,52 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
+from canary.algorithms import ALGORITHMS
+from canary.algorithms.base import Task
+from canary.config.config import RunConfig
 from canary.environments.numbers import run_time_numbers, with_numbers
 from canary.identity import named
 from canary.numerics.sanity import sane
+from canary.rollout import CostAccount
 from canary.training import Trainer, TrainingState, init_training, train_chunk
 from canary.types import Terms
+
+
+def make_trainer(config: RunConfig) -> Trainer:
+    environment, training = config.environment, config.training
+    on_cpu = jax.default_backend() == "cpu"
+    task = Task(
+        input_size=environment.observation_size + CostAccount.SIZE,
+        action_space=environment.action_space,
+        constraint=config.constraint.kind,
+        # Merging branches on the data; a vectorised group of seeds would compute both branches.
+        merge_capacity=training.merge_capacity if on_cpu and training.seeds_per_device <= 1 else 0,
+    )
+    return Trainer(
+        environment=environment,
+        algorithm=ALGORITHMS[config.algorithm_name].make(config.algorithm, task),
+        cost_discount=config.algorithm.estimation.cost_discount,
+        environments=training.environments,
+        rollout_length=training.rollout_length,
+        stagger=training.stagger,
+    )
+
+
+def make_terms(config: RunConfig) -> Terms:
+    """The terms of a run at its start."""
+    limit, share = jnp.float32(config.constraint.limit), jnp.float32(config.constraint.share)
+    return Terms(limit, share, jnp.int32(config.training.updates), jnp.int32(0))
+
+
+def make_groups(config: RunConfig) -> "SeedGroups":
+    training = config.training
+    return SeedGroups(
+        make_trainer(config),
+        make_terms(config),
+        training.seeds,
+        training.seeds_per_device,
+        training.chunk,
+    )
 
 
 class SeedGroups:
@@ -54,7 +94,7 @@ class SeedGroups:
         self._terms = terms
         self._numbers = run_time_numbers(trainer.environment)
         self._init = jax.jit(_over_group(partial(_init, trainer)), compiler_options=options)
-        # The states before a chunk are not donated to it: they are what is saved if it goes wrong.
+        # The states before a chunk are not donated to it: they are saved if it fails.
         self._chunk = jax.jit(_over_group(partial(_chunk, trainer, size)), compiler_options=options)
         self._states: list[TrainingState] = []
         self._before: list[TrainingState] = []
@@ -89,10 +129,9 @@ class SeedGroups:
         return jax.tree.map(lambda *leaves: _concatenate(leaves), *self._states)
 
     def compile(self) -> None:
-        """Compile the program for chunks, so that the time it takes can be told apart from
-        training."""
+        """Compile the program for chunks, so that its time can be measured apart from training."""
         # The compiled program itself is kept: a call of the jitted function would compile once
-        # more where an environment brings a Python callback, for such programs are in no cache.
+        # more where an environment has a Python callback, because such programs are not cached.
         kinds = {
             self._kind(state, device): state
             for state, device in zip(self._states, self._devices, strict=True)
@@ -120,8 +159,7 @@ class SeedGroups:
         return jax.tree.map(lambda *leaves: np.concatenate(leaves), *records)
 
     def unsound(self) -> tuple[int, str] | None:
-        """The first seed of which a weight or statistic is no number any more, and which that
-        is."""
+        """The first seed with a weight or statistic that is not finite, and the name of that."""
         for seeds, state in zip(self._groups, self._states, strict=True):
             learner, statistics = state.learner, named("statistics", state.statistics)
             arrays = (
@@ -139,7 +177,7 @@ class SeedGroups:
 
     @staticmethod
     def _kind(state: TrainingState, device: Any) -> tuple[int, Any]:
-        """What a program is compiled for: so many seeds at once, on that device."""
+        """What a program is compiled for: a number of seeds at once, and a device."""
         return state.terms.iteration.shape[0], device
 
     def close(self) -> None:
@@ -167,7 +205,7 @@ def _at(trainer: Trainer, numbers: dict[str, Any]) -> Trainer:
 
 
 def _over_group(function: Any) -> Any:
-    """`function` over the seeds of a group; a group of one is not vectorised, so that branches stay
+    """`function` over the seeds of a group; a group of one is not vectorised: branches stay
     branches."""
 
     def over(first: PyTree, *rest: Any) -> PyTree:

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from canary.errors import CanaryError
 from canary.runs import directory
-from canary.runs.differing import settings_text
+from canary.runs.settings import settings_text
 from canary.terminal.formatting import number, table
 
 NUMBERS = ("return_mean", "violation_probability", "constraint_value", "limit", "epsilon")

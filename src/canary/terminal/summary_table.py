@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from canary.reporting.records import Comparison, Estimate, Paired
-from canary.runs.differing import settings_text
+from canary.runs.settings import settings_text
 from canary.terminal.formatting import judged, number, table, title
 
 

@@ -251,34 +251,3 @@ def test_nothing_is_unpickled_or_evaluated():
                 if keyword.arg == "allow_pickle":
                     assert isinstance(keyword.value, ast.Constant), module
                     assert keyword.value.value is False, module
-
-
-def test_files_are_short():
-    long = {module_of(path): len(path.read_text().splitlines()) for path in FILES}
-    longest = {"canary.export.numpy_policy": 360}  # people copy it, so it is one file
-    assert not {module: n for module, n in long.items() if n > longest.get(module, 300)}
-
-
-def test_functions_are_short():
-    """Of 50 lines at most, without their texts and the functions inside them, which are counted for
-    themselves."""
-
-    def length(function: ast.FunctionDef) -> int:
-        inside = [
-            node
-            for node in ast.walk(function)
-            if isinstance(node, ast.FunctionDef) and node is not function
-        ]
-        text = function.body[0] if ast.get_docstring(function) else None
-        own = set(range(function.lineno, (function.end_lineno or 0) + 1))
-        for node in (*inside, *([text] if text else [])):
-            own -= set(range(node.lineno, (node.end_lineno or 0) + 1))
-        return len(own)
-
-    functions = {
-        f"{module}.{node.name}": length(node)
-        for module, tree in MODULES.items()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef)
-    }
-    assert not {name: lines for name, lines in functions.items() if lines > 50}

@@ -90,7 +90,7 @@ def remove_orphans(folder: Path, name: str = "") -> None:
     """Remove the temporary files that killed writers (of the file `name`) left in a directory."""
     if fcntl is None or folder.is_symlink() or not folder.is_dir():
         return
-    for path in folder.glob(f".{'*' if not name else ''}*.tmp"):
+    for path in folder.glob(".*.tmp"):
         if not TEMPORARY.fullmatch(path.name) or not path.name.startswith(f".{name[:100]}"):
             continue
         with contextlib.suppress(OSError):

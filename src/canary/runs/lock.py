@@ -32,8 +32,10 @@ def held(run: Path, holder: str = "another process") -> Iterator[None]:
     try:
         yield
     finally:
-        (run / NAME).unlink(missing_ok=True)
-        lock.release()
+        try:
+            (run / NAME).unlink(missing_ok=True)
+        finally:
+            lock.release()
 
 
 def is_held(run: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Names and tags of runs, what differs between them, and which states are kept."""
+"""Which settings differ between runs; names, tags and kept states."""
 
 from pathlib import Path
 
@@ -8,8 +8,8 @@ from canary.cli import main
 from canary.config.run_config import TrainingConfig
 from canary.errors import CanaryError
 from canary.runs import directory
-from canary.runs.settings import differing, settings_text
 from canary.runs.manifest import Labels, checked_labels
+from canary.runs.settings import differences, differing, settings_text
 from canary.runs.stored_states import is_kept, next_kept
 
 CONFIG = {
@@ -33,9 +33,18 @@ def test_what_differs_is_named_as_set_names_it():
     assert settings_text(two) == "algo.target_kl=0.02 limit=3.5"
     assert none == {}
     # Settings of another algorithm are no difference: its name says it.
-    one, two = differing([CONFIG, CPO])
-    assert (one, two) == ({"algo": "canary"}, {"algo": "cpo"})
+    assert differing([CONFIG, CPO]) == [{"algo": "canary"}, {"algo": "cpo"}]
     assert differing([CONFIG, CONFIG]) == [{}, {}]
+
+
+def test_differences_have_their_place():
+    assert differences(CONFIG, CONFIG) == []
+    changed = CONFIG | {"constraint": {"kind": "chance", "limit": 5, "new": 1}}
+    assert differences(CONFIG, changed) == [
+        "constraint.limit is 5 and was 5.5",
+        "constraint.epsilon is missing",
+        "constraint.new is new",
+    ]
 
 
 def test_names_and_tags_are_checked_before_anything_is_written(tmp_path: Path):
@@ -52,37 +61,22 @@ def test_names_and_tags_are_checked_before_anything_is_written(tmp_path: Path):
     assert checked_labels(tmp_path, "new", "one") == Labels("new", ("one",))
 
 
-def test_list_shows_names_tags_and_differences(
+def test_list_shows_names_tags_differences_and_the_plan_as_it_is_now(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("COLUMNS", "200")  # a narrow terminal folds the differences
+    headline = directory.Headline("IcyLake", "canary", 2, 4000)
     for name, config in {"narrow": CONFIG, "wide": WIDE}.items():
-        directory.create(
-            tmp_path, directory.Headline("IcyLake", "canary", 2, 4000), config, device="cpu", command=[],
-            labels=Labels(name, (name[0],)),
-        )  # fmt: skip
-    assert main(["list", "--out", str(tmp_path)]) == 0
-    shown = capsys.readouterr().out
-    for text in ("narrow", "wide", "algo.target_kl=0.02 limit=3.5 #w", "limit=5.5"):
-        assert text in shown
-    assert main(["list", "--out", str(tmp_path), "--tag", "w"]) == 0
-    assert "narrow" not in capsys.readouterr().out
-
-
-def test_list_shows_the_plan_as_it_is_now(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv("COLUMNS", "200")
-    for name in ("short", "long"):
-        run = directory.create(
-            tmp_path, directory.Headline("IcyLake", "canary", 2, 4000), CONFIG, device="cpu", command=[],
-            labels=Labels(name),
-        )  # fmt: skip
+        labels = Labels(name, (name[0],))
+        run = directory.create(tmp_path, headline, config, device="cpu", command=[], labels=labels)
     directory.update_manifest(run, extended_steps=8000, total_steps=8000)
     assert main(["list", "--out", str(tmp_path)]) == 0
     shown = capsys.readouterr().out
-    assert "training.total_steps=8000" in shown.partition("long")[2].partition("short")[0]
-    assert shown.count("training.total_steps=4000") == 1
+    for text in ("narrow", "limit=5.5", "algo.target_kl=0.02", "limit=3.5", "#w"):
+        assert text in shown
+    assert "training.total_steps=8000" in shown
+    assert main(["list", "--out", str(tmp_path), "--tag", "w"]) == 0
+    assert "narrow" not in capsys.readouterr().out
 
 
 def test_kept_states_lie_at_equal_parts_of_training():

@@ -53,10 +53,11 @@ class Mortal:
         def call(*arguments: Any, **keywords: Any) -> Any:
             if self.is_dead:
                 raise Death
-            if name != "open" or arguments[1] & (os.O_WRONLY | os.O_RDWR):
+            writes = name != "open" or arguments[1] & (os.O_WRONLY | os.O_RDWR)
+            if writes:
                 self._count(name, function, arguments)
             result = function(*arguments, **keywords)
-            if name == "open":
+            if name == "open" and writes:
                 self._held.add(result)
             return result
 

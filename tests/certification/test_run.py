@@ -23,7 +23,7 @@ from canary.certification.page import histogram, render_page
 from canary.certification.plan import Plan
 from canary.certification.run import Request, certify_run
 from canary.certification.verdict import Evidence, assess
-from canary.config.config import config_from_dict, config_to_dict, make_config
+from canary.config.config import RunConfig, config_from_dict, config_to_dict, make_config
 from canary.environments.icy_lake import IcyLake
 from canary.errors import CanaryError
 from canary.runs import checkpoint, directory
@@ -36,6 +36,11 @@ from problems.terms import terms_of
 
 SEEDS = (0, 3)
 QUICK = Request(episodes=150, batch=50, evaluation_seed=11)
+
+
+def bound(config: RunConfig, iteration: int) -> dict:
+    """The metadata of a checkpoint of this configuration."""
+    return {"iteration": iteration, "config": config_to_dict(config)}
 
 
 def write_run(root: Path) -> Path:
@@ -53,7 +58,7 @@ def write_run(root: Path) -> Path:
     groups = SeedGroups(make_trainer(config), terms_of(config), SEEDS, 1, 1)
     groups.start()
     path = checkpoint.checkpoint_path(run / "checkpoints", 0)
-    checkpoint.save(path, groups.stacked(), metadata={"iteration": 0})
+    checkpoint.save(path, groups.stacked(), metadata=bound(config, 0))
     groups.close()
     return run
 
@@ -288,7 +293,7 @@ def rewrite_policy(run: Path, change) -> None:
     place = lambda state: state.learner.policy.network.biases[0]  # noqa: E731
     states = eqx.tree_at(place, states, change(place(states)))
     path = checkpoint.checkpoint_path(run / "checkpoints", iteration)
-    checkpoint.save(path, states, metadata={"iteration": iteration})
+    checkpoint.save(path, states, metadata=bound(config, iteration))
 
 
 @pytest.mark.usefixtures("certificate")

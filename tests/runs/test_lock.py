@@ -1,5 +1,6 @@
 """One process at a time trains a run."""
 
+import contextlib
 import signal
 import subprocess
 import sys
@@ -68,9 +69,6 @@ def test_a_link_in_the_place_of_the_lock_leaves_its_target_alone(tmp_path: Path,
     victim.write_text("precious")
     run.mkdir()
     getattr(run / lock.NAME, make)(victim)
-    try:
-        with lock.held(run):
-            assert victim.read_text() == "precious"
-    except CanaryError as error:
-        assert "Cannot write" in str(error)
+    with contextlib.suppress(CanaryError), lock.held(run):
+        assert victim.read_text() == "precious"
     assert victim.read_text() == "precious"

@@ -6,6 +6,7 @@ run that stopped at its newest checkpoint.
 """
 
 import contextlib
+import os
 import shutil
 import signal
 import sys
@@ -358,13 +359,17 @@ def _store_reference_episodes(session: _Session) -> None:
 
 @contextmanager
 def _enough_memory(config: RunConfig) -> Iterator[None]:
-    """Turn a failed allocation into a sentence."""
+    """Turn a batch that this machine cannot hold, or a failed allocation, into a sentence."""
+    training = config.training
+    # A step of a rollout has two inputs and about ten numbers beside them.
+    least = 4 * training.batch * (2 * config.environment.observation_size + 10)
     try:
+        if least > os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"):
+            raise MemoryError
         yield
-    except (MemoryError, OverflowError, jax.errors.JaxRuntimeError) as error:
-        if isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" not in str(error):
+    except (MemoryError, jax.errors.JaxRuntimeError) as error:
+        if not isinstance(error, MemoryError) and "RESOURCE_EXHAUSTED" not in str(error):
             raise
-        training = config.training
         raise CanaryError(
             f"A batch of {training.environments:,} environments x {training.rollout_length:,} steps "
             "needs more memory than there is; make training.environments, "

@@ -26,7 +26,7 @@ from canary.cli import main
 from canary.config.config import make_config
 from canary.config.run_config import RunConfig
 from canary.environments.icy_lake import IcyLake
-from canary.runs import building
+from canary.runs import seeds
 from canary.runs.seeds import SeedGroups
 from runs.untrained_runs import untrained_run
 
@@ -135,7 +135,7 @@ def small(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     def groups_of(config: RunConfig) -> SeedGroups:
         what = f"{config.algorithm_name} {config.algorithm} {config.constraint.kind}"
         monkeypatch.setattr(WarmGroups, "algorithm", what)
-        return building.make_groups(config)
+        return seeds.make_groups(config)
 
     monkeypatch.chdir(place)
     monkeypatch.setattr("canary.api.face.make_config", small_config)

@@ -27,8 +27,7 @@ from canary.config.config import RunConfig, config_from_dict, config_to_dict, ma
 from canary.environments.icy_lake import IcyLake
 from canary.errors import CanaryError
 from canary.runs import checkpoint, directory
-from canary.runs.seeds import make_trainer
-from canary.runs.seeds import SeedGroups
+from canary.runs.seeds import SeedGroups, make_trainer
 from canary.runs.stored_states import load_states
 from canary.terminal.certificate_table import CertificationBar, print_certificate
 from canary.types import Chance

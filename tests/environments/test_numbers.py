@@ -17,7 +17,7 @@ from canary import Discrete, EnvironmentState
 from canary.certification.certify import Subject
 from canary.certification.certify import make_player as make_certified_player
 from canary.certification.plan import Plan
-from canary.checking.check import short_record
+from canary.checking.probe import short_record
 from canary.config.config import make_config
 from canary.environments import from_gymnasium, from_gymnax
 from canary.environments.eco_ant import EcoAnt

@@ -97,9 +97,11 @@ def test_a_weight_that_is_no_number_any_more_is_named(part: str, value: float):
     groups = SeedGroups.__new__(SeedGroups)
     groups._groups = [(7,), (8,)]
     groups._states = [seed(), seed()]  # type: ignore[list-item]
-    assert unsound_sentence(groups.unsound(), 3, 5, RUN) is None
+    assert groups.unsound() is None
     groups._states = [seed(), seed(**{part: value})]  # type: ignore[list-item]
-    said = str(unsound_sentence(groups.unsound(), 3, 5, RUN))
+    found = groups.unsound()
+    assert found is not None
+    said = unsound_sentence(*found, 3, 5, RUN)
     assert f"{part}['w'] of seed 8 in one of the updates 4 to 5" in said
     assert "after update 3" in said
 

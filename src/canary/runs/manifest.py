@@ -31,7 +31,10 @@ FIELDS: dict[str, type | tuple[type, ...]] = {
     "config": dict,
     "tables": dict,
     "code": list,
+    "train_seconds": (int, float),
+    "wall_seconds": (int, float),
 }
+LATER = ("train_seconds", "wall_seconds")  # not there from the beginning
 STATES = ("running", "interrupted", "stopped", "finished", "failed")
 RUN_NAME, TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}"), re.compile(r"\S(.{0,48}\S)?")
 # The code that makes the numbers of a run.
@@ -59,7 +62,8 @@ def stored_manifest(run: Path) -> dict[str, Any]:
     path = run / NAME
     manifest = unsealed(read_json(path), path)
     for name, kind in FIELDS.items():
-        if not isinstance(manifest.get(name), kind) or isinstance(manifest[name], bool):
+        value = manifest.get(name, 0 if name in LATER else None)
+        if not isinstance(value, kind) or isinstance(value, bool):
             raise damaged(path, ValueError(f"no valid {name!r}"))
     if manifest["status"] not in STATES:
         raise damaged(path, ValueError("no valid 'status'"))

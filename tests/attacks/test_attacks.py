@@ -99,6 +99,7 @@ def test_whole_episodes_of_the_policy_show_a_late_change(tmp_path):
     assert episode_changes(trained.directory, config) is None
 
 
+@pytest.mark.filterwarnings("ignore:.*is damaged")
 def test_hard_links_and_pipes_in_a_run_hurt_nobody(run, tmp_path, capsys):
     victim = tmp_path / "victim"
     victim.write_text("precious")

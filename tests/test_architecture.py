@@ -62,7 +62,8 @@ ALLOWED: dict[str, set[str]] = {
     "watching": {"errors", "constraints", "runs.files"},
     "reporting": {"errors", "constraints", "numerics", "runs.directory", "runs.files", "runs.manifest", "runs.settings"},
     "runs": FROZEN | {
-        "identity", "exploration", "training", "host_training", "checking", "config", "terminal.progress", "reporting.diagnosis", "watching",
+        "identity", "exploration", "training", "host_training", "checking", "config", "terminal.progress",
+        "reporting.diagnosis", "watching",
     },
     "certification.page": {"certification", "constraints", "terminal"},
     "certification.signature": {"errors", "certification", "runs.files"},

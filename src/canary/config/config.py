@@ -21,18 +21,6 @@ from canary.errors import CanaryError, nearest
 Overrides = Mapping[str, Any] | Sequence[str]
 """{"algo.target_kl": 0.02} or ("algo.target_kl=0.02",)."""
 
-# Settings that were options once, with the value that is built in now: a run that has it can still
-# be read.
-RETIRED: dict[str, Any] = {
-    "bootstrap_truncated": True,
-    "value_clip": None,
-    "threshold": "quantile",
-    "multiplier_cap": 4000.0,
-    "huber": 0.01,
-    "cached_reset": 0,
-    "base_seed": 0,
-}
-
 
 def canonical(name: str, known: Iterable[str], what: str) -> str:
     """The known name that `name` means; case, `-` and `_` do not matter."""
@@ -218,7 +206,7 @@ def config_from_dict(
         )
     except (KeyError, TypeError) as error:
         raise CanaryError(f"The run's configuration is incomplete ({error}).") from None
-    env_settings, algo_settings, constraint, training, preset = map(_without_retired, parts)
+    env_settings, algo_settings, constraint, training, preset = parts
     if environment is None:
         if name not in ENVIRONMENTS:
             raise CanaryError(
@@ -258,14 +246,3 @@ def _known_algorithm(name: str) -> str:
             "import the module that adds it to canary.ALGORITHMS, then canary.load(RUN). Commands "
             "know canary's own alone."
         ) from None
-
-
-def _without_retired(settings: Any) -> Any:
-    """Settings without those that are no options any more and have the value that is built in."""
-    if not isinstance(settings, dict):
-        return settings
-    return {
-        name: _without_retired(value)
-        for name, value in settings.items()
-        if name not in RETIRED or value != RETIRED[name]
-    }

@@ -109,7 +109,7 @@ def test_it_draws_and_its_controls_work_in_a_browser(page, width):
     assert (seen["empty"], seen["seedLines"], seen["withoutSeeds"]) == (0, 3 * 2, 0)
     assert seen["logChanges"]
     assert [cells[0] for cells in seen["cells"]] == ["<img src=x onerror=alert(2)>", "b", EVIL]
-    assert seen["cells"][1][6] == "0.008 [0.0035,\xa00.016], largest 0.016"
+    assert seen["cells"][1][7] == "0.008 [0.0035,\xa00.016], largest 0.016"
     assert seen["chosen"] == "1"
     assert "all seeds" in seen["readout"]
     assert seen["overflow"] <= 0
@@ -142,7 +142,9 @@ def test_bound_and_violations_are_of_the_same_episodes():
     assert found[:3] == pytest.approx([1 / 2, 2 / 3, 1 / 3])
     assert found[3] != found[3]
     assert found[4] == 1.0
-    assert update_series(pl.DataFrame({"iteration": [0]}), episodes, 5.0) is None  # no such steps
+    assert (
+        update_series(pl.DataFrame({"iteration": [0], "steps": [9]}), episodes, 5.0) is None
+    )  # no such steps
 
 
 def certificate(violations: int, updates: int = UPDATES) -> dict:

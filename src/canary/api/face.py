@@ -151,7 +151,7 @@ def train(
     the cost is. `seeds` says how many (0, 1, ...) or which; `total_steps` are environment steps per
     seed. The `constraint` is a `Chance`, a `Mean` or a `CVaR`, or some of "kind", "limit" and
     "epsilon" where the rest is the environment's own. `overrides` change single settings,
-    {"algo.target_kl": 0.02} or ("algo.target_kl=0.02",). Ctrl-C saves and raises
+    {"algo.dead_zone": 0.6} or ("algo.dead_zone=0.6",). Ctrl-C saves and raises
     `TrainingInterrupted`, a KeyboardInterrupt that knows its `run`.
 
     `name` is what the run is called below `out`, `tags` are words to find it by. `callback` gets a

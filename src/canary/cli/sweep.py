@@ -19,7 +19,7 @@ class Sweep:
     """Train every combination of settings on the same seeds, and compare them."""
 
     EXAMPLES: ClassVar[str] = """
-  canary sweep --set algo.target_kl=0.01,0.02 --limit 3.5,5.5          four combinations on four seeds
+  canary sweep --set algo.dead_zone=0.5,0.7 --limit 3.5,5.5          four combinations on four seeds
   canary sweep --set "algo.hidden=[64,64],[32,32]" --seeds 2           a list is written in brackets
   canary sweep --algo cpo --set algo.damping=0.1,1 --engine ray        over the nodes of a Ray cluster
 

@@ -19,7 +19,7 @@ from canary.environments.settings import name_of_environment, settings_of, with_
 from canary.errors import CanaryError, nearest
 
 Overrides = Mapping[str, Any] | Sequence[str]
-"""{"algo.target_kl": 0.02} or ("algo.target_kl=0.02",)."""
+"""{"algo.dead_zone": 0.6} or ("algo.dead_zone=0.6",)."""
 
 
 def canonical(name: str, known: Iterable[str], what: str) -> str:
@@ -155,7 +155,7 @@ def changed_environment(environment: Environment, path: str, value: Any) -> Envi
 
 def _no_override(item: str) -> CanaryError:
     return CanaryError(
-        f"--set expects section.setting=value, for example algo.target_kl=0.02, not {item!r}."
+        f"--set expects section.setting=value, for example algo.dead_zone=0.6, not {item!r}."
     )
 
 

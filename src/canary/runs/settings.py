@@ -15,7 +15,7 @@ Settings = dict[str, Any]
 
 def differing(configs: Sequence[dict[str, Any] | None]) -> list[Settings]:
     """For each run its settings that are not the same everywhere, by the names of `--set`:
-    {"algo.target_kl": 0.02}.
+    {"algo.dead_zone": 0.6}.
 
     Settings of an environment, an algorithm and of training are compared only among runs with the
     same environment, algorithm and preset, because those explain the rest.
@@ -50,7 +50,7 @@ def flattened(config: dict[str, Any] | None) -> Settings:
 
 
 def settings_text(settings: Settings) -> str:
-    """As a line: `limit=3.5 algo.target_kl=0.02`."""
+    """As a line: `limit=3.5 algo.dead_zone=0.6`."""
     return " ".join(
         f"{name}={f'{value:g}' if isinstance(value, float) else str(value).replace(' ', '')[:40]}"
         for name, value in settings.items()

@@ -17,11 +17,11 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from canary.algorithms.base import Algorithm, Learner, Task
-from canary.algorithms.canary import CanaryConfig, cantelli_constraint
+from canary.algorithms.cantelli_cpo import CantelliCPOConfig, cantelli_constraint
 from canary.algorithms.critics import Critics, init_critics, learning_rates, make_optimiser
 from canary.algorithms.signals import reward_advantages
 from canary.algorithms.surrogates import Samples
-from canary.algorithms.trust_region_update import Evidence, flatten
+from canary.algorithms.trust_region import Evidence, flatten
 from canary.networks import Policy, critic_values, make_critics, make_policy
 from canary.numerics.line_search import Candidate, acceptable, backtrack
 from canary.numerics.moments import EpisodeWindow
@@ -31,7 +31,7 @@ from canary.types import Metrics, Rollout, Terms
 Vector = Float[Array, "params"]
 
 
-def make_reference(config: CanaryConfig, task: Task) -> Algorithm:
+def make_reference(config: CantelliCPOConfig, task: Task) -> Algorithm:
     estimate_risk = cantelli_constraint(config)
     optimiser = make_optimiser(config.critic.gradient_clip)
 
@@ -50,7 +50,7 @@ def make_reference(config: CanaryConfig, task: Task) -> Algorithm:
         values = critic_values(learner.critics.networks, rollout.inputs)
         next_values = critic_values(learner.critics.networks, rollout.next_inputs)
         advantage, target = reward_advantages(rollout, values[0], next_values[0], config.estimation)
-        risk = estimate_risk(Evidence(rollout, values[1:], next_values[1:], window, terms, None))
+        risk = estimate_risk(Evidence(rollout, values[1:], next_values[1:], window, terms))
         rows = rollout.inputs.reshape(-1, task.input_size)
         ready = window.total >= config.estimation.warmup_episodes
         samples = flatten(rollout, advantage, risk)
@@ -74,7 +74,7 @@ def plain_step(
     samples: Samples,
     bound: Callable[[Array], Array],
     ready: Array,
-    config: CanaryConfig,
+    config: CantelliCPOConfig,
 ) -> Policy:
     settings = config.trust_region
     start, unravel = ravel_pytree(policy)

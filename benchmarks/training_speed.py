@@ -56,12 +56,11 @@ def measure_here(variant: str, seeds: int, updates: int) -> dict[str, float]:
     from canary.algorithms.base import Task
     from canary.config.config import make_config
     from canary.rollout import CostAccount
-    from canary.runs import building
-    from canary.runs.seeds import SeedGroups
+    from canary.runs.seeds import SeedGroups, make_terms, make_trainer
 
     preset = "paper" if variant == "reference" else variant
     config = make_config(preset=preset, seeds=tuple(range(seeds)), total_steps=1_000_000)
-    trainer, per_device = building.make_trainer(config), 0
+    trainer, per_device = make_trainer(config), 0
     if variant == "reference":
         from benchmarks.reference import make_reference
 
@@ -74,7 +73,7 @@ def measure_here(variant: str, seeds: int, updates: int) -> dict[str, float]:
             replace(trainer, algorithm=make_reference(config.algorithm, task)),
             seeds,
         )
-    groups = SeedGroups(trainer, building.make_terms(config), config.training.seeds, per_device, 10)
+    groups = SeedGroups(trainer, make_terms(config), config.training.seeds, per_device, 10)
     groups.start()
     began = time.perf_counter()
     groups.compile()

@@ -23,7 +23,7 @@ from canary.config.config import RunConfig, make_config
 from canary.environments.protocol import Environment
 from canary.numerics.moments import record_episodes
 from canary.rollout import CostAccount, collect
-from canary.runs.building import make_terms, make_trainer
+from canary.runs.seeds import make_terms, make_trainer
 from canary.training import TrainingState, init_training, train_iteration
 
 WITHOUT = {

@@ -17,20 +17,11 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 
 import canary
-from canary.algorithms import ALGORITHMS, Entry
+from canary.algorithms import ALGORITHMS
 from canary.algorithms.cpo import CPOConfig
-from canary.algorithms.signals import cost_advantages, episode_metrics, spent_after
-from canary.algorithms.trust_region_update import (
-    RiskConstraint,
-    RiskEstimate,
-    trust_region_algorithm,
-)
-from canary.numerics.moments import Span, cost_moments, recent
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExcessConfig(CPOConfig):
-    """Settings of the shared update; the presets know them as CPO's."""
+from canary.algorithms.signals import cost_advantages, spent_after
+from canary.algorithms.trust_region import RiskConstraint, RiskEstimate, trust_region_algorithm
+from canary.numerics.moments import cost_moments, recent
 
 
 def excess(spent):
@@ -38,38 +29,35 @@ def excess(spent):
     return jnp.maximum(spent - 1, 0)
 
 
-def mean_excess(window, span, limit):
-    """Over the recent episodes; not a number while there is none."""
-    counts = recent(window, span)
-    total = jnp.where(counts, excess(window.cost / limit), 0).sum()
-    return jnp.where(counts.any(), total / jnp.maximum(counts.sum(), 1), jnp.nan)
+@dataclass(frozen=True, kw_only=True)
+class ExcessConfig(CPOConfig):
+    """Settings of the shared update; the presets know them as CPO's."""
 
+    def make(self, task):
+        risk = RiskConstraint(critics=1, estimate=self.estimate)
+        return trust_region_algorithm(risk, task, self.estimation, self.trust_region, self.critic)
 
-def make_excess(config, task):
-    def estimate(evidence):
+    def estimate(self, evidence):
         rollout, window, terms = evidence.rollout, evidence.window, evidence.terms
         signal = excess(spent_after(rollout)) - excess(rollout.spent)
         advantage, target = cost_advantages(
             rollout, signal, evidence.values[0], evidence.next_values[0],
-            discount=1.0, decays=config.estimation.cost_decays,
+            discount=1.0, decay=self.estimation.gae_lambda,
         )  # fmt: skip
-        value = mean_excess(window, config.estimation.span, terms.limit)
-        batch = mean_excess(window, Span(0), terms.limit) - terms.epsilon
+        span = self.estimation.span
+        # The mean over the recent episodes; NaN while there is none
+        value = jnp.mean(excess(window.cost / terms.limit), where=recent(window, span))
         return RiskEstimate(
             advantages=advantage[None],
             targets=target[None],
             bound=lambda change: value - terms.epsilon + change,  # <= 0 is safe
-            length=cost_moments(window, config.estimation.span, terms.limit).length,
-            metrics=episode_metrics(window, config.estimation, terms.limit)
-            | {"mean_excess": value, "batch_bound": batch},
+            length=cost_moments(window, span, terms.limit).length,
+            metrics={"mean_excess": value},
             weight=jnp.ones_like(rollout.discount),
         )
 
-    risk = RiskConstraint(critics=1, estimate=estimate)
-    return trust_region_algorithm(risk, task, config.estimation, config.trust_region, config.critic)
 
-
-ALGORITHMS["excess"] = Entry(ExcessConfig, make_excess, ("chance",))
+ALGORITHMS["excess"] = ExcessConfig
 
 
 def main(total_steps: int = 200_000, **how) -> canary.Run:

@@ -26,7 +26,7 @@ from canary.cli import main
 from canary.config.config import make_config
 from canary.config.run_config import RunConfig
 from canary.environments.icy_lake import IcyLake
-from canary.runs import building
+from canary.runs import seeds
 from canary.runs.seeds import SeedGroups
 from runs.untrained_runs import untrained_run
 
@@ -123,7 +123,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ):
         assert main(["export", str(run), "--format", kind, "--file", str(folder / name)]) == 0
     shutil.copytree(ROOT / "examples", folder / "examples")
-    shutil.copytree(ROOT / "results" / "reliability", folder / "results" / "reliability")
+    shutil.copytree(ROOT / "results" / "methods", folder / "results" / "methods")
     return folder
 
 
@@ -134,11 +134,11 @@ def small(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     def groups_of(config: RunConfig) -> SeedGroups:
         what = f"{config.algorithm_name} {config.algorithm} {config.constraint.kind}"
         monkeypatch.setattr(WarmGroups, "algorithm", what)
-        return building.make_groups(config)
+        return seeds.make_groups(config)
 
     monkeypatch.chdir(place)
     monkeypatch.setattr("canary.api.face.make_config", small_config)
-    monkeypatch.setattr("canary.studies.units.start_run", stop)
+    monkeypatch.setattr("canary.studies.engines.start_run", stop)
     with warm(""):
         for module in ("runner", "stored_states"):
             monkeypatch.setattr(f"canary.runs.{module}.make_groups", groups_of)

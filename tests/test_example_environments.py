@@ -25,7 +25,7 @@ from canary.environments import from_gymnasium
 ROOT = Path(__file__).parents[1]
 TINY = {
     "training.environments": 4, "training.rollout_length": 30, "training.chunk": 1, "algo.hidden": [4],
-    "algo.critic.epochs": 1,
+    "algo.epochs": 1,
 }  # fmt: skip
 
 

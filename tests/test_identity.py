@@ -42,10 +42,10 @@ def test_everything_that_determines_behaviour_is_in_it():
             portable, critics=replace(critics, networks=changed(critics.networks, 0))
         ),
         "dead zone": replace(portable, critics=replace(critics, dead_zone=0.4)),
-        "time": replace(portable, critics=replace(critics, time_feature=True)),
         "no critics": replace(portable, critics=None),
         "limit": replace(portable, account=CostAccount(2.6, 1.0)),
         "discount": replace(portable, account=CostAccount(2.5, 0.99)),
+        "clock": replace(portable, account=CostAccount(2.5, 1.0, 20)),
         "settings": replace(portable, place=replace(place, settings={"slip": 0.26})),
         "name": replace(portable, place=replace(place, name="Other")),
         "horizon": replace(portable, place=replace(place, horizon=21)),

@@ -31,16 +31,3 @@ def test_canary_learns_icy_lake_within_the_limit(tmp_path: Path):
     )
     good = seeds.filter((pl.col("violation") <= EPSILON) & (pl.col("return") >= 0.85))
     assert len(good) == 4, seeds
-
-
-@pytest.mark.slow
-def test_restoration_that_heeds_the_reward_keeps_a_sparse_one(tmp_path: Path):
-    """On the 8x8 lake a random policy violates in three quarters of its episodes and reaches the
-    goal in a sixth."""
-    overrides = ("env.map=8x8", "algo.tolerated_loss=0.2")
-    config = make_config(
-        "IcyLake", "canary", seeds=(100, 101, 102, 103), total_steps=400_000, overrides=overrides
-    )
-    seeds = last_quarter(config, tmp_path)
-    good = seeds.filter((pl.col("violation") <= EPSILON) & (pl.col("return") >= 0.4))
-    assert len(good) >= 3, seeds

@@ -65,6 +65,9 @@ def test_policies_start_uniform_or_standard():
     assert continuous.mean.shape == continuous.log_std.shape == (50, 3)
     np.testing.assert_allclose(continuous.mean, 0, atol=0.06)
     assert not continuous.log_std.any()
+    narrow = make_policy(jax.random.key(0), 6, Continuous(3), (16, 16), 0.1)(x)
+    np.testing.assert_array_equal(narrow.mean, continuous.mean)
+    np.testing.assert_allclose(jnp.exp(narrow.log_std), 0.1, rtol=1e-6)
 
 
 def test_categorical_is_the_textbook_one():
@@ -112,18 +115,6 @@ def test_exploration_is_a_share_of_the_actions():
     assert float(
         Gaussian(jnp.zeros((3, 2)), jnp.full((3, 2), np.log(std))).exploration()
     ) == pytest.approx(1)
-
-
-def test_coverage_lifts_an_action_that_is_never_tried_and_the_entropy_does_not():
-    logits = jnp.array([0.0, 0.0, 0.0, -20.0])
-    coverage = jax.grad(lambda z: Categorical(z).coverage())(logits)
-    entropy = jax.grad(lambda z: Categorical(z).entropy())(logits)
-    np.testing.assert_allclose(coverage, [1 / 4 - 1 / 3] * 3 + [1 / 4], atol=1e-6)
-    np.testing.assert_allclose(entropy, 0, atol=1e-6)
-    uniform = Categorical(jnp.zeros((5, 4)))
-    np.testing.assert_allclose(uniform.coverage(), -np.log(4), rtol=1e-6)
-    gaussian = Gaussian(jnp.zeros((3, 2)), jnp.full((3, 2), -1.0))
-    np.testing.assert_array_equal(gaussian.coverage(), gaussian.entropy())
 
 
 def test_a_policy_that_stops_exploring_keeps_a_finite_divergence():

@@ -11,7 +11,7 @@ from jax.flatten_util import ravel_pytree
 from canary.algorithms.base import Task
 from canary.config.config import make_config
 from canary.rollout import CostAccount
-from canary.runs.building import make_trainer
+from canary.runs.seeds import make_trainer
 from canary.training import init_training, train_iteration
 from problems.terms import terms_of
 

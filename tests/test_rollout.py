@@ -1,12 +1,15 @@
 """Rollouts replayed step by step in plain Python."""
 
+from dataclasses import dataclass
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from canary.environments.icy_lake import IcyLake
-from canary.networks import make_policy
+from canary.evaluation import play_episodes
+from canary.networks import MLP, GaussianPolicy, make_policy
 from canary.numerics.running_statistics import RunningStatistics
 from canary.rollout import SPENT_CLIP, CostAccount, collect, start_lanes
 from problems.probe_environments import Aim
@@ -33,13 +36,14 @@ def play(environment, account, statistics=None, *, stagger, length=LENGTH, seed=
     return jax.tree.map(np.asarray, run(jax.random.key(seed)))
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["together", "staggered"])
+@pytest.fixture(scope="module", params=[False, True], ids=["together", "staggered with a clock"])
 def icy(request):
-    return request.param, *play(LAKE, CostAccount(LIMIT, GAMMA), stagger=request.param)
+    account = CostAccount(LIMIT, GAMMA, clock=LAKE.horizon if request.param else None)
+    return request.param, *play(LAKE, account, stagger=request.param)
 
 
 def test_icy_lake_rollout_replayed(icy):
-    """Positions, costs in limits, y_t, g_t, clocks and episode records of every step."""
+    """Positions, costs in limits, y_t, g_t or the clock, and episode records of every step."""
     staggered, first, rollout, _ = icy
     tiles = LAKE.observation_size
     here, there = (
@@ -55,17 +59,11 @@ def test_icy_lake_rollout_replayed(icy):
         for t in range(2 * LENGTH):
             at = (t, lane)
             assert here[at] == position
+            pace = time / LAKE.horizon if staggered else discount
+            np.testing.assert_allclose(rollout.inputs[at][tiles:], [pace, spent / LIMIT], rtol=1e-5)
             np.testing.assert_allclose(
-                rollout.inputs[at][tiles:], [discount, spent / LIMIT], rtol=1e-5
-            )
-            np.testing.assert_allclose(
-                [
-                    rollout.discount[at],
-                    rollout.spent[at],
-                    rollout.spent_raw[at],
-                    rollout.elapsed[at],
-                ],
-                [discount, spent / LIMIT, spent, time / LAKE.horizon],
+                [rollout.discount[at], rollout.spent[at], rollout.spent_raw[at]],
+                [discount, spent / LIMIT, spent],
                 rtol=1e-5,
             )
             assert there[at] in LAKE.successors[position, rollout.action[at]]
@@ -80,10 +78,10 @@ def test_icy_lake_rollout_replayed(icy):
             )
             assert (rollout.terminated[at], rollout.truncated[at]) == (terminated, truncated)
             # What comes next is seen before any reset.
+            pace = time / LAKE.horizon if staggered else discount
             np.testing.assert_allclose(
-                rollout.next_inputs[at][tiles:], [discount, spent / LIMIT], rtol=1e-5
+                rollout.next_inputs[at][tiles:], [pace, spent / LIMIT], rtol=1e-5
             )
-            np.testing.assert_allclose(rollout.next_elapsed[at], time / LAKE.horizon, rtol=1e-6)
             assert rollout.episodes.ended[at] == (terminated or truncated)
             if terminated or truncated:
                 ends["terminated" if terminated else "truncated"] += 1
@@ -154,3 +152,25 @@ def test_observations_are_standardised_but_never_the_augmentation():
     np.testing.assert_allclose(rollout.inputs[:5, 0, 3], np.minimum(spent, SPENT_CLIP), rtol=1e-5)
     np.testing.assert_allclose(rollout.spent[:5, 0], spent, rtol=1e-5)
     np.testing.assert_allclose(rollout.episodes.cost[4], 7 * (2 - 2 * 0.5**5), rtol=1e-5)
+
+
+@dataclass(frozen=True)
+class Echo(Aim):
+    """Every step costs what the action says."""
+
+    def step(self, now, action, key):
+        time = now.time + 1
+        return self._at(key, time=time, cost=action[0], truncated=time >= self.horizon)
+
+
+@pytest.mark.parametrize("clock", [None, 5])
+def test_a_frozen_policy_sees_the_clock_as_in_training(clock):
+    """A policy whose action is the pace: t / H with a clock, g_t without."""
+    pace = MLP((jnp.array([[0.0], [0], [1], [0]]),), (jnp.zeros(1),))
+    policy = GaussianPolicy(pace, jnp.zeros(1))
+    account = CostAccount(LIMIT, 0.5, clock)
+    keys = jax.random.split(jax.random.key(0), 2)
+    ends = play_episodes(Echo(), account, policy, None, keys, deterministic=True)
+    discount = 0.5 ** np.arange(5)
+    seen = discount if clock is None else np.arange(5) / 5
+    np.testing.assert_allclose(ends.cost, discount @ seen, rtol=1e-5)

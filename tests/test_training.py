@@ -1,4 +1,4 @@
-"""Canary on environments whose answers are known, and what training must not depend on."""
+"""The paper's Canary on environments whose answers are known, and what training must not depend on."""
 
 from functools import partial
 
@@ -11,12 +11,11 @@ from canary import training
 from canary.config.config import make_config
 from canary.networks import critic_values
 from canary.numerics.running_statistics import normalise
-from canary.numerics.shaped_cost import shaped
 from canary.numerics.tiers import Tier
-from canary.runs.building import make_trainer
+from canary.runs.seeds import make_trainer
 from canary.training import init_training, train_chunk, train_iteration
 from canary.types import Chance, Terms
-from problems.probe_environments import Aim, DearLake, Price, Questions, best_price
+from problems.probe_environments import Aim, DearLake, Price, Questions
 from problems.terms import make_terms, terms_of
 
 SMALL = ("algo.hidden=[16,16]", "algo.critic.minibatches=1")
@@ -96,35 +95,9 @@ def test_policy_answers_the_question_of_actions(questions):
     # is exact to the last bit, no advantage is left to act upon either.
     assert set(metrics["tier"]) <= {Tier.NOMINAL, Tier.NO_STEP}
     assert (metrics["tier"][5:20] == Tier.NOMINAL).all()
-    # Only what compares an update with the one before is unknown at the first.
-    unknown = {name for name, values in metrics.items() if not np.isfinite(values).all()}
-    assert unknown <= {"bound_predicted_change", "bound_realised_change", "signal_fraction"}
+    assert all(np.isfinite(values).all() for values in metrics.values())
     # Episode records in raw units: 1, 0, 2 or 0.
     assert set(np.unique(ends.cost[ends.ended])) == {0.0, 1.0, 2.0}
-
-
-# Without a dead zone it is the trade-off that every algorithm meets in algorithms/test_probes.py.
-@pytest.mark.parametrize("dead_zone", [pytest.param(None, marks=pytest.mark.slow), 0.3])
-def test_price_is_paid_exactly_as_often_as_the_bound_allows(dead_zone):
-    """Starting at p = 1/2, above the optimum: restore first, then come back up to where B = 0.
-
-    The shaped cost of an episode is 0 or c: the same problem with limit 1 / c.
-    """
-    limit, epsilon = 1.25, 0.2
-    best = best_price(1 / shaped(np.float64(1 / limit), dead_zone), epsilon)
-    assert best == pytest.approx(0.318 if dead_zone is None else 0.415, abs=1e-3)
-    overrides = (
-        "algo.critic.epochs=10", "algo.critic.learning_rate=0.003", "algo.window=500",
-        f"algo.dead_zone={dead_zone}",
-    )  # fmt: skip
-    state, (metrics, _) = train(
-        Price(), Chance(limit=limit, epsilon=epsilon), 80, overrides, environments=16
-    )
-    seen = jnp.array([1.0, 1.0, 0.0])
-    chance = float(jax.nn.softmax(state.learner.policy(seen).logits)[1])
-    assert 0.75 * best < chance < 1.15 * best
-    assert metrics["bound_value"][:3].min() > 0
-    assert abs(metrics["cost_mean"][-20:].mean() - best) < 0.06
 
 
 def test_gaussian_policy_hits_targets_seen_in_physical_units():

@@ -8,8 +8,8 @@ from pathlib import Path
 
 SETTINGS = (
     "env.horizon=60",
-    "algo.critic.epochs=1",
-    "algo.critic.minibatches=1",
+    "algo.epochs=1",
+    "algo.minibatch_size=1000",
     "algo.hidden=[16,16]",
     "training.merge_capacity=0",
     "training.environments=5",

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from canary.api import Run, certify, compare, evaluate, export, load, train
     from canary.constraints import Chance, CVaR, Mean
     from canary.environments import ENVIRONMENTS
-    from canary.environments.gymnasium_face import to_gymnasium
     from canary.environments.protocol import Continuous, Discrete, Environment, EnvironmentState
+    from canary.environments.to_gymnasium import to_gymnasium
     from canary.errors import CanaryError
     from canary.watching.update import Update
 
@@ -63,7 +63,7 @@ _HOMES = {
     "evaluate": "canary.api",
     "export": "canary.api",
     "load": "canary.api",
-    "to_gymnasium": "canary.environments.gymnasium_face",
+    "to_gymnasium": "canary.environments.to_gymnasium",
     "train": "canary.api",
 }
 

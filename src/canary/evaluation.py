@@ -8,15 +8,17 @@ would be overcounted.
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key, Num
+from jaxtyping import Array, Float, Int, Key
 
-from canary.environments.numbers import run_time_numbers, with_numbers
-from canary.environments.protocol import Environment, filmed
+from canary.environments.host_environment import HostEnvironment
+from canary.environments.protocol import Environment
+from canary.host_loop import HostPlayer
 from canary.networks import Policy
 from canary.numerics.running_statistics import RunningStatistics
 from canary.numerics.sanity import sane
@@ -36,18 +38,9 @@ def play_episodes(
     """One episode per key, sampling actions as in training or, if `deterministic`, taking the most
     likely ones.
 
-    An episode in which the policy saw an observation that is none, or absurdly large, is not
-    `valid`. Where a lane is dear (`most_lanes`), the keys are played in several rounds of so many.
+    An episode in which the policy saw an observation that is not finite, or absurdly large, is not
+    `valid`.
     """
-    rounds = in_rounds(environment, keys)
-    if len(rounds) > 1:
-        ends = jax.lax.map(
-            lambda some: play_episodes(
-                environment, account, policy, statistics, some, deterministic=deterministic
-            ),
-            rounds,
-        )
-        return jax.tree.map(lambda leaf: leaf.reshape(-1)[: len(keys)], ends)
     lanes, move = _start(environment, account, policy, statistics, keys, deterministic)
 
     def unfinished(carry: tuple[Lane, jax.Array]):
@@ -62,32 +55,26 @@ def play_episodes(
     return _ends(lanes)
 
 
-def in_rounds(
-    environment: Environment, keys: Key[Array, "episode"]
-) -> Key[Array, "round episode_of_round"]:
-    """The keys that are played together, in order; the last round begins anew with the first keys
-    where too few are left."""
-    most = min(getattr(environment, "most_lanes", len(keys)), len(keys))
-    rounds = -(-len(keys) // most)
-    return keys[jnp.arange(rounds * most) % len(keys)].reshape(rounds, most)
+Player = Callable[[Policy, RunningStatistics | None, Key[Array, "episode"]], EpisodeEnds]
 
 
 def make_player(
     environment: Environment, account: CostAccount, *, deterministic: bool = False
-) -> Callable[[Policy, RunningStatistics | None, Key[Array, "episode"]], EpisodeEnds]:
-    """`play_episodes` as a compiled program, which gets the limit and the numeric settings when it
-    runs: as in training, another number needs no other program."""
+) -> Player:
+    """A function that plays one episode per key. It is compiled once for all limits, and for a host
+    environment it is a Python loop."""
+    if isinstance(environment, HostEnvironment):
+        return HostPlayer(environment, account, deterministic=deterministic).play
 
     @jax.jit
     def play(
-        numbers: dict[str, Num[Array, ""]],
         limit: Float[Array, ""],
         policy: Policy,
         statistics: RunningStatistics | None,
         keys: Key[Array, "episode"],
     ) -> EpisodeEnds:
         return play_episodes(
-            with_numbers(environment, numbers),
+            environment,
             replace(account, limit=limit),
             policy,
             statistics,
@@ -95,7 +82,7 @@ def make_player(
             deterministic=deterministic,
         )
 
-    return partial(play, run_time_numbers(environment), account.limit)
+    return partial(play, account.limit)
 
 
 def absurd_numbers(ends: EpisodeEnds) -> tuple[int, str] | None:
@@ -118,6 +105,40 @@ def absurd_numbers(ends: EpisodeEnds) -> tuple[int, str] | None:
     return first, f"{' and '.join(found)} that {verb} not finite, or absurdly large"
 
 
+class Recorder(NamedTuple):
+    """Plays episodes, and films one of them."""
+
+    play: Player
+    film: Callable[[Policy, RunningStatistics | None, Key[Array, "episode"], int], Lane]
+    """Every state of the chosen episode of these keys, from time 0 on. States after its end mean
+    nothing."""
+
+
+def make_recorder(
+    environment: Environment, account: CostAccount, *, deterministic: bool = False
+) -> Recorder:
+    """One program for both: two programs may round differently, and in a chaotic environment the
+    last digit grows into another episode."""
+    if isinstance(environment, HostEnvironment):
+        player = HostPlayer(environment, account, deterministic=deterministic)
+        return Recorder(player.play, player.film)
+
+    @jax.jit
+    def record(
+        policy: Policy,
+        statistics: RunningStatistics | None,
+        keys: Key[Array, "episode"],
+        chosen: Int[Array, ""],
+    ) -> tuple[EpisodeEnds, Lane]:
+        inputs = environment, account, policy, statistics, keys, chosen
+        return film_episodes(*inputs, deterministic=deterministic)
+
+    return Recorder(
+        lambda *inputs: record(*inputs, jnp.asarray(0))[0],
+        lambda *inputs: record(*inputs[:3], jnp.asarray(inputs[3]))[1],
+    )
+
+
 def film_episodes(
     environment: Environment,
     account: CostAccount,
@@ -128,41 +149,27 @@ def film_episodes(
     *,
     deterministic: bool = False,
 ) -> tuple[EpisodeEnds, Lane]:
-    """`play_episodes`, and every state of the episode `chosen` at times 0, ..., horizon.
-
-    States after the end of that episode mean nothing. Two programs may round differently, and in a
-    chaotic environment the last digit grows into another episode. So whoever wants to film one of
-    the evaluated episodes evaluates with this program, and calls it again with the same keys.
-    """
-    rounds = in_rounds(environment, keys)
-    turn, place = jnp.divmod(chosen, rounds.shape[1])
+    """`play_episodes`, and every state of the episode `chosen` at times 0, ..., horizon."""
+    lanes, move = _start(environment, account, policy, statistics, keys, deterministic)
 
     def pick(lanes: Lane) -> Lane:
-        one = jax.tree.map(lambda leaf: leaf[place], lanes)
-        return replace(one, environment=filmed(environment, one.environment))
+        return jax.tree.map(lambda leaf: leaf[chosen], lanes)
 
-    def play_round(some: Key[Array, "episode"]) -> tuple[EpisodeEnds, Lane]:
-        lanes, move = _start(environment, account, policy, statistics, some, deterministic)
+    def play(carry: tuple[Lane, Lane, jax.Array]):
+        lanes, film, time = carry
+        lanes = move(lanes, time)
+        film = jax.tree.map(lambda all, now: all.at[time + 1].set(now), film, pick(lanes))
+        return lanes, film, time + 1
 
-        def play(carry: tuple[Lane, Lane, jax.Array]):
-            lanes, film, time = carry
-            lanes = move(lanes, time)
-            film = jax.tree.map(lambda all, now: all.at[time + 1].set(now), film, pick(lanes))
-            return lanes, film, time + 1
+    def unfinished(carry: tuple[Lane, Lane, jax.Array]):
+        return ~_done(carry[0]).all() & (carry[2] <= environment.horizon)
 
-        def unfinished(carry: tuple[Lane, Lane, jax.Array]):
-            return ~_done(carry[0]).all() & (carry[2] <= environment.horizon)
-
-        film = jax.tree.map(
-            lambda leaf: jnp.broadcast_to(leaf, (environment.horizon + 1, *leaf.shape)), pick(lanes)
-        )
-        start = lanes, film, jnp.zeros((), jnp.int32)
-        lanes, film, _ = jax.lax.while_loop(unfinished, play, start)
-        return _ends(lanes), film
-
-    ends, films = jax.lax.map(play_round, rounds)
-    ends = jax.tree.map(lambda leaf: leaf.reshape(-1)[: len(keys)], ends)
-    return ends, jax.tree.map(lambda leaf: leaf[turn], films)
+    film = jax.tree.map(
+        lambda leaf: jnp.broadcast_to(leaf, (environment.horizon + 1, *leaf.shape)), pick(lanes)
+    )
+    start = lanes, film, jnp.zeros((), jnp.int32)
+    lanes, film, _ = jax.lax.while_loop(unfinished, play, start)
+    return _ends(lanes), film
 
 
 def _start(

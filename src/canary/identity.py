@@ -1,11 +1,11 @@
 """One digest of everything that determines how a policy behaves: the same in a run, a certificate,
 an export and an episode handle.
 
-Weights alone do not say it. The limit scales what the policy sees of its spent cost, the normaliser
-and its clip scale the rest, critics tell the risk, and a policy is certified for one environment
-with one handling of actions. So the digest is that of all arrays (name, type, shape, bytes) and of
-all facts (JSON, sorted keys), and two policies with one digest act alike. `export/numpy_policy.py`
-computes the same with numpy alone.
+Weights are not enough. The limit scales the spent cost that the policy sees, the normaliser and its
+clip scale the rest, critics estimate the risk, and a policy is certified for one environment with
+one handling of actions. So the digest covers all arrays (name, type, shape, bytes) and all facts
+(JSON, sorted keys), and two policies with the same digest act alike. `export/numpy_policy.py`
+computes it with numpy alone.
 """
 
 import dataclasses
@@ -58,12 +58,11 @@ class Place:
     observation_size: int
     action_space: ActionSpace
     interface: dict[str, Any] | None = None
-    """How actions and inputs of a policy are made of the environment's own; None where they are the
-    same."""
+    """How the policy's actions and inputs follow from the environment's; None if they are equal."""
 
 
 def place_of(environment: Environment, name: str | None = None) -> Place:
-    """An environment as plain data; without a `name` it is called by its class."""
+    """An environment as plain data, by default with its own name."""
     return Place(
         name or name_of_environment(environment),
         environment_settings(environment),
@@ -93,6 +92,7 @@ def identify(
         "actions": describe_actions(place),
         "limit": float(account.limit),
         "cost_discount": float(account.cost_discount),
+        "clock": account.clock,
         "spent_clip": SPENT_CLIP,
         "log_std_floor": LOG_STD_FLOOR,
         "normaliser": None if statistics is None else NORMALISER,
@@ -118,8 +118,8 @@ def digest(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> str:
 
 
 def describe_actions(place: Place) -> dict[str, Any]:
-    """The actions that a policy chooses. The environment clips real ones itself, and after its own
-    noise if it has any; or the interface does, where it stretches them to the environment's own."""
+    """The actions that a policy chooses. The environment clips continuous ones, after its own noise
+    if it has any; or the interface does, where it scales them to the environment's bounds."""
     match place.action_space:
         case Discrete(count):
             return {"kind": "discrete", "count": count}
@@ -140,16 +140,15 @@ def environment_settings(environment: Environment) -> dict[str, Any]:
 
 
 def refuse_nonfinite(identity: Identity, seed: int | None = None) -> None:
-    """A policy with a weight or statistic that is not finite may do anything, so nothing is said
-    about it."""
+    """Refuse a policy with a weight or statistic that is not finite: it could do anything."""
     for name, array in identity.arrays.items():
         # A sum of squares over millions of observations may be large.
         good = np.isfinite(array) if name.startswith("statistics") else sane(array)
         if not good.all():
             whose = "The policy" if seed is None else f"The policy of seed {seed}"
             raise CanaryError(
-                f"{whose} has numbers that are not finite, or absurdly large ({name}): it gets no "
-                "evaluation, verdict or export; train it again."
+                f"{whose} has numbers that are not finite, or absurdly large ({name}): it cannot be "
+                "evaluated, certified or exported; train it again."
             )
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, Shaped
 
-from canary.environments.protocol import Environment, EnvironmentState, PartialReset
+from canary.environments.protocol import Environment, EnvironmentState
 from canary.networks import Policy
 from canary.numerics.running_statistics import RunningStatistics, normalise
 from canary.numerics.units import in_limits
@@ -66,12 +66,8 @@ class Lane(eqx.Module):
 
 def start_lane(environment: Environment, key: PRNGKeyArray) -> Lane:
     """A freshly reset environment with nothing spent."""
-    return fresh_lane(environment.reset(key))
-
-
-def fresh_lane(state: EnvironmentState) -> Lane:
-    """An environment that was just reset, and the account of an episode that begins."""
     zero = jnp.zeros(())
+    state = environment.reset(key)
     return Lane(state, zero, zero + 1, zero, jnp.zeros((), jnp.int32), jnp.array(True))
 
 
@@ -146,23 +142,8 @@ def collect(
         moved = jax.vmap(lambda lane, a, k: advance(environment, account, lane, a, k))(
             lanes, action, jax.random.split(key_step, count)
         )
-        state = moved.environment
-        done = state.terminated | state.truncated
-        step = Rollout(
-            inputs=inputs,
-            next_inputs=moved.inputs(account, statistics),
-            action=action,
-            reward=state.reward,
-            cost=in_limits(state.cost, account.limit),
-            spent=in_limits(lanes.spent, account.limit),
-            spent_raw=lanes.spent,
-            discount=lanes.discount,
-            terminated=state.terminated,
-            truncated=state.truncated,
-            episodes=EpisodeEnds(
-                done, moved.valid, moved.reward, moved.spent, moved.length, state.terminated
-            ),
-        )
+        step = transition(account, statistics, lanes, inputs, action, moved)
+        done = step.episodes.ended
 
         # A reset may cost more than a step, and is seldom needed.
         following = jax.lax.cond(
@@ -174,16 +155,48 @@ def collect(
     return lanes, rollout, observations
 
 
+def transition(
+    account: CostAccount,
+    statistics: RunningStatistics | None,
+    before: Lane,
+    inputs: Float[Array, "*time env input"],
+    action: Shaped[Array, "..."],
+    after: Lane,
+) -> Rollout:
+    """The record of a step of every lane, or of many steps along a first axis.
+
+    `inputs` are what the policy saw in the lanes `before` the step; `after` is before any reset.
+    """
+    state = after.environment
+    done = state.terminated | state.truncated
+    return Rollout(
+        inputs=inputs,
+        next_inputs=after.inputs(account, statistics),
+        action=action,
+        reward=state.reward,
+        cost=in_limits(state.cost, account.limit),
+        spent=in_limits(before.spent, account.limit),
+        spent_raw=before.spent,
+        discount=before.discount,
+        terminated=state.terminated,
+        truncated=state.truncated,
+        episodes=EpisodeEnds(
+            ended=done,
+            valid=after.valid,
+            reward=after.reward,
+            cost=after.spent,
+            length=after.length,
+            terminated=state.terminated,
+        ),
+    )
+
+
 def restart(
     environment: Environment, lanes: Lane, done: Bool[Array, "env"], key: PRNGKeyArray
 ) -> Lane:
-    """Fresh lanes where the episodes are done; an environment that can reset some lanes only does
-    just that."""
+    """Fresh lanes where the episodes are done."""
     keys = jax.random.split(key, len(done))
-    if isinstance(environment, PartialReset):
-        fresh = jax.vmap(fresh_lane)(jax.vmap(environment.restart)(lanes.environment, done, keys))
-    else:
-        fresh = jax.vmap(lambda k: start_lane(environment, k))(keys)
+    fresh = jax.vmap(lambda k: start_lane(environment, k))(keys)
     return select(done, fresh, lanes)
 
 

@@ -12,7 +12,7 @@ from functools import partial
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 
 from canary.algorithms.base import Algorithm, Learner
 from canary.environments.protocol import Environment
@@ -39,6 +39,9 @@ class Trainer:
     rollout_length: int
     stagger: bool = True
 
+    def account(self, limit: Float[Array, ""]) -> CostAccount:
+        return CostAccount(limit, self.cost_discount, self.clock)
+
 
 class TrainingState(eqx.Module):
     """Everything about one seed that does change; that of many seeds has them as a first axis."""
@@ -51,14 +54,28 @@ class TrainingState(eqx.Module):
     key: Key[Array, "*seed"]
 
 
+def seed_keys(seed: Int[Array, ""] | int) -> Key[Array, "3"]:
+    """The keys of the learner, of the lanes and of the run."""
+    return jax.random.split(jax.random.fold_in(jax.random.key(0), seed), 3)
+
+
 def init_training(trainer: Trainer, terms: Terms, seed: Int[Array, ""] | int) -> TrainingState:
-    key = jax.random.fold_in(jax.random.key(0), seed)
-    key_learner, key_lanes, key_run = jax.random.split(key, 3)
+    key_learner, key_lanes, key_run = seed_keys(seed)
+    lanes = start_lanes(
+        trainer.environment, trainer.environments, key_lanes, stagger=trainer.stagger
+    )
+    return fresh_state(trainer, terms, lanes, key_learner, key_run)
+
+
+def fresh_state(
+    trainer: Trainer, terms: Terms, lanes: Lane, key_learner: PRNGKeyArray, key_run: PRNGKeyArray
+) -> TrainingState:
+    """The state before the first update."""
     environment = trainer.environment
     steps = trainer.environments * trainer.rollout_length
     return TrainingState(
         learner=trainer.algorithm.init(key_learner),
-        lanes=start_lanes(environment, trainer.environments, key_lanes, stagger=trainer.stagger),
+        lanes=lanes,
         statistics=initial_statistics(environment.observation_size)
         if environment.normalise_observation
         else None,
@@ -68,21 +85,36 @@ def init_training(trainer: Trainer, terms: Terms, seed: Int[Array, ""] | int) ->
     )
 
 
+def batch_keys(state: TrainingState) -> Key[Array, "2"]:
+    """The keys of the next rollout and of the update by it."""
+    return jax.random.split(jax.random.fold_in(state.key, state.terms.iteration))
+
+
 def train_iteration(
     trainer: Trainer, state: TrainingState
 ) -> tuple[TrainingState, tuple[Metrics, EpisodeEnds]]:
     """Collect a batch with the current policy, record its episodes, improve the learner (paper
     Algorithm 1)."""
-    key_rollout, key_update = jax.random.split(jax.random.fold_in(state.key, state.terms.iteration))
-    account = CostAccount(state.terms.limit, trainer.cost_discount, trainer.clock)
+    key_rollout, key_update = batch_keys(state)
+    account = trainer.account(state.terms.limit)
     lanes, rollout, observations = collect(
         trainer.environment, account, state.learner.policy, state.lanes, state.statistics,
         key_rollout, trainer.rollout_length,
     )  # fmt: skip
+    return improve(trainer, state, lanes, rollout, observations, key_update)
+
+
+def improve(
+    trainer: Trainer,
+    state: TrainingState,
+    lanes: Lane,
+    rollout: Rollout,
+    observations: Float[Array, "time env obs"],
+    key: PRNGKeyArray,
+) -> tuple[TrainingState, tuple[Metrics, EpisodeEnds]]:
+    """The update by a batch; `lanes` are where it ended."""
     window = record_episodes(state.window, rollout.episodes)
-    learner, metrics = trainer.algorithm.update(
-        state.learner, rollout, window, state.terms, key_update
-    )
+    learner, metrics = trainer.algorithm.update(state.learner, rollout, window, state.terms, key)
     metrics = metrics | {FAULT: first_fault(rollout, observations)}
     statistics = None if state.statistics is None else merge(state.statistics, observations)
     terms = eqx.tree_at(lambda t: t.iteration, state.terms, state.terms.iteration + 1)

@@ -30,10 +30,10 @@ from canary.algorithms.quantile_critic import (
     quantiles,
     sampled_returns,
 )
-from canary.algorithms.trust_region_update import Evidence, flatten
+from canary.algorithms.trust_region import Evidence, flatten
 from canary.numerics.moments import empty_window, record_episodes
 from problems.breach_truth import COPIES, Law, difference_quotients
-from problems.probe_mdps import EPSILON, LIMIT, ROOT, TABLE, TablePolicy, population
+from problems.probe_mdps import EPSILON, LIMIT, ROOT, TABLE, TablePolicy, copies, population
 from problems.rollouts import make_rollout
 from problems.terms import make_terms
 
@@ -58,7 +58,7 @@ def exact(request):
         )
         window = record_episodes(empty_window(rollout.done.size), rollout.episodes)
         make = cvar_constraint(settings_of(gamma))
-        evidence = Evidence(rollout, here, after, window, make_terms(LIMIT, EPSILON), None)
+        evidence = Evidence(rollout, here, after, window, make_terms(LIMIT, EPSILON))
         estimate = make(evidence)
         samples = flatten(rollout, rollout.reward, estimate)
     return SimpleNamespace(
@@ -67,12 +67,8 @@ def exact(request):
     )  # fmt: skip
 
 
-def test_quantiles_of_the_truth_hold_the_whole_law(exact):
-    assert exact.here.shape[0] == COPIES
-    assert len(np.unique(np.asarray(exact.here[:, 0]))) > 5
-
-
 def test_value_is_the_exact_cvar(exact):
+    assert exact.here.shape[0] == COPIES
     with jax.enable_x64(True):
         np.testing.assert_allclose(
             exact.estimate.bound(jnp.zeros(1)), [exact.law.cvar() - 1], rtol=1e-9
@@ -133,18 +129,6 @@ def test_blind_critic_blames_the_worst_episodes(exact):
     assert 0 < (np.asarray(expected) > 0).mean() < 2 * chance
 
 
-def test_worst_episodes_are_blamed_at_every_step(exact):
-    with jax.enable_x64(True):
-        threshold, mean = jnp.asarray(1.2), jnp.asarray(0.5)
-        found = np.asarray(worst_episodes(exact.rollout, threshold, mean))[:, 0]
-    done = np.asarray(exact.rollout.done)[:, 0]
-    totals = np.asarray(exact.rollout.episodes.cost)[:, 0] / LIMIT
-    ends = np.flatnonzero(done)
-    final = totals[ends[np.searchsorted(ends, np.arange(len(done)))]]
-    np.testing.assert_allclose(found, np.where(final >= 1.2, final - 0.5, 0), atol=1e-12)
-    assert 0 < (found > 0).mean() < 1
-
-
 # --- the quantile critic ---
 
 
@@ -182,8 +166,7 @@ def test_sampled_returns_follow_the_law_of_the_cost_to_come(exact, decay):
             sampled_returns(exact.rollout, exact.after, 16, estimation, jax.random.key(0))
         )
     for node in (exact.nodes[0], exact.nodes[1], exact.nodes[-1]):
-        here = [index for index, other in enumerate(exact.nodes) if other == node]
-        drawn = returns[:, here].ravel()
+        drawn = returns[:, copies(exact.nodes)[node]].ravel()
         law = exact.law.quantiles(node)
         assert scipy.stats.wasserstein_distance(drawn, law) < 0.03
         if decay == 1:  # no bootstrap: the copies of an episode return exactly what the law says

@@ -47,14 +47,6 @@ def test_rows_that_are_not_numbers_are_never_called_exact():
     assert not merge(rows)[2]
 
 
-def test_rows_that_differ_by_one_bit_stay_apart():
-    rows = batch(0, 2) + np.float32(1)
-    rows[0] = np.nextafter(rows[1], np.float32(9))
-    merged, _, exact = merge(rows)
-    if exact:
-        np.testing.assert_array_equal(merged.evaluate(lambda x: x), rows)
-
-
 @pytest.fixture(scope="module")
 def compute():
     """A loss and its gradient on the batch, plain or on distinct rows; also says which of the two

@@ -1,6 +1,7 @@
 """The moments of the episode cost from the critics' values, against every trajectory of small
 processes."""
 
+from dataclasses import replace
 from itertools import product
 
 import jax
@@ -10,7 +11,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from canary.algorithms.remaining_risk import episode_moments, remaining_risk
+from canary.algorithms.base import EstimationConfig, Task
+from canary.algorithms.canary import CanaryConfig
+from canary.algorithms.cantelli_cpo import CantelliCPOConfig
+from canary.algorithms.ppo import PPOConfig
+from canary.algorithms.remaining_risk import episode_moments, remaining_risk, risk_critics
+from canary.environments.protocol import Discrete
 from canary.networks import MLP, critic_values, make_critics
 from canary.numerics.advantages import augmented_cost
 from exact.tiny_mdps import random_mdp
@@ -71,28 +77,20 @@ def test_moments_and_bound_of_the_whole_episode(gamma: float, time: int, state: 
     assert violation <= bound + 1e-6 <= 1 + 1e-5
 
 
-@pytest.mark.parametrize("gamma", [1.0, 0.8])
-@pytest.mark.parametrize(("time", "state", "spent"), [(0, 0, 0.0), (1, 1, 0.5), (2, 0, 0.9)])
 @pytest.mark.parametrize("dead_zone", [0.0, 0.4])
-def test_moments_and_bound_of_the_shaped_cost(
-    gamma: float, time: int, state: int, spent: float, dead_zone: float
-):
-    """V and V~ of the shaped cost are E[X] - phi(y) and E[X^2] - phi(y)^2: no discount is left in
-    them."""
+@pytest.mark.parametrize(("time", "state", "spent"), [(0, 0, 0.0), (1, 1, 0.5), (2, 0, 0.9)])
+def test_markovs_bound_is_the_mean_of_the_shaped_cost(time, state, spent, dead_zone):
+    """From the critic V_X of the shaped cost to come: E[X | x] = phi(y) + V_X(x)."""
     paths = futures(random_mdp(seed=time, most_cost=2), time, state)
-    g = gamma**time
-    totals = np.array(
-        [spent + g * sum(gamma**k * cost for k, cost in enumerate(costs)) for _, costs in paths]
-    )
     chance = np.array([chance for chance, _ in paths])
+    totals = np.array([spent + sum(costs) for _, costs in paths])
     x, now = (np.clip((cost - dead_zone) / (1 - dead_zone), 0, 1) for cost in (totals, spent))
-    critics = constant_critics(chance @ x - now, chance @ x**2 - now**2)
+    critic = constant_critics(chance @ x - now)
     bound = remaining_risk(
-        critics, jnp.zeros(1), jnp.array(spent), jnp.array(g), dead_zone=dead_zone
+        critic, jnp.zeros(1), jnp.array(spent), jnp.array(1.0), dead_zone=dead_zone
     )
-    mean, variance = chance @ x, chance @ (x - chance @ x) ** 2
-    assert float(bound) == pytest.approx(variance / (variance + (1 - mean) ** 2), rel=1e-3)
-    assert 0 < chance @ (totals > 1) <= bound + 1e-5
+    assert float(bound) == pytest.approx(chance @ x, rel=1e-5)
+    assert 0 < chance @ (totals > 1) <= bound + 1e-6
 
 
 def constant_critics(*outputs: float) -> MLP:
@@ -111,7 +109,7 @@ def constant_critics(*outputs: float) -> MLP:
 def test_any_critics_give_a_probability(
     value: float, square: float, spent: float, g: float, dead_zone: float | None
 ):
-    critics = constant_critics(value, square)
+    critics = constant_critics(value, square) if dead_zone is None else constant_critics(value)
     risk = float(
         remaining_risk(critics, jnp.zeros(1), jnp.array(spent), jnp.array(g), dead_zone=dead_zone)
     )
@@ -146,3 +144,19 @@ def test_batches_are_evaluated_case_by_case():
     expected = jnp.where(mean >= 1, 1.0, bound)
     np.testing.assert_allclose(risk, expected, rtol=1e-5)
     assert len(set(np.asarray(risk).tolist())) > 1
+
+
+@pytest.mark.parametrize("config", [CanaryConfig(), CantelliCPOConfig(), PPOConfig()])
+def test_critics_are_those_of_the_method(config):
+    """Of Canary the last, of the paper's the last two, of others none."""
+    config = replace(config, estimation=EstimationConfig(hidden=(8,)))
+    learner = config.make(Task(input_size=4, action_space=Discrete(2))).init(jax.random.key(0))
+    found, x = risk_critics(config, learner), jnp.ones(4)
+    if isinstance(config, PPOConfig):
+        assert found is None
+        return
+    _, *all_costs = critic_values(learner.critics.networks, x)
+    paper = isinstance(config, CantelliCPOConfig)
+    expected = all_costs if paper else all_costs[1:]
+    np.testing.assert_allclose(critic_values(found.networks, x), expected, rtol=1e-5)
+    assert (found.dead_zone is None) == paper

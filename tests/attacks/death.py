@@ -1,11 +1,10 @@
 """Death at the N-th write: of a process (SIGKILL), or of one command inside a process that lives
 on.
 
-A write is whatever changes the disk: a file that is created, written, cut, flushed, renamed or
-removed. Death comes before the write or, if that has bytes, after half of them. A command that dies
-inside a living process gets a `Death` from its N-th write and from every one after it, so that no
-`finally` can tidy up; the files that it held open are closed afterwards, as the kernel would do,
-and their locks are given back with that.
+A write is whatever changes the disk: a file that is created, written, flushed, renamed or removed.
+Death comes before the write or, if `torn`, after half of its bytes. A command that dies inside a
+living process gets a `Death` from its N-th write and from every one after it, so that no `finally`
+can tidy up. The files that it held open are closed afterwards, as the kernel would do.
 """
 
 import contextlib
@@ -14,19 +13,8 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-WRITES = (
-    "open",
-    "write",
-    "pwrite",
-    "ftruncate",
-    "fsync",
-    "replace",
-    "rename",
-    "unlink",
-    "mkdir",
-    "rmdir",
-)
-HAVE_BYTES = ("write", "pwrite")
+RENAMES = ("replace", "rename", "unlink", "mkdir", "rmdir")
+WRITES = ("open", "write", "pwrite", "ftruncate", "fsync", *RENAMES)
 
 
 class Death(BaseException):
@@ -35,12 +23,14 @@ class Death(BaseException):
 
 class Mortal:
     """A context in which the write `at` is the last thing that happens; 0: it lives, and its writes
-    are counted."""
+    are counted. `counted` are the kinds of writes that count."""
 
-    def __init__(self, at: int, *, torn: bool = False, real: bool = False):
-        self._at, self._torn, self._real = at, torn, real
+    def __init__(
+        self, at: int, *, torn: bool = False, real: bool = False, counted: tuple[str, ...] = WRITES
+    ):
+        self._at, self._torn, self._real, self._counted = at, torn, real, counted
         self.writes = 0
-        self._is_dead = False
+        self.is_dead = False
         self._originals: dict[str, Callable[..., Any]] = {}
         self._held: set[int] = set()
 
@@ -61,26 +51,27 @@ class Mortal:
 
     def _mortal(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any, **keywords: Any) -> Any:
-            if name != "open" or arguments[1] & (os.O_WRONLY | os.O_RDWR):
-                self._count(name, function, arguments)
-            elif self._is_dead:
+            if self.is_dead:
                 raise Death
+            writes = name != "open" or arguments[1] & (os.O_WRONLY | os.O_RDWR)
+            if writes:
+                self._count(name, function, arguments)
             result = function(*arguments, **keywords)
-            if name == "open":
+            if name == "open" and writes:
                 self._held.add(result)
             return result
 
         return call
 
     def _count(self, name: str, function: Callable[..., Any], arguments: tuple) -> None:
-        self.writes += 1
-        if self.writes != self._at and not self._is_dead:
+        self.writes += name in self._counted
+        if self.writes != self._at or name not in self._counted:
             return
-        if self._torn and name in HAVE_BYTES and not self._is_dead:
+        if self._torn and name in ("write", "pwrite"):
             function(arguments[0], bytes(arguments[1])[: len(arguments[1]) // 2], *arguments[2:])
         if self._real:
             os.kill(os.getpid(), signal.SIGKILL)
-        self._is_dead = True
+        self.is_dead = True
         raise Death
 
     def _close(self, descriptor: int) -> None:

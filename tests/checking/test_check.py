@@ -7,12 +7,10 @@ import numpy as np
 import pytest
 
 import canary
-from canary.checking.advice import advise
-from canary.checking.behaviour import check_behaviour
-from canary.checking.check import full_check, short_record
-from canary.checking.findings import raise_first_error
-from canary.checking.probe import differences, fingerprint, make_probe
-from canary.checking.structure import check_structure
+from canary.checking.behaviour import behaviour_differences, check_behaviour, fingerprint
+from canary.checking.check import advise, full_check
+from canary.checking.probe import make_probe, short_record
+from canary.checking.structure import check_structure, raise_first_error
 from canary.environments import from_gymnasium
 from canary.environments.failures import callback_failure
 from canary.environments.icy_lake import IcyLake
@@ -40,7 +38,7 @@ TRACED = [
     (object(), "environment", "object is not an environment: it has no horizon, no observation_size"),
     (HostWalk(), "environment", "it looks like a Gymnasium environment: use canary.environments.from_gymnasium"),
     (faulty.WrongSize(), "observation", r"has the shape \(2,\), but observation_size says 3"),
-    (faulty.CostVector(), "cost", r"The cost of reset\(\) has the shape \(1,\); it must be a single number, shape \(\)"),
+    (faulty.CostVector(), "cost", r"The cost of reset\(\) has the shape \(1,\), but must be a single number"),
     (faulty.IntegerCost(), "cost", r"is int32; it must be float32: write cost.astype\(jnp.float32\)"),
     (faulty.FloatTerminated(), "terminated", r"is float32; it must be bool: write terminated.astype\(bool\)"),
     (faulty.Tuple(), "step", r"step\(\) of Tuple returned a tuple of 4; it must return a canary.EnvironmentState"),
@@ -68,12 +66,10 @@ def test_what_tracing_finds(environment, field, sentence):
         raise_first_error(found)
 
 
-@pytest.mark.parametrize(
-    ("environment", "field", "sentence"), TRACED, ids=lambda case: type(case).__name__
-)
-def test_training_says_it_too_and_writes_nothing(environment, field, sentence, tmp_path):
-    with pytest.raises(CanaryError, match=sentence):
-        canary.train(environment, constraint=canary.Chance(9.0, 0.2), out=tmp_path, quiet=True)
+@pytest.mark.parametrize("case", TRACED[3:6])
+def test_training_says_it_too_and_writes_nothing(case, tmp_path):
+    with pytest.raises(CanaryError, match=case[2]):
+        canary.train(case[0], constraint=canary.Chance(9.0, 0.2), out=tmp_path, quiet=True)
     assert not list(tmp_path.iterdir())
 
 
@@ -206,11 +202,13 @@ def test_a_fingerprint_tells_behaviours_apart():
         fingerprint(short_record(faulty.Walk(noise=noise))) for noise in (0.5, 0.5, 0.6)
     )
     assert one == same
-    assert differences(one, same) == []
-    assert any("observation differs from step 1 on" in text for text in differences(one, other))
+    assert behaviour_differences(one, same) == []
+    assert any(
+        "observation differs from step 1 on" in text for text in behaviour_differences(one, other)
+    )
     scaled = {kind: [value * (1 + 1e-5) for value in values] for kind, values in one.items()}
-    assert differences(one, scaled) == []  # another machine's rounding
-    assert differences({"cost": "high"}, one) == ["the stored behaviour cannot be read"]
+    assert behaviour_differences(one, scaled) == []  # another machine's rounding
+    assert behaviour_differences({"cost": "high"}, one) == ["the stored behaviour cannot be read"]
 
 
 def test_the_first_steps_of_records_agree_whatever_their_length():
@@ -219,4 +217,4 @@ def test_the_first_steps_of_records_agree_whatever_their_length():
     assert [len(values) for values in short.values()] == [5] * 4
     for kind, values in short.items():
         np.testing.assert_allclose(values, long[kind][:5], rtol=1e-6)
-    assert differences(short, long) == []
+    assert behaviour_differences(short, long) == []

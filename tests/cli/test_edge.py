@@ -52,7 +52,6 @@ def sentence(capsys: pytest.CaptureFixture[str], arguments: list[str], code: int
         (["frontier", "--limit", "1e300"], "between 1e-30 and 1e30"),
         (["train", "--limit", "1e-300"], "between 1e-30 and 1e30"),
         (["train", "--set", f"algo.hidden={'[' * 2000}"], "algo.estimation.hidden"),
-        (["train", "--force"], "--force belongs to --resume"),
         (["train", "--out", "a\0b"], "Cannot write"),
         (["train", "--out", "x" * 300], "Cannot write"),
         (

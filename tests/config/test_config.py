@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from canary.algorithms import ALGORITHMS
+from canary.algorithms.cantelli_cpo import CantelliCPOConfig
 from canary.config import names
 from canary.config.config import (
     RunConfig,
@@ -23,7 +24,7 @@ from canary.constraints import CVaR, Mean
 from canary.environments import ENVIRONMENTS
 from canary.environments.icy_lake import IcyLake
 from canary.errors import CanaryError
-from canary.runs.building import make_trainer
+from canary.runs.seeds import make_trainer
 from canary.types import Chance
 from problems.probe_environments import Price
 
@@ -80,6 +81,7 @@ def test_names_for_people_are_the_names_of_the_program():
 def test_any_configuration_survives_json(seeds, hidden, numbers, flags, scale):
     target_kl, decay, limit, epsilon = numbers
     config = make_config(
+        algorithm="cantelli-cpo",
         constraint=Chance(limit=limit, epsilon=epsilon),
         seeds=seeds,
         stagger=flags[0],
@@ -87,7 +89,7 @@ def test_any_configuration_survives_json(seeds, hidden, numbers, flags, scale):
             f"algo.hidden={json.dumps(hidden)}",
             f"algo.target_kl={target_kl!r}",
             f"algo.gae_lambda={decay!r}",
-            f"algo.time_feature={flags[1]}",
+            f"algo.clock={flags[1]}",
             f"algo.surrogate_scale={scale}",
             "env.map=SFF/FHG",
         ),
@@ -99,7 +101,7 @@ def test_any_configuration_survives_json(seeds, hidden, numbers, flags, scale):
         target_kl,
         decay,
     )
-    assert config.algorithm.critic.time_feature is flags[1]
+    assert config.algorithm.estimation.clock is flags[1]
     assert config.environment == IcyLake(map="SFF/FHG")
     hash(config)  # compiled functions keep it as a constant
 
@@ -110,10 +112,9 @@ def test_any_configuration_survives_json(seeds, hidden, numbers, flags, scale):
         ("algo.target_kl=0.02", lambda c: c.algorithm.trust_region.target_kl, 0.02),
         ("algo.trust_region.target_kl=0.02", lambda c: c.algorithm.trust_region.target_kl, 0.02),
         ("algo.epochs=3", lambda c: c.algorithm.critic.epochs, 3),
-        ("algo.time_feature=True", lambda c: c.algorithm.critic.time_feature, True),
-        ("algo.dead_zone=adaptive", lambda c: c.algorithm.dead_zone, "adaptive"),
-        ("algo.dead_zone=0", lambda c: c.algorithm.dead_zone, 0.0),
-        ("algo.dead_zone=none", lambda c: c.algorithm.dead_zone, None),
+        ("algo.clock=True", lambda c: c.algorithm.estimation.clock, True),
+        ("algo.initial_std=2", lambda c: c.algorithm.estimation.initial_std, 2.0),
+        ("algo.initial_std=none", lambda c: c.algorithm.estimation.initial_std, None),
         ("algo.cost_discount=1", lambda c: c.algorithm.estimation.cost_discount, 1.0),
         (
             "algo.surrogate_scale=episode",
@@ -129,7 +130,7 @@ def test_any_configuration_survives_json(seeds, hidden, numbers, flags, scale):
     ],
 )
 def test_overrides_set_one_value_of_the_right_type_and_nothing_else(item, read, value):
-    # `paper`, because `fast` follows the problem: another epsilon is another dead zone.
+    # `paper`, because `fast` follows the problem: another epsilon is another window.
     before = make_config(preset="paper")
     after = make_config(preset="paper", overrides=(item,))
     assert read(after) == value
@@ -145,7 +146,7 @@ def test_settings_that_need_each_other_may_stand_in_any_order():
     with pytest.raises(CanaryError, match="raise the horizon"):
         make_config(overrides=long[:1])
     with pytest.raises(CanaryError, match="must be a number"):
-        make_config(overrides=("algo.target_kl=x", "env.horizon=500"))
+        make_config(overrides=("algo.ratio_clip=x", "env.horizon=500"))
     assert make_config(overrides=("env.horizon=500", "env.horizon=300")).environment.horizon == 300
 
 
@@ -177,9 +178,8 @@ def differences(one, other):
         ("algo.epochs=Infinity", "whole number"),
         ("training.chunk=true", "whole number"),
         ("training.total_steps=1" + "0" * 400, "less than 2\\*\\*63"),
-        ("algo.time_feature=1", "true or false"),
+        ("algo.clock=1", "true or false"),
         ("algo.surrogate_scale=epsiode", "one of episode, step"),
-        ("algo.dead_zone=adaptiv", "must be one of adaptive"),
         ("algo.hidden=256", r"must be a list such as \[64\] or 64,64, not 256"),
         ("algo.hidden=[16, x]", "must be a whole number"),
         ("algo.hidden=[16, 2.5]", "whole number"),
@@ -200,7 +200,7 @@ def differences(one, other):
 )
 def test_wrong_overrides_end_in_one_sentence(item, sentence):
     with pytest.raises(CanaryError, match=sentence) as caught:
-        make_config(overrides=(item,))
+        make_config(algorithm="cantelli-cpo", overrides=(item,))
     text = str(caught.value)
     assert text.endswith((".", "?"))
     assert "\n" not in text
@@ -248,10 +248,10 @@ def test_an_environment_of_ones_own():
         lambda data: data.update(environment=3),
         lambda data: data["environment"].update(name=["IcyLake"]),
         lambda data: data["environment"].update(name="Nowhere"),
-        lambda data: data["algorithm"].update(name="nothing"),
+        lambda data: data["algorithm"].update(method="nothing"),
         lambda data: data["algorithm"].update(settings=[]),
         lambda data: data["algorithm"]["settings"].update(estimation=None),
-        lambda data: data["algorithm"]["settings"]["trust_region"].update(target_kl="x"),
+        lambda data: data["algorithm"]["settings"]["clipped"].update(ratio_clip="x"),
         lambda data: data["algorithm"]["settings"].update(more=1),
         lambda data: data["constraint"].pop("limit"),
         lambda data: data["constraint"].update(limit=None),
@@ -269,7 +269,7 @@ def test_damaged_configurations_end_in_one_sentence(spoil):
 
 def test_an_algorithm_of_ones_own_has_to_be_imported_first():
     data = config_to_dict(make_config())
-    data["algorithm"]["name"] = "my-own"
+    data["algorithm"] |= {"name": "my-own", "method": "my-own"}
     with pytest.raises(CanaryError, match=r"'my-own'.*in Python, import the module that adds it"):
         config_from_dict(data)
 
@@ -322,27 +322,18 @@ def test_a_constraint_of_another_kind_is_refused():
 
 
 def test_a_preset_sees_the_problem_as_it_is_put():
-    """The dead zone narrows for a small limit and a rare violation and widens for a frequent one, a
-    PointGoal episode lasts eight batches, and a lake with long episodes gets twice the updates."""
+    """Two violations are expected in the window, and a batch of continuous control holds the steps
+    of four whole episodes."""
 
-    def dead_zone(*overrides: str) -> float:
-        return make_config("IcyLake", overrides=overrides).algorithm.dead_zone
+    def window(*overrides: str) -> int:
+        return make_config("IcyLake", overrides=overrides).algorithm.estimation.window
 
-    assert dead_zone() == dead_zone("constraint.limit=15") == 0.8
-    assert dead_zone("constraint.epsilon=0.1") == 0.87  # 0.2 times the fourth root of a fifth
-    assert dead_zone("constraint.limit=3.5") == 0.69  # a step costs 1: 2 are free, the third counts
-    assert dead_zone("constraint.epsilon=0.005") == 0.2
-    assert dead_zone("constraint.epsilon=0.001") == 0.0
-    assert dead_zone("constraint.epsilon=0.001", "algo.dead_zone=0.5") == 0.5
+    assert window() == 100
+    assert window("constraint.epsilon=0.001") == 2000
+    assert window("constraint.epsilon=0.5") == 20
+    assert window("constraint.epsilon=0.001", "algo.window=50") == 50
     for name in ("PointGoal", "PointGoal2500"):
         config = make_config(name)
-        assert config.environment.horizon // config.training.rollout_length == 8
-    short = make_config("PointGoal", overrides={"env.horizon": 200}).training
-    assert (short.rollout_length, short.total_steps) == (25, 800_000)
-    long = ("env.map=8x8", "env.horizon=200")
-    assert make_config("IcyLake").training.batch == 4000
-    lake = make_config("IcyLake", overrides=long)
-    assert (lake.training.batch, lake.algorithm.estimation.window_batches) == (2000, 10)
-    assert lake.algorithm.dead_zone == 0.72  # 0.2 times the root of two
-    assert make_config("IcyLake", "ppo", overrides=long).training.batch == 4000
-    assert make_config("IcyLake", "cvar-cpo", overrides=long).training.batch == 1000
+        assert config.training.batch >= 4 * config.environment.horizon
+    assert isinstance(make_config(preset="paper").algorithm, CantelliCPOConfig)
+    assert make_config(preset="paper").algorithm_name == "canary"

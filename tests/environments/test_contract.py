@@ -46,8 +46,6 @@ def cases() -> dict[str, Environment]:
                 {"engine": engine} if engine else {}
             )
             found[f"{name}-{engine}" if engine else name] = kind(**settings)
-    # What that engine is for
-    found["PointGoal-native"] = replace(found["PointGoal-native"], vase="free")
     return found
 
 
@@ -56,7 +54,7 @@ CASES = cases()
 PLAYED = [name for name in CASES if name != "PointGoal2500"]
 # Comparisons of two programs take as many compilations; the default suite makes them once for each
 # kind of physics.
-SLOW_TO_COMPARE = {"PointGoal-native"} | {name for name in CASES if "mjx" in name}
+SLOW_TO_COMPARE = {name for name in CASES if "mjx" in name}
 COMPARED = [
     pytest.param(name, marks=[pytest.mark.slow] if name in SLOW_TO_COMPARE else [])
     for name in PLAYED
@@ -69,10 +67,8 @@ def sizes(name: str) -> tuple[int, int]:
 
 
 def comparable(environment: Environment) -> Environment:
-    """Without the oscillation that amplifies rounding, where there is a choice (MJX's implicitfast
-    is another one)."""
-    names = {field.name for field in fields(environment)}
-    if "integrator" not in names or environment.engine == "mjx":
+    """Without the oscillation that amplifies rounding, where there is a choice."""
+    if "integrator" not in {field.name for field in fields(environment)}:
         return environment
     return replace(environment, integrator="implicitfast")
 

@@ -9,13 +9,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import canary
+from canary import host_loop
+from canary.config.config import make_config
 from canary.environments import from_gymnasium
-from canary.environments.protocol import Continuous, Discrete, Environment
+from canary.environments.protocol import Discrete, Environment
 from canary.errors import CanaryError
-from canary.evaluation import play_episodes
+from canary.evaluation import make_player, make_recorder
 from canary.host.episodes import SEED_BITS
+from canary.host_loop import lanes_of
+from canary.host_training import HostTraining
 from canary.networks import make_policy
-from canary.rollout import CostAccount, collect, start_lanes
+from canary.rollout import CostAccount, transition
+from canary.runs.seeds import make_terms, make_trainer
 from problems import host_environments
 from problems.host_environments import WALK, Walk, depth
 
@@ -34,15 +40,20 @@ def play(environment, seed=0, stagger=False, lanes=LANES, length=LENGTH):
     """First lanes, last lanes, rollout and raw observations of a policy that acts almost at
     random."""
 
-    @jax.jit
-    def run(key):
-        key_policy, key_lanes, key_run = jax.random.split(key, 3)
-        size = environment.observation_size + CostAccount.SIZE
-        policy = make_policy(key_policy, size, environment.action_space, (4,))
-        first = start_lanes(environment, lanes, key_lanes, stagger=stagger)
-        return first, *collect(environment, ACCOUNT, policy, first, None, key_run, length)
-
-    return jax.tree.map(np.asarray, run(jax.random.key(seed)))
+    settings = (
+        "algo.hidden=[4]", f"training.environments={lanes}", f"training.rollout_length={length}",
+        f"training.stagger={str(stagger).lower()}",
+    )  # fmt: skip
+    constraint = canary.Chance(ACCOUNT.limit, 0.1)
+    config = make_config(environment, "ppo", constraint, "fast", settings, seeds=(seed,))
+    training = HostTraining(make_trainer(config), None)
+    first = training.only(training.init(jnp.full(1, seed, jnp.int32), make_terms(config)))
+    tables, actions, *last = training.collect(first)
+    before, after = (lanes_of(jnp.asarray(each)) for each in tables)
+    inputs, horizon = before.inputs(ACCOUNT, None), environment.horizon
+    rollout = transition(horizon, ACCOUNT, None, before, inputs, jnp.asarray(actions), after)
+    played = first.lanes, lanes_of(*last), rollout, before.environment.observation
+    return jax.tree.map(np.asarray, played)
 
 
 def stretched(space, action):
@@ -96,23 +107,7 @@ def test_tasks_of_gymnasium_agree_with_a_plain_loop(name, horizon):
     make = partial(gymnasium.make, name)
     assert check_against_a_loop(make, speed, environment, played, horizon) >= LANES * 8
     assert played[2].done.sum() >= LANES  # episodes end within the rollout, so resets are in it
-    assert environment.host_failure() is None
     environment.close()
-
-
-def test_the_log_of_actions_is_written_before_the_host_sees_it():
-    """Handed over first, the whole log would be copied in every step: a fifth of a small one."""
-    environment = from_gymnasium("CartPole-v1", cost=speed)
-    lanes = jax.eval_shape(
-        lambda key: start_lanes(environment, LANES, key, stagger=True), jax.random.key(0)
-    )
-
-    def step(lanes, actions, key):
-        return jax.vmap(environment.step, (0, 0, None))(lanes.environment, actions, key)
-
-    program = jax.make_jaxpr(step)(lanes, jnp.zeros(LANES, jnp.int32), jax.random.key(0)).jaxpr
-    (call,) = [each for each in program.eqns if each.primitive.name == "ffi_call"]
-    assert call.invars[-1] in program.outvars
 
 
 def test_the_time_limit_of_the_environment_counts_unless_another_is_given():
@@ -197,26 +192,6 @@ def test_workers_give_the_same_numbers_as_this_process():
     there.close()
 
 
-def test_a_state_is_enough_to_go_on_from():
-    """No live environment stands where the state says: the actions since the reset are played
-    again."""
-    environment = from_gymnasium(Walk, horizon=50, drift=0.1, noise=0.3)
-    state = jax.vmap(environment.reset)(jax.random.split(jax.random.key(1), 3))
-    step = jax.jit(
-        lambda s, a: jax.vmap(environment.step)(s, a, jax.random.split(jax.random.key(0), 3))
-    )
-    actions = jax.random.normal(jax.random.key(2), (6, 3, 2))
-    for action in actions[:5]:
-        state = step(state, action)
-    expected = step(state, actions[5])
-    again = step(state, actions[5])  # the live environments have moved on
-    environment.close()
-    later = step(state, actions[5])  # and now there are none
-    for other in (again, later):
-        jax.tree.map(np.testing.assert_array_equal, expected, other)
-    assert environment.host_failure() is None
-
-
 def test_resets_of_some_lanes_leave_the_others_alone():
     made = []
 
@@ -228,22 +203,32 @@ def test_resets_of_some_lanes_leave_the_others_alone():
     rollout = play(environment, lanes=4, length=60)[2]
     starts = 4 + int(rollout.done.sum())
     assert sum(each.resets for each in made) == starts  # one reset per episode, not one per lane
-    assert len(made) <= 5
+    assert len(made) == 5  # one for the sizes
 
 
-def test_evaluation_plays_in_rounds_what_it_cannot_play_at_once():
-    class Few(type(from_gymnasium(Walk, horizon=12))):
-        most_lanes = 4
-
+def test_evaluation_plays_in_rounds_what_it_cannot_play_at_once(monkeypatch):
     keys = jax.random.split(jax.random.key(5), 10)
     results = []
-    for kind in (from_gymnasium, lambda *a, **k: Few(from_gymnasium(*a, **k).recipe)):
-        environment = kind(Walk, horizon=12)
+    for most in (64, 4):
+        monkeypatch.setattr(host_loop, "MOST_LANES", most)
+        environment = from_gymnasium(Walk, horizon=12)
         policy = make_policy(jax.random.key(0), 4, environment.action_space, (4,))
-        program = jax.jit(partial(play_episodes, environment, ACCOUNT, policy, None))
-        results.append(jax.tree.map(np.asarray, program(keys)))
+        play = make_player(environment, ACCOUNT)
+        results.append(jax.tree.map(np.asarray, play(policy, None, keys)))
+        film = make_recorder(environment, ACCOUNT).film(policy, None, keys, 6)
+        assert film.length[-1] == results[-1].length[6]
+        assert film.spent[-1] == pytest.approx(results[-1].cost[6], rel=1e-5)
+        assert (film.environment.inner.identity == film.environment.inner.identity[0]).all()
     assert results[0].ended.all()
+    assert (results[0].length <= 12).all()
     jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5), *results)
+
+
+def test_an_episode_with_an_observation_that_is_not_finite_is_not_valid():
+    environment = from_gymnasium(Walk, horizon=12, fails_at=3, how="nan", noise=0.01, drift=0.0)
+    policy = make_policy(jax.random.key(0), 4, environment.action_space, (4,))
+    ends = make_player(environment, ACCOUNT)(policy, None, jax.random.split(jax.random.key(5), 3))
+    assert not np.asarray(ends.valid).any()
 
 
 @pytest.mark.parametrize(
@@ -256,7 +241,7 @@ def test_evaluation_plays_in_rounds_what_it_cannot_play_at_once():
         ({"make": lambda: 3}, "made a int, which has no reset"),
         ({"make": lambda: 1 / 0}, "could not be made .ZeroDivisionError: division by zero at"),
         ({"make": Walk}, "say it with horizon="),
-        ({"make": Walk, "horizon": 0}, "horizon must be a positive whole number, not 0"),
+        ({"make": Walk, "horizon": 0}, "must be a positive whole number, not 0"),
         ({"make": Walk, "horizon": 9, "cost": 3}, "cost must be a function"),
         ({"make": Walk, "horizon": 9, "cost": "hazard"}, "cost must be a function, 'info:KEY'"),
         ({"make": Walk, "horizon": 9, "speed": 3}, "could not be made .TypeError.*'speed'"),
@@ -311,30 +296,16 @@ class Strange(Walk):
 @pytest.mark.parametrize(
     ("what", "sentence"),
     [
-        ("reset", "reset.. returned a ndarray; Gymnasium's returns two values"),
+        ("reset", "reset.. returned a ndarray"),
         ("four", r"in lane 0 in step 1 of its episode: step.. returned 4 values"),
         ("shape", "the observation has 3 numbers, but observation_space says 2"),
-        ("words", "the reward of a step must be a number, not 'much'"),
+        ("words", "must be numbers, not 'much'"),
         ("cost", "info has no 'cost' to take the cost from; it has hazard"),
     ],
 )
 def test_answers_that_make_no_sense_are_named(what, sentence):
-    environment = from_gymnasium(Strange, horizon=5, what=what)
-    rollout = play(environment, length=2)[2]
-    assert np.isnan(rollout.reward[-1]).all()
-    failure = environment.host_failure()
-    assert failure is not None
-    with pytest.raises(AssertionError, match=sentence):
-        raise AssertionError(failure)
-    assert environment.host_failure() is None  # told once; what is played next starts afresh
-
-
-def test_an_action_of_the_wrong_shape():
-    environment = from_gymnasium(Walk, horizon=5)
-    assert environment.action_space == Continuous(2)
-    state = jax.eval_shape(environment.reset, jax.random.key(0))
-    with pytest.raises(CanaryError, match=r"has 2 numbers; this one has the shape \(3,\)"):
-        jax.eval_shape(lambda s: environment.step(s, jnp.zeros(3), jax.random.key(0)), state)
+    with pytest.raises(CanaryError, match=sentence):
+        play(from_gymnasium(Strange, horizon=5, what=what), length=2)
 
 
 def test_a_failure_in_a_later_reset_names_its_lane():
@@ -351,13 +322,8 @@ def test_a_failure_in_a_later_reset_names_its_lane():
             return observation, reward, self.x > 0 and self.time == 2, False, info
 
     environment = from_gymnasium(Worn, horizon=50, noise=0.0, drift=0.0)
-    first, _, rollout, _ = play(environment, lanes=6, length=5)
-    lane = int(np.flatnonzero(first.environment.observation[:, 0] > 0)[0])
-    failure = environment.host_failure()
-    assert failure is not None
-    assert f"failed in lane {lane} while it was reset: RuntimeError: worn out" in failure
-    assert np.isfinite(rollout.reward[:2]).all()
-    assert np.isnan(rollout.reward[2:]).all()
+    with pytest.raises(CanaryError, match=r"in lane \d while it was reset: RuntimeError: worn out"):
+        play(environment, lanes=6, length=5)
 
 
 def test_the_advice_about_actions_without_bounds_works():

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from canary.environments.layouts import (
+from canary.environments.point_arena import (
     ARENA,
     AWAY,
     GOAL,

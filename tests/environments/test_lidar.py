@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from canary.environments.lidar import BINS, RANGE, lidar
+from canary.environments.point_arena import BINS, RANGE, lidar
 
 # Safety-Gymnasium 1.0.0 after reset(seed=0).
 ROBOT, HEADING = (0.107389709, 0.473416606), 1.662251935

@@ -1,7 +1,6 @@
 """PointGoal against recordings of Safety-Gymnasium 1.0.0 and its statistics; the order within a
 step; settings."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import equinox as eqx
@@ -10,10 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from canary.environments.layouts import AWAY
-from canary.environments.lidar import lidar
+from canary.environments.point_arena import AWAY, lidar
 from canary.environments.point_goal import PointGoal, PointGoal2500, PointGoalState
-from canary.environments.point_physics import place
 from canary.environments.point_robot import PointRobot
 from canary.environments.protocol import EnvironmentState
 from canary.errors import CanaryError
@@ -36,7 +33,7 @@ def wrap(inner: PointGoalState) -> EnvironmentState:
     )
 
 
-def state_of(environment, row) -> EnvironmentState:
+def state_of(row) -> EnvironmentState:
     """Upstream's state before a recorded step."""
     robot = PointRobot(
         row["position_before"],
@@ -44,16 +41,9 @@ def state_of(environment, row) -> EnvironmentState:
         row["velocity_before"],
         row["yaw_rate_before"],
     )
-    vase, physics = row["vase_position_before"], None
-    if environment.physics is not None:
-        physics = place(environment.physics, robot, vase[:2], jnp.zeros_like(robot.heading))
-        qpos = jnp.concatenate([physics.qpos[:3], vase])
-        qvel = jnp.concatenate([physics.qvel[:3], row["vase_velocity_before"]])
-        physics = eqx.tree_at(lambda p: (p.qpos, p.qvel), physics, (qpos, qvel))
+    vase = row["vase_position_before"]
     distance = jnp.linalg.norm(row["goal_before"] - robot.position)
-    return wrap(
-        PointGoalState(robot, row["goal_before"], row["hazards"], vase[:2], distance, physics)
-    )
+    return wrap(PointGoalState(robot, row["goal_before"], row["hazards"], vase[:2], distance))
 
 
 def replay(environment, *, x64):
@@ -62,9 +52,7 @@ def replay(environment, *, x64):
         dtype = jnp.float64 if x64 else jnp.float32
         rows = {name: jnp.asarray(values, dtype) for name, values in GOLDEN.items()}
         keys = jax.random.split(jax.random.key(0), len(REACHED))
-        step = jax.vmap(
-            lambda row, key: environment.step(state_of(environment, row), row["action"], key)
-        )
+        step = jax.vmap(lambda row, key: environment.step(state_of(row), row["action"], key))
         return jax.tree.map(np.asarray, jax.jit(step)(rows, keys))
 
 
@@ -120,18 +108,6 @@ def test_every_recorded_step_in_single_precision():
     np.testing.assert_allclose(shown[alone], theirs[alone], atol=1e-4)
 
 
-def test_a_free_vase_is_pushed_as_upstream_does():
-    """Upstream is MuJoCo 2.3.3: contacts are computed a little differently there."""
-    after = replay(PointGoal(vase="free", engine="native"), x64=True)
-    assert robot_error(after, "position").max() < 1e-5
-    assert robot_error(after, "position")[~PUSHED].max() < 1e-13
-    moved = np.abs(GOLDEN["vase_position"] - GOLDEN["vase_position_before"])[:, :2].max()
-    error = np.abs(after.inner.vase - GOLDEN["vase_position"][:, :2]).max()
-    assert error < 1e-3 < 0.03 < moved
-    np.testing.assert_allclose(after.reward, GOLDEN["reward"], atol=1e-5)
-    np.testing.assert_array_equal(after.cost, GOLDEN["cost"])
-
-
 def test_upstream_shows_the_new_goal_and_so_do_we():
     """The lidar that upstream returns with the step that reached a goal is that of the next goal,
     by our own lidar."""
@@ -150,14 +126,12 @@ def test_upstream_shows_the_new_goal_and_so_do_we():
             )
 
 
-def lone(goal=(1.0, 0.0), hazard=(-1.0, -1.0), environment=None) -> EnvironmentState:
+def lone(goal=(1.0, 0.0), hazard=(-1.0, -1.0)) -> EnvironmentState:
     """A robot at rest in the origin; one hazard where it is said, all else out of the way."""
     away, zero = jnp.full((8, 2), AWAY), jnp.zeros(())
     robot = PointRobot(jnp.zeros(2), zero + 0.5, jnp.zeros(2), zero)
-    engine = None if environment is None else environment.physics
-    physics = None if engine is None else place(engine, robot, away[0], zero)
     goal, hazards = jnp.array(goal), away.at[0].set(jnp.array(hazard))
-    return wrap(PointGoalState(robot, goal, hazards, away[0], jnp.linalg.norm(goal), physics))
+    return wrap(PointGoalState(robot, goal, hazards, away[0], jnp.linalg.norm(goal)))
 
 
 step = jax.jit(PointGoal().step)
@@ -253,26 +227,6 @@ def test_doing_nothing_neither_pays_nor_costs():
     assert (costs == 0).all()
 
 
-@pytest.mark.parametrize("engine", ["native", "mjx"])
-def test_engines_without_a_vase_are_the_closed_form(engine):
-    """Three steps in double precision: long enough to move, too short to amplify rounding to
-    anything."""
-    with jax.enable_x64(True):
-        environments = PointGoal(), PointGoal(engine=engine)
-        states = [lone(environment=environment) for environment in environments]
-        steps = [jax.jit(environment.step) for environment in environments]
-        for action in ([1.0, 0.5], [0.02, -1.0], [-1.0, 0.3]):
-            action, key = jnp.array(action), jax.random.key(5)
-            states = [move(state, action, key) for move, state in zip(steps, states, strict=True)]
-        ours, theirs = states
-        assert float(jnp.linalg.norm(ours.inner.robot.velocity)) > 0.01
-        jax.tree.map(
-            lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6, rtol=1e-6),
-            replace(ours, inner=replace(ours.inner, physics=None)),
-            replace(theirs, inner=replace(theirs.inner, physics=None)),
-        )
-
-
 def test_without_a_vase_its_lidar_is_dark():
     readings = [
         jax.jit(PointGoal(vase=vase).reset)(jax.random.key(0)).observation[VASE_LIDAR]
@@ -294,14 +248,11 @@ def test_settings_and_variants():
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
-        ({"vase": "glass"}, "'none', 'static' or 'free'"),
-        ({"engine": "warp"}, "'mjx'"),
+        ({"vase": "glass"}, "'none' or 'static'"),
         ({"integrator": "rk4"}, "implicitfast"),
         ({"horizon": 0}, "horizon"),
         ({"horizon": True}, "horizon"),
         ({"frame_skip": 2.5}, "frame_skip"),
-        ({"vase": "free"}, "closed form"),
-        ({"engine": "mjx", "integrator": "implicitfast"}, "saturates"),
     ],
 )
 def test_mistakes_are_explained(setting, words):

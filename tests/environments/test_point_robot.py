@@ -9,7 +9,6 @@ import mujoco
 import numpy as np
 import pytest
 
-from canary.environments.physics.engine import load_model
 from canary.environments.point_robot import INERTIA, LEVER, MASS, PointRobot, sense, simulate
 
 FRAMES = 10
@@ -39,7 +38,7 @@ def drive(robot, actions, **options):
 
 
 def mujoco_data(integrator=mujoco.mjtIntegrator.mjINT_EULER):
-    model = load_model("point_robot.xml")
+    model = mujoco.MjModel.from_xml_path(str(GOLDEN.parent / "point_robot.xml"))
     model.opt.integrator = integrator
     return model, mujoco.MjData(model)
 

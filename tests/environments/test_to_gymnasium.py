@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from canary.environments.gymnasium_face import to_gymnasium
 from canary.environments.icy_lake import IcyLake
+from canary.environments.to_gymnasium import to_gymnasium
 from canary.errors import CanaryError
 from problems.faulty_environments import Walk
 

@@ -12,7 +12,6 @@ from rich.console import Console
 
 from canary.errors import CanaryError
 from canary.exact import figure as frontier
-from canary.reporting import figures
 from canary.terminal import tables
 
 BEST = {"var": (0.91, 0.95, 0.98), "cvar": (0.85, 0.93, 0.97), "cantelli": (None, 0.8, 0.96)}
@@ -21,36 +20,19 @@ SHAPED = {0.0: None, 0.4: 0.85, 0.8: 0.94}
 
 
 def point(constraint: str, epsilon: float, value: float | None) -> dict:
-    numbers = dict.fromkeys(
-        ("violation_probability", "cost_mean", "cost_deviation", "cantelli_value", "cvar")
-    )
-    if value is not None:
-        numbers = dict.fromkeys(numbers, 0.004)
-    return {
-        "constraint": constraint,
-        "epsilon": epsilon,
-        "return": value,
-        "upper_bound": value,
-    } | numbers
+    names = ("violation_probability", "cost_mean", "cost_deviation", "cantelli_value", "cvar")
+    numbers = dict.fromkeys(names, None if value is None else 0.004)
+    known = {"constraint": constraint, "epsilon": epsilon, "return": value, "upper_bound": value}
+    return known | numbers
 
 
 def seed(number: int, value: float, chance: float) -> dict:
-    gaps = {f"gap_to_{name}": best[1] - value for name, best in BEST.items()}
-    numbers = {
-        "cost_mean": 1.0,
-        "cost_deviation": 0.5,
-        "cantelli_value": -2.5,
-        "cvar": 3.0,
-        "length": 9.0,
-    }
-    row = {
-        "seed": number,
-        "return": value,
-        "violation_probability": chance,
-        "is_safe": chance <= 0.05,
-    }
-    shaped = {"dead_zone": None, "shaped_bound": None}
-    return row | numbers | gaps | {"gap_at_own_violation": 0.0123} | shaped
+    return {
+        "seed": number, "return": value, "violation_probability": chance, "is_safe": chance <= 0.05,
+        "cost_mean": 1.0, "cost_deviation": 0.5, "cantelli_value": -2.5, "cvar": 3.0, "length": 9.0,
+        **{f"gap_to_{name}": best[1] - value for name, best in BEST.items()},
+        "gap_at_own_violation": 0.0123, "dead_zone": None, "shaped_bound": None,
+    }  # fmt: skip
 
 
 @pytest.fixture
@@ -131,17 +113,6 @@ def test_seeds_with_a_dead_zone_state_what_it_guarantees(report: dict):
     assert row_of(printed(report), "canary", "mean")[4:6] == ["0.35", "0.0350"]
 
 
-def test_unsafe_seeds_are_red_and_safe_ones_green(report: dict):
-    cells = tables.seeds_table(report).columns[3]._cells
-    assert [cell.style for cell in cells[:2]] == ["green", "red"]  # type: ignore[union-attr]
-
-
-def test_runs_of_one_algorithm_are_numbered(report: dict):
-    report["runs"][1]["algorithm"] = "canary"
-    text = printed(report)
-    assert row_of(text, "canary", "#2")[2] == "5"
-
-
 def test_no_policy_and_no_runs(report: dict):
     report["runs"] = []
     report["optima"]["cantelli"] = point("cantelli", 0.05, None)
@@ -164,23 +135,15 @@ def test_the_figure_shows_curves_points_and_the_line_at_epsilon(report: dict):
     np.testing.assert_allclose(curves["VaR"], list(zip(EPSILONS, BEST["var"], strict=True)))
     # Where no policy is, there is no point
     np.testing.assert_allclose(curves["Cantelli"], [(0.05, 0.8), (0.2, 0.96)])
-    vertical = [line for line in axes.lines if list(line.get_xdata()) == [0.05, 0.05]]
-    assert vertical[0].get_color() == figures.RED
     seeds = np.concatenate([np.asarray(points.get_offsets()) for points in axes.collections])
     (left, right), (bottom, _) = axes.get_xlim(), axes.get_ylim()
-    for expected in (
-        (0.03, 0.9),
-        (0.07, 0.94),
-        (left, 0.7),
-        (0.02, bottom),
-    ):  # the last two lie outside: at the edge
+    # The last two lie outside: at the edge.
+    for expected in ((0.03, 0.9), (0.07, 0.94), (left, 0.7), (0.02, bottom)):
         assert np.isclose(seeds, expected).all(axis=1).any(), expected
     assert left <= 0.01
     assert right >= 0.2
     labels = [text.get_text() for text in axes.get_legend().get_texts()]
     assert labels[-2:] == ["canary, trained: 3 seeds", "cpo, trained: 1 seed"]
-    assert "0.950 at ε = 0.05" in labels[0]
-    assert "-3.00" in [text.get_text() for text in axes.texts]
     plt.close(figure)
 
 
@@ -196,14 +159,6 @@ def test_the_figure_shows_what_the_dead_zone_buys(report: dict):
     assert [(text.get_text(), text.get_position()[0]) for text in axes.texts] == [
         ("no policy", 0.0)
     ]
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == list(lines)
-    plt.close(figure)
-
-
-@pytest.mark.parametrize("draw", [frontier.draw_frontier, frontier.draw_dead_zones])
-def test_axes_in_axes_out(report: dict, draw):
-    figure, axes = plt.subplots()
-    assert draw(axes, report) is axes
     plt.close(figure)
 
 
@@ -225,5 +180,5 @@ def test_files(report: dict, tmp_path: Path):
 
 def test_a_place_that_cannot_be(report: dict, tmp_path: Path):
     (tmp_path / "file").touch()
-    with pytest.raises(CanaryError, match="Cannot make"):
+    with pytest.raises(CanaryError, match="place"):
         frontier.save_frontier(report, tmp_path / "file" / "place")

@@ -70,7 +70,7 @@ def test_icy_lake_tables():
         ({"cost": -np.ones((3, 2, 3))}, "must not be negative"),
         ({"cost": np.full((3, 2, 3), np.nan)}, "finite"),
         ({"cost": np.full((3, 2, 3), 1.5), "cost_unit": 1}, "1.5 is not a whole multiple"),
-        ({"cost": np.full((3, 2, 3), 2**-40)}, "cannot be counted"),
+        ({"cost": np.full((3, 2, 3), 2**-40)}, "too small"),
         ({"cost_unit": 0}, "positive"),
         ({"terminal": np.zeros(2, bool)}, "terminal table"),
         ({"initial": np.array([0.5, 0, 0])}, "initial distribution"),

@@ -284,3 +284,15 @@ def test_a_limit_of_exactly_the_certain_cost_is_allowed(constraint):
 def test_mistakes_are_explained(constraint, limit, epsilon, words):
     with pytest.raises(CanaryError, match=words):
         CONSTRAINTS[constraint](random_mdp(0), limit, epsilon)
+
+
+def test_problems_that_share_a_pool_of_policies_have_the_solutions_of_their_own():
+    mdp, pool = from_environment(IcyLake(horizon=30)), []
+    for name, solve in CONSTRAINTS.items():
+        values = []
+        for epsilon in (0.02, 0.1, 0.3):
+            together = solve(mdp, 3.5, epsilon, pool)
+            assert together.value == pytest.approx(solve(mdp, 3.5, epsilon).value, abs=1.1e-6), name
+            assert together.law.expected_return == pytest.approx(together.value)
+            values.append(together.value)
+        assert values == sorted(values)

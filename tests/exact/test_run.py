@@ -3,11 +3,9 @@ refuses."""
 
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import jax
 import numpy as np
-import polars as pl
 import pytest
 
 from canary.config.config import config_from_dict
@@ -15,25 +13,22 @@ from canary.environments.icy_lake import IcyLake
 from canary.errors import CanaryError
 from canary.evaluation import play_episodes
 from canary.exact import best_under_cantelli, best_under_var, cost_law, from_environment
-from canary.exact import run as frontiers
 from canary.exact.run import (
     DEAD_ZONES,
-    dead_zones,
     default_epsilons,
     frontier_report,
     grid_inputs,
     policy_law,
 )
 from canary.rollout import CostAccount, advance, start_lane
-from canary.runs import directory
-from canary.runs.directory import append_parts, read_json
+from canary.runs.directory import read_json
 from canary.runs.policies import load_policies
 from runs.untrained_runs import LAKE, LIMIT, untrained_run
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return untrained_run(tmp_path_factory.mktemp("runs"), overrides=("algo.dead_zone=none",))
+    return untrained_run(tmp_path_factory.mktemp("runs"), overrides=("algo.dead_zone=0.4",))
 
 
 @pytest.fixture(scope="module")
@@ -78,70 +73,15 @@ def test_the_shaped_bound_over_the_dead_zone(report: dict):
     assert (np.diff(values) >= -2e-6).all()
 
 
-def test_seeds_state_the_bound_of_their_own_dead_zone(run: Path, report: dict, monkeypatch):
-    for row in report["runs"][0]["seeds"]:
-        assert row["dead_zone"] is row["shaped_bound"] is None
-    monkeypatch.setattr(frontiers, "dead_zones", lambda run, config, updates: {0: 0.4, 3: None})
-    shaped = frontier_report(LAKE, LIMIT, 0.1, epsilons=[], runs=[run])
-    first, second = shaped["runs"][0]["seeds"]
+def test_seeds_state_the_bound_of_their_dead_zone(run: Path, report: dict):
     policies = load_policies(config_from_dict(read_json(run / "config.json"), LAKE), run)
-    law = policy_law(LAKE, from_environment(LAKE), LIMIT, *policies.of_seed(0))
-    assert first["dead_zone"] == 0.4
-    assert first["shaped_bound"] == pytest.approx(law.guaranteed_violation(LIMIT, 0.4))
-    assert first["shaped_bound"] >= first["violation_probability"]
-    assert second["dead_zone"] is second["shaped_bound"] is None
-
-
-def bare_run(place: Path) -> Path:
-    """A run directory in which nothing was trained yet."""
-    return directory.create(
-        place, directory.Headline("IcyLake", "canary", 2, 10), {}, device="", command=[]
-    )
-
-
-class TestDeadZones:
-    """A run's dead zone is found in its configuration or, if it adapts, in its metrics."""
-
-    @staticmethod
-    def config(**algorithm):
-        return SimpleNamespace(
-            algorithm=SimpleNamespace(**algorithm), training=SimpleNamespace(seeds=(0, 3))
+    for row in report["runs"][0]["seeds"]:
+        law = policy_law(
+            LAKE, from_environment(LAKE), policies.account, *policies.of_seed(row["seed"])
         )
-
-    @pytest.mark.parametrize(
-        ("settings", "zone"),
-        [
-            ({}, None),
-            ({"dead_zone": "none"}, None),
-            ({"dead_zone": None}, None),
-            ({"dead_zone": "0.4"}, 0.4),
-        ],
-    )
-    def test_said(self, tmp_path: Path, settings: dict, zone: float | None):
-        assert dead_zones(tmp_path, self.config(**settings), 4) == {0: zone, 3: zone}
-
-    def test_adaptive(self, tmp_path: Path):
-        run = bare_run(tmp_path)
-        rows = [
-            (0, 0, 0.1),
-            (0, 1, 0.2),
-            (0, 2, 0.3),
-            (3, 0, 0.5),
-            (3, 1, float("nan")),
-            (3, 2, 0.7),
-        ]
-        columns = ["seed", "iteration", "dead_zone"]
-        frame = pl.DataFrame(rows, schema=columns, orient="row").with_columns(steps=pl.lit(5))
-        append_parts(run, {"metrics": frame}, 0, 3)
-        config = self.config(dead_zone="adaptive")
-        assert dead_zones(run, config, 3) == {0: 0.3, 3: 0.7}
-        assert dead_zones(run, config, 2) == {0: 0.2, 3: 0.5}  # the checkpoint is older
-
-    def test_adaptive_but_not_recorded(self, tmp_path: Path):
-        assert dead_zones(bare_run(tmp_path), self.config(dead_zone="adaptive"), 3) == {
-            0: None,
-            3: None,
-        }
+        assert row["dead_zone"] == 0.4
+        assert row["shaped_bound"] == pytest.approx(law.guaranteed_violation(LIMIT, 0.4))
+        assert row["shaped_bound"] >= row["violation_probability"]
 
 
 def test_the_law_of_a_network_agrees_with_playing_it(run: Path, report: dict):
@@ -181,23 +121,14 @@ def test_gaps_are_distances_to_the_optima(report: dict):
         assert row["cantelli_value"] == pytest.approx(value)
 
 
-def test_rows_of_the_grid_are_what_a_policy_sees_in_play():
+@pytest.mark.parametrize("clock", [None, LAKE.horizon])
+def test_rows_of_the_grid_are_what_a_policy_sees_in_play(clock: int | None):
     lake = replace(LAKE, slip=0.0)
-    mdp, account = from_environment(lake), CostAccount(LIMIT, 1.0)
-    rows = np.asarray(grid_inputs(lake, mdp, LIMIT, None)).reshape(mdp.states, len(mdp.support), -1)
+    mdp, account = from_environment(lake), CostAccount(LIMIT, 1.0, clock)
     lane, spent = start_lane(lake, jax.random.key(0)), []
-    for action in (
-        1,
-        2,
-        2,
-        0,
-        0,
-        1,
-        2,
-        3,
-        1,
-        2,
-    ):  # down, onto the ice, right, back onto the ice, ...
+    for time, action in enumerate(map(int, "1220012312")):  # down, onto the ice, right, back, ...
+        rows = np.asarray(grid_inputs(lake, mdp, account, None, time))
+        rows = rows.reshape(mdp.states, len(mdp.support), -1)
         seen = np.asarray(lane.inputs(account, None))
         spent.append(int(lane.spent))
         np.testing.assert_array_equal(rows[int(lane.environment.inner), spent[-1]], seen)
@@ -206,7 +137,7 @@ def test_rows_of_the_grid_are_what_a_policy_sees_in_play():
 
 
 def test_spent_cost_is_clipped_as_in_training():
-    rows = grid_inputs(LAKE, from_environment(LAKE), 0.5, None)
+    rows = grid_inputs(LAKE, from_environment(LAKE), CostAccount(0.5, 1.0), None)
     assert float(rows[:, -1].max()) == 10.0  # 12 on ice are 24 limits
 
 
@@ -214,7 +145,7 @@ def test_a_uniform_policy_has_the_law_of_a_uniform_policy(tmp_path: Path):
     run = untrained_run(tmp_path, sharpness=0.0)
     policies = load_policies(config_from_dict(read_json(run / "config.json"), LAKE), run)
     mdp = from_environment(LAKE)
-    law = policy_law(LAKE, mdp, LIMIT, policies.of_seed(0)[0])
+    law = policy_law(LAKE, mdp, policies.account, policies.of_seed(0)[0])
     uniform = cost_law(mdp, np.full((mdp.states, mdp.actions), 0.25))
     np.testing.assert_allclose(law.probabilities, uniform.probabilities, atol=1e-7)
 

@@ -30,6 +30,7 @@ def make_portable(
     normalised: bool = False,
     blind: bool = False,
     discount: float = 1.0,
+    clock: bool = False,
 ) -> TrainedPolicy:
     """`blind` policies do not see the account: their first layer has no rows for it."""
     space = Continuous(3) if continuous else Discrete(4)
@@ -52,19 +53,19 @@ def make_portable(
         )
         statistics = merge(initial_statistics(OBSERVATIONS), seen)
     place = Place("Probe", {"slip": 0.25}, HORIZON, OBSERVATIONS, space)
-    return TrainedPolicy(policy, statistics, CostAccount(2.5, discount), place, about=ABOUT)
+    account = CostAccount(2.5, discount, HORIZON if clock else None)
+    return TrainedPolicy(policy, statistics, account, place, about=ABOUT)
 
 
 @cache
-def make_risk_critics(inputs: int):
-    return make_critics(jax.random.key(6), 2, inputs, (16, 12))
+def make_risk_critics(count: int):
+    return make_critics(jax.random.key(6), count, OBSERVATIONS + CostAccount.SIZE, (16, 12))
 
 
-def with_critics(
-    portable: TrainedPolicy, *, dead_zone: float | None = None, time_feature: bool = False
-) -> TrainedPolicy:
-    networks = make_risk_critics(OBSERVATIONS + CostAccount.SIZE + time_feature)
-    return replace(portable, critics=RiskCritics(networks, dead_zone, time_feature))
+def with_critics(portable: TrainedPolicy, *, dead_zone: float | None = None) -> TrainedPolicy:
+    """V and V~ or, with a dead zone, V_X alone."""
+    networks = make_risk_critics(2 if dead_zone is None else 1)
+    return replace(portable, critics=RiskCritics(networks, dead_zone))
 
 
 KINDS = {
@@ -74,4 +75,5 @@ KINDS = {
     "normalised continuous": {"continuous": True, "normalised": True},
     "blind to its account": {"blind": True},
     "discounted": {"discount": 0.9},
+    "with a clock": {"clock": True},
 }

@@ -1,5 +1,7 @@
 """Episodes as functions of a seed and actions: live environments are a cache, and what cannot be
-brought back is told."""
+brought back is reported."""
+
+import time
 
 import numpy as np
 import pytest
@@ -7,18 +9,18 @@ from benchmarks.host_speed import measure
 from gymnasium import spaces
 
 from canary.errors import CanaryError
-from canary.host.episodes import Episodes, Rows
-from canary.host.player import Recipe
+from canary.host.episodes import TRUNCATED, Episodes
+from canary.host.player import Player, Recipe
+from canary.host.rows import LocalRow
 from canary.host.spaces import action_decoder
-from canary.host.stage import LocalStage, SlotFailed
 from problems.host_environments import Walk
 
-LANES = np.arange(2)
 IDENTITY = np.array([[3, 1], [4, 1]], np.uint32)
+ACTIONS = np.random.default_rng(0).uniform(-1, 1, (2, 50, 2)).astype(np.float32)
 
 
 class Restless(Walk):
-    """Ends at a step that no seed decides: later each time it is reset."""
+    """Ends at a step that no seed decides: earlier each time it is reset."""
 
     def step(self, action):
         observation, reward, _, _, info = super().step(action)
@@ -26,43 +28,61 @@ class Restless(Walk):
 
 
 def episodes(kind, **arguments):
-    recipe = Recipe(lambda **given: kind(**given), arguments, "info:cost", 50)
-    return Episodes("walk", lambda lanes: LocalStage(recipe))
+    recipe = Recipe(kind, arguments, "info:cost", 50)
+    return Episodes(recipe, Player(recipe), 2, 0)
 
 
-def rows(steps, seen, actions):
-    return Rows(IDENTITY, np.full(2, steps), actions, seen)
+def play(live, steps):
+    live.start(live.everyone, IDENTITY)
+    for now in range(steps):
+        live.step(slice(None), ACTIONS[:, now], 1.0)
 
 
-def play(live, steps, actions):
-    seen = live.reset(IDENTITY, LANES)
-    for time in range(steps):
-        seen = live.step(rows(time, seen, actions), actions[:, time], LANES)[:, :2]
-    return seen
+def state(live):
+    return tuple(each.copy() for each in (live.identity, live.steps, live.actions, live.table))
 
 
-def test_what_is_not_live_is_played_again():
-    actions = np.random.default_rng(0).uniform(-1, 1, (2, 50, 2)).astype(np.float32)
-    live = episodes(Walk, noise=0.2, drift=0.1)
-    seen = play(live, 6, actions)
-    expected = live.step(rows(6, seen, actions), actions[:, 6], LANES)
-    live.close()
-    np.testing.assert_array_equal(live.step(rows(6, seen, actions), actions[:, 6], LANES), expected)
+def test_what_is_not_live_is_replayed():
+    first, second = (episodes(Walk, noise=0.2, drift=0.1) for _ in range(2))
+    play(first, 6)
+    stored = state(first)
+    assert second.take_up(*stored).all()
+    for live in (first, second):
+        live.step(slice(None), ACTIONS[:, 6], 1.0)
+    np.testing.assert_array_equal(first.table, second.table)
+    assert first.take_up(*stored).all()  # back again: its environments have moved on
+    first.step(slice(None), ACTIONS[:, 6], 1.0)
+    np.testing.assert_array_equal(first.table, second.table)
+    second.require_live()
+
+
+def test_what_is_live_is_not_replayed():
+    live = episodes(Walk)
+    play(live, 6)
+    live._row = None
+    assert live.take_up(*state(live)).all()
 
 
 def test_episodes_that_end_earlier_the_second_time_cannot_be_brought_back():
-    actions = np.zeros((2, 50, 2), np.float32)
     live = episodes(Restless, noise=0.0, drift=0.0)
-    seen = play(live, 8, actions)
-    assert not live.revive(rows(8, seen, actions), LANES).any()
-    with pytest.raises(
-        CanaryError, match="walk cannot be brought back to step 8 of the episode of lane 0"
-    ):
-        live.step(rows(8, seen, actions), actions[:, 8], LANES)
+    play(live, 8)
+    stored = state(live)
+    live.start(live.everyone, IDENTITY + 1)
+    assert not live.take_up(*stored).any()
+    with pytest.raises(CanaryError, match=r"cannot be brought back to step 8 .* of lane 0"):
+        live.require_live()
+
+
+def test_one_episode_per_lane_to_its_end():
+    live = episodes(Walk, noise=0.0, drift=0.0)
+    moved = list(live.play(np.array([1]), IDENTITY[1:], lambda now: ACTIONS[:, now]))
+    assert len(moved) == 51
+    assert live.table[1, TRUNCATED] == 1
+    assert live.steps.tolist() == [0, 50]
 
 
 def test_the_benchmark_measures_all_three():
-    speeds = measure("CartPole-v1", steps=3, rounds=1, workers=0)
+    speeds = measure("CartPole-v1", 3, 1, 0, time.perf_counter)
     assert len(speeds) == 3
     assert min(speeds) > 0
 
@@ -70,14 +90,13 @@ def test_the_benchmark_measures_all_three():
 @pytest.mark.parametrize("spoilt", [[0], [1], [0, 1]])
 def test_the_lane_that_saw_the_wrong_number_of_things_is_named(spoilt):
     """All lanes are encoded together, and still the first one that cannot be is found."""
-    stage = LocalStage(Recipe(Walk, {}, "info:cost", 50))
-    stage.reset([0, 1], [3, 4])
-    for slot in spoilt:
-        player = stage._players[slot]
+    row = LocalRow(Recipe(Walk, {}, "info:cost", 50), [0, 1])
+    row.reset([0, 1], [3, 4], [ACTIONS[0, :0]] * 2)
+    for lane in spoilt:
+        player = row._players[lane]
         player._step = lambda action, step=player._step: (np.zeros(3), *step(action)[1:])
-    with pytest.raises(SlotFailed, match=r"has 3 numbers, but .* says 2") as found:
-        stage.step([0, 1], np.zeros((2, 2), np.float32))
-    assert found.value.row == spoilt[0]
+    with pytest.raises(CanaryError, match=rf"in lane {spoilt[0]} in step 1 .* has 3 numbers"):
+        row.step([0, 1], np.zeros((2, 2), np.float32))
 
 
 @pytest.mark.parametrize("start", [0, 5])

@@ -1,10 +1,7 @@
 """The closed form against a convex solver, its optimality conditions, invariances and degenerate
 cases."""
 
-from dataclasses import replace
-
 import cvxpy
-import equinox as eqx
 import hypothesis.strategies as st
 import jax
 import jax.numpy as jnp
@@ -13,7 +10,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis.extra.numpy import arrays
 
-from canary.numerics.trust_region import Tier, TrustRegionSolution, solve, solve_with_share
+from canary.numerics.trust_region import Tier, TrustRegionSolution, solve
 from problems.convex_oracle import NEVER, minimise_in_ball, normalise, reachable
 from problems.random_programs import SHAPES, Program, random_program, random_programs
 
@@ -25,7 +22,6 @@ COUNTS = [40, pytest.param(400, marks=pytest.mark.slow)]  # programs of each kin
 
 solve_all = jax.jit(jax.vmap(solve))
 solve_one = jax.jit(solve)
-solve_share = jax.jit(solve_with_share)
 
 
 def solve_programs(programs: list[Program], dtype=np.float64) -> list[TrustRegionSolution]:
@@ -342,95 +338,3 @@ def test_the_precision_of_the_input_is_kept(dtype, constraints):
     assert solution.tier.dtype == np.int32
     leaves = [leaf for leaf in jax.tree.leaves(solution) if leaf is not solution.tier]
     assert {leaf.dtype for leaf in leaves} == {np.dtype(dtype)}
-
-
-def test_tiers_are_named_in_words():
-    assert [tier.label for tier in Tier] == [
-        "nominal",
-        "bound restoration",
-        "mean restoration",
-        "no step",
-    ]
-    assert len({tier.sentence for tier in Tier}) == 4
-    assert all(tier.sentence.endswith(".") for tier in Tier)
-
-
-# --- asking one step for a share of what it can restore ---
-
-SHARE = 0.8
-
-
-def eased(program: Program, share: float = SHARE) -> Program:
-    """The same program, but no constraint is violated by more than the share of what the trust
-    region can change."""
-    reach = np.sqrt(2 * program.radius) * np.linalg.norm(program.whitened[1:], axis=1)
-    return replace(program, values=np.minimum(program.values, share * reach))
-
-
-def solve_shares(programs: list[Program], share: float) -> list[TrustRegionSolution]:
-    with jax.enable_x64(True):
-        return [
-            jax.tree.map(np.asarray, solve_share(p.gram, p.values, p.radius, share))
-            for p in programs
-        ]
-
-
-@pytest.mark.parametrize("constraints", [1, 2])
-def test_a_share_of_one_is_the_whole_problem_bit_for_bit(constraints):
-    """`solve` itself is called, so both are the same program."""
-    program = random_programs(seed=21, count=1, constraints=constraints)[0]
-    with jax.enable_x64(True):
-        shared, whole = (
-            str(jax.make_jaxpr(function)(program.gram, program.values, program.radius))
-            for function in (lambda *problem: solve_with_share(*problem, 1.0), solve)
-        )
-    assert shared == whole
-
-
-@pytest.mark.parametrize("constraints", [1, 2])
-def test_a_share_is_the_convex_solution_of_the_eased_problem(constraints):
-    """Its step is the eased problem's; its tier, m_B and m_mu are those of the problem as it was
-    put."""
-    programs = random_programs(seed=22, count=52, constraints=constraints)
-    wholes, eases = (
-        solve_programs(programs),
-        solve_programs([eased(program) for program in programs]),
-    )
-    differ = 0
-    for program, shared, whole, ease in zip(
-        programs, solve_shares(programs, SHARE), wholes, eases, strict=True
-    ):
-        check_against_convex_solver(
-            eased(program), eqx.tree_at(lambda s: s.tier, shared, ease.tier)
-        )
-        assert shared.tier == whole.tier
-        assert shared.reachable_mean == pytest.approx(whole.reachable_mean)
-        assert shared.reachable_bound == pytest.approx(whole.reachable_bound)
-        actual = program.values + program.whitened[1:] @ (program.whitened.T @ shared.coefficients)
-        size = np.abs(program.values) + np.linalg.norm(program.whitened[1:], axis=1) * np.sqrt(
-            2 * program.radius
-        )
-        np.testing.assert_array_less(np.abs(shared.predicted_values - actual), 1e-6 * size + 1e-300)
-        differ += not np.allclose(shared.coefficients, whole.coefficients)
-    assert differ > 5
-
-
-@pytest.mark.parametrize("share", [0.3, 0.8, 0.98])
-def test_a_constraint_out_of_reach_is_restored_by_its_share_and_the_reward_gains_the_rest(share):
-    rng = np.random.default_rng(23)
-    programs = []
-    for _ in range(20):
-        program = random_program(rng, "generic", constraints=1)
-        reach = np.sqrt(2 * program.radius) * np.linalg.norm(program.whitened[1])
-        programs.append(replace(program, values=np.array([1.5 * reach])))
-    pairs = zip(programs, solve_shares(programs, share), solve_programs(programs), strict=True)
-    gains = 0
-    for program, shared, whole in pairs:
-        assert shared.tier == whole.tier == Tier.BOUND_RESTORATION
-        reach = float(program.values[0]) / 1.5
-        fall = float(program.values[0] - shared.predicted_values[0])
-        assert (1 - 1e-5) * share * reach <= fall <= (1 + 1e-5) * reach
-        assert shared.predicted_objective >= whole.predicted_objective - 1e-9
-        assert np.linalg.norm(normalise(program).step(shared)) <= 1 + TOLERANCE
-        gains += shared.predicted_objective > whole.predicted_objective + 1e-6
-    assert gains > 10

@@ -18,7 +18,7 @@ import jaxlib
 import numpy as np
 
 from canary.config.config import make_config
-from canary.runs.building import make_terms, make_trainer
+from canary.runs.seeds import make_terms, make_trainer
 from canary.training import init_training, train_chunk
 from problems.compilation import COMPILERS
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from canary.environments.icy_lake import IcyLake
@@ -73,13 +72,6 @@ class Price:
 
     def step(self, now: EnvironmentState, action: Array, key: PRNGKeyArray) -> EnvironmentState:
         return state(now.inner, jnp.ones(1), now.time + 1, action, action, terminated=True)
-
-
-def best_price(limit: float, epsilon: float) -> float:
-    """Largest chance p of action 1 in `Price` with (1/epsilon - 1) p (1 - p) <= (limit - p)^2, p <
-    limit."""
-    roots = np.roots([1 / epsilon, -(1 / epsilon - 1 + 2 * limit), limit**2])
-    return float(min(roots))
 
 
 @dataclass(frozen=True)

@@ -191,8 +191,6 @@ def population(gamma: float) -> tuple[Rollout, list[Node], list[Node | None]]:
     rollout = Rollout(
         inputs=inputs,
         next_inputs=inputs,
-        elapsed=jnp.asarray(time / HORIZON),
-        next_elapsed=jnp.asarray((time + 1) / HORIZON),
         action=jnp.asarray([step[1] for step in steps])[:, None],
         reward=jnp.asarray(np.array([step[1] for step in steps], float)[:, None]),
         cost=jnp.asarray(cost),
@@ -204,3 +202,8 @@ def population(gamma: float) -> tuple[Rollout, list[Node], list[Node | None]]:
         episodes=ends,
     )
     return rollout, nodes, afters
+
+
+def copies(nodes: list[Node]) -> dict[Node, np.ndarray]:
+    """Where each node stands in the population."""
+    return {node: np.flatnonzero([other == node for other in nodes]) for node in set(nodes)}

@@ -12,7 +12,7 @@ def make_rollout(*, time: int, env: int, **known) -> Rollout:
     inputs = known.get("inputs", jnp.zeros((time, env, 1)))
     ends = EpisodeEnds(no, ~no, zero, zero, zero.astype(jnp.int32), no)
     fields = {
-        "inputs": inputs, "next_inputs": inputs, "elapsed": zero, "next_elapsed": zero,
+        "inputs": inputs, "next_inputs": inputs,
         "action": zero.astype(jnp.int32), "reward": zero, "cost": zero, "spent": zero, "spent_raw": zero,
         "discount": zero + 1, "terminated": no, "truncated": no, "episodes": ends,
     }  # fmt: skip

@@ -10,7 +10,7 @@ SEEDS, UPDATES = (0, 1), 60
 
 
 def small_config(**training) -> RunConfig:
-    """IcyLake with short episodes, tiny networks and cheap critics; 200 steps per update."""
+    """IcyLake with short episodes, tiny networks and few gradient steps; 200 steps per update."""
     training = {
         "seeds": SEEDS,
         "environments": 4,
@@ -24,8 +24,8 @@ def small_config(**training) -> RunConfig:
     overrides = (
         "env.horizon=20",
         "algo.hidden=[16]",
-        "algo.critic.epochs=3",
-        "algo.critic.minibatches=1",
+        "algo.epochs=2",
+        "algo.minibatch_size=100",
     )
     return make_config("IcyLake", "canary", overrides=overrides, **training)
 

@@ -43,13 +43,6 @@ def test_the_walk_over_the_lake_grows_and_ends_where_the_walker_is():
         )
 
 
-def test_visits_of_a_tile_are_drawn_apart_but_inside_it():
-    places = icy_lake.walk(np.array([0, 1] * 50), 3)
-    assert len(np.unique(places.round(6), axis=0)) == 100
-    assert (places.astype(int) == np.array([[0, 0], [1, 0]] * 50)).all()
-    assert np.abs(places[:2] - [[0.5, 0.5], [1.5, 0.5]]).max() == 0
-
-
 def test_the_drive_grows_and_is_amber_where_it_cost():
     path = np.stack([np.linspace(-0.8, 0.8, 17), np.zeros(17)], axis=-1)
     cost = np.zeros(17)
@@ -64,20 +57,6 @@ def test_the_drive_grows_and_is_amber_where_it_cost():
     assert count(free[16], AMBER, 8) == 0
     for picture in pictures:
         assert count(picture, RED, 5) == 0
-
-
-def test_the_robot_stays_in_view_wherever_it_goes():
-    far = np.array([[0.0, 0.0], [4.0, -7.0]])
-    middle, half = point_goal.view(far)
-    assert (np.abs(far - middle) < half).all()
-    assert (np.abs(np.array([[-1.5, 1.5], [1.5, 1.5]]) - middle) < half).all()
-    assert point_goal.view(np.zeros((3, 2)))[1] == pytest.approx(1.7)
-    start, end = (
-        centre(picture, CANARY)
-        for picture in point_goal.draw(PointGoal(), drive(far, [0, 0]), [0, 1], SIZE)
-    )
-    assert end[0] > start[0]  # south is down
-    assert end[1] > start[1]  # east is right
 
 
 def test_an_environment_without_a_drawing_is_a_sentence():

@@ -8,12 +8,14 @@ import pytest
 from PIL import Image
 
 import canary
+from canary import host_loop
 from canary.cli import main
-from canary.environments import from_gymnasium, gymnasium_environment
+from canary.environments import from_gymnasium
 from canary.errors import CanaryError
+from canary.evaluation import make_recorder
 from canary.host.episodes import SEED_BITS
 from canary.rendering import run as videos
-from canary.rendering.gymnasium_environment import draw, fitted
+from canary.rendering.gymnasium_environment import draw
 from canary.rendering.run import drawing_for
 from canary.runs.policies import EvaluationPlan, load_policies, play
 from problems.host_environments import DrawnForgetful, Walk, drawn, shade
@@ -37,12 +39,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> canary.Run:
 
 def recorded(run, number, monkeypatch):
     """An evaluation in rounds of four, and one of its episodes recorded."""
-    monkeypatch.setattr(gymnasium_environment, "MOST_LANES", 4)
+    monkeypatch.setattr(host_loop, "MOST_LANES", 4)
     policies, plan = load_policies(run.config, run.directory), EvaluationPlan(episodes=EPISODES)
-    record = videos.recorder(policies, plan)
-    table, _ = play(policies, plan, program=lambda *inputs: record(*inputs, 0)[0])
+    recorder = make_recorder(run.config.environment, policies.account)
+    table, _ = play(policies, plan, program=recorder.play)
     row = table.row(number, named=True)
-    return row, videos.recorded(policies, plan, row, "worst", record)
+    return row, videos.recorded(policies, plan, row, "worst", recorder)
 
 
 @pytest.mark.parametrize("number", [0, 6, 9])
@@ -70,14 +72,6 @@ def test_a_film_keeps_the_action_that_led_to_each_state(run, monkeypatch):
         np.testing.assert_allclose(seen, episode.states.observation[now], rtol=1e-5)
 
 
-def test_pictures_fill_the_square_and_keep_their_shape():
-    wide = fitted(np.full((20, 60, 3), 7, np.uint8), 90)
-    assert (wide[30:60] == 7).all()
-    assert (wide[:30] == 255).all()
-    assert (wide[60:] == 255).all()
-    assert (fitted(np.full((1, 500, 3), 7, np.uint8), 90) == 7).any()
-
-
 def test_the_command_line_makes_a_video(run, capsys):
     arguments = ["evaluate", str(run.directory), "--trust", "--episodes", "4", "--video"]
     assert main([*arguments, "--quiet"]) == 0
@@ -102,14 +96,6 @@ def test_what_cannot_be_drawn_is_a_sentence(monkeypatch, make, sentence):
     environment = from_gymnasium(make, cost=no_cost, horizon=5)
     with pytest.raises(CanaryError, match=sentence):
         drawing_for(environment)
-
-
-def test_the_sentence_comes_before_any_episode_is_played(tmp_path, monkeypatch):
-    environment = from_gymnasium("problems.host_environments:walk", horizon=5, workers=0)
-    plain = canary.load(untrained_run(tmp_path, env=environment, **TASK), environment)
-    monkeypatch.setattr("canary.rendering.run.play", None)
-    with pytest.raises(CanaryError, match="makes no pictures"):
-        plain.video()
 
 
 def test_another_episode_than_the_recorded_one_is_reported(run, monkeypatch):

@@ -10,7 +10,7 @@ from canary.errors import CanaryError
 from canary.rendering import icy_lake
 from canary.rendering.canvas import RED
 from canary.rendering.episode import frame_moments
-from canary.rendering.panel import MARGIN, SIZE, caption, compose
+from canary.rendering.panel import MARGIN, SIZE, compose
 from rendering.recorded_episodes import LAKE, lake_walk
 
 BREACH = np.array([int(RED[i : i + 2], 16) for i in (1, 3, 5)], np.uint8)
@@ -47,12 +47,6 @@ def test_an_episode_that_is_over_keeps_its_last_state():
     assert (column(frames[4], 1) == column(frames[7], 1)).all()
     assert (column(frames[3], 1) != column(frames[4], 1)).any()
     assert (column(frames[4], 0) != column(frames[7], 0)).any()
-
-
-def test_captions_say_what_is_shown():
-    assert caption(WORST, 2.5) == "worst of 9 episodes: cost 3.0 > 2.5"
-    assert caption(WORST, 3.0) == "worst of 9 episodes: cost 3.0"
-    assert caption(MEDIAN, 3.0) == "median: cost 0.0"
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,8 @@ from canary.cli import main
 from canary.environments.eco_ant import EcoAnt
 from canary.environments.icy_lake import IcyLake
 from canary.errors import CanaryError
-from canary.rendering.run import choose, recorded, recorder
+from canary.evaluation import make_recorder
+from canary.rendering.run import choose, recorded
 from canary.runs.policies import EvaluationPlan, load_policies, play
 from runs.untrained_runs import LAKE, untrained_run
 
@@ -58,10 +59,12 @@ def test_worst_and_median_are_chosen_by_cost_then_return():
 
 def record_rows(policies, plan: EvaluationPlan, numbers: list[int]):
     """Some rows of an evaluation, each with its recorded episode."""
-    record = recorder(policies, plan)
-    table, _ = play(policies, plan, program=lambda *inputs: record(*inputs, 0)[0])
+    recorder = make_recorder(
+        policies.config.environment, policies.account, deterministic=plan.deterministic
+    )
+    table, _ = play(policies, plan, program=recorder.play)
     rows = [table.row(number, named=True) for number in numbers]
-    return [(row, recorded(policies, plan, row, "median", record)) for row in rows]
+    return [(row, recorded(policies, plan, row, "median", recorder)) for row in rows]
 
 
 def test_a_recorded_episode_is_the_evaluated_one(run: canary.Run):

@@ -1,7 +1,6 @@
 """Files: they open again with the right frames, and what cannot be written is a sentence."""
 
 import io
-import sys
 
 import numpy as np
 import pytest
@@ -51,10 +50,3 @@ def test_other_endings_are_a_sentence(name):
     with pytest.raises(CanaryError, match=r"\.gif or \.mp4"):
         video_format(name)
     assert video_format("A.GIF") == "gif"
-
-
-def test_mp4_without_pyav_is_a_sentence(monkeypatch):
-    monkeypatch.setitem(sys.modules, "av", None)
-    with pytest.raises(CanaryError, match=r'pip install "canary-rl\[video\]"`, or name a \.gif'):
-        video_format("worst.mp4")
-    assert video_format("worst.gif") == "gif"

@@ -1,6 +1,5 @@
 """Results and runs with made-up episodes: a page can be drawn of them without training anything."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -44,8 +43,7 @@ def tables(seeds, limit=5.5, seed=0) -> dict[str, pl.DataFrame]:
                     "tier": (update < 15).astype(np.float32),
                     "accepted": np.ones(UPDATES, np.float32),
                     "backtracks": (1 + update % 3).astype(np.float32),
-                    "shaped_bound": np.geomspace(1, 0.03, UPDATES).astype(np.float32),
-                    "dead_zone": np.full(UPDATES, 0.6, np.float32),
+                    "risk_bound": np.geomspace(1, 0.03, UPDATES).astype(np.float32),
                     "window_episodes": np.full(UPDATES, 20, np.float32),
                     "cost_mean": (1 + 6 * np.exp(-update / 8)).astype(np.float32),
                     "cost_deviation": np.sqrt(1 + 6 * np.exp(-update / 8)).astype(np.float32),
@@ -67,42 +65,39 @@ def config(seeds, env="IcyLake", algorithm="canary", overrides=()):
 
 
 def add_group(
-    group: Path, seeds=(1, 2), final=True, violations=None, updates=UPDATES, **settings
+    folder: Path, seeds=(1, 2), final=True, violations=None, updates=UPDATES, **settings
 ) -> None:
-    """`violations` of 500 fresh episodes by seed take the place of exact final policies; `updates` is
-    how many have whole episodes."""
+    """`violations` of 500 fresh episodes by seed replace the exact final policies; `updates` is how
+    many have whole episodes."""
     stored = config(seeds, **settings)
-    rows = {seed: {"violation": 0.01 * seed, "return": 0.9} for seed in seeds}
-    if violations is not None:
-        counts = zip(seeds, violations, strict=True)
-        rows = {
-            s: {"episodes": 500, "violations": k, "violation": k / 500, "return": 0.9}
-            for s, k in counts
-        }
+    known: dict[int, dict] = {}
+    for index, seed in enumerate(seeds):
+        policy = {"violation": 0.01 * seed, "return": 0.9}
+        if violations is not None:
+            count = {"episodes": 500, "violations": violations[index]}
+            policy |= count | {"violation": violations[index] / 500}
+        origin = {"code": "abcdef123456", "versions": {"canary": "1"}, "train_seconds": 1.0}
+        known[seed] = origin | {"final": policy if final else None}
     made = tables(seeds, stored["constraint"]["limit"])
-    made["episodes"] = made["episodes"].filter(pl.col("iteration") < updates)
-    kind = "exact" if violations is None else "final"
-    store.add(
-        group,
-        store.Units(
-            config=stored,
-            steps=UPDATES * BATCH,
-            tables=made,
-            provenance={seed: {"code": "abcdef123456", "versions": {"canary": "1"}, "train_seconds": 1.0} for seed in seeds},
-            per_seed={kind: rows} if final else {},
-        ),
-    )  # fmt: skip
+    episodes = made["episodes"].filter(pl.col("iteration") < updates)
+    store.add(folder, stored, (episodes, made["metrics"]), UPDATES * BATCH, known)
 
 
 def add_study(results: Path, names: dict[str, str], view="study", **about) -> None:
-    """`names`: variant to group."""
-    rows = [
-        {"variant": variant, "about": "", "group": group, "overrides": [], "paper": None} | about
-        for variant, group in names.items()
-    ]
+    """`names`: row to folder."""
     results.mkdir(parents=True, exist_ok=True)
+    rows = []
+    for name, folder in names.items():
+        record = store.read_row(results / folder)
+        stored = config((1, 2)) if record is None else record["config"]
+        described = {
+            "row": name, "about": "", "folder": folder, "overrides": [], "paper": None, "also": [],
+            "environment": stored["environment"]["name"], "algorithm": stored["algorithm"]["name"],
+            "preset": stored["preset"], "seeds": stored["training"]["seeds"],
+        }  # fmt: skip
+        rows.append(described | about)
     study = {"name": results.name, "title": "A title", "view": view, "rows": rows}
-    (results / "study.json").write_text(json.dumps(study))
+    store.write_sealed(results / "study.json", study)
 
 
 def add_run(root: Path, name: str, **settings) -> Path:

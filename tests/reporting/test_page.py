@@ -76,9 +76,9 @@ def page(tmp_path_factory):
     root = tmp_path_factory.mktemp("page")
     add_group(root / "results" / "tiny" / "g")
     add_group(root / "results" / "tiny" / "h", overrides=("constraint.limit=4",), violations=(0, 8))
-    add_study(root / "results" / "tiny", {EVIL: "g", "b": "h"})
+    add_study(root / "results" / "tiny", {"b": "h", EVIL: "g"})
     add_run(root / "runs", "<img src=x onerror=alert(2)>")
-    names = ["tiny", "<img src=x onerror=alert(2)>"]
+    names = ["<img src=x onerror=alert(2)>", "tiny"]
     lines = {"cantelli": [[0.01, 0.8], [0.1, 0.9]], "var": [[0.01, 0.9], [0.1, 0.95]]}
     solved = {"lines": lines, "optima": {"cantelli": 0.85, "var": None}, "policies": []}
     with pytest.MonkeyPatch.context() as patch:  # that of a lake takes seconds
@@ -108,8 +108,8 @@ def test_it_draws_and_its_controls_work_in_a_browser(page, width):
     assert {"Return", "Line search", "Bound against reality"} <= set(seen["titles"])
     assert (seen["empty"], seen["seedLines"], seen["withoutSeeds"]) == (0, 3 * 2, 0)
     assert seen["logChanges"]
-    assert [cells[0] for cells in seen["cells"]] == [EVIL, "b", "<img src=x onerror=alert(2)>"]
-    assert seen["cells"][1][6] == "0.008 [0.0035,\xa00.016], largest 0.016"
+    assert [cells[0] for cells in seen["cells"]] == ["<img src=x onerror=alert(2)>", "b", EVIL]
+    assert seen["cells"][1][7] == "0.008 [0.0035,\xa00.016], largest 0.016"
     assert seen["chosen"] == "1"
     assert "all seeds" in seen["readout"]
     assert seen["overflow"] <= 0
@@ -142,7 +142,9 @@ def test_bound_and_violations_are_of_the_same_episodes():
     assert found[:3] == pytest.approx([1 / 2, 2 / 3, 1 / 3])
     assert found[3] != found[3]
     assert found[4] == 1.0
-    assert update_series(pl.DataFrame({"iteration": [0]}), episodes, 5.0) is None  # no such steps
+    assert (
+        update_series(pl.DataFrame({"iteration": [0], "steps": [9]}), episodes, 5.0) is None
+    )  # no such steps
 
 
 def certificate(violations: int, updates: int = UPDATES) -> dict:

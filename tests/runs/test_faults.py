@@ -63,25 +63,6 @@ def test_what_the_program_noted_comes_first():
 
 
 @pytest.mark.parametrize(
-    ("places", "moment"),
-    [
-        ([(1, 2)], "[seed 8, update 13, step 3 of 5]"),
-        ([(0, 2), (1, 2)], "[update 13]"),
-        ([(0, 2), (1, 1)], "[one of the updates 12 to 13]"),
-    ],
-)
-def test_a_failure_of_the_host_is_not_told_twice(places, moment: str):
-    """All lanes show it, of every seed that asked the host since; which lane it was, it says."""
-    noted, failing = np.zeros(SHAPE[:2]), config()
-    for seed, iteration in places:
-        noted[seed, iteration] = 1 + 2 * 4 * len(FAULT_KINDS) + FAULT_KINDS.index("cost")
-    failing.environment.host_failure = lambda: "Shop failed in lane 3: no stock."
-    found = find_fault(noted, EpisodeEnds(**healthy()), 4, 9)
-    said = str(fault_sentence(found, failing, 10, RUN))
-    assert said.startswith(f"Shop failed in lane 3: no stock {moment}. The run is saved")
-
-
-@pytest.mark.parametrize(
     ("part", "value"),
     [("policy", np.nan), ("policy", 1e30), ("critics", np.inf), ("statistics", -np.inf)],
 )
@@ -97,9 +78,11 @@ def test_a_weight_that_is_no_number_any_more_is_named(part: str, value: float):
     groups = SeedGroups.__new__(SeedGroups)
     groups._groups = [(7,), (8,)]
     groups._states = [seed(), seed()]  # type: ignore[list-item]
-    assert unsound_sentence(groups.unsound(), 3, 5, RUN) is None
+    assert groups.unsound() is None
     groups._states = [seed(), seed(**{part: value})]  # type: ignore[list-item]
-    said = str(unsound_sentence(groups.unsound(), 3, 5, RUN))
+    found = groups.unsound()
+    assert found is not None
+    said = unsound_sentence(*found, 3, 5, RUN)
     assert f"{part}['w'] of seed 8 in one of the updates 4 to 5" in said
     assert "after update 3" in said
 

@@ -1,13 +1,19 @@
 """Training on environments outside JAX: what stops it, what is left behind, and how it goes on."""
 
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
+import gymnasium
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -15,9 +21,9 @@ import canary
 from canary.config.config import make_config
 from canary.environments import from_gymnasium
 from canary.errors import CanaryError
-from canary.runs import building, checkpoint
+from canary.runs import checkpoint
 from canary.runs.manifest import read_manifest
-from canary.runs.stored_states import revive
+from canary.runs.seeds import make_groups
 from problems.host_environments import WALK
 
 CONSTRAINT = canary.Chance(limit=3.0, epsilon=0.2)
@@ -41,17 +47,9 @@ def train(environment, out, updates=6):
     )
 
 
-def children() -> set[int]:
+def children() -> list[int]:
     """Worker processes of this one."""
-    listed = subprocess.run(
-        ["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True
-    ).stdout
-    rows = (line.split(None, 2) for line in listed.splitlines()[1:])
-    return {
-        int(pid)
-        for pid, parent, what in rows
-        if int(parent) == os.getpid() and "canary.host.worker" in what
-    }
+    return [process.pid or 0 for process in multiprocessing.active_children()]
 
 
 def the_run(out: Path) -> Path:
@@ -64,7 +62,7 @@ def the_run(out: Path) -> Path:
     [
         ("raise", 0, r"failed in lane 0 in step 45 of its episode: RuntimeError: the motor is stuck at host_environments"),
         ("raise", 2, r"failed in lane 0 in step 45 of its episode: RuntimeError: the motor is stuck"),
-        ("die", 2, r"failed in lane \d in step 45 of its episode: its worker process ended with code 3"),
+        ("die", 2, r"failed: the worker process of lane \d ended with code 3"),
         ("nan", 0, r"gave a (reward|cost) that is not finite.*: seed 0, update 5, step 5 of 10, lane 0 .environment step 133"),
     ],
 )  # fmt: skip
@@ -102,14 +100,19 @@ def test_a_failure_before_anything_was_trained_leaves_nothing(tmp_path, fails_at
 
 def groups_of(environment):
     settings = (*SETTINGS, f"training.total_steps={10 * UPDATE}")
-    return building.make_groups(
-        make_config(environment, "ppo", CONSTRAINT, "fast", settings, seeds=(0, 1))
-    )
+    return make_groups(make_config(environment, "ppo", CONSTRAINT, "fast", settings, seeds=(0, 1)))
+
+
+def assert_same(one, other):
+    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+        if jax.dtypes.issubdtype(a.dtype, jax.dtypes.prng_key):
+            a, b = jax.random.key_data(a), jax.random.key_data(b)
+        np.testing.assert_array_equal(a, b)
 
 
 def test_a_resumed_run_has_the_bits_of_one_that_never_stopped(tmp_path):
     arguments = {"horizon": 25, "noise": 0.3, "drift": 0.2}
-    first = groups_of(from_gymnasium(WALK, workers=0, **arguments))
+    first = groups_of(from_gymnasium(WALK, **arguments))
     first.start()
     first.compile()
     first.advance(2)
@@ -119,58 +122,53 @@ def test_a_resumed_run_has_the_bits_of_one_that_never_stopped(tmp_path):
     other = from_gymnasium(WALK, workers=2, **arguments)
     second = groups_of(other)
     states, _ = checkpoint.load(path, second.structure())
-    states, notes = revive(second.trainer, states)
-    assert notes == []
     second.restore(states)
+    assert second.revive() == []
     second.compile()
     second.advance(3)
-    for one, two in zip(
-        jax.tree.leaves(first.stacked()), jax.tree.leaves(second.stacked()), strict=True
-    ):
-        if jax.dtypes.issubdtype(one.dtype, jax.dtypes.prng_key):
-            one, two = jax.random.key_data(one), jax.random.key_data(two)
-        np.testing.assert_array_equal(one, two)
+    assert_same(first.stacked(), second.stacked())
+    first.restore(states)  # back again: its live environments have moved on
+    first.advance(3)
+    assert_same(first.stacked(), second.stacked())
     other.close()
     assert not children()
 
 
-def test_a_resume_says_what_an_environment_that_forgets_its_seed_loses():
-    groups = groups_of(
-        from_gymnasium("problems.host_environments:forgetful", horizon=25, workers=0)
-    )
+def test_a_resume_reports_what_an_environment_that_forgets_its_seed_loses():
+    groups = groups_of(from_gymnasium("problems.host_environments:forgetful", horizon=25))
     groups.start()
     groups.compile()
     groups.advance(1)
-    states, notes = revive(groups.trainer, groups.stacked())
-    assert len(notes) == 1
-    assert "of 6 episodes of" in notes[0]
-    assert "another" in notes[0] or "other observations" in notes[0]
+    groups.trainer.environment.close()
+    (note,) = groups.revive()
+    assert "of 6 episodes of" in note
+    states = groups.stacked()
     lost = np.asarray(states.lanes.environment.inner.steps) == 0
     assert lost.any()
     assert (np.asarray(states.lanes.spent)[lost] == 0).all()
-    groups.restore(states)
     metrics, _ = groups.advance(1)
     assert not metrics["fault"].any()
 
 
 def test_workers_end_when_their_trainer_is_killed(tmp_path):
-    script = (
-        "import jax, time\n"
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import multiprocessing, time\n"
         "from canary.environments import from_gymnasium\n"
-        f"environment = from_gymnasium({WALK!r}, horizon=9, workers=2)\n"
-        "jax.vmap(environment.reset)(jax.random.split(jax.random.key(0), 2))\n"
-        "print([worker._process.pid for worker in environment._episodes._stage._workers], "
-        "flush=True)\n"
-        "time.sleep(60)\n"
+        "if __name__ == '__main__':\n"
+        f"    live = from_gymnasium({WALK!r}, horizon=9, workers=2).episodes('test', 2)\n"
+        "    live.start(live.everyone, live.identity)\n"
+        "    print([child.pid for child in multiprocessing.active_children()], flush=True)\n"
+        "    time.sleep(60)\n"
     )
     settings = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    command = [sys.executable, "-c", script]
+    command = [sys.executable, str(script)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=settings) as process:
         assert process.stdout is not None
         workers = [int(pid) for pid in process.stdout.readline().strip("[]\n").split(",")]
         assert len(workers) == 2
         process.send_signal(signal.SIGKILL)
-    for _ in range(100):
+    for _ in range(300):
         alive = [pid for pid in workers if Path(f"/proc/{pid}").exists()]
         if not alive:
             break
@@ -178,31 +176,51 @@ def test_workers_end_when_their_trainer_is_killed(tmp_path):
     assert not alive
 
 
-def test_another_setting_trains_by_the_same_program():
-    """The settings are on the host, which steps the environments of the run that asks."""
-    first, second, cut = (
-        groups_of(from_gymnasium(WALK, workers=0, noise=0.01, **arguments))
-        for arguments in (
-            {"horizon": 25, "drift": 0.2},
-            {"horizon": 25, "drift": 0.9},
-            {"horizon": 24, "drift": 0.2},
-        )
-    )
-    alone = groups_of(from_gymnasium(WALK, workers=0, noise=0.01, horizon=25, drift=0.9))
-    for groups in (first, second, cut, alone):
+@dataclass(frozen=True)
+class Line:
+    """x' = x + a / 4 without any randomness: the same environment as `GymnasiumLine`."""
+
+    horizon: int = 7
+    observation_size: ClassVar[int] = 1
+    action_space: ClassVar = canary.Continuous(1)
+    normalise_observation: ClassVar[bool] = True
+
+    def reset(self, key):
+        zero, no = jnp.zeros(()), jnp.zeros((), bool)
+        start = jnp.zeros((), jnp.int32)
+        return canary.EnvironmentState(zero, jnp.zeros(1), zero, zero, no, no, start)
+
+    def step(self, state, action, key):
+        x, time = state.inner + jnp.clip(action[0], -1, 1) / 4, state.time + 1
+        over = jnp.abs(x) > 0.6
+        cut = (time >= self.horizon) & ~over
+        return canary.EnvironmentState(x, x[None], x, jnp.abs(x), over, cut, time)
+
+
+class GymnasiumLine(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-9, 9, (1,), np.float32)
+    action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        self.x = np.float32(0)
+        return np.array([self.x]), {}
+
+    def step(self, action):
+        self.x = self.x + np.float32(action[0]) / np.float32(4)
+        return np.array([self.x]), self.x, abs(self.x) > 0.6, False, {"cost": abs(self.x)}
+
+
+@pytest.mark.parametrize("stagger", ["true", "false"])
+def test_the_loop_on_the_host_trains_as_the_compiled_loop(stagger):
+    """The same environment in both: the same keys, records and updates."""
+    results = []
+    for environment in (Line(), from_gymnasium(GymnasiumLine, horizon=7)):
+        settings = (*SETTINGS, f"training.total_steps={10 * UPDATE}", f"training.stagger={stagger}")
+        config = make_config(environment, "ppo", CONSTRAINT, "fast", settings, seeds=(3,))
+        groups = make_groups(config)
         groups.start()
-    programs = [
-        groups._chunk.lower(groups._states[0], np.int32(1), groups._numbers)
-        for groups in (first, second, cut)
-    ]
-    texts = [program.as_text() for program in programs]
-    assert texts[0] == texts[1] != texts[2]
-    first.compile()
-    second._programs = first._programs
-    alone.compile()
-    one, two, expected = (groups.advance(2) for groups in (first, second, alone))
-    jax.tree.map(np.testing.assert_array_equal, two, expected)  # of its own environments
-    assert any(
-        (np.asarray(a) != np.asarray(b)).any()
-        for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(two), strict=True)
-    )
+        records = [groups.advance(2), groups.advance(1)]
+        state = groups.stacked()
+        results.append((records, state.learner.policy, state.window, state.lanes.spent))
+        groups.close()
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-3, atol=1e-4), *results)

@@ -91,7 +91,7 @@ def test_a_longer_plan_takes_the_schedules_back(longer: dict):
         run.resume(total_steps=1200, quiet=True)
     with pytest.raises(CanaryError, match="positive whole number"):
         run.resume(total_steps=0, quiet=True)
-    with pytest.raises(CanaryError, match=r"1,810 steps are no more updates .* at least 2,000"):
+    with pytest.raises(CanaryError, match="ask for at least 2,000"):
         run.resume(total_steps=1810, quiet=True)
 
 

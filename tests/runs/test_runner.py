@@ -9,17 +9,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from contextlib import redirect_stderr
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from attacks.death import Death, Mortal
+from attacks.death import RENAMES, Mortal
 from attacks.warm import warm
 from canary.config.config import config_from_dict
 from canary.errors import CanaryError
@@ -31,43 +29,6 @@ from canary.runs.stored_states import load_states
 from problems.small_runs import SEEDS, UPDATES, run_config
 
 TESTS = Path(__file__).parents[1]
-
-
-class DeathAt(Mortal):
-    """Death at the N-th file with PART in its path: while it is half written, when it is written
-    but not yet in its place, or as soon as it has been put there."""
-
-    def __init__(self, moment: str, part: str, number: int):
-        super().__init__(0)
-        self._moment, self._part, self._left, self._is_next = moment, part, number, False
-
-    def _count(self, name: str, function: Callable[..., Any], arguments: tuple) -> None:
-        if self._is_next:
-            self._is_dead = True
-        if self._is_dead:
-            raise Death
-        if name != ("replace" if self._moment == "renamed" else "fsync"):
-            return
-        place = arguments[1] if name == "replace" else os.readlink(f"/proc/self/fd/{arguments[0]}")
-        self._left -= self._part in str(place) and not Path(place).is_dir()
-        if self._left > 0:
-            return
-        if name == "replace":
-            self._is_next = True  # it is put there, and nothing comes after it
-            return
-        if self._moment == "half":
-            os.ftruncate(arguments[0], os.fstat(arguments[0]).st_size // 2)
-        self._is_dead = True
-        raise Death
-
-
-def killed(moment: str, part: str, number: int, command: Callable[[], Any]) -> str:
-    """Run a command until it dies there; what it said."""
-    said = io.StringIO()
-    with redirect_stderr(said), DeathAt(moment, part, number):
-        command()
-        pytest.fail("it did not die")
-    return said.getvalue()
 
 
 def killed_from_outside(run: Path, delay: float) -> None:
@@ -106,33 +67,21 @@ def whole(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def survivor(tmp_path_factory):
-    """A run killed again and again, its newest checkpoint cut short, and resumed to the end.
-
-    Also what the process said that found the damaged checkpoint, and the paths of that and the one
-    before it.
-    """
+    """A run killed twice, its newest checkpoint cut short, and resumed to the end; what the resume
+    said; and the paths of that checkpoint and the one before it."""
     out = tmp_path_factory.mktemp("killed")
-    # The first state is half written: no checkpoint yet.
-    killed("half", "checkpoints/", 1, lambda: start_run(run_config(), out))
+    with Mortal(40, counted=RENAMES):
+        start_run(run_config(), out, quiet=True)
     (run,) = (path for path in out.iterdir() if path.name[0] != ".")
-    folder = run / "checkpoints"
-    assert checkpoint.checkpoints(folder) == []
     assert read_manifest(run)["status"] == "interrupted"
-    # Rows without their episodes and their state.
-    killed("renamed", "/metrics/", 2, lambda: resume_run(run))
-    assert len(checkpoint.checkpoints(folder)) == 1
-    # The state is complete but not in its place.
-    killed("written", "checkpoints/", 1, lambda: resume_run(run))
-    assert len(checkpoint.checkpoints(folder)) == 1
     killed_from_outside(run, random.Random().uniform(0, 0.1))
-    newest, previous = checkpoint.checkpoints(folder)[:2]
+    newest, previous = checkpoint.checkpoints(run / "checkpoints")[:2]
     data = newest.read_bytes()
     newest.write_bytes(data[: len(data) * 2 // 3])
-    # The other table is not yet joined.
-    said = killed("renamed", "/metrics.parquet", 1, lambda: resume_run(run))
-    assert not (run / "episodes.parquet").exists()
-    resume_run(run, quiet=True)
-    return run, said, (newest, previous)
+    said = io.StringIO()
+    with redirect_stderr(said):
+        resume_run(run)
+    return run, said.getvalue(), (newest, previous)
 
 
 def test_whole_run_is_complete(whole):
@@ -193,10 +142,8 @@ def test_finished_runs_are_left_alone(whole):
 
 
 def test_a_run_in_training_cannot_be_resumed(whole):
-    with (
-        lock.acquire(whole),
-        pytest.raises(CanaryError, match=f"being trained by process {os.getpid()}, since"),
-    ):
+    sentence = f"being trained by process {os.getpid()} on "
+    with lock.held(whole), pytest.raises(CanaryError, match=sentence):
         resume_run(whole, quiet=True)
 
 
@@ -210,13 +157,11 @@ def test_an_edited_configuration_is_refused_by_every_reader(whole, tmp_path):
             read(run)
     # Whoever changes the manifest's copy too, and its digest, is stopped by the checkpoint.
     directory.update_manifest(run, config=config)
-    with pytest.raises(
-        CanaryError, match=r"another configuration: constraint.limit is 50.0 and was 5.5"
-    ):
+    with pytest.raises(CanaryError, match=r"constraint.limit is 50.0 and was 5.5"):
         load_states(config_from_dict(directory.read_config(run)), run)
 
 
-@pytest.mark.parametrize("iteration", [10**9, -7, 1.5, "60", True, None, UPDATES - 1])
+@pytest.mark.parametrize("iteration", [10**9, "60", True, UPDATES - 1])
 def test_a_checkpoint_of_another_update_than_it_says_is_skipped(whole, tmp_path, iteration):
     run = shutil.copytree(whole, tmp_path / "copy")
     newest, previous = checkpoint.checkpoints(run / "checkpoints")[:2]

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from attacks.warm import WarmGroups
-from canary.runs.building import make_trainer
-from canary.runs.seeds import SeedGroups
+from canary.runs.seeds import SeedGroups, make_trainer
 from problems.compilation import optimised
 from problems.small_runs import small_config
 from problems.terms import terms_of

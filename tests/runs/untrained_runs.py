@@ -9,9 +9,8 @@ import equinox as eqx
 from canary.config.config import config_to_dict, make_config
 from canary.environments.icy_lake import IcyLake
 from canary.runs import checkpoint, directory
-from canary.runs.building import make_trainer
-from canary.runs.opening import describe_environment
-from canary.runs.seeds import SeedGroups
+from canary.runs.environment import describe_environment
+from canary.runs.seeds import SeedGroups, make_trainer
 from canary.types import Chance
 from problems.terms import terms_of
 
@@ -38,6 +37,7 @@ def untrained_run(
         groups.stacked(),
         replace_fn=lambda head: sharpness * head,
     )
+    states = eqx.tree_at(lambda tree: tree.terms.iteration, states, replace_fn=lambda n: n + 7)
     groups.close()
     headline = directory.Headline(
         config.environment_name, config.algorithm_name, len(training.seeds), training.total_steps
@@ -45,6 +45,8 @@ def untrained_run(
     described = config_to_dict(config) | {"environment": describe_environment(config.environment)}
     run = directory.create(folder, headline, described, device="cpu", command=["test"])
     checkpoint.save(
-        checkpoint.checkpoint_path(run / "checkpoints", 7), states, metadata={"iteration": 7}
+        checkpoint.checkpoint_path(run / "checkpoints", 7),
+        states,
+        metadata={"iteration": 7, "config": config_to_dict(config)},
     )
     return run

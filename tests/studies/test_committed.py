@@ -1,5 +1,4 @@
-"""The committed results: tables and figures are made of them byte for byte, without JAX, and pages
-quote them as they are."""
+"""The committed results: tables and figures can be made of them without JAX."""
 
 import importlib.util
 import shutil
@@ -8,6 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from canary.studies import store
 
 ROOT = Path(__file__).parents[2]
 STUDIES = sorted(path.parent.name for path in (ROOT / "results").glob("*/study.json"))
@@ -30,61 +31,40 @@ def tables():
     return module
 
 
-def test_committed_tables_and_figures_are_rebuilt_byte_for_byte_without_jax(tmp_path):
+def test_committed_tables_are_rebuilt_without_jax(tmp_path):
+    """Tables to the byte, figures by their existence: another matplotlib draws other pixels."""
     copy = tmp_path / "results"
-    shutil.copytree(ROOT / "results", copy, ignore=shutil.ignore_patterns("before-shaping"))
-    before = {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
+    shutil.copytree(ROOT / "results", copy)
     made = [
         path
         for name in STUDIES
         for path in (copy / name).iterdir()
-        if path.suffix in (".md", ".csv", ".png")
+        if path.suffix in (".md", ".csv", ".png") and path.name != "README.md"
     ]
-    made = [path for path in made if path.name != "README.md"]
-    assert len(made) >= 2 * len(STUDIES) > 0
+    assert len(made) >= len(STUDIES) > 0
+    before = {path: path.read_bytes() for path in made}
     for path in made:
         path.unlink()
     subprocess.run([sys.executable, "-c", REBUILD, str(copy)], check=True, timeout=120)
     for path, content in before.items():
-        assert path.read_bytes() == content, f"{path.relative_to(copy)}: run `make results`"
-    assert before.keys() == {path for path in copy.rglob("*") if path.is_file()}
-    for name in STUDIES:
-        assert "/tmp" not in (copy / name / "table.md").read_text()
+        name = path.relative_to(copy)
+        assert path.exists(), name
+        if path.suffix != ".png":
+            assert path.read_bytes() == content, f"{name}: run `make results`"
 
 
-def test_tables_and_numbers_in_pages_are_those_of_the_results(tables):
-    for page, sentences in tables.pages().items():
-        text = page.read_text()
-        assert tables.filled(text, sentences) == text, (
-            f"{page}: run `make results` and read what has changed"
-        )
+def test_committed_rows_are_sealed_and_small():
+    rows = sorted((ROOT / "results").glob("*/*/row.json"))
+    assert rows
+    for path in rows:
+        record = store.read_row(path.parent)
+        assert record["row"] == path.parent.name
+        blocks = store.read_blocks(path.parent, record)
+        assert {str(seed) for seed in blocks["seed"].unique()} == set(record["seeds"])
+    size = sum(path.stat().st_size for path in (ROOT / "results").rglob("*") if path.is_file())
+    assert size <= 15e6
 
 
-def test_a_table_is_filled_in(tables, tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "ROOT", tmp_path)
-    (tmp_path / "results" / "x").mkdir(parents=True)
-    (tmp_path / "results" / "x" / "table.md").write_text("# X\n\n| a |\n|---|\n| 1 |\n\n- note\n")
-    page = "before\n<!-- results/x/table.md -->\nold\n<!-- end -->\nafter\n"
-    filled = tables.filled(page)
-    assert (
-        filled
-        == "before\n<!-- results/x/table.md -->\n\n| a |\n|---|\n| 1 |\n\n<!-- end -->\nafter\n"
-    )
-    assert tables.filled(filled) == filled
-
-
-def test_a_number_in_a_sentence_is_put_right_wherever_its_lines_break(tables, tmp_path):
-    group = tmp_path / "x" / "a"
-    group.mkdir(parents=True)
-    (tmp_path / "x" / "table.csv").write_text(
-        "variant,seeds,steps,safe,violation\nb,1,1,1,1\na,4,2000000,0.75,0.0123\n"
-    )
-    (group / "summary.json").write_text('{"seed_ids": [7, 8], "return_per_seed": [0.5, -0.25]}')
-    sentence = "P {x/a violation:.3f} on {x/a safe_seeds:d} of {x/a seeds:d} seeds ({x/a steps:M}, {x/a return@8:.2f})"
-    wrong = "Here P 0.5 on 4\n  of 4 seeds (1.5M, 0.1). P 0.5."
-    right = "Here P 0.012 on 3\n  of 4 seeds (2M, -0.25). P 0.5."
-    assert tables.corrected(wrong, sentence, tmp_path) == right
-    assert tables.corrected(right, sentence, tmp_path) == right
-    assert tables.corrected("at 9", "at {x/a return@least:.2f}", tmp_path) == "at -0.25"
-    with pytest.raises(ValueError, match="no sentence like"):
-        tables.corrected("P is small.", sentence, tmp_path)
+def test_tables_in_pages_are_those_of_the_results(tables):
+    for page in tables.pages():
+        assert tables.filled(page.read_text()) == page.read_text(), f"{page}: run `make results`"

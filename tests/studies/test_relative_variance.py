@@ -1,8 +1,6 @@
 """The noise of constraint estimates: exact points, points measured with critics, and their table
 and figure."""
 
-import json
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,11 +9,12 @@ import pytest
 from PIL import Image
 
 from canary.environments.icy_lake import IcyLake
+from canary.errors import CanaryError
 from canary.exact import cost_law, from_environment
-from canary.runs import directory
-from canary.studies import estimators, relative_variance
-from canary.studies.variance_view import exponent
-from canary.studies.views import save_views
+from canary.studies import store
+from canary.studies.page import save_views
+from canary.studies.paper import estimators, variance_points
+from canary.studies.paper.relative_variance import exponent
 from canary.theory import with_violation
 
 
@@ -42,7 +41,7 @@ def test_batches_of_the_algorithms_own_estimate(monkeypatch):
     chance = np.asarray(jax.nn.softmax(policy(jnp.eye(16)).logits), float)
     p = cost_law(lake, chance).violation(5.5)
     assert p == pytest.approx(0.05, rel=0.05)
-    found = estimators.Batches(estimators.estimator("indicator", None), IcyLake())(
+    found = estimators.Batches(estimators.estimator("indicator", None, IcyLake()), IcyLake())(
         policy, 5.5, 0.1, 3
     )
     episodes = found["episodes"].sum()
@@ -61,28 +60,26 @@ def quickly_measured(monkeypatch):
 
     def measured(policy):
         def compute(point):
-            asked.append(relative_variance.key_of(point))
+            asked.append(variance_points.key_of(point))
             return {"value": 0.1, "gradient": 2 / point["epsilon"], "episodes": 90.0}
 
         return compute
 
-    monkeypatch.setattr(relative_variance, "_measured_points", measured)
+    monkeypatch.setattr(variance_points, "_measured_points", measured)
     return asked
 
 
 def test_points_are_kept_one_by_one_and_never_computed_twice(tmp_path, quickly_measured):
     only = ("indicator", "cantelli")
-    relative_variance.complete(tmp_path, (1,), only)
-    assert len(quickly_measured) == 2 * len(relative_variance.GAE_LIMITS)
+    variance_points.complete(tmp_path, (1,), only)
+    assert len(quickly_measured) == 2 * len(variance_points.GAE_LIMITS)
     before = (tmp_path / "points.json").read_bytes()
-    relative_variance.complete(tmp_path, (1,), only)
+    variance_points.complete(tmp_path, (1,), only)
     assert (tmp_path / "points.json").read_bytes() == before
-    relative_variance.complete(tmp_path, (1, 2), only)
-    assert len(quickly_measured) == 4 * len(relative_variance.GAE_LIMITS)
-    directory.write_json(
-        tmp_path / "study.json",
-        {"name": "rv", "title": "RV", "view": "relative-variance", "rows": []},
-    )
+    variance_points.complete(tmp_path, (1, 2), only)
+    assert len(quickly_measured) == 4 * len(variance_points.GAE_LIMITS)
+    study = {"name": "rv", "title": "RV", "view": "relative-variance", "rows": []}
+    store.write_sealed(tmp_path / "study.json", study)
     paths = save_views(tmp_path)
     data = pl.read_csv(paths["data"])
     assert exponent(data, "gae", "indicator", "gradient")[0] == pytest.approx(-1)
@@ -91,7 +88,11 @@ def test_points_are_kept_one_by_one_and_never_computed_twice(tmp_path, quickly_m
     assert "| cantelli |" in paths["table"].read_text()
     with Image.open(paths["figure"]) as figure:
         assert figure.size[0] > 800
-    points = json.loads((tmp_path / "points.json").read_text())["points"]
+    points = store.read_sealed(tmp_path / "points.json")["points"]
     points[0]["gradient"] = None  # a signal that was lost in the noise
-    directory.write_json(tmp_path / "points.json", {"points": points})
+    store.write_sealed(tmp_path / "points.json", {"points": points})
     save_views(tmp_path)
+    text = (tmp_path / "points.json").read_text()
+    (tmp_path / "points.json").write_text(text.replace("90.0", "91.0"))
+    with pytest.raises(CanaryError, match="damaged"):
+        save_views(tmp_path)

@@ -1,52 +1,231 @@
-"""The views of the paper's tables and figures, from stored results with known numbers."""
+"""Tables and figures from stored results with known numbers."""
 
-from dataclasses import asdict, replace
+import json
+import shutil
+from dataclasses import asdict
 
 import numpy as np
 import polars as pl
 import pytest
 from PIL import Image
+from scipy.stats import beta
 
+from canary.errors import CanaryError
 from canary.numerics.gaussian_tail import gaussian_tail
-from canary.reporting import figures
-from canary.studies import table
-from canary.studies.paper import PUBLISHED
-from canary.studies.rows import load_rows
-from canary.studies.sweep import collapse_times
-from canary.studies.table1 import half_digit, outside
-from canary.studies.views import save_views
-from reporting.stored import add_group, add_study
+from canary.reporting.statistics import collapse_time, running_rate, violation_jitter
+from canary.studies import store
+from canary.studies.catalogue import PUBLISHED
+from canary.studies.page import VIEWS, read_page, save_views
+from canary.studies.paper.table1 import half_digit, outside
+from canary.studies.table import final_cells, final_numbers, margin_cell, probability, with_error
+from reporting.stored import BATCH, UPDATES, add_group, add_study, tables
+
+OF_ROWS = [view for view in VIEWS if view != "relative-variance"]
 
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     root = tmp_path_factory.mktemp("views")
     add_group(root / "units" / "a")
-    add_group(root / "units" / "b", algorithm="cpo")
-    for view in ("table1", "training-curves", "anatomy", "gaussian-tail"):
-        paper = asdict(PUBLISHED["IcyLake"]["canary"])
+    add_group(root / "units" / "b", algorithm="cpo", seeds=(3, 4))
+    paper = asdict(PUBLISHED["IcyLake"]["canary"])
+    for view in ("study", "table1", "training-curves", "anatomy", "gaussian-tail"):
         add_study(root / view, {"one": "../units/a", "two": "../units/b"}, view=view, paper=paper)
     for epsilon in (0.02, 0.1):
-        add_group(
-            root / "sweep" / f"u{epsilon}",
-            overrides=("constraint.limit=3", f"constraint.epsilon={epsilon}"),
-        )
-    add_study(
-        root / "sweep", {"unshaped-0.02": "u0.02", "unshaped-0.1": "u0.1"}, view="epsilon-sweep"
-    )
+        settings = ("constraint.limit=3", f"constraint.epsilon={epsilon}")
+        add_group(root / "sweep" / f"u{epsilon}", overrides=settings)
+    names = {"published-0.02": "u0.02", "published-0.1": "u0.1"}
+    add_study(root / "sweep", names, view="epsilon-sweep")
     return root
+
+
+def seed_of(results, view="study", row=0):
+    """The first seed of a row, and its own episodes."""
+    found = read_page(results / view).rows[row]
+    seed, one = next(iter(found.seeds.items()))
+    return found, one, tables([1, 2])["episodes"].filter(pl.col("seed") == seed)
+
+
+# The store
+
+
+def test_the_measures_of_a_seed_are_those_of_its_episodes(results):
+    _, one, episodes = seed_of(results)
+    half = episodes.filter(pl.col("iteration") >= UPDATES // 2)
+    over, all_over = (table["cost"].to_numpy() > 5.5 for table in (half, episodes))
+    assert one["violation"] == pytest.approx(over.mean())
+    assert one["violation_whole"] == pytest.approx(all_over.mean())
+    assert (one["episodes"], one["episodes_whole"]) == (len(half), len(episodes))
+    jitter = violation_jitter(over, half["iteration"].to_numpy(), UPDATES // 2, UPDATES)
+    assert one["jitter"] == pytest.approx(jitter)
+    assert one["cost_deviation"] == pytest.approx(half["cost"].to_numpy().astype(float).std())
+    updates, rate = running_rate(all_over, episodes["iteration"].to_numpy(), store.RATE_EPISODES)
+    assert one["collapse_steps"] == collapse_time((updates + 1.0) * BATCH, rate)
+
+
+def test_blocks_hold_counts_sums_and_quantiles_of_every_half(results):
+    row, _, episodes = seed_of(results)
+    blocks = row.blocks().filter(pl.col("seed") == 1)
+    assert len(blocks) == UPDATES  # fewer updates than blocks: one each
+    first, second = (
+        blocks.filter(pl.col("steps") <= 20_000),
+        blocks.filter(pl.col("steps") > 20_000),
+    )
+    assert first["block"].max() < store.HALF <= second["block"].min()
+    for name, column in (("cost", "cost"), ("reward", "return")):
+        values = episodes[column].cast(pl.Float64)
+        assert blocks[name].sum() == pytest.approx(values.sum())
+        assert blocks[f"{name}_squares"].sum() == pytest.approx((values**2).sum())
+    assert blocks["violations"].sum() == (episodes["cost"] > 5.5).sum()
+    assert blocks["cost_largest"].max() == episodes["cost"].max()
+    own = episodes.filter(pl.col("iteration") == 0)["cost"]
+    assert blocks["cost_median"][0] == own.quantile(0.5, "higher")
+    assert blocks["update_tier_1"].to_list() == [1.0] * 15 + [0.0] * 25
+    assert blocks["update_cost_mean"][0] == pytest.approx(7.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("units/a/row.json", lambda text: text.replace('"violation": 0.01,', '"violation": 0.02,')),
+        ("units/a/row.json", lambda text: text.replace('"return": 0.9', '"return": 0.8')),
+        ("units/a/row.json", lambda text: text[:-30]),
+        ("units/a/row.json", lambda text: "{}"),
+        ("units/a/row.json", lambda text: "[]"),
+    ],
+)  # fmt: skip
+def test_a_changed_digit_is_not_shown(results, tmp_path, name, change):
+    copy(results, tmp_path)
+    path = tmp_path / name
+    assert change(path.read_text()) != path.read_text()
+    path.write_text(change(path.read_text()))
+    for view in ("study", "table1", "anatomy"):
+        text = save_views(tmp_path / view)["table"].read_text()
+        assert "not shown" in text
+        assert "row.json" in text
+
+
+def copy(results, place):
+    shutil.copytree(results, place, dirs_exist_ok=True)
+
+
+def test_a_changed_table_or_study_is_not_shown(results, tmp_path):
+    copy(results, tmp_path)
+    path = next((tmp_path / "units" / "b").glob("blocks-*.parquet"))
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(bytes(data))
+    assert "was changed since it was written" in save_views(tmp_path / "study")["table"].read_text()
+    path.unlink()
+    assert "is missing" in save_views(tmp_path / "study")["table"].read_text()
+    (tmp_path / "units" / "b").rename(tmp_path / "units" / "c")
+    (tmp_path / "units" / "a").rename(tmp_path / "units" / "b")
+    text = save_views(tmp_path / "study")["table"].read_text()
+    assert "not trained" in text
+    assert "holds the results of another row" in text
+    study = json.loads((tmp_path / "study" / "study.json").read_text())
+    study["rows"][0]["paper"]["reward"] = 0.1
+    (tmp_path / "study" / "study.json").write_text(json.dumps(study))
+    with pytest.raises(CanaryError, match="damaged"):
+        save_views(tmp_path / "study")
+
+
+def test_an_extension_that_dies_leaves_the_row_as_it_was(tmp_path, monkeypatch):
+    """At any of its writes."""
+    folder = tmp_path / "g"
+    add_group(folder, seeds=(2,))
+    before = store.read_row(folder)
+    for name in ("write_atomically", "write_sealed"):
+        with monkeypatch.context() as patch:
+            patch.setattr(store, name, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+            with pytest.raises(KeyboardInterrupt):
+                add_group(folder, seeds=(1,))
+        assert store.read_row(folder) == before
+        assert len(store.read_blocks(folder, before)) == UPDATES
+    add_group(folder, seeds=(1,))
+    after = store.read_row(folder)
+    assert list(after["seeds"]) == ["1", "2"]
+    assert after["seeds"]["2"] == before["seeds"]["2"]
+    assert store.read_blocks(folder, after)["seed"].to_list() == [1] * UPDATES + [2] * UPDATES
+    assert len(list(folder.glob("blocks-*"))) == 1
+
+
+# The usual table
+
+
+@pytest.mark.parametrize("view", OF_ROWS)
+def test_a_row_without_data_says_so_beside_the_others(tmp_path, view):
+    results = tmp_path / "x"
+    add_group(results / "short", updates=10)  # no episode in its second half
+    add_group(results / "whole")
+    add_study(results, {"short-1": "short", "none-1": "gone", "whole-1": "whole"}, view=view)
+    paths = save_views(results)
+    lines = [line for line in paths["table"].read_text().splitlines() if line.startswith("| ")]
+    assert sum("not trained" in line for line in lines) == 1
+    assert len(lines) >= 4
+    assert len(pl.read_csv(paths["data"])) >= 2
+    add_study(tmp_path / "empty", {"none-1": "gone"}, view=view)
+    paths = save_views(tmp_path / "empty")
+    assert list(paths) == ["table"]
+    assert "not trained" in paths["table"].read_text()
+
+
+def test_final_policies_on_episodes_have_exact_binomial_intervals(tmp_path):
+    """0 and 8 violations in 500 episodes each; Clopper and Pearson by quantiles of the beta
+    distribution."""
+    add_group(tmp_path / "x" / "g", violations=(0, 8))
+    add_study(tmp_path / "x", {"a": "g"})
+    numbers = final_numbers(read_page(tmp_path / "x").rows[0])
+    assert numbers["final_violation"] == pytest.approx(8 / 1000)
+    assert numbers["final_violation_lower"] == pytest.approx(beta.ppf(0.025, 8, 993))
+    assert numbers["final_violation_upper"] == pytest.approx(beta.ppf(0.975, 9, 992))
+    # Two seeds: each at 97.5%, so that both hold together.
+    assert numbers["final_largest_lower"] == pytest.approx(beta.ppf(0.0125, 8, 493))
+    assert numbers["final_largest_upper"] == pytest.approx(beta.ppf(0.9875, 9, 492))
+    assert (numbers["final_safe"], numbers["final_sure"]) == (1.0, 0.5)
+    assert final_cells(numbers)[2:] == ("100% (50% sure)", "0.900")
+
+
+def test_exact_final_policies_have_no_interval_and_none_have_no_numbers(results, tmp_path):
+    exact = final_numbers(read_page(results / "study").rows[0])
+    assert final_cells(exact) == ("0.0150", "0.0200", "100%", "0.900")
+    add_group(tmp_path / "x" / "g", final=False)
+    add_study(tmp_path / "x", {"a": "g"})
+    assert final_cells(final_numbers(read_page(tmp_path / "x").rows[0])) == ("-",) * 4
+
+
+def test_cells_of_small_probabilities_and_margins():
+    assert [probability(value) for value in (None, 0, 0.0123, 4.64e-5)] == ["-", "0", "0.0123", "4.6e-5"]  # fmt: skip
+    assert with_error(4.64e-5, 0.00012) == "4.6e-5 ± 1.2e-4"
+    assert with_error(0.0123, None) == "0.0123 ± -"
+    assert margin_cell({"jitter": 0.0, "margin_per_jitter": None}) == "- (jitter 0)"
+
+
+def test_rows_are_compared_with_the_first(results):
+    """All seeds have the same returns and no seed is in both rows: ties, and no paired difference."""
+    data = pl.read_csv(save_views(results / "study")["data"])
+    assert data["improvement"].to_list() == [None, 0.5]
+    assert data["reward_difference"].to_list() == [None, None]
+    assert data["violation_whole"][0] > data["violation"][0]
+
+
+def test_views_are_rebuilt_byte_for_byte(results):
+    for view in ("study", "anatomy"):
+        paths = save_views(results / view)
+        before = {path: path.read_bytes() for path in paths.values()}
+        save_views(results / view)
+        assert before == {path: path.read_bytes() for path in paths.values()}
+
+
+# The paper's views
 
 
 def test_table1_shows_the_published_row_below_ours(results):
     paths = save_views(results / "table1")
     lines = paths["table"].read_text().splitlines()
     ours = next(line for line in lines if line.startswith("| IcyLake | canary"))
-    published = lines[lines.index(ours) + 1]
-    assert "0.016 ± 0.007 | 7.1 ± 2.7 | 87% | 0.67 ± 0.06 | 0.6" in published
-    data = pl.read_csv(paths["data"])
-    assert data["violation_outside"][0] is not None
-    assert "final_violation" in data.columns
-    assert f"[{data['iqm_reward_lower'][0]:.3f}, {data['iqm_reward_upper'][0]:.3f}]" in ours
+    assert "0.016 ± 0.007 | 7.1 ± 2.7 | 87% | 0.67 ± 0.06 | 0.6" in lines[lines.index(ours) + 1]
+    assert pl.read_csv(paths["data"])["violation_outside"][0] is not None
 
 
 def test_a_number_is_marked_outside_the_published_interval_only():
@@ -54,54 +233,40 @@ def test_a_number_is_marked_outside_the_published_interval_only():
     [0.69, 0.96] exactly."""
     paper = asdict(PUBLISHED["IcyLake"]["canary"])
     row = {"violation": 0.0302, "jitter": 0.0071, "reward": 0.9, "safe": 0.97}
-    marks = outside(row, paper)
-    assert marks == {
+    assert outside(row, paper) == {
         "violation_outside": False,
         "jitter_outside": False,
         "reward_outside": True,
         "safe_outside": True,
     }
-    assert outside(row | {"violation": 0.0303, "safe": 0.7}, paper)["violation_outside"]
+    assert outside(row | {"violation": 0.0303}, paper)["violation_outside"]
     assert not outside(row | {"safe": 0.7}, paper)["safe_outside"]
     assert outside(row, None)["violation_outside"] is None
-    # Half of the last digit that is printed: 81 ± 3, 4.0 ± 0.6, 0.67 ± 0.06.
+    assert outside(row | {"jitter": None}, paper)["jitter_outside"] is None
+    # Half of the last printed digit: 81 ± 3, 4.0 ± 0.6, 0.67 ± 0.06.
     for environment, edge in (("EcoAnt", 81 + 5.88 + 0.5), ("PointGoal2500", 4 + 1.176 + 0.05)):
         printed = asdict(PUBLISHED[environment]["canary"])
         assert not outside(row | {"reward": edge - 1e-6}, printed)["reward_outside"]
         assert outside(row | {"reward": edge + 1e-6}, printed)["reward_outside"]
     assert half_digit(paper["reward"]) == pytest.approx(0.005)
-    assert outside(row | {"jitter": None}, paper)["jitter_outside"] is None
 
 
 def test_training_curves_are_a_figure_and_its_data(results):
     paths = save_views(results / "training-curves")
     data = pl.read_csv(paths["data"])
-    assert data["variant"].unique().sort().to_list() == ["one", "two"]
-    assert data.filter(pl.col("variant") == "one")["violation"][0] > 0.5
+    assert data["row"].unique().sort().to_list() == ["one", "two"]
+    own = tables([1, 2])["episodes"].filter(pl.col("iteration") == 0)
+    rates = own.group_by("seed").agg((pl.col("cost") > 5.5).mean())["cost"]
+    assert data["violation"][0] == pytest.approx(rates.mean())
+    assert data["violation_deviation"][0] == pytest.approx(rates.std(ddof=0), abs=1e-6)
     with Image.open(paths["figure"]) as figure:
         assert figure.size[0] > 800
 
 
-def test_the_figure_of_a_study_has_a_panel_per_environment(results, tmp_path, monkeypatch):
-    described = {"rows": [{"variant": name, "group": f"../units/{name}"} for name in "ab"]}
-    (one, two), _ = load_rows(results / "table1", described)
-    elsewhere = replace(two, summary=two.summary | {"env": "Pond"})
-    drawn = []
-    monkeypatch.setattr(figures, "save", lambda figure, path: drawn.append(figure))
-    for rows in ([one, two], [one, elsewhere, two]):
-        table._figure(rows, {"title": "Both"}, tmp_path / "study.png")
-    (alone,), several = (figure.axes for figure in drawn)
-    assert alone.get_title("left") == "Both"
-    legends = [[text.get_text() for text in axes.get_legend().texts] for axes in several]
-    assert legends == [["a", "b"], ["b"]]
-    assert [axes.get_title("left") for axes in several] == ["IcyLake", "Pond"]
-
-
 def test_anatomy_is_the_bound_on_the_cost_at_the_moments_of_the_update(results):
     paths = save_views(results / "anatomy")
-    data = pl.read_csv(paths["data"]).filter(pl.col("variant") == "one")
-    update = np.arange(20, 40)
-    mean = 1 + 6 * np.exp(-update / 8)
+    data = pl.read_csv(paths["data"]).filter(pl.col("row") == "one")
+    mean = 1 + 6 * np.exp(-np.arange(20, 40) / 8)
     # The variance equals the mean in the made-up metrics
     expected = np.mean(49 * mean / 5.5**2 - (1 - mean / 5.5) ** 2)
     assert data["bound"].to_numpy() == pytest.approx(expected, rel=1e-4)
@@ -110,16 +275,8 @@ def test_anatomy_is_the_bound_on_the_cost_at_the_moments_of_the_update(results):
 
 def test_the_gaussian_tail_of_stored_seeds(results):
     paths = save_views(results / "gaussian-tail")
-    rows, _ = load_rows(
-        results / "gaussian-tail", {"rows": [{"variant": "one", "group": "../units/a"}]}
-    )
-    summary = rows[0].summary
-    tail = gaussian_tail(
-        summary["cost_per_seed"][0],
-        summary["cost_deviation_per_seed"][0],
-        5.5,
-        summary["violation_per_seed"][0],
-    )
+    _, one, _ = seed_of(results, "gaussian-tail")
+    tail = gaussian_tail(one["cost"], one["cost_deviation"], 5.5, one["violation"])
     assert pl.read_csv(paths["data"])["z"][0] == pytest.approx(tail.deviations)
 
 
@@ -128,12 +285,8 @@ def test_the_sweep_has_calibration_and_collapse(results):
     data = pl.read_csv(paths["data"])
     assert data["epsilon"].to_list() == [0.02, 0.1]
     assert data["below_threshold"][1] == pytest.approx(0.1 / data["violation"][1])
-    rows, _ = load_rows(results / "sweep", {"rows": [{"variant": "x", "group": "u0.02"}]})
-    times = collapse_times(rows[0])
-    assert len(times) == 2
-    assert all(1000 <= time <= 20_000 and time % 1000 == 0 for time in times)
-    with Image.open(paths["figure"]) as figure:
-        assert figure.size[0] > 800
+    assert data["collapsed_seeds"].to_list() == [2, 2]
+    assert all(1000 <= time <= 20_000 for time in data["collapse_steps"])
 
 
 def test_the_published_margins_are_those_of_the_paper():

@@ -18,8 +18,8 @@ from canary.reporting.records import Comparison, TrainingSummary
 from canary.reporting.summary import summarise_run
 from canary.runs import directory, runner
 from canary.runs.directory import find_run
+from canary.runs.environment import open_config
 from canary.runs.files import sealed
-from canary.runs.opening import open_config
 from canary.runs.stored_states import stored_updates
 from canary.watching.watcher import Callback, Watcher
 
@@ -95,7 +95,6 @@ class Run:
         self,
         *,
         total_steps: int | None = None,
-        force: bool = False,
         callback: Callback | None = None,
         log: str | Sequence[str] = (),
         quiet: bool = False,
@@ -104,12 +103,11 @@ class Run:
         stays as it is.
 
         With more steps, schedules such as learning rates run over the longer plan, from where that
-        is now. `force` takes the run over from a process on another machine that seems to hold it.
+        is now.
         """
         runner.resume_run(
             self.directory,
             environment=self.config.environment,
-            force=force,
             quiet=quiet,
             total_steps=total_steps,
             watcher=Watcher(callback, using.texts("log", log)),
@@ -153,7 +151,7 @@ def train(
     the cost is. `seeds` says how many (0, 1, ...) or which; `total_steps` are environment steps per
     seed. The `constraint` is a `Chance`, a `Mean` or a `CVaR`, or some of "kind", "limit" and
     "epsilon" where the rest is the environment's own. `overrides` change single settings,
-    {"algo.target_kl": 0.02} or ("algo.target_kl=0.02",). Ctrl-C saves and raises
+    {"algo.dead_zone": 0.6} or ("algo.dead_zone=0.6",). Ctrl-C saves and raises
     `TrainingInterrupted`, a KeyboardInterrupt that knows its `run`.
 
     `name` is what the run is called below `out`, `tags` are words to find it by. `callback` gets a

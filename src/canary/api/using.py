@@ -14,7 +14,7 @@ from canary.reporting.records import EvaluationSummary, ExportRecord
 from canary.reporting.summary import EVALUATION, summarise_evaluation
 from canary.runs import files
 from canary.runs.directory import find_run
-from canary.runs.opening import open_config
+from canary.runs.environment import open_config
 from canary.runs.policies import EvaluationPlan, FrozenPolicies, load_policies, play
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from canary.constraints import Constraint
 from canary.environments.protocol import Environment
 from canary.errors import CanaryError
 from canary.runs import files
-from canary.runs.opening import open_config
+from canary.runs.environment import open_config
 from canary.runs.policies import EvaluationPlan, load_policies, play
 from canary.runs.stored_states import stored_updates
 from canary.terminal.bars import evaluation_bar

@@ -40,7 +40,7 @@ from canary.errors import CanaryError, nearest
 from canary.identity import environment_settings
 from canary.runs import files
 from canary.runs.directory import read_config
-from canary.runs.opening import MAY_ACCEPT, is_ours, open_config, source_file_digest
+from canary.runs.environment import MAY_ACCEPT, is_ours, open_config, source_file_digest
 from canary.runs.policies import FrozenPolicies, episode_changes, load_policies
 from canary.terminal.certificate_table import CertificationBar
 

@@ -35,7 +35,7 @@ from canary.certification.verdict import decode_costs
 from canary.environments.protocol import Environment
 from canary.errors import CanaryError
 from canary.runs import files
-from canary.runs.opening import open_config
+from canary.runs.environment import open_config
 from canary.runs.policies import FrozenPolicies, load_policies
 from canary.runs.stored_states import stored_updates
 

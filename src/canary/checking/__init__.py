@@ -1,2 +1,2 @@
-"""Is this an environment that can be trained on? By tracing, by a short rollout, and by whole
-random episodes."""
+"""Is this an environment that can be trained on? By tracing, a short rollout, and whole random
+episodes."""

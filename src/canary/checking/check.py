@@ -1,31 +1,28 @@
-"""The thorough check of `canary check-env`, and the short record that every training looks at first
-(runs/opening.py).
+"""The thorough check of `canary check-env`, with advice about the limit.
 
-The check also advises about the limit: trivial, hopeless or interesting. It judges by the episode
-cost under random actions. Those are no policy that anybody wants, but training starts from them,
-and their costs show the scale.
+The advice (trivial, hopeless or interesting) rests on the episode costs of random actions. Nobody
+wants that policy, but training starts from it, and its costs show the scale.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from canary.checking.advice import advise
 from canary.checking.behaviour import check_behaviour, check_cut, same_again
-from canary.checking.findings import Finding, error, note
 from canary.checking.probe import Probe, make_probe
-from canary.checking.structure import check_structure
-from canary.constraints import Constraint
+from canary.checking.structure import Finding, check_structure, error
+from canary.constraints import Chance, Constraint
 from canary.environments.protocol import Discrete, Environment
 from canary.environments.settings import name_of_environment, settings_of
 from canary.errors import CanaryError
+from canary.numerics.binomial import clopper_pearson_interval
 
-FAST_LANES, FAST_STEPS = 16, 32
 LANES = 64  # whole episodes at once
 LONGEST = 5000  # steps of an episode that a check waits for
+QUANTILES = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 
 
 @dataclass(frozen=True)
@@ -46,15 +43,11 @@ class Report:
         return {
             "env": self.name,
             "ok": self.ok,
-            "findings": [finding.to_dict() for finding in self.findings],
+            "findings": [asdict(finding) for finding in self.findings],
             **self.facts,
             "episodes": self.episodes,
             "advice": self.advice,
         }
-
-
-def short_record(environment: Environment) -> Probe:
-    return make_probe(environment, min(environment.horizon + 1, FAST_STEPS))(FAST_LANES, 0)
 
 
 def full_check(
@@ -65,57 +58,42 @@ def full_check(
     progress: Callable[[str], None] = lambda what: None,
 ) -> Report:
     """Everything: tracing, whole random episodes, the same again, and advice about the limit."""
-    name = (
-        environment.__name__ if isinstance(environment, type) else name_of_environment(environment)
-    )
+    is_class = isinstance(environment, type)
+    name = environment.__name__ if is_class else name_of_environment(environment)
     progress("tracing reset and step")
     findings = check_structure(environment)
     if any(finding.level == "error" for finding in findings):
         return Report(name, findings, {}, {}, {})
-    length = min(environment.horizon + 1, LONGEST)
-    lanes = min(LANES, episodes)
+    facts, lanes = _facts(environment), min(LANES, episodes)
     progress(f"playing {episodes} random episodes of up to {environment.horizon} steps")
     try:
-        play = make_probe(environment, length)
+        play = make_probe(environment, min(environment.horizon + 1, LONGEST))
         records = [play(lanes, seed) for seed in range(-(-episodes // lanes))]
         findings += check_behaviour(environment, records[0])
         findings += [*same_again(records[0], play(lanes, 0)), *check_cut(records[0])]
-    except CanaryError as mistake:  # the environment failed outside the program
-        return Report(name, [*findings, error("step", str(mistake))], _facts(environment), {}, {})
-    finished = [record.episode("cost")[record.finished] for record in records]
-    costs = np.concatenate(finished)[:episodes]
-    if len(costs) < lanes * len(records):
-        cut = sum(int((~record.finished).sum()) for record in records)
-        if environment.horizon > LONGEST:
-            findings.append(
-                note(
-                    "horizon",
-                    f"{cut} episodes were not over after {LONGEST} steps and are left out.",
-                )
-            )
+    except CanaryError as mistake:  # the environment failed on the host
+        return Report(name, [*findings, error("step", str(mistake))], facts, {}, {})
+    late = sum(int((~record.finished).sum()) for record in records)
+    if late and environment.horizon > LONGEST:
+        text = f"{late} episodes were not over after {LONGEST} steps and are left out."
+        findings.append(Finding("note", "horizon", text))
+    costs = _over_finished(records, lambda record: record.episode("cost"))[:episodes]
     finite = costs[np.isfinite(costs)]
     if not len(finite):
-        return Report(name, findings, _facts(environment), {}, {})
-    summary = {"cost": describe_costs(finite), **_lengths(records)}
-    return Report(name, findings, _facts(environment), summary, advise(finite, constraint))
-
-
-def _lengths(records: list[Probe]) -> dict[str, Any]:
-    done = [record.finished for record in records]
-    lengths = np.concatenate(
-        [record.taken.sum(0)[over] for record, over in zip(records, done, strict=True)]
-    )
-    returns = np.concatenate(
-        [record.episode("reward")[over] for record, over in zip(records, done, strict=True)]
-    )
-    ended = np.concatenate(
-        [r.states.terminated[-1][over] for r, over in zip(records, done, strict=True)]
-    )
-    return {
-        "return_mean": float(returns.mean()),
-        "length_mean": float(lengths.mean()),
-        "terminated_share": float(ended.mean()),
+        return Report(name, findings, facts, {}, {})
+    means = {
+        "return_mean": lambda record: record.episode("reward"),
+        "length_mean": lambda record: record.taken.sum(0),
+        "terminated_share": lambda record: record.states.terminated[-1],
     }
+    summary = {"cost": describe_costs(finite)} | {
+        label: float(_over_finished(records, value).mean()) for label, value in means.items()
+    }
+    return Report(name, findings, facts, summary, advise(finite, constraint))
+
+
+def _over_finished(records: list[Probe], value: Callable[[Probe], np.ndarray]) -> np.ndarray:
+    return np.concatenate([value(record)[record.finished] for record in records])
 
 
 def _facts(environment: Environment) -> dict[str, Any]:
@@ -131,9 +109,6 @@ def _facts(environment: Environment) -> dict[str, Any]:
     }
 
 
-QUANTILES = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
-
-
 def describe_costs(costs: Float[np.ndarray, "episode"]) -> dict[str, Any]:
     """Number, mean, deviation, range and quantiles."""
     return {
@@ -144,3 +119,68 @@ def describe_costs(costs: Float[np.ndarray, "episode"]) -> dict[str, Any]:
         "largest": float(costs.max()),
         "quantiles": {f"{share:g}": float(np.quantile(costs, share)) for share in QUANTILES},
     }
+
+
+NOTHING_TO_LIMIT = (
+    "Most random episodes cost nothing or less; try limits below the largest cost seen."
+)
+NO_COST = "No random episode has a cost, so nothing can be said about limits; check the cost."
+Costs = Float[np.ndarray, "episode"]
+
+
+def advise(costs: Costs, constraint: Constraint | None) -> dict[str, Any]:
+    """A sentence about the limit, if there is one, and limits worth trying."""
+    if not costs.any():
+        return {"kind": "unknown", "limits": [], "text": NO_COST}
+    limits = interesting_limits(costs, constraint)
+    worth = f"Limits worth trying: {', '.join(f'{value:g}' for value in limits)}." if limits else ""
+    if constraint is None:
+        return {"kind": "no limit", "limits": limits, "text": worth or NOTHING_TO_LIMIT}
+    if isinstance(constraint, Chance):
+        kind, seen, evidence = _about_chance(costs, constraint)
+    else:
+        kind, seen, evidence = _about_mean(costs, constraint)
+    text = {
+        "trivial": f"{seen}: random actions stay within the limit, so it is trivial unless the "
+        f"reward lies beyond it. {worth}",
+        "hopeless": f"{seen}, and the cheapest costs {costs.min():.4g}: the limit may be hopeless. "
+        f"Training starts far from it; begin with a larger one. {worth}",
+        "interesting": f"{seen}: the limit is interesting.",
+    }[kind]
+    return {"kind": kind, "limits": limits, "text": text.strip()} | evidence
+
+
+def interesting_limits(costs: Costs, constraint: Constraint | None = None) -> list[float]:
+    """Limits, to two digits, at the 10%, 25% and 50% quantiles of the random episodes' costs; for a
+    limit on a mean, shares of the random policy's mean."""
+    if constraint is None or isinstance(constraint, Chance):
+        found = [np.quantile(costs, share) for share in (0.1, 0.25, 0.5)]
+    else:
+        found = [share * constraint.measure(costs) for share in (0.25, 0.5, 0.75)]
+    return sorted({float(f"{limit:.2g}") for limit in found if limit > 0})
+
+
+def _about_chance(costs: Costs, constraint: Chance) -> tuple[str, str, dict[str, Any]]:
+    limit, epsilon = constraint.limit, constraint.epsilon
+    violations = int((costs > limit).sum())
+    low, high = map(float, clopper_pearson_interval(violations, len(costs)))
+    seen = f"{violations} of {len(costs)} random episodes cost more than {limit:g}"
+    evidence = {"violation_interval": [low, high]}
+    if high <= epsilon:
+        return "trivial", seen, evidence
+    if violations == len(costs):
+        return "hopeless", seen, evidence
+    against = f"(95% interval {low:.3f} to {high:.3f} against epsilon {epsilon:g})"
+    return "interesting", f"{seen} {against}", evidence
+
+
+def _about_mean(costs: Costs, constraint: Constraint) -> tuple[str, str, dict[str, Any]]:
+    found = constraint.measure(costs)
+    seen = (
+        f"The {constraint.label} of {len(costs)} random episodes is {found:.4g}, against a limit "
+        f"of {constraint.limit:g}"
+    )
+    evidence = {"measured": found}
+    if costs.min() > constraint.limit:
+        return "hopeless", seen, evidence
+    return ("trivial" if found <= constraint.limit else "interesting"), seen, evidence

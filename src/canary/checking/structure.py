@@ -1,28 +1,52 @@
-"""Shapes and types of an environment, found by tracing it: nothing is computed and nothing
-compiled."""
+"""Shapes and types of an environment, found by tracing: nothing is computed and nothing compiled."""
 
 import inspect
 import re
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from canary.checking.findings import Finding, error
+from canary.environments.host_environment import HostEnvironment
 from canary.environments.protocol import Continuous, Discrete, Environment, EnvironmentState
 from canary.environments.settings import name_of_environment, settings_of
 from canary.errors import CanaryError
 from canary.host.references import describe
 
 MEMBERS = ("horizon", "observation_size", "action_space", "normalise_observation", "reset", "step")
-SCALARS = {
+TYPES = {
+    "observation": jnp.float32,
     "reward": jnp.float32,
     "cost": jnp.float32,
     "terminated": jnp.bool_,
     "truncated": jnp.bool_,
+    "time": jnp.int32,
 }
+
+
+@dataclass(frozen=True)
+class Finding:
+    """An error makes training wrong or impossible; a warning is likely a mistake; a note is worth
+    knowing."""
+
+    level: Literal["error", "warning", "note"]
+    field: str
+    text: str
+
+
+def error(field: str, text: str) -> Finding:
+    return Finding("error", field, text)
+
+
+def raise_first_error(findings: Sequence[Finding]) -> None:
+    """Raise the sentence of the first error, and say if there are more."""
+    errors = [finding.text for finding in findings if finding.level == "error"]
+    if errors:
+        more = f" (and {len(errors) - 1} more: `canary check-env` lists them)" if errors[1:] else ""
+        raise CanaryError(f"{errors[0].removesuffix('.')}{more}.")
 
 
 def check_structure(environment: Any) -> list[Finding]:
@@ -33,24 +57,30 @@ def check_structure(environment: Any) -> list[Finding]:
         settings_of(environment)
     except CanaryError as mistake:
         found.append(error("settings", str(mistake)))
-    name, key = name_of_environment(environment), jax.random.key(0)
-    reset, problems = _traced(environment, "reset", key)
-    if problems:
-        return found + problems
-    found += _fields(environment, "reset", reset)
-    if any(finding.level == "error" for finding in found):
+    if isinstance(environment, HostEnvironment):  # nothing to trace; playing it shows its mistakes
         return found
-    action = random_action_like(environment.action_space)
+    key, action = jax.random.key(0), _action_like(environment.action_space)
+    reset, problems = _traced(environment, "reset", key)
+    found += problems or _fields(environment, "reset", reset)
+    if found:
+        return found
     step, problems = _traced(environment, "step", reset, action, key)
-    if problems:
-        return found + problems
-    found += _fields(environment, "step", step)
-    if not found:
-        found += _same_structure(name, reset, step)
-    return [*found, *_frozen_randomness(environment, reset, action, key)]
+    found += problems or _fields(environment, "step", step)
+    found += [] if found else _same_structure(environment, reset, step)
+    for method, arguments in (("reset", (key,)), ("step", (reset, action, key))):
+        if not problems and _is_frozen(getattr(environment, method), arguments):
+            found.append(
+                error(
+                    method,
+                    f"{method}() of {name_of_environment(environment)} draws random numbers without "
+                    "its key (np.random or random): they are drawn once, while the program is made, "
+                    "and stay the same for ever; use jax.random with the key.",
+                )
+            )
+    return found
 
 
-def random_action_like(space: Any) -> jax.ShapeDtypeStruct:
+def _action_like(space: Any) -> jax.ShapeDtypeStruct:
     """Shape and type of an action as a policy samples it."""
     if isinstance(space, Discrete):
         return jax.ShapeDtypeStruct((), jnp.int32)
@@ -63,47 +93,37 @@ def _members(environment: Any) -> Iterator[Finding]:
         yield error("environment", f"{name} is a class; pass an instance of it: {name}().")
         return
     if missing := [member for member in MEMBERS if not hasattr(environment, member)]:
-        gymnasium = (
+        advice = (
             "; it looks like a Gymnasium environment: use canary.environments.from_gymnasium"
             if hasattr(environment, "observation_space")
             else " (docs/environments/your-own.md)"
         )
-        yield error(
-            "environment",
-            f"{name} is not an environment: it has no {', no '.join(missing)}{gymnasium}.",
-        )
+        text = f"{name} is not an environment: it has no {', no '.join(missing)}{advice}."
+        yield error("environment", text)
         return
     for member in ("horizon", "observation_size"):
-        value = getattr(environment, member)
-        if not _is_size(value):
-            yield error(
-                member, f"The {member} of {name} must be a positive whole number, not {value!r}."
-            )
+        if not _is_size(value := getattr(environment, member)):
+            text = f"The {member} of {name} must be a positive whole number, not {value!r}."
+            yield error(member, text)
     field, value = "normalise_observation", environment.normalise_observation
     if not isinstance(value, bool):
         yield error(field, f"{field} of {name} must be True or False, not {value!r}.")
-    yield from _space(name, environment.action_space)
+    space = environment.action_space
+    if not isinstance(space, Discrete | Continuous):
+        module, kind = type(space).__module__, type(space).__name__
+        shown = f"{module.split('.')[0]}'s {kind}" if "gym" in module else repr(space)
+        yield error(
+            "action_space",
+            f"The action_space of {name} is {shown}; it must be canary.Discrete(count) or "
+            "canary.Continuous(size).",
+        )
+    elif not _is_size(space.count if isinstance(space, Discrete) else space.size):
+        text = f"The action_space of {name} is {space!r}; its size must be positive."
+        yield error("action_space", text)
 
 
 def _is_size(value: Any) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and int(value) >= 1
-
-
-def _space(name: str, space: Any) -> Iterator[Finding]:
-    if isinstance(space, Discrete | Continuous):
-        if not _is_size(space.count if isinstance(space, Discrete) else space.size):
-            yield error(
-                "action_space",
-                f"The action_space of {name} is {space!r}; its size must be positive.",
-            )
-        return
-    module = type(space).__module__
-    kind = f"{module.split('.')[0]}'s {type(space).__name__}" if "gym" in module else repr(space)
-    yield error(
-        "action_space",
-        f"The action_space of {name} is {kind}; it must be canary.Discrete(count) or "
-        "canary.Continuous(size).",
-    )
 
 
 def _traced(environment: Environment, method: str, *arguments: Any) -> tuple[Any, list[Finding]]:
@@ -114,56 +134,53 @@ def _traced(environment: Environment, method: str, *arguments: Any) -> tuple[Any
     except Exception as failure:
         text = describe(failure)
         short = re.sub(r"(See https\S*|The error occurred while tracing.*)", "", text)[:300].strip()
+        kind = type(failure).__name__
         hint = (
             " It must be written with jax.numpy and jax.lax: `if`, float() and numpy cannot act on "
             "traced values"
-            if "Tracer" in type(failure).__name__ or "Concretization" in type(failure).__name__
+            if "Tracer" in kind or "Concretization" in kind
             else ""
         )
         name = name_of_environment(environment)
         return None, [error(method, f"{method}() of {name} failed: {short}.{hint}")]
 
 
-def _fields(environment: Environment, method: str, state: Any) -> Iterator[Finding]:
+def _fields(environment: Environment, method: str, state: Any) -> list[Finding]:
     """What is wrong with the fields of a returned state."""
-    name, size = name_of_environment(environment), environment.observation_size
     if not isinstance(state, EnvironmentState):
-        kind = (
-            f"a tuple of {len(state)}" if isinstance(state, tuple) else f"a {type(state).__name__}"
-        )
-        yield error(
-            method,
-            f"{method}() of {name} returned {kind}; it must return a canary.EnvironmentState.",
-        )
-        return
-    if (shape := jnp.shape(state.observation)) != (size,):
-        yield error(
-            "observation",
-            f"The observation of {method}() has the shape {shape}, but observation_size says "
-            f"{size}.",
-        )
-    kinds = {"observation": jnp.float32, **SCALARS, "time": jnp.int32}
-    for field, kind in kinds.items():
+        is_tuple = isinstance(state, tuple)
+        kind = f"a tuple of {len(state)}" if is_tuple else f"a {type(state).__name__}"
+        name = name_of_environment(environment)
+        text = f"{method}() of {name} returned {kind}; it must return a canary.EnvironmentState."
+        return [error(method, text)]
+    found = []
+    for field, kind in TYPES.items():
         leaf = getattr(state, field)
         shape, dtype = jnp.shape(leaf), jax.dtypes.result_type(leaf)
-        if field != "observation" and shape != ():
-            yield error(
-                field,
-                f"The {field} of {method}() has the shape {shape}; it must be a single number, "
-                "shape ().",
+        expected = (environment.observation_size,) if field == "observation" else ()
+        if shape != expected:
+            rule = (
+                f"but observation_size says {environment.observation_size}"
+                if field == "observation"
+                else "but must be a single number, shape ()"
             )
+            text = f"The {field} of {method}() has the shape {shape}, {rule}."
+            found.append(error(field, text))
         fits = jnp.issubdtype(dtype, jnp.integer) if field == "time" else dtype == kind
         if not fits:
-            yield error(
-                field,
-                f"The {field} of {method}() is {dtype}; it must be {jnp.dtype(kind).name}: write "
-                f"{field}.astype({'bool' if kind is jnp.bool_ else f'jnp.{jnp.dtype(kind).name}'}).",
+            name = jnp.dtype(kind).name
+            cast = "bool" if kind is jnp.bool_ else f"jnp.{name}"
+            found.append(
+                error(
+                    field,
+                    f"The {field} of {method}() is {dtype}; it must be {name}: write "
+                    f"{field}.astype({cast}).",
+                )
             )
+    return found
 
 
-def _same_structure(
-    name: str, reset: EnvironmentState, step: EnvironmentState
-) -> Iterator[Finding]:
+def _same_structure(environment: Environment, reset: Any, step: Any) -> list[Finding]:
     before, after = (
         {
             jax.tree_util.keystr(path).lstrip("."): f"{leaf.dtype} of shape {leaf.shape}"
@@ -171,43 +188,32 @@ def _same_structure(
         }
         for state in (reset, step)
     )
-    for field in sorted(before.keys() | after.keys()):
-        first, second = (each.get(field, "missing") for each in (before, after))
-        if first != second:
-            yield error(
-                field,
-                f"{field} of {name} is {first} after reset() but {second} after step(); both must "
-                "be the same.",
-            )
-    if before == after and jax.tree.structure(reset) != jax.tree.structure(step):
-        yield error(
-            "inner", f"The states that reset() and step() of {name} return are not built alike."
+    name = name_of_environment(environment)
+    found = [
+        error(
+            field,
+            f"{field} of {name} is {before.get(field, 'missing')} after reset() but "
+            f"{after.get(field, 'missing')} after step(); both must be the same.",
         )
+        for field in sorted(before.keys() | after.keys())
+        if before.get(field) != after.get(field)
+    ]
+    if not found and jax.tree.structure(reset) != jax.tree.structure(step):
+        text = f"The states that reset() and step() of {name} return have different structures."
+        found.append(error("inner", text))
+    return found
 
 
-def _frozen_randomness(environment: Any, reset: Any, action: Any, key: Any) -> Iterator[Finding]:
-    """Randomness that does not come from the key is drawn while tracing and frozen: two tracings
-    then differ."""
-    for method, arguments in (("reset", (key,)), ("step", (reset, action, key))):
-        try:
-            one, other = (_program(getattr(environment, method), arguments) for _ in range(2))
-        except Exception:  # what cannot be traced was reported already
-            continue
-        if one != other:
-            yield error(
-                method,
-                f"{method}() of {name_of_environment(environment)} draws random numbers without "
-                "its key (np.random or random): they are drawn once, while the program is made, "
-                "and stay the same for ever; use jax.random with the key.",
-            )
+def _is_frozen(method: Any, arguments: tuple[Any, ...]) -> bool:
+    """Whether two tracings differ: randomness without a key is drawn while tracing."""
 
+    def program() -> str:
+        closed = jax.make_jaxpr(lambda *given: method(*given))(*arguments)
+        constants = [
+            np.asarray(value).tobytes()
+            for value in closed.consts
+            if not jax.dtypes.issubdtype(jax.dtypes.result_type(value), jax.dtypes.prng_key)
+        ]
+        return re.sub(r"0x[0-9a-f]+", "", str(closed.jaxpr)) + repr(constants)
 
-def _program(method: Any, arguments: tuple[Any, ...]) -> str:
-    """The traced program and its constants as a text, without addresses of Python objects."""
-    closed = jax.make_jaxpr(lambda *given: method(*given))(*arguments)
-    constants = [np.asarray(value).tobytes() for value in closed.consts if _is_plain(value)]
-    return re.sub(r"0x[0-9a-f]+", "", str(closed.jaxpr)) + repr(constants)
-
-
-def _is_plain(value: Any) -> bool:
-    return not jax.dtypes.issubdtype(jax.dtypes.result_type(value), jax.dtypes.prng_key)
+    return program() != program()

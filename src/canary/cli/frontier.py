@@ -50,7 +50,7 @@ def frontier(options: Frontier) -> int:
     from canary.config.config import make_config
     from canary.exact.figure import save_frontier
     from canary.exact.run import frontier_report
-    from canary.runs.opening import open_config
+    from canary.runs.environment import open_config
     from canary.terminal.bars import counting_bar
     from canary.terminal.tables import print_frontier
 

@@ -37,7 +37,7 @@ def show(options: List) -> int:
     from canary.config import names
     from canary.environments import DESCRIPTIONS
     from canary.runs import directory
-    from canary.runs.differing import differing
+    from canary.runs.settings import differing
     from canary.terminal.tables import print_lists, run_record
 
     rows = [

@@ -8,14 +8,12 @@ from tyro.conf import Positional, UseAppendAction
 
 from canary.cli.common import Switch, flag, parse_seeds, whole
 from canary.errors import CanaryError, nearest
-from canary.studies.catalogue import ALL_STUDIES
-from canary.terminal.study_table import print_studies, print_study
+from canary.studies.catalogue import ALL_STUDIES, Study
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reproduce:
-    """Train what is missing of a study and write its tables and figures, or make those again from
-    what is stored."""
+    """Train what is missing of a study and write its table and figure, or only write them."""
 
     EXAMPLES: ClassVar[str] = """
   canary reproduce                                   which studies there are
@@ -26,24 +24,23 @@ class Reproduce:
   canary reproduce table1 --rebuild                  tables and figures from stored results, without training
   canary reproduce --rebuild                         the same of every study that is stored
 
-What is finished is not trained again, whichever study trained it, and after Ctrl-C the same command goes on. Results with other
+What is finished is not trained again, whichever study trained it. After Ctrl-C the same command continues. Results with other
 settings are kept beside the new ones."""
 
     study: Annotated[Positional[str], flag("STUDY")] = ""
-    """Which study; without it they are listed."""
-    only: Annotated[tuple[str, ...], UseAppendAction, flag("VARIANT")] = ()
-    """Train this variant alone; what the other options say is of it. Repeatable."""
+    """The study; without it they are listed."""
+    only: Annotated[tuple[str, ...], UseAppendAction, flag("ROW")] = ()
+    """Train this row alone; the other options apply to it. Repeatable."""
     rebuild: Switch = False
-    """Train nothing: write tables and figures from the results that are there."""
+    """Train nothing: write tables and figures from stored results."""
     scale: Annotated[Literal["cpu", "paper"] | None, flag("cpu|paper", "cpu")] = None
-    """`cpu`: the seeds and steps that the study states. `paper`: the paper's equations, steps and
-    30 seeds."""
+    """`cpu`: the study's seeds and steps. `paper`: the paper's equations, steps and 30 seeds."""
     seeds: Annotated[str | None, flag("N|LIST")] = None
-    """How many seeds, from the study's first on, or which (3,5,7 or 0-9)."""
+    """How many seeds, from the row's first on, or which (3,5,7 or 0-9)."""
     steps: Annotated[str | None, flag("N")] = None
     """Environment steps per seed."""
     preset: Annotated[str | None, flag("NAME")] = None
-    """Preset of all variants: paper or fast."""
+    """Preset of all rows."""
     engine: Annotated[Literal["local", "ray"] | None, flag("local|ray", "local")] = None
     """Train on all cores of this machine, or over a Ray cluster (docs/clusters.md)."""
     runs: Annotated[str, flag("DIR", "runs")] = "runs"
@@ -58,11 +55,10 @@ def reproduce(options: Reproduce) -> int:
     if options.rebuild:
         return _rebuild(options)
     if not options.study:
-        for name in _said(options):
-            raise CanaryError(
-                f"{name} is of one study: canary reproduce STUDY; without options they are listed."
-            )
-        print_studies(ALL_STUDIES)
+        for name in _given(options):
+            raise CanaryError(f"{name} needs a study: canary reproduce STUDY.")
+        for name, study in ALL_STUDIES.items():
+            print(f"{name:<20}{study.title}: {_size(study)}")
         return 0
     if options.study not in ALL_STUDIES:
         raise CanaryError(
@@ -72,36 +68,43 @@ def reproduce(options: Reproduce) -> int:
     return 0
 
 
-def _said(options: Reproduce) -> list[str]:
+def print_study(paths: dict[str, Path], quiet: bool) -> None:
+    """The table, and where everything is."""
+    if not quiet:
+        print(paths["table"].read_text())
+    for label, path in paths.items():
+        print(path if quiet else f"{label:<8}{path}")
+
+
+def _size(study: Study) -> str:
+    if study.units_of is not None:
+        return f"shows {study.units_of}"
+    if not study.rows:
+        return "trains no policy"
+    steps = sum(len(row.seeds) * (row.steps or 0) for row in study.rows)
+    return f"{len(study.rows)} rows, {steps / 1e6:g}M steps in all"
+
+
+def _given(options: Reproduce) -> list[str]:
     """The options about training that were given."""
-    asked = {
-        "--only": options.only,
-        "--scale": options.scale,
-        "--seeds": options.seeds is not None,
-        "--steps": options.steps is not None,
-        "--preset": options.preset is not None,
-        "--engine": options.engine,
-    }
-    return [name for name, value in asked.items() if value]
+    names = ("only", "scale", "seeds", "steps", "preset", "engine")
+    return [f"--{name}" for name in names if getattr(options, name) not in (None, ())]
 
 
 def _rebuild(options: Reproduce) -> int:
-    """Of one study, or of all that are stored; one that cannot be shown does not keep the others
-    from it."""
-    from canary.studies.views import save_views, stored_studies
+    """One study, or all that are stored. One that cannot be shown does not stop the others."""
+    from canary.studies.page import save_views, stored_studies
 
-    for name in _said(options):
-        raise CanaryError(
-            f"--rebuild shows what is stored and trains nothing, so {name} has no meaning with it."
-        )
+    for name in _given(options):
+        raise CanaryError(f"--rebuild trains nothing, so it takes no {name}.")
     results = Path(options.results)
-    known = stored_studies(results)
-    names = [options.study] if options.study else known
-    nameable = dict.fromkeys([*known, *ALL_STUDIES])  # a sweep has a name of its own
-    if options.study and options.study not in nameable:
+    stored = stored_studies(results)
+    if options.study and options.study not in (*stored, *ALL_STUDIES):
+        known = dict.fromkeys([*stored, *ALL_STUDIES])  # a sweep has a name of its own
         raise CanaryError(
-            f"There is no study called {options.study!r}{nearest(options.study, nameable)}"
+            f"There is no study called {options.study!r}{nearest(options.study, known)}"
         )
+    names = [options.study] if options.study else stored
     if not names:
         raise CanaryError(f"{results} holds no study; `canary reproduce NAME` makes one.")
     problems = []
@@ -116,10 +119,13 @@ def _rebuild(options: Reproduce) -> int:
 
 
 def _train(options: Reproduce) -> dict[str, Path]:
-    from canary.studies.plan import Request
-    from canary.studies.run import Places, engine_named
-    from canary.studies.run import reproduce as train_study
+    from canary.studies.engines import engine_named
+    from canary.studies.runner import Places, Request
+    from canary.studies.runner import reproduce as train_study
 
+    study = ALL_STUDIES[options.study]
+    if study.view == "relative-variance" and options.engine is not None:
+        raise CanaryError(f"{options.study} trains no policy, so it has no --engine.")
     request = Request(
         seeds=None if options.seeds is None else parse_seeds(options.seeds),
         steps=None if options.steps is None else whole("--steps", options.steps),
@@ -128,11 +134,5 @@ def _train(options: Reproduce) -> dict[str, Path]:
         only=options.only,
     )
     places = Places(runs=Path(options.runs), results=Path(options.results))
-    study = ALL_STUDIES[options.study]
-    if study.view == "relative-variance" and options.engine is not None:
-        raise CanaryError(
-            f"{options.study} trains no policy and computes its points on this machine, so --engine "
-            "has no meaning for it."
-        )
     engine = engine_named(options.engine or "local", options.quiet)
     return train_study(options.study, study, places, request, engine=engine, quiet=options.quiet)

@@ -2,30 +2,28 @@
 
 import re
 import shlex
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from tyro.conf import UseAppendAction
 
 from canary.cli.common import Switch, flag, parse_seeds, whole
+from canary.cli.reproduce import print_study
 from canary.errors import CanaryError
 from canary.studies.catalogue import ALL_STUDIES
-from canary.terminal.study_table import print_study
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep:
-    """Train every combination of some values of some settings, on the same seeds, and compare
-    them."""
+    """Train every combination of settings on the same seeds, and compare them."""
 
     EXAMPLES: ClassVar[str] = """
-  canary sweep --set algo.target_kl=0.01,0.02 --limit 3.5,5.5          four combinations on four seeds
+  canary sweep --set algo.dead_zone=0.5,0.7 --limit 3.5,5.5          four combinations on four seeds
   canary sweep --set "algo.hidden=[64,64],[32,32]" --seeds 2           a list is written in brackets
   canary sweep --algo cpo --set algo.damping=0.1,1 --engine ray        over the nodes of a Ray cluster
 
-Combinations are kept as those of a study: what is finished is not trained again, and after Ctrl-C the same command goes on.
-docs/clusters.md is about Ray and Slurm."""
+What is finished is not trained again. After Ctrl-C the same command continues. docs/clusters.md is about Ray and Slurm."""
 
     env: Annotated[str, flag("NAME", "IcyLake")] = "IcyLake"
     """Environment."""
@@ -56,22 +54,21 @@ docs/clusters.md is about Ray and Slurm."""
 
 
 def sweep(options: Sweep) -> int:
-    from canary.studies.plan import Request, sweep_study, swept
-    from canary.studies.run import Places, engine_named, reproduce
+    from canary.studies.engines import engine_named
+    from canary.studies.runner import Places, Request, reproduce
+    from canary.studies.sweeping import sweep_study, swept
 
     name = _name(options)
     constraint = {"constraint.limit": options.limit, "constraint.epsilon": options.epsilon}
-    said = [f"{path}={values}" for path, values in constraint.items() if values is not None]
+    given = [f"{path}={values}" for path, values in constraint.items() if values is not None]
     seeds = parse_seeds(options.seeds)
     chosen = tuple(range(seeds)) if isinstance(seeds, int) else seeds
-    study = sweep_study(
-        options.env, options.algo, options.preset, swept([*options.set, *said]), chosen
-    )
-    study = replace(study, command=_command(options))
-    request = Request(steps=None if options.steps is None else whole("--steps", options.steps))
+    axes = swept([*options.set, *given])
+    study = sweep_study(options.env, options.algo, options.preset, axes, chosen, _command(options))
     paths = reproduce(
         name, study,
-        Places(runs=Path(options.runs), results=Path(options.results)), request,
+        Places(runs=Path(options.runs), results=Path(options.results)),
+        Request(steps=None if options.steps is None else whole("--steps", options.steps)),
         engine=engine_named(options.engine, options.quiet), quiet=options.quiet,
     )  # fmt: skip
     print_study(paths, options.quiet)
@@ -79,29 +76,26 @@ def sweep(options: Sweep) -> int:
 
 
 def _name(options: Sweep) -> str:
-    """The name of the sweep's folders, which may not be those of a study."""
+    """The name of the sweep's folders, which must not be those of a study."""
     if options.name is None:
         return re.sub(r"[^A-Za-z0-9_.+-]+", "-", f"sweep-{options.env}-{options.algo}")
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}", options.name):
         raise CanaryError(
-            "A sweep's name has letters, digits and _ . + - in it, 100 at most, and begins with "
-            f"none of the last three; {options.name!r:.60} is none."
+            "A sweep's name has at most 100 letters, digits and _ . + -, and begins with a letter, "
+            f"a digit or _; {options.name!r:.60} does not."
         )
     if options.name in ALL_STUDIES:
-        raise CanaryError(
-            f"{options.name} is a study of its own (`canary reproduce {options.name}`), which a "
-            "sweep would replace; choose another --name."
-        )
+        raise CanaryError(f"{options.name} is the name of a study; choose another --name.")
     return options.name
 
 
 def _command(options: Sweep) -> str:
-    """What was asked for as a command; where it is trained and kept is not part of it."""
-    said = ["canary", "sweep"]
+    """The command without the places where it trains and stores."""
+    given = ["canary", "sweep"]
     for name in ("env", "algo", "limit", "epsilon", "seeds", "steps", "preset", "name"):
         value = getattr(options, name)
         if value != getattr(Sweep, name):
-            said += [f"--{name}", value]
+            given += [f"--{name}", value]
     for setting in options.set:
-        said += ["--set", setting]
-    return shlex.join(said)
+        given += ["--set", setting]
+    return shlex.join(given)

@@ -23,7 +23,7 @@ class Train:
   canary train --limit 4 --epsilon 0.01 --seeds 8    another limit, more seeds
   canary train --constraint mean --limit 3 --algo cpo          a limit on the mean cost
   canary train --constraint cvar --limit 5 --epsilon 0.05 --algo ppo-lagrangian
-  canary train --set algo.target_kl=0.02             another setting of the algorithm
+  canary train --set algo.dead_zone=0.6             another setting of the algorithm
   canary train --set env.map=8x8                     another lake
   canary train --env shop:Shop --set env.price=2 --limit 6 --epsilon 0.05     an environment of yours, in shop.py
   canary train --env gymnasium:Pendulum-v1 --cost shop:speed --limit 100 --epsilon 0.1
@@ -83,8 +83,6 @@ the summary. `canary list` shows what --env, --algo and --preset can be."""
     """Write the summary as JSON to a file, or to standard output (-) and nothing else there."""
     resume: Annotated[str | None, flag("RUN")] = None
     """Go on with a stopped run: its path, its name below --out, or latest."""
-    force: Switch = False
-    """With --resume: take the run over from a process on another machine that seems to train it."""
     quiet: Switch = False
     """Show no progress and no table; print only the run's directory."""
 
@@ -96,10 +94,6 @@ def train(options: Train) -> int:
 
     status = 0
     try:
-        if options.force and options.resume is None:
-            raise CanaryError(
-                "--force belongs to --resume RUN: it takes over a run that another machine holds."
-            )
         if options.resume is not None:
             run = _resume(options, console)
         else:
@@ -183,9 +177,9 @@ def _engine(options: Train) -> str | None:
 
 def _resume(options: Train, console: Any) -> Any:
     from canary import api
-    from canary.runs.opening import open_config
+    from canary.runs.environment import open_config
 
-    keeps = {"out", "json", "resume", "force", "quiet", "trust", "total_steps", "log"}
+    keeps = {"out", "json", "resume", "quiet", "trust", "total_steps", "log"}
     steps = None if options.total_steps is None else whole("--total-steps", options.total_steps)
     for field in fields(options):
         if field.name not in keeps and getattr(options, field.name) != field.default:
@@ -201,4 +195,4 @@ def _resume(options: Train, console: Any) -> Any:
         complete = all((run.directory / name).exists() for name in ("summary.json", "training.png"))
         # A kill may have left it without its summary
         return run if complete else run.resume(quiet=True)
-    return run.resume(total_steps=steps, force=options.force, log=options.log, quiet=options.quiet)
+    return run.resume(total_steps=steps, log=options.log, quiet=options.quiet)

@@ -5,8 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from canary.algorithms import ALGORITHMS
-from canary.checking.findings import raise_first_error
-from canary.checking.structure import check_structure
+from canary.checking.structure import check_structure, raise_first_error
 from canary.config.overrides import from_dict, override, parse, to_dict
 from canary.config.presets import PRESETS
 from canary.config.run_config import SECTIONS, RunConfig, TrainingConfig, checked, complete
@@ -20,19 +19,7 @@ from canary.environments.settings import name_of_environment, settings_of, with_
 from canary.errors import CanaryError, nearest
 
 Overrides = Mapping[str, Any] | Sequence[str]
-"""{"algo.target_kl": 0.02} or ("algo.target_kl=0.02",)."""
-
-# Settings that were options once, with the value that is built in now: a run that has it can still
-# be read.
-RETIRED: dict[str, Any] = {
-    "bootstrap_truncated": True,
-    "value_clip": None,
-    "threshold": "quantile",
-    "multiplier_cap": 4000.0,
-    "huber": 0.01,
-    "cached_reset": 0,
-    "base_seed": 0,
-}
+"""{"algo.dead_zone": 0.6} or ("algo.dead_zone=0.6",)."""
 
 
 def canonical(name: str, known: Iterable[str], what: str) -> str:
@@ -168,7 +155,7 @@ def changed_environment(environment: Environment, path: str, value: Any) -> Envi
 
 def _no_override(item: str) -> CanaryError:
     return CanaryError(
-        f"--set expects section.setting=value, for example algo.target_kl=0.02, not {item!r}."
+        f"--set expects section.setting=value, for example algo.dead_zone=0.6, not {item!r}."
     )
 
 
@@ -200,7 +187,7 @@ def config_from_dict(
     """Rebuild a configuration; `environment` stands in for one that is not among the named
     environments.
 
-    `changes` say how it differs from the one that was trained on (`canary.runs.opening` finds
+    `changes` say how it differs from the one that was trained on (`canary.runs.environment` finds
     them).
     """
     try:
@@ -219,7 +206,7 @@ def config_from_dict(
         )
     except (KeyError, TypeError) as error:
         raise CanaryError(f"The run's configuration is incomplete ({error}).") from None
-    env_settings, algo_settings, constraint, training, preset = map(_without_retired, parts)
+    env_settings, algo_settings, constraint, training, preset = parts
     if environment is None:
         if name not in ENVIRONMENTS:
             raise CanaryError(
@@ -259,14 +246,3 @@ def _known_algorithm(name: str) -> str:
             "import the module that adds it to canary.ALGORITHMS, then canary.load(RUN). Commands "
             "know canary's own alone."
         ) from None
-
-
-def _without_retired(settings: Any) -> Any:
-    """Settings without those that are no options any more and have the value that is built in."""
-    if not isinstance(settings, dict):
-        return settings
-    return {
-        name: _without_retired(value)
-        for name, value in settings.items()
-        if name not in RETIRED or value != RETIRED[name]
-    }

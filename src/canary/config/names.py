@@ -4,7 +4,8 @@ A test holds these names equal to `ALGORITHMS` and `PRESETS`.
 """
 
 ALGORITHMS = {
-    "canary": "Cantelli constrained policy optimization: mean and variance of the cost bound its tail",
+    "canary": "Cantelli's bound on the shaped cost, with a price in clipped updates",
+    "cantelli-cpo": "Canary as published: the Cantelli bound in a trust region",
     "cpo": "constrained policy optimization on the violation indicator",
     "cppo": "clipped updates with a penalty on the conditional value at risk",
     "cvar-cpo": "constrained policy optimization on the conditional value at risk",
@@ -13,6 +14,6 @@ ALGORITHMS = {
 }
 
 PRESETS = {
-    "fast": "the shaped bound, small networks and an update that copes with noise (default)",
-    "paper": "the paper's equations, hyper-parameters and steps",
+    "fast": "the best that we know, with small networks and large batches (default)",
+    "paper": "the paper's equations, hyper-parameters and steps; canary is cantelli-cpo",
 }

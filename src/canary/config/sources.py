@@ -89,7 +89,7 @@ def build(source: Source) -> Environment:
         environment = factory(**arguments)
     except CanaryError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise CanaryError(f"{source.name} could not be made ({describe(error)}).") from error
     if isinstance(environment, Environment):
         return environment

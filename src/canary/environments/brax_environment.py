@@ -17,17 +17,16 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from canary.environments.adapting import (
+from canary.environments.jax_adapters import (
     INFO,
     Cost,
-    begin,
     checked_horizon,
     cost_reader,
     like,
     require,
     scalar,
 )
-from canary.environments.protocol import Continuous, EnvironmentState
+from canary.environments.protocol import Continuous, EnvironmentState, first_state
 from canary.errors import CanaryError
 from canary.host.references import describe, label_of, name_of
 
@@ -85,7 +84,7 @@ class BraxEnvironment:
 
     def reset(self, key: PRNGKeyArray) -> EnvironmentState:
         state = like(self._reset(key), self._shapes, self.name)
-        return begin(state, self._see(state))
+        return first_state(state, self._see(state))
 
     def step(self, state: EnvironmentState, action: Array, key: PRNGKeyArray) -> EnvironmentState:
         """One step; the key goes unused, for a Brax state carries its own."""

@@ -32,7 +32,12 @@ from canary.environments.physics.engine import (
     make_engine,
     resolve,
 )
-from canary.environments.protocol import Continuous, EnvironmentState
+from canary.environments.protocol import (
+    Continuous,
+    EnvironmentState,
+    check_count,
+    first_state,
+)
 from canary.errors import CanaryError
 from canary.types import Chance
 
@@ -86,13 +91,8 @@ class EcoAnt:
                 f"The engine of EcoAnt must be {', '.join(get_args(EngineName))}, not "
                 f"{self.engine!r}."
             )
-        for name, least in (("horizon", 1), ("frame_skip", 1)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise CanaryError(
-                    f"The {name} of EcoAnt must be a whole number of at least {least}, not "
-                    f"{value!r}."
-                )
+        for name in ("horizon", "frame_skip"):
+            check_count("EcoAnt", name, getattr(self, name))
         for name in (
             "noise_scale",
             "healthy_bonus",
@@ -147,17 +147,9 @@ class EcoAnt:
         quaternion = position[3:POSE] / jnp.linalg.norm(position[3:POSE])
         qpos = position.at[3:POSE].set(quaternion)
         qvel = scale * jax.random.normal(key_velocity, (14,))
-        zero, no = jnp.zeros(()), jnp.zeros((), bool)
-        inner = AntState(PhysicsState(qpos, qvel, jnp.zeros(0), no), zero + self.battery_limit)
-        return EnvironmentState(
-            inner=inner,
-            observation=self._observe(inner),
-            reward=zero,
-            cost=zero,
-            terminated=no,
-            truncated=no,
-            time=jnp.zeros((), jnp.int32),
-        )
+        physics = PhysicsState(qpos, qvel, jnp.zeros(0), jnp.zeros((), bool))
+        inner = AntState(physics, jnp.zeros(()) + self.battery_limit)
+        return first_state(inner, self._observe(inner))
 
     def step(
         self, state: EnvironmentState, action: Float[Array, "action"], key: PRNGKeyArray

@@ -23,8 +23,6 @@ def told_failures(environment: Environment) -> Iterator[None]:
         if (sentence := callback_failure(error, name_of_environment(environment))) is None:
             raise
         raise CanaryError(sentence) from error
-    if (sentence := getattr(environment, "host_failure", lambda: None)()) is not None:
-        raise CanaryError(sentence)
 
 
 def callback_failure(error: Exception, name: str) -> str | None:

@@ -17,17 +17,16 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from canary.environments.adapting import (
+from canary.environments.jax_adapters import (
     Cost,
     action_mapping,
-    begin,
     checked_horizon,
     cost_reader,
     like,
     require,
     scalar,
 )
-from canary.environments.protocol import ActionSpace, EnvironmentState
+from canary.environments.protocol import ActionSpace, EnvironmentState, first_state
 from canary.errors import CanaryError
 from canary.host.references import label_of, name_of
 
@@ -90,7 +89,7 @@ class GymnaxEnvironment:
 
     def reset(self, key: PRNGKeyArray) -> EnvironmentState:
         observation, state = self.gymnax.reset_env(key, self.params)
-        return begin(like(state, self._shapes, self.name), self._see(observation))
+        return first_state(like(state, self._shapes, self.name), self._see(observation))
 
     def step(self, state: EnvironmentState, action: Array, key: PRNGKeyArray) -> EnvironmentState:
         move = self._actions[1](action)

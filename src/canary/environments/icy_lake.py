@@ -20,7 +20,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from canary.environments.protocol import Discrete, EnvironmentState, FiniteTables
+from canary.environments.protocol import (
+    Discrete,
+    EnvironmentState,
+    FiniteTables,
+    check_count,
+    first_state,
+)
 from canary.errors import CanaryError
 from canary.types import Chance
 
@@ -53,10 +59,7 @@ class IcyLake:
                 "The slip of IcyLake is the probability of each perpendicular side and must lie in "
                 f"[0, 0.5], not {self.slip}."
             )
-        if isinstance(self.horizon, bool) or not isinstance(self.horizon, int) or self.horizon < 1:
-            raise CanaryError(
-                f"The horizon of IcyLake must be a positive whole number, not {self.horizon!r}."
-            )
+        check_count("IcyLake", "horizon", self.horizon)
         if self._distance_to_goal > self.horizon:
             raise CanaryError(
                 f"The goal of this IcyLake map is {self._distance_to_goal} moves from the start "
@@ -85,15 +88,7 @@ class IcyLake:
         unused."""
         del key
         position = jnp.asarray(self.start, jnp.int32)
-        return EnvironmentState(
-            inner=position,
-            observation=self._observe(position),
-            reward=jnp.zeros((), jnp.float32),
-            cost=jnp.zeros((), jnp.float32),
-            terminated=jnp.zeros((), bool),
-            truncated=jnp.zeros((), bool),
-            time=jnp.zeros((), jnp.int32),
-        )
+        return first_state(position, self._observe(position))
 
     def step(
         self, state: EnvironmentState, action: Int[Array, ""], key: PRNGKeyArray

@@ -17,12 +17,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from canary.environments.layouts import Layout, move_goal, sample_layout
-from canary.environments.lidar import BINS, lidar
-from canary.environments.physics.engine import Engine, PhysicsState
-from canary.environments.point_physics import place, point_engine, robot_in, vase_in
+from canary.environments.point_arena import BINS, Layout, lidar, move_goal, sample_layout
 from canary.environments.point_robot import PointRobot, sense, simulate
-from canary.environments.protocol import Continuous, EnvironmentState
+from canary.environments.protocol import (
+    Continuous,
+    EnvironmentState,
+    check_count,
+    first_state,
+)
 from canary.errors import CanaryError
 from canary.types import Chance
 
@@ -40,8 +42,6 @@ class PointGoalState(eqx.Module):
     vase: Float[Array, "*env 2"]
     last_distance: Float[Array, "*env"]
     """From the robot to the present goal: what the next reward counts from."""
-    physics: PhysicsState | None
-    """The same robot, and a free vase, as MuJoCo has them; None in closed form."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,12 +53,8 @@ class PointGoal:
     """Episodes are truncated after this many steps."""
     frame_skip: int = 10
     """Physics steps of 2 ms per step of the environment."""
-    vase: Literal["none", "static", "free"] = "static"
-    """"static" is seen and kept clear of, but driven through; "free" can be pushed and needs engine
-    native or mjx."""
-    engine: Literal["auto", "closed-form", "native", "mjx"] = "auto"
-    """Physics: exact equations ("auto" and "closed-form"), C MuJoCo ("native") or its rewrite in
-    JAX ("mjx")."""
+    vase: Literal["none", "static"] = "static"
+    """"static" is seen and kept clear of, but driven through; "none" is not there."""
     integrator: Literal["euler", "implicitfast"] = "euler"
     """"euler" is upstream's; "implicitfast" removes the oscillation of its yaw servo."""
 
@@ -83,29 +79,16 @@ class PointGoal:
     def normalise_observation(self) -> bool:
         return True
 
-    @property
-    def physics(self) -> Engine | None:
-        """MuJoCo's model of the robot and what steps it, or None in closed form."""
-        if self.engine in ("auto", "closed-form"):
-            return None
-        return point_engine(self.engine, self.frame_skip, self.vase == "free", self.integrator)
-
     def reset(self, key: PRNGKeyArray) -> EnvironmentState:
         """A new layout and new headings; everything rests."""
-        key_layout, key_robot, key_vase = jax.random.split(key, 3)
+        key_layout, key_robot, _ = jax.random.split(key, 3)
         layout = sample_layout(key_layout, vase=self.vase != "none")
         heading = jax.random.uniform(key_robot, maxval=2 * jnp.pi)
         still = jnp.zeros_like(layout.robot)
         robot = PointRobot(layout.robot, heading, still, jnp.zeros_like(heading))
-        physics = None
-        if self.physics is not None:
-            turned = jax.random.uniform(key_vase, maxval=2 * jnp.pi)
-            physics = place(self.physics, robot, layout.vase, turned)
         distance = _distance(layout.robot, layout.goal)
-        inner = PointGoalState(robot, layout.goal, layout.hazards, layout.vase, distance, physics)
-        zero, no = jnp.zeros((), jnp.float32), jnp.zeros((), bool)
-        observation = _observe(inner, sense(robot, still))
-        return EnvironmentState(inner, observation, zero, zero, no, no, jnp.zeros((), jnp.int32))
+        inner = PointGoalState(robot, layout.goal, layout.hazards, layout.vase, distance)
+        return first_state(inner, _observe(inner, sense(robot, still)))
 
     def step(
         self, state: EnvironmentState, action: Float[Array, "action"], key: PRNGKeyArray
@@ -119,16 +102,18 @@ class PointGoal:
         # A missing number is no action: the step costs as much as any can, and the episode ends.
         failed = jnp.isnan(action).any()
         control = jnp.where(failed, 0.0, jnp.clip(action, -1.0, 1.0)).astype(before.goal.dtype)
-        robot, vase, sensors, physics = self._move(before, control)
-        if physics is not None:
-            failed |= physics.diverged
+        implicit = self.integrator == "implicitfast"
+        robot = simulate(before.robot, control, self.frame_skip, implicitfast=implicit)
+        sensors = sense(robot, control)
         distance = _distance(robot.position, before.goal)
         reached = distance <= GOAL_RADIUS
         reward = jnp.clip(before.last_distance - distance + reached, -REWARD_CLIP, REWARD_CLIP)
         hit = (_distance(robot.position, before.hazards) < HAZARD_RADIUS).any()
-        goal = move_goal(Layout(robot.position, before.goal, before.hazards, vase), reached, key)
+        goal = move_goal(
+            Layout(robot.position, before.goal, before.hazards, before.vase), reached, key
+        )
         after = PointGoalState(
-            robot, goal, before.hazards, vase, _distance(robot.position, goal), physics
+            robot, goal, before.hazards, before.vase, _distance(robot.position, goal)
         )
         time = state.time + 1
         return EnvironmentState(
@@ -140,22 +125,6 @@ class PointGoal:
             truncated=(time >= self.horizon) & ~failed,
             time=time,
         )
-
-    def _move(
-        self, state: PointGoalState, control: Float[Array, "action"]
-    ) -> tuple[PointRobot, Float[Array, "2"], Float[Array, "12"], PhysicsState | None]:
-        """Robot, vase, the robot's sensors, and the physics behind them, after `frame_skip` physics
-        steps."""
-        if self.physics is None or state.physics is None:
-            implicit = self.integrator == "implicitfast"
-            robot = simulate(state.robot, control, self.frame_skip, implicitfast=implicit)
-            return robot, state.vase, sense(robot, control), None
-        physics = self.physics.step(state.physics, control)
-        robot = robot_in(physics)
-        if self.vase == "free":
-            return robot, vase_in(physics), physics.sensors, physics
-        # MJX does not compute the accelerometer of a model that has no contacts.
-        return robot, state.vase, sense(robot, control), physics
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,26 +150,12 @@ def _observe(state: PointGoalState, sensors: Float[Array, "12"]) -> Float[Array,
 
 
 def _check(settings: PointGoal) -> None:
-    for name in ("vase", "engine", "integrator"):
+    for name in ("vase", "integrator"):
         known, value = get_args(get_type_hints(PointGoal)[name]), getattr(settings, name)
         if value not in known:
             raise CanaryError(f"The {name} of PointGoal must be {_either(known)}, not {value!r}.")
     for name in ("horizon", "frame_skip"):
-        value = getattr(settings, name)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise CanaryError(
-                f"The {name} of PointGoal must be a positive whole number, not {value!r}."
-            )
-    if settings.vase == "free" and settings.engine in ("auto", "closed-form"):
-        raise CanaryError(
-            "A free vase needs contacts, which PointGoal's closed form does not have: choose "
-            'engine "native" or "mjx".'
-        )
-    if settings.engine == "mjx" and settings.integrator == "implicitfast":
-        raise CanaryError(
-            "MJX's implicitfast ignores that the yaw servo saturates, which changes the motion: "
-            'choose engine "closed-form" or "native", or integrator "euler".'
-        )
+        check_count("PointGoal", name, getattr(settings, name))
 
 
 def _either(names: tuple[Any, ...]) -> str:

@@ -18,10 +18,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from canary.constraints import Constraint
+from canary.errors import CanaryError
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,18 @@ class EnvironmentState(eqx.Module):
     terminated: Bool[Array, "*batch"]
     truncated: Bool[Array, "*batch"]
     time: Int[Array, "*batch"]
+
+
+def first_state(inner: PyTree, observation: Float[Array, "obs"]) -> EnvironmentState:
+    """The state of one environment right after a reset."""
+    zero, no = jnp.zeros(()), jnp.zeros((), bool)
+    return EnvironmentState(inner, observation, zero, zero, no, no, jnp.zeros((), jnp.int32))
+
+
+def check_count(owner: str, name: str, value: Any) -> None:
+    """A sentence unless a setting is a positive whole number."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise CanaryError(f"The {name} of {owner} must be a positive whole number, not {value!r}.")
 
 
 @runtime_checkable
@@ -125,29 +139,6 @@ def policy_interface(environment: Environment) -> dict[str, Any] | None:
     return getattr(environment, "policy_interface", None)
 
 
-def filmed(environment: Environment, state: EnvironmentState) -> EnvironmentState:
-    """What a film keeps of a state: all of it, unless the environment says less."""
-    return getattr(environment, "filmed", lambda state: state)(state)
-
-
-@runtime_checkable
-class PartialReset(Protocol):
-    """What an environment may have beside the above if its resets are dear: one that spares the
-    lanes that go on."""
-
-    def restart(
-        self, state: EnvironmentState, done: Bool[Array, ""], key: PRNGKeyArray
-    ) -> EnvironmentState:
-        """A fresh state if `done` holds, else the state as it is."""
-        ...
-
-
 def close(environment: Environment) -> None:
-    """Let an environment end what it holds outside the program, such as worker processes; most hold
-    nothing."""
+    """Let an environment end what it holds outside the program, such as worker processes."""
     getattr(environment, "close", lambda: None)()
-
-
-def on_host(environment: Environment) -> bool:
-    """Whether it is stepped outside the program, where it can fail."""
-    return hasattr(environment, "host_failure")

@@ -1,20 +1,21 @@
-"""Ground truth for finite environments: laws of the episode cost, and optima under tail-risk
-constraints."""
+"""Exact laws of the episode cost, and optima under tail-risk constraints, in finite environments."""
 
-from canary.exact.distribution import CostLaw as CostLaw
-from canary.exact.distribution import cost_law as cost_law
-from canary.exact.distribution import mix as mix
-from canary.exact.distribution import visits as visits
-from canary.exact.linear import best_response as best_response
-from canary.exact.mdp import FiniteMDP as FiniteMDP
-from canary.exact.mdp import from_environment as from_environment
-from canary.exact.optimal import CONSTRAINTS as CONSTRAINTS
-from canary.exact.optimal import FrontierPoint as FrontierPoint
-from canary.exact.optimal import Infeasible as Infeasible
-from canary.exact.optimal import Mixture as Mixture
-from canary.exact.optimal import Optimum as Optimum
-from canary.exact.optimal import best_under_cantelli as best_under_cantelli
-from canary.exact.optimal import best_under_cvar as best_under_cvar
-from canary.exact.optimal import best_under_var as best_under_var
-from canary.exact.optimal import frontier as frontier
-from canary.exact.optimal import markov_policy as markov_policy
+from canary.exact.distribution import CostLaw, cost_law, mix, visits
+from canary.exact.linear import best_response
+from canary.exact.mdp import FiniteMDP, from_environment
+from canary.exact.optimal import (
+    CONSTRAINTS,
+    Infeasible,
+    Mixture,
+    Optimum,
+    best_under_cantelli,
+    best_under_cvar,
+    best_under_var,
+    markov_policy,
+)
+
+__all__ = [
+    "CONSTRAINTS", "CostLaw", "FiniteMDP", "Infeasible", "Mixture", "Optimum", "best_response",
+    "best_under_cantelli", "best_under_cvar", "best_under_var", "cost_law", "from_environment",
+    "markov_policy", "mix", "visits",
+]  # fmt: skip

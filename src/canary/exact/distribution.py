@@ -6,7 +6,6 @@ units spent,
     mass[t+1](s', k + c(s,a,s')) += mass[t](s, k) pi_t(a | s, k) P(s' | s, a),
 
 and what enters a terminal state, or is left at the horizon, leaves the recursion as P(C = k).
-Nothing is lumped: every level that an episode can reach is kept.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,7 +18,7 @@ from canary.errors import CanaryError
 from canary.exact.mdp import FiniteMDP
 from canary.numerics.shaped_cost import shaped
 
-ROUNDING = 1e-12  # slack of comparisons between probabilities that were summed in floating point
+ROUNDING = 1e-12  # slack when sums of probabilities are compared
 
 Policy = np.ndarray | Callable[[np.ndarray, np.ndarray], np.ndarray]
 
@@ -77,11 +76,11 @@ class CostLaw:
         return (1 / epsilon - 1) * variance - (bound - mean) ** 2
 
     def guaranteed_violation(self, limit: float, dead_zone: float | None = None) -> float:
-        """What Cantelli's inequality makes of the two moments of X, and 1 where it says nothing:
+        """Cantelli's inequality for the moments of X; 1 where it says nothing:
 
         P(C > limit) <= P(X >= b) <= Var[X] / (Var[X] + (b - E[X])^2)        for E[X] < b.
 
-        A cost that always equals the limit violates nothing: 0 without a dead zone.
+        Without a dead zone a cost that always equals the limit has 0.
         """
         variable, bound = bounded_variable(self.support, limit, dead_zone)
         if dead_zone is None and not self.probabilities[variable != bound].any():
@@ -107,8 +106,7 @@ def bounded_variable(
 
 
 def mix(laws: list[CostLaw], weights: Float[np.ndarray, "law"]) -> CostLaw:
-    """The law of an agent that draws one of several policies before the episode: all of it is
-    linear."""
+    """The law of an agent that draws one of several policies before the episode."""
     return CostLaw(
         support=laws[0].support,
         probabilities=weights @ np.array([law.probabilities for law in laws]),
@@ -139,8 +137,8 @@ def cost_law(mdp: FiniteMDP, policy: Policy) -> CostLaw:
 
 
 def visits(mdp: FiniteMDP, policy: Policy) -> Float[np.ndarray, "time state spent action"]:
-    """Occupation measure: P(at this time the episode runs, in this state, with this spent, doing
-    this)."""
+    """Occupation measure: P(the episode runs at this time, in this state, with this spent, and takes
+    this action)."""
     measure = np.zeros((mdp.horizon, mdp.states, len(mdp.support), mdp.actions))
     for time, flow, _ in _flows(mdp, tabulate(mdp, policy)):
         if time < mdp.horizon:
@@ -149,17 +147,14 @@ def visits(mdp: FiniteMDP, policy: Policy) -> Float[np.ndarray, "time state spen
 
 
 def tabulate(mdp: FiniteMDP, policy: Policy) -> np.ndarray:
-    """Any form of policy as probabilities [time, state, spent, action] (a broadcast view where it
-    can be) or, for actions, as integers [time, state, spent]."""
+    """A policy as probabilities [time, state, spent, action] or, for actions, as integers [time,
+    state, spent]."""
     grid = (mdp.horizon, mdp.states, len(mdp.support))
     if callable(policy):
         states, spent = np.meshgrid(np.arange(mdp.states), mdp.support, indexing="ij")
         policy = np.asarray(policy(states.ravel(), spent.ravel()), float)
-        policy = (
-            policy.reshape(*grid[1:], mdp.actions)
-            if policy.size == states.size * mdp.actions
-            else policy
-        )
+        if policy.size == states.size * mdp.actions:
+            policy = policy.reshape(*grid[1:], mdp.actions)
     policy = np.asarray(policy)
     if np.issubdtype(policy.dtype, np.integer):
         return _tabulate_actions(mdp, policy, grid)
@@ -174,9 +169,7 @@ def tabulate(mdp: FiniteMDP, policy: Policy) -> np.ndarray:
     policy = policy.astype(float)
     total = policy.sum(axis=-1, keepdims=True)
     if not ((policy >= 0).all() and (np.abs(total - 1) <= 1e-5).all()):
-        raise CanaryError(
-            "The action probabilities of a policy must be non-negative and add up to 1 everywhere."
-        )
+        raise CanaryError("Action probabilities must be non-negative and add up to 1 everywhere.")
     policy = policy / total  # removes the rounding of a float32 network
     policy = policy[:, None, :] if policy.ndim == 2 else policy
     return np.broadcast_to(policy, full)
@@ -197,8 +190,8 @@ def _tabulate_actions(
 
 
 def _flows(mdp: FiniteMDP, table: np.ndarray) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """For each time 0..horizon: the flow [state, action, level] through running episodes, and the
-    mass [level] of those that have just ended. At the horizon nothing flows and everything ends."""
+    """For each time 0..horizon: the flow [state, action, level] of running episodes, and the mass
+    [level] of those that just ended. At the horizon all end."""
     mass = np.zeros((mdp.states, 1))
     mass[:, 0] = mdp.initial
     every_action = np.arange(mdp.actions)[:, None]

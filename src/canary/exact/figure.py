@@ -1,10 +1,8 @@
 """The exact frontier as a figure and files, from the report of `canary frontier`.
 
-A curve shows the best return that any policy can have under one constraint, as a function of
-epsilon. A trained policy is a point at its exact violation probability and return: no point can lie
-above the VaR curve, and the distance below it is what the policy gives away for the risk it takes.
-A second panel shows what Cantelli's bound on the shaped cost allows at the asked epsilon, over the
-dead zone.
+Curves show the best return under each constraint against epsilon. A trained policy is a point at its
+exact violation probability and return; the distance to the VaR curve above it is what it loses for
+the risk it takes. The second panel shows the best return under the shaped bound over the dead zone.
 """
 
 import io
@@ -18,9 +16,8 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from canary.errors import CanaryError
 from canary.reporting.figures import BLUE, GREEN, GREY, RED, STYLE
-from canary.runs import directory
+from canary.runs.files import make_folder, write_atomically
 from canary.terminal.tables import LABELS
 
 MEANINGS = {"var": "P(C > limit) ≤ ε", "cvar": "CVaR ≤ limit", "cantelli": "Cantelli bound ≤ ε"}
@@ -49,12 +46,10 @@ def draw_frontier(axes: Axes, report: dict[str, Any]) -> Axes:
     axes.set_ylim(bottom, top)
     axes.axvspan(epsilon, right, color=RED, alpha=0.05, linewidth=0)
     axes.axvline(epsilon, color=RED, linestyle="--", linewidth=1)
-    for text, shift, side in ((f"ε = {epsilon:g}", 4, "left"), ("allowed", -4, "right")):
-        axes.annotate(
-            text, (epsilon, 0), xycoords=("data", "axes fraction"),
-            xytext=(shift, 4), textcoords="offset points", ha=side, fontsize=8,
-            color=RED if side == "left" else GREY,
-        )  # fmt: skip
+    axes.annotate(
+        f"ε = {epsilon:g}", (epsilon, 0), xycoords=("data", "axes fraction"), xytext=(4, 4),
+        textcoords="offset points", fontsize=8, color=RED,
+    )  # fmt: skip
     for name in LABELS:
         _draw_curve(axes, report, name)
     for index, name in enumerate(dict.fromkeys(run["algorithm"] for run in report["runs"])):
@@ -96,11 +91,8 @@ def draw_dead_zones(axes: Axes, report: dict[str, Any]) -> Axes:
 
 
 def _draw_curve(axes: Axes, report: dict[str, Any], name: str) -> None:
-    points = [
-        point
-        for point in report["frontier"]
-        if point["constraint"] == name and point["return"] is not None
-    ]
+    known = [point for point in report["frontier"] if point["return"] is not None]
+    points = [point for point in known if point["constraint"] == name]
     points.sort(key=lambda point: point["epsilon"])
     if not points:
         return
@@ -114,28 +106,18 @@ def _draw_curve(axes: Axes, report: dict[str, Any], name: str) -> None:
 
 
 def _draw_seeds(axes: Axes, name: str, seeds: list[dict[str, Any]], index: int) -> None:
-    """A point per policy; those outside the axes become arrows at its edge, with their return below
-    it."""
+    """A point per policy; those outside the axes are arrows at the edge, the low ones with their
+    return."""
     (left, _), (bottom, _) = axes.get_xlim(), axes.get_ylim()
     colour = RUN_COLOURS[index % len(RUN_COLOURS)]
     chance = np.array([row["violation_probability"] for row in seeds])
     value = np.array([row["return"] for row in seeds])
     is_low, is_left = value < bottom, chance < left
     x, y = np.maximum(chance, left), np.maximum(value, bottom)
-    style = {
-        "s": 36,
-        "color": colour,
-        "edgecolors": "white",
-        "linewidths": 0.6,
-        "zorder": 5,
-        "clip_on": False,
-    }
+    style = {"s": 36, "color": colour, "edgecolors": "white", "linewidths": 0.6, "zorder": 5, "clip_on": False}  # fmt: skip
     label = f"{name}, trained: {len(seeds)} seed{'s' * (len(seeds) > 1)}"
-    for which, marker in (
-        (~is_low & ~is_left, RUN_MARKERS[index % len(RUN_MARKERS)]),
-        (is_left & ~is_low, "<"),
-        (is_low, "v"),
-    ):
+    inside = RUN_MARKERS[index % len(RUN_MARKERS)]
+    for which, marker in ((~is_low & ~is_left, inside), (is_left & ~is_low, "<"), (is_low, "v")):
         if which.any():
             axes.scatter(x[which], y[which], marker=marker, label=label, **style)
             label = None
@@ -147,7 +129,7 @@ def _draw_seeds(axes: Axes, name: str, seeds: list[dict[str, Any]], index: int) 
 
 
 def _span(report: dict[str, Any]) -> tuple[float, float]:
-    """The range of epsilon, widened for policies that take more or (within reason) less risk."""
+    """The range of epsilon, widened for the policies' own risks."""
     grid = [point["epsilon"] for point in report["frontier"]]
     chances = [row["violation_probability"] for run in report["runs"] for row in run["seeds"]]
     lowest = min([*grid, *(chance for chance in chances if chance > min(grid) / 10)])
@@ -155,8 +137,7 @@ def _span(report: dict[str, Any]) -> tuple[float, float]:
 
 
 def _heights(report: dict[str, Any]) -> tuple[float, float]:
-    """The optima at epsilon, with as much room again below them, and three quarters of the
-    policies."""
+    """A range with the optima at epsilon and three quarters of the policies."""
     top = report["unconstrained_return"]
     optima = [point["return"] for point in report["optima"].values() if point["return"] is not None]
     spread = max(top - min([*optima, top]), 1e-3 * max(1.0, abs(top)))
@@ -167,34 +148,27 @@ def _heights(report: dict[str, Any]) -> tuple[float, float]:
 
 def save_frontier(report: dict[str, Any], folder: Path) -> dict[str, Path]:
     """frontier.png, .csv, .json, frontier-shaped.csv; with policies also frontier-policies.csv."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise CanaryError(
-            f"Cannot make {folder} ({error.strerror}); choose another place."
-        ) from error
+    make_folder(folder)
     figure, picture = frontier_figure(report), io.BytesIO()
     figure.savefig(picture, format="png", dpi=200)
     plt.close(figure)
+    files = {
+        "figure": ("frontier.png", picture.getvalue()),
+        "frontier": ("frontier.csv", _csv(report["frontier"])),
+        "dead zones": ("frontier-shaped.csv", _csv(report["shaped"])),
+        "report": ("frontier.json", json.dumps(report, indent=2, allow_nan=False).encode() + b"\n"),
+    }
     policies = [
         {"run_dir": run["run_dir"], "algorithm": run["algorithm"], **row}
         for run in report["runs"]
         for row in run["seeds"]
     ]
-    files = {
-        "figure": ("frontier.png", picture.getvalue()),
-        "frontier": ("frontier.csv", pl.DataFrame(report["frontier"]).write_csv().encode()),
-        "dead zones": ("frontier-shaped.csv", pl.DataFrame(report["shaped"]).write_csv().encode()),
-        "report": (
-            "frontier.json",
-            (json.dumps(report, indent=2, allow_nan=False) + "\n").encode(),
-        ),
-    }
     if policies:
-        files["policies"] = (
-            "frontier-policies.csv",
-            pl.DataFrame(policies, infer_schema_length=None).write_csv().encode(),
-        )
+        files["policies"] = ("frontier-policies.csv", _csv(policies))
     for name, data in files.values():
-        directory.write_atomically(folder / name, data)
+        write_atomically(folder / name, data)
     return {what: folder / name for what, (name, _) in files.items()}
+
+
+def _csv(rows: list[dict[str, Any]]) -> bytes:
+    return pl.DataFrame(rows, infer_schema_length=None).write_csv().encode()

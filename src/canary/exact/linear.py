@@ -2,16 +2,15 @@
 
     max_pi J(pi)   subject to   E_pi[phi(C)] <= b.
 
-J and E[phi(C)] are linear in the occupation measure, and the attainable pairs (E[phi], J) are the
-convex hull of those of deterministic policies on (time, state, spent). The optimum therefore mixes
-at most two such policies, drawn once before the episode. Column generation finds them: the best
-mixture of the policies known so far has a multiplier lambda, the best response to lambda phi is a
-new policy, and by weak duality
+J and E[phi(C)] are linear in the occupation measure. The attainable pairs (E[phi], J) are the convex
+hull of those of deterministic policies on (time, state, spent), so the optimum mixes at most two of
+them, drawn once before the episode. Column generation finds them: the best mixture of the known
+policies has a multiplier lambda, the best response to lambda phi is a new policy, and by weak
+duality
 
     max_pi { J - lambda E[phi(C)] } + lambda b
 
-bounds every feasible policy from above. When this bound meets the mixture's value, both are
-optimal; there are finitely many deterministic policies, so they meet.
+is an upper bound. It meets the mixture's value after finitely many policies.
 """
 
 from dataclasses import dataclass, field
@@ -22,14 +21,13 @@ from jaxtyping import Float, Int
 from canary.exact.distribution import CostLaw, cost_law, mix
 from canary.exact.mdp import FiniteMDP
 
-TOLERANCE = 1e-10  # of the gap between mixture and dual bound, relative to max(1, |return|)
-MOST_COLUMNS = 1000  # a safeguard; some twenty are usual
+TOLERANCE = 1e-10  # of the duality gap, relative to max(1, |return|)
+MOST_COLUMNS = 1000  # about twenty are usual
 
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """A deterministic policy, kept as the problem whose best response it is (its table would be
-    large)."""
+    """A deterministic policy, stored as the problem whose best response it is."""
 
     penalty: Float[np.ndarray, "spent"] = field(repr=False)
     reward_weight: float
@@ -38,8 +36,7 @@ class Column:
 
 @dataclass(frozen=True, eq=False)
 class LinearOptimum:
-    """A feasible mixture and a bound on all others; value -inf and no columns if no policy is
-    feasible."""
+    """A feasible mixture and a bound on all others; -inf and no columns if none is feasible."""
 
     value: float
     upper_bound: float
@@ -61,12 +58,10 @@ def maximise(
     cutoff: float = -np.inf,
     target: float = np.inf,
 ) -> LinearOptimum:
-    """Solve the problem above; stop early once no policy can exceed `cutoff`, or once one exceeds
-    `target`.
+    """Solve the problem above; stop once no policy can exceed `cutoff`, or once one exceeds `target`.
 
-    `pool` holds known policies of the same decision process, from any constraint, and grows:
-    whoever solves many related problems (over limits, epsilons, search parameters) shares one pool
-    and pays for new policies only.
+    `pool` holds known policies of the same process, from any constraint, and grows: related problems
+    share one pool and compute only new policies.
     """
     if not pool:
         _price(mdp, np.zeros_like(penalty), 1.0, pool)
@@ -105,8 +100,7 @@ def _price(mdp: FiniteMDP, penalty: np.ndarray, reward_weight: float, pool: list
 
 
 def _best_mixture(penalty: np.ndarray, bound: float, pool: list[Column]) -> LinearOptimum:
-    """The best feasible mixture of one or two known policies, with the multiplier of the
-    constraint."""
+    """The best feasible mixture of one or two known policies, and its multiplier."""
     returns = np.array([column.law.expected_return for column in pool])
     charges = np.array([column.law.probabilities for column in pool]) @ penalty
     feasible = charges <= bound + _slack(bound)
@@ -116,8 +110,7 @@ def _best_mixture(penalty: np.ndarray, bound: float, pool: list[Column]) -> Line
     if not outside.size:
         single = inside[returns[inside].argmax()]
         return LinearOptimum(float(returns[single]), np.inf, 0.0, (pool[single],), (1.0,))
-    # Each safe policy moves towards the unsafe one that gains most return per charge, until the
-    # bound is met.
+    # Mix each safe policy with the unsafe one that gains most return per charge.
     slopes = (returns[outside] - returns[inside, None]) / (charges[outside] - charges[inside, None])
     slope = np.maximum(slopes.max(axis=1), 0.0)
     values = returns[inside] + np.maximum(bound - charges[inside], 0.0) * slope
@@ -137,18 +130,12 @@ def _best_mixture(penalty: np.ndarray, bound: float, pool: list[Column]) -> Line
 def best_response(
     mdp: FiniteMDP, penalty: Float[np.ndarray, "spent"], reward_weight: float = 1.0
 ) -> tuple[float, Int[np.ndarray, "time state spent"]]:
-    """The best policy when the episode is charged once, at its end, for what it has cost, and its
-    value.
+    """The value and the policy that maximise w J(pi) - E_pi[phi(C)], by dynamic programming:
 
-    For a weight w on the return and a penalty phi on the cost, dynamic programming over (time,
-    state, spent),
+        V_t(s, k) = max_a E[w r + V_{t+1}(s', k + c)],        V_t(terminal, k) = V_H(s, k) = -phi(k).
 
-        V_t(s, k) = max_a E[w r + V_{t+1}(s', k + c)],        V_t(terminal, k) = V_H(s, k) = -phi(k),
-
-    finds the maximum of w J(pi) - E_pi[phi(C)] over all policies, history-dependent and randomised
-    ones included. Every constraint in this package bounds E[phi(C)] for some phi, so nothing else
-    here optimises policies. The policy is deterministic (the first of equally good actions); levels
-    that cannot have been reached yet hold action 0.
+    The maximum is over all policies, history-dependent and randomised ones included. The policy is
+    deterministic, the first of equally good actions; unreachable levels hold action 0.
     """
     actions = np.zeros((mdp.horizon, mdp.states, len(mdp.support)), np.int16)
     reward = reward_weight * mdp.expected_reward[:, :, None]

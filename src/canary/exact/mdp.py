@@ -1,10 +1,8 @@
-"""A finite decision process with rewards, costs, terminal states and a horizon, described by
-tables.
+"""A finite decision process as tables.
 
 An episode starts in `initial` and ends on entering a terminal state or after `horizon` steps. Its
-return is J = sum r(s, a, s') and its cost C = sum c(s, a, s'), both undiscounted. All costs must be
-whole multiples of one unit: then the cost spent so far is an integer level, and (time, state,
-level) is all that matters.
+return J = sum r(s, a, s') and its cost C = sum c(s, a, s') are undiscounted. All costs are whole
+multiples of one unit, so the spent cost is an integer level.
 """
 
 import math
@@ -27,10 +25,8 @@ LARGEST_TABLE = 1_000_000_000  # entries of a policy on (time, state, level)
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FiniteMDP:
-    """Tables of a finite environment. Rows of terminal states are never used: leave them 0 or
-    looping."""
+    """Tables of a finite environment. Rows of terminal states are not used."""
 
-    # Plain arrays: wrong shapes and types are a user's mistake, which __post_init__ explains.
     transition: np.ndarray  # [state, action, next state]
     reward: np.ndarray  # [state, action, next state]
     cost: np.ndarray  # [state, action, next state]
@@ -38,8 +34,7 @@ class FiniteMDP:
     initial: np.ndarray  # [state]
     horizon: int
     cost_unit: Fraction | float | int | None = None
-    """All costs are whole multiples of this; if not given, their greatest common divisor is
-    found."""
+    """All costs are whole multiples of this; None: their greatest common divisor."""
 
     def __post_init__(self):
         for name in ("transition", "reward", "cost", "initial"):
@@ -48,14 +43,9 @@ class FiniteMDP:
         _check_shapes(self)
         _check_values(self)
         if self.cost_unit is not None and not 0 < self.cost_unit < math.inf:
-            raise CanaryError(
-                f"The cost unit of a FiniteMDP must be positive, not {self.cost_unit}."
-            )
-        unit = (
-            _common_unit(self.used_costs)
-            if self.cost_unit is None
-            else _as_fraction(self.cost_unit)
-        )
+            raise CanaryError(f"The cost unit must be positive, not {self.cost_unit}.")
+        given = self.cost_unit
+        unit = _common_unit(self.used_costs) if given is None else _as_fraction(given)
         object.__setattr__(self, "cost_unit", unit)
         _check_levels(self)
 
@@ -93,15 +83,14 @@ class FiniteMDP:
 
     @cached_property
     def support(self) -> Float[np.ndarray, "spent"]:
-        """Every cost an episode can have, in order, correctly rounded (3 units of 1/10 are the
-        float 0.3)."""
+        """Every cost an episode can have, in order, correctly rounded (3 units of 1/10 are 0.3)."""
         count = self.levels_at(self.horizon)
         return np.array(
             [level * self.unit.numerator / self.unit.denominator for level in range(count)]
         )
 
     def levels_at(self, time: int) -> int:
-        """How many cost levels, 0 included, an episode can have reached after this many steps."""
+        """Number of cost levels, 0 included, that can be reached in `time` steps."""
         return time * self.largest_level + 1
 
     @cached_property
@@ -138,7 +127,7 @@ def from_environment(environment: Environment) -> FiniteMDP:
 
 
 def _sparse_if_large(matrix: Any) -> np.ndarray | sparse.csr_array:
-    """Below some size a dense product is over before a sparse one has begun."""
+    """A dense product is faster for small matrices."""
     rows, columns = np.shape(matrix)
     if rows * columns > LARGEST_DENSE:
         return sparse.csr_array(matrix)
@@ -151,22 +140,13 @@ def _check_shapes(mdp: FiniteMDP) -> None:
         raise CanaryError(
             f"The transition table must have shape [state, action, state], not {list(shape)}."
         )
-    for name in ("reward", "cost"):
-        if getattr(mdp, name).shape != shape:
-            raise CanaryError(
-                f"The {name} table must have the shape {list(shape)} of the transition table, "
-                f"not {list(getattr(mdp, name).shape)}."
-            )
-    for name in ("terminal", "initial"):
-        if getattr(mdp, name).shape != shape[:1]:
-            raise CanaryError(
-                f"The {name} table must have one entry for each of the {shape[0]} states, "
-                f"not shape {list(getattr(mdp, name).shape)}."
-            )
+    wanted = {"reward": shape, "cost": shape, "terminal": shape[:1], "initial": shape[:1]}
+    for name, right in wanted.items():
+        found = getattr(mdp, name).shape
+        if found != right:
+            raise CanaryError(f"The {name} table must have shape {list(right)}, not {list(found)}.")
     if not isinstance(mdp.horizon, int) or mdp.horizon < 1:
-        raise CanaryError(
-            f"The horizon of a FiniteMDP must be a positive whole number, not {mdp.horizon!r}."
-        )
+        raise CanaryError(f"The horizon must be a positive whole number, not {mdp.horizon!r}.")
 
 
 def _check_values(mdp: FiniteMDP) -> None:
@@ -184,22 +164,18 @@ def _check_values(mdp: FiniteMDP) -> None:
     if not (np.isfinite(mdp.reward[mdp.possible]).all() and np.isfinite(mdp.used_costs).all()):
         raise CanaryError("Rewards and costs of possible transitions must be finite.")
     if (mdp.used_costs < 0).any():
-        raise CanaryError("Costs must not be negative, for the cost spent so far may only grow.")
+        raise CanaryError("Costs must not be negative.")
 
 
 def _as_fraction(value: Fraction | float | int) -> Fraction:
     fraction = Fraction(value).limit_denominator(LARGEST_DENOMINATOR)
     if fraction == 0:
-        raise CanaryError(
-            f"Costs as small as {float(value):.3g} cannot be counted; express them in larger "
-            "numbers."
-        )
+        raise CanaryError(f"Costs as small as {float(value):.3g} are too small; scale them up.")
     return fraction
 
 
 def _common_unit(costs: Float[np.ndarray, "cost"]) -> Fraction:
-    """The greatest rational number of which all costs are multiples; 1 if nothing costs
-    anything."""
+    """The greatest rational number of which all costs are multiples; 1 if all are 0."""
     fractions = [_as_fraction(float(cost)) for cost in costs if cost > 0]
     if not fractions:
         return Fraction(1)

@@ -1,5 +1,4 @@
-"""The best expected return under a tail-risk constraint: the ground truth that learning is measured
-against.
+"""The best expected return under a tail-risk constraint: the ground truth for learning.
 
 With C the episode cost, l the limit, beta = 1/epsilon - 1:
 
@@ -7,21 +6,19 @@ With C the episode cost, l the limit, beta = 1/epsilon - 1:
     CVaR      for some eta:  E[(C - eta)^+] <= epsilon (l - eta)                (eq:rockafellar, eq:cvar-opt)
     Cantelli  for some m:    beta E[(C - m)^2] + 2 (l - m) E[C - m] <= (l - m)^2      (eq:cantelli-objective)
 
-For a fixed eta or m each is one linear constraint on the law of C (see `linear.py`); what remains
-is a search in one dimension. For CVaR the best eta is a cost level not above l, so all of them are
-tried. The Cantelli line is the paper's B(pi) <= 0 with both squares replaced by tangents at m,
+For a fixed eta or m each is one linear constraint on the law of C (see `linear.py`); a search in one
+dimension remains. For CVaR the best eta is a cost level not above l, so all of them are tried. The
+Cantelli line is the paper's B(pi) <= 0 with both squares replaced by tangents at m,
 
     sigma^2 <= E[(C - m)^2]        and        (l - mu)^2 >= (l - m)^2 - 2 (l - m) (mu - m),
 
-which hold with equality at m = mu. So every m <= l gives safe policies only (mu <= (l + m) / 2 <= l
-follows as well), and m = mu loses nothing.
+with equality at m = mu. So every m <= l gives only safe policies (mu <= (l + m) / 2 <= l follows),
+and m = mu loses nothing.
 
-With a dead zone d the variable is X = phi_d(C / l) in place of C and 1 in place of l
-(`canary.numerics.shaped_cost`); nothing else changes.
+With a dead zone d, X = phi_d(C / l) replaces C and 1 replaces l (`canary.numerics.shaped_cost`).
 """
 
 import heapq
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -33,8 +30,7 @@ from canary.exact.distribution import CostLaw, bounded_variable, visits
 from canary.exact.linear import Column, LinearOptimum, best_response, maximise
 from canary.exact.mdp import FiniteMDP
 
-# Certified distance to the best return, relative to max(1, |return|), that ends the search
-CANTELLI_GAP = 1e-6
+CANTELLI_GAP = 1e-6  # the search ends at this certified gap, relative to max(1, |return|)
 
 
 class Infeasible(CanaryError):
@@ -43,8 +39,7 @@ class Infeasible(CanaryError):
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """Draw one deterministic policy before the episode, then follow its actions [time, state,
-    spent]."""
+    """Deterministic policies, one of which is drawn before the episode."""
 
     policies: tuple[Int[np.ndarray, "time state spent"], ...] = field(repr=False)
     weights: tuple[float, ...]
@@ -52,8 +47,7 @@ class Mixture:
 
 @dataclass(frozen=True, eq=False)
 class Optimum:
-    """The best policy under a constraint, the law of its cost, and how far from the truth it can
-    be."""
+    """The best policy under a constraint, the law of its cost, and a bound on all others."""
 
     constraint: str
     limit: float
@@ -63,7 +57,7 @@ class Optimum:
     upper_bound: float
     """No policy that satisfies the constraint has a larger return."""
     multiplier: float
-    """What one unit of the linear constraint's bound is worth in return."""
+    """The return gained per unit of the linear constraint's bound."""
     parameter: float | None
     """eta for CVaR, m for Cantelli (with a dead zone: a mean of phi, in [0, 1))."""
     law: CostLaw
@@ -88,10 +82,8 @@ def best_under_cvar(
     _check_constraint(limit, epsilon)
     pool = _or_new(pool)
     best, best_eta, upper_bound = LinearOptimum(-np.inf, -np.inf, np.inf), None, -np.inf
-    levels = mdp.support[mdp.support <= limit]
-    for eta in levels[
-        ::-1
-    ]:  # a small epsilon wants a large eta, and a good first solution prunes the others
+    # A small epsilon wants a large eta, and a good first solution prunes the others.
+    for eta in mdp.support[mdp.support <= limit][::-1]:
         excess = np.maximum(mdp.support - eta, 0.0)
         solution = maximise(mdp, excess, epsilon * (limit - eta), pool, cutoff=best.value)
         upper_bound = max(upper_bound, solution.upper_bound)
@@ -111,10 +103,10 @@ def best_under_cantelli(
     """max J subject to B <= 0 and E[X] <= b, by branch and bound over the mean of X.
 
     (X, b) is (C, limit) or, with a dead zone, (phi_d(C / limit), 1). For policies with mean in
-    [low, high], a chord of mu^2 in place of its tangent relaxes the constraint: the result is the
-    tangent's at the midpoint with (high - low)^2 / (4 epsilon) added to the bound. Intervals whose
-    relaxed optimum is no better than the best policy found are dropped, the others halved: the
-    answer is global and its gap known.
+    [low, high], a chord of mu^2 instead of its tangent relaxes the constraint: it adds
+    (high - low)^2 / (4 epsilon) to the tangent's bound at the midpoint. Intervals whose relaxed
+    optimum is no better than the best known policy are dropped, the others halved: the answer is
+    global and its gap is known.
     """
     _check_constraint(limit, epsilon)
     pool = _or_new(pool)
@@ -147,8 +139,7 @@ def best_under_cantelli(
 def _largest_mean(variable: Float[np.ndarray, "spent"], epsilon: float) -> float:
     """The largest mean of a saturated X with P(X >= 1) <= epsilon.
 
-    Means above it are not safe. That matters for one law: an X that is always 1, where every
-    episode may violate the limit, has B = 0.
+    It excludes one unsafe law: an X that is always 1 has B = 0.
     """
     return float(epsilon + (1 - epsilon) * variable[variable < 1].max())
 
@@ -156,10 +147,8 @@ def _largest_mean(variable: Float[np.ndarray, "spent"], epsilon: float) -> float
 def _tangent(
     variable: Float[np.ndarray, "spent"], ceiling: float, epsilon: float, mean: float
 ) -> tuple[Float[np.ndarray, "spent"], float]:
-    deviation = variable - mean
-    return (1 / epsilon - 1) * deviation**2 + 2 * (ceiling - mean) * deviation, (
-        ceiling - mean
-    ) ** 2
+    deviation, gap = variable - mean, ceiling - mean
+    return (1 / epsilon - 1) * deviation**2 + 2 * gap * deviation, gap**2
 
 
 def _ascend(
@@ -169,8 +158,7 @@ def _ascend(
     pool: list[Column],
     best: tuple[LinearOptimum, float | None],
 ) -> tuple[LinearOptimum, float | None]:
-    """Follow m <- mean of the best policy at m while that improves on the best: it can never get
-    worse."""
+    """Follow m <- mean of the best policy at m while that improves on the best."""
     while True:
         solution = maximise(mdp, *_tangent(*setting, mean), pool, cutoff=best[0].value)
         if solution.value <= best[0].value + 1e-12:
@@ -180,19 +168,17 @@ def _ascend(
 
 
 def markov_policy(mdp: FiniteMDP, mixture: Mixture) -> Float[np.ndarray, "time state spent action"]:
-    """One randomised policy on (time, state, spent) with the same law of return and cost as the
-    mixture.
+    """One randomised policy with the mixture's law of return and cost.
 
-    It plays each action as often as the mixture does there, and the first policy's where the
-    mixture never comes.
+    It plays each action as often as the mixture does there; where the mixture never comes, as its
+    first policy does.
     """
     one_hot = np.eye(mdp.actions)
     parts = zip(mixture.policies, mixture.weights, strict=True)
     measure = np.sum([weight * visits(mdp, policy) for policy, weight in parts], axis=0)
     total = measure.sum(axis=-1, keepdims=True)
-    return np.where(
-        total > 0, measure / np.where(total > 0, total, 1.0), one_hot[mixture.policies[0]]
-    )
+    chance = measure / np.where(total > 0, total, 1.0)
+    return np.where(total > 0, chance, one_hot[mixture.policies[0]])
 
 
 def _or_new(pool: list[Column] | None) -> list[Column]:
@@ -201,13 +187,9 @@ def _or_new(pool: list[Column] | None) -> list[Column]:
 
 def _check_constraint(limit: float, epsilon: float) -> None:
     if not (np.isfinite(limit) and limit >= 0):
-        raise CanaryError(
-            f"The cost limit must be a finite number that is not negative, not {limit}."
-        )
+        raise CanaryError(f"The cost limit must be finite and not negative, not {limit}.")
     if not 0 < epsilon < 1:
-        raise CanaryError(
-            f"Epsilon is a probability and must lie strictly between 0 and 1, not {epsilon}."
-        )
+        raise CanaryError(f"Epsilon must lie strictly between 0 and 1, not {epsilon}.")
 
 
 def _optimum(
@@ -241,46 +223,3 @@ def _optimum(
 
 
 CONSTRAINTS = {"var": best_under_var, "cvar": best_under_cvar, "cantelli": best_under_cantelli}
-
-
-@dataclass(frozen=True)
-class FrontierPoint:
-    """One constraint at one epsilon; `optimum` is None where no policy satisfies it."""
-
-    constraint: str
-    limit: float
-    epsilon: float
-    optimum: Optimum | None
-
-
-def frontier(
-    mdp: FiniteMDP,
-    limit: float,
-    epsilons: Sequence[float],
-    constraints: Sequence[str] = tuple(CONSTRAINTS),
-) -> list[FrontierPoint]:
-    """The optima of every constraint at every epsilon, in this order.
-
-    All problems share one pool of policies, which saves about a third of the work of solving them
-    apart.
-    """
-    unknown = [name for name in constraints if name not in CONSTRAINTS]
-    if unknown:
-        raise CanaryError(
-            f"There is no constraint {unknown[0]!r}; choose among {', '.join(CONSTRAINTS)}."
-        )
-    pool: list[Column] = []
-    return [
-        FrontierPoint(name, limit, epsilon, _solve(mdp, name, (limit, epsilon), pool))
-        for name in constraints
-        for epsilon in epsilons
-    ]
-
-
-def _solve(
-    mdp: FiniteMDP, name: str, setting: tuple[float, float], pool: list[Column]
-) -> Optimum | None:
-    try:
-        return CONSTRAINTS[name](mdp, *setting, pool)
-    except Infeasible:
-        return None

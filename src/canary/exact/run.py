@@ -1,9 +1,7 @@
-"""`canary frontier`: the best return any policy can have under each constraint, and how far trained
-ones are.
+"""`canary frontier`: the best return under each constraint, and how far trained policies are from it.
 
-Everything here is exact, also for trained networks: in a finite environment a policy on x = (s, g,
-y) is a table over (state, spent cost), and the law of the episode cost follows by dynamic
-programming (`canary.exact`).
+All of it is exact, also for trained networks: in a finite environment a policy is a table, and the
+law of the episode cost follows by dynamic programming.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import polars as pl
+from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from canary.config.config import RunConfig
@@ -36,8 +34,7 @@ from canary.identity import environment_settings
 from canary.networks import Categorical, Policy
 from canary.numerics.running_statistics import RunningStatistics
 from canary.rollout import CostAccount, policy_inputs
-from canary.runs import directory
-from canary.runs.opening import open_config
+from canary.runs.environment import open_config
 from canary.runs.policies import load_policies
 from canary.types import Chance
 
@@ -48,9 +45,7 @@ Problem = tuple[dict[str, Any], Callable[..., Optimum]]
 """The names of a point (constraint, epsilon, dead zone) and what solves it."""
 
 DEAD_ZONES = (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8)
-SMALLEST_EPSILON = (
-    1e-9  # below this a chance constraint is a worst-case constraint in double precision
-)
+SMALLEST_EPSILON = 1e-9  # in double precision a smaller one is a worst-case constraint
 
 
 def frontier_report(
@@ -127,38 +122,49 @@ def _label(names: dict[str, Any]) -> str:
 
 
 def default_epsilons(epsilon: float) -> list[float]:
-    """1, 2, 5, 10, ... up to 0.5, from the power of ten that is at most 0.001 and a tenth of
-    `epsilon`."""
+    """1, 2, 5, 10, ... up to 0.5, from a power of ten at or below 0.001 and a tenth of `epsilon`."""
     first = int(np.floor(np.log10(min(1e-3, epsilon / 10))))
     return [float(f"{digit}e{decade}") for decade in range(first, 0) for digit in (1, 2, 5)]
 
 
 def grid_inputs(
-    environment: Environment, mdp: FiniteMDP, limit: float, statistics: RunningStatistics | None
+    environment: Environment,
+    mdp: FiniteMDP,
+    account: CostAccount,
+    statistics: RunningStatistics | None,
+    time: ArrayLike = 0,
 ) -> Float[Array, "case input"]:
-    """What a policy sees in every state with every spent cost, states first: rows x = (s, 1, y)."""
+    """What a policy sees in every state with every spent cost, states first: rows x = (s, p, y)
+    with the pace p of a time, which is 1 without a clock."""
     states, spent = np.meshgrid(np.arange(mdp.states), mdp.support, indexing="ij")
     # IcyLake shows the tile it is on
     observation = jnp.eye(environment.observation_size)[states.ravel()]
     spent_raw = jnp.asarray(spent.ravel(), jnp.float32)
-    return policy_inputs(
-        observation, spent_raw, jnp.ones(states.size), CostAccount(limit, 1.0), statistics
-    )
+    pace = jnp.full(states.size, account.pace(time, 1.0), jnp.float32)
+    return policy_inputs(observation, spent_raw, pace, account, statistics)
 
 
 def policy_law(
     environment: Environment,
     mdp: FiniteMDP,
-    limit: float,
+    account: CostAccount,
     policy: Policy,
     statistics: RunningStatistics | None = None,
 ) -> CostLaw:
     """The exact law of the episode cost under a network that samples its actions, as in
     training."""
-    distribution = policy(grid_inputs(environment, mdp, limit, statistics))
-    assert isinstance(distribution, Categorical)  # a finite process has finitely many actions
-    chance = np.asarray(jax.nn.softmax(distribution.logits), float)
-    return cost_law(mdp, chance.reshape(mdp.states, len(mdp.support), mdp.actions))
+
+    def chances(time: ArrayLike) -> Float[Array, "case action"]:
+        distribution = policy(grid_inputs(environment, mdp, account, statistics, time))
+        assert isinstance(distribution, Categorical)  # a finite process has finitely many actions
+        return jax.nn.softmax(distribution.logits)
+
+    if account.clock is None:
+        table, shape = chances(0), ()
+    else:
+        table, shape = jax.lax.map(chances, jnp.arange(mdp.horizon)), (mdp.horizon,)
+    probabilities = np.asarray(table, float)
+    return cost_law(mdp, probabilities.reshape(*shape, mdp.states, len(mdp.support), mdp.actions))
 
 
 def _point(
@@ -190,19 +196,17 @@ def _numbers(law: CostLaw | None, constraint: Chance) -> dict[str, float | None]
 
 
 def _comparable(run: Path, environment: Environment, limit: float) -> RunConfig:
-    """The configuration of a run, if its policies can be put on this frontier."""
+    """The configuration of a run, if its policies belong on this frontier."""
     config = open_config(run)
     if config.environment != environment:
         raise CanaryError(
-            f"{run} was trained on {config.environment_name} with the settings "
-            f"{environment_settings(config.environment)}, not on this {type(environment).__name__} "
-            f"with {environment_settings(environment)}; ask for the frontier of the run's own "
-            "environment."
+            f"{run} was trained on {config.environment_name} with "
+            f"{environment_settings(config.environment)}, not on {type(environment).__name__} with "
+            f"{environment_settings(environment)}; ask for the frontier of the run's own environment."
         )
     if config.constraint.kind == "mean":
         raise CanaryError(
-            f"{run} was trained under {config.constraint.text}; the frontier is one of tail "
-            "constraints."
+            f"{run} was trained under {config.constraint.text}; a frontier is of tail constraints."
         )
     if config.constraint.limit != limit:
         raise CanaryError(
@@ -212,8 +216,7 @@ def _comparable(run: Path, environment: Environment, limit: float) -> RunConfig:
     if config.algorithm.estimation.cost_discount != 1:
         raise CanaryError(
             f"{run} was trained with the cost discount "
-            f"{config.algorithm.estimation.cost_discount:g}; exact laws are those of the "
-            "undiscounted cost, so only runs with algo.cost_discount=1 compare."
+            f"{config.algorithm.estimation.cost_discount:g}; exact laws are of the undiscounted cost."
         )
     return config
 
@@ -226,12 +229,12 @@ def _trained(
     known: tuple[dict[str, Any], list[Any]],
 ) -> dict[str, Any]:
     policies = load_policies(config, run)
-    zones = dead_zones(run, config, policies.iteration)
+    dead_zone = getattr(config.algorithm, "dead_zone", None)
     optima, pool = known
     seeds = []
     for seed in config.training.seeds:
         policy, statistics = policies.of_seed(seed)
-        law = policy_law(config.environment, mdp, constraint.limit, policy, statistics)
+        law = policy_law(config.environment, mdp, policies.account, policy, statistics)
         numbers = _numbers(law, constraint)
         own = best_under_var(
             mdp, constraint.limit, _as_epsilon(law.violation(constraint.limit)), pool
@@ -247,7 +250,7 @@ def _trained(
             | {"is_safe": law.violation(constraint.limit) <= constraint.epsilon}
             | gaps
             | {"gap_at_own_violation": own.value - law.expected_return}
-            | _shaped_bound(law, constraint.limit, zones[seed])
+            | _shaped_bound(law, constraint.limit, dead_zone)
         )
     return {
         "run_dir": str(run),
@@ -261,26 +264,9 @@ def _trained(
 
 
 def _shaped_bound(law: CostLaw, limit: float, dead_zone: float | None) -> dict[str, float | None]:
-    """What Cantelli's inequality guarantees for the cost as the run shaped it, if it did."""
+    """Cantelli's guarantee for the cost as the run shaped it."""
     bound = None if dead_zone is None else law.guaranteed_violation(limit, dead_zone)
     return {"dead_zone": dead_zone, "shaped_bound": bound}
-
-
-def dead_zones(run: Path, config: RunConfig, updates: int) -> dict[int, float | None]:
-    """The dead zone of each seed in its last update; None where the cost was not shaped.
-
-    An adaptive one is a column of the run's metrics, or unknown and None as well.
-    """
-    seeds = config.training.seeds
-    said = str(getattr(config.algorithm, "dead_zone", "none")).lower()
-    if said != "adaptive":
-        return dict.fromkeys(seeds, None if said == "none" else float(said))
-    metrics = directory.read(run, "metrics")
-    if "dead_zone" not in metrics.columns:
-        return dict.fromkeys(seeds)
-    is_known = pl.col("dead_zone").is_between(0, 1, closed="left")
-    known = metrics.filter(pl.col("iteration") < updates, is_known).select("seed", "dead_zone")
-    return dict.fromkeys(seeds) | dict(known.iter_rows())
 
 
 def _as_epsilon(probability: float) -> float:

@@ -1,8 +1,8 @@
 """What all export formats share: metadata, the numpy file, and the comparison with JAX.
 
-Every format takes an observation s, the cost discount g and the spent cost y in raw units, and
-gives the parameters of the action distribution. The normaliser, the division by the limit and the
-clips are part of the file.
+Every format takes an observation s, the pace p and the spent cost y in raw units, and gives the
+parameters of the action distribution. The normaliser, the division by the limit and the clips are
+part of the file.
 """
 
 import importlib.metadata
@@ -26,11 +26,12 @@ from canary.rollout import policy_inputs
 
 TOLERANCE = 1e-5
 CHECKED_INPUTS = 512
-INPUTS = ("observation", "discount", "spent")
+INPUTS = ("observation", "pace", "spent")
+"""The pace is t / clock, or g_t if the metadata's `clock` is null."""
 
 Outputs = dict[str, np.ndarray]
 Implementation = Callable[[np.ndarray, np.ndarray, np.ndarray], Outputs]
-"""observation [case, obs], discount [case], spent [case] -> outputs [case, action]."""
+"""observation [case, obs], pace [case], spent [case] -> outputs [case, action]."""
 
 
 @dataclass(frozen=True)
@@ -83,11 +84,11 @@ def numpy_implementation(data: bytes) -> Implementation:
 def jax_outputs(
     trained: TrainedPolicy,
     observation: Float[Array, "case obs"],
-    discount: Float[Array, "case"],
+    pace: Float[Array, "case"],
     spent: Float[Array, "case"],
 ) -> dict[str, Float[Array, "case action"]]:
     """The outputs of the trained policy itself, with which every format is compared."""
-    x = policy_inputs(observation, spent, discount, trained.account, trained.statistics)
+    x = policy_inputs(observation, spent, pace, trained.account, trained.statistics)
     distribution = trained.policy(x)
     if isinstance(distribution, Categorical):
         return {"logits": distribution.logits}
@@ -108,9 +109,9 @@ def random_inputs(
         observation += np.asarray(statistics.mean)
     near, far = random.uniform(0, 1.5, count), random.uniform(-15, 15, count)
     spent = float(trained.account.limit) * np.where(np.arange(count) % 4, near, far)
-    discounted = trained.account.cost_discount < 1
-    discount = random.uniform(0.2, 1, count) if discounted else np.ones(count)
-    return observation.astype(np.float32), discount.astype(np.float32), spent.astype(np.float32)
+    varies = trained.account.clock is not None or trained.account.cost_discount < 1
+    pace = random.uniform(0, 1, count) if varies else np.ones(count)
+    return observation.astype(np.float32), pace.astype(np.float32), spent.astype(np.float32)
 
 
 def check_parity(trained: TrainedPolicy, implementation: Implementation) -> Parity:

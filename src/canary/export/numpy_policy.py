@@ -6,8 +6,9 @@
     episode.spend(cost, ended=is_last_step)
     episode.spent, episode.remaining
 
-A policy sees x = (s, g, y): the observation, the cost discount, and the cost spent so far in this
-episode in units of the limit. An `Episode` keeps that account. It takes the observations and
+A policy sees x = (s, p, y): the observation, the pace, and the cost spent so far in this episode in
+units of the limit. The pace is t / clock, or the cost discount g_t where the metadata has no
+`clock`. An `Episode` keeps that account. It takes the observations and
 returns the actions of the environment that the policy was trained in. It has the action
 distribution of the JAX handle but other random numbers: the most likely actions agree, sampled
 ones agree in distribution.
@@ -38,7 +39,7 @@ class NumpyPolicy:
     """A frozen policy: its arrays by name, and its metadata."""
 
     metadata: dict[str, Any]
-    """Limit, epsilon, cost discount, environment, actions, interface, layers, digests, origin."""
+    """Limit, epsilon, cost discount, clock, environment, actions, interface, layers, digests, origin."""
     arrays: dict[str, np.ndarray] = field(repr=False)
 
     @property
@@ -64,6 +65,11 @@ class NumpyPolicy:
         """Whether `Episode.risk` has an answer during an episode."""
         return self.metadata["critics"] is not None
 
+    def pace(self, time: int, discount: float) -> float:
+        """What the networks see of the time: t / clock, or g_t without a clock."""
+        clock = self.metadata["clock"]
+        return discount if clock is None else time / clock
+
     def start(self, seed: int | None = None) -> "Episode":
         """A new episode; a `seed` makes its actions repeatable."""
         if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
@@ -73,8 +79,8 @@ class NumpyPolicy:
         account = self.limit, float(self.metadata["cost_discount"])
         return Episode(self, random, account, int(self.metadata["observation_size"]))
 
-    def inputs(self, observation: np.ndarray, discount: Any, spent: Any) -> np.ndarray:
-        """x = (s, g, y), what the networks see, for observations [..., obs] and raw `spent`."""
+    def inputs(self, observation: np.ndarray, pace: Any, spent: Any) -> np.ndarray:
+        """x = (s, p, y), what the networks see, for observations [..., obs] and raw `spent`."""
         seen = np.asarray(observation, np.float32)
         if (normaliser := self.metadata["normaliser"]) is not None:
             clip, floor = np.float32(normaliser["clip"]), np.float32(normaliser["floor"])
@@ -83,30 +89,31 @@ class NumpyPolicy:
             seen = np.clip((seen - mean) / np.sqrt(variance + floor), -clip, clip)
         clip = np.float32(self.metadata["spent_clip"])
         limits = np.clip(np.asarray(spent, np.float32) / np.float32(self.limit), -clip, clip)
-        account = np.stack(np.broadcast_arrays(np.asarray(discount, np.float32), limits), -1)
+        account = np.stack(np.broadcast_arrays(np.asarray(pace, np.float32), limits), -1)
         return np.concatenate([seen, np.broadcast_to(account, (*seen.shape[:-1], 2))], -1)
 
-    def outputs(self, observation: np.ndarray, discount: Any, spent: Any) -> dict[str, np.ndarray]:
+    def outputs(self, observation: np.ndarray, pace: Any, spent: Any) -> dict[str, np.ndarray]:
         """The parameters of the action distribution: `logits`, or `mean` and `log_std`."""
-        out = self._network("policy.network", self.inputs(observation, discount, spent))
+        out = self._network("policy.network", self.inputs(observation, pace, spent))
         if self.is_discrete:
             return {"logits": out}
         floor = np.float32(self.metadata["log_std_floor"])
         log_std = np.maximum(self.arrays["policy.log_std"], floor)
         return {"mean": out, "log_std": np.broadcast_to(log_std, out.shape)}
 
-    def risk(self, observation: Any, discount: Any, spent: Any, elapsed: Any = 0.0) -> np.ndarray:
-        """The critics' estimate of a bound on P(C > limit | x); `elapsed` is t / horizon."""
+    def risk(self, observation: Any, pace: Any, spent: Any, discount: Any = 1.0) -> np.ndarray:
+        """The critics' estimate of a bound on P(C > limit | x); `discount` is g_t."""
         if not self.has_critics:
             raise ValueError(f"{self.metadata['algorithm']} has no critics for this risk.")
-        x = self.inputs(observation, discount, spent)
-        if self.metadata["critics"]["time_feature"]:
-            time = np.broadcast_to(np.asarray(elapsed, np.float32), x.shape[:-1])
-            x = np.concatenate([x, time[..., None]], -1)
-        value, square = (self._network("critics", x, critic)[..., 0] for critic in (0, 1))
+        x = self.inputs(observation, pace, spent)
         y = np.asarray(spent, np.float32) / np.float32(self.limit)
-        g = np.asarray(discount, np.float32)
-        return cantelli_risk(value, square, y, g, self.metadata["critics"]["dead_zone"])
+        # A fit can be a little below 0, which no cost is
+        value = np.maximum(self._network("critics", x, 0)[..., 0], 0)
+        dead_zone = self.metadata["critics"]["dead_zone"]
+        if dead_zone is not None:  # Markov's bound for the shaped cost: phi(y) + V_X(x)
+            return np.minimum(np.clip((y - dead_zone) / (1 - dead_zone), 0, 1) + value, 1)
+        square = self._network("critics", x, 1)[..., 0]
+        return cantelli_risk(value, square, y, np.asarray(discount, np.float32))
 
     def _network(self, name: str, x: np.ndarray, critic: int | None = None) -> np.ndarray:
         """A tanh network with a linear head; it reads as much of x as its first layer has rows."""
@@ -121,17 +128,9 @@ class NumpyPolicy:
 
 
 def cantelli_risk(
-    value: np.ndarray, square: np.ndarray, y: np.ndarray, g: np.ndarray, dead_zone: float | None
+    value: np.ndarray, square: np.ndarray, y: np.ndarray, g: np.ndarray
 ) -> np.ndarray:
-    """Cantelli's bound from E[C | x] = y + g V(x) and E[C^2 | x] = y^2 + g V~(x), in limits.
-
-    With a dead zone d both are about clip((C - d) / (1 - d), 0, 1), undiscounted.
-    """
-    value = np.maximum(value, 0)
-    # The shaped cost stops growing at the limit; from there on the risk is 1
-    is_over = (y >= 1) & (dead_zone is not None)
-    if dead_zone is not None:
-        g, y = np.ones_like(g), np.clip((y - dead_zone) / (1 - dead_zone), 0, 1)
+    """Cantelli's bound from E[C | x] = y + g V(x) and E[C^2 | x] = y^2 + g V~(x), in limits."""
     mean = y + g * value
     variance = y**2 + g * square - mean**2
     both = np.where(variance > 0, variance + (1 - mean) ** 2, 1)
@@ -139,7 +138,7 @@ def cantelli_risk(
     # Without a positive variance, Markov's bound: E[R] / (1 - y), R the cost to come
     markov = np.minimum(g * value / np.where(y < 1, 1 - y, 1), 1.0)
     markov = np.where((y > 1) | ((y == 1) & (value > 0)), 1.0, markov)
-    return np.where(is_over, 1.0, np.where(variance > 0, cantelli, markov))
+    return np.where(variance > 0, cantelli, markov)
 
 
 class Episode:
@@ -156,6 +155,10 @@ class Episode:
         self._limit, self._cost_discount = account
         self._time, self._spent, self._discount = 0, 0.0, 1.0
         self._has_acted = self._has_ended = False
+
+    @property
+    def _pace(self) -> float:
+        return self._policy.pace(self._time, self._discount)
 
     @property
     def spent(self) -> float:
@@ -182,7 +185,7 @@ class Episode:
         return environment_action(action, self._policy.interface)
 
     def _choose(self, seen: np.ndarray, deterministic: bool) -> int | np.ndarray:
-        out = self._policy.outputs(seen, self._discount, self._spent)
+        out = self._policy.outputs(seen, self._pace, self._spent)
         if self._policy.is_discrete:
             chances = probabilities(out["logits"])
             if deterministic:
@@ -214,8 +217,7 @@ class Episode:
         return float(self._spent > self._limit) if self._has_ended else self._estimated_risk(seen)
 
     def _estimated_risk(self, seen: np.ndarray) -> float:
-        elapsed = self._time / self._policy.metadata["horizon"]
-        return float(self._policy.risk(seen, self._discount, self._spent, elapsed))
+        return float(self._policy.risk(seen, self._pace, self._spent, self._discount))
 
     def _checked(self, observation: Any) -> np.ndarray:
         try:

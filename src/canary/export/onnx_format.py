@@ -1,6 +1,6 @@
 """The ONNX format: one graph from raw observation and raw spent cost to the action distribution.
 
-    observation [batch, obs], discount [batch], spent [batch]  ->  logits [batch, action], or mean and log_std
+    observation [batch, obs], pace [batch], spent [batch]  ->  logits [batch, action], or mean and log_std
 
 The graph is built node by node from standard operators (opset 17) that every runtime has.
 """
@@ -90,7 +90,7 @@ def _graph(trained: TrainedPolicy) -> Graph:
 
 
 def _inputs(trained: TrainedPolicy) -> Graph:
-    """x = (s, g, y), what the network sees: normalised observation, discount, spent / limit."""
+    """x = (s, p, y), what the network sees: normalised observation, pace, spent / limit."""
     nodes, observation = [], "observation"
     constants: dict[str, Any] = {
         "limit": np.float32(float(trained.account.limit)),
@@ -119,8 +119,8 @@ def _inputs(trained: TrainedPolicy) -> Graph:
         ("Div", ["spent", "limit"], "spent_limits", {}),
         ("Clip", ["spent_limits", "spent_low", "spent_high"], "spent_clipped", {}),
         ("Unsqueeze", ["spent_clipped", "last_axis"], "spent_column", {}),
-        ("Unsqueeze", ["discount", "last_axis"], "discount_column", {}),
-        ("Concat", [observation, "discount_column", "spent_column"], "x", {"axis": 1}),
+        ("Unsqueeze", ["pace", "last_axis"], "pace_column", {}),
+        ("Concat", [observation, "pace_column", "spent_column"], "x", {"axis": 1}),
     ]
     return nodes, constants
 

@@ -12,7 +12,7 @@ from canary.export import formats, onnx_format
 from canary.export.trained_policy import TrainedPolicy
 from canary.identity import place_of
 from canary.runs import files
-from canary.runs.opening import open_config
+from canary.runs.environment import open_config
 from canary.runs.policies import FrozenPolicies, load_policies
 
 

@@ -1,8 +1,8 @@
 """Act with a trained policy, one episode at a time.
 
-A policy sees x_t = (s_t, g_t, y_t): the observation, the cost discount g_t and the cost y_t spent
-so far in this episode (paper eq. aug-state). An observation alone does not determine the action, so
-an `Episode` keeps the account.
+A policy sees x_t = (s_t, p_t, y_t): the observation, the pace p_t (the clock t / horizon, or the
+cost discount g_t) and the cost y_t spent so far in this episode (paper eq. aug-state). An observation
+alone does not determine the action, so an `Episode` keeps the account.
 """
 
 import secrets
@@ -53,6 +53,10 @@ class TrainedPolicy:
         """How an episode converts observations and actions of the environment; None: it does not."""
         return self.place.interface
 
+    def pace(self, time: int, discount: float) -> float:
+        """What the networks see of the time."""
+        return self.account.pace(time, discount)
+
     def start(self, seed: int | PRNGKeyArray | None = None) -> "Episode":
         """A new episode; a `seed` (whole number or JAX key) makes its actions repeatable."""
         key = secrets.randbits(31) if seed is None else seed
@@ -77,7 +81,7 @@ class Episode(numpy_policy.Episode):
         self, seen: Float[np.ndarray, "obs"], deterministic: bool
     ) -> int | Float[np.ndarray, "action"]:
         trained, key = self._policy, jax.random.fold_in(self._random, self._time)
-        account = trained.account, np.float32(self._spent), np.float32(self._discount)
+        account = trained.account, np.float32(self._spent), np.float32(self._pace)
         actions = _choose(trained.policy, trained.statistics, seen, *account, key)
         action = actions[1] if deterministic else actions[0]
         # A vector is not clipped: the environment does that, after its noise if it has any
@@ -92,10 +96,9 @@ class Episode(numpy_policy.Episode):
                 "Only policies that Canary trained can estimate their risk: it needs Canary's cost "
                 "critics."
             )
-        spent, discount = jnp.float32(self._spent), jnp.float32(self._discount)
-        x = policy_inputs(jnp.asarray(seen), spent, discount, trained.account, trained.statistics)
-        if trained.critics.time_feature:
-            x = jnp.append(x, jnp.float32(self._time / trained.place.horizon))
+        spent, pace = jnp.float32(self._spent), jnp.float32(self._pace)
+        x = policy_inputs(jnp.asarray(seen), spent, pace, trained.account, trained.statistics)
+        discount = jnp.float32(self._discount)
         spent = jnp.float32(self._spent / trained.account.limit)
         dead_zone = trained.critics.dead_zone
         risk = remaining_risk(trained.critics.networks, x, spent, discount, dead_zone=dead_zone)
@@ -109,9 +112,9 @@ def _choose(
     observation: Float[Array, "obs"],
     account: CostAccount,
     spent: Float[Array, ""],
-    discount: Float[Array, ""],
+    pace: Float[Array, ""],
     key: PRNGKeyArray,
 ) -> tuple[Array, Array]:
     """A sampled action and the most likely one."""
-    distribution = policy(policy_inputs(observation, spent, discount, account, statistics))
+    distribution = policy(policy_inputs(observation, spent, pace, account, statistics))
     return distribution.sample(key), distribution.mode()

@@ -1,6 +1,2 @@
-"""Environments that live outside JAX: single ones, rows of them, and rows in worker processes.
-numpy only, no JAX.
-
-A worker process imports this room and nothing above it, so that it starts in a moment and stays
-small.
-"""
+"""Environments outside JAX: one of them, and rows of them in this process or in workers. numpy
+only, so that a worker process starts quickly and stays small."""

@@ -1,186 +1,133 @@
 """Episodes on the host as pure functions of (seed, actions so far), with live environments as a
 cache.
 
-An episode of an environment that draws its randomness from the seed of its reset is determined by
-that seed and by the actions since. That is what training keeps as its state. A live environment
-that stands where the state says is stepped; if there is none, as after a resume, one is reset and
-the actions are played again.
+An environment that draws all its randomness from the seed of its reset is determined by that seed
+and by the actions since. They are the state that training keeps. A live environment that stands
+where the state says is stepped. If there is none, as after a resume, one is reset and the actions
+are replayed.
 """
 
-import threading
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, UInt32
 
 from canary.errors import CanaryError
-from canary.host.player import TAIL
-from canary.host.stage import SlotFailed, Stage
+from canary.host.player import Player, Recipe
+from canary.host.rows import TAIL, open_row
 
-# Environments that are kept, before the one that was not used for longest gives way
-MOST_LIVE = 4096
-NONE = -1  # no slot
 SEED_BITS = 0x7FFFFFFF  # many environments take seeds of 31 bits only
 
+# The columns of a table of lanes after the observation: the last step, then the sums of the episode
+REWARD, COST, TERMINATED, TRUNCATED, TIME, SPENT, DISCOUNT, RETURN, LENGTH, VALID = range(-10, 0)
+COLUMNS = 10
 
-class Rows(NamedTuple):
-    """The states that one call is about: identity, number of actions since the reset, those
-    actions, what was seen."""
-
-    identity: UInt32[np.ndarray, "row 2"]
-    steps: Int[np.ndarray, "row"]
-    actions: Float[np.ndarray, "row time action"]
-    observation: Float[np.ndarray, "row obs"]
-
-    def pick(self, rows: Int[np.ndarray, "some"]) -> "Rows":
-        return Rows(
-            self.identity[rows], self.steps[rows], self.actions[rows], self.observation[rows]
-        )
+Choose = Callable[[int], np.ndarray]
+"""The actions of all lanes at a time."""
 
 
 class Episodes:
-    """Live episodes by identity. Calls may come from several threads, each about identities of its
-    own.
+    """One episode per lane. The arrays are changed in place.
 
-    A call about sixteen episodes of a small environment should take little longer than their steps.
-    So an identity is one number (`_keys`), and what is asked of every lane is asked of lists: for
-    so few numbers they are quicker than arrays.
+    `identity`: two numbers drawn at the reset; the first is the seed. `steps`: actions since the
+    reset, which differ from the clock (`TIME`) of an episode that started in mid-clock. `actions`:
+    those actions. `table`: what a lane shows (`rollout.Lane`), one row per lane.
     """
 
-    def __init__(self, label: str, open_stage: Callable[[int], Stage]):
-        self._label, self._open_stage = label, open_stage
-        self._stage: Stage | None = None
-        self._live: dict[int, int] = {}  # identity to slot, the oldest episode first
-        self._steps = [0] * MOST_LIVE  # by slot
-        self._free: list[int] = []
-        self._slots = 0
-        self._lock = threading.RLock()
+    def __init__(self, recipe: Recipe, first: Player, lanes: int, workers: int):
+        self._label, self._horizon = recipe.label, first.horizon
+        self._row = open_row(recipe, lanes, workers)
+        self._live = np.zeros(lanes, bool)  # whether the environment stands where the arrays say
+        self.everyone = np.arange(lanes)
+        self.identity = np.zeros((lanes, 2), np.uint32)
+        self.steps = np.zeros(lanes, np.int32)
+        self.actions = np.zeros((lanes, first.horizon, first.action_size), np.float32)
+        self.table = np.zeros((lanes, first.observation_size + COLUMNS), np.float32)
 
-    def reset(
-        self, identity: UInt32[np.ndarray, "row 2"], lanes: Int[np.ndarray, "row"]
-    ) -> Float[np.ndarray, "row obs"]:
-        """Start the episodes of these identities; returns their first observations."""
-        keys = _keys(identity)
-        with self._lock:
-            if self._stage is None:
-                self._stage = self._open_stage(len(keys))
-            slots = [self._slot(key) for key in keys]
-        try:
-            return self._stage.reset(slots, (identity[:, 0] & SEED_BITS).tolist())
-        except SlotFailed as failed:
-            raise self._sentence(failed, "while it was reset", lanes) from failed
+    @property
+    def done(self) -> Bool[np.ndarray, "lane"]:
+        return (self.table[:, TERMINATED] > 0) | (self.table[:, TRUNCATED] > 0)
 
-    def step(
-        self, rows: Rows, action: Float[np.ndarray, "row action"], lanes: Int[np.ndarray, "row"]
-    ) -> Float[np.ndarray, "row result"]:
-        """One step of each; `lanes` are the numbers that a sentence about a failure gives the
-        rows."""
-        keys = _keys(rows.identity)
-        slots = self._standing(keys, rows.steps.tolist())
-        if NONE in slots:
-            missing = np.flatnonzero(np.array(slots) == NONE)
-            lost = missing[~self.revive(rows.pick(missing), lanes[missing])]
-            if len(lost):
-                raise CanaryError(
-                    f"{self._label} cannot be brought back to step {rows.steps[lost[0]]} of the "
-                    "episode of lane "
-                    f"{lanes[lost[0]]}: the same seed and actions led to another observation."
-                )
-            slots = [self._live[key] for key in keys]
-        results = self._play(slots, action, lanes)
-        ended = results[:, -2:]
-        if ended.any():
-            for row in np.flatnonzero(ended.any(1)):
-                self._release(keys[row])
-        return results
+    def start(self, lanes: Int[np.ndarray, "some"], identity: UInt32[np.ndarray, "some 2"]) -> None:
+        """Start new episodes in these lanes."""
+        none = [self.actions[lane, :0] for lane in lanes]
+        seeds = (identity[:, 0] & SEED_BITS).tolist()
+        self._live[lanes] = False
+        self.table[lanes] = 0.0
+        self.table[lanes, :REWARD] = self._row.reset(lanes.tolist(), seeds, none)[:, :-TAIL]
+        self.table[lanes, DISCOUNT] = self.table[lanes, VALID] = 1.0
+        self.identity[lanes], self.steps[lanes], self._live[lanes] = identity, 0, True
 
-    def revive(self, rows: Rows, lanes: Int[np.ndarray, "row"]) -> Bool[np.ndarray, "row"]:
-        """Play the actions of these episodes again; says which then show the observation that they
-        showed."""
-        seen = np.array(self.reset(rows.identity, lanes))
-        keys = _keys(rows.identity)
-        slots = [self._live[key] for key in keys]
-        ended = np.zeros(len(slots), bool)
-        for time in range(int(rows.steps.max(initial=0))):
-            going = np.flatnonzero((rows.steps > time) & ~ended)
-            if not len(going):  # all of them ended earlier than they did before
-                break
-            results = self._play(
-                [slots[row] for row in going], rows.actions[going, time], lanes[going]
+    def step(self, lanes: Any, action: np.ndarray, cost_discount: float) -> None:
+        """One step in these lanes (an array of their numbers, or a slice), none of which is
+        done."""
+        table = self.table[lanes]
+        action = action.reshape(len(table), -1)
+        self._live[lanes] = False
+        table[:, :TIME] = self._row.step(self.everyone[lanes].tolist(), action)
+        self.actions[self.everyone[lanes], self.steps[lanes]] = action
+        self.steps[lanes] += 1
+        table[:, TIME] += 1
+        table[:, LENGTH] += 1
+        is_late = table[:, TIME] >= self._horizon
+        table[:, TRUNCATED] = (is_late | (table[:, TRUNCATED] > 0)) & (table[:, TERMINATED] == 0)
+        table[:, SPENT] += table[:, DISCOUNT] * table[:, COST]
+        table[:, DISCOUNT] *= np.float32(cost_discount)
+        table[:, RETURN] += table[:, REWARD]
+        self.table[lanes], self._live[lanes] = table, True
+
+    def play(
+        self,
+        lanes: Int[np.ndarray, "some"],
+        identity: UInt32[np.ndarray, "some 2"],
+        choose: Choose,
+        cost_discount: float = 1.0,
+    ) -> Iterator[Int[np.ndarray, "moved"]]:
+        """One episode in each of these lanes, to its end. Yields the lanes that moved, after the
+        resets and after every step."""
+        self.start(lanes, identity)
+        yield lanes
+        time = 0
+        while len(lanes):
+            self.step(lanes, choose(time)[lanes], cost_discount)
+            yield lanes
+            lanes, time = lanes[~self.done[lanes]], time + 1
+
+    def take_up(
+        self,
+        identity: UInt32[np.ndarray, "lane 2"],
+        steps: Int[np.ndarray, "lane"],
+        actions: Float[np.ndarray, "lane time action"],
+        table: Float[np.ndarray, "lane column"],
+    ) -> Bool[np.ndarray, "lane"]:
+        """Continue from these states; returns which lanes show the observation of their state.
+
+        Lanes whose environment stands elsewhere are reset, and their actions replayed.
+        """
+        past = np.arange(actions.shape[1]) < steps[:, None]
+        same = ((self.actions == actions).all(2) | ~past).all(1)
+        here = self._live & (self.identity == identity).all(1) & (self.steps == steps) & same
+        moved = np.flatnonzero(~here)
+        self.identity[:], self.steps[:], self.table[:] = identity, steps, table
+        self.actions[moved] = actions[moved]
+        if len(moved):
+            played = [actions[lane, : steps[lane]] for lane in moved]
+            seeds = (identity[moved, 0] & SEED_BITS).tolist()
+            results = self._row.reset(moved.tolist(), seeds, played)
+            seen, before = results[:, :-TAIL], table[moved, :REWARD]
+            close = np.isclose(seen, before, rtol=1e-5, atol=1e-6, equal_nan=True).all(1)
+            self._live[moved] = close & ~results[:, -2:].any(1)
+        return self._live.copy()
+
+    def require_live(self) -> None:
+        """A sentence if an episode could not be brought back to its state."""
+        if not self._live.all():
+            lane = int(np.argmin(self._live))
+            raise CanaryError(
+                f"{self._label} cannot be brought back to step {self.steps[lane]} of the episode "
+                f"of lane {lane}: the same seed and actions led to another observation."
             )
-            seen[going] = results[:, :-TAIL]
-            ended[going] = results[:, -2:].any(1)
-        same = (
-            np.isclose(seen, rows.observation, rtol=1e-5, atol=1e-6, equal_nan=True).all(1) & ~ended
-        )
-        for row in np.flatnonzero(~same):
-            self._release(keys[row])
-        return same
-
-    def _standing(self, keys: list[int], steps: list[int]) -> list[int]:
-        """The slots of these episodes, and none for an episode that is not live or stands
-        elsewhere."""
-        live, reached = self._live, self._steps
-        slots = [live.get(key, NONE) for key in keys]
-        return [
-            slot if reached[slot] == step else NONE for slot, step in zip(slots, steps, strict=True)
-        ]
-
-    def release(self, identity: UInt32[np.ndarray, "row 2"]) -> None:
-        """Forget episodes; their environments serve others."""
-        for key in _keys(identity):
-            self._release(key)
 
     def close(self) -> None:
-        """End all environments and workers. A later call starts new ones."""
-        with self._lock:
-            if self._stage is not None:
-                self._stage.close()
-            self._stage, self._slots, self._free = None, 0, []
-            self._live.clear()
-
-    def _play(
-        self,
-        slots: list[int],
-        action: Float[np.ndarray, "row action"],
-        lanes: Int[np.ndarray, "row"],
-    ) -> Float[np.ndarray, "row result"]:
-        assert self._stage is not None
-        try:
-            results = self._stage.step(slots, action)
-        except SlotFailed as failed:
-            step = self._steps[slots[failed.row]] + 1
-            raise self._sentence(failed, f"in step {step} of its episode", lanes) from failed
-        for slot in slots:
-            self._steps[slot] += 1
-        return results
-
-    def _release(self, key: int) -> None:
-        with self._lock:
-            if (slot := self._live.pop(key, None)) is not None:
-                self._free.append(slot)
-
-    def _slot(self, key: int) -> int:
-        """A slot for a new episode: its own if it is live, a free one, a new one, or that of the
-        oldest."""
-        self._release(key)
-        if self._free:
-            slot = self._free.pop()
-        elif self._slots < MOST_LIVE:
-            slot, self._slots = self._slots, self._slots + 1
-        else:
-            slot = self._live.pop(next(iter(self._live)))
-        self._live[key], self._steps[slot] = slot, 0
-        return slot
-
-    def _sentence(
-        self, failed: SlotFailed, when: str, lanes: Int[np.ndarray, "row"]
-    ) -> CanaryError:
-        reason = failed.reason.removesuffix(".")
-        return CanaryError(f"{self._label} failed in lane {lanes[failed.row]} {when}: {reason}.")
-
-
-def _keys(identity: UInt32[np.ndarray, "row 2"]) -> list[int]:
-    """Both numbers of each identity as one."""
-    return np.ascontiguousarray(identity).view(np.uint64)[:, 0].tolist()
+        self._row.close()

@@ -1,12 +1,10 @@
-"""One Gymnasium environment behind plain arrays: a seed gives an observation, an action row gives a
-result row.
+"""One Gymnasium environment: how it is made, and where its cost comes from.
 
-    result row = observation, reward, cost, terminated, truncated
-
-Canary resets every episode itself, with a seed of its own, so an environment's autoreset never
-comes into play.
+Canary resets every episode itself, with a seed of its own, so an environment's autoreset is never
+used.
 """
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,14 +13,14 @@ import numpy as np
 from jaxtyping import Float
 
 from canary.errors import CanaryError
-from canary.host.references import describe, label_of, look_up
+from canary.host.references import describe, label_of, look_up, name_of
 from canary.host.spaces import action_decoder, describe_spaces, observation_encoder
 
 GYMNASIUM = "gymnasium:"
 INFO = "info:"
 SIX_VALUES = "safety-gymnasium"
-TAIL = 4  # entries of a result row after the observation
 Tail = tuple[float, float, bool, bool]
+"""Reward, cost, terminated, truncated."""
 
 Cost = Callable[[Any, Any, Any, dict[str, Any]], Any]
 """cost(observation, action, next_observation, info), all as the environment itself has them."""
@@ -45,12 +43,25 @@ class Recipe:
     def label(self) -> str:
         return label_of(self.make)
 
+    def by_name(self) -> dict[str, Any] | None:
+        """The recipe as JSON data; None if another process cannot import what it names."""
+        make = self.make if isinstance(self.make, str) else name_of(self.make)
+        cost = self.cost if isinstance(self.cost, str) else name_of(self.cost)
+        if make is None or cost is None:
+            return None
+        try:
+            arguments = json.loads(json.dumps(self.arguments))
+        except TypeError:
+            return None
+        return {"make": make, "arguments": arguments, "cost": cost}
+
 
 class Player:
     """An environment that was made by a recipe."""
 
     def __init__(self, recipe: Recipe):
         self.label = recipe.label
+        self.steps = 0  # of the current episode, with the one under way
         self._environment = _make(recipe)
         self._encode, self.observation_size, self.is_physical = observation_encoder(
             self._environment.observation_space, self.label
@@ -62,26 +73,25 @@ class Player:
         self._cost = _cost_reader(recipe.cost)
         self._values = 6 if recipe.cost == SIX_VALUES else 5
         self._before: Any = None
-        # Looked up once: a step of a small environment takes no longer than a few of these.
-        self._step = self._environment.step
+        self._step = self._environment.step  # looked up once: a small step is as quick as a lookup
 
     def reset(self, seed: int) -> Any:
         """The first observation of an episode, as the environment itself has it."""
+        self.steps = 0
         answer = self._environment.reset(seed=seed)
         if not (isinstance(answer, tuple) and len(answer) == 2):
             raise CanaryError(
-                f"reset() returned {_kind(answer)}; Gymnasium's returns two values, (observation, "
-                "info)."
+                f"reset() returned {_kind(answer)}; Gymnasium's returns (observation, info)"
             )
         self._before = answer[0]
         return self._before
 
     def step(self, action: Any) -> tuple[Any, Tail]:
-        """One step: the observation, as the environment itself has it and the action, and the rest
-        of the result row."""
+        """One step; action and observation as the environment itself has them."""
+        self.steps += 1
         answer = self._step(action)
         if not (isinstance(answer, tuple) and len(answer) == self._values):
-            raise CanaryError(f"step() returned {_kind(answer)}; {_values(self._values)}.")
+            raise CanaryError(f"step() returned {_kind(answer)}; {_expected(self._values)}")
         if self._values == 5:
             observation, reward, terminated, truncated, info = answer
             cost = self._cost(self._before, action, observation, info)
@@ -89,10 +99,11 @@ class Player:
             observation, reward, cost, terminated, truncated, _ = answer
         self._before = observation
         try:
-            tail = float(reward), float(cost), bool(terminated), bool(truncated)
+            return observation, (float(reward), float(cost), bool(terminated), bool(truncated))
         except (TypeError, ValueError):
-            raise _no_number(reward, cost) from None
-        return observation, tail
+            raise CanaryError(
+                f"reward and cost of a step must be numbers, not {reward!r} and {cost!r}"
+            ) from None
 
     def encode(self, observations: Sequence[Any]) -> Float[np.ndarray, "row obs"]:
         """Observations of environments like this one as rows."""
@@ -100,27 +111,24 @@ class Player:
         if rows.shape != (len(observations), self.observation_size):
             raise CanaryError(
                 f"the observation has {rows[0].size} numbers, but observation_space says "
-                f"{self.observation_size}."
+                f"{self.observation_size}"
             )
         return rows
 
     def interface(self) -> dict[str, Any]:
-        """How a policy's actions and its inputs are made of the environment's own, as plain
-        data."""
+        """How a policy's actions and inputs are made of the environment's own, as plain data."""
         return describe_spaces(self._environment.observation_space, self._environment.action_space)
 
     @property
     def render_modes(self) -> Sequence[str]:
-        """In which ways the environment says that it can be drawn."""
+        """The ways in which the environment says that it can be drawn."""
         return list((getattr(self._environment, "metadata", None) or {}).get("render_modes") or [])
 
     @property
     def render_mode(self) -> str | None:
-        """In which way this one was made to be drawn."""
         return getattr(self._environment, "render_mode", None)
 
     def render(self) -> Any:
-        """The present state, drawn in that way."""
         return self._environment.render()
 
     def close(self) -> None:
@@ -149,7 +157,7 @@ def _make(recipe: Recipe) -> Any:
 
 
 def factory_of(recipe: Recipe) -> Callable[..., Any]:
-    """What makes an environment when it is called with the arguments."""
+    """The function that makes an environment from the arguments."""
     if callable(recipe.make):
         return recipe.make
     if not recipe.make.startswith(GYMNASIUM):
@@ -196,29 +204,23 @@ def _cost_reader(cost: str | Cost) -> Cost:
             raise CanaryError(
                 f"info has no {key!r} to take the cost from; it has "
                 f"{', '.join(map(str, info)) or 'nothing'}. "
-                "Say where the cost is: cost=function, cost='info:KEY' or cost='safety-gymnasium'."
+                "Say where the cost is: cost=function, cost='info:KEY' or cost='safety-gymnasium'"
             )
         return info[key]
 
     return read
 
 
-def _no_number(reward: Any, cost: Any) -> CanaryError:
-    """The sentence about the one of the two that is none."""
-    try:
-        float(reward)
-    except (TypeError, ValueError):
-        return CanaryError(f"the reward of a step must be a number, not {reward!r}.")
-    return CanaryError(f"the cost of a step must be a number, not {cost!r}.")
-
-
 def _kind(answer: Any) -> str:
     return f"{len(answer)} values" if isinstance(answer, tuple) else f"a {type(answer).__name__}"
 
 
-def _values(expected: int) -> str:
-    if expected == 6:
-        return "with cost='safety-gymnasium' it returns (observation, reward, cost, terminated, truncated, info)"
+def _expected(values: int) -> str:
+    if values == 6:
+        return (
+            "with cost='safety-gymnasium' it returns (observation, reward, cost, terminated, "
+            "truncated, info)"
+        )
     return (
         "Gymnasium's returns (observation, reward, terminated, truncated, info); for "
         "Safety-Gymnasium's six values say cost='safety-gymnasium'"

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from jaxtyping import Float
 
-from canary.environments.layouts import ARENA
+from canary.environments.point_arena import ARENA
 from canary.environments.point_goal import GOAL_RADIUS, HAZARD_RADIUS, PointGoal
 from canary.rendering.canvas import AMBER, BLUE, CANARY, GREEN, INK, WHITE, Canvas, blend
 from canary.rendering.episode import Picture, RecordedEpisode

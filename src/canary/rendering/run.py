@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import polars as pl
 
@@ -17,7 +16,7 @@ from canary.environments.failures import told_failures
 from canary.environments.protocol import close, stated_drawing
 from canary.environments.settings import name_of_environment
 from canary.errors import CanaryError
-from canary.evaluation import film_episodes
+from canary.evaluation import Recorder, make_recorder
 from canary.rendering.episode import Drawing, Picture, RecordedEpisode, frame_moments
 from canary.rendering.panel import compose
 from canary.rendering.video import encode, frame_rate, video_format
@@ -26,8 +25,6 @@ from canary.runs.policies import EvaluationPlan, FrozenPolicies, play
 
 Progress = Callable[[int, int, str], None]
 """Called with the frames drawn, their number (0: not known yet), and what is being done."""
-Recorder = Callable[..., Any]
-"""(policy, statistics, keys, chosen) -> (how the episodes ended, the states of the chosen one)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,15 +97,15 @@ def play_and_film(
 
     One program evaluates and records, so the recorded episodes are the evaluated ones.
     """
-    record = recorder(policies, evaluation)
-    table, seconds = play(
-        policies, evaluation, report, program=lambda *inputs: record(*inputs, jnp.asarray(0))[0]
+    recorder = make_recorder(
+        policies.config.environment, policies.account, deterministic=evaluation.deterministic
     )
+    table, seconds = play(policies, evaluation, report, program=recorder.play)
     rows = choose(table)
     plan.request.progress(0, 0, "recording the two episodes")
     captions = {"worst": f"worst of {len(table):,} episodes", "median": "median"}
     episodes = {
-        name: recorded(policies, evaluation, row, captions[name], record)
+        name: recorded(policies, evaluation, row, captions[name], recorder)
         for name, row in rows.items()
     }
     for name, episode in episodes.items():
@@ -144,32 +141,19 @@ def choose(table: pl.DataFrame) -> dict[str, dict[str, Any]]:
     }
 
 
-def recorder(policies: FrozenPolicies, plan: EvaluationPlan) -> Recorder:
-    """`film_episodes` as a compiled program."""
-    environment, account = policies.config.environment, policies.account
-
-    @jax.jit
-    def record(policy: Any, statistics: Any, keys: Any, chosen: Any) -> Any:
-        inputs = environment, account, policy, statistics, keys, chosen
-        return film_episodes(*inputs, deterministic=plan.deterministic)
-
-    return record
-
-
 def recorded(
     policies: FrozenPolicies,
     plan: EvaluationPlan,
     row: dict[str, Any],
     caption: str,
-    record: Recorder,
+    recorder: Recorder,
 ) -> RecordedEpisode:
     """The evaluated episode of a row, with all its states."""
     environment, number = policies.config.environment, row["episode"]
     keys = plan.keys(row["seed"], number // plan.batch * plan.batch)
     with told_failures(environment):
-        _, lane = jax.device_get(
-            record(*policies.of_seed(row["seed"]), keys, jnp.asarray(number % plan.batch))
-        )
+        film = recorder.film(*policies.of_seed(row["seed"]), keys, number % plan.batch)
+        lane = jax.device_get(film)
     close(environment)
     played = slice(int(lane.length.max()) + 1)
     lane = jax.tree.map(operator.itemgetter(played), jax.tree.map(np.asarray, lane))

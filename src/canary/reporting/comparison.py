@@ -13,7 +13,7 @@ from canary.reporting.records import ComparedRun, Comparison, Estimate, Paired
 from canary.reporting.statistics import paired_difference, student_interval
 from canary.reporting.summary import summarise_run
 from canary.runs import directory
-from canary.runs.differing import differing, settings_text
+from canary.runs.settings import differing, settings_text
 
 
 def compare_runs(runs: Sequence[Path], figure: Path | None = None) -> Comparison:

@@ -48,7 +48,8 @@ def joined(first: SeedSeries | None, second: SeedSeries) -> SeedSeries:
 
 
 def seed_series(metrics: pl.DataFrame, episodes: pl.DataFrame, seed: int) -> SeedSeries:
-    """The series of a seed from the tables of a run; a method without tiers never restores."""
+    """The series of a seed from the tables of a run. A trust region restores in some of its tiers, a
+    method with a price wherever its level is above 1; others never do."""
     rows = metrics.filter(pl.col("seed") == seed).sort("iteration")
     updates = rows.select(pl.col("iteration").cast(pl.Int64))
     own = episodes.filter((pl.col("seed") == seed) & pl.col("valid")).sort(
@@ -64,12 +65,13 @@ def seed_series(metrics: pl.DataFrame, episodes: pl.DataFrame, seed: int) -> See
         known = rows[name].to_numpy() if name in rows.columns else np.full(len(rows), np.nan)
         return known.astype(float)
 
+    value, level = column("bound_value"), column("constraint_level")
     return SeedSeries(
         episodes=counts["n"].fill_null(0).to_numpy().astype(int),
         costs=own["cost"].cast(pl.Float64).to_numpy(),
         returns=counts["return"].cast(pl.Float64).fill_null(np.nan).to_numpy(),
-        restoring=np.isin(column("tier"), RESTORING_TIERS),
-        bound=column("bound_value"),
+        restoring=np.isin(column("tier"), RESTORING_TIERS) | (level > 1),
+        bound=np.where(np.isnan(value), level, value),
         entropy=column("entropy"),
     )
 

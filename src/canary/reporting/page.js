@@ -167,28 +167,38 @@ function updateFigures(s, isLog) {
   const u = s.updates;
   if (!u) return;
   const x = [0, Math.max(...u.steps) * 1.02];
-  const tiers = Object.entries(u.tiers), f = frame("Tiers of the update", { x, y: [0, 1], yform: percent, caption: "Share of updates that were nominal steps, restored the bound, restored the mean, or did not move." });
-  let below = u.steps.map(() => 0);
-  tiers.forEach(([name, share], i) => {
-    const above = below.map((v, j) => v + (share[j] || 0));
-    const points = [...u.steps.map((v, j) => [v, above[j]]), ...u.steps.map((v, j) => [v, below[j]]).reverse()];
-    f.svg.append(make("polygon", { points: points.map(([a, b]) => `${f.X(a).toFixed(1)},${f.Y(b).toFixed(1)}`).join(" "), fill: COLOURS[[0, 2, 4, 3][i]], opacity: 0.7 }));
-    below = above;
-  });
-  key(f, tiers.map(([name], i) => [name, COLOURS[[0, 2, 4, 3][i]]]));
-  pointer(f, u.steps, tiers);
-  const line = frame("Line search", { x, y: range([u.backtracks, u.accepted], 0, 1), caption: "Backtracking steps per update, and the share of updates whose step was taken." });
-  path(line, u.steps, u.backtracks, { stroke: COLOURS[0], "stroke-width": 2 });
-  path(line, u.steps, u.accepted, { stroke: COLOURS[1], "stroke-width": 2 });
-  key(line, [["backtracks", COLOURS[0]], ["accepted", COLOURS[1]]]);
-  pointer(line, u.steps, [["backtracks", u.backtracks], ["accepted", u.accepted]]);
+  if (u.tiers) {
+    const tiers = Object.entries(u.tiers), f = frame("Tiers of the update", { x, y: [0, 1], yform: percent, caption: "Share of updates that were nominal steps, restored the bound, restored the mean, or did not move." });
+    let below = u.steps.map(() => 0);
+    tiers.forEach(([name, share], i) => {
+      const above = below.map((v, j) => v + (share[j] || 0));
+      const points = [...u.steps.map((v, j) => [v, above[j]]), ...u.steps.map((v, j) => [v, below[j]]).reverse()];
+      f.svg.append(make("polygon", { points: points.map(([a, b]) => `${f.X(a).toFixed(1)},${f.Y(b).toFixed(1)}`).join(" "), fill: COLOURS[[0, 2, 4, 3][i]], opacity: 0.7 }));
+      below = above;
+    });
+    key(f, tiers.map(([name], i) => [name, COLOURS[[0, 2, 4, 3][i]]]));
+    pointer(f, u.steps, tiers);
+    const line = frame("Line search", { x, y: range([u.backtracks, u.accepted], 0, 1), caption: "Backtracking steps per update, and the share of updates whose step was taken." });
+    path(line, u.steps, u.backtracks, { stroke: COLOURS[0], "stroke-width": 2 });
+    path(line, u.steps, u.accepted, { stroke: COLOURS[1], "stroke-width": 2 });
+    key(line, [["backtracks", COLOURS[0]], ["accepted", COLOURS[1]]]);
+    pointer(line, u.steps, [["backtracks", u.backtracks], ["accepted", u.accepted]]);
+  }
+  if (u.multiplier) {
+    const price = frame("Price of the constraint", { x, y: isLog ? [0.01, Math.max(20, ...u.multiplier, ...(u.constraint_level || []))] : range([u.multiplier, u.constraint_level || []], 0), log: isLog, caption: "The multiplier of the constraint at each update, and the level of the constraint: 1 is what is allowed." });
+    const lines = [["multiplier", u.multiplier], ["level", u.constraint_level]].filter(([, values]) => values);
+    lines.forEach(([, values], i) => path(price, u.steps, values, { stroke: COLOURS[i ? 0 : 2], "stroke-width": 2 }));
+    rules(price, [{ y: 1, text: "" }]);
+    key(price, lines.map(([name], i) => [name, COLOURS[i ? 0 : 2]]));
+    pointer(price, u.steps, lines);
+  }
   if (!u.window_violation) return;
   const b = frame("Bound against reality", { x, y: isLog ? [floorOf(s), 1] : [0, 1], log: isLog, caption: "Cantelli's bound on P at each update, and the share of violations among the same episodes." });
-  path(b, u.steps, u.shaped_bound, { stroke: COLOURS[2], "stroke-width": 2 });
+  path(b, u.steps, u.risk_bound, { stroke: COLOURS[2], "stroke-width": 2 });
   path(b, u.steps, u.window_violation, { stroke: COLOURS[0], "stroke-width": 2 });
   rules(b, threshold(s, "y"));
   key(b, [["bound", COLOURS[2]], ["violations", COLOURS[0]]]);
-  pointer(b, u.steps, [["bound", u.shaped_bound], ["violations", u.window_violation]]);
+  pointer(b, u.steps, [["bound", u.risk_bound], ["violations", u.window_violation]]);
 }
 function frontierFigure(s, isLog) {
   const found = s.frontier;
@@ -215,6 +225,7 @@ function table(id, rows) {
 function draw() {
   const index = +by("subject").value, s = subjects[index];
   by("figures").replaceChildren();
+  by("warnings").replaceChildren(...Object.entries(s.warnings || {}).map(([seed, text]) => make("p", { class: "problem" }, `seed ${seed} is ${text}.`)));
   curveFigures(s, by("seeds").checked, by("log").checked);
   costFigure(s);
   updateFigures(s, by("log").checked);
@@ -230,7 +241,7 @@ function finalCells(n) {
 }
 subjects.forEach((s, index) => by("subject").append(make("option", { value: index }, s.name)));
 table("summary", subjects.map(s => [
-  s.name, `${s.env}, ${s.promise}`, `${s.measured.label} ${whole(`${show(s.measured.value)} ± ${show(s.measured.error, 2)}`)}`,
+  s.name, `${s.env}, ${s.promise}`, `${s.measured.label} ${whole(`${show(s.measured.value)} ± ${show(s.measured.error, 2)}`)}`, show(s.violation_probability_whole),
   whole(`${show(s.violation_jitter)} ± ${show(s.jitter_standard_error, 2)}`), percent(s.safe_fraction), whole(`${show(s.return_mean, 4)} ± ${show(s.return_standard_error, 2)}`),
   ...finalCells(s.final), `${s.seeds} × ${steps(s.total_steps)}`, s.status,
 ]));

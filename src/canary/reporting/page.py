@@ -19,12 +19,17 @@ from canary.errors import CanaryError
 from canary.numerics.binomial import clopper_pearson_interval
 from canary.numerics.tiers import Tier
 from canary.reporting.figures import block_of, training_blocks
-from canary.reporting.statistics import is_violation, mean_over_seeds, safe_fraction
+from canary.reporting.statistics import (
+    is_violation,
+    mean_over_seeds,
+    safe_fraction,
+    standard_error,
+)
 from canary.reporting.summary import EVALUATION, summarise_run
 from canary.runs import directory, files
-from canary.runs.differing import leaves
-from canary.studies.checks import read_study
-from canary.studies.rows import Row, load_rows
+from canary.runs.settings import leaves
+from canary.studies.page import Row, read_page
+from canary.studies.table import numbers
 
 Progress = Callable[[int, int, str], None]
 Frontier = Callable[[Path | None, dict[str, Any]], dict[str, Any] | None]
@@ -33,13 +38,10 @@ Frontier = Callable[[Path | None, dict[str, Any]], dict[str, Any] | None]
 SHARES = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)  # of epsilon: where the frontier is computed
 BINS, WIDEST = 40, 3.0  # of the cost histogram; its last bar has all costs above WIDEST limits
 UPDATE_BLOCKS = 60
-AVERAGED = ("backtracks", "accepted", "kl_fraction", "shaped_bound", "window_violation",
-            "dead_zone", "signal_fraction", "entropy")  # fmt: skip
-SHOWN = (
-    "env", "algorithm", "preset", "limit", "epsilon", "seeds", "total_steps", "planned_steps", "status",
-    "violation_probability", "violation_standard_error", "violation_jitter", "jitter_standard_error",
-    "safe_fraction", "return_mean", "return_standard_error", "steps_per_second", "warnings",
-)  # fmt: skip
+AVERAGED = ("backtracks", "accepted", "multiplier", "constraint_level", "risk_bound", "window_violation")  # fmt: skip
+SHOWN = ("env", "limit", "epsilon", "seeds", "total_steps", "status", "safe_fraction", "warnings",
+         "violation_probability_whole", "violation_jitter", "jitter_standard_error", "return_mean",
+         "return_standard_error")  # fmt: skip
 
 
 def make_report(
@@ -88,45 +90,81 @@ def run_subject(run: Path, frontier: Frontier) -> dict[str, Any]:
         **{name: manifest.get(name) for name in ("device", "platform", "started", "finished")},
         "command": " ".join(map(str, manifest.get("command", []))),
     }
-    return subject_of(run.name, config, summary, episodes, metrics, policies, exact) | {
+    done = int(summary["total_steps"]) // batch_of(config)
+    whole = episodes.filter(pl.col("valid") & (pl.col("iteration") < done))
+    if whole.is_empty():
+        raise CanaryError(f"{run.name} has no finished episode yet, so there is nothing to draw.")
+    limit, second_half = summary["limit"], whole.filter(pl.col("iteration") >= -(-done // 2))
+    drawn = {
+        "curves": curves(training_blocks(whole, limit, batch_of(config))),
+        "costs": cost_histogram(second_half, limit, summary["epsilon"]),
+        "updates": update_series(metrics, whole, limit),
+    }
+    return subject_of(run.name, config, summary, drawn, policies, exact) | {
         "versions": [[name, str(value)] for name, value in facts.items() if value is not None]
     }
 
 
 def study_subjects(results: Path, frontier: Frontier) -> tuple[list[dict[str, Any]], list[str]]:
     """The rows of a study that have results, and a sentence for each that cannot be read."""
-    study = read_study(results)
-    if study["view"] == "relative-variance":  # it has points instead of rows
+    page = read_page(results)
+    if page.study["view"] == "relative-variance":  # it has points instead of rows
         raise CanaryError(
             f"{results.name} trains no policy, so there are no runs to draw; "
             f"see {results / 'table.md'}."
         )
-    rows, problems = load_rows(results, study)
-    if not rows and not problems:
+    if not page.shown and not page.notes:
         raise CanaryError(f"{results} holds no finished seed yet; train it first.")
-    subjects = []
-    for row in rows:
-        try:
-            subjects.append(_row_subject(row, frontier))
-        except CanaryError as error:
-            problems.append(str(error))
-    return subjects, problems
+    return [_row_subject(row, frontier) for row in page.shown], page.notes
 
 
 def _row_subject(row: Row, frontier: Frontier) -> dict[str, Any]:
-    metrics = row.table("metrics") if (row.group / "metrics.parquet").exists() else pl.DataFrame()
-    final = row.final or {"seeds": []}
-    names = {"violation", "return", "violations", "episodes"}
-    columns = {name: final[f"{name}_per_seed"] for name in names if f"{name}_per_seed" in final}
+    blocks, count = row.blocks(), pl.col("episodes")
+    drawn = {
+        "curves": curves(
+            blocks.filter(count > 0).select(
+                "seed", "violations", "steps",
+                (pl.col("reward") / count).alias("return"),
+                cost=pl.col("cost") / count,
+                deviation=(pl.col("cost_squares") / count - (pl.col("cost") / count) ** 2).clip(0).sqrt(),
+                violation=pl.col("violations") / count,
+                count=count,
+            )
+        ),
+        "costs": None,  # the store keeps no single episode
+        "updates": stored_update_series(blocks),
+    }  # fmt: skip
     policies = [
-        {"seed": seed} | {name: column[index] for name, column in columns.items()}
-        for index, seed in enumerate(final.get("seeds", row.summary["seed_ids"]))
-        if columns["violation"][index] is not None
+        {"seed": seed} | one["final"] for seed, one in row.seeds.items() if one.get("final")
     ]
-    exact = frontier(None, row.config) if row.is_exact else None
-    tables = row.table("episodes"), metrics
-    return subject_of(row.name, row.config, row.summary, *tables, policies, exact) | {
-        "versions": [["code", " ".join(row.codes)]]
+    is_exact = bool(policies) and not any(policy.get("episodes") for policy in policies)
+    exact = frontier(None, row.config) if is_exact else None
+    versions = {
+        f"{name} {value}"
+        for one in row.seeds.values()
+        for name, value in (one.get("versions") or {}).items()
+    }
+    return subject_of(row.name, row.config, _row_summary(row), drawn, policies, exact) | {
+        "versions": [["code", row.codes], ["versions", ", ".join(sorted(versions))]]
+    }
+
+
+def _row_summary(row: Row) -> dict[str, Any]:
+    """The numbers of a row under the names that they have in the summary of a run."""
+    found, measured = numbers(row), row.each("constraint")
+    names = {
+        "env": "environment", "limit": "limit", "epsilon": "epsilon", "seeds": "seeds", "total_steps": "steps",
+        "violation_jitter": "jitter", "jitter_standard_error": "jitter_error", "safe_fraction": "safe",
+        "violation_probability_whole": "violation_whole", "return_mean": "reward",
+        "return_standard_error": "reward_error",
+    }  # fmt: skip
+    return {key: found[name] for key, name in names.items()} | {
+        "status": "finished",
+        "warnings": {
+            str(seed): one["warning"] for seed, one in row.seeds.items() if one["warning"]
+        },
+        "constraint_value": mean_over_seeds(measured),
+        "constraint_standard_error": standard_error(measured),
     }
 
 
@@ -185,22 +223,13 @@ def subject_of(
     name: str,
     config: dict[str, Any],
     summary: dict[str, Any],
-    episodes: pl.DataFrame,
-    metrics: pl.DataFrame,
+    drawn: dict[str, Any],
     policies: list[dict[str, Any]],
     exact: dict[str, Any] | None,
 ) -> dict[str, Any]:
     """What the page shows of one run or row, as JSON data; `policies` are the final ones."""
-    batch, limit, epsilon = batch_of(config), summary["limit"], summary["epsilon"]
-    done = int(summary["total_steps"]) // batch
-    whole = episodes.filter(pl.col("valid") & (pl.col("iteration") < done))
-    if whole.is_empty():
-        raise CanaryError(f"{name} has no finished episode yet, so there is nothing to draw.")
-    constraint, updates = from_dict(config["constraint"]), update_series(metrics, whole, limit)
-    zones = [value for value in (updates or {}).get("dead_zone", []) if value is not None]
-    value = summary.get("constraint_value", summary["violation_probability"])
-    error = summary.get("constraint_standard_error", summary["violation_standard_error"])
-    second_half = whole.filter(pl.col("iteration") >= -(-done // 2))
+    constraint = from_dict(config["constraint"])
+    value, error = summary["constraint_value"], summary["constraint_standard_error"]
     measured = {"exact": not any(policy.get("episodes") for policy in policies)}
     frontier = {"lines": {}, "optima": {}} | (exact or {}) | {"policies": policies} | measured
     return {
@@ -208,12 +237,10 @@ def subject_of(
         "promise": constraint.text,
         "measured": {"label": constraint.label, "value": value, "error": error},
         **{key: summary.get(key) for key in SHOWN},
-        "curves": curves(training_blocks(whole, limit, batch)),
-        "costs": cost_histogram(second_half, limit, epsilon),
-        "updates": updates,
-        "dead_zone": zones[-1] if zones else None,
+        **drawn,
+        "dead_zone": config["algorithm"]["settings"].get("dead_zone"),
         "frontier": frontier if exact or policies else None,
-        "final": final_numbers(policies, epsilon),
+        "final": final_numbers(policies, summary["epsilon"]),
         "configuration": [[name, str(value)] for name, value in leaves(config)],
     }
 
@@ -279,7 +306,6 @@ def cost_histogram(
         "beyond": int((cost > edges[-1]).sum()),
         "episodes": int(cost.size),
         "mean": float(cost.mean()),
-        "deviation": float(cost.std()),
         "var": var,
         "cvar": cvar,
         "violations": int((cost > limit).sum()),
@@ -289,25 +315,49 @@ def cost_histogram(
 def update_series(
     metrics: pl.DataFrame, episodes: pl.DataFrame, limit: float
 ) -> dict[str, Any] | None:
-    """Tiers, line search and bound over training, all seeds together; None for methods without."""
-    if "tier" not in metrics.columns or metrics.is_empty():
+    """What the updates did over training, all seeds together; None for methods without."""
+    if metrics.is_empty():
         return None
-    if {"shaped_bound", "window_episodes"} <= set(metrics.columns):
+    if {"risk_bound", "window_episodes"} <= set(metrics.columns):
         metrics = with_window_violation(metrics, episodes, limit)
     updates = int(metrics["iteration"].max() or 0) + 1  # type: ignore[arg-type]
     averaged = [name for name in AVERAGED if name in metrics.columns]
-    table = (
-        metrics.group_by(block=block_of(updates, UPDATE_BLOCKS))
-        .agg(
-            pl.col("steps").mean(),
-            *(pl.col(name).fill_nan(None).mean() for name in averaged),
-            **{f"tier_{tier.value}": (pl.col("tier") == tier.value).mean() for tier in Tier},
-        )
-        .sort("block")
+    tiers = Tier if "tier" in metrics.columns else ()
+    table = metrics.group_by(block=block_of(updates, UPDATE_BLOCKS)).agg(
+        pl.col("steps").mean(),
+        *(pl.col(name).fill_nan(None).mean() for name in averaged),
+        **{f"tier_{tier.value}": (pl.col("tier") == tier.value).mean() for tier in tiers},
     )
+    return _update_series(table)
+
+
+def stored_update_series(blocks: pl.DataFrame) -> dict[str, Any] | None:
+    """The same from the blocks of a study's row (`studies.store.thin`)."""
+    rate = pl.col("violations").sum() / pl.col("episodes").sum()
+    table = blocks.group_by("block").agg(
+        pl.col("steps").mean(), pl.col("^update_.*$").mean(), window_violation=rate.fill_nan(None)
+    )
+    return _update_series(table.rename(lambda name: name.removeprefix("update_")))
+
+
+def _update_series(table: pl.DataFrame) -> dict[str, Any] | None:
+    table = table.sort("block")
+    averaged = [name for name in AVERAGED if name in table.columns]
+    if "risk_bound" not in averaged:  # nothing to compare the violations with
+        averaged = [name for name in averaged if name != "window_violation"]
+    shares = {tier.label: f"tier_{tier.value}" for tier in Tier}
+    is_tiered = any(name in table.columns for name in shares.values())
+    if not averaged and not is_tiered:
+        return None
+    nothing = [0.0] * len(table)
     return {
         "steps": plain(table["steps"], 9),
-        "tiers": {tier.label: plain(table[f"tier_{tier.value}"]) for tier in Tier},
+        "tiers": {
+            label: plain(table[name] if name in table.columns else nothing)
+            for label, name in shares.items()
+        }
+        if is_tiered
+        else None,
         **{name: plain(table[name]) for name in averaged},
     }
 

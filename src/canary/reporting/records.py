@@ -53,6 +53,9 @@ class Summary(TypedDict):
 class TrainingSummary(Summary):
     """Of the second half of the updates that a run has done."""
 
+    violation_probability_whole: float | None
+    """P over the whole of training, from the first episode on."""
+    violation_whole_per_seed: list[float | None]
     status: str
     planned_steps: int
     warnings: dict[str, str]

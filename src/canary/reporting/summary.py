@@ -87,13 +87,19 @@ def _of_training(
         steps // head["batch"],
     )
     half, iteration = -(-done // 2), pl.col("iteration")
-    rows = episodes.filter(pl.col("valid") & (iteration >= half) & (iteration < done))
+    whole = episodes.filter(pl.col("valid") & (iteration < done))
+    rows = whole.filter(iteration >= half)
+    over_all = [
+        _violation(whole.filter(pl.col("seed") == seed), constraint.limit) for seed in seeds
+    ]
     tables = metrics.filter(iteration < done), episodes.filter(iteration < done)
     found = {str(seed): diagnose(seed_series(*tables, seed), constraint) for seed in seeds}
     return {
         **{name: value for name, value in head.items() if name != "batch"},
         "total_steps": steps,
         **_over_seeds(rows, seeds, constraint, (half, done)),
+        "violation_probability_whole": mean_over_seeds(over_all),
+        "violation_whole_per_seed": over_all,
         "warnings": {seed: sentence for seed, sentence in found.items() if sentence},
         "steps_per_second": steps * len(seeds) / seconds if seconds else None,
     }

@@ -1,11 +1,10 @@
 """Checkpoints: the whole state of a run as one .npz file that holds numbers and nothing else.
 
-A run's state is a few megabytes of arrays, so plain numpy does it: the archive has a checksum per
-array, opens anywhere, and cannot execute code, for arrays of objects (pickles) are neither written
-nor read. Each leaf of the tree is a member named by its path; the member `metadata` is JSON text
-with the format version, the name, shape and type of every leaf, and what the caller adds. Loading
-fills a tree of known structure, so that a file of another configuration is refused before any of it
-is used.
+The archive has a checksum per array, opens with numpy alone, and cannot execute code: arrays of
+objects (pickles) are neither written nor read. Each leaf of the tree is a member named by its path.
+The member `metadata` is JSON: the format version, the name, shape and type of every leaf, and what
+the caller adds. Loading fills a tree of known structure, so a file of another configuration is
+refused.
 """
 
 import contextlib
@@ -24,11 +23,11 @@ import numpy as np
 from jaxtyping import PyTree
 
 from canary.errors import CanaryError
-from canary.runs.files import write_atomically
+from canary.runs.files import read_bytes, write_atomically
 
 FORMAT_VERSION = 1
 Check = Callable[[Path, PyTree, dict[str, Any]], None]
-"""Raises a sentence if a checkpoint that can be read must not be used."""
+"""Raises a sentence if a readable checkpoint must not be used."""
 
 
 def checkpoint_path(directory: Path, iteration: int) -> Path:
@@ -37,44 +36,35 @@ def checkpoint_path(directory: Path, iteration: int) -> Path:
 
 
 def checkpoints(directory: Path) -> list[Path]:
-    """The checkpoints of a run, newest first; temporary files that a kill left behind are none."""
-    paths = (
-        (re.fullmatch(r"checkpoint-(\d+)\.npz", path.name), path) for path in directory.glob("*")
-    )
-    return [
-        path
-        for _, path in sorted(
-            ((int(match[1]), path) for match, path in paths if match), reverse=True
-        )
+    """The checkpoints in a directory, newest first."""
+    found = [
+        (int(match[1]), path)
+        for path in directory.glob("*")
+        if (match := re.fullmatch(r"checkpoint-(\d+)\.npz", path.name))
     ]
+    return [path for _, path in sorted(found, reverse=True)]
 
 
 def save(path: Path, tree: PyTree, *, metadata: dict[str, Any], within: Path | None = None) -> None:
-    """Write `tree`, whose leaves must all be arrays, and `metadata`, which must be JSON data,
-    atomically."""
+    """Write `tree`, whose leaves must all be arrays, and `metadata`, which must be JSON data."""
     records, arrays = [], {}
     for name, leaf in _named_leaves(tree):
         if not isinstance(leaf, jax.Array | np.ndarray) or leaf.dtype == object:
-            raise TypeError(
-                f"{name} is not an array of numbers but {leaf!r}; keep static values out of the "
-                "tree"
-            )
+            raise TypeError(f"{name} is not an array of numbers but {leaf!r}")
         is_key = jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
         data = np.asarray(jax.random.key_data(leaf) if is_key else leaf)
         arrays[name] = data.view(_stored_dtype(data.dtype))
         record = {"name": name, "shape": list(leaf.shape), "dtype": str(leaf.dtype)}
         records.append(record | ({"key": str(jax.random.key_impl(leaf))} if is_key else {}))
-    text = json.dumps(
-        {"version": FORMAT_VERSION, "leaves": records, "metadata": metadata}, allow_nan=False
-    )
-    arrays["metadata"] = np.frombuffer(text.encode(), np.uint8)
+    header = {"version": FORMAT_VERSION, "leaves": records, "metadata": metadata}
+    arrays["metadata"] = np.frombuffer(json.dumps(header, allow_nan=False).encode(), np.uint8)
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **arrays)
     write_atomically(path, buffer.getvalue(), within=within)
 
 
 def load(path: Path, like: PyTree) -> tuple[PyTree, dict[str, Any]]:
-    """The tree and the metadata stored in `path`, or a sentence about why they cannot be had.
+    """The tree and the metadata stored in `path`, or a sentence that says why not.
 
     `like` has the structure of the tree, and as leaves arrays or `jax.ShapeDtypeStruct`s of the
     expected shapes and types. Leaves come back as JAX arrays, and as numpy arrays where `like` has
@@ -82,8 +72,8 @@ def load(path: Path, like: PyTree) -> tuple[PyTree, dict[str, Any]]:
     """
     expected = _named_leaves(like)
     try:
-        with zipfile.ZipFile(path) as archive:
-            header = json.loads(_read_member(archive, "metadata").tobytes())
+        with zipfile.ZipFile(io.BytesIO(read_bytes(path))) as archive:
+            header = json.loads(_read_member(archive, "metadata", path).tobytes())
             _check_header(path, header, [name for name, _ in expected])
             leaves = [
                 _restore(path, archive, record, leaf)
@@ -101,27 +91,25 @@ def load(path: Path, like: PyTree) -> tuple[PyTree, dict[str, Any]]:
 
 def newest_intact(
     directory: Path, like: PyTree, check: Check = lambda path, tree, metadata: None
-) -> tuple[PyTree, dict[str, Any], Path, list[tuple[Path, str]]]:
-    """Load the newest checkpoint that can be loaded and passes `check`; also its path, and those
-    skipped with the reason."""
-    skipped: list[tuple[Path, str]] = []
+) -> tuple[PyTree, dict[str, Any], Path, list[str]]:
+    """The newest checkpoint that can be loaded and passes `check`: its tree, metadata and path, and
+    a sentence for each one skipped."""
+    skipped: list[str] = []
     for path in checkpoints(directory):
         try:
             tree, metadata = load(path, like)
             check(path, tree, metadata)
         except CanaryError as error:
-            skipped.append((path, str(error)))
+            skipped.append(str(error))
         else:
             return tree, metadata, path, skipped
     if not skipped:
         raise CanaryError(f"There is no checkpoint in {directory}; start a new run.")
-    raise CanaryError(f"No checkpoint in {directory} can be used; of the newest: {skipped[0][1]}")
+    raise CanaryError(f"No checkpoint in {directory} can be used; of the newest: {skipped[0]}")
 
 
 def prune(directory: Path, keep: int = 2) -> None:
     """Remove all but the newest `keep` checkpoints."""
-    if keep < 1:
-        raise ValueError(f"keep must be at least 1, got {keep}")
     for path in checkpoints(directory)[keep:]:
         with contextlib.suppress(OSError):
             path.unlink()
@@ -133,8 +121,7 @@ def _named_leaves(tree: PyTree) -> list[tuple[str, Any]]:
 
 
 def _stored_dtype(dtype: np.dtype) -> np.dtype:
-    """The .npy format knows no bfloat16 and its like: their bits are stored as unsigned
-    integers."""
+    """The .npy format does not have bfloat16 and its like: their bits are stored as integers."""
     return np.dtype(f"u{dtype.itemsize}") if dtype.kind == "V" else dtype
 
 
@@ -157,7 +144,7 @@ def _other_configuration(path: Path, reason: str) -> CanaryError:
     )
 
 
-def _read_member(archive: zipfile.ZipFile, name: str) -> np.ndarray:
+def _read_member(archive: zipfile.ZipFile, name: str, path: Path) -> np.ndarray:
     """One array, its checksum verified; it takes no more memory than the file has bytes."""
     member = archive.getinfo(f"{name}.npy")
     if member.compress_type != zipfile.ZIP_STORED:
@@ -168,15 +155,11 @@ def _read_member(archive: zipfile.ZipFile, name: str) -> np.ndarray:
         raise ValueError(f"{name} has an unknown array format")
     shape, fortran_order, dtype = np.lib.format.read_array_header_1_0(buffer)
     if dtype.hasobject:
-        raise CanaryError(
-            f"Checkpoint {archive.filename} holds pickled objects, which could run code; it is not "
-            "opened."
-        )
+        raise CanaryError(f"Checkpoint {path} holds pickled objects, which could run code.")
     if math.prod(shape) * dtype.itemsize != len(data) - buffer.tell():
         raise ValueError(f"{name} is too short or too long")
-    return np.ndarray(
-        shape, dtype, data, offset=buffer.tell(), order="F" if fortran_order else "C"
-    ).copy()
+    order = "F" if fortran_order else "C"
+    return np.ndarray(shape, dtype, data, offset=buffer.tell(), order=order).copy()
 
 
 def _restore(path: Path, archive: zipfile.ZipFile, record: dict[str, Any], like: Any) -> Any:
@@ -186,7 +169,7 @@ def _restore(path: Path, archive: zipfile.ZipFile, record: dict[str, Any], like:
         wanted = f"{like.dtype} of shape {tuple(like.shape)}"
         raise _other_configuration(path, f"{record['name']} is {found}, not {wanted}")
     is_key = jax.dtypes.issubdtype(like.dtype, jax.dtypes.prng_key)
-    data = _read_member(archive, record["name"])
+    data = _read_member(archive, record["name"], path)
     expected = jax.eval_shape(jax.random.key_data, like) if is_key else like
     dtype = np.dtype(expected.dtype)
     if (data.shape, data.dtype) != (expected.shape, _stored_dtype(dtype)):
@@ -194,6 +177,5 @@ def _restore(path: Path, archive: zipfile.ZipFile, record: dict[str, Any], like:
     data = data.view(dtype)
     if isinstance(like, np.ndarray):
         return data
-    return (
-        jax.random.wrap_key_data(jnp.array(data), impl=record["key"]) if is_key else jnp.array(data)
-    )
+    array = jnp.array(data)
+    return jax.random.wrap_key_data(array, impl=record["key"]) if is_key else array

@@ -1,11 +1,19 @@
-"""Set JAX up before its first computation: remembered compilations, full float32 products, no
-chatter."""
+"""Set JAX up before its first computation, and refuse settings that would change its numbers."""
 
 import contextlib
 import logging
 import os
 import warnings
 from pathlib import Path
+
+from canary.errors import CanaryError
+
+# Other values give other numbers: a run would not resume exactly, nor a certificate replay.
+REQUIRED = {
+    "jax_enable_x64": False,
+    "jax_threefry_partitionable": True,
+    "jax_default_prng_impl": "threefry2x32",
+}
 
 
 def prepare_devices() -> None:
@@ -16,18 +24,24 @@ def prepare_devices() -> None:
     warnings.filterwarnings("ignore", message=".*persistent compilation cache.*")
     import jax
 
+    for name, value in REQUIRED.items():
+        if (found := getattr(jax.config, name)) != value:
+            raise CanaryError(
+                f"JAX's setting {name} is {found!r}, and the numbers of a run need {value!r}: "
+                f"unset {name.upper()}, or do not change it in Python."
+            )
     if (
         "JAX_COMPILATION_CACHE_DIR" not in os.environ
         and getattr(jax.config, "jax_compilation_cache_dir", None) is None
     ):
-        with contextlib.suppress(OSError):  # without a place to remember, every start compiles anew
-            jax.config.update("jax_compilation_cache_dir", str(writable_cache()))
+        with contextlib.suppress(OSError):  # without a cache every start compiles anew
+            jax.config.update("jax_compilation_cache_dir", str(_writable_cache()))
             jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
     if jax.default_backend() != "cpu":  # GPUs and TPUs would round factors to 10 or 8 bits
         jax.config.update("jax_default_matmul_precision", "highest")
 
 
-def writable_cache() -> Path:
+def _writable_cache() -> Path:
     """The user's cache directory for compiled programs, or OSError."""
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     folder = Path(home) / "canary" / "compiled"

@@ -6,14 +6,14 @@
       metrics.parquet  episodes.parquet     the parts joined, once the run has finished
       checkpoints/  kept/                   the newest two states; those that are kept for good
       summary.json  training.png            what was achieved; its figure
-      .lock                                 who trains it, while somebody does
+      .lock                                 while some process trains it
       certificate.json  .html  best.json    after `canary certify`
       exports/  video.gif                   after `canary export`, `canary evaluate --video`
       log.csv  tensorboard/  wandb/         with `--log`
 
-A part is written just before each checkpoint (`tables`), and the manifest states the digests of all
-tables. So a run killed at any moment reads as if it had stopped at a checkpoint. No JAX here, and
-polars only where tables are touched: `canary list` answers at once.
+Tables are written before the checkpoint that continues after them (`tables`), so a run killed at
+any moment reads as if it had stopped at a checkpoint. No JAX here, and polars only where tables are
+touched: `canary list` answers at once.
 """
 
 import contextlib
@@ -24,7 +24,6 @@ import platform
 import re
 import secrets
 import shutil
-import socket
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -34,7 +33,6 @@ from pathlib import Path
 from typing import Any
 
 from canary.errors import CanaryError
-from canary.runs import lock
 from canary.runs.files import cannot_write
 from canary.runs.files import read_json as read_json
 from canary.runs.files import unsealed as unsealed
@@ -45,18 +43,20 @@ from canary.runs.manifest import (
     as_planned,
     code_fingerprint,
     labels_of,
-    run_status,
+    process_identity,
+    read_manifest,
     write_manifest,
 )
 from canary.runs.manifest import read_config as read_config
 from canary.runs.manifest import stored_manifest as stored_manifest
 from canary.runs.manifest import update_manifest as update_manifest
 from canary.runs.tables import COLUMNS as COLUMNS
-from canary.runs.tables import Kind as Kind
 from canary.runs.tables import append_parts as append_parts
 from canary.runs.tables import compact as compact
 from canary.runs.tables import discard_after as discard_after
 from canary.runs.tables import read as read
+
+OLD_DRAFT_SECONDS = 60.0  # making a run takes less than a second
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Headline:
 
 @dataclass(frozen=True)
 class RunRow:
-    """One line of `canary list`; all but the path is unknown if the directory cannot be read."""
+    """One line of `canary list`; only the path is known if the directory cannot be read."""
 
     path: str
     headline: Headline | None = None
@@ -94,19 +94,31 @@ def create(
     """Make a new run directory below `root` and return it; an existing one is never touched."""
     started, labels = datetime.now().astimezone(), labels or Labels()
     name = labels.name or _default_name(headline, started)
-    state = {"status": "running", "steps": 0, "started": started.isoformat(timespec="seconds")}
     draft = root / f".{name}-{secrets.token_hex(8)}.draft"
     missing = [folder for folder in (root, *root.parents) if not folder.exists()]
+    manifest = asdict(headline) | {
+        "tags": list(labels.tags),
+        "log": list(labels.log),
+        "status": "running",
+        "steps": 0,
+        "started": started.isoformat(timespec="seconds"),
+        "finished": None,
+        "command": list(command),
+        "process": process_identity(),
+        "versions": _versions(),
+        "platform": platform.platform(),
+        "cpu_count": os.cpu_count(),
+        "device": device,
+        "code": [code_fingerprint()],
+        "config": config,
+        "tables": {},
+    }
     try:
         for folder in (*COLUMNS, "checkpoints"):
             (draft / folder).mkdir(parents=True)
-        # Whoever finds a draft that nobody holds knows that a kill left it behind.
-        with lock.acquire(draft):
-            remove_drafts(root)
-            write_json(draft / "config.json", config)
-            manifest = asdict(headline) | labels.fields() | state | {"finished": None}
-            manifest |= _origin(command, device) | {"config": config, "tables": {}}
-            write_manifest(draft, manifest)
+        _remove_old_drafts(root)
+        write_json(draft / "config.json", config)
+        write_manifest(draft, manifest)
         return _rename_to_free_name(draft, name)
     except BaseException as error:
         shutil.rmtree(draft, ignore_errors=True)
@@ -119,7 +131,7 @@ def create(
 
 
 def _default_name(headline: Headline, started: datetime) -> str:
-    """Environment, algorithm and time, such that a file system and a shell take them."""
+    """Environment, algorithm and time, in characters that every file system and shell takes."""
     parts = (
         re.sub(r"[^A-Za-z0-9_.]+", "-", part).strip("-.")
         for part in (headline.env, headline.algorithm)
@@ -127,29 +139,13 @@ def _default_name(headline: Headline, started: datetime) -> str:
     return f"{'-'.join(parts)}-{started:%Y%m%d-%H%M%S}"
 
 
-def _origin(command: Sequence[str], device: str) -> dict[str, Any]:
-    """Where a run comes from: what was typed, which process, which code, on what machine."""
-    return {
-        "command": list(command),
-        "process": process_identity(),
-        "versions": _versions(),
-        "platform": platform.platform(),
-        "cpu_count": os.cpu_count(),
-        "device": device,
-        "code": [code_fingerprint()],
-    }
-
-
-def remove_drafts(root: Path) -> None:
-    """Remove the beginnings of runs that were killed before they had a name; a fresh one may not be
-    locked yet."""
+def _remove_old_drafts(root: Path) -> None:
+    """Remove the beginnings of runs that were killed before they had a name."""
     for path in root.glob(".*-*.draft"):
         with contextlib.suppress(OSError):
-            is_draft = (
-                re.fullmatch(r"\..+-[0-9a-f]{16}\.draft", path.name) and not path.is_symlink()
-            )
-            is_old = time.time() - path.lstat().st_mtime > lock.LEASE_SECONDS
-            if is_draft and is_old and lock.holder(path) is None:
+            is_draft = re.fullmatch(r"\..+-[0-9a-f]{16}\.draft", path.name)
+            is_old = time.time() - path.lstat().st_mtime > OLD_DRAFT_SECONDS
+            if is_draft and is_old and not path.is_symlink():
                 shutil.rmtree(path, ignore_errors=True)
 
 
@@ -175,20 +171,14 @@ def _versions() -> dict[str, str]:
     return versions
 
 
-def process_identity() -> dict[str, Any]:
-    """This process, for people who read the manifest; who holds the run is told by its lock."""
-    return {"pid": os.getpid(), "hostname": socket.gethostname()}
-
-
 def list_runs(root: Path) -> list[RunRow]:
     """The runs below `root`, newest first; broken ones are shown as such and never raise."""
     marks = ("config.json", "manifest.json", "checkpoints")
     try:
         folders = [path for path in root.iterdir() if path.name[0] != "."] if root.is_dir() else []
     except (OSError, ValueError) as error:
-        raise CanaryError(
-            f"{root} cannot be read ({getattr(error, 'strerror', None) or error})."
-        ) from None
+        reason = getattr(error, "strerror", None) or error
+        raise CanaryError(f"{root} cannot be read ({reason}).") from None
     rows = [
         _row(path)
         for path in folders
@@ -198,20 +188,18 @@ def list_runs(root: Path) -> list[RunRow]:
 
 
 def _row(path: Path) -> RunRow:
-    """One bad run never hides the others, whatever is in its files."""
     try:
-        record = stored_manifest(path)
-        config = as_planned(read_json(path / "config.json"), record)
-        headline = Headline(
-            record["env"], record["algorithm"], record["seeds"], record["total_steps"]
-        )
-        status, started, tags = (
-            run_status(path, record),
+        record = read_manifest(path)
+        return RunRow(
+            str(path),
+            Headline(record["env"], record["algorithm"], record["seeds"], record["total_steps"]),
+            record["steps"],
+            record["status"],
             str(record["started"])[:40],
             labels_of(record).tags,
+            as_planned(read_json(path / "config.json"), record),
         )
-        return RunRow(str(path), headline, record["steps"], status, started, tags, config)
-    except (CanaryError, OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
+    except (CanaryError, OSError, KeyError):  # one bad run never hides the others
         return RunRow(str(path))
 
 
@@ -224,9 +212,8 @@ def find_run(name: str, root: Path) -> Path:
                 return path
         is_folder = Path(name).is_dir()
     except (OSError, ValueError) as error:  # a name that is too long, or has a NUL
-        raise CanaryError(
-            f"{name!r:.80} is no name of a run ({getattr(error, 'strerror', None) or error})."
-        ) from None
+        reason = getattr(error, "strerror", None) or error
+        raise CanaryError(f"{name!r:.80} cannot be the name of a run ({reason}).") from None
     if is_folder:
         raise CanaryError(
             f'"{name}" is a directory but not a run: it has no config.json; see `canary list`.'

@@ -1,9 +1,5 @@
-"""Training ends at the first thing that cannot be, with a sentence that says what it was and where
-it came from.
-
-That is a number that is none, or absurdly large, from the environment or in a weight; an episode
-beyond its horizon; or a failure outside the program.
-"""
+"""Training stops at the first number that is not finite or is absurdly large, or at the first
+episode beyond its horizon, with a sentence that says where it came from."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -12,37 +8,31 @@ import numpy as np
 from jaxtyping import Float
 
 from canary.config.config import RunConfig
-from canary.environments.failures import callback_failure
 from canary.numerics.sanity import sane
 from canary.training import FAULT_KINDS
 from canary.types import EpisodeEnds
 
 
 class Fault(NamedTuple):
-    """What went wrong, and the places where, counted from 0 and from the first iteration that was
-    looked at."""
+    """What went wrong and where; places count from 0, iterations from the first one looked at."""
 
     kind: str
     iteration: int
     step: int
     lane: int
     seed: int
-    last: int | None = None
-    """The last iteration in which a seed met its first fault, if there are several such seeds."""
 
 
 def find_fault(
     faults: Float[np.ndarray, "seed iteration"], ends: EpisodeEnds, lanes: int, horizon: int
 ) -> Fault | None:
-    """The first fault of some iterations: as the program noted it, or as the sums of the episodes
-    tell."""
+    """The first fault of some iterations: as the program noted it, or in the sums of the
+    episodes."""
     if faults.any():
         # The earliest; among seeds, the first
         iteration, seed = map(int, np.argwhere(faults.T > 0)[0])
         place, kind = divmod(int(faults[seed, iteration]) - 1, len(FAULT_KINDS))
-        struck = (faults > 0).any(1)
-        last = int((faults[struck] > 0).argmax(1).max()) if struck.sum() > 1 else None
-        return Fault(FAULT_KINDS[kind], iteration, *divmod(place, lanes), seed, last)
+        return Fault(FAULT_KINDS[kind], iteration, *divmod(place, lanes), seed)
     for kind, good in {
         "cost": sane(ends.cost),
         "reward": sane(ends.reward),
@@ -53,11 +43,8 @@ def find_fault(
     return None
 
 
-def fault_sentence(fault: Fault | None, config: RunConfig, first: int, run: Path) -> str | None:
-    """A fault in the iterations from `first` on, for people; the run was saved as it was before
-    them."""
-    if fault is None:
-        return None
+def fault_sentence(fault: Fault, config: RunConfig, first: int, run: Path) -> str:
+    """A fault in the iterations from `first` on; the run was saved as it was before them."""
     training, name = config.training, config.environment_name
     update, lanes = first + fault.iteration, training.environments
     step = update * training.batch + fault.step * lanes + fault.lane + 1
@@ -65,57 +52,34 @@ def fault_sentence(fault: Fault | None, config: RunConfig, first: int, run: Path
         f"seed {training.seeds[fault.seed]}, update {update + 1}, step {fault.step + 1} of "
         f"{training.rollout_length}, lane {fault.lane} (environment step {step:,})"
     )
-    failure = getattr(config.environment, "host_failure", lambda: None)()
-    if failure is not None:
-        reason = f"{failure.removesuffix('.')} [{_moment(fault, config, update)}]."
-    elif fault.kind == "action":
+    if fault.kind == "action":
         reason = f"The policy gave an action that is not finite: {where}."
     elif fault.kind == "end":
-        rule = "write truncated = (time >= horizon) & ~terminated"
-        reason = f"{name} went on beyond its horizon of {config.environment.horizon:,} steps: {where}; {rule}."
+        reason = (
+            f"{name} went on beyond its horizon of {config.environment.horizon:,} steps: {where}; "
+            "write truncated = (time >= horizon) & ~terminated."
+        )
     else:
         what = "an observation" if fault.kind == "observation" else f"a {fault.kind}"
-        reason = f"{name} gave {what} that is not finite, or absurdly large: {where}; `canary check-env` looks for the cause."
-    return f"{reason} {_saved(first, run)}"
+        reason = (
+            f"{name} gave {what} that is not finite, or absurdly large: {where}; `canary "
+            "check-env` looks for the cause."
+        )
+    return f"{reason} {saved(first, run)}"
 
 
-def unsound_sentence(
-    unsound: tuple[int, str] | None, first: int, last: int, run: Path
-) -> str | None:
-    """The same about a seed's weight or statistic that is no number any more after the updates
-    first, ..., last - 1."""
-    if unsound is None:
-        return None
-    seed, name = unsound
+def unsound_sentence(seed: int, name: str, first: int, last: int, run: Path) -> str:
+    """A weight or statistic of a seed that is not finite after the updates first, ..., last - 1."""
     when = f"update {last}" if last == first + 1 else f"one of the updates {first + 1} to {last}"
     return (
         f"Training gave numbers that are not finite, or absurdly large: {name} of seed {seed} in "
         f"{when}. Large costs and rewards do that (`canary check-env` looks at them), and large "
-        f"learning rates. {_saved(first, run)}"
+        f"learning rates. {saved(first, run)}"
     )
 
 
-def callback_sentence(error: Exception, config: RunConfig, first: int, run: Path) -> str | None:
-    """The same about a Python callback of the environment that raised in the updates from `first`
-    on; None if the program failed for another reason."""
-    failure = callback_failure(error, config.environment_name)
-    return None if failure is None else f"{failure} {_saved(first, run)}"
-
-
-def _moment(fault: Fault, config: RunConfig, update: int) -> str:
-    """When the host failed. It failed in one call and refused all later ones, so all lanes show
-    it, of other seeds too: the failure itself names the lane."""
-    if fault.last is None:
-        seed = config.training.seeds[fault.seed]
-        length = config.training.rollout_length
-        return f"seed {seed}, update {update + 1}, step {fault.step + 1} of {length}"
-    last = update - fault.iteration + fault.last
-    if last == update:
-        return f"update {update + 1}"
-    return f"one of the updates {update + 1} to {last + 1}"
-
-
-def _saved(first: int, run: Path) -> str:
+def saved(first: int, run: Path) -> str:
+    """What is left of a run that failed in the updates from `first` on."""
     if first == 0:
         return "Nothing was trained yet."
     return f"The run is saved as it was after update {first}: canary train --resume {run}"

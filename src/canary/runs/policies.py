@@ -1,7 +1,7 @@
 """The frozen policies of a run: loaded from a checkpoint, and played for many fresh episodes.
 
-Episode j of seed i has the key fold_in(fold_in(fold_in(key(evaluation seed), i), stream), j): it
-does not depend on how many episodes or seeds are played, and no key of training is used again.
+Episode j of seed i has the key fold_in(fold_in(fold_in(key(evaluation seed), i), stream), j). It
+does not depend on how many episodes or seeds are played, and training never uses it.
 """
 
 import operator
@@ -40,7 +40,7 @@ TOLERANCE = 1e-3
 
 @dataclass(frozen=True)
 class FrozenPolicies:
-    """The states of all seeds after `iteration` updates, and a sentence for every damaged
+    """The states of all seeds after `iteration` updates, and a sentence for every skipped
     checkpoint."""
 
     config: RunConfig
@@ -99,11 +99,9 @@ class EvaluationPlan:
     def __post_init__(self):
         if self.seeds is not None and not self.seeds:
             raise CanaryError("At least one seed is needed.")
-        if (
-            isinstance(self.episodes, bool)
-            or not isinstance(self.episodes, int)
-            or self.episodes < 1
-        ):
+        if self.seeds is not None and len(set(self.seeds)) < len(self.seeds):
+            raise CanaryError(f"Seeds must be different whole numbers, not {self.seeds}.")
+        if type(self.episodes) is not int or self.episodes < 1:
             raise CanaryError(
                 f"The number of episodes must be a positive whole number, not {self.episodes!r}."
             )
@@ -222,7 +220,7 @@ def _episode_differences(before: dict[str, Any], after: dict[str, Any]) -> list[
 
 
 def _check(seed: int, episode: np.ndarray, ends: Any) -> None:
-    """A cost that is not a number would pass for a safe one, so it ends the evaluation."""
+    """NaN > limit is false, so a cost that is not finite must end the evaluation."""
     late, absurd = ~np.asarray(ends.ended), absurd_numbers(ends)
     if late.any():
         problem = late.argmax(), "did not end within the horizon"

@@ -1,11 +1,8 @@
-"""From the arrays of a chunk to the tables of a run directory and the rows of the live display."""
+"""From the arrays of a chunk to the rows of a run's tables and of the live display."""
 
-import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -13,9 +10,6 @@ import polars as pl
 from canary.constraints import Constraint
 from canary.numerics.tiers import Tier
 from canary.reporting.diagnosis import SeedSeries, diagnose, joined, seed_series
-from canary.runs import checkpoint, directory, files, lock, stored_states
-from canary.runs.manifest import read_manifest
-from canary.runs.seeds import SeedGroups
 from canary.terminal.progress import SeedStatus
 from canary.types import EpisodeEnds
 
@@ -23,8 +17,8 @@ from canary.types import EpisodeEnds
 # and up to RECENT_UPDATES where fewer than FEW_EPISODES ended in those.
 ENOUGH_EPISODES, FEW_EPISODES = 200, 20
 FEW_UPDATES, RECENT_UPDATES = 10, 50
-# Averaged over so many updates of a chunk.
-AVERAGED = {"entropy": 5, "kl_fraction": 5, "signal_fraction": RECENT_UPDATES}
+# Averaged over this many updates of a chunk.
+AVERAGED = {"entropy": 5, "kl_fraction": 5, "multiplier": 5, "constraint_level": 5}
 
 Metrics = dict[str, np.ndarray]
 
@@ -42,8 +36,8 @@ def metrics_frame(metrics: Metrics, seeds: Sequence[int], first: int, batch: int
 
 
 def episodes_frame(ends: EpisodeEnds, seeds: Sequence[int], first: int) -> pl.DataFrame:
-    """One row per episode that ended, from arrays [seed, iteration, time, environment], in the
-    order of time."""
+    """One row per episode that ended, in order of time, from arrays [seed, iteration, time,
+    environment]."""
     seed, iteration, _, environment = where = np.nonzero(np.asarray(ends.ended))
     return pl.DataFrame(
         {
@@ -68,7 +62,8 @@ class RecentSeed:
     tiers: deque[int] = field(default_factory=lambda: deque(maxlen=RECENT_UPDATES))
     entropy: float = float("nan")
     kl_fraction: float = float("nan")
-    signal_fraction: float = float("nan")
+    multiplier: float = float("nan")
+    constraint_level: float = float("nan")
     series: SeedSeries | None = None
 
     def recent(self) -> list[pl.DataFrame]:
@@ -84,8 +79,7 @@ class RecentSeed:
 
 
 class RecentHistory:
-    """A short memory of every seed, for people to look at while it trains; no result is computed
-    from it."""
+    """The recent updates of every seed, for the live display only."""
 
     def __init__(self, seeds: Sequence[int], constraint: Constraint):
         self._seeds = {seed: RecentSeed() for seed in seeds}
@@ -120,58 +114,7 @@ class RecentHistory:
             },
             entropy=memory.entropy,
             kl_fraction=memory.kl_fraction,
-            signal_fraction=memory.signal_fraction,
+            multiplier=memory.multiplier,
+            constraint_level=memory.constraint_level,
             warning=None if memory.series is None else diagnose(memory.series, self._constraint),
-        )
-
-
-class PendingRows:
-    """Rows since the last checkpoint, written together with the next one."""
-
-    def __init__(self, run: Path, iteration: int, config: dict[str, Any], held: lock.RunLock):
-        self._run, self._first, self._config, self._held = run, iteration, config, held
-        self._metrics: list[Any] = []
-        self._episodes: list[Any] = []
-        self._saved = time.monotonic()
-        self._train_seconds = (
-            float(read_manifest(run).get("train_seconds", 0.0)) if iteration else 0.0
-        )
-
-    def age(self) -> float:
-        return time.monotonic() - self._saved
-
-    def add(self, metrics: Any, episodes: Any, seconds: float) -> None:
-        self._metrics.append(metrics)
-        self._episodes.append(episodes)
-        self._train_seconds += seconds
-
-    def commit(self, groups: SeedGroups, iteration: int, steps: int, *, keep: bool = False) -> None:
-        """Tables first, then the state that continues after them; `keep` stores it a second time,
-        for good."""
-        import polars as pl
-
-        if not self._metrics:
-            return
-        self._held.check()  # nothing is written into a run that somebody has taken over
-        frames: dict[Any, Any] = {
-            "metrics": pl.concat(self._metrics),
-            "episodes": pl.concat(self._episodes),
-        }
-        directory.append_parts(self._run, frames, self._first, iteration)
-        folder = self._run / "checkpoints"
-        metadata = {"iteration": iteration, "config": self._config}
-        states = groups.stacked()
-        for place in (folder, *((self._run / stored_states.FOLDER,) if keep else ())):
-            files.make_folder(place, within=self._run)
-            path = checkpoint.checkpoint_path(place, iteration)
-            checkpoint.save(path, states, metadata=metadata, within=self._run)
-        directory.update_manifest(
-            self._run, steps=steps, train_seconds=round(self._train_seconds, 2)
-        )
-        checkpoint.prune(folder)
-        self._metrics, self._episodes, self._first, self._saved = (
-            [],
-            [],
-            iteration,
-            time.monotonic(),
         )

@@ -1,18 +1,20 @@
-"""Train: build the trainer, advance all seeds chunk by chunk, and keep the run directory true at
-every moment.
+"""Train: advance all seeds chunk by chunk, and keep the run directory true at every moment.
 
-At a checkpoint the tables of the iterations since the last one are written first and the state
-after them, so whatever kills the process, the newest intact checkpoint and the rows before it are a
-run that merely stopped there.
+What must exist is written before what says that it exists: logs, tables, a state that is kept, the
+newest state, and last the number of steps in the manifest. A kill between any two writes leaves a
+run that stopped at its newest checkpoint.
 """
 
 import contextlib
+import os
 import shutil
+import signal
 import sys
 import threading
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -20,31 +22,32 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import polars as pl
 
 from canary.config.config import RunConfig, config_to_dict
+from canary.config.run_config import checked
 from canary.config.sources import source_from_dict
+from canary.environments.failures import told_failures
 from canary.environments.protocol import Environment, close
 from canary.errors import CanaryError
-from canary.runs import checkpoint, directory, files, lock, tables
 from canary.exploration import with_initial_std
-from canary.runs.building import make_groups
+from canary.runs import checkpoint, directory, files, lock, tables
 from canary.runs.devices import prepare_devices
-from canary.runs.extension import extend
-from canary.runs.faults import callback_sentence, fault_sentence, find_fault, unsound_sentence
-from canary.runs.interruption import interruptible
+from canary.runs.environment import describe_environment, is_ours, open_config
+from canary.runs.faults import fault_sentence, find_fault, saved, unsound_sentence
 from canary.runs.manifest import (
     checked_labels,
-    is_trained_by_older_version,
+    code_fingerprint,
+    holder_of,
     labels_of,
-    read_manifest,
+    process_identity,
     stored_manifest,
-    with_this_code,
+    update_manifest,
 )
-from canary.runs.opening import describe_environment, is_ours, open_config
 from canary.runs.policies import FrozenPolicies, reference_episodes
-from canary.runs.records import PendingRows, RecentHistory, episodes_frame, metrics_frame
-from canary.runs.seeds import SeedGroups
-from canary.runs.stored_states import is_kept, newest, next_kept, revive
+from canary.runs.records import RecentHistory, episodes_frame, metrics_frame
+from canary.runs.seeds import SeedGroups, make_groups
+from canary.runs.stored_states import NEWEST, is_kept, newest, next_kept, store
 from canary.runs.trust import remember
 from canary.terminal import progress
 from canary.training import FAULT
@@ -60,7 +63,6 @@ class _Session:
     config: RunConfig
     groups: SeedGroups
     run: Path
-    held: lock.RunLock
     watcher: Watcher
 
 
@@ -79,12 +81,10 @@ def start_run(
     labels = checked_labels(out, name, tags, watcher.log)
     prepare_devices()
     described = describe_environment(config.environment)
-    config = with_initial_std(config)
-    groups = make_groups(config)
-    groups.structure()  # what cannot be built must fail before anything is written
-    training = config.training
-    device = jax.devices()[0]
-    is_new_place = not out.exists()
+    training, device, is_new_place = config.training, jax.devices()[0], not out.exists()
+    with _enough_memory(config):
+        groups = make_groups(with_initial_std(config))
+        groups.structure()  # what cannot be built must fail before anything is written
     headline = directory.Headline(
         config.environment_name,
         config.algorithm_name,
@@ -102,12 +102,10 @@ def start_run(
     if "source" in described:  # it was just imported and called
         remember(run, source_from_dict(described["source"]))
     try:
-        with lock.acquire(run) as held:
-            _train(_Session(config, groups, run, held, watcher), resume=False, quiet=quiet)
+        with lock.held(run):
+            _train(_Session(config, groups, run, watcher), quiet=quiet)
     except BaseException:
-        if not checkpoint.checkpoints(
-            run / "checkpoints"
-        ):  # nothing to go on from: leave nothing behind
+        if not checkpoint.checkpoints(run / NEWEST):  # nothing to resume: leave nothing behind
             shutil.rmtree(run, ignore_errors=True)
             with contextlib.suppress(OSError):
                 if is_new_place:
@@ -120,88 +118,91 @@ def resume_run(
     run: Path,
     *,
     environment: Environment | None = None,
-    force: bool = False,
     quiet: bool = False,
     total_steps: int | None = None,
     watcher: Watcher | None = None,
 ) -> Path:
-    """Go on where the newest intact checkpoint left off, as if the run had never stopped.
-
-    `force` takes the run over from a process on another machine that holds it; `total_steps` trains
-    longer than planned.
-    """
+    """Go on from the newest intact checkpoint, as if the run had never stopped; `total_steps`
+    trains longer than planned."""
     prepare_devices()
     config = open_config(run, environment)
-    with lock.acquire(run, force=force) as held:
-        clean(run)
-        if is_trained_by_older_version(stored_manifest(run)):
-            raise CanaryError(
-                f"{run} is being trained by a process of an older version; wait for it or stop it "
-                "first."
-            )
-        planned, notes = config.training.updates, []
+    with lock.held(run, holder_of(run)):
+        for folder in (run, *(run / name for name in (*directory.COLUMNS, NEWEST, "kept"))):
+            files.remove_orphans(folder)
+        manifest, planned, notes = stored_manifest(run), config.training.updates, []
         if total_steps is not None:
-            config, notes = extend(run, config, total_steps)
-        if stored_manifest(run)["status"] != "finished" or config.training.updates > planned:
-            tables.adopt(run, directory.read_config(run))
-            watcher = watcher or Watcher()
-            if not watcher.log:
-                watcher.log_to(labels_of(stored_manifest(run)).log)
-            session = _Session(config, make_groups(config), run, held, watcher)
-            code = with_this_code(stored_manifest(run))
-            directory.update_manifest(
-                run, status="running", process=directory.process_identity(), **code
-            )
-            _train(session, resume=True, quiet=quiet, notes=notes)
+            config, notes = _extended(run, config, total_steps)
+        if manifest["status"] == "finished" and config.training.updates == planned:
+            return run
+        watcher = watcher or Watcher()
+        if not watcher.log:
+            watcher.log_to(labels_of(manifest).log)
+        codes, this = manifest["code"], code_fingerprint()
+        update_manifest(
+            run,
+            status="running",
+            process=process_identity(),
+            code=codes if codes[-1:] == [this] else [*codes, this],
+        )
+        # The deviation at the start is of no use to a run that has begun
+        is_new = not checkpoint.checkpoints(run / NEWEST)
+        groups = make_groups(with_initial_std(config) if is_new else config)
+        session = _Session(config, groups, run, watcher)
+        _train(session, quiet=quiet, notes=notes)
     return run
 
 
-def clean(run: Path) -> None:
-    """Remove what killed processes left behind in a run."""
-    for folder in (
-        run,
-        run / "checkpoints",
-        run / "kept",
-        run / "exports",
-        *(run / kind for kind in directory.COLUMNS),
-    ):
-        files.remove_orphans(folder)
+def _extended(run: Path, config: RunConfig, total_steps: int) -> tuple[RunConfig, list[str]]:
+    """The configuration with a longer plan, which the manifest states from now on, and a sentence
+    about schedules. config.json stays as it is."""
+    training, done = config.training, stored_manifest(run)["steps"]
+    if type(total_steps) is not int or total_steps < 1:
+        raise CanaryError(f"total_steps must be a positive whole number, not {total_steps!r:.40}.")
+    longer = checked(replace(config, training=replace(training, total_steps=total_steps)))
+    if longer.training.updates < training.updates:
+        raise CanaryError(
+            f"{run} is planned for {training.total_steps:,} steps; --total-steps can make that "
+            f"more, not {total_steps:,}."
+        )
+    if longer.training.updates == training.updates:
+        if total_steps > training.total_steps:
+            raise CanaryError(
+                f"{total_steps:,} steps are no more updates than the {training.total_steps:,} that "
+                f"{run} is planned for: an update takes {training.batch:,}; ask for at least "
+                f"{(training.updates + 1) * training.batch:,}."
+            )
+        return config, []
+    steps = longer.training.updates * training.batch
+    update_manifest(run, extended_steps=total_steps, total_steps=steps)
+    before, after = (done / (plan.updates * training.batch) for plan in (training, longer.training))
+    note = (
+        f"The plan is {total_steps:,} steps now, instead of {training.total_steps:,}. Schedules "
+        f"such as learning rates run over the whole plan, so they go back from {before:.0%} to "
+        f"{after:.0%}: this is not the run that {total_steps:,} steps planned from the start would "
+        "have been."
+    )
+    return longer, [note]
 
 
-def _train(session: _Session, *, resume: bool, quiet: bool, notes: Sequence[str] = ()) -> None:
+def _train(session: _Session, *, quiet: bool, notes: Sequence[str] = ()) -> None:
     config, run, groups = session.config, session.run, session.groups
-    started, iteration = time.monotonic(), 0
-    before = read_manifest(run).get("wall_seconds", 0.0)
-    task = progress.RunHeading(
+    started, status = time.monotonic(), "failed"
+    heading = progress.RunHeading(
         config.environment_name, config.algorithm_name, config.constraint,
         config.training.updates * config.training.batch * len(config.training.seeds),
     )  # fmt: skip
-    status = "failed"
     try:
         with (
-            progress.TrainingProgress(task, quiet=quiet) as display,
+            progress.TrainingProgress(heading, quiet=quiet) as display,
             interruptible(
                 lambda: display.busy("stopping; Ctrl-C again stops at once")
             ) as interrupted,
+            _enough_memory(config),
         ):
             for note in notes:
                 display.message(note, warning=True)
-            if resume and checkpoint.checkpoints(run / "checkpoints"):
-                iteration = _restore(session, display)
-            else:
-                display.busy("preparing the seeds")
-                groups.start()
-            session.held.check()
-            directory.discard_after(run, iteration)
-            display.busy("compiling")
-            began = time.monotonic()
-            groups.compile()
-            # A machine whose locks are not seen here may have reached for it in the same moment
-            session.held.check()
-            directory.update_manifest(run, compile_seconds=round(time.monotonic() - began, 2))
-            about = config_to_dict(config) | {"tags": list(labels_of(stored_manifest(run)).tags)}
-            session.watcher.open(run, about, config.constraint, iteration, config.training.updates)
-            status = _loop(session, iteration, display, interrupted)
+            first = _prepare(session, display)
+            status = _loop(session, first, display, interrupted)
             if status != "interrupted" and not is_ours(config.environment):
                 display.busy("playing the last policies")
                 _store_reference_episodes(session)
@@ -210,24 +211,41 @@ def _train(session: _Session, *, resume: bool, quiet: bool, notes: Sequence[str]
     finally:
         groups.close()
         close(config.environment)
-        finished = datetime.now().astimezone().isoformat(timespec="seconds")
-        seconds = round(before + time.monotonic() - started, 2)
-        session.held.check()
-        directory.update_manifest(run, status=status, finished=finished, wall_seconds=seconds)
         session.watcher.close()
+        seconds = stored_manifest(run).get("wall_seconds", 0.0) + time.monotonic() - started
+        finished = datetime.now().astimezone().isoformat(timespec="seconds")
+        update_manifest(run, status=status, finished=finished, wall_seconds=round(seconds, 2))
+
+
+def _prepare(session: _Session, display: progress.TrainingProgress) -> int:
+    """Start or restore the seeds, compile, and open the logs; returns the updates done."""
+    config, run, groups, iteration = session.config, session.run, session.groups, 0
+    if checkpoint.checkpoints(run / NEWEST):
+        iteration = _restore(session, display)
+    else:
+        display.busy("preparing the seeds")
+        groups.start()
+    tables.discard_after(run, iteration)
+    display.busy("compiling")
+    began = time.monotonic()
+    groups.compile()
+    update_manifest(run, compile_seconds=round(time.monotonic() - began, 2))
+    about = config_to_dict(config) | {"tags": list(labels_of(stored_manifest(run)).tags)}
+    done = tables.read(run, "metrics"), tables.read(run, "episodes")
+    session.watcher.open(run, about, config.constraint, config.training.updates, done)
+    return iteration
 
 
 def _restore(session: _Session, display: progress.TrainingProgress) -> int:
-    """Take up the newest intact state, under the plan as it is now; returns the updates done."""
+    """Load the newest intact state, under the plan as it is now; returns the updates done."""
     config, groups = session.config, session.groups
     states, iteration, notes = newest(config, session.run, groups)
-    states, lost = revive(groups.trainer, states)
-    for note in (*notes, *lost):
-        display.message(note, warning=True)
     updates = config.training.updates
     groups.restore(
         eqx.tree_at(lambda s: s.terms.updates, states, jnp.full_like(states.terms.updates, updates))
     )
+    for note in (*notes, *groups.revive()):
+        display.message(note, warning=True)
     display.message(f"Resuming {session.run} after update {iteration} of {updates}.")
     return iteration
 
@@ -236,71 +254,101 @@ def _loop(
     session: _Session, first: int, display: progress.TrainingProgress, interrupted: threading.Event
 ) -> str:
     """Advance until the end, an interruption or a watcher's stop; returns the status of the run."""
-    config, groups, watcher = session.config, session.groups, session.watcher
-    training = config.training
+    config, watcher, training = session.config, session.watcher, session.config.training
     history = RecentHistory(training.seeds, config.constraint)
-    pending = PendingRows(session.run, first, config_to_dict(config), session.held)
+    unsaved = _UnsavedRows(session, first)
     iteration, count, goes_on = first, 1, True
     most = 1 if watcher.sees_every_update else training.chunk
     while iteration < training.updates and goes_on and not interrupted.is_set():
         began = time.monotonic()
         count = min(count, next_kept(training, iteration) - iteration)
-        metrics, ends = _advance(session, pending, iteration, count)
+        metrics, ends = _advance(session, unsaved, iteration, count)
         seconds = time.monotonic() - began
         episodes = episodes_frame(ends, training.seeds, iteration)
         rows = metrics_frame(metrics, training.seeds, iteration, training.batch)
-        pending.add(rows, episodes, seconds)
+        unsaved.add(rows, episodes, seconds)
         history.add(metrics, rows, episodes)
         iteration += count
-        steps = count * training.batch * len(training.seeds)
-        display.update(
-            history.status(), iteration * training.batch * len(training.seeds), steps / seconds
-        )
+        steps = training.batch * len(training.seeds)
+        display.update(history.status(), iteration * steps, count * steps / seconds)
         count = max(1, min(most, round(count * CHUNK_SECONDS / seconds)))
-        keep = is_kept(training, iteration)
-        if keep or pending.age() >= training.checkpoint_seconds:
-            pending.commit(groups, iteration, iteration * training.batch, keep=keep)
-            display.notice(f"checkpoint saved after update {iteration}")
         try:
             goes_on = watcher.see(rows, episodes)
         except BaseException:
-            pending.commit(groups, iteration, iteration * training.batch)
+            unsaved.save(iteration)
             raise
-    pending.commit(groups, iteration, iteration * training.batch)
+        if is_kept(training, iteration) or unsaved.age() >= training.checkpoint_seconds:
+            unsaved.save(iteration)
+            display.notice(f"checkpoint saved after update {iteration}")
+    unsaved.save(iteration)
     if iteration < training.updates:
         return "interrupted" if goes_on else "stopped"
-    # A kill may have come between the last one and the removal of older ones.
-    checkpoint.prune(session.run / "checkpoints")
-    directory.compact(session.run)
+    checkpoint.prune(session.run / NEWEST)  # a kill may have come before the last pruning
+    tables.compact(session.run)
     return "finished"
 
 
-def _advance(session: _Session, pending: PendingRows, iteration: int, count: int) -> Any:
-    """The records of so many updates; what cannot be ends training, saved as it was before
-    them."""
-    groups, run = session.groups, session.run
+class _UnsavedRows:
+    """The rows since the last checkpoint, saved together with the next one."""
+
+    def __init__(self, session: _Session, iteration: int):
+        self._session, self._first, self._saved = session, iteration, time.monotonic()
+        self._metrics: list[pl.DataFrame] = []
+        self._episodes: list[pl.DataFrame] = []
+        self._seconds = float(stored_manifest(session.run).get("train_seconds", 0.0))
+
+    def age(self) -> float:
+        return time.monotonic() - self._saved
+
+    def add(self, metrics: pl.DataFrame, episodes: pl.DataFrame, seconds: float) -> None:
+        self._metrics.append(metrics)
+        self._episodes.append(episodes)
+        self._seconds += seconds
+
+    def save(self, iteration: int) -> None:
+        """Logs and tables first, then the states after them, then the steps in the manifest."""
+        if not self._metrics:
+            return
+        run, config, training = (
+            self._session.run,
+            self._session.config,
+            self._session.config.training,
+        )
+        self._session.watcher.flush()
+        frames: dict[tables.Kind, pl.DataFrame] = {
+            "metrics": pl.concat(self._metrics),
+            "episodes": pl.concat(self._episodes),
+        }
+        tables.append_parts(run, frames, self._first, iteration)
+        states = self._session.groups.stacked()
+        store(run, config, states, iteration, keep=is_kept(training, iteration))
+        update_manifest(
+            run, steps=iteration * training.batch, train_seconds=round(self._seconds, 2)
+        )
+        checkpoint.prune(run / NEWEST)
+        self._metrics, self._episodes, self._first = [], [], iteration
+        self._saved = time.monotonic()
+
+
+def _advance(session: _Session, unsaved: _UnsavedRows, iteration: int, count: int) -> Any:
+    """The records of `count` updates. On a fault, save the state before them and raise."""
+    config, groups, run = session.config, session.groups, session.run
     try:
-        metrics, ends = groups.advance(count)
-        fault = _fault(session, metrics.pop(FAULT), ends, (iteration, iteration + count))
-        if fault is None:
+        with told_failures(config.environment):
+            metrics, ends = groups.advance(count)
+    except CanaryError as error:  # the states are still those before
+        fault = f"{error} {saved(iteration, run)}"
+    else:
+        lanes, horizon = config.training.environments, config.environment.horizon
+        if (found := find_fault(metrics.pop(FAULT), ends, lanes, horizon)) is not None:
+            fault = fault_sentence(found, config, iteration, run)
+        elif (unsound := groups.unsound()) is not None:
+            fault = unsound_sentence(*unsound, iteration, iteration + count, run)
+        else:
             return metrics, ends
         groups.rewind()
-    except jax.errors.JaxRuntimeError as error:  # the states are still those before
-        fault = callback_sentence(error, session.config, iteration, run)
-        if fault is None:
-            raise
-    pending.commit(groups, iteration, iteration * session.config.training.batch)
+    unsaved.save(iteration)
     raise CanaryError(fault)
-
-
-def _fault(session: _Session, noted: Any, ends: Any, updates: tuple[int, int]) -> str | None:
-    """What cannot be in the updates [first, last): noted by the program, told by the episodes, or
-    in the weights."""
-    training, horizon = session.config.training, session.config.environment.horizon
-    found = find_fault(noted, ends, training.environments, horizon)
-    if found is not None:
-        return fault_sentence(found, session.config, updates[0], session.run)
-    return unsound_sentence(session.groups.unsound(), *updates, session.run)
 
 
 def _store_reference_episodes(session: _Session) -> None:
@@ -309,4 +357,47 @@ def _store_reference_episodes(session: _Session) -> None:
     done = int(states.terms.iteration[0])
     with contextlib.suppress(CanaryError):  # then nothing can be compared
         episodes = reference_episodes(FrozenPolicies(session.config, states, done, []))
-        directory.update_manifest(session.run, reference_episodes=episodes)
+        update_manifest(session.run, reference_episodes=episodes)
+
+
+@contextmanager
+def _enough_memory(config: RunConfig) -> Iterator[None]:
+    """Turn a batch that this machine cannot hold, or a failed allocation, into a sentence."""
+    training = config.training
+    # A step of a rollout has two inputs and about ten numbers beside them.
+    least = 4 * training.batch * (2 * config.environment.observation_size + 10)
+    try:
+        if least > os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"):
+            raise MemoryError
+        yield
+    except (MemoryError, jax.errors.JaxRuntimeError) as error:
+        if not isinstance(error, MemoryError) and "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        raise CanaryError(
+            f"A batch of {training.environments:,} environments x {training.rollout_length:,} steps "
+            "needs more memory than there is; make training.environments, "
+            "training.rollout_length or the networks smaller."
+        ) from error
+
+
+@contextmanager
+def interruptible(announce: Callable[[], None]) -> Iterator[threading.Event]:
+    """Ctrl-C and SIGTERM stop after the current chunk; a second one stops at once, and the last
+    checkpoint stays good."""
+    asked = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+
+    def ask(number: int, frame: Any) -> None:
+        if asked.is_set():
+            raise KeyboardInterrupt
+        asked.set()
+        announce()
+
+    previous = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -1,16 +1,14 @@
-"""Run the seeds of an experiment side by side, so that each gets the same numbers whatever runs
-beside it.
+"""The seeds of a run side by side: what trains them, and the program that advances them.
 
-On a CPU every seed is a call of one and the same compiled program, and a thread per core makes the
-calls. The program does not know how many seeds there are: seed 3 alone equals seed 3 among 8, bit
-for bit, its working set stays in the cache, and control flow stays control flow. An accelerator is
-kept busy only by many seeds at once, so there a group of seeds is one vectorised program, and
-groups go to the devices in turn.
+On a CPU every seed is a call of the same compiled program, and a thread per core makes the calls.
+The program does not depend on the number of seeds: seed 3 alone equals seed 3 among 8, bit for bit.
+Its working set stays in the cache, and control flow stays control flow. An accelerator needs many
+seeds at once to be busy, so there a group of seeds is one vectorised program, and groups go to the
+devices in turn.
 """
 
 import os
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -19,11 +17,55 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from canary.environments.numbers import run_time_numbers, with_numbers
+from canary.algorithms.base import Task
+from canary.config.config import RunConfig
+from canary.environments.host_environment import HostEnvironment
+from canary.environments.settings import name_of_environment
+from canary.host_training import HostTraining
 from canary.identity import named
 from canary.numerics.sanity import sane
+from canary.rollout import CostAccount
 from canary.training import Trainer, TrainingState, init_training, train_chunk
 from canary.types import Terms
+
+
+def make_trainer(config: RunConfig) -> Trainer:
+    environment, training = config.environment, config.training
+    on_cpu = jax.default_backend() == "cpu"
+    task = Task(
+        input_size=environment.observation_size + CostAccount.SIZE,
+        action_space=environment.action_space,
+        horizon=environment.horizon,
+        constraint=config.constraint.kind,
+        # Merging branches on the data; a vectorised group of seeds would compute both branches.
+        merge_capacity=training.merge_capacity if on_cpu and training.seeds_per_device <= 1 else 0,
+    )
+    return Trainer(
+        environment=environment,
+        algorithm=config.algorithm.make(task),
+        cost_discount=config.algorithm.estimation.cost_discount,
+        clock=config.clock,
+        environments=training.environments,
+        rollout_length=training.rollout_length,
+        stagger=training.stagger,
+    )
+
+
+def make_terms(config: RunConfig) -> Terms:
+    """The terms of a run at its start."""
+    limit, share = jnp.float32(config.constraint.limit), jnp.float32(config.constraint.share)
+    return Terms(limit, share, jnp.int32(config.training.updates), jnp.int32(0))
+
+
+def make_groups(config: RunConfig) -> "SeedGroups":
+    training = config.training
+    return SeedGroups(
+        make_trainer(config),
+        make_terms(config),
+        training.seeds,
+        training.seeds_per_device,
+        training.chunk,
+    )
 
 
 class SeedGroups:
@@ -39,6 +81,8 @@ class SeedGroups:
     ):
         devices = jax.devices()
         on_cpu = devices[0].platform == "cpu"
+        host = isinstance(trainer.environment, HostEnvironment)
+        per_device = 1 if host else per_device
         per_group = per_device or (1 if on_cpu else -(-len(seeds) // len(devices)))
         self._groups = [
             seeds[start : start + per_group] for start in range(0, len(seeds), per_group)
@@ -52,26 +96,28 @@ class SeedGroups:
         options = {"xla_cpu_multi_thread_eigen": False} if on_cpu else None
         self.trainer = trainer
         self._terms = terms
-        self._numbers = run_time_numbers(trainer.environment)
         self._init = jax.jit(_over_group(partial(_init, trainer)), compiler_options=options)
-        # The states before a chunk are not donated to it: they are what is saved if it goes wrong.
+        # The states before a chunk are not donated to it: they are saved if it fails.
         self._chunk = jax.jit(_over_group(partial(_chunk, trainer, size)), compiler_options=options)
+        self._host = HostTraining(trainer, options) if host else None
         self._states: list[TrainingState] = []
         self._before: list[TrainingState] = []
         self._programs: dict[tuple[int, Any], Any] = {}
 
     def start(self) -> None:
         """Fresh states for all seeds."""
+        init = self._init if self._host is None else self._host.init
         self._states = self._map(
-            lambda group, device: self._init(
-                jax.device_put(jnp.array(group), device), self._terms, self._numbers
-            )
+            lambda group, device: init(jax.device_put(jnp.array(group), device), self._terms)
         )
 
     def structure(self) -> PyTree:
         """Shapes and types of the stacked states, without computing them."""
         count = sum(map(len, self._groups))
-        one = jax.eval_shape(self._init, jnp.zeros(1, jnp.int32), self._terms, self._numbers)
+        if self._host is None:
+            one = jax.eval_shape(self._init, jnp.zeros(1, jnp.int32), self._terms)
+        else:
+            one = self._host.structure(self._terms)
         return jax.tree.map(
             lambda leaf: jax.ShapeDtypeStruct((count, *leaf.shape[1:]), leaf.dtype), one
         )
@@ -89,18 +135,34 @@ class SeedGroups:
         return jax.tree.map(lambda *leaves: _concatenate(leaves), *self._states)
 
     def compile(self) -> None:
-        """Compile the program for chunks, so that the time it takes can be told apart from
-        training."""
-        # The compiled program itself is kept: a call of the jitted function would compile once
-        # more where an environment brings a Python callback, for such programs are in no cache.
+        """Compile the program for chunks, so that its time can be measured apart from training."""
         kinds = {
             self._kind(state, device): state
             for state, device in zip(self._states, self._devices, strict=True)
         }
         self._programs = {
-            kind: self._chunk.lower(state, np.int32(1), self._numbers).compile()
+            kind: self._chunk.lower(state, np.int32(1)).compile()
+            if self._host is None
+            else self._host.compile(state)
             for kind, state in kinds.items()
         }
+
+    def revive(self) -> list[str]:
+        """Bring host environments to where the restored states are; a sentence about episodes for
+        which that failed."""
+        if self._host is None:
+            return []
+        revived = [self._host.revive(state) for state in self._states]
+        self._states = [state for state, _ in revived]
+        lost = sum(count for _, count in revived)
+        episodes = len(self._states) * self.trainer.environments
+        name = name_of_environment(self.trainer.environment)
+        note = (
+            f"{lost} of {episodes} episodes of {name} could not be brought back to where they "
+            "were: the same seed and actions led to other observations. New ones start, so this "
+            "run goes on, but not with the numbers that it would have had without the stop."
+        )
+        return [note] if lost else []
 
     def advance(self, count: int) -> PyTree:
         """`count` iterations of every seed; the records as numpy arrays [seed, iteration, ...]."""
@@ -109,7 +171,7 @@ class SeedGroups:
 
         def run(state: TrainingState, device: Any) -> Any:
             program = self._programs[self._kind(state, device)]
-            return jax.block_until_ready(program(state, np.int32(count), self._numbers))
+            return jax.block_until_ready(program(state, np.int32(count)))
 
         results = self._map(run, self._states)
         self._before = self._states
@@ -120,8 +182,7 @@ class SeedGroups:
         return jax.tree.map(lambda *leaves: np.concatenate(leaves), *records)
 
     def unsound(self) -> tuple[int, str] | None:
-        """The first seed of which a weight or statistic is no number any more, and which that
-        is."""
+        """The first seed with a weight or statistic that is not finite, and the name of that."""
         for seeds, state in zip(self._groups, self._states, strict=True):
             learner, statistics = state.learner, named("statistics", state.statistics)
             arrays = (
@@ -139,7 +200,7 @@ class SeedGroups:
 
     @staticmethod
     def _kind(state: TrainingState, device: Any) -> tuple[int, Any]:
-        """What a program is compiled for: so many seeds at once, on that device."""
+        """What a program is compiled for: a number of seeds at once, and a device."""
         return state.terms.iteration.shape[0], device
 
     def close(self) -> None:
@@ -151,23 +212,16 @@ class SeedGroups:
         )
 
 
-def _init(trainer: Trainer, seed: Any, terms: Terms, numbers: dict[str, Any]) -> TrainingState:
-    return init_training(_at(trainer, numbers), terms, seed)
+def _init(trainer: Trainer, seed: Any, terms: Terms) -> TrainingState:
+    return init_training(trainer, terms, seed)
 
 
-def _chunk(
-    trainer: Trainer, size: int, state: TrainingState, count: Any, numbers: dict[str, Any]
-) -> Any:
-    return train_chunk(_at(trainer, numbers), state, count, size)
-
-
-def _at(trainer: Trainer, numbers: dict[str, Any]) -> Trainer:
-    """The trainer on an environment with these numbers."""
-    return replace(trainer, environment=with_numbers(trainer.environment, numbers))
+def _chunk(trainer: Trainer, size: int, state: TrainingState, count: Any) -> Any:
+    return train_chunk(trainer, state, count, size)
 
 
 def _over_group(function: Any) -> Any:
-    """`function` over the seeds of a group; a group of one is not vectorised, so that branches stay
+    """`function` over the seeds of a group; a group of one is not vectorised: branches stay
     branches."""
 
     def over(first: PyTree, *rest: Any) -> PyTree:

@@ -1,38 +1,31 @@
-"""The states of a run that are stored: which there are, whether one is of this run, and how it
-comes back to life.
+"""The stored states of a run: which there are, whether one is of this run, and how it goes on.
 
-The newest are in RUN/checkpoints; those after equal parts of training are kept for good in
-RUN/kept, so that the policy at a step can be loaded. A checkpoint is bound to its run by the update
-that it is of and by the configuration.
+The newest are in RUN/checkpoints. Those after equal parts of training (`keep_checkpoints`) stay in
+RUN/kept, so that the policy at a step can be loaded. A checkpoint is bound to its run by its update
+and by the configuration.
 """
 
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
-import jax
 import numpy as np
-from jaxtyping import Bool
 
 from canary.config.config import RunConfig, config_to_dict
 from canary.config.run_config import TrainingConfig
-from canary.environments.protocol import EnvironmentState
 from canary.errors import CanaryError
-from canary.rollout import Lane, select, start_lanes
 from canary.runs import checkpoint
-from canary.runs.building import make_groups
 from canary.runs.devices import prepare_devices
-from canary.runs.manifest import differences
-from canary.runs.seeds import SeedGroups
-from canary.training import Trainer, TrainingState
+from canary.runs.files import make_folder
+from canary.runs.seeds import SeedGroups, make_groups
+from canary.runs.settings import differences, leaves
+from canary.training import TrainingState
 
-FOLDER = "kept"
+NEWEST, KEPT = "checkpoints", "kept"
 
 
 def next_kept(training: TrainingConfig, iteration: int) -> int:
-    """The next update, after `iteration`, whose state is kept; that of the last update is always
-    stored."""
+    """The next update after `iteration` whose state is kept; the last update counts always."""
     parts, updates = training.keep_checkpoints, training.updates
     places = (-(-part * updates // parts) for part in range(1, parts + 1))
     return next((place for place in places if place > iteration), updates)
@@ -42,14 +35,26 @@ def is_kept(training: TrainingConfig, iteration: int) -> bool:
     return training.keep_checkpoints > 0 and next_kept(training, iteration - 1) == iteration
 
 
+def store(
+    run: Path, config: RunConfig, states: TrainingState, iteration: int, *, keep: bool
+) -> None:
+    """Save the states after `iteration` updates. The one that is kept comes first: training goes on
+    from the other, and would not save it again."""
+    metadata = {"iteration": iteration, "config": config_to_dict(config)}
+    for folder in (*((run / KEPT,) if keep else ()), run / NEWEST):
+        make_folder(folder, within=run)
+        path = checkpoint.checkpoint_path(folder, iteration)
+        checkpoint.save(path, states, metadata=metadata, within=run)
+
+
 def stored_updates(run: Path) -> dict[int, Path]:
-    """The states that a run has, by updates done: the newest ones, and those that were kept."""
-    paths = [*checkpoint.checkpoints(run / "checkpoints"), *checkpoint.checkpoints(run / FOLDER)]
+    """The stored states of a run by updates done."""
+    paths = [*checkpoint.checkpoints(run / NEWEST), *checkpoint.checkpoints(run / KEPT)]
     return {int(path.stem.partition("-")[2]): path for path in sorted(paths, reverse=True)}
 
 
 def stored_at(config: RunConfig, run: Path, step: int) -> Path:
-    """The state after so many environment steps per seed, or a sentence that says which there
+    """The state after `step` environment steps per seed, or a sentence that says which there
     are."""
     batch, stored = config.training.batch, stored_updates(run)
     if step % batch == 0 and step // batch in stored:
@@ -64,11 +69,8 @@ def stored_at(config: RunConfig, run: Path, step: int) -> Path:
 def load_states(
     config: RunConfig, run: Path, step: int | None = None
 ) -> tuple[Any, int, list[str]]:
-    """Stacked states and iteration of the newest intact checkpoint, and a sentence for each that
-    was skipped.
-
-    With a `step`, those after so many environment steps per seed.
-    """
+    """The newest intact states, or those at a `step`, stacked; their update; and a sentence for
+    each checkpoint that was skipped."""
     prepare_devices()
     groups = make_groups(config)
     try:
@@ -84,85 +86,38 @@ def load_states(
 
 def newest(config: RunConfig, run: Path, groups: SeedGroups) -> tuple[Any, int, list[str]]:
     tree, metadata, used, skipped = checkpoint.newest_intact(
-        run / "checkpoints", groups.structure(), partial(check_binding, config)
+        run / NEWEST, groups.structure(), partial(check_binding, config)
     )
-    notes = [f"{reason} Using {used.name} instead." for _, reason in skipped]
+    notes = [f"{reason} Using {used.name} instead." for reason in skipped]
     return tree, int(metadata["iteration"]), notes
 
 
 def check_binding(config: RunConfig, path: Path, tree: Any, metadata: dict[str, Any]) -> None:
-    """Raise a sentence unless a checkpoint is of the update that it names and of the configuration
-    that is used now."""
-    iteration = metadata.get("iteration")
-    if type(iteration) is not int or not 0 <= iteration <= config.training.updates:
+    """Raise a sentence unless a checkpoint is of the update that it names, and of this
+    configuration."""
+    iteration, done = metadata.get("iteration"), np.asarray(tree.terms.iteration)
+    if (
+        type(iteration) is not int
+        or not 0 <= iteration <= config.training.updates
+        or checkpoint.checkpoint_path(path.parent, iteration) != path
+        or not (done == iteration).all()
+    ):
         raise CanaryError(
-            f"Checkpoint {path} is damaged (it says that it is of update {iteration!r:.20})."
+            f"Checkpoint {path} is damaged (it says update {iteration!r:.20}, and its state is of "
+            f"update {int(done.flat[0])})."
         )
-    if checkpoint.checkpoint_path(path.parent, iteration) != path:
-        raise CanaryError(
-            f"Checkpoint {path} is damaged (it is of update {iteration}, which its name denies)."
-        )
-    if "config" not in metadata:
-        return  # of an older version
-    done = np.asarray(tree.terms.iteration)
-    if not (done == iteration).all():
-        raise CanaryError(
-            f"Checkpoint {path} is damaged (its state is of update {int(done.flat[0])})."
-        )
-    found, original = config_to_dict(config), metadata["config"]
-    if _was_extended(original, found):
-        found["training"]["total_steps"] = original["training"]["total_steps"]
-    if getattr(config, "environment_changes", ()):
-        found["environment"] = original["environment"]  # a change that was accepted by name
-    # A later version may have settings that were not there when the run began; those that were must
-    # be as they were.
-    changed = [text for text in differences(original, found) if not text.endswith(" is new")]
+    found, original = config_to_dict(config), metadata.get("config")
+    planned = dict(leaves(original)).get("training.total_steps")
+    if isinstance(planned, int) and planned < config.training.total_steps:  # it was extended since
+        found["training"]["total_steps"] = planned
+    changed = [
+        text
+        for text in differences(original, found)
+        if not text.endswith(" is new")  # a later version may have more settings
+        and not (config.environment_changes and text.startswith("environment."))  # accepted
+    ]
     if changed:
         raise CanaryError(
             f"Checkpoint {path} was trained with another configuration: {changed[0]}; restore "
             "config.json."
         )
-
-
-def _was_extended(original: Any, found: dict[str, Any]) -> bool:
-    """Whether the plan is longer now than when the checkpoint was written (`extension`)."""
-    training = original.get("training") if isinstance(original, dict) else None
-    planned = training.get("total_steps") if isinstance(training, dict) else None
-    return isinstance(planned, int) and planned < found["training"]["total_steps"]
-
-
-@runtime_checkable
-class Revivable(Protocol):
-    """An environment whose stored states have to be brought back to life."""
-
-    def revive(self, state: EnvironmentState) -> Bool[np.ndarray, "lane"]: ...
-
-
-def revive(trainer: Trainer, states: TrainingState) -> tuple[TrainingState, list[str]]:
-    """States (stacked along a first axis of seeds) that can go on, and a sentence about what was
-    lost, if anything."""
-    environment = trainer.environment
-    if not isinstance(environment, Revivable):
-        return states, []
-    seeds = states.terms.iteration.shape[0]
-    parts, lost = [], 0
-    for seed in range(seeds):
-        lanes: Lane = jax.tree.map(lambda leaf, i=seed: leaf[i], states.lanes)
-        alive = environment.revive(lanes.environment)
-        if not alive.all():
-            lost += int((~alive).sum())
-            key = jax.random.fold_in(states.key[seed], states.terms.iteration[seed])
-            fresh = start_lanes(trainer.environment, len(alive), key, stagger=False)
-            lanes = select(jax.numpy.asarray(~alive), fresh, lanes)
-        parts.append(lanes)
-    if not lost:
-        return states, []
-    lanes = jax.tree.map(lambda *leaves: jax.numpy.stack(leaves), *parts)
-    name = getattr(environment, "name", type(environment).__name__)
-    note = (
-        f"{lost} of {seeds * trainer.environments} episodes of {name} could not be brought back to "
-        "where they were: the same seed and actions led to other observations. New ones start, so "
-        "this run goes on as well, but not with the numbers that it would have had without the "
-        "stop."
-    )
-    return replace(states, lanes=lanes), [note]

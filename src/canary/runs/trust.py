@@ -1,9 +1,8 @@
-"""Whose code may be imported to work on a run: a list of runs and what they import, kept for this
-user.
+"""Whose code may be imported to work on a run: a list of runs and what they import, for this user.
 
-A run that was trained on code of somebody's own names that code in its config.json. Making the
-environment again imports and calls it, so a run that comes from elsewhere could run anything. The
-user says once for each run that it may; a run that was trained here said so by being trained.
+A run that was trained on a user's own code names that code in its config.json. Making the
+environment again imports and calls it, so a run from elsewhere could run anything. The user agrees
+once for each run; training a run here is agreement.
 """
 
 import contextlib
@@ -15,7 +14,7 @@ from typing import Any
 
 from canary.config.sources import Source, source_from_dict
 from canary.errors import CanaryError
-from canary.runs.directory import read_json, write_json
+from canary.runs.files import read_json, write_json
 
 
 class NeedsTrust(CanaryError):
@@ -42,24 +41,21 @@ def is_trusted(run: Path, source: Source) -> bool:
 
 
 def agree(run: Path, *, trust: bool, ask: Callable[[str], bool] | None = None) -> None:
-    """Before a run is opened: note that the user trusts it, or ask, or raise `NeedsTrust`; most
-    runs name no code."""
+    """Before a run is opened: note that the user trusts it, or ask, or raise `NeedsTrust`."""
     stored = read_json(run / "config.json").get("environment")
     if not isinstance(stored, dict) or "source" not in stored:
         return
     source = source_from_dict(stored["source"])
     if is_trusted(run, source):
         return
-    if not trust and not (
-        ask is not None and ask(f"{run} was trained on {source}. Import and call this code?")
-    ):
+    question = f"{run} was trained on {source}. Import and call this code?"
+    if not trust and (ask is None or not ask(question)):
         raise NeedsTrust(run, source)
     remember(run, source)
 
 
 def remember(run: Path, source: Source) -> None:
-    """Ask no more about this run. A home that cannot be written to only means that it will be asked
-    again."""
+    """Do not ask about this run again. If the file cannot be written, the next process asks."""
     entries, entry = _entries(), _entry(run, source)
     _said.append(entry)
     if entry not in entries:
@@ -76,6 +72,6 @@ def _entry(run: Path, source: Source) -> dict[str, Any]:
 def _entries() -> list[dict[str, Any]]:
     try:
         found = read_json(trust_file())["trusted"]
-    except (CanaryError, KeyError, TypeError, OSError):
+    except (CanaryError, KeyError, OSError):
         return []
     return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []

@@ -1,200 +1,202 @@
-"""The store of results. Its unit is (environment, algorithm, settings, seed); a group holds the
-seeds of one setting.
+"""The store of results: trained seeds, thinned to what tables, figures and reports need. No JAX.
 
-    RESULTS/STUDY/VARIANT/        config.json       the settings, with the seeds that are there
-                                  episodes.parquet  metrics.parquet   every training episode and update
-                                  summary.json      the numbers of the paper's table, per seed and over seeds
-                                  exact.json        final policies by dynamic programming, in a finite environment
-                                  final.json        final policies on fresh episodes, in any other
-                                  provenance.json   which code made each seed, and how long it took; written last
+    RESULTS/STUDY/study.json              which rows the study shows, and the folder of each
+    RESULTS/STUDY/ROW/row.json            the settings; of each seed its measures, its final policy
+                                          and the code that trained it
+    RESULTS/STUDY/ROW/blocks-HASH.parquet of each seed, 48 blocks of training: counts, sums and
+                                          quantiles of its episodes, means of its update metrics
 
-A group of the same variant with other settings, or settings that this version cannot read, is kept
-where it is; new ones go beside it as VARIANT-<key>. Files are replaced whole, and `provenance.json`
-is the last, so a group that was being extended when the process died is as it was: what is known
-per seed says of which seeds, and tables may hold seeds that do not count yet. No JAX here.
+Every JSON file is sealed with the SHA-256 of its content, and row.json names the table by the
+table's own. A file that was changed since it was written does not match and is not shown. row.json
+is written after its table, so a process that is killed leaves the row as it was.
 """
 
+import hashlib
 import io
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+import polars as pl
+
+from canary.constraints import from_dict
 from canary.errors import CanaryError
+from canary.reporting.statistics import collapse_time, is_violation, running_rate
 from canary.reporting.summary import summarise_tables
-from canary.runs import directory
-from canary.studies.checks import read_config, read_final, read_provenance, read_summary
+from canary.runs.files import (
+    SEAL,
+    make_folder,
+    read_bytes,
+    read_json,
+    sealed,
+    unsealed,
+    write_atomically,
+    write_json,
+)
 
-if TYPE_CHECKING:
-    import polars
-
-TABLES = ("episodes", "metrics")
-PER_SEED = ("exact", "final")
-
-
-@dataclass(frozen=True)
-class Units:
-    """Seeds of one setting as training left them; what is known per seed is keyed by the seed."""
-
-    config: dict[str, Any]
-    steps: int
-    tables: "dict[str, polars.DataFrame]"
-    provenance: dict[int, dict[str, Any]]
-    per_seed: dict[str, dict[int, dict[str, Any]]]
-    """`exact` and `final`, where they are known."""
-
-    @property
-    def seeds(self) -> list[int]:
-        return [int(seed) for seed in self.config["training"]["seeds"]]
-
-    def only(self, seeds: tuple[int, ...]) -> "Units":
-        """The same without the other seeds."""
-        import polars as pl
-
-        return Units(
-            config=self.config | {"training": self.config["training"] | {"seeds": list(seeds)}},
-            steps=self.steps,
-            tables={
-                kind: table.filter(pl.col("seed").is_in(seeds))
-                for kind, table in self.tables.items()
-            },
-            provenance={seed: self.provenance[seed] for seed in seeds},
-            per_seed={
-                kind: {seed: row for seed, row in rows.items() if seed in seeds}
-                for kind, rows in self.per_seed.items()
-            },
-        )
+HALF = 24  # blocks in each half of training
+QUANTILES = {"median": 0.5, "q90": 0.9, "q95": 0.95, "q98": 0.98, "largest": 1.0}  # of the cost
+RATE_EPISODES = 50  # episodes in the running violation rate whose collapse is timed
+LARGEST_TABLE = 64 * 2**20
+MEASURES = ("episodes", "violation", "jitter", "return", "cost", "cost_deviation", "length")
 
 
-def stored_seeds(group: Path) -> list[int]:
-    """The seeds that a group holds; none if there is no group, or none that is complete."""
-    units = read_provenance(group)
-    if units is not None:
-        return [int(seed) for seed in units]
-    if (group / "summary.json").exists():  # made before there was a provenance
-        return list(read_summary(group, read_config(group))["seed_ids"])
-    return []
+def read_sealed(path: Path) -> dict[str, Any]:
+    """JSON data that are as they were written, or a sentence."""
+    content = read_json(path, missing="it is not stored")
+    if SEAL not in content:
+        raise CanaryError(f"{path} has no seal; restore it, or reproduce the study again.")
+    return unsealed(content, path)
 
 
-def read_units(group: Path) -> Units:
-    """All seeds of a group; a file that is missing or damaged is named in a sentence."""
-    seeds, config = stored_seeds(group), read_config(group)
-    summary, provenance = read_summary(group, config), read_provenance(group) or {}
-    per_seed = {
-        kind: _by_seed(read_final(group / f"{kind}.json", seeds), seeds)
-        for kind in PER_SEED
-        if (group / f"{kind}.json").exists()
-    }
-    return Units(
-        config=config | {"training": config["training"] | {"seeds": seeds}},
-        steps=int(summary["total_steps"]),
-        tables={
-            kind: read_table(group, kind) for kind in TABLES if (group / f"{kind}.parquet").exists()
-        },
-        provenance={seed: provenance.get(str(seed), {}) for seed in seeds},
-        per_seed=per_seed,
-    )
+def write_sealed(path: Path, content: dict[str, Any]) -> None:
+    write_json(path, sealed(content))
 
 
-def read_table(group: Path, kind: str) -> "polars.DataFrame":
-    import polars as pl
-
-    path = group / f"{kind}.parquet"
-    try:
-        return pl.read_parquet(path.read_bytes())
-    except FileNotFoundError:
-        raise CanaryError(f"{path} is missing.") from None
-    except (OSError, pl.exceptions.PolarsError) as error:
-        reason = str(error).partition("\n")[0]
-        raise CanaryError(
-            f"{path} is damaged ({reason}); restore it, or delete the folder and reproduce."
-        ) from error
-
-
-def add(group: Path, new: Units) -> None:
-    """Put seeds into a group, beside those that are there."""
-    group.mkdir(parents=True, exist_ok=True)
-    known = stored_seeds(group)
-    merged = _merged(read_units(group), new) if known else new
-    if not known:
-        # Said first: a new group without provenance would pass for one of the time before there was
-        # any.
-        directory.write_json(group / "provenance.json", {"units": {}})
-    for kind, table in merged.tables.items():
-        buffer = io.BytesIO()
-        table.write_parquet(buffer)
-        directory.write_atomically(group / f"{kind}.parquet", buffer.getvalue())
-    for kind, known in merged.per_seed.items():
-        directory.write_json(group / f"{kind}.json", _by_column(known, merged.seeds))
-    directory.write_json(group / "config.json", merged.config)
-    directory.write_json(group / "summary.json", summary_of(merged))
-    units = {str(seed): merged.provenance[seed] for seed in merged.seeds}
-    directory.write_json(group / "provenance.json", {"units": units})
-
-
-def summary_of(units: Units) -> dict[str, Any]:
-    """The numbers of the paper's table, of these seeds alone."""
-    seconds: list[Any] = [entry.get("train_seconds") for entry in units.provenance.values()]
-    return summarise_tables(
-        units.config,
-        units.tables["episodes"],
-        units.tables["metrics"],
-        steps=units.steps,
-        seconds=sum(seconds) if None not in seconds else None,
-    )
-
-
-def _merged(old: Units, new: Units) -> Units:
-    import polars as pl
-
-    kept = [seed for seed in old.seeds if seed not in new.seeds]
-    seeds = sorted([*kept, *new.seeds])
-    tables = {
-        kind: pl.concat(
-            [old.tables[kind].filter(pl.col("seed").is_in(kept)), new.tables[kind]],
-            how="diagonal_relaxed",
-        ).sort("seed", "iteration", maintain_order=True)
-        for kind in TABLES
-        if kind in old.tables
-    }
-    tables.setdefault("metrics", new.tables["metrics"])
-    return Units(
-        config=new.config | {"training": new.config["training"] | {"seeds": seeds}},
-        steps=new.steps,
-        tables=tables,
-        provenance=old.provenance | new.provenance,
-        per_seed={
-            kind: {
-                seed: known
-                for seed, known in (old.per_seed.get(kind, {}) | new.per_seed.get(kind, {})).items()
-                if seed in seeds
-            }
-            for kind in PER_SEED
-            if kind in old.per_seed or kind in new.per_seed
-        },
-    )
-
-
-def _by_seed(columns: dict[str, Any], stored: list[int]) -> dict[int, dict[str, Any]]:
-    """{"seeds": [3, 4], "x_per_seed": [a, b]} as {3: {"x": a}, ...}; a seed of which nothing is
-    known is left out."""
-    seeds = columns.get("seeds", stored)  # older files are of the stored seeds
-    lists = {
-        name.removesuffix("_per_seed"): values
-        for name, values in columns.items()
-        if name.endswith("_per_seed")
-    }
-    rows = {
-        int(seed): {name: values[index] for name, values in lists.items()}
-        for index, seed in enumerate(seeds)
-    }
+def measure(
+    config: dict[str, Any], episodes: pl.DataFrame, metrics: pl.DataFrame, steps: int, seed: int
+) -> dict[str, Any]:
+    """The measures of one seed: over the second half of training, and its violations over all of
+    it."""
+    config = config | {"training": config["training"] | {"seeds": [seed]}}
+    episodes, metrics = (table.filter(pl.col("seed") == seed) for table in (episodes, metrics))
+    summary = summarise_tables(config, episodes, metrics, steps=steps, seconds=None)
+    constraint, updates = from_dict(config["constraint"]), steps // batch_of(config)
+    whole = episodes.filter(pl.col("valid") & (pl.col("iteration") < updates))
+    violated = is_violation(whole["cost"].to_numpy(), constraint.limit)
+    iteration = whole["iteration"].to_numpy()
+    rate = running_rate(violated, iteration, RATE_EPISODES) if len(whole) else ([], np.array([]))
     return {
-        seed: row for seed, row in rows.items() if any(value is not None for value in row.values())
+        **{name: summary[f"{name}_per_seed"][0] for name in (*MEASURES, "constraint")},
+        "episodes_whole": len(whole),
+        "violation_whole": float(violated.mean()) if len(whole) else None,
+        "collapse_steps": collapse_time((np.asarray(rate[0]) + 1.0) * batch_of(config), rate[1]),
+        "cantelli": _cantelli(metrics, constraint, updates),
+        "warning": summary["warnings"].get(str(seed)),
     }
 
 
-def _by_column(rows: dict[int, dict[str, Any]], seeds: list[int]) -> dict[str, Any]:
-    names = list(next(iter(rows.values()), {}))
-    columns = {
-        f"{name}_per_seed": [rows.get(seed, {}).get(name) for seed in seeds] for name in names
+def batch_of(config: dict[str, Any]) -> int:
+    return int(config["training"]["environments"]) * int(config["training"]["rollout_length"])
+
+
+def _cantelli(metrics: pl.DataFrame, constraint: Any, updates: int) -> float | None:
+    """Mean of (1/epsilon - 1) (sigma/l)^2 - (1 - mu/l)^2 over the second half of the updates; None
+    where the method does not report the moments of the cost."""
+    if constraint.kind != "chance" or not {"cost_mean", "cost_deviation"} <= set(metrics.columns):
+        return None
+    half = metrics.filter(
+        pl.col("iteration").is_between(-(-updates // 2), updates, closed="left")
+        & pl.col("cost_mean").is_not_nan()
+    )
+    mean, deviation = (half[name].to_numpy() for name in ("cost_mean", "cost_deviation"))
+    limit, beta = constraint.limit, 1 / constraint.epsilon - 1
+    value = beta * (deviation / limit) ** 2 - (1 - mean / limit) ** 2
+    return float(value.mean()) if len(half) else None
+
+
+def thin(
+    episodes: pl.DataFrame, metrics: pl.DataFrame, config: dict[str, Any], steps: int
+) -> pl.DataFrame:
+    """Both tables of a run as one, with a line per seed and block of training.
+
+    `update_*` are means of update metrics. The tiers of a trust-region method are shares of updates.
+    """
+    updates, limit = steps // batch_of(config), config["constraint"]["limit"]
+    half = max(1, -(-updates // 2))
+    update = pl.col("iteration").cast(pl.Int64)
+    later = HALF + (update - half) * HALF // max(1, updates - half)
+    place = {"block": pl.when(update < half).then(update * HALF // half).otherwise(later)}
+    whole = episodes.filter(pl.col("valid") & (pl.col("iteration") < updates)).with_columns(**place)
+    over = pl.Series("over", is_violation(whole["cost"].to_numpy(), limit), pl.Boolean)
+    cost, reward = (pl.col(name).cast(pl.Float64) for name in ("cost", "return"))
+    counted = whole.with_columns(over).group_by("seed", "block").agg(
+        episodes=pl.len(), violations=pl.col("over").sum(),
+        cost=cost.sum(), cost_squares=(cost**2).sum(),
+        reward=reward.sum(), reward_squares=(reward**2).sum(),
+        length=pl.col("length").cast(pl.Int64).sum(),
+        **{f"cost_{name}": cost.quantile(q, "higher").cast(pl.Float32) for name, q in QUANTILES.items()},
+    )  # fmt: skip
+    known = [name for name in metrics.columns if name not in ("seed", "iteration", "steps", "tier")]
+    averaged = {
+        f"update_{name}": pl.col(name).cast(pl.Float64).fill_nan(None).mean().cast(pl.Float32)
+        for name in known
     }
-    return {"seeds": seeds, **columns}
+    if "tier" in metrics.columns:
+        for tier in sorted(metrics["tier"].drop_nans().unique()):
+            share = (pl.col("tier") == tier).mean().cast(pl.Float32)
+            averaged[f"update_tier_{int(tier)}"] = share
+    blocks = metrics.filter(pl.col("iteration") < updates).with_columns(**place)
+    blocks = blocks.group_by("seed", "block").agg(
+        steps=pl.col("steps").max(), updates=pl.len(), **averaged
+    )
+    joined = blocks.join(counted, on=["seed", "block"], how="left").sort("seed", "block")
+    counts = ("episodes", "violations", "length")
+    return joined.with_columns(*(pl.col(name).fill_null(0).cast(pl.Int64) for name in counts))
+
+
+def read_row(folder: Path) -> dict[str, Any] | None:
+    """row.json as it was written; None where nothing was ever stored."""
+    path = folder / "row.json"
+    if not path.exists():
+        return None
+    content = read_sealed(path)
+    if not {"row", "config", "steps", "seeds", "blocks"} <= set(content):
+        raise CanaryError(f"{path} is not the record of a row; restore it.")
+    return content
+
+
+def read_blocks(folder: Path, record: dict[str, Any]) -> pl.DataFrame:
+    path = folder / str(record["blocks"])
+    if not path.exists():
+        raise CanaryError(f"{path} is missing; restore it, or delete the folder and reproduce.")
+    data = read_bytes(path, LARGEST_TABLE)
+    if _name_of(data) != path.name:
+        raise CanaryError(f"{path} was changed since it was written; restore it.")
+    return pl.read_parquet(data)
+
+
+def _name_of(table: bytes) -> str:
+    return f"blocks-{hashlib.sha256(table).hexdigest()[:16]}.parquet"
+
+
+def stored_seeds(folder: Path) -> list[int]:
+    record = read_row(folder)
+    return [] if record is None else [int(seed) for seed in record["seeds"]]
+
+
+def add(
+    folder: Path,
+    config: dict[str, Any],
+    tables: tuple[pl.DataFrame, pl.DataFrame],
+    steps: int,
+    known: dict[int, dict[str, Any]],
+) -> None:
+    """Add seeds to the row of a folder, from their tables of episodes and updates. `known` has the
+    rest of each seed: `final`, `code`, `versions`, `train_seconds`."""
+    episodes, metrics = (table.filter(pl.col("seed").is_in(list(known))) for table in tables)
+    blocks = thin(episodes, metrics, config, steps)
+    seeds = {
+        seed: measure(config, episodes, metrics, steps, seed) | more for seed, more in known.items()
+    }
+    record = read_row(folder)
+    if record is not None:
+        kept = read_blocks(folder, record).filter(~pl.col("seed").is_in(list(seeds)))
+        blocks = pl.concat([kept, blocks], how="diagonal_relaxed").sort("seed", "block")
+        seeds = {int(seed): one for seed, one in record["seeds"].items()} | seeds
+    buffer = io.BytesIO()
+    blocks.write_parquet(buffer, compression="zstd", statistics=False)
+    data = buffer.getvalue()
+    make_folder(folder)
+    write_atomically(folder / _name_of(data), data)
+    content = {
+        "row": folder.name,
+        "config": config | {"training": config["training"] | {"seeds": sorted(seeds)}},
+        "steps": steps,
+        "blocks": _name_of(data),
+        "seeds": {str(seed): seeds[seed] for seed in sorted(seeds)},
+    }
+    write_sealed(folder / "row.json", content)
+    for path in folder.glob("blocks-*.parquet"):
+        if path.name != content["blocks"]:
+            path.unlink()

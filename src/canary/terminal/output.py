@@ -33,12 +33,12 @@ def check_json(target: str | None) -> None:
     path = Path(target)
     if target == "" or "\0" in target:
         raise _no_place(target, "that is not a file name")
-    if os.path.isdir(path):
-        raise _no_place(target, "it is a directory")
-    if _is_special(path):
-        return
     probe = path.parent / f".probe.{secrets.token_hex(8)}.tmp"
     try:
+        if path.is_dir():
+            raise _no_place(target, "it is a directory")
+        if path.exists() and not path.is_file():  # a pipe or a device: there is no way to try
+            return
         probe.touch(exist_ok=False)
     except OSError as error:
         raise _no_place(target, error.strerror or str(error)) from error
@@ -54,18 +54,13 @@ def emit_json(target: str | None, value: Mapping[str, Any]) -> None:
     if target == "-":
         sys.stdout.write(text)
         sys.stdout.flush()
-    elif not _is_special(Path(target)):
+    elif not Path(target).exists() or Path(target).is_file():
         write_json(Path(target), dict(value))
-    else:
+    else:  # a pipe or a device is written to, never replaced
         try:
             Path(target).write_text(text)
         except OSError as error:
             raise _no_place(target, error.strerror or str(error)) from error
-
-
-def _is_special(path: Path) -> bool:
-    """A pipe or a device: it is written to, never replaced."""
-    return os.path.exists(path) and not os.path.isfile(path)
 
 
 def _no_place(target: str, reason: str) -> CanaryError:

@@ -40,8 +40,10 @@ class SeedStatus:
     entropy: float = NAN
     kl_fraction: float = NAN
     """The part of the trust region that its steps use."""
-    signal_fraction: float = NAN
-    """The part of its constraint gradient that two batches agree on."""
+    multiplier: float = NAN
+    """The price of the constraint, where a clipped method has one."""
+    constraint_level: float = NAN
+    """What the constraint limits as the method measures it; 1 is what is allowed."""
     warning: str | None = None
 
     @property
@@ -93,7 +95,8 @@ def pool(seeds: Sequence[SeedStatus]) -> SeedStatus:
         tier_share={t: mean([one.tier_share.get(t, 0.0) for one in seeds]) for t in tiers},
         entropy=mean([one.entropy for one in seeds]),
         kl_fraction=mean([one.kl_fraction for one in seeds]),
-        signal_fraction=mean([one.signal_fraction for one in seeds]),
+        multiplier=mean([one.multiplier for one in seeds]),
+        constraint_level=mean([one.constraint_level for one in seeds]),
     )
 
 
@@ -207,15 +210,19 @@ class TrainingProgress:
 
 
 def _live_table(task: RunHeading, seeds: Sequence[SeedStatus], console: Console) -> Table:
-    extras = 3 if console.width >= 120 else 2 if console.width >= 100 else 0
-    extra = ("entropy", "KL used", "signal")[:extras]
     whole = pool(seeds)
-    head = ("seed", "return", task.constraint.label, "95% band", "cost", *extra, "tier")
-    live = table(*head, title=whole.span)
-    live.columns[-1].justify, live.columns[-1].no_wrap = "left", False  # it yields when narrow
+    extra = _method_columns(whole, is_wide=console.width >= 100)
+    live = table(
+        "seed", "return", task.constraint.label, "95% band", "cost", *extra, title=whole.span
+    )
+    if whole.tier_share:
+        live.columns[-1].justify, live.columns[-1].no_wrap = "left", False  # it yields when narrow
 
     def add(name: str, one: SeedStatus, style: str | None = None) -> None:
-        live.add_row(*_cells(name, one, task.constraint, extras), style=style)
+        value, band, colour = one.judged(task.constraint)
+        judgement = Text(value, colour), Text(band, colour)
+        more = (cell(one) for cell in extra.values())
+        live.add_row(name, number(one.return_mean), *judgement, one.cost, *more, style=style)
 
     rows = min(ROWS, max(1, console.height - 14))
     shown, rest = (seeds, ()) if len(seeds) <= rows + 1 else (seeds[:rows], seeds[rows:])
@@ -229,15 +236,30 @@ def _live_table(task: RunHeading, seeds: Sequence[SeedStatus], console: Console)
     return live
 
 
-def _cells(name: str, one: SeedStatus, constraint: Constraint, extras: int) -> list[Cell]:
-    value, band, style = one.judged(constraint)
-    parts = ("-" if math.isnan(p) else f"{p:.0%}" for p in (one.kl_fraction, one.signal_fraction))
-    extra = (number(one.entropy), *parts)[:extras]
+def _method_columns(whole: SeedStatus, *, is_wide: bool) -> dict[str, Callable[[SeedStatus], Cell]]:
+    """What the method says about its updates: tiers of a trust region, or the price of the
+    constraint."""
+    columns: dict[str, Callable[[SeedStatus], Cell]] = {}
+    if is_wide:
+        columns["entropy"] = lambda one: number(one.entropy)
+    if is_wide and not math.isnan(whole.kl_fraction):
+        columns["KL used"] = lambda one: _share(one.kl_fraction)
+    if not math.isnan(whole.multiplier):
+        columns["multiplier"] = lambda one: number(one.multiplier)
+        columns["level"] = lambda one: number(one.constraint_level)
+    if whole.tier_share:
+        columns["tier"] = _tiers
+    return columns
+
+
+def _share(part: float) -> str:
+    return "-" if math.isnan(part) else f"{part:.0%}"
+
+
+def _tiers(one: SeedStatus) -> Text:
     shares = sorted(one.tier_share.items(), key=lambda item: -item[1])
     names = "  ".join(f"{tier} {share:.0%}" for tier, share in shares if share >= 0.005)
-    tiers = Text(names, no_wrap=True, overflow="ellipsis")
-    judgement = Text(value, style), Text(band, style)
-    return [name, number(one.return_mean), *judgement, one.cost, *extra, tiers]
+    return Text(names, no_wrap=True, overflow="ellipsis")
 
 
 def _warnings(seeds: Sequence[SeedStatus]) -> list[Text]:

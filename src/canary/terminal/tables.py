@@ -13,7 +13,7 @@ from rich.text import Text
 from canary.errors import CanaryError
 from canary.reporting.records import Comparison, Estimate, Paired
 from canary.runs import directory
-from canary.runs.differing import settings_text
+from canary.runs.settings import settings_text
 from canary.terminal.console import PlainConsole
 from canary.terminal.formatting import Cell, digits, judged, number, table, title
 
@@ -37,6 +37,9 @@ def print_summary(console: Console, summary: dict[str, Any]) -> None:
         "cost": [f"{mean} ± {spread}" for mean, spread in zip(means, deviations, strict=True)],
         "length": [] if has_jitter else _column(summary, "length", "length_mean"),
         summary["constraint_label"]: [Text(value, style) for value, _, style in judgements],
+        "whole P": _column(summary, "violation_whole", "violation_probability_whole")
+        if has_jitter
+        else [],
         "95% interval": [Text(band, style) for _, band, style in judgements],
         "jitter": _column(summary, "jitter", "violation_jitter") if has_jitter else [],
         "safe": _verdicts(summary["constraint_per_seed"], summary["constraint_allowed"]),
@@ -56,6 +59,8 @@ def print_summary(console: Console, summary: dict[str, Any]) -> None:
 
 def _column(summary: dict[str, Any], each: str, whole: str) -> list[str]:
     """A number per seed and over seeds; empty if none is known."""
+    if whole not in summary:
+        return []
     values = [*summary[f"{each}_per_seed"], summary[whole]]
     return [] if all(value is None for value in values) else [number(value) for value in values]
 

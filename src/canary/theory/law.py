@@ -1,8 +1,7 @@
-"""What an estimator of a tail-risk constraint can see of a policy: the law of the episode cost, and
-of the score with it.
+"""The law of the episode cost and of the score, and policies with a given violation probability.
 
 With s(tau) = sum_t grad_theta log pi(a_t | x_t) the score of an episode, every relative variance of
-the paper's appendix (app:scaling) needs three numbers for each cost k, and no more:
+the paper's appendix (app:scaling) is a function of three numbers for each cost k:
 
     probability  P(C = k),        score  E[s 1(C = k)],        square  E[|s|^2 1(C = k)].
 
@@ -15,8 +14,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Float
 
+from canary.errors import CanaryError
+from canary.exact import FiniteMDP, cost_law
 from canary.exact.distribution import Policy, tabulate
-from canary.exact.mdp import FiniteMDP
+
+TEMPERATURE = 0.05
+HIGHEST_PRICE = 100.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,22 +57,19 @@ def from_trajectories(
     score: Float[np.ndarray, "episode parameter"],
     probability: Float[np.ndarray, "episode"] | None = None,
 ) -> ScoredLaw:
-    """The law of listed episodes: all of them with their probabilities, or a sample of equal
-    ones."""
+    """The law of listed episodes with their probabilities; without them, equal ones."""
     weight = np.full(len(cost), 1 / len(cost)) if probability is None else probability
     return ScoredLaw(cost, weight, weight[:, None] * score, weight * (score**2).sum(1))
 
 
 def scored_law(mdp: FiniteMDP, policy: Policy) -> ScoredLaw:
-    """The exact law under a policy whose parameters theta[state, action] are added to the logits of
-    its actions.
+    """The exact law under a policy with parameters theta[state, action], added to its logits.
 
-    In state s the score of action a is e_a - pi(. | s, spent) in the block of s. The policy itself
-    may be any that `cost_law` takes; a softmax table is the case in which theta is everything that
-    it has.
+    In state s the score of action a is e_a - pi(. | s, spent) in the block of s. The policy may be
+    any that `cost_law` takes.
     """
     table = np.asarray(tabulate(mdp, policy))
-    if table.ndim == 3:  # actions: their probabilities are 0 and 1, and so are their scores 0
+    if table.ndim == 3:  # actions: probabilities 0 and 1, scores 0
         table = np.eye(mdp.actions)[table]
     size = mdp.states * mdp.actions
     atoms = mdp.levels_at(mdp.horizon)
@@ -105,3 +105,47 @@ def _after_action(
         flow[state, :, :, 1] += 2 * inner + weight * (score**2).sum(-1)
         flow[state, :, :, block] += weight[..., None] * score
     return flow * chance.transpose(0, 2, 1)[..., None]
+
+
+def soft_policy(
+    mdp: FiniteMDP, price: float, temperature: float = TEMPERATURE
+) -> Float[np.ndarray, "state action"]:
+    """The stationary soft-optimal policy for r - price * c, by `horizon` soft backups.
+
+    A higher price makes it safer, smoothly: a bisection finds the policy of every violation
+    probability, as prop:ess needs them (p = c epsilon while epsilon falls).
+    """
+    cost = np.where(mdp.possible, mdp.transition * mdp.cost, 0.0).sum(2)
+    gain = mdp.expected_reward - price * cost
+    value, q = np.zeros(mdp.states), gain
+    for _ in range(mdp.horizon):
+        q = gain + mdp.transition @ np.where(mdp.terminal, 0.0, value)
+        top = q.max(1)
+        value = top + temperature * np.log(np.exp((q - top[:, None]) / temperature).mean(1))
+    weight = np.exp((q - q.max(1, keepdims=True)) / temperature)
+    return weight / weight.sum(1, keepdims=True)
+
+
+def with_violation(
+    mdp: FiniteMDP, limit: float, violation: float, temperature: float = TEMPERATURE
+) -> Float[np.ndarray, "state action"]:
+    """The soft policy with P(C > limit) = violation, to a relative error of 1e-6."""
+
+    def excess(price: float) -> float:
+        return cost_law(mdp, soft_policy(mdp, price, temperature)).violation(limit) - violation
+
+    low, high = 0.0, 1.0
+    if excess(low) < 0:
+        raise CanaryError(f"No soft policy violates the limit {limit} as often as {violation:g}.")
+    while excess(high) > 0:
+        high *= 2
+        if high > HIGHEST_PRICE:
+            raise CanaryError(
+                f"No soft policy violates the limit {limit} as rarely as {violation:g}."
+            )
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if excess(middle) > 0 else (low, middle)
+        if abs(excess(high)) <= 1e-6 * violation:
+            break
+    return soft_policy(mdp, high, temperature)

@@ -1,5 +1,5 @@
-"""The constraints of the paper in one form, J_C = E[x(tau)] + b <= 0, and the relative variance of
-their estimates.
+"""The paper's constraints in one form, J_C = E[x(tau)] + b <= 0, and the relative variance of their
+estimates.
 
 The relative variance is kappa^2[m] = Var[m^] / |m|^2 (eq:relative-variance), in the exact form of
 the paper's two lemmas. For N independent episodes, with q the probability of the active event E, R
@@ -8,8 +8,22 @@ the relative second moment of one active contribution and r the signal share,
     value      kappa^2 = r^2 (R_x / (q N) - 1/N),   R_x = E[x^2 | E] / E[x | E]^2,       r = |E[x]| / |J_C|    (lem:value)
     gradient   kappa^2 =      R_g / (q N) - 1/N ,   R_g = E[|s x|^2 | E] / |E[s x | E]|^2                      (lem:grad)
 
-Both lie between r^2 (1 - q) / (q N), which needs no assumption (R >= 1 by Jensen), and r^2 R / (q
-N). If R and r keep within constants while q shrinks, kappa^2 = Theta(1 / (q N)): prop:ess.
+Both lie between r^2 (1 - q) / (q N) (R >= 1 by Jensen) and r^2 R / (q N). If R and r are bounded
+while q shrinks, kappa^2 = Theta(1 / (q N)): prop:ess.
+
+These estimators use the true mean mu inside Canary's constraint. The plug-in estimators replace it
+by the sample mean. With Y = X - mu and W = beta Y^2 + 2 (b - mu) Y the plug-in value
+(eq:cantelli-plugin) is
+
+    B^ = mean(W) - (b - mu)^2 - mean(Y)^2 / epsilon
+
+so its bias and variance over N episodes are exact functions of the central moments m_2, m_3, m_4:
+
+    bias      -m_2 / (epsilon N)                                                   (eq:cantelli-remainder)
+    variance  Var[W]/N - (2/epsilon) Cov[W, Y^2]/N^2 + (m_4/N^3 + 3 (N-1) m_2^2/N^3 - m_2^2/N^2) / epsilon^2
+
+The plug-in gradient differs at first order (eq:cantelli-grad-perturb): its leading variance is that
+of s x - (2/epsilon) (X - mu) E[s X] over N, its bias -(2/epsilon) Cov[X, s X] / N.
 """
 
 from dataclasses import dataclass, field
@@ -23,8 +37,7 @@ from canary.theory.law import ScoredLaw
 
 @dataclass(frozen=True, eq=False)
 class SampledConstraint:
-    """A constraint value as the mean of a statistic of single episodes plus a number that no batch
-    changes.
+    """A constraint value as the mean of a statistic of episodes plus a constant.
 
     With c_1 = 2 (l - mu / epsilon) and c_2 = 1/epsilon - 1 the constraints of the paper are
     (eq:jc-decomp)
@@ -36,15 +49,14 @@ class SampledConstraint:
         shaped        the same of X = phi_d(C / l) with l = 1                active: C > d l     q = P(C > d l)
 
     The expected effective sample size of N episodes is q N. The shaped bound runs from the
-    saturated cost (d = 0) to the indicator (d -> 1), and so does its q from f to p. The paper has q
-    = epsilon for CVaR, which ass:support makes true: no atom at eta. Where there is one, as in a
-    finite environment, q = P(C > eta) <= epsilon.
+    saturated cost (d = 0, q = f) to the indicator (d -> 1, q = p). The paper has q = epsilon for
+    CVaR because it assumes no atom at eta (ass:support); in a finite environment q <= epsilon.
     """
 
     statistic: Float[np.ndarray, "atom"] = field(repr=False)
     """x on every cost of the law."""
     active: Bool[np.ndarray, "atom"] = field(repr=False)
-    """The costs of episodes that say something; x is 0 on all others."""
+    """The costs of active episodes; x is 0 on all others."""
     offset: float
 
     def value(self, law: ScoredLaw) -> float:
@@ -52,7 +64,7 @@ class SampledConstraint:
         return law.mean(self.statistic) + self.offset
 
     def active_probability(self, law: ScoredLaw) -> float:
-        """q: the share of a batch that says something."""
+        """q, the share of episodes that are active."""
         return float(law.probability[self.active].sum())
 
 
@@ -70,16 +82,14 @@ def cvar(law: ScoredLaw, limit: float, epsilon: float) -> SampledConstraint:
 
 
 def mean(law: ScoredLaw, limit: float, epsilon: float | None = None) -> SampledConstraint:
-    """E[C] <= l, Canary's second constraint; no threshold enters, it is there so that all are called
-    alike."""
+    """E[C] <= l, Canary's second constraint; it has no epsilon."""
     return SampledConstraint(law.cost, law.cost > 0, -limit)
 
 
 def cantelli(
     law: ScoredLaw, limit: float, epsilon: float, dead_zone: float | None = None
 ) -> SampledConstraint:
-    """B <= 0 of the cost, or of the shaped cost (eq:cantelli-lin), with the true mean inside c_1
-    and b."""
+    """B <= 0 of the cost or of the shaped cost (eq:cantelli-lin), with the true mean in c_1 and b."""
     variable, bound = bounded_variable(law.cost, limit, dead_zone)
     centre = law.mean(variable)
     first, second = 2 * (bound - centre / epsilon), 1 / epsilon - 1
@@ -90,8 +100,7 @@ def cantelli(
 
 @dataclass(frozen=True)
 class RelativeVariance:
-    """The three numbers that a relative variance is made of; not a number where there is no
-    signal."""
+    """The three numbers that determine a relative variance; NaN without a signal."""
 
     active: float
     """q."""
@@ -115,8 +124,7 @@ class RelativeVariance:
 
     @property
     def _of_nothing(self) -> float:
-        """Where no episode is active, the sampled part has vanished and its noise with it; a gradient
-        is gone."""
+        """Without active episodes a value has no noise, and a gradient no signal."""
         return 0.0 if self.share == 0 else np.nan
 
 
@@ -136,3 +144,52 @@ def of_gradient(constraint: SampledConstraint, law: ScoredLaw) -> RelativeVarian
     square = float(constraint.statistic**2 @ law.square)
     signal = float(gradient @ gradient)
     return RelativeVariance(q, q * square / signal if signal else np.nan)
+
+
+@dataclass(frozen=True)
+class PlugIn:
+    """Bias and variance of a plug-in estimator over N episodes, and the quantity it estimates."""
+
+    truth: float | Float[np.ndarray, "parameter"]
+    bias: float | Float[np.ndarray, "parameter"]
+    variance: float
+
+    @property
+    def relative_variance(self) -> float:
+        """Variance by the square of the truth (eq:relative-variance)."""
+        return self.variance / float(np.sum(np.square(self.truth)))
+
+
+def plug_in_value(
+    law: ScoredLaw, limit: float, epsilon: float, episodes: int, dead_zone: float | None = None
+) -> PlugIn:
+    """B^ of `episodes` independent episodes, exactly."""
+    variable, bound = bounded_variable(law.cost, limit, dead_zone)
+    mean, beta = law.mean(variable), 1 / epsilon - 1
+    y, gap = variable - mean, bound - mean
+    second, third, fourth = (law.mean(y**power) for power in (2, 3, 4))
+    n = episodes
+    linear = law.mean((beta * (y**2 - second) + 2 * gap * y) ** 2) / n
+    cross = (beta * (fourth - second**2) + 2 * gap * third) / n**2
+    squared_mean = fourth / n**3 + 3 * (n - 1) * second**2 / n**3 - second**2 / n**2
+    return PlugIn(
+        truth=beta * second - gap**2,
+        bias=-second / (epsilon * n),
+        variance=linear - 2 * cross / epsilon + squared_mean / epsilon**2,
+    )
+
+
+def plug_in_gradient(
+    law: ScoredLaw, limit: float, epsilon: float, episodes: int, dead_zone: float | None = None
+) -> PlugIn:
+    """g^_B of `episodes` independent episodes: bias exactly, variance to leading order in 1/N."""
+    variable, _ = bounded_variable(law.cost, limit, dead_zone)
+    statistic = cantelli(law, limit, epsilon, dead_zone).statistic
+    y = variable - law.mean(variable)
+    truth, first = law.gradient(statistic), law.gradient(variable)
+    square = statistic**2 @ law.square  # E|s x|^2
+    mixed = law.gradient(statistic * y) @ first  # E[s x (X - mu)] . E[s X]
+    spread = law.mean(y**2) * (first @ first)
+    variance = square - truth @ truth - 4 / epsilon * mixed + 4 / epsilon**2 * spread
+    covariance = law.gradient(variable * y)
+    return PlugIn(truth, -2 / epsilon * covariance / episodes, float(variance) / episodes)

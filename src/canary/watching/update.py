@@ -1,4 +1,4 @@
-"""What a callback and the logs get to see: one record per update, with a part for each seed."""
+"""What a callback and the logs see: one record per update, with a part for each seed."""
 
 import math
 from collections.abc import Iterator
@@ -12,8 +12,8 @@ from canary.constraints import Constraint
 
 @dataclass(frozen=True, kw_only=True)
 class SeedUpdate:
-    """One update of one seed. Its numbers are of the whole episodes that ended in the batch; None:
-    there were none."""
+    """One update of one seed. Its numbers are of the whole episodes that ended in the batch, and
+    None if there were none."""
 
     seed: int
     episodes: int
@@ -22,10 +22,10 @@ class SeedUpdate:
     constraint_value: float | None
     """What the constraint limits: the share of violations, the mean cost or its CVaR."""
     metrics: dict[str, float] = field(repr=False)
-    """What the algorithm reports about its step; numbers may be NaN where they have no meaning."""
+    """What the algorithm reports about its step; NaN where a number has no meaning."""
 
     def named(self) -> dict[str, float | None]:
-        """All numbers by the names that logs give them. What the algorithm reports under a name of
+        """All numbers by the names that logs give them. A metric of the algorithm with a name of
         the batch, such as the mean cost over its window of batches, is `algorithm_NAME`."""
         own = {
             "episodes": float(self.episodes),
@@ -33,14 +33,13 @@ class SeedUpdate:
             "cost_mean": self.cost_mean,
             "constraint_value": self.constraint_value,
         }
-        reported = {
+        return own | {
             f"algorithm_{name}" if name in own else name: value
             for name, value in self.metrics.items()
         }
-        return own | reported
 
     def numbers(self) -> dict[str, float]:
-        """Everything that is known and finite, by name."""
+        """The numbers that are known and finite, by name."""
         return {
             name: value
             for name, value in self.named().items()
@@ -70,12 +69,13 @@ class Update:
 def updates_of(
     rows: pl.DataFrame, episodes: pl.DataFrame, constraint: Constraint, *, run: Path, updates: int
 ) -> Iterator[Update]:
-    """The updates in the rows of a chunk: a row of metrics per seed and update, a row per
+    """The updates in some rows of a run's tables: a row of metrics per seed and update, a row per
     episode."""
     whole = episodes.filter(pl.col("valid")).partition_by("seed", "iteration", as_dict=True)
-    for (iteration,), part in rows.partition_by(
+    parts = rows.sort("iteration", "seed").partition_by(
         "iteration", as_dict=True, maintain_order=True
-    ).items():
+    )
+    for (iteration,), part in parts.items():
         seeds = tuple(
             _of_seed(row, whole.get((row["seed"], iteration)), constraint)
             for row in part.to_dicts()

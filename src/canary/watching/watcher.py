@@ -1,6 +1,15 @@
-"""Who watches a run: the user's callback, and writers of logs."""
+"""Who watches a run while it trains: the user's callback, and logs for other tools.
 
-from collections.abc import Callable, Sequence
+A log gets an update before the checkpoint that contains it. So after a kill a log may be ahead of
+the checkpoint, never behind, and a resumed run removes or overwrites what it does again.
+"""
+
+import csv
+import importlib
+import importlib.util
+import io
+import os
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,16 +17,118 @@ import numpy as np
 import polars as pl
 
 from canary.constraints import Constraint
-from canary.errors import CanaryError
+from canary.errors import CanaryError, nearest
+from canary.runs import files
 from canary.watching.update import Update, updates_of
-from canary.watching.writers import Writer, writer_named
 
 Callback = Callable[[Update], bool | None]
 """Called after every update. Return False to stop there; the run is saved and can be resumed."""
+PACKAGES = {"csv": None, "tensorboard": "tensorboardX", "wandb": "wandb"}
+"""The logs by name, and the package that each needs."""
+
+
+class CsvLog:
+    """RUN/log.csv: a row per seed and update; unknown numbers are empty. What was done before the
+    log was opened is written anew from the run's tables."""
+
+    def __init__(self, run: Path, about: dict[str, Any], steps: int, earlier: Iterable[Update]):
+        self._columns: tuple[str, ...] = ()
+        path, text = run / "log.csv", "".join(map(self._text, earlier))
+        files.write_atomically(path, text.encode(), within=run)
+        self._file = path.open("a", newline="")
+
+    def _text(self, update: Update) -> str:
+        text = io.StringIO()
+        write = csv.writer(text, lineterminator="\n").writerow
+        if not self._columns:
+            self._columns = tuple(update.seeds[0].named())
+            write(("seed", "update", "steps", *self._columns))
+        for seed in update.seeds:
+            numbers = seed.numbers()
+            head = (seed.seed, update.number, update.steps)
+            write((*head, *(numbers.get(name, "") for name in self._columns)))
+        return text.getvalue()
+
+    def write(self, update: Update) -> None:
+        self._file.write(self._text(update))
+        self._file.flush()
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class TensorBoardLog:
+    """RUN/tensorboard/seed-N: a curve per seed and number; see `tensorboard --logdir RUN`."""
+
+    def __init__(self, run: Path, about: dict[str, Any], steps: int, earlier: Iterable[Update]):
+        make = importlib.import_module("tensorboardX").SummaryWriter
+        purge = steps + 1 if steps else None  # forget what a resumed run does again
+        self._writers = {}
+        for seed in about["training"]["seeds"]:
+            folder = run / "tensorboard" / f"seed-{seed}"
+            files.make_folder(folder, within=run)
+            self._writers[seed] = make(str(folder), purge_step=purge)
+
+    def write(self, update: Update) -> None:
+        for seed in update.seeds:
+            for name, number in seed.numbers().items():
+                self._writers[seed.seed].add_scalar(name, number, update.steps)
+
+    def flush(self) -> None:
+        for writer in self._writers.values():
+            writer.flush()
+
+    def close(self) -> None:
+        for writer in self._writers.values():
+            writer.close()
+
+
+class WandbLog:
+    """A run of the project `canary` (or $WANDB_PROJECT), named as the run, with a curve per number
+    and seed."""
+
+    def __init__(self, run: Path, about: dict[str, Any], steps: int, earlier: Iterable[Update]):
+        files.refuse_links(run / "wandb", run)
+        wandb: Any = importlib.import_module("wandb")
+        try:
+            self._run = wandb.init(
+                project=os.environ.get("WANDB_PROJECT", "canary"), name=run.name, id=run.name[:64], dir=str(run),
+                resume="allow" if steps else None, tags=about["tags"] or None, config=about,
+                settings=wandb.Settings(console="off", silent=True),
+            )  # fmt: skip
+        except Exception as error:  # not logged in, no network, no room
+            raise CanaryError(
+                f"Weights & Biases does not start ({error}); WANDB_MODE=offline writes into the "
+                "run, to be synced later."
+            ) from error
+        self._run.define_metric("*", step_metric="steps")
+
+    def write(self, update: Update) -> None:
+        numbers: dict[str, Any] = {
+            f"seed-{seed.seed}/{name}": number
+            for seed in update.seeds
+            for name, number in seed.numbers().items()
+        }
+        for name in ("return_mean", "cost_mean", "constraint_value"):
+            if (mean := update.mean(name)) is not None:
+                numbers[name] = mean
+        self._run.log({"steps": update.steps, **numbers}, step=update.number)
+
+    def flush(self) -> None:
+        pass  # W&B's own process has every record already
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+LOGS = {"csv": CsvLog, "tensorboard": TensorBoardLog, "wandb": WandbLog}
 
 
 class Watcher:
-    """Passes the updates of a run on; use as a context while it trains."""
+    """Passes the updates of a run on to a callback and to logs."""
 
     def __init__(self, callback: Callback | None = None, log: Sequence[str] | str = ()):
         if callback is not None and not callable(callback):
@@ -25,46 +136,67 @@ class Watcher:
                 f"The callback must be a function of one update, not {callback!r:.60}."
             )
         self._callback = callback
-        self._writers: list[Writer] = []
+        self._logs: list[CsvLog | TensorBoardLog | WandbLog] = []
         self.log_to(log)
 
     def log_to(self, log: Sequence[str] | str) -> None:
-        """The logs to write, by name; a missing package is found now."""
+        """Choose the logs by name; a missing package is found now."""
         self.log = tuple(dict.fromkeys([log] if isinstance(log, str) else log))
-        self._openers = {name: writer_named(name) for name in self.log}
+        for name in self.log:
+            if name not in LOGS:
+                raise CanaryError(f"There is no log called {name!r:.60}{nearest(str(name), LOGS)}")
+            package = PACKAGES[name]
+            if package is not None and importlib.util.find_spec(package) is None:
+                raise CanaryError(
+                    f"The log {name} needs the package {package}: pip install 'canary-rl[{name}]'."
+                )
 
     @property
     def sees_every_update(self) -> bool:
-        """Whether updates must be done one at a time, so that a stop takes effect after exactly the
-        update it names."""
+        """Whether updates must be done one at a time, so that a stop takes effect at once."""
         return self._callback is not None
 
     def open(
-        self, run: Path, about: dict[str, Any], constraint: Constraint, first: int, updates: int
+        self,
+        run: Path,
+        about: dict[str, Any],
+        constraint: Constraint,
+        updates: int,
+        done: tuple[pl.DataFrame, pl.DataFrame],
     ) -> None:
-        """Before the first update after `first`; `about` is the run's configuration with its name
-        and tags."""
+        """Before the first update. `about` is the run's configuration with its tags, `done` the
+        metrics and episodes so far."""
         self._run, self._constraint, self._updates = run, constraint, updates
-        self._writers = [opener(run, about, first) for opener in self._openers.values()]
+        rows, episodes = done
+        steps = 0 if rows.is_empty() else int(rows.select(pl.col("steps").max()).item())
+        self._logs = [
+            LOGS[name](run, about, steps, self._records(rows, episodes)) for name in self.log
+        ]
+
+    def _records(self, rows: pl.DataFrame, episodes: pl.DataFrame) -> Iterable[Update]:
+        return updates_of(rows, episodes, self._constraint, run=self._run, updates=self._updates)
 
     def see(self, rows: pl.DataFrame, episodes: pl.DataFrame) -> bool:
-        """Pass on the updates of a chunk; whether training shall go on."""
-        if not self._writers and self._callback is None:
+        """Pass on the updates of a chunk; returns whether training shall go on."""
+        if not self._logs and self._callback is None:
             return True
         goes_on = True
-        for update in updates_of(
-            rows, episodes, self._constraint, run=self._run, updates=self._updates
-        ):
-            for writer in self._writers:
-                writer.write(update)
+        for update in self._records(rows, episodes):
+            for log in self._logs:
+                log.write(update)
             if self._callback is not None:
                 goes_on = _answer(self._callback(update)) and goes_on
         return goes_on
 
+    def flush(self) -> None:
+        """Before a checkpoint: a kill after it must not lose rows that came before it."""
+        for log in self._logs:
+            log.flush()
+
     def close(self) -> None:
-        for writer in self._writers:
-            writer.close()
-        self._writers = []
+        for log in self._logs:
+            log.close()
+        self._logs = []
 
 
 def _answer(answer: Any) -> bool:

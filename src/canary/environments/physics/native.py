@@ -6,23 +6,24 @@ at once (a thread per seed, several XLA devices) but a `Rollout` and its `MjData
 only, so each call takes a free worker, or makes one. Inside the call all is numpy: a JAX
 computation there could wait for the program that waits for it.
 
-A program knows an engine by a fingerprint of its model, a constant in it: so a program that is kept
-finds the engine of the same model in another process.
+A program calls an engine by a name with a fingerprint of its model in it: a cached program finds the
+engine of the same model in another process.
 """
 
 import hashlib
 import os
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, UInt32
+from jaxtyping import Array, Float
 
-from canary.environments.host_call import HostFunction
 from canary.environments.physics.engine import PhysicsState, require, settle
+from canary.environments.physics.host_call import HostFunction
 
 SMALLEST_SHARE = 32  # environments that are worth waking another thread for
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -56,8 +57,8 @@ class NativeEngine:
 
     model: Any
     frame_skip: int
-    fingerprint: bytes
-    """Of the model and the frame skip; see `native_engine`."""
+    name: str
+    """Under which programs call it; see `native_engine`."""
     idle: dict[int, deque[Worker]] = field(default_factory=lambda: defaultdict(deque), repr=False)
     under_way: deque[None] = field(default_factory=deque, repr=False)
 
@@ -69,11 +70,15 @@ class NativeEngine:
             # where it runs.
             mujoco.set_mju_user_warning(_ignore)
 
+    @cached_property
+    def _call(self) -> HostFunction:
+        return HostFunction(self.name, self.advance)
+
     def step(self, state: PhysicsState, control: Float[Array, "action"]) -> PhysicsState:
         model, dtype = self.model, state.qpos.dtype
         packed = jnp.concatenate([state.qpos, state.qvel, control.astype(dtype)])
         result = jax.ShapeDtypeStruct((model.nq + model.nv + model.nsensordata,), dtype)
-        after = _ADVANCE(result, np.frombuffer(self.fingerprint, np.uint32), packed)
+        after = self._call(result, packed)
         qpos, qvel, sensors = jnp.split(after, [model.nq, model.nq + model.nv])
         return settle(state, qpos, qvel, sensors)
 
@@ -141,29 +146,20 @@ class NativeEngine:
         )
 
 
-_ENGINES: dict[bytes, NativeEngine] = {}
+_ENGINES: dict[str, NativeEngine] = {}
 
 
 def native_engine(model: Any, frame_skip: int) -> NativeEngine:
-    """The engine of a model; equal models have one engine, which lives as long as the process,
-    because programs may know it."""
+    """The engine of a model. Equal models share one engine, which lives as long as the process,
+    because compiled programs call it."""
     mujoco = require("mujoco")
     content = np.empty(mujoco.mj_sizeModel(model), np.uint8)
     mujoco.mj_saveModel(model, None, content)
-    fingerprint = hashlib.sha256(content.tobytes() + f"{frame_skip}".encode()).digest()[:16]
-    if fingerprint not in _ENGINES:
-        _ENGINES[fingerprint] = NativeEngine(model, frame_skip, fingerprint)
-    return _ENGINES[fingerprint]
-
-
-def _advance(
-    fingerprint: UInt32[np.ndarray, "*env 4"], batch: Float[np.ndarray, "*env input"]
-) -> Float[np.ndarray, "*env result"]:
-    """`NativeEngine.advance` of the engine with this fingerprint, the same in all rows."""
-    return _ENGINES[fingerprint.reshape(-1, 4)[0].tobytes()].advance(batch)
-
-
-_ADVANCE = HostFunction("mujoco_advance", _advance)
+    digest = hashlib.sha256(content.tobytes() + f"{frame_skip}".encode()).hexdigest()
+    name = f"canary_mujoco_{digest[:32]}"
+    if name not in _ENGINES:
+        _ENGINES[name] = NativeEngine(model, frame_skip, name)
+    return _ENGINES[name]
 
 
 def _ignore(message: str) -> None:

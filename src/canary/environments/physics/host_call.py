@@ -1,0 +1,142 @@
+"""A Python function that compiled programs call by name, so that JAX can cache the programs.
+
+`jax.pure_callback` puts the address of a Python object into a program, and JAX writes no such
+program to its compilation cache. `jax.ffi` calls a C function by its registered name. Here that C
+function is a ctypes callback. The structures are those of XLA's public header
+`xla/ffi/api/c_api.h` (in `jax.ffi.include_dir()`), version 0.1, which later versions only extend.
+"""
+
+import ctypes
+import math
+from collections.abc import Callable
+from ctypes import CFUNCTYPE, POINTER, c_int, c_int64, c_size_t, c_void_p
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Array
+
+VERSION = 0, 1
+METADATA = 1  # the type of the extension by which XLA asks for the version of a handler
+INTERNAL = 13  # error code
+DTYPES = {11: np.dtype(np.float32), 12: np.dtype(np.float64)}
+HEAD = ("struct_size", c_size_t), ("extension_start", c_void_p)
+
+
+class ApiVersion(ctypes.Structure):
+    _fields_ = (*HEAD, ("major", c_int), ("minor", c_int))
+
+
+class Metadata(ctypes.Structure):
+    _fields_ = (("struct_size", c_size_t), ("version", ApiVersion), ("traits", ctypes.c_uint32))
+
+
+class MetadataExtension(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", c_size_t),
+        ("type", c_int),
+        ("next", c_void_p),
+        ("metadata", POINTER(Metadata)),
+    )
+
+
+class Buffer(ctypes.Structure):
+    _fields_ = (
+        *HEAD,
+        ("dtype", c_int),
+        ("data", c_void_p),
+        ("rank", c_int64),
+        ("dims", POINTER(c_int64)),
+    )
+
+
+class Buffers(ctypes.Structure):
+    _fields_ = (
+        *HEAD,
+        ("size", c_int64),
+        ("types", c_void_p),
+        ("buffers", POINTER(POINTER(Buffer))),
+    )
+
+
+class ErrorArguments(ctypes.Structure):
+    _fields_ = (*HEAD, ("message", ctypes.c_char_p), ("code", c_int))
+
+
+class Api(ctypes.Structure):
+    _fields_ = (
+        *HEAD,
+        ("version", ApiVersion),
+        ("internal", c_void_p),
+        ("create_error", CFUNCTYPE(c_void_p, POINTER(ErrorArguments))),
+    )
+
+
+class CallFrame(ctypes.Structure):
+    _fields_ = (
+        *HEAD,
+        ("api", POINTER(Api)),
+        ("context", c_void_p),
+        ("stage", c_int),
+        ("arguments", Buffers),
+        ("results", Buffers),
+    )
+
+
+Handler = CFUNCTYPE(c_void_p, POINTER(CallFrame))
+
+
+class HostFunction:
+    """A function from a batch of rows to a batch of rows; it must not keep its argument. A nested
+    `vmap` becomes one call. An exception becomes the error of the whole program."""
+
+    def __init__(self, name: str, function: Callable[[np.ndarray], np.ndarray]):
+        self._name, self._function = name, function
+        self._handler = Handler(self._handle)  # XLA has its address only, so it is kept here
+        jax.ffi.register_ffi_target(
+            name, jax.ffi.pycapsule(self._handler), platform="cpu", api_version=1
+        )
+
+    def __call__(self, result: jax.ShapeDtypeStruct, row: Array) -> Array:
+        """The result for one row, inside a program."""
+        if jax.default_backend() == "cpu":
+            return jax.ffi.ffi_call(self._name, result, vmap_method="broadcast_all")(row)
+        return jax.pure_callback(
+            lambda rows: self._function(np.asarray(rows)),
+            result,
+            row,
+            vmap_method="broadcast_all",
+        )
+
+    def _handle(self, pointer: Any) -> int | None:
+        frame = pointer.contents
+        try:
+            if frame.extension_start and _tell_version(frame.extension_start):
+                return None
+            rows, result = (
+                _array(each.buffers[0].contents) for each in (frame.arguments, frame.results)
+            )
+            result[...] = self._function(rows)
+        except BaseException as error:  # no Python frame is above this one
+            message = f"{type(error).__name__}: {error}".encode()
+            given = ErrorArguments(ctypes.sizeof(ErrorArguments), None, message, INTERNAL)
+            return frame.api.contents.create_error(ctypes.byref(given))
+        return None
+
+
+def _array(buffer: Buffer) -> np.ndarray:
+    """The memory of a buffer as an array, without a copy."""
+    shape, dtype = buffer.dims[: buffer.rank], DTYPES[buffer.dtype]
+    size = math.prod(shape) * dtype.itemsize
+    memory: Any = (ctypes.c_char * size).from_address(buffer.data) if size else b""
+    return np.frombuffer(memory, dtype).reshape(shape)
+
+
+def _tell_version(address: int) -> bool:
+    """Answer if XLA only asks for the version that this handler was written for."""
+    extension = MetadataExtension.from_address(address)
+    if extension.type != METADATA:
+        return False
+    version = extension.metadata.contents.version
+    version.major, version.minor = VERSION
+    return True

@@ -1,0 +1,181 @@
+"""The environment of a run: how config.json describes it, how it is made again, and whether it is
+still the one that was trained on.
+
+One of canary's own is known by its name. Any other is known by where its class comes from
+(`module:qualname`), its settings, the digest of its source file, and its behaviour under random
+actions.
+"""
+
+import hashlib
+import inspect
+import sys
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from canary.checking.behaviour import behaviour_differences, check_behaviour, fingerprint
+from canary.checking.probe import short_record
+from canary.checking.structure import check_structure, raise_first_error
+from canary.config.config import config_from_dict
+from canary.config.run_config import RunConfig
+from canary.config.sources import build, source_from_dict, source_of
+from canary.environments import ENVIRONMENTS
+from canary.environments.protocol import Environment, close
+from canary.environments.settings import name_of_environment, settings_of
+from canary.errors import CanaryError
+from canary.runs import directory
+from canary.runs.settings import differences
+from canary.runs.trust import NeedsTrust, is_trusted, remember
+
+MAY_ACCEPT = "Pass the same one, or say --accept-change (in Python: accept_change=True)."
+NEEDS_THE_SAME = (
+    "This needs the same one: restore it, or train a new run. Only `canary evaluate` and `canary "
+    "certify` take a changed one, with --accept-change (in Python: accept_change=True), and say so."
+)
+
+
+def open_config(
+    run: Path,
+    environment: Environment | None = None,
+    *,
+    trust: bool = False,
+    accept_change: bool | None = None,
+) -> RunConfig:
+    """The configuration of a run with its environment: the given one, or the one that the run
+    names.
+
+    A changed environment is refused, or, with `accept_change`, taken; the configuration then says
+    what is different, and so do evaluations and certificates. None is for callers that cannot
+    accept a change, such as training.
+    """
+    data = directory.read_config(run)
+    stored = data.get("environment")
+    stored = stored if isinstance(stored, dict) else {}
+    if environment is None and "source" in stored:
+        environment = _rebuild(run, stored, trust)
+    if environment is None:
+        if "class" in stored:
+            raise CanaryError(
+                f"{run} was trained on {stored['class']}, which cannot be imported: pass "
+                "environment=... in Python. The command line needs it, and the function of its "
+                "cost if it has one, in a module that can be imported, not in the script that runs."
+            )
+        return config_from_dict(data)
+    raise_first_error(check_structure(environment))
+    changes = environment_changes(stored, environment)
+    if changes and not accept_change:
+        advice = NEEDS_THE_SAME if accept_change is None else MAY_ACCEPT
+        raise CanaryError(
+            f"The environment is not the one that {run} was trained on: {'; '.join(changes)}. "
+            f"{advice}"
+        )
+    return config_from_dict(data, environment, tuple(changes))
+
+
+def describe_environment(environment: Environment) -> dict[str, Any]:
+    """What config.json says about an environment. Raises the sentence of the first thing that is
+    wrong with it."""
+    described: dict[str, Any] = {
+        "name": name_of_environment(environment),
+        "settings": settings_of(environment),
+    }
+    if is_ours(environment):
+        return described
+    if (source := source_of(environment)) is not None:
+        described["source"] = source.to_dict()
+    return described | {
+        "class": class_of(environment),
+        "file_sha256": source_file_digest(environment),
+        "behaviour": behaviour_of(environment),
+    }
+
+
+def is_ours(environment: Environment) -> bool:
+    """Whether it is one of the named environments of this package."""
+    return type(environment) in ENVIRONMENTS.values()
+
+
+def class_of(environment: Environment) -> str:
+    """Where the class comes from, as `module:qualname`."""
+    return f"{type(environment).__module__}:{type(environment).__qualname__}"
+
+
+def source_file_digest(environment: Environment) -> str | None:
+    """SHA-256 of the file that defines the environment, behind an adapter too; None if there is no
+    such file."""
+    source, name = source_of(environment), type(environment).__module__
+    if source is not None:
+        name = source.name.removeprefix(f"{source.adapter}:").rpartition(":")[0]
+    if name not in sys.modules or name.partition(".")[0] == "canary":
+        return None
+    try:
+        return hashlib.sha256(Path(inspect.getfile(sys.modules[name])).read_bytes()).hexdigest()
+    except (OSError, TypeError):  # typed into a session
+        return None
+
+
+def environment_changes(stored: dict[str, Any], environment: Environment) -> list[str]:
+    """How an environment differs from the stored one: in class, settings or behaviour."""
+    ours, name = is_ours(environment), name_of_environment(environment)
+    before, after = stored.get("class"), None if ours else class_of(environment)
+    if stored.get("name") != name or not _same_class(before, after):
+        known = before or f"canary's {stored.get('name')}"
+        found = after or f"canary's {name}"
+        return [f"it is {found}, not {known}"]
+    changes = [
+        text.replace(" and was ", " here and was ", 1)
+        for text in differences(stored.get("settings"), settings_of(environment))
+        if not (ours and text.endswith((" is new", " is missing")))  # versions gain and lose some
+    ]
+    if not changes and not ours:
+        changes = [
+            f"on the same keys {text}"
+            for text in _behaviour_changes(stored.get("behaviour"), environment)
+        ]
+    return changes
+
+
+def _same_class(stored: Any, found: str | None) -> bool:
+    """A class of a script is called `__main__:Name` there, and `script:Name` where it is
+    imported."""
+    if isinstance(stored, str) and found is not None and stored.startswith("__main__:"):
+        return stored.partition(":")[2] == found.partition(":")[2]
+    return stored == found
+
+
+def _behaviour_changes(stored: Any, environment: Environment) -> list[str]:
+    """None if it differs from itself as well: its own randomness hides any change."""
+    found = behaviour_of(environment)
+    different = behaviour_differences(stored, found)
+    if different and behaviour_differences(found, _behaviour.__wrapped__(environment)):
+        return []
+    return different
+
+
+def behaviour_of(environment: Environment) -> dict[str, list[float]]:
+    """The fingerprint of a short rollout, which must show no mistake."""
+    try:
+        return _behaviour(environment)
+    except TypeError as error:
+        if "unhashable" not in str(error):
+            raise
+        return _behaviour.__wrapped__(environment)
+
+
+@lru_cache(maxsize=32)  # it takes a compilation
+def _behaviour(environment: Environment) -> dict[str, list[float]]:
+    try:
+        record = short_record(environment)
+    finally:
+        close(environment)  # training has another number of lanes
+    raise_first_error(check_behaviour(environment, record))
+    return fingerprint(record)
+
+
+def _rebuild(run: Path, stored: dict[str, Any], trust: bool) -> Environment:
+    source = source_from_dict(stored["source"])
+    if not (trust or is_trusted(run, source)):
+        raise NeedsTrust(run, source)
+    environment = build(source)
+    remember(run, source)
+    return environment

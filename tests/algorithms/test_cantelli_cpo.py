@@ -1,0 +1,198 @@
+"""The paper's Cantelli constraint against the truth on a decision process whose episodes can all be
+listed."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from canary.algorithms.base import EstimationConfig
+from canary.algorithms.cantelli_cpo import CantelliCPOConfig, cantelli_constraint
+from canary.algorithms.inputs import Inputs
+from canary.algorithms.surrogates import Surrogates
+from canary.algorithms.trust_region import Evidence, flatten
+from canary.algorithms.trust_region_step import TrustRegionConfig, trust_region_step
+from canary.numerics.moments import empty_window, record_episodes
+from canary.numerics.risk import cantelli_value
+from problems.probe_mdps import (
+    EPSILON,
+    LIMIT,
+    ROOT,
+    TABLE,
+    TablePolicy,
+    Truth,
+    constraint_gradients,
+    copies,
+    population,
+)
+from problems.terms import make_terms
+
+
+def constraint_at(gamma):
+    estimation = EstimationConfig(cost_discount=gamma, window=1)
+    return cantelli_constraint(CantelliCPOConfig(estimation=estimation))
+
+
+def columns(where, *functions):
+    return jnp.asarray([[function(node) for node in where] for function in functions])[..., None]
+
+
+@pytest.fixture(scope="module", params=[1.0, 0.9])
+def exact(request):
+    """The population, exact critics around every step, and the constraint estimated from them."""
+    gamma = request.param
+    with jax.enable_x64(True):
+        rollout, nodes, afters = population(gamma)
+        truth = Truth(TABLE, gamma)
+        window = record_episodes(empty_window(rollout.done.size), rollout.episodes)
+        here, after = (
+            columns(some, lambda node: truth.remaining(node)[0], truth.augmented)
+            for some in (nodes, afters)
+        )
+        evidence = Evidence(rollout, here, after, window, make_terms(LIMIT, EPSILON))
+        estimate = constraint_at(gamma)(evidence)
+        samples = flatten(rollout, rollout.reward, estimate)
+    return SimpleNamespace(
+        gamma=gamma, rollout=rollout, nodes=nodes, critics=here, truth=truth, evidence=evidence,
+        estimate=estimate, samples=samples, inputs=Inputs(rollout.inputs[:, 0]),
+    )  # fmt: skip
+
+
+def gradients(case, scale):
+    """d(L_B, L_mu) / d table at the current policy, with surrogate changes Z = scale * mean[g ratio
+    A]."""
+    old = TablePolicy(jnp.asarray(TABLE))(case.inputs.rows).log_prob(case.samples.action)
+
+    def constraints(table):
+        ratio = jnp.exp(TablePolicy(table)(case.inputs.rows).log_prob(case.samples.action) - old)
+        return case.estimate.bound(
+            scale * (case.samples.cost_advantages * case.samples.weight * ratio).mean(1)
+        )
+
+    return np.asarray(jax.jacobian(constraints)(jnp.asarray(TABLE)))
+
+
+def test_values_are_those_of_the_population(exact):
+    with jax.enable_x64(True):
+        np.testing.assert_allclose(
+            exact.estimate.bound(jnp.zeros(2)), exact.truth.constraints(), rtol=1e-12
+        )
+        lengths = np.asarray(exact.rollout.episodes.length)[
+            np.asarray(exact.rollout.episodes.ended)
+        ]
+        np.testing.assert_allclose(exact.estimate.length, lengths.mean(), rtol=1e-12)
+    mean, square = exact.truth.remaining(ROOT)
+    metrics = exact.estimate.metrics
+    np.testing.assert_allclose(metrics["cost_mean"], mean * LIMIT, rtol=1e-12)
+    np.testing.assert_allclose(
+        metrics["cost_deviation"], (square - mean**2) ** 0.5 * LIMIT, rtol=1e-12
+    )
+    assert metrics["provably_violating"] == 0  # said of every batch, whatever the cost discount
+    # E of the sum of c~ is E[C^2]
+    np.testing.assert_allclose(exact.truth.augmented(ROOT), square, rtol=1e-12)
+
+
+def test_gradients_equal_finite_differences_of_the_exact_bound(exact):
+    """In episode units the ratio to the truth is 1; the per-step mean lacks the episode length."""
+    truth = constraint_gradients(exact.gamma)
+    with jax.enable_x64(True):
+        found = gradients(exact, exact.estimate.length)
+        per_step = gradients(exact, 1.0)
+    assert np.abs(truth).max() > 0.1
+    np.testing.assert_allclose(found, truth, rtol=1e-6, atol=1e-8)
+    large = np.abs(truth) > 0.02
+    np.testing.assert_allclose(
+        (truth / np.where(large, per_step, 1))[large], float(exact.estimate.length), rtol=1e-6
+    )
+
+
+def test_without_the_discount_weight_the_gradient_would_be_wrong(exact):
+    """Guards the test above: it can tell g_t = 1 from g_t = 0.9^t."""
+    with jax.enable_x64(True):
+        flat = SimpleNamespace(**vars(exact))
+        flat.samples = eqx.tree_at(
+            lambda s: s.weight, exact.samples, jnp.ones_like(exact.samples.weight)
+        )
+        wrong = np.abs(
+            gradients(flat, exact.estimate.length) - constraint_gradients(exact.gamma)
+        ).max()
+    assert (wrong > 1e-2) == (exact.gamma < 1)
+
+
+def test_a_small_step_promises_what_the_exact_bound_does(exact):
+    """The change that the surrogates, and the linear model, promise is the change of (B, mu)."""
+    config = TrustRegionConfig(cg_iterations=30, cg_tolerance=1e-10, target_kl=1e-9)
+
+    @jax.jit
+    def step():
+        start = TablePolicy(jnp.asarray(TABLE))
+        old, estimate = exact.inputs.evaluate(start), exact.estimate
+        surrogates = Surrogates(
+            start, exact.inputs, old, exact.samples, estimate.bound, estimate.length
+        )
+        return trust_region_step(surrogates, jnp.array(True), config)
+
+    with jax.enable_x64(True):
+        policy, found = step()
+        new = Truth(np.asarray(policy.table), exact.gamma)
+    change = new.constraints() - exact.truth.constraints()
+    assert bool(found.search.accepted)
+    assert change[0] < 0
+    promised = found.solution.predicted_values - found.linear.levels.constraints
+    np.testing.assert_allclose(promised[0], change[0], rtol=1e-3)
+    np.testing.assert_allclose(found.search.evaluation.constraint_changes, change, rtol=1e-3)
+
+
+def test_exact_critics_learn_themselves(exact):
+    """Over the copies of a node the mean target of each critic is its value: the truth is a fixed
+    point."""
+    targets, critics = np.asarray(exact.estimate.targets), np.asarray(exact.critics)
+    for here in copies(exact.nodes).values():
+        np.testing.assert_allclose(targets[:, here].mean(1), critics[:, here[0]], atol=1e-9)
+
+
+@settings(deadline=None)
+@given(st.floats(-2, 3), st.floats(0, 5), st.floats(0.001, 0.9), st.floats(-1, 1), st.floats(-1, 1))
+def test_cantelli_value_and_its_surrogate_are_quadratic_in_the_mean(
+    mean, variance, epsilon, z, z_square
+):
+    """c_B = beta mu~ + 2 mu - mu^2 / epsilon - 1, and L_B is the same formula at (mu + Z, mu~ +
+    Z~)."""
+    beta, square = 1 / epsilon - 1, variance + mean**2
+
+    def formula(first, second):
+        return beta * second + 2 * first - first**2 / epsilon - 1
+
+    size = 1e-4 * (1 + beta) * (1 + abs(square) + abs(z_square))
+    assert float(cantelli_value(mean, variance, 1.0, epsilon)) == pytest.approx(
+        formula(mean, square), abs=size
+    )
+    surrogate = (
+        formula(mean, square) + beta * z_square + (2 - 2 * mean / epsilon) * z - z**2 / epsilon
+    )
+    assert surrogate == pytest.approx(
+        formula(mean + z, square + z_square), abs=1e-9 * (1 + beta) * 20
+    )
+
+
+def test_surrogate_bound_is_that_formula(exact):
+    mean, square = exact.truth.remaining(ROOT)
+    z, z_square = 0.03, -0.07
+    beta = 1 / EPSILON - 1
+    with jax.enable_x64(True):
+        found = exact.estimate.bound(jnp.array([z, z_square]))
+    expected = beta * (square + z_square) + 2 * (mean + z) - (mean + z) ** 2 / EPSILON - 1
+    np.testing.assert_allclose(found, [expected, mean + z - 1], rtol=1e-12)
+
+
+def test_no_episode_yet_gives_no_safe_looking_value(exact):
+    with jax.enable_x64(True):
+        nothing = replace(exact.evidence, window=empty_window(exact.rollout.done.size))
+        estimate = constraint_at(exact.gamma)(nothing)
+        assert np.isnan(estimate.bound(jnp.zeros(2))).all()

@@ -1,0 +1,224 @@
+"""The clipped update against hand computations, piece by piece."""
+
+from functools import cache, partial
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from canary.algorithms.base import EstimationConfig, Learner, Task
+from canary.algorithms.clipped import (
+    ClippedConfig,
+    ClippedExtra,
+    ClippedMethod,
+    Minibatch,
+    clipped_algorithm,
+    clipped_surrogate,
+    gradient_step,
+    minibatch_orders,
+    policy_loss,
+)
+from canary.algorithms.critics import init_critics, make_optimiser
+from canary.algorithms.inputs import Inputs, merge_duplicates
+from canary.algorithms.ppo import reward_objective
+from canary.environments.protocol import Continuous, Discrete
+from canary.networks import critic_values, make_critics, make_policy
+from canary.numerics.moments import empty_window
+from problems.rollouts import one_lane
+from problems.terms import make_terms
+
+
+def test_clipped_surrogate_by_hand():
+    """Good actions earn nothing beyond 1.2, bad ones nothing below 0.8; the wrong way is never
+    clipped."""
+    ratio = jnp.array([1.0, 1.1, 1.5, 0.5, 1.0, 0.9, 0.5, 1.5])
+    advantage = jnp.array([2.0, 2.0, 2.0, 2.0, -2.0, -2.0, -2.0, -2.0])
+    expected = [2.0, 2.2, 2.4, 1.0, -2.0, -1.8, -1.6, -3.0]
+    np.testing.assert_allclose(clipped_surrogate(ratio, advantage, 0.2), expected, rtol=1e-6)
+    slope = jax.grad(lambda r: clipped_surrogate(r, advantage, 0.2).sum())(ratio)
+    np.testing.assert_allclose(slope, [2, 2, 0, 2, -2, -2, 0, -2], rtol=1e-6)
+
+
+@pytest.mark.parametrize("space", [Discrete(3), Continuous(2)])
+def test_policy_loss_by_hand(space):
+    """Ratios, entropies and means computed apart from the policy's own methods."""
+    key = jax.random.key(0)
+    policy = make_policy(key, 4, space, (8,))
+    inputs = jax.random.normal(key, (6, 4))
+    action = policy(inputs).sample(jax.random.key(1))
+    old = policy(inputs).log_prob(action) + jnp.linspace(-0.5, 0.5, 6)
+    advantage = jnp.array([1.0, -1.0, 2.0, 0.5, -0.5, 3.0])
+    batch = Minibatch(Inputs(inputs), action, old, advantage, jnp.zeros((6, 1)))
+    loss, report = policy_loss(policy, batch, ClippedConfig(entropy=0.3), "none")
+
+    if isinstance(space, Discrete):
+        logits = np.asarray(policy.network(inputs), float)
+        chances = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+        log_prob = np.log(chances[np.arange(6), np.asarray(action)])
+        entropy = -(chances * np.log(chances)).sum(1).mean()
+    else:
+        error = np.asarray(action) - np.asarray(policy.network(inputs))
+        log_prob = (-(error**2) / 2 - np.log(2 * np.pi) / 2).sum(1)  # deviation 1 at the start
+        entropy = np.log(2 * np.pi * np.e)  # half of it for each of two dimensions
+    ratio = np.exp(log_prob - np.asarray(old))
+    gain = np.minimum(ratio * advantage, np.clip(ratio, 0.8, 1.2) * advantage).mean()
+    assert float(loss) == pytest.approx(-gain - 0.3 * entropy, rel=1e-5)
+    assert float(report["entropy"]) == pytest.approx(entropy, rel=1e-5)
+    assert float(report["clipped_share"]) == pytest.approx((np.abs(ratio - 1) > 0.2).mean())
+
+
+def test_advantage_is_standardised_over_the_minibatch_if_asked():
+    policy = make_policy(jax.random.key(0), 4, Discrete(3), (8,))
+    inputs = jax.random.normal(jax.random.key(1), (50, 4))
+    action = policy(inputs).sample(jax.random.key(2))
+    old = policy(inputs).log_prob(action) - 0.1 * (action - 1)
+
+    def loss(scale, shift, standardise):
+        advantage = shift + scale * jnp.sin(jnp.arange(50.0))
+        zeros = jnp.zeros((50, 1))
+        batch = Minibatch(Inputs(inputs), action, old, advantage, zeros)
+        return float(policy_loss(policy, batch, ClippedConfig(), standardise)[0])
+
+    assert loss(7.0, 3.0, "minibatch") == pytest.approx(loss(1.0, 0.0, "minibatch"), abs=1e-5)
+    assert abs(loss(7.0, 3.0, "batch") - loss(1.0, 0.0, "batch")) > 0.1
+
+
+def test_every_epoch_deals_each_step_once_in_a_new_order():
+    config = ClippedConfig(epochs=3, minibatch_size=40)
+    orders = np.asarray(minibatch_orders(jax.random.key(0), 1000, config)).reshape(3, 25, 40)
+    for epoch in orders:
+        np.testing.assert_array_equal(np.sort(epoch.ravel()), np.arange(1000))
+    assert (orders[0] != orders[1]).mean() > 0.9
+    assert (orders[1] != orders[2]).mean() > 0.9
+    # Steps, not stretches of time: neighbours are as far apart as in any shuffle.
+    assert np.abs(np.diff(orders[0], axis=1)).mean() > 250
+
+
+@pytest.mark.parametrize(
+    ("samples", "size", "shape"), [(1000, 300, (4 * 3, 333)), (100, 500, (4, 100))]
+)
+def test_minibatches_of_uneven_batches(samples, size, shape):
+    orders = minibatch_orders(jax.random.key(0), samples, ClippedConfig(minibatch_size=size))
+    assert orders.shape == shape
+
+
+@pytest.mark.parametrize("share", [1.0, 0.6, 0.0])
+def test_learning_rate_is_constant_within_an_update_and_ends_at_zero(share):
+    """Adam moves a constant gradient by the learning rate itself, which falls with the share of the
+    run that is left."""
+    task = Task(input_size=4, action_space=Discrete(2))
+    method = ClippedMethod(0, True, None, "minibatch", reward_objective)
+    config = ClippedConfig(learning_rate=0.01, epochs=1, minibatch_size=10)
+    algorithm = clipped_algorithm(method, task, EstimationConfig(hidden=(4,)), config)
+    learner = algorithm.init(jax.random.key(0))
+    rng = np.random.default_rng(0)
+    rollout = one_lane(
+        inputs=rng.normal(size=(10, 4)), reward=rng.normal(size=10), action=rng.integers(0, 2, 10)
+    )
+    terms = make_terms(1.0, 0.1, updates=5, iteration=round(5 * (1 - share)))
+    update = jax.jit(algorithm.update)
+    learned, _ = update(learner, rollout, empty_window(10), terms, jax.random.key(1))
+    change = max(
+        float(jnp.abs(new - old).max())
+        for new, old in zip(
+            jax.tree.leaves(learned.policy), jax.tree.leaves(learner.policy), strict=True
+        )
+    )
+    assert change == pytest.approx(0.01 * share, rel=0.1)
+
+
+@cache
+def learner_and_batch():
+    """A policy, two critics, and thirty steps."""
+    return jax.jit(make_learner_and_batch)()
+
+
+def make_learner_and_batch():
+    policy = make_policy(jax.random.key(0), 3, Discrete(2), (8,))
+    optimiser = make_optimiser(ClippedConfig().gradient_clip)
+    networks = make_critics(jax.random.key(1), 2, 3, (8,))
+    learner = Learner(
+        policy, init_critics(networks, optimiser), ClippedExtra(optimiser.init(policy), None)
+    )
+    inputs = jax.random.normal(jax.random.key(2), (30, 3))
+    action = policy(inputs).sample(jax.random.key(3))
+    values = critic_values(networks, inputs).T
+    targets = values + jax.random.normal(jax.random.key(4), values.shape)
+    advantage = jax.random.normal(jax.random.key(5), (30,))
+    batch = Minibatch(Inputs(inputs), action, policy(inputs).log_prob(action), advantage, targets)
+    return learner, batch
+
+
+@partial(jax.jit, static_argnums=2)
+def take_step(learner, batch, config):
+    optimiser, rate = make_optimiser(config.gradient_clip), jnp.asarray(config.learning_rate)
+    return gradient_step(learner, batch, optimiser, rate, config, "minibatch")[0]
+
+
+def same(one, other):
+    return all(
+        bool((a == b).all())
+        for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+    )
+
+
+def test_step_follows_the_gradient_of_the_written_loss():
+    """-surrogate - h entropy + sum_i MSE_i / 4, clipped per network, through one step of Adam."""
+    config = ClippedConfig(entropy=0.1, gradient_clip=1e9)
+    learner, batch = learner_and_batch()
+
+    def loss(policy, networks):
+        errors = ((critic_values(networks, batch.inputs.rows).T - batch.targets) ** 2).mean(0)
+        return policy_loss(policy, batch, config, "minibatch")[0] + errors.sum() / 4
+
+    @jax.jit
+    def by_hand(policy, networks):
+        reference = optax.adam(config.learning_rate, eps=1e-5)
+        change, _ = reference.update(
+            jax.grad(loss, (0, 1))(policy, networks), reference.init((policy, networks))
+        )
+        return optax.apply_updates((policy, networks), change)
+
+    expected = by_hand(learner.policy, learner.critics.networks)
+    moved = take_step(learner, batch, config)
+    found = (moved.policy, moved.critics.networks)
+    for a, b in zip(jax.tree.leaves(expected), jax.tree.leaves(found), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-6)
+
+
+def test_huge_cost_targets_leave_policy_and_reward_critic_alone():
+    learner, batch = learner_and_batch()
+    huge = eqx.tree_at(lambda b: b.targets, batch, batch.targets.at[:, 1].multiply(1e6))
+    moved, other = (take_step(learner, one, ClippedConfig()) for one in (batch, huge))
+    assert same(moved.policy, other.policy)
+    first = [jax.tree.map(lambda leaf: leaf[0], one.critics.networks) for one in (moved, other)]
+    assert same(*first)
+
+
+def test_a_minibatch_that_is_no_number_is_dropped():
+    learner, batch = learner_and_batch()
+    broken = eqx.tree_at(lambda b: b.advantage, batch, batch.advantage.at[3].set(jnp.nan))
+    moved = take_step(learner, broken, ClippedConfig())
+    assert same(moved.policy, learner.policy)
+    assert same(moved.extra.optimiser, learner.extra.optimiser)
+    assert not same(moved.critics.networks, learner.critics.networks)
+
+
+def test_minibatches_of_merged_inputs_take_the_same_step():
+    learner, batch = learner_and_batch()
+    rows = jnp.tile(batch.inputs.rows[:10], (3, 1))
+    merged, _, exact = merge_duplicates(rows, 16)
+    assert exact
+    order = jnp.arange(30)[::2]
+    plain, shared = (
+        take_step(
+            learner, eqx.tree_at(lambda b: b.inputs, batch, inputs).subset(order), ClippedConfig()
+        )
+        for inputs in (Inputs(rows), merged)
+    )
+    assert not same(plain.policy, learner.policy)
+    for one, other in zip(jax.tree.leaves(plain), jax.tree.leaves(shared), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)

@@ -1,0 +1,177 @@
+"""Hostile files, environments and settings: each ends in a sentence, and nothing outside is
+touched."""
+
+import json
+import os
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import pytest
+
+import canary
+from canary.cli.main import main
+from canary.environments.icy_lake import IcyLake as OurLake
+from canary.errors import CanaryError
+from canary.runs import checkpoint, directory, lock
+from canary.runs.devices import REQUIRED, prepare_devices
+from canary.runs.environment import describe_environment, environment_changes, open_config
+from canary.runs.policies import EvaluationPlan, episode_changes
+from problems.faulty_environments import Walk
+from runs.untrained_runs import LAKE, untrained_run
+
+SMALL = (
+    "algo.hidden=[4]", "algo.epochs=1", "training.environments=3", "training.rollout_length=10", "training.chunk=1",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory) -> Path:
+    return untrained_run(tmp_path_factory.mktemp("runs"))
+
+
+@pytest.fixture
+def run(original, tmp_path) -> Path:
+    return shutil.copytree(original, tmp_path / "run")
+
+
+def sentence(capsys, *arguments: str) -> str:
+    """What a command says that must end with a mistake of the caller."""
+    assert main(list(arguments)) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    return said
+
+
+@dataclass(frozen=True, kw_only=True)
+class IcyLake(OurLake):
+    """Another environment of the same name and settings: nothing costs anything."""
+
+    def step(self, state, action, key):
+        after = super().step(state, action, key)
+        return eqx.tree_at(lambda s: s.cost, after, jnp.zeros(()))
+
+
+def test_an_environment_is_known_by_where_it_comes_from(tmp_path, run):
+    mine = IcyLake(map=LAKE.map, horizon=LAKE.horizon)
+    with pytest.raises(CanaryError, match=r"it is .*test_attacks:IcyLake, not canary's IcyLake"):
+        open_config(run, mine)
+    stored = json.loads(json.dumps(describe_environment(mine)))
+    assert environment_changes(stored, mine) == []
+    assert environment_changes(stored, LAKE)[0].startswith("it is canary's IcyLake, not ")
+
+    @dataclass(frozen=True, kw_only=True)
+    class Local(IcyLake):
+        name = "IcyLake"
+
+    trained = untrained_run(tmp_path, env=Local(map=LAKE.map, horizon=LAKE.horizon))
+    with pytest.raises(CanaryError, match=r"Local, which cannot be imported: pass environment="):
+        open_config(trained)
+
+
+def test_whole_episodes_of_the_policy_show_a_late_change(tmp_path):
+    """The random steps of the fingerprint do not reach step 40."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Late(Walk):
+        horizon: int = 60
+
+        def step(self, state, action, key):
+            after = super().step(replace(state, inner=0.0 * state.inner), action, key)
+            cost = jnp.where(after.time >= 40, jnp.float32(COST[0]), 0.0)
+            return eqx.tree_at(lambda s: s.cost, after, cost)
+
+    COST = [1.0]
+    trained = canary.train(
+        Late(), "ppo", canary.Chance(limit=30.0, epsilon=0.2), seeds=2, total_steps=60, out=tmp_path,
+        overrides=SMALL, quiet=True,
+    )  # fmt: skip
+    config = trained.config
+    assert episode_changes(trained.directory, config) == []
+    COST[0] = 0.0
+    changes = episode_changes(trained.directory, config)
+    assert changes is not None
+    assert changes[0].startswith("in episode 0 of the policy of seed 0 the cost is 0 and was 21")
+    directory.update_manifest(trained.directory, reference_episodes=None)
+    assert episode_changes(trained.directory, config) is None
+
+
+@pytest.mark.filterwarnings("ignore:.*is damaged")
+def test_hard_links_and_pipes_in_a_run_hurt_nobody(run, tmp_path, capsys):
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (run / lock.NAME).hardlink_to(victim)
+    os.mkfifo(checkpoint.checkpoint_path(run / "checkpoints", 9))
+    checkpoint.checkpoint_path(run / "checkpoints", 8).symlink_to("/dev/zero")
+    with lock.held(run):
+        assert canary.load(run).policy(0) is not None
+    assert victim.read_text() == "precious"
+
+
+def test_output_goes_to_regular_files_only(run, tmp_path, capsys):
+    os.mkfifo(tmp_path / "pipe")
+    device = tmp_path / "device"
+    device.symlink_to("/dev/null")
+    for target in (tmp_path / "pipe", device):
+        with pytest.raises(CanaryError, match="not a regular file"):
+            canary.load(run).export("numpy", target)
+    assert device.is_symlink()
+
+
+@pytest.mark.parametrize("name", REQUIRED)
+def test_settings_of_jax_that_change_numbers_are_refused(name):
+    before = getattr(jax.config, name)
+    try:
+        jax.config.update(name, not before if isinstance(before, bool) else "rbg")
+        with pytest.raises(CanaryError, match=f"unset {name.upper()}"):
+            prepare_devices()
+    finally:
+        jax.config.update(name, before)
+    prepare_devices()
+
+
+class CostAtStart(Walk):
+    def reset(self, key):
+        return eqx.tree_at(lambda s: s.cost, super().reset(key), jnp.float32(2.0))
+
+
+def test_a_cost_in_the_reset_state_is_refused(tmp_path):
+    with pytest.raises(CanaryError, match=r"cost of CostAtStart after reset\(\) is 2"):
+        canary.train(
+            CostAtStart(), "ppo", canary.Chance(9.0, 0.2), out=tmp_path / "out", quiet=True
+        )
+    assert not (tmp_path / "out").exists()
+
+
+def test_seeds_are_not_counted_twice(run, capsys):
+    assert "different" in sentence(capsys, "evaluate", str(run), "--seeds", "0,0")
+    with pytest.raises(CanaryError, match="different"):
+        EvaluationPlan(seeds=(1, 1))
+
+
+@pytest.mark.parametrize(("environments", "length"), [(10**6, 10**4), (2 * 10**9, 1)])
+def test_a_batch_that_no_memory_holds_is_a_sentence(tmp_path, capsys, environments, length):
+    said = sentence(
+        capsys, "train", "--seeds", "1", "--total-steps", str(min(environments * length, 2**31 - 1)),
+        "--set", f"training.environments={environments}", "--set", f"training.rollout_length={length}",
+        "--out", str(tmp_path / "out"), "--quiet",
+    )  # fmt: skip
+    assert "training.environments" in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_code_that_ends_the_process_is_a_sentence(capsys, tmp_path):
+    arguments = ("--limit", "1", "--epsilon", "0.1", "--out", str(tmp_path))
+    assert "sys:exit" in sentence(capsys, "train", "--env", "sys:exit", *arguments)
+
+
+def test_a_deleted_working_directory_is_a_sentence(run, tmp_path, capsys, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert main(["evaluate", str(run), "--episodes", "5", "--quiet"]) in (0, 2)
+    assert "nobody foresaw" not in capsys.readouterr().err

@@ -1,0 +1,422 @@
+"""Runs on code of one's own: made again by what they name, after consent, and only as the
+environment that was trained on."""
+
+import io
+import json
+import shutil
+from dataclasses import dataclass
+
+import pytest
+from rich.console import Console
+
+import canary
+from canary.certification.verify import verify_file
+from canary.cli.main import main
+from canary.config.sources import Source, build, source_of
+from canary.environments import from_gymnasium
+from canary.environments.icy_lake import IcyLake
+from canary.errors import CanaryError
+from canary.runs import directory, environment, trust
+from canary.runs.environment import describe_environment, environment_changes, open_config
+from canary.runs.trust import NeedsTrust
+from canary.terminal.certificate_table import print_certificate
+from problems import faulty_environments as problems
+from problems.faulty_environments import Walk
+from problems.host_environments import WALK, Forgetful
+from problems.host_environments import Walk as HostWalk
+
+REFERENCE = "problems.faulty_environments:Walk"
+SETTINGS = {
+    "algo.hidden": [4], "algo.epochs": 1, "training.environments": 3, "training.rollout_length": 10,
+    "training.chunk": 1,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Trained by a reference and an argument."""
+    return canary.train(
+        REFERENCE, "ppo", canary.Chance(limit=9.0, epsilon=0.2), seeds=1, total_steps=90,
+        out=tmp_path_factory.mktemp("runs"), overrides=SETTINGS | {"env.noise": 0.25}, quiet=True,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def stranger(tmp_path, monkeypatch):
+    """Somebody who has trusted nothing yet."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setattr(trust, "_said", [])
+
+
+def test_a_run_stores_what_it_was_trained_on(run):
+    stored = json.loads((run.directory / "config.json").read_text())["environment"]
+    assert stored["name"] == "Walk"
+    assert stored["settings"] == {"horizon": 12, "noise": 0.25, "fault": ""}
+    assert stored["source"] == {"name": REFERENCE, "arguments": stored["settings"], "cost": None}
+    assert len(stored["behaviour"]["cost"]) == 14
+
+
+def test_a_run_that_was_trained_here_is_opened_without_a_question(run):
+    again = canary.load(run.directory)
+    assert again.config.environment == Walk(noise=0.25)
+    assert again.config.environment_changes == ()
+
+
+@pytest.mark.usefixtures("stranger")
+def test_a_run_of_somebody_else_is_opened_only_after_consent(run):
+    with pytest.raises(
+        NeedsTrust,
+        match=r"was trained on problems.faulty_environments:Walk\(.*noise=0.25.*say --trust",
+    ):
+        canary.load(run.directory)
+    # Its own object: no import
+    assert canary.load(run.directory, Walk(noise=0.25)).config.environment.noise == 0.25
+    with pytest.raises(NeedsTrust):
+        canary.load(run.directory)
+    canary.load(run.directory, trust=True)
+    canary.load(run.directory)  # once is enough
+
+
+@pytest.mark.usefixtures("stranger")
+def test_consent_is_for_this_code_with_these_arguments(run, tmp_path):
+    config = json.loads((run.directory / "config.json").read_text())
+    mark = tmp_path / "mark"
+    config["environment"]["source"] = {
+        "name": "os:system",
+        "arguments": {"command": f"touch {mark}"},
+        "cost": None,
+    }
+    evil = directory.create(
+        tmp_path, directory.Headline("Walk", "ppo", 1, 10), config, device="", command=[]
+    )
+    with pytest.raises(NeedsTrust, match="os:system"):
+        open_config(evil)
+    assert not mark.exists()
+
+
+def test_another_setting_is_refused_or_accepted_by_a_word(run):
+    other = Walk(noise=0.0)
+    with pytest.raises(
+        CanaryError,
+        match=r"not the one that .* was trained on: noise is 0.0 here and was 0.25.*accept_change",
+    ):
+        canary.load(run.directory, other)
+    accepted = canary.load(run.directory, other, accept_change=True)
+    assert accepted.config.environment_changes == ("noise is 0.0 here and was 0.25",)
+    certificate = canary.certify(accepted, episodes=60)
+    assert certificate["origin"]["environment_changes"] == ["noise is 0.0 here and was 0.25"]
+    changed = "This is not the environment of training: noise is 0.0 here and was 0.25."
+    assert certificate["sentence"].endswith(changed)
+    own = canary.certify(canary.load(run.directory), episodes=60)
+    assert "environment_changes" not in own["origin"]
+    assert changed not in own["sentence"]
+
+
+def test_an_accepted_change_is_shown_wherever_a_certificate_is(run, tmp_path):
+    place = tmp_path / "run"
+    shutil.copytree(run.directory, place)
+    other = Walk(noise=0.0)
+    certificate = canary.certify(place, environment=other, accept_change=True, episodes=60)
+    page = (place / "certificate.html").read_text().partition("<script")[0]
+    assert page.count("noise is 0.0 here and was 0.25") == 2  # the sentence, and the facts
+    assert "in a changed environment" in page
+    lines = Console(width=200, record=True, file=io.StringIO())
+    print_certificate(lines, certificate)
+    assert "in an environment that changed since training" in lines.export_text()
+    assert verify_file(place / "certificate.html", environment=other)["level"] == "belongs"
+    problems = verify_file(place / "certificate.html", environment=Walk(noise=0.25))["problems"]
+    assert "settings.noise is 0.0 in the certificate and 0.25 in the run." in problems
+
+
+def test_a_changed_environment_is_evaluated_but_neither_trained_on_nor_exported(run, capsys):
+    """Training on would leave a policy of two environments that names only one of them."""
+    accepted = canary.load(run.directory, Walk(noise=0.0), accept_change=True)
+    files = {path: path.read_bytes() for path in run.directory.iterdir() if path.is_file()}
+    told = r"noise is 0.0 here and was 0.25. This needs the same one: restore it"
+    with pytest.raises(CanaryError, match=told):
+        accepted.resume(total_steps=120, quiet=True)
+    with pytest.raises(CanaryError, match=told):
+        accepted.export("numpy")
+    assert {path: path.read_bytes() for path in files} == files
+    summary = accepted.evaluate(20)
+    assert summary["environment_changes"] == ["noise is 0.0 here and was 0.25"]
+    assert "environment_changes" not in canary.evaluate(run.directory, 20)
+
+
+@pytest.mark.parametrize("command", [["train", "--resume"], ["export"], ["frontier", "--run"]])
+def test_commands_without_the_word_do_not_advise_it(run, command, monkeypatch, capsys):
+    monkeypatch.setattr(environment, "_behaviour_changes", lambda *_: ["the cost differs"])
+    assert main([*command, str(run.directory)]) == 2
+    said = capsys.readouterr().err
+    assert "on the same keys the cost differs. This needs the same one: restore it" in said
+    assert "Only `canary evaluate` and `canary certify` take a changed one" in said
+    evaluate = ["evaluate", str(run.directory), "--episodes", "20"]
+    assert main(evaluate) == 2
+    assert "or say --accept-change" in capsys.readouterr().err
+    assert main([*evaluate, "--accept-change"]) == 0
+    assert "not the environment of training: on the same keys the cost" in " ".join(
+        capsys.readouterr().out.split()
+    )
+
+
+@pytest.mark.usefixtures("stranger")
+def test_the_advice_about_trust_can_be_followed_in_python(run, tmp_path):
+    for use in (canary.evaluate, canary.certify, canary.export):
+        with pytest.raises(NeedsTrust, match="trust=True, or pass environment="):
+            use(run.directory)
+    own = Walk(noise=0.25)
+    assert canary.evaluate(run.directory, 20, environment=own)["updates"] == 3
+    with pytest.raises(CanaryError, match="accept_change=True"):
+        canary.certify(run.directory, environment=Walk(noise=0.0))
+    path = tmp_path / "policy.npz"
+    assert canary.export(run.directory, "numpy", path, environment=own)["path"] == str(path)
+    assert canary.certify(run.directory, episodes=60, trust=True)["results"]
+
+
+def test_randomness_that_no_key_determines_is_no_change():
+    forgetful = from_gymnasium(Forgetful, horizon=9)
+    stored = json.loads(json.dumps(describe_environment(forgetful)))
+    environment._behaviour.cache_clear()  # as in another process
+    assert environment_changes(stored, forgetful) == []
+
+
+def test_other_behaviour_is_refused_although_the_settings_agree(run):
+    @dataclass(frozen=True, kw_only=True)
+    class Changed(problems.Walk):
+        def step(self, state, action, key):
+            return super().step(state, 1.5 * action, key)
+
+    Changed.__name__ = "Walk"
+    Changed.__qualname__, Changed.__module__ = "Walk", problems.__name__
+    with pytest.raises(
+        CanaryError, match="on the same keys the observation differs from step 1 on"
+    ):
+        canary.load(run.directory, Changed(noise=0.25))
+
+
+def test_another_environment_is_refused(run):
+    with pytest.raises(CanaryError, match="it is canary's IcyLake, not problems"):
+        canary.load(run.directory, IcyLake())
+
+
+def test_one_of_ours_with_another_setting_is_refused():
+    stored = {
+        "name": "IcyLake",
+        "settings": {"map": "4x4", "slip": 0.25, "horizon": 100, "gone": 1},
+    }
+    assert environment_changes(stored, IcyLake(slip=0.25)) == []
+    assert environment_changes(stored, IcyLake(slip=0.5)) == ["slip is 0.5 here and was 0.25"]
+
+
+def test_an_environment_that_cannot_be_imported_is_asked_for(tmp_path):
+    @dataclass(frozen=True, kw_only=True)
+    class Hidden(Walk):
+        pass
+
+    assert source_of(Hidden()) is None
+    made = canary.train(
+        Hidden(), "ppo", canary.Chance(limit=9.0, epsilon=0.2), seeds=1, total_steps=30, out=tmp_path,
+        overrides=SETTINGS, quiet=True,
+    )  # fmt: skip
+    with pytest.raises(
+        CanaryError,
+        match=r"Hidden, which cannot be imported: pass environment=",
+    ):
+        canary.load(made.directory)
+    assert canary.load(made.directory, Hidden()).summary()["status"] == "finished"
+
+
+def test_references_make_environments():
+    walk = build(Source(REFERENCE, {"noise": 1, "horizon": 7}))
+    assert walk == Walk(noise=1.0, horizon=7)
+    assert isinstance(walk.noise, float)
+    assert source_of(walk) == Source(REFERENCE, {"horizon": 7, "noise": 1.0, "fault": ""})
+    host = build(Source(f"gymnasium:{WALK}", {"horizon": 9, "drift": 0.25}, "info:cost"))
+    assert host.settings() == {"drift": 0.25, "horizon": 9, "cost": "info:cost"}
+    assert source_of(host) == Source(
+        f"gymnasium:{WALK}", {"drift": 0.25, "horizon": 9}, "info:cost"
+    )
+    assert source_of(from_gymnasium(lambda: HostWalk(), horizon=9)) is None
+
+
+@pytest.mark.parametrize(
+    ("source", "sentence"),
+    [
+        (
+            Source(REFERENCE, {"nois": 1}),
+            "takes no argument 'nois'; it takes horizon, noise, fault",
+        ),
+        (Source(REFERENCE, {"noise": "loud"}), "env.noise must be a number, not 'loud'"),
+        (
+            Source("problems.faulty_environments:Wolk"),
+            "The module problems.faulty_environments has no 'Wolk'",
+        ),
+        (Source("no_such_thing:Walk"), "There is no module 'no_such_thing'"),
+        (
+            Source("problems.host_environments:walk"),
+            "write --env gymnasium:problems.host_environments:walk",
+        ),
+        (Source("problems.host_environments:WALK"), "is a str, not a class or function"),
+        (Source(REFERENCE, {}, "info:cost"), "states its own cost; --cost is for"),
+        (Source("json:dumps", {"obj": 3}), "makes a str, which is not an environment"),
+        (Source("a b:c"), "names no environment; write package.module:Factory"),
+        (Source("gymnasium:Nothing-v3"), "Gymnasium knows no environment 'Nothing-v3'"),
+    ],
+)
+def test_references_that_make_none(source, sentence):
+    with pytest.raises(CanaryError, match=sentence):
+        build(source)
+
+
+def test_the_command_line_rebuilds_what_it_trained(run, capsys):
+    assert main(["evaluate", str(run.directory), "--episodes", "20", "--json", "-", "--quiet"]) == 0
+    assert json.loads(capsys.readouterr().out)["updates"] == 3
+    exported = run.directory / "policy.npz"
+    assert (
+        main(
+            ["export", str(run.directory), "--format", "numpy", "--file", str(exported), "--quiet"]
+        )
+        == 0
+    )
+    assert exported.exists()
+
+
+@pytest.mark.usefixtures("stranger")
+def test_the_command_line_asks_for_consent(run, capsys, monkeypatch):
+    assert main(["evaluate", str(run.directory), "--episodes", "5"]) == 2
+    assert "say --trust" in capsys.readouterr().err
+    questions = []
+
+    def answer(question):
+        questions.append(question)
+        return len(questions) > 1
+
+    from canary.cli import common
+
+    monkeypatch.setattr(common, "_ask", answer)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    with pytest.raises(NeedsTrust):
+        common.opened(str(run.directory), ".", trust=False)
+    common.opened(str(run.directory), ".", trust=False)
+    assert len(questions) == 2
+    assert "was trained on problems.faulty_environments:Walk(" in questions[0]
+    assert "Import and call this code?" in questions[0]
+    common.opened(str(run.directory), ".", trust=False)
+    assert len(questions) == 2
+
+
+def test_training_from_the_command_line(tmp_path, capsys):
+    settings = [f"{name}={json.dumps(value)}" for name, value in SETTINGS.items()]
+    flags = [part for setting in (*settings, "env.noise=0.25") for part in ("--set", setting)]
+    shared = [
+        "--algo",
+        "ppo",
+        "--seeds",
+        "1",
+        "--total-steps",
+        "30",
+        "--out",
+        str(tmp_path),
+        "--quiet",
+    ]
+    assert main(["train", "--env", REFERENCE, *shared, *flags]) == 2
+    assert "Walk has no default constraint: say the limit (--limit)" in capsys.readouterr().err
+    limits = ["--limit", "9", "--epsilon", "0.2"]
+    assert main(["train", "--env", REFERENCE, *limits, *shared, *flags]) == 0
+    (made,) = tmp_path.iterdir()
+    assert canary.load(made).config.environment == Walk(noise=0.25)
+    assert main(["train", "--env", REFERENCE, "--cost", "info:cost", *limits, *shared]) == 2
+    assert "states its own cost" in capsys.readouterr().err
+    assert (
+        main(["train", "--env", "problems.faulty_environments:IntegerCost", *limits, *shared]) == 2
+    )
+    assert "must be float32" in capsys.readouterr().err
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize("fault", ["cost", "cost inf", "reward", "observation", "endless", "both"])
+def test_no_training_begins_on_a_broken_environment(tmp_path, fault):
+    with pytest.raises(CanaryError, match=r"finite|not over after|Both"):
+        canary.train(
+            problems.Odd(fault=fault), "ppo", canary.Chance(limit=9.0, epsilon=0.2), seeds=1, total_steps=30,
+            out=tmp_path / "runs", overrides=SETTINGS, quiet=True,
+        )  # fmt: skip
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_cost_that_breaks_late_stops_training_where_it_broke(tmp_path):
+    """Step 40 of an episode: the check before training does not get that far."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Late(Walk):
+        def _state(self, x, reward, cost, time, terminated):
+            import jax.numpy as jnp
+
+            state = super()._state(x * 0, reward, cost, time, terminated)
+            return replace_cost(state, jnp.where(time >= 40, jnp.nan, state.cost))
+
+    def replace_cost(state, cost):
+        import equinox as eqx
+
+        return eqx.tree_at(lambda s: s.cost, state, cost)
+
+    with pytest.raises(
+        CanaryError,
+        match=r"Late gave a cost that is not finite, or absurdly large: seed 0, update 4, step 10 of 10, lane 0",
+    ):
+        canary.train(
+            Late(horizon=60), "ppo", canary.Chance(limit=9.0, epsilon=0.2), seeds=1, total_steps=300, out=tmp_path,
+            overrides=SETTINGS | {"training.stagger": False}, quiet=True,
+        )  # fmt: skip
+    (made,) = tmp_path.iterdir()
+    assert [path.name for path in (made / "checkpoints").iterdir()] == ["checkpoint-00000003.npz"]
+    assert canary.load(made, Late(horizon=60)).metrics.height == 3
+
+
+def test_check_env_on_the_command_line(capsys):
+    assert (
+        main(["check-env", REFERENCE, "--limit", "15", "--epsilon", "0.2", "--episodes", "32"]) == 0
+    )
+    shown = capsys.readouterr().out
+    assert "observation of size 2, actions: [-1, 1] x 1, episodes have up to 12 steps" in shown
+    assert "32 random episodes" in shown
+    assert shown.splitlines()[-1] == "nothing is wrong"
+    assert "[/]" not in shown  # how it is coloured is no text
+    assert (
+        main(
+            [
+                "check-env",
+                "problems.faulty_environments:Odd",
+                "--set",
+                "env.fault=cost",
+                "--json",
+                "-",
+            ]
+        )
+        == 1
+    )
+    report = json.loads(capsys.readouterr().out)
+    assert report["ok"] is False
+    assert report["findings"][0]["field"] == "cost"
+    assert main(["check-env", "problems.faulty_environments:WrongSize"]) == 1
+    assert "observation_size says 3" in capsys.readouterr().out
+    assert (
+        main(
+            [
+                "check-env",
+                f"gymnasium:{WALK}",
+                "--set",
+                "env.horizon=8",
+                "--episodes",
+                "8",
+                "--quiet",
+            ]
+        )
+        == 0
+    )
+    assert main(["check-env", "IcyLoke"]) == 2
+    assert "did you mean IcyLake" in capsys.readouterr().err
+    assert (
+        main(["check-env", "IcyLake", "--set", "env.slip=0.1", "--episodes", "8", "--quiet"]) == 0
+    )

@@ -1,0 +1,90 @@
+"""Which settings differ between runs; names, tags and kept states."""
+
+from pathlib import Path
+
+import pytest
+
+from canary.cli import main
+from canary.config.run_config import TrainingConfig
+from canary.errors import CanaryError
+from canary.runs import directory
+from canary.runs.manifest import Labels, checked_labels
+from canary.runs.settings import differences, differing, settings_text
+from canary.runs.stored_states import is_kept, next_kept
+
+CONFIG = {
+    "environment": {"name": "IcyLake", "settings": {"slip": 0.2}},
+    "algorithm": {"name": "canary", "settings": {"target_kl": 0.01, "critic": {"epochs": 4}}},
+    "constraint": {"kind": "chance", "limit": 5.5, "epsilon": 0.02},
+    "training": {"seeds": [0, 1], "total_steps": 4000},
+    "preset": "fast",
+}
+WIDE = CONFIG | {
+    "algorithm": {"name": "canary", "settings": {"target_kl": 0.02, "critic": {"epochs": 4}}},
+    "constraint": {"kind": "chance", "limit": 3.5, "epsilon": 0.02},
+    "training": {"seeds": [0], "total_steps": 4000},
+}
+CPO = CONFIG | {"algorithm": {"name": "cpo", "settings": {"damping": 1.0}}}
+
+
+def test_what_differs_is_named_as_set_names_it():
+    one, two, none = differing([CONFIG, WIDE, None])
+    assert one == {"limit": 5.5, "algo.target_kl": 0.01}
+    assert settings_text(two) == "algo.target_kl=0.02 limit=3.5"
+    assert none == {}
+    # Settings of another algorithm are no difference: its name says it.
+    assert differing([CONFIG, CPO]) == [{"algo": "canary"}, {"algo": "cpo"}]
+    assert differing([CONFIG, CONFIG]) == [{}, {}]
+
+
+def test_differences_have_their_place():
+    assert differences(CONFIG, CONFIG) == []
+    changed = CONFIG | {"constraint": {"kind": "chance", "limit": 5, "new": 1}}
+    assert differences(CONFIG, changed) == [
+        "constraint.limit is 5 and was 5.5",
+        "constraint.epsilon is missing",
+        "constraint.new is new",
+    ]
+
+
+def test_names_and_tags_are_checked_before_anything_is_written(tmp_path: Path):
+    (tmp_path / "taken").mkdir()
+    for name, sentence in {
+        "taken": "exists already", "latest": "is not latest", "a/b": "letters", ".x": "letters", "": "letters",
+        "x" * 101: "letters",
+    }.items():  # fmt: skip
+        with pytest.raises(CanaryError, match=sentence):
+            checked_labels(tmp_path, name)
+    for tag in ("", "a,b", " a", "x" * 60):
+        with pytest.raises(CanaryError, match="tag"):
+            checked_labels(tmp_path, None, [tag])
+    assert checked_labels(tmp_path, "new", "one") == Labels("new", ("one",))
+
+
+def test_list_shows_names_tags_differences_and_the_plan_as_it_is_now(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("COLUMNS", "200")  # a narrow terminal folds the differences
+    headline = directory.Headline("IcyLake", "canary", 2, 4000)
+    for name, config in {"narrow": CONFIG, "wide": WIDE}.items():
+        labels = Labels(name, (name[0],))
+        run = directory.create(tmp_path, headline, config, device="cpu", command=[], labels=labels)
+    directory.update_manifest(run, extended_steps=8000, total_steps=8000)
+    assert main(["list", "--out", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    for text in ("narrow", "limit=5.5", "algo.target_kl=0.02", "limit=3.5", "#w"):
+        assert text in shown
+    assert "training.total_steps=8000" in shown
+    assert main(["list", "--out", str(tmp_path), "--tag", "w"]) == 0
+    assert "narrow" not in capsys.readouterr().out
+
+
+def test_kept_states_lie_at_equal_parts_of_training():
+    training = TrainingConfig(total_steps=10_000, keep_checkpoints=4)  # ten updates
+    assert [update for update in range(1, 11) if is_kept(training, update)] == [3, 5, 8, 10]
+    assert [next_kept(training, update) for update in (0, 3, 9)] == [3, 5, 10]
+    few = TrainingConfig(total_steps=2000, keep_checkpoints=9)
+    assert [update for update in (1, 2) if is_kept(few, update)] == [1, 2]
+    none = TrainingConfig(total_steps=2000)
+    assert not is_kept(none, 2)
+    assert next_kept(none, 0) == 2

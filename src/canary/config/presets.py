@@ -106,9 +106,10 @@ def fast(config: RunConfig) -> RunConfig:
     else:
         settings = replace(settings, estimation=estimation)
     if isinstance(settings, CanaryConfig) and discrete:
-        # Finite problems have many short episodes: enough of them come near the limit, and an
-        # action may act on all the cost to come.
-        settings = replace(settings, dead_zone=0.7, local_discount=1.0)
+        # Finite problems have many short episodes: enough of them come near the limit, and a
+        # shorter trace has less noise.
+        estimation = replace(settings.estimation, gae_lambda=0.9)
+        settings = replace(settings, dead_zone=0.7, estimation=estimation)
     training, horizon = config.training, config.environment.horizon
     batches = of_kind(config.environment, FAST_BATCHES)
     if batches is not None:

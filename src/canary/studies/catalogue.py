@@ -196,6 +196,14 @@ def _lone(environment: str, seeds: Sequence[int], steps: int) -> tuple[Row, ...]
     return (replace(_method("canary", environment, seeds, steps), about="the `fast` preset"),)
 
 
+def _budgets(environment: str, seeds: Sequence[int], budgets: Sequence[int]) -> tuple[Row, ...]:
+    """The same with several numbers of steps: a run's schedules depend on them."""
+    return tuple(
+        replace(_lone(environment, seeds, steps)[0], name=f"canary-{steps // 1_000_000}M")
+        for steps in budgets
+    )
+
+
 # No policy satisfies Cantelli's own bound here, at limit 3.5 and epsilon 0.05.
 HARD_LAKE = "SFFHF/HFFFH/FFFFF/FHHFF/HHHFG"
 
@@ -270,10 +278,28 @@ ALL_STUDIES: dict[str, Study] = {
     ),
     "point-goal-2500": Study(
         title="Canary on PointGoal2500 (limit 100, epsilon 0.02)",
-        rows=_lone("PointGoal2500", range(3600, 3610), 12_000_000),
+        rows=_budgets("PointGoal2500", range(3600, 3610), (12_000_000, 2_000_000)),
     ),
     "eco-ant": Study(
         title="Canary on EcoAnt (limit 150, epsilon 0.02)",
-        rows=_lone("EcoAnt", range(1500, 1505), 10_000_000),
+        rows=_budgets("EcoAnt", range(1500, 1505), (4_000_000, 10_000_000)),
+    ),
+    "ablation": Study(
+        title="Canary with one ingredient changed (epsilon 0.02)",
+        rows=tuple(
+            Row(name=f"{SHORT[environment]}-{name}", about=about, environment=environment,
+                algorithm=algorithm, overrides=overrides, seeds=range(5200, 5204), steps=steps)
+            for environment, steps in (("PointGoal2500", 6_000_000), ("EcoAnt", 3_000_000))
+            for name, about, algorithm, overrides in (
+                ("canary", "the `fast` preset", "canary", ()),
+                ("no-clock", "networks see no clock", "canary", ("algo.clock=false",)),
+                ("no-dead-zone", "dead zone 0", "canary", ("algo.dead_zone=0",)),
+                ("whole-episode", "A^c undiscounted", "canary", ("algo.local_discount=1",)),
+                ("short-window", "bound of the last 20 episodes", "canary", ("algo.window=20",)),
+                ("wide-start", "initial deviation 1", "canary", ("algo.initial_std=1",)),
+                ("indicator", "PPO-Lagrangian on the violation indicator", "ppo-lagrangian", ()),
+            )
+            if (environment, name) != ("PointGoal2500", "wide-start")  # its preset starts there
+        ),
     ),
 }  # fmt: skip

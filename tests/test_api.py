@@ -33,6 +33,7 @@ from canary.reporting.figures import training_figure
 from canary.reporting.records import EvaluationSummary, TrainingSummary
 from canary.rollout import CostAccount
 from canary.runs import checkpoint, directory
+from canary.runs.environment import describe_environment
 from problems.probe_environments import Price
 from tiny_runs import SETTINGS, STEPS, environment
 
@@ -142,10 +143,11 @@ class OwnLake(IcyLake):
 def test_an_environment_without_a_name_is_handed_over(tmp_path: Path):
     config = make_config(OwnLake(horizon=9), constraint=canary.Chance(limit=2.0, epsilon=0.3))
     headline = directory.Headline("OwnLake", "canary", 4, 1000)
-    place = directory.create(tmp_path, headline, config_to_dict(config), device="cpu", command=[])
-    with pytest.raises(
-        CanaryError, match="OwnLake, which is not a named environment: pass environment"
-    ):
+    described = describe_environment(config.environment)
+    del described["source"]  # as of a class in a script
+    stored = config_to_dict(config) | {"environment": described}
+    place = directory.create(tmp_path, headline, stored, device="cpu", command=[])
+    with pytest.raises(CanaryError, match="OwnLake, which cannot be imported: pass environment"):
         canary.load(place)
     assert canary.load(place, OwnLake(horizon=9)).config == config
     with pytest.raises(CanaryError, match="constraint"):

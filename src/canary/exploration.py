@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from canary.config.run_config import RunConfig
+from canary.environments.failures import told_failures
 from canary.environments.protocol import Continuous, Environment
 from canary.evaluation import make_player
 from canary.networks import make_policy
@@ -49,7 +50,8 @@ def initial_std(environment: Environment, account: CostAccount, hidden: tuple[in
         policy = make_policy(
             jax.random.key(1), size + CostAccount.SIZE, environment.action_space, hidden, deviation
         )
-        return np.asarray(play(policy, statistics, keys).reward)
+        with told_failures(environment):
+            return np.asarray(play(policy, statistics, keys).reward)
 
     chosen, earned = DEVIATIONS[0], returns(DEVIATIONS[0])
     for narrower in DEVIATIONS[1:]:

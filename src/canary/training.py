@@ -150,9 +150,9 @@ def train_chunk(
     # the same.
     iterate = jax.jit(partial(train_iteration, trainer), inline=True)
     _, record = jax.eval_shape(iterate, state)
-    # An array of one place is no array to XLA: it would round the numbers that go there another
-    # way.
-    places = max(size, 2)
+    # XLA treats arrays of a few places specially and would round what goes there differently, so a
+    # program for short chunks has room for longer ones.
+    places = max(size, 8)
     records = jax.tree.map(lambda leaf: jnp.zeros((places, *leaf.shape), leaf.dtype), record)
 
     def advance(index: Int[Array, ""], carry: tuple[TrainingState, PyTree]):

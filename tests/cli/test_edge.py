@@ -58,7 +58,7 @@ def sentence(capsys: pytest.CaptureFixture[str], arguments: list[str], code: int
             ["train", "--total-steps", "1000", "--set", "training.environments=2000"],
             "total_steps (1000)",
         ),
-        (["evaluate", "x" * 300], "is no name of a run"),
+        (["evaluate", "x" * 300], "cannot be the name of a run"),
         (["evaluate", "a\0b"], "no run"),
         (["list", "--json", "a\0b"], "--json cannot write"),
         (["list", "--json", "x" * 300], "--json cannot write"),

@@ -159,9 +159,8 @@ class Counter:
 
 
 def test_somebody_else_can_draw_their_own_environment(run: canary.Run, tmp_path: Path):
-    own = canary.Run(
-        run.directory, SimpleNamespace(**vars(run.config) | {"environment": Counter()})
-    )
+    changed = {"environment": Counter(), "clock": run.config.clock}
+    own = canary.Run(run.directory, SimpleNamespace(**vars(run.config) | changed))
     with pytest.raises(CanaryError, match="no drawing of Counter"):
         own.video(tmp_path / "own.gif", EPISODES)
     seen: list[Any] = []

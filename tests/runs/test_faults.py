@@ -96,7 +96,7 @@ def test_a_callback_that_fails_late_ends_training(tmp_path):
             environment, "ppo", canary.Chance(20.0, 0.2), seeds=1, total_steps=4 * 60, out=tmp_path,
             overrides=(
                 "algo.hidden=[4]", "algo.epochs=1", "training.environments=3", "training.chunk=1",
-                "training.rollout_length=20", "training.stagger=false",
+                "training.rollout_length=20", "training.stagger=false", "algo.initial_std=1",
             ),
             quiet=True,
         )  # fmt: skip

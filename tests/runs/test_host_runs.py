@@ -29,7 +29,7 @@ from problems.host_environments import WALK
 CONSTRAINT = canary.Chance(limit=3.0, epsilon=0.2)
 SETTINGS = (
     "algo.hidden=[4]", "algo.epochs=1", "training.environments=3", "training.rollout_length=10",
-    "training.stagger=false", "training.chunk=1",
+    "training.stagger=false", "training.chunk=1", "algo.initial_std=1",
 )  # fmt: skip
 UPDATE = 30  # steps
 

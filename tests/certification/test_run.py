@@ -20,7 +20,7 @@ from canary.certification.page import histogram, render_page
 from canary.certification.run import CertificateRequest, certify_run
 from canary.certification.verdict import decode_costs
 from canary.certification.verify import verify_file
-from canary.config.config import config_from_dict
+from canary.config.config import config_from_dict, config_to_dict
 from canary.errors import CanaryError
 from canary.runs import checkpoint, directory
 from canary.runs.stored_states import load_states
@@ -135,7 +135,9 @@ def test_a_policy_that_is_not_finite_gets_no_verdict(run: Path, tmp_path: Path, 
     place = lambda state: state.learner.policy.network.biases[0]  # noqa: E731
     states = eqx.tree_at(place, states, place(states).at[1, 0].set(number))
     path = checkpoint.checkpoint_path(run / "checkpoints", iteration)
-    checkpoint.save(path, states, metadata={"iteration": iteration})
+    checkpoint.save(
+        path, states, metadata={"iteration": iteration, "config": config_to_dict(config)}
+    )
     with pytest.raises(CanaryError, match="seed 3 has numbers that are not finite"):
         certify_run(run, CertificateRequest(**QUICK), out=tmp_path / "x", quiet=True)
 

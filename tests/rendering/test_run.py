@@ -159,7 +159,9 @@ class Counter:
 
 
 def test_somebody_else_can_draw_their_own_environment(run: canary.Run, tmp_path: Path):
-    changed = {"environment": Counter(), "clock": run.config.clock}
+    changed = {
+        "environment": Counter(), "clock": run.config.clock, "environment_changes": ("it is another",),
+    }  # fmt: skip
     own = canary.Run(run.directory, SimpleNamespace(**vars(run.config) | changed))
     with pytest.raises(CanaryError, match="no drawing of Counter"):
         own.video(tmp_path / "own.gif", EPISODES)

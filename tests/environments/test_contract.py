@@ -83,7 +83,8 @@ def program(name: str, count: int, length: int):
         size = environment.observation_size + CostAccount.SIZE
         policy = make_policy(key_policy, size, environment.action_space, (8,))
         lanes = start_lanes(environment, count, key_lanes, stagger=False)
-        return lanes, collect(environment, ACCOUNT, policy, lanes, None, key_run, length)
+        account = replace(ACCOUNT, clock=environment.horizon)
+        return lanes, collect(environment, account, policy, lanes, None, key_run, length)
 
     return jax.jit(run)
 
@@ -189,11 +190,11 @@ def test_thousands_of_steps_on_mjx(name):
 def test_episodes_are_cut_exactly_at_the_horizon(name):
     _, _, rollout, _ = played(name)
     horizon = CASES[name].horizon
-    time = np.rint(rollout.next_elapsed * horizon).astype(int)
+    time = np.rint(rollout.next_inputs[..., -2] * horizon).astype(int)
     assert rollout.truncated.any()
     assert not (rollout.truncated & rollout.terminated).any()
     np.testing.assert_array_equal(rollout.truncated, (time == horizon) & ~rollout.terminated)
-    started = np.rint(rollout.elapsed * horizon).astype(int)
+    started = np.rint(rollout.inputs[..., -2] * horizon).astype(int)
     np.testing.assert_array_equal(time, started + 1)
     np.testing.assert_array_equal(started[1:], np.where(rollout.done[:-1], 0, time[:-1]))
 

@@ -50,8 +50,8 @@ def play(environment, seed=0, stagger=False, lanes=LANES, length=LENGTH):
     first = training.only(training.init(jnp.full(1, seed, jnp.int32), make_terms(config)))
     tables, actions, *last = training.collect(first)
     before, after = (lanes_of(jnp.asarray(each)) for each in tables)
-    inputs, horizon = before.inputs(ACCOUNT, None), environment.horizon
-    rollout = transition(horizon, ACCOUNT, None, before, inputs, jnp.asarray(actions), after)
+    inputs = before.inputs(ACCOUNT, None)
+    rollout = transition(ACCOUNT, None, before, inputs, jnp.asarray(actions), after)
     played = first.lanes, lanes_of(*last), rollout, before.environment.observation
     return jax.tree.map(np.asarray, played)
 

@@ -1,6 +1,7 @@
 """Canary's bound, price of a unit of cost and local advantage against small problems in which every
 episode can be listed."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import jax
@@ -12,8 +13,8 @@ from hypothesis import strategies as st
 
 from canary.algorithms.base import EstimationConfig
 from canary.algorithms.canary import (
+    LOCAL_UNIT,
     CanaryConfig,
-    CanaryMemory,
     canary_objective,
     shaped_bound,
     tightening,
@@ -57,7 +58,7 @@ bound_of = jax.jit(lambda c, d: shaped_bound(window_of(c), ALL, jnp.asarray(1.0)
 @given(st.lists(costs, min_size=20, max_size=20), st.floats(0, 0.99))
 def test_the_bound_holds_for_every_law(sample, dead_zone):
     with jax.enable_x64(True):
-        bound = float(bound_of(np.array(sample), jnp.asarray(dead_zone)))
+        bound = float(bound_of(np.array(sample), dead_zone))
     assert np.mean(np.array(sample) > 1) <= bound + 1e-9 <= 1 + 2e-9
 
 
@@ -91,22 +92,23 @@ def test_a_limit_that_is_not_reached_yet_never_looks_met(epsilon):
     sample = 2.0 * np.array([1.2] * 94 + [2.0] * 6)
     terms = make_terms(2.0, epsilon)
     scale = tightening(window_of(sample), ALL, terms)
-    bound = shaped_bound(window_of(sample), ALL, terms.limit / scale, jnp.asarray(0.6))
+    bound = shaped_bound(window_of(sample), ALL, terms.limit / scale, 0.6)
     assert float(bound) >= epsilon
 
 
 # --- what the policy follows, with exact critics ---
 
 
-def objective_of(rollout, window, local, ahead, *, dead_zone, decay, horizon=3):
+def objective_of(rollout, window, local, ahead, *, dead_zone, decay):
     """Canary's objective of a batch without rewards; critics are pairs (here, after)."""
     estimation = EstimationConfig(gae_lambda=decay, window=1)
     config = CanaryConfig(estimation=estimation, dead_zone=dead_zone, local_discount=1.0)
     nothing = jnp.zeros_like(rollout.cost)
+    local = [value / LOCAL_UNIT for value in local]
     values, next_values = (jnp.stack([nothing, *each]) for each in zip(local, ahead, strict=True))
     batch = Batch(rollout, (nothing, nothing), values, next_values, window)
-    memory = CanaryMemory(Price.at_start(), jnp.asarray(dead_zone))
-    return canary_objective(config, horizon)(batch, make_terms(LIMIT, EPSILON), memory)
+    found = canary_objective(config)(batch, make_terms(LIMIT, EPSILON), Price.at_start())
+    return replace(found, targets=found.targets.at[1].multiply(LOCAL_UNIT))
 
 
 def scale_by_hand(costs):
@@ -258,7 +260,7 @@ def test_price_times_effect_points_along_the_true_gradient(bursts, dead_zone):
     with jax.enable_x64(True):
         found = objective_of(
             bursts.rollout, bursts.window, pair(mean, 0 * x), pair(ahead, 0 * x),
-            dead_zone=dead_zone, decay=0.9, horizon=STEPS,
+            dead_zone=dead_zone, decay=0.9,
         )  # fmt: skip
     truth = -true_gradient(bursts, x**2)
     gradient = policy_gradient(bursts, found.advantage)

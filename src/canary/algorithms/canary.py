@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from canary.algorithms.base import Algorithm, EstimationConfig, Task
@@ -118,7 +119,7 @@ def canary_objective(config: CanaryConfig):
     return objective
 
 
-def shaped_bound(window: EpisodeWindow, span: Span, limit: Scalar, dead_zone: float) -> Scalar:
+def shaped_bound(window: EpisodeWindow, span: Span, limit: Scalar, dead_zone: ArrayLike) -> Scalar:
     """Cantelli's bound on P(C > limit) from the moments of the shaped cost of recent episodes."""
     moments = cost_moments(window, span, limit, dead_zone)
     return cantelli_probability(moments.mean, moments.variance, 1.0, or_equal=True)

@@ -47,14 +47,17 @@ CASES = {
     "canary on PointGoal": ("PointGoal", "canary", (*ROBOT, *TRUST_REGION)),
     "ppo on PointGoal": ("PointGoal", "ppo", (*ROBOT, "algo.minibatch_size=50")),
     "canary on EcoAnt": ("EcoAnt", "canary", (*ROBOT, *TRUST_REGION, "env.engine=native")),
+    "fast canary on IcyLake": ("IcyLake", "canary", LAKE, "fast"),
+    "fast canary on PointGoal": ("PointGoal", "canary", (*ROBOT, "algo.minibatch_size=50"), "fast"),
+    "fast ppo-lagrangian on IcyLake": ("IcyLake", "ppo-lagrangian", LAKE, "fast"),
 }  # fmt: skip
 
 
 def digest(case: str, compiler: str) -> dict[str, Any]:
     """The learner of seed 3 after three updates on small batches."""
     options = COMPILERS[compiler]
-    environment, algorithm, overrides = CASES[case]
-    config = make_config(environment, algorithm, preset="paper", overrides=overrides)
+    environment, algorithm, overrides, *preset = CASES[case]
+    config = make_config(environment, algorithm, preset=(*preset, "paper")[0], overrides=overrides)
     trainer = make_trainer(config)
     state = jax.jit(
         lambda: init_training(trainer, make_terms(config), 3), compiler_options=options

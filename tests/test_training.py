@@ -157,7 +157,7 @@ def small_lake():
 
     def run(terms: Terms):
         state, (metrics, _) = train_chunk(trainer, init_training(trainer, terms, 0), 3, 3)
-        return state, {name: values[:3] for name, values in metrics.items()}
+        return state, {name: column[:3] for name, column in metrics.items()}
 
     program = jax.jit(run)
     program(make_terms(5.5, 0.02, 100))

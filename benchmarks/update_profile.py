@@ -92,6 +92,8 @@ def profile(env: str, algorithm: str, preset: str) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    env, algorithm, preset = (sys.argv[1:] + ["EcoAnt", "canary", "fast"][len(sys.argv) - 1 :])[:3]
+    env, algorithm, preset = (
+        sys.argv[1:] + ["EcoAnt", "cantelli-cpo", "fast"][len(sys.argv) - 1 :]
+    )[:3]
     for name, milliseconds in profile(env, algorithm, preset).items():
         print(f"{name:<22} {milliseconds:8.0f} ms")

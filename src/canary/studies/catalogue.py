@@ -1,8 +1,8 @@
 """Studies as data: which rows are trained on which seeds, and what the paper reports beside them.
 
 Rows with the `paper` preset use the paper's equations and hyper-parameters. Settings were chosen on
-seeds 100 to 131 (docs/lab-notebook.md); no study uses those. PointGoal in the paper is
-`PointGoal2500` here (docs/environments/point_goal.md).
+seeds 100 to 131 and 7400 to 7417 (docs/lab-notebook.md); no study uses those. PointGoal in the
+paper is `PointGoal2500` here (docs/environments/point_goal.md).
 """
 
 from collections.abc import Mapping, Sequence

@@ -107,7 +107,7 @@ def objective_of(rollout, window, local, ahead, *, dead_zone, decay):
     local = [value / LOCAL_UNIT for value in local]
     values, next_values = (jnp.stack([nothing, *each]) for each in zip(local, ahead, strict=True))
     batch = Batch(rollout, (nothing, nothing), values, next_values, window)
-    found = canary_objective(config)(batch, make_terms(LIMIT, EPSILON), Price.at_start())
+    found = canary_objective(config, horizon=1)(batch, make_terms(LIMIT, EPSILON), Price.at_start())
     return replace(found, targets=found.targets.at[1].multiply(LOCAL_UNIT))
 
 
@@ -117,10 +117,9 @@ def scale_by_hand(costs):
     return 1 / max(1, 0.9 * high)
 
 
-def followed(found, product):
-    """What the policy follows if `product` is the price times the effect of every step."""
-    price = float(found.metrics["multiplier"])
-    return -price / (1 + price) * (product - product.mean()) / product.std()
+def prices(found, weight):
+    """p(x) = lambda w(x) / rms(w)."""
+    return float(found.metrics["multiplier"]) * weight / np.sqrt(np.mean(weight**2))
 
 
 @pytest.mark.parametrize("dead_zone", [0.0, 0.3, 0.7])
@@ -150,8 +149,9 @@ def test_weight_and_local_advantage_are_those_of_the_enumerated_process(dead_zon
         )
         found = objective_of(rollout, window, local, ahead, dead_zone=dead_zone, decay=0.0)
     effect = np.asarray(rollout.cost + local[1] - local[0])
-    product = np.array([weight(*place) for place in places[0]])[:, None] * effect
-    np.testing.assert_allclose(found.advantage, followed(found, product), rtol=1e-6, atol=1e-9)
+    price = prices(found, np.array([weight(*place) for place in places[0]])[:, None])
+    followed = -price / (1 + price) * (effect - effect.mean()) / effect.std()
+    np.testing.assert_allclose(found.advantage, followed, rtol=1e-6, atol=1e-9)
     assert float(found.metrics["tightening"]) == pytest.approx(1 / scale)
     actions, targets = np.asarray(rollout.action)[:, 0], np.asarray(found.targets)
     for node, here in copies(nodes).items():
@@ -263,7 +263,8 @@ def test_price_times_effect_points_along_the_true_gradient(bursts, dead_zone):
             dead_zone=dead_zone, decay=0.9,
         )  # fmt: skip
     truth = -true_gradient(bursts, x**2)
-    gradient = policy_gradient(bursts, found.advantage)
+    price = prices(found, conditional_mean(bursts, x))  # undo the equal say of the states
+    gradient = policy_gradient(bursts, np.asarray(found.advantage) * (1 + price))
     cosine = gradient @ truth / np.linalg.norm(gradient) / np.linalg.norm(truth)
     assert np.linalg.norm(truth) > 1e-4
     assert cosine > 0.9

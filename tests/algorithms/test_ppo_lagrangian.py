@@ -46,7 +46,9 @@ def objective(case, kind):
     nothing = jnp.zeros_like(case.rollout.cost)
     batch = Batch(case.rollout, (nothing, nothing + 7), *case.values, case.window)
     terms = make_terms(LIMIT, share_of(kind))
-    return lagrangian_objective(estimation, kind)(batch, terms, Price.at_start())
+    return lagrangian_objective(
+        estimation, Task(input_size=1, action_space=Discrete(2), constraint=kind)
+    )(batch, terms, Price.at_start())
 
 
 def level(kind, table, gamma, eta):

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from canary.algorithms.priced import LOG_PRICES, Price, next_price, priced_advantage
+from canary.algorithms.priced import LOWEST, Price, highest_price, next_price, priced_advantage
 
-LEAST, MOST = np.exp(np.float32(LOG_PRICES))
+LEAST, MOST = np.exp(np.float32(LOWEST)), 12.0
 RNG = np.random.default_rng(0)
 REWARD, COST = RNG.normal(2, 3, (40, 5)), RNG.exponential(0.1, (40, 5))
-advance = jax.jit(next_price)
+advance = jax.jit(lambda price, level: next_price(price, level, MOST))
 levels = st.one_of(st.floats(0, 1e6, width=32), st.just(float("nan")), st.just(float("inf")))
 
 
@@ -50,11 +50,17 @@ def test_the_price_stays_within_its_caps_and_leaves_them_at_once(measured):
     for level in [*measured, *[50.0] * 5]:
         price, multiplier = advance(price, jnp.float32(level))
         assert LEAST * 0.999 <= float(multiplier) <= MOST * 1.001
-        assert LOG_PRICES[0] <= float(price.log_integral) <= LOG_PRICES[1]
-    at_cap = Price(jnp.float32(LOG_PRICES[1]))
+        assert LOWEST <= float(price.log_integral) <= np.log(MOST) + 1e-6
+    at_cap = Price(jnp.float32(np.log(MOST)))
     for _ in range(5):
         at_cap, _ = advance(at_cap, jnp.float32(9.0))
     assert float(advance(at_cap, jnp.float32(0.5))[1]) < MOST  # no windup
+
+
+def test_the_highest_price_is_lower_where_the_window_renews_slowly():
+    assert highest_price(4_000, horizon=1_000, window=100) == pytest.approx(12)
+    assert highest_price(1_000, horizon=100, window=40) == pytest.approx(75)
+    assert highest_price(125, horizon=1_000, window=100) == pytest.approx(np.exp(2))
 
 
 @pytest.mark.parametrize("multiplier", [0.05, 1.0, 10.0])
@@ -73,6 +79,14 @@ def test_each_side_has_its_share_whatever_the_units(multiplier):
         for reward, cost in ((REWARD, 0 * COST), (0 * REWARD, COST))
     ]
     np.testing.assert_allclose(alone, np.array([1, multiplier]) / (1 + multiplier), rtol=1e-4)
+
+
+def test_a_state_without_a_price_follows_the_reward_alone():
+    price = jnp.zeros((40, 5)).at[:20].set(1e6)
+    found = np.asarray(priced_advantage(REWARD, COST, price))
+    reward, cost = ((side - side.mean()) / side.std() for side in (REWARD, COST))
+    np.testing.assert_allclose(found[20:], reward[20:], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found[:20], -cost[:20], rtol=1e-4, atol=1e-4)
 
 
 def test_what_does_not_vary_or_is_no_number_has_no_say():

@@ -17,8 +17,8 @@ the cost (second factor). The two want opposite estimators:
     A^c(x, a)                             local: from a discounted critic of the cost, GAE
 
 psi' is proportional to X inside (d, 1), so w stands for E[psi' | x]. The policy follows the reward
-minus lambda w A^c (see `canary.algorithms.priced`). docs/algorithms/canary.md derives the error
-of the product and measures it.
+minus the cost at the price lambda w(x) / rms(w) (see `canary.algorithms.priced`).
+docs/algorithms/canary.md derives the error of the product and measures it.
 """
 
 from dataclasses import dataclass, field
@@ -36,7 +36,13 @@ from canary.algorithms.clipped import (
     Objective,
     clipped_algorithm,
 )
-from canary.algorithms.priced import Price, next_price, price_metrics, priced_advantage
+from canary.algorithms.priced import (
+    Price,
+    highest_price,
+    next_price,
+    price_metrics,
+    priced_advantage,
+)
 from canary.algorithms.signals import cost_advantages, spent_after
 from canary.constraints import Kind
 from canary.numerics.moments import EpisodeWindow, Span, cost_moments, recent
@@ -50,6 +56,7 @@ Scalar = Float[Array, ""]
 DeadZone = Annotated[float, Range(0, 0.99)]
 
 LOCAL_UNIT = 0.1  # limits: what lies within a hundred steps is a small part of the limit
+AIM = 0.9  # share of epsilon that the bound is held at: its mean over updates is what is controlled
 TARGET_DECAY = 0.97  # lambda of V_X's targets: news of a late cost must travel a long way back
 
 
@@ -74,12 +81,12 @@ class CanaryConfig:
             observe_spent=self.estimation.observe_spent is not False,
             memory=Price.at_start(),
             standardise="none",
-            objective=canary_objective(self),
+            objective=canary_objective(self, task.horizon),
         )
         return clipped_algorithm(method, task, self.estimation, self.clipped)
 
 
-def canary_objective(config: CanaryConfig):
+def canary_objective(config: CanaryConfig, horizon: int):
     """The reward minus the price of the cost in this episode times what the action does to it."""
     estimation = config.estimation
 
@@ -105,13 +112,15 @@ def canary_objective(config: CanaryConfig):
         )  # fmt: skip
         weight = jnp.clip(before + ahead, 0, 1) * rollout.discount
 
-        level = tightened / terms.epsilon
-        price, multiplier = next_price(memory, level)
+        level = tightened / (AIM * terms.epsilon)
+        highest = highest_price(rollout.cost.size, horizon, estimation.window)
+        controller, multiplier = next_price(memory, level, highest)
+        price = multiplier * weight / (jnp.sqrt(jnp.mean(weight**2)) + 1e-8)
         reward_advantage, reward_target = batch.reward
         return Objective(
-            advantage=priced_advantage(reward_advantage, weight * effect, multiplier),
+            advantage=priced_advantage(reward_advantage, effect, price),
             targets=jnp.stack([reward_target, local_target, ahead_target]),
-            memory=price,
+            memory=controller,
             metrics=price_metrics(level, multiplier)
             | {"risk_bound": bound, "tightening": 1 / scale},
         )

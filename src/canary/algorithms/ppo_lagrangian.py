@@ -29,7 +29,13 @@ from canary.algorithms.clipped import (
     Objective,
     clipped_algorithm,
 )
-from canary.algorithms.priced import Price, next_price, price_metrics, priced_advantage
+from canary.algorithms.priced import (
+    Price,
+    highest_price,
+    next_price,
+    price_metrics,
+    priced_advantage,
+)
 from canary.algorithms.signals import breach_indicator, cost_advantages, spent_after
 from canary.constraints import Kind
 from canary.numerics.moments import EpisodeWindow, Span, recent
@@ -57,13 +63,14 @@ class PPOLagrangianConfig:
             observe_spent=task.constraint != "mean" if observed is None else observed,
             memory=Price.at_start(),
             standardise="none",
-            objective=lagrangian_objective(self.estimation, task.constraint),
+            objective=lagrangian_objective(self.estimation, task),
         )
         return clipped_algorithm(method, task, self.estimation, self.clipped)
 
 
-def lagrangian_objective(estimation: EstimationConfig, kind: Kind):
+def lagrangian_objective(estimation: EstimationConfig, task: Task):
     """The reward minus the priced constraint."""
+    kind = task.constraint
 
     def objective(batch: Batch, terms: Terms, memory: Price) -> Objective:
         reward_advantage, reward_target = batch.reward
@@ -75,7 +82,8 @@ def lagrangian_objective(estimation: EstimationConfig, kind: Kind):
             batch.rollout, signal, batch.values[1], batch.next_values[1],
             discount=discount, decay=estimation.gae_lambda,
         )  # fmt: skip
-        price, multiplier = next_price(memory, level)
+        highest = highest_price(signal.size, task.horizon, estimation.window)
+        price, multiplier = next_price(memory, level, highest)
         return Objective(
             advantage=priced_advantage(reward_advantage, weight * advantage, multiplier),
             targets=jnp.stack([reward_target, target]),

@@ -105,11 +105,12 @@ def fast(config: RunConfig) -> RunConfig:
         )
     else:
         settings = replace(settings, estimation=estimation)
-    if isinstance(settings, CanaryConfig) and discrete:
-        # Finite problems have many short episodes: enough of them come near the limit, and a
-        # shorter trace has less noise.
-        estimation = replace(settings.estimation, gae_lambda=0.9)
-        settings = replace(settings, dead_zone=0.7, estimation=estimation)
+    if isinstance(settings, CanaryConfig):
+        # Of long episodes there are few, and a narrower dead zone lets more of them say something.
+        settings = replace(settings, dead_zone=min(0.7, 750 / config.environment.horizon))
+        if discrete:  # a shorter trace has less noise, and effects are near
+            estimation = replace(settings.estimation, gae_lambda=0.9)
+            settings = replace(settings, estimation=estimation)
     training, horizon = config.training, config.environment.horizon
     batches = of_kind(config.environment, FAST_BATCHES)
     if batches is not None:

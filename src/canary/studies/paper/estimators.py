@@ -153,10 +153,10 @@ def _surrogate_gradient(
 
 
 def _priced(dead_zone: float | None, lake: IcyLake) -> Estimator:
-    """The product w A^c that Canary puts a price on, in units of its deviation as in an update; its
-    value is the bound on P(C > limit), less epsilon."""
+    """The priced local advantage of the cost, as in an update of Canary without rewards; its value is
+    the bound on P(C > limit), less epsilon."""
     config = _small(CanaryConfig(dead_zone=dead_zone or 0.0))
-    objective = canary_objective(config)
+    objective = canary_objective(config, lake.horizon)
 
     def measure(
         learner: Learner, rollout: Rollout, window: EpisodeWindow, terms: Terms
@@ -168,8 +168,7 @@ def _priced(dead_zone: float | None, lake: IcyLake) -> Estimator:
         nothing = jnp.zeros_like(rollout.reward)  # so that the constraint alone is left
         batch = Batch(rollout, (nothing, nothing), values, next_values, window)
         found = objective(batch, terms, learner.extra.memory)
-        price = found.metrics["multiplier"]
-        advantage = -found.advantage * (1 + price) / price
+        advantage = -found.advantage
 
         def surrogate(theta: Array) -> Array:
             policy = ravel_pytree(learner.policy)[1](theta)

@@ -1,7 +1,7 @@
 """Four small problems, trained with untouched settings: do they end within their limit?
 
-    python examples/four_problems.py                                          5 seeds of each
-    canary train --env examples.four_problems:Queue
+    python -m benchmarks.four_problems                                       5 seeds of each
+    canary train --env benchmarks.four_problems:Queue
 
 In each of them a constant action satisfies P(cost > limit) <= epsilon and earns little:
 

@@ -78,7 +78,11 @@ def rollouts(name: str, steps: int, workers: int) -> list[Callable[[], None]]:
         *_, table, inner = training.collect(state)
         state = replace(state, lanes=lanes_of(table, inner))
 
-    return [lambda: play(lambda *now: given[now[-1]]), lambda: play(with_policy)]
+    def drawn() -> Callable[..., Any]:
+        actions = iter(given)
+        return lambda *_: next(actions)
+
+    return [lambda: play(drawn()), lambda: play(with_policy)]
 
 
 def measure(

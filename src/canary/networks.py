@@ -77,8 +77,15 @@ def orthogonal(matrix: Float[Array, "rows columns"]) -> Float[Array, "rows colum
 class Categorical(eqx.Module):
     logits: Float[Array, "*batch action"]
 
+    def noise(self, key: PRNGKeyArray) -> Float[Array, "*batch action"]:
+        """The randomness of a sample, which does not depend on the logits."""
+        return jax.random.gumbel(key, self.logits.shape)
+
+    def choose(self, noise: Float[Array, "*batch action"]) -> Int[Array, "*batch"]:
+        return (noise + self.logits).argmax(-1)
+
     def sample(self, key: PRNGKeyArray) -> Int[Array, "*batch"]:
-        return jax.random.categorical(key, self.logits)
+        return self.choose(self.noise(key))
 
     def mode(self) -> Int[Array, "*batch"]:
         return self.logits.argmax(-1)
@@ -108,8 +115,14 @@ class Gaussian(eqx.Module):
     mean: Float[Array, "*batch action"]
     log_std: Float[Array, "*batch action"]
 
+    def noise(self, key: PRNGKeyArray) -> Float[Array, "*batch action"]:
+        return jax.random.normal(key, self.mean.shape)
+
+    def choose(self, noise: Float[Array, "*batch action"]) -> Float[Array, "*batch action"]:
+        return self.mean + jnp.exp(self.log_std) * noise
+
     def sample(self, key: PRNGKeyArray) -> Float[Array, "*batch action"]:
-        return self.mean + jnp.exp(self.log_std) * jax.random.normal(key, self.mean.shape)
+        return self.choose(self.noise(key))
 
     def mode(self) -> Float[Array, "*batch action"]:
         return self.mean

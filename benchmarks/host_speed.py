@@ -25,6 +25,7 @@ from canary.config.config import make_config
 from canary.environments import from_gymnasium
 from canary.host_loop import lanes_of
 from canary.host_training import HostTraining
+from canary.runs.devices import prepare_devices
 from canary.runs.seeds import make_terms, make_trainer
 
 LANES = 16
@@ -111,6 +112,7 @@ def main() -> None:
         "--processor-time", action="store_true", help="instead of wall-clock time; no workers"
     )
     options = parser.parse_args()
+    prepare_devices()
     clock = time.process_time if options.processor_time else time.perf_counter
     print(
         f"{'environment':<14}{'plain loop':>12}{'adapter':>12}{'ratio':>7}{'rollout':>12}{'ratio':>7}"

@@ -52,6 +52,8 @@ TRACED = [
     (faulty.OtherInner(), "inner", r"inner of OtherInner is float32 of shape \(2,\) after reset.. but float32 of shape \(\)"),
     (faulty.FrozenNoise(), "step", "draws random numbers without its key"),
     (faulty.FrozenReset(), "reset", "draws random numbers without its key"),
+    (faulty.Endless(horizon=99), "truncated", "does not end an episode at its horizon"),
+    (faulty.NoTruncated(), "step", "missing .* argument: 'truncated'"),
 ]  # fmt: skip
 
 
@@ -82,6 +84,7 @@ PLAYED = [
     ("endless", "truncated", "is not over after 12 steps, its horizon"),
     ("both", "truncated", "Both terminated and truncated hold in step 4 of lane 0"),
     ("clock", "time", "The time of Odd is 2 after 1 steps"),
+    ("negative", "cost", "The cost of Odd is negative in 100% of the steps"),
 ]
 
 
@@ -100,7 +103,6 @@ def test_what_a_short_rollout_finds(fault, field, sentence):
             "truncated",
             "is truncated after 4 steps, before its horizon of 12",
         ),
-        (faulty.Odd(fault="negative"), "cost", "The cost is negative in 100% of the steps"),
         (faulty.Odd(fault="free"), "cost", "The cost is 0 in all"),
         (faulty.OwnClock(), "truncated", "training.stagger=false"),
         (

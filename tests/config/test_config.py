@@ -219,6 +219,7 @@ def test_names_are_found_whatever_their_case_and_dashes():
     ("arguments", "sentence"),
     [
         ({"env": "IceLake"}, "did you mean IcyLake"),
+        ({"env": "LunarLander-v3", "cost": "info:cost"}, "try gymnasium:LunarLander-v3"),
         ({"env": 3}, "not an environment"),
         ({"algorithm": "canari"}, "did you mean canary"),
         ({"preset": "slow"}, "known are fast, paper"),

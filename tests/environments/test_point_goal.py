@@ -12,7 +12,7 @@ import pytest
 from canary.environments.point_arena import AWAY, lidar
 from canary.environments.point_goal import PointGoal, PointGoal2500, PointGoalState
 from canary.environments.point_robot import PointRobot
-from canary.environments.protocol import EnvironmentState
+from canary.environments.protocol import EnvironmentState, first_state
 from canary.errors import CanaryError
 
 GOLDEN = dict(np.load(Path(__file__).parent / "golden" / "safety_point_goal.npz"))
@@ -27,10 +27,7 @@ SENSORS, GOAL_LIDAR, HAZARD_LIDAR, VASE_LIDAR = (
 
 
 def wrap(inner: PointGoalState) -> EnvironmentState:
-    zero, no = jnp.zeros((), jnp.float32), jnp.array(False)
-    return EnvironmentState(
-        inner, jnp.zeros(60, jnp.float32), zero, zero, no, no, jnp.zeros((), jnp.int32)
-    )
+    return first_state(inner, jnp.zeros(60, jnp.float32))
 
 
 def state_of(row) -> EnvironmentState:

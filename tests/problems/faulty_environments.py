@@ -40,7 +40,10 @@ class Walk:
     def _state(self, x, reward, cost, time, terminated):
         truncated = (time >= self.horizon) & ~terminated
         seen = jnp.stack([x, time / self.horizon])
-        return EnvironmentState(x, seen, reward, cost, terminated, truncated, time)
+        return EnvironmentState(
+            inner=x, observation=seen, reward=reward, cost=cost,
+            terminated=terminated, truncated=truncated, time=time,
+        )  # fmt: skip
 
 
 class WrongSize(Walk):
@@ -50,9 +53,7 @@ class WrongSize(Walk):
 class CostVector(Walk):
     def _state(self, x, reward, cost, time, terminated):
         good = super()._state(x, reward, cost, time, terminated)
-        return EnvironmentState(
-            x, good.observation, reward, cost[None], terminated, good.truncated, time
-        )
+        return replace(good, cost=cost[None])
 
 
 class IntegerCost(Walk):
@@ -63,8 +64,7 @@ class IntegerCost(Walk):
 class FloatTerminated(Walk):
     def _state(self, x, reward, cost, time, terminated):
         good = super()._state(x, reward, cost, time, terminated)
-        ended = good.terminated.astype(jnp.float32)
-        return EnvironmentState(x, good.observation, reward, cost, ended, good.truncated, time)
+        return replace(good, terminated=good.terminated.astype(jnp.float32))
 
 
 class Tuple(Walk):
@@ -145,7 +145,7 @@ class Odd(Walk):
         if "observation" in self.fault:
             seen = seen + bad
         if self.fault == "endless":
-            ended, cut = jnp.zeros((), bool), jnp.zeros((), bool)
+            ended, cut = time > 2 * self.horizon, jnp.zeros((), bool)
         if self.fault == "both":
             ended = cut = late
         if self.fault == "early":
@@ -155,7 +155,23 @@ class Odd(Walk):
         if self.fault == "free":
             cost = cost * 0
         clock = time * 2 if self.fault == "clock" else time
-        return EnvironmentState(x, seen, reward, cost, ended, cut, clock)
+        return replace(
+            good, observation=seen, cost=cost, terminated=ended, truncated=cut, time=clock
+        )
+
+
+class Endless(Walk):
+    """Forgets to cut episodes off."""
+
+    def step(self, state, action, key):
+        after = super().step(state, action, key)
+        return replace(after, truncated=state.truncated, terminated=after.inner > 5)
+
+
+class NoTruncated(Walk):
+    def step(self, state, action, key):
+        after = vars(super().step(state, action, key))
+        return EnvironmentState(**{name: after[name] for name in after if name != "truncated"})
 
 
 class OwnClock(Walk):
@@ -168,23 +184,8 @@ class OwnClock(Walk):
 
     def step(self, state, action, key):
         x, count = state.inner
-        good = super().step(
-            EnvironmentState(
-                x,
-                state.observation,
-                state.reward,
-                state.cost,
-                state.terminated,
-                state.truncated,
-                count,
-            ),
-            action,
-            key,
-        )
-        return EnvironmentState(
-            (good.inner, count + 1), good.observation, good.reward, good.cost, good.terminated, good.truncated,
-            state.time + 1,
-        )  # fmt: skip
+        good = super().step(replace(state, inner=x, time=count), action, key)
+        return replace(good, inner=(good.inner, count + 1), time=state.time + 1)
 
 
 class SameStart(Walk):

@@ -188,13 +188,19 @@ class Line:
     def reset(self, key):
         zero, no = jnp.zeros(()), jnp.zeros((), bool)
         start = jnp.zeros((), jnp.int32)
-        return canary.EnvironmentState(zero, jnp.zeros(1), zero, zero, no, no, start)
+        return canary.EnvironmentState(
+            inner=zero, observation=jnp.zeros(1), reward=zero, cost=zero,
+            terminated=no, truncated=no, time=start,
+        )  # fmt: skip
 
     def step(self, state, action, key):
         x, time = state.inner + jnp.clip(action[0], -1, 1) / 4, state.time + 1
         over = jnp.abs(x) > 0.6
         cut = (time >= self.horizon) & ~over
-        return canary.EnvironmentState(x, x[None], x, jnp.abs(x), over, cut, time)
+        return canary.EnvironmentState(
+            inner=x, observation=x[None], reward=x, cost=jnp.abs(x),
+            terminated=over, truncated=cut, time=time,
+        )  # fmt: skip
 
 
 class GymnasiumLine(gymnasium.Env):

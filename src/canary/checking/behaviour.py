@@ -24,7 +24,12 @@ TOLERANCE = 1e-3  # of the largest number of its kind: machines round differentl
 def check_behaviour(environment: Environment, record: Probe) -> list[Finding]:
     """All that a record shows; sentences name the first step and lane."""
     name = name_of_environment(environment)
-    found = [*_not_finite(name, record), *_flags(environment, name, record), *_start(name, record)]
+    found = [
+        *_not_finite(name, record),
+        *_negative(name, record),
+        *_flags(environment, name, record),
+        *_start(name, record),
+    ]
     if not any(finding.level == "error" for finding in found):
         found += _oddities(record)
     return found
@@ -74,6 +79,16 @@ def _not_finite(name: str, record: Probe) -> Iterator[Finding]:
                 f"finite, and at most {LARGEST:g} ({int(bad.sum())} of {int(record.taken.sum())} "
                 "steps are not).",
             )
+
+
+def _negative(name: str, record: Probe) -> Iterator[Finding]:
+    costs = record.after("cost")[record.taken]
+    if (negative := costs < 0).any():
+        yield error(
+            "cost",
+            f"The cost of {name} is negative in {negative.mean():.0%} of the steps (lowest "
+            f"{costs.min():.4g}); a cost must be at least 0. If less is worse, change the sign.",
+        )
 
 
 def _flags(environment: Environment, name: str, record: Probe) -> Iterator[Finding]:
@@ -136,14 +151,6 @@ def _start(name: str, record: Probe) -> Iterator[Finding]:
 
 def _oddities(record: Probe) -> Iterator[Finding]:
     costs, rewards = record.after("cost")[record.taken], record.states.reward[0]
-    if (negative := costs < 0).any():
-        yield Finding(
-            "warning",
-            "cost",
-            f"The cost is negative in {negative.mean():.0%} of the steps (lowest "
-            f"{costs.min():.4g}). The limit bounds its sum from above; if less is worse, change the "
-            "sign.",
-        )
     if not costs.any():
         text = f"The cost is 0 in all {len(costs)} random steps: any limit holds so far."
         yield Finding("warning", "cost", text)

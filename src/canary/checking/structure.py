@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -67,6 +67,12 @@ def check_structure(environment: Any) -> list[Finding]:
     step, problems = _traced(environment, "step", reset, action, key)
     found += problems or _fields(environment, "step", step)
     found += [] if found else _same_structure(environment, reset, step)
+    if not found and environment.horizon > 1 and _is_endless(environment, reset, action, key):
+        text = (
+            f"step() of {name_of_environment(environment)} does not end an episode at its horizon; "
+            "write truncated = (time >= horizon) & ~terminated."
+        )
+        found.append(error("truncated", text))
     for method, arguments in (("reset", (key,)), ("step", (reset, action, key))):
         if not problems and _is_frozen(getattr(environment, method), arguments):
             found.append(
@@ -202,6 +208,29 @@ def _same_structure(environment: Environment, reset: Any, step: Any) -> list[Fin
         text = f"The states that reset() and step() of {name} return have different structures."
         found.append(error("inner", text))
     return found
+
+
+def _is_endless(environment: Environment, reset: Any, action: Any, key: Any) -> bool:
+    """Whether `truncated` is a constant and `terminated` does not look at the time."""
+
+    def flags(*given: Any) -> tuple[Any, Any]:
+        after = environment.step(*given)
+        return after.terminated, after.truncated
+
+    program = jax.make_jaxpr(flags)(reset, action, key).jaxpr
+    paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(reset)]
+    time, truncated = (program.invars[paths.index(path)] for path in (".time", ".truncated"))
+
+    def reached(sources: Iterable[Any]) -> set[int]:
+        found = {id(source) for source in sources}
+        for equation in program.eqns:
+            if any(id(given) in found for given in equation.invars):
+                found.update(map(id, equation.outvars))
+        return found
+
+    others = [given for given in program.invars if given is not truncated]
+    ended, cut = map(id, program.outvars)
+    return ended not in reached([time]) and cut not in reached(others)
 
 
 def _is_frozen(method: Any, arguments: tuple[Any, ...]) -> bool:

@@ -1,5 +1,6 @@
 """From a few choices to the configuration of a run, and from there to JSON and back."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -87,6 +88,8 @@ def make_environment(
             Source(env, {key: parse(value, None) for key, value in ours.items()}, cost)
         )
         pairs = [(path, value) for path, value in pairs if not path.startswith("env.")]
+    elif isinstance(env, str) and re.search(r"-v\d+$", env):  # as Gymnasium names them
+        raise CanaryError(f"There is no environment called {env!r}; try gymnasium:{env}.")
     elif cost is not None:
         raise CanaryError(
             f"The cost of {env} is its own; --cost is for environments of other packages."

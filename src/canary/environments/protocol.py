@@ -14,7 +14,7 @@ ended or was merely cut off.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
@@ -51,6 +51,7 @@ class EnvironmentState(eqx.Module):
     was cut off at the horizon) holds.
     """
 
+    _: KW_ONLY  # so that a field that is left out is named
     inner: PyTree
     observation: Float[Array, "*batch obs"]
     reward: Float[Array, "*batch"]
@@ -62,8 +63,15 @@ class EnvironmentState(eqx.Module):
 
 def first_state(inner: PyTree, observation: Float[Array, "obs"]) -> EnvironmentState:
     """The state of one environment right after a reset."""
-    zero, no = jnp.zeros(()), jnp.zeros((), bool)
-    return EnvironmentState(inner, observation, zero, zero, no, no, jnp.zeros((), jnp.int32))
+    return EnvironmentState(
+        inner=inner,
+        observation=observation,
+        reward=jnp.zeros(()),
+        cost=jnp.zeros(()),
+        terminated=jnp.zeros((), bool),
+        truncated=jnp.zeros((), bool),
+        time=jnp.zeros((), jnp.int32),
+    )
 
 
 def check_count(owner: str, name: str, value: Any) -> None:

@@ -59,7 +59,7 @@ class LocalRow:
             player = self._players[lane]
             try:
                 observation, tail = player.reset(seed), (0.0, 0.0, False, False)
-                for action in player.actions(past):
+                for action in player.actions(past) if len(past) else ():
                     if not (tail[2] or tail[3]):  # what does not repeat itself may end earlier
                         observation, tail = player.step(action)
             except Exception as error:

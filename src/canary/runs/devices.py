@@ -37,6 +37,8 @@ def prepare_devices() -> None:
         with contextlib.suppress(OSError):  # without a cache every start compiles anew
             jax.config.update("jax_compilation_cache_dir", str(_writable_cache()))
             jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+    # Programs of a CPU run in the thread that calls them: handing over takes longer than to act
+    jax.config.update("jax_cpu_enable_async_dispatch", False)
     if jax.default_backend() != "cpu":  # GPUs and TPUs would round factors to 10 or 8 bits
         jax.config.update("jax_default_matmul_precision", "highest")
 

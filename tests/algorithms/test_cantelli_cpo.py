@@ -78,6 +78,29 @@ def gradients(case, scale):
     return np.asarray(jax.jacobian(constraints)(jnp.asarray(TABLE)))
 
 
+def test_a_folded_critic_gives_the_same_constraint(exact):
+    """The authors' critics are of other units and of another sum; with exact ones nothing
+    changes."""
+    beta = 1 / EPSILON - 1
+
+    def folded(values):
+        return jnp.stack([LIMIT * values[0], LIMIT**2 * (beta * values[1] + 2 * values[0])])
+
+    with jax.enable_x64(True):
+        evidence = replace(
+            exact.evidence,
+            values=folded(exact.evidence.values),
+            next_values=folded(exact.evidence.next_values),
+        )
+        config = CantelliCPOConfig(
+            estimation=EstimationConfig(cost_discount=exact.gamma, window=1),
+            trust_region=TrustRegionConfig(reading="authors"),
+        )
+        estimate = cantelli_constraint(config)(evidence)
+        np.testing.assert_allclose(estimate.advantages, exact.estimate.advantages, atol=1e-9)
+        np.testing.assert_allclose(estimate.targets, folded(exact.estimate.targets), atol=1e-9)
+
+
 def test_values_are_those_of_the_population(exact):
     with jax.enable_x64(True):
         np.testing.assert_allclose(

@@ -12,19 +12,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from canary.algorithms.base import EstimationConfig
+from canary.algorithms.base import EstimationConfig, Task
 from canary.algorithms.cpo import CPOConfig, expectation_constraint
 from canary.algorithms.inputs import Inputs
 from canary.algorithms.signals import breach_indicator
 from canary.algorithms.surrogates import Surrogates
 from canary.algorithms.trust_region import Evidence, flatten
 from canary.algorithms.trust_region_step import TrustRegionConfig, trust_region_step
+from canary.environments.protocol import Discrete
 from canary.numerics.moments import empty_window, record_episodes
 from canary.numerics.trust_region import Tier, solve
 from problems.breach_truth import Law, difference_quotients
 from problems.probe_mdps import EPSILON, LIMIT, ROOT, TABLE, TablePolicy, Truth, population
 from problems.rollouts import one_lane
 from problems.terms import make_terms
+
+
+@pytest.mark.parametrize(("reading", "seen"), [("equations", 5), ("authors", 3)])
+def test_in_the_authors_reading_no_network_sees_the_spent_cost(reading, seen):
+    config = CPOConfig(trust_region=TrustRegionConfig(reading=reading))
+    learner = config.make(Task(input_size=5, action_space=Discrete(2))).init(jax.random.key(0))
+    assert learner.policy.network.weights[0].shape[0] == seen
+    assert learner.critics.networks.weights[0].shape[1] == seen
+
 
 # --- the indicator ---
 

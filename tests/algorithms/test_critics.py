@@ -66,6 +66,19 @@ def test_critics_converge_to_a_known_function(trained):
     assert (losses < 1e-3).all()
 
 
+def test_under_a_joint_clip_huge_targets_starve_the_other_critic():
+    def moved(scale, joint_clip):
+        targets = jnp.stack([VALUE, scale * VALUE])
+        critics, _ = fit_critics(
+            start(), OPTIMISER, replace(CONFIG, epochs=1), Inputs(ROWS), targets, at(0),
+            jax.random.key(0), joint_clip=joint_clip,
+        )  # fmt: skip
+        return float(jnp.abs(critics.networks.weights[0][0] - start().networks.weights[0][0]).max())
+
+    assert moved(1e9, joint_clip=False) == moved(1.0, joint_clip=False)
+    assert moved(1e9, joint_clip=True) < 0.2 * moved(1.0, joint_clip=True)
+
+
 def test_huge_targets_of_one_critic_do_not_touch_the_other(trained):
     critics, losses = train(jnp.stack([VALUE, 1e6 * VALUE]))
     assert losses[0] == trained[1][0]

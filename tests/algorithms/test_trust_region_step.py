@@ -343,21 +343,24 @@ def test_deviations_never_leave_their_floor_for_good(problem):
 
 
 @pytest.mark.parametrize(
-    ("values", "wall", "holds"),
+    ("values", "wall", "tier"),
     [
-        ((-50.0, -50.0), 0.0, True),
-        ((-1e-3, -1.0), 1e3, False),  # nominal, and rejected
-        ((50.0, -1.0), 0.0, False),
-        ((50.0, 50.0), 0.0, False),
+        ((-50.0, -50.0), 0.0, Tier.NOMINAL),
+        ((-1e-3, -1.0), 1e3, None),  # nominal, and rejected
+        ((50.0, -1.0), 0.0, Tier.BOUND_RESTORATION),
+        ((50.0, 50.0), 0.0, Tier.MEAN_RESTORATION),
     ],
 )
-def test_worst_case_is_stated_for_accepted_nominal_steps_only(problem, values, wall, holds):
+def test_worst_case_is_stated_for_accepted_steps_with_their_tier(problem, values, wall, tier):
     policy, step, _ = problem.step(problem.samples, values, wall=wall)
     surrogates = surrogates_of(problem, problem.samples, jnp.array(values))
-    metrics = worst_case_metrics(surrogates, policy, step, lambda largest: {"worst": largest.sum()})
+    metrics = worst_case_metrics(
+        surrogates, policy, step, lambda largest, tier: {"worst": largest.sum(), "tier": tier}
+    )
     new, old = (p(problem.x).log_prob(problem.samples.action) for p in (policy, problem.policy))
     largest = np.abs(np.exp(new - old) * problem.samples.cost_advantages).max(1)
-    if holds:
+    if tier is not None:
+        assert metrics["tier"] == tier
         assert float(metrics["worst"]) == pytest.approx(largest.sum(), rel=1e-4)
     else:
         assert np.isnan(metrics["worst"])

@@ -76,9 +76,9 @@ def test_names_for_people_are_the_names_of_the_program():
     hidden=st.lists(st.integers(1, 300), min_size=1, max_size=3),
     numbers=st.tuples(*[st.floats(1e-6, 1.0, exclude_max=True)] * 4),
     flags=st.tuples(st.booleans(), st.booleans()),
-    scale=st.sampled_from(["step", "episode"]),
+    reading=st.sampled_from(["equations", "authors"]),
 )
-def test_any_configuration_survives_json(seeds, hidden, numbers, flags, scale):
+def test_any_configuration_survives_json(seeds, hidden, numbers, flags, reading):
     target_kl, decay, limit, epsilon = numbers
     config = make_config(
         algorithm="cantelli-cpo",
@@ -90,7 +90,7 @@ def test_any_configuration_survives_json(seeds, hidden, numbers, flags, scale):
             f"algo.target_kl={target_kl!r}",
             f"algo.gae_lambda={decay!r}",
             f"algo.clock={flags[1]}",
-            f"algo.surrogate_scale={scale}",
+            f"algo.reading={reading}",
             "env.map=SFF/FHG",
         ),
     )
@@ -117,9 +117,9 @@ def test_any_configuration_survives_json(seeds, hidden, numbers, flags, scale):
         ("algo.initial_std=none", lambda c: c.algorithm.estimation.initial_std, None),
         ("algo.cost_discount=1", lambda c: c.algorithm.estimation.cost_discount, 1.0),
         (
-            "algo.surrogate_scale=episode",
-            lambda c: c.algorithm.trust_region.surrogate_scale,
-            "episode",
+            "algo.reading=equations",
+            lambda c: c.algorithm.trust_region.reading,
+            "equations",
         ),
         ("training.total_steps=1e6", lambda c: c.training.total_steps, 1_000_000),
         ("training.seeds=[4, 2]", lambda c: c.training.seeds, (4, 2)),
@@ -179,7 +179,7 @@ def differences(one, other):
         ("training.chunk=true", "whole number"),
         ("training.total_steps=1" + "0" * 400, "less than 2\\*\\*63"),
         ("algo.clock=1", "true or false"),
-        ("algo.surrogate_scale=epsiode", "one of episode, step"),
+        ("algo.reading=autors", "one of equations, authors"),
         ("algo.hidden=256", r"must be a list such as \[64\] or 64,64, not 256"),
         ("algo.hidden=[16, x]", "must be a whole number"),
         ("algo.hidden=[16, 2.5]", "whole number"),

@@ -282,8 +282,6 @@ def test_the_worst_case_bounds_hold_on_a_random_decision_process(seed):
     assert true_value <= bound + 1e-4
     if surrogate_mean <= old_mean:  # what a mean-restoring step guarantees
         assert mean <= risk.worst_case_mean(old_mean, advantage, radius, discount) + 1e-5
-    safe_deviation = np.sqrt(1 / epsilon - 1) * risk.worst_case_mean(
-        0.0, advantage, radius, discount
-    )
+    safe_deviation = risk.excluding_deviation(epsilon, advantage, radius, discount)
     if np.sqrt(second - mean**2) >= safe_deviation:
         assert not risk.provably_violating(mean, np.sqrt(second - mean**2), limit, epsilon)

@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from canary.algorithms.base import Algorithm, EstimationConfig, Task
 from canary.algorithms.critics import CriticConfig
+from canary.algorithms.reading import READINGS
 from canary.algorithms.signals import cost_advantages
 from canary.algorithms.trust_region import (
     Evidence,
@@ -32,10 +33,12 @@ from canary.numerics.moments import CostMoments, cost_moments
 from canary.numerics.risk import (
     cantelli_probability,
     cantelli_value,
+    excluding_deviation,
     provably_violating,
     worst_case_cantelli,
     worst_case_mean,
 )
+from canary.numerics.tiers import Tier
 from canary.types import Metrics, Terms
 
 
@@ -68,7 +71,8 @@ def cantelli_constraint(config: CantelliCPOConfig):
             bounded = value + (1 / epsilon - 1) * z_square + 2 * z - credit
             return jnp.stack([bounded, moments.mean - 1 + z])
 
-        advantages, targets = cost_signals(evidence, config.estimation)
+        folded = READINGS[config.trust_region.reading].folded_critic
+        advantages, targets = cost_signals(evidence, config.estimation, folded=folded)
         return RiskEstimate(
             advantages=advantages,
             targets=targets,
@@ -83,12 +87,16 @@ def cantelli_constraint(config: CantelliCPOConfig):
 
 
 def cost_signals(
-    evidence: Evidence, estimation: EstimationConfig
+    evidence: Evidence, estimation: EstimationConfig, *, folded: bool
 ) -> tuple[Float[Array, "signal time env"], Float[Array, "critic time env"]]:
     """Advantages and critic targets of c_t and of c~_t (eq. aug-cost), whose discounted sums over
-    an episode are C and C^2."""
-    rollout = evidence.rollout
+    an episode are C and C^2. With a `folded` critic the targets are of l c_t and of l^2 (beta c~_t +
+    2 c_t): raw units, and all of B that is linear in the policy."""
+    rollout, limit = evidence.rollout, evidence.terms.limit
+    beta = 1 / evidence.terms.epsilon - 1
     signals = rollout.cost, augmented_cost(rollout.cost, rollout.spent, rollout.discount)
+    if folded:
+        signals = limit * signals[0], limit**2 * (beta * signals[1] + 2 * signals[0])
     each = [
         cost_advantages(
             rollout, *known, discount=estimation.cost_discount, decay=estimation.gae_lambda
@@ -96,6 +104,9 @@ def cost_signals(
         for known in zip(signals, evidence.values, evidence.next_values, strict=True)
     ]
     advantages, targets = zip(*each, strict=True)
+    if folded:
+        cost = advantages[0] / limit
+        advantages = cost, (advantages[1] / limit**2 - 2 * cost) / beta
     return jnp.stack(advantages), jnp.stack(targets)
 
 
@@ -114,25 +125,31 @@ def cantelli_metrics(moments: CostMoments, terms: Terms) -> Metrics:
 
 
 def worst_case(config: CantelliCPOConfig, terms: Terms, moments: CostMoments):
-    """The paper's theorem in units of the limit; with an undiscounted cost it says nothing (K is
-    infinite)."""
+    """The paper's theorem and its corollary in units of the limit; with an undiscounted cost they
+    say nothing (K is infinite)."""
     discount = config.estimation.cost_discount
     if discount == 1:
         return None
     region = {"radius": config.trust_region.target_kl, "discount": discount}
 
-    def bounds(largest: Float[Array, "signal"]) -> Metrics:
+    def bounds(largest: Float[Array, "signal"], tier: Int[Array, ""]) -> Metrics:
         cost, square = largest
+        bound = worst_case_cantelli(
+            mean=moments.mean,
+            limit=1.0,
+            epsilon=terms.epsilon,
+            advantage=cost,
+            augmented_advantage=square,
+            **region,
+        )
+        restores_mean = tier == Tier.MEAN_RESTORATION
+        deviation = excluding_deviation(terms.epsilon, cost, **region)
         return {
-            "worst_case_bound": worst_case_cantelli(
-                mean=moments.mean,
-                limit=1.0,
-                epsilon=terms.epsilon,
-                advantage=cost,
-                augmented_advantage=square,
-                **region,
+            "worst_case_bound": jnp.where(tier == Tier.NOMINAL, bound, jnp.nan),
+            "worst_case_mean": worst_case_mean(
+                jnp.where(restores_mean, moments.mean, 1.0), cost, **region
             ),
-            "worst_case_mean": worst_case_mean(1.0, cost, **region),
+            "worst_case_deviation": jnp.where(restores_mean, jnp.nan, deviation),
         }
 
     return bounds

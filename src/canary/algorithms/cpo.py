@@ -18,6 +18,7 @@ import jax.numpy as jnp
 
 from canary.algorithms.base import Algorithm, EstimationConfig, Task
 from canary.algorithms.critics import CriticConfig
+from canary.algorithms.reading import READINGS
 from canary.algorithms.signals import breach_indicator, cost_advantages, episode_metrics
 from canary.algorithms.trust_region import (
     Evidence,
@@ -46,7 +47,11 @@ class CPOConfig:
 
     def make(self, task: Task) -> Algorithm:
         config = replace(self, constraint="mean") if task.constraint == "mean" else self
-        risk = RiskConstraint(critics=1, estimate=expectation_constraint(config))
+        risk = RiskConstraint(
+            critics=1,
+            estimate=expectation_constraint(config),
+            sees_spent=not READINGS[self.trust_region.reading].blind_cpo,
+        )
         return trust_region_algorithm(risk, task, self.estimation, self.trust_region, self.critic)
 
 

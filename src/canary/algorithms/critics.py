@@ -1,11 +1,13 @@
 """Fit critics to their targets by mean squared error: one network, one optimiser, one gradient clip
 each.
 
-A joint loss would let the critic with the largest targets dictate the clip and starve the others.
+A joint clip lets the critic with the largest targets starve the others: Adam undoes the scale of a
+gradient, but not where it falls below Adam's epsilon.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -107,8 +109,11 @@ def fit_critics(
     targets: Float[Array, "critic sample"],
     terms: Terms,
     key: PRNGKeyArray,
+    *,
+    joint_clip: bool = False,
 ) -> tuple[Critics, Float[Array, "critic"]]:
-    """Returns the fitted critics and the loss of each at its last gradient step.
+    """Returns the fitted critics and the loss of each at its last gradient step. With a
+    `joint_clip` the norm of all gradients together is clipped, as with one summed loss.
 
     A critic whose loss is not finite keeps its weights for that step. Samples that share a row pull
     its value towards their mean and only towards it: their squared error is that of the mean plus
@@ -121,15 +126,16 @@ def fit_critics(
         x, targets, rate = batch
         weights = x.row_weights() if merged_shares is None else merged_shares
 
-        def learn(network: PyTree, state: optax.OptState, target: Float[Array, "row"]):
-            def loss_of(network: MLP) -> Float[Array, ""]:
-                return weights @ (network(x.rows)[:, 0] - target) ** 2
+        def loss_of(network: MLP, target: Float[Array, "row"]) -> Float[Array, ""]:
+            return weights @ (network(x.rows)[:, 0] - target) ** 2
 
-            loss, gradient = jax.value_and_grad(loss_of)(network)
-            return *guarded_step(optimiser, rate, network, gradient, state), loss
-
-        networks, state, loss = jax.vmap(learn)(critics.networks, critics.optimiser, targets)
-        return Critics(networks, state), loss
+        loss, gradient = jax.vmap(jax.value_and_grad(loss_of))(critics.networks, targets)
+        if joint_clip:
+            clip = optax.clip_by_global_norm(config.gradient_clip)
+            gradient, _ = clip.update(gradient, optax.EmptyState())
+        take = partial(guarded_step, optimiser, rate)
+        moved = jax.vmap(take)(critics.networks, gradient, critics.optimiser)
+        return Critics(*moved), loss
 
     rates = learning_rates(config, terms)
     critics, losses = over_minibatches(step, critics, config, inputs, means, rates, key)

@@ -3,13 +3,16 @@
 from collections.abc import Callable
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from canary.algorithms.surrogates import Surrogates
 from canary.algorithms.trust_region_step import StepResult
 from canary.networks import Policy
-from canary.numerics.tiers import Tier
 from canary.types import Metrics
+
+WorstCase = Callable[[Float[Array, "signal"], Int[Array, ""]], Metrics]
+"""Bounds on what the new policy may do, given the largest advantage of each signal under it and the
+tier of the step."""
 
 
 def report_metrics(surrogates: Surrogates, step: StepResult, radius: float) -> Metrics:
@@ -38,19 +41,20 @@ def worst_case_metrics(
     surrogates: Surrogates,
     new: Policy,
     step: StepResult,
-    bounds: Callable[[Float[Array, "signal"]], Metrics],
+    bounds: WorstCase,
 ) -> Metrics:
-    """The bounds of the paper's theorem, which holds for nominal steps; NaN for all others."""
-    holds = (step.tier == Tier.NOMINAL) & step.search.accepted
+    """The bounds of the paper's theorem and corollary, with the batch's stand-in for alpha; NaN if
+    the policy stayed as it was."""
+    largest = largest_batch_advantages(surrogates, new)
     return {
-        name: jnp.where(holds, bound, jnp.nan)
-        for name, bound in bounds(largest_advantages(surrogates, new)).items()
+        name: jnp.where(step.search.accepted, bound, jnp.nan)
+        for name, bound in bounds(largest, step.tier).items()
     }
 
 
-def largest_advantages(surrogates: Surrogates, new: Policy) -> Float[Array, "signal"]:
+def largest_batch_advantages(surrogates: Surrogates, new: Policy) -> Float[Array, "signal"]:
     """max over the batch of |ratio A|: stands in for the theorem's alpha = max_x |E_{a ~ new} A(x,
-    a)|."""
+    a)|, which `canary.theory.worst_case` computes exactly in finite environments."""
     samples = surrogates.samples
     log_prob = surrogates.inputs.evaluate(new).log_prob(samples.action)
     ratio = jnp.exp(log_prob - surrogates.old.log_prob(samples.action))

@@ -23,8 +23,9 @@ from canary.algorithms.critics import (
     make_optimiser,
 )
 from canary.algorithms.inputs import Inputs, on_distinct_rows
+from canary.algorithms.reading import READINGS
 from canary.algorithms.signals import reward_advantages
-from canary.algorithms.step_report import report_metrics, worst_case_metrics
+from canary.algorithms.step_report import WorstCase, report_metrics, worst_case_metrics
 from canary.algorithms.surrogates import Bound, Samples, Surrogates
 from canary.algorithms.trust_region_step import TrustRegionConfig, trust_region_step
 from canary.networks import critic_values, make_critics, make_policy
@@ -63,9 +64,7 @@ class RiskEstimate:
     metrics: Metrics
     weight: Float[Array, "time env"]
     """Weight of each step in the surrogates: the cost discount g_t, or 1."""
-    worst_case: Callable[[Float[Array, "signal"]], Metrics] | None = None
-    """Bounds on what the new policy may do, given the largest advantage of each signal under it, if
-    any."""
+    worst_case: WorstCase | None = None
 
 
 @dataclass(frozen=True)
@@ -77,6 +76,8 @@ class RiskConstraint:
     estimate: Callable[[Evidence], RiskEstimate]
     model: CriticModel = NO_MODEL
     """A critic of another kind; its predictions follow the values of the scalar ones."""
+    sees_spent: bool = True
+    """Whether the scalar critics see g_t and y_t, and so does the policy unless told otherwise."""
 
 
 def trust_region_algorithm(
@@ -88,14 +89,19 @@ def trust_region_algorithm(
 ) -> Algorithm:
     """The trust-region method for one risk constraint."""
     optimiser = make_optimiser(critic.gradient_clip)
+    reading = READINGS[trust_region.reading]
 
     def init(key: PRNGKeyArray) -> Learner:
         key_policy, key_critics, key_model = jax.random.split(key, 3)
-        seen = task.input_size - (CostAccount.SIZE if estimation.observe_spent is False else 0)
+        observed = estimation.observe_spent
+        sizes = {True: task.input_size, False: task.input_size - CostAccount.SIZE}
+        seen = sizes[risk.sees_spent if observed is None else observed]
         policy = make_policy(
             key_policy, seen, task.action_space, estimation.hidden, estimation.initial_std
         )
-        networks = make_critics(key_critics, 1 + risk.critics, task.input_size, estimation.hidden)
+        networks = make_critics(
+            key_critics, 1 + risk.critics, sizes[risk.sees_spent], estimation.hidden
+        )
         model = risk.model.init(key_model, task.input_size)
         return Learner(policy, init_critics(networks, optimiser), model)
 
@@ -123,7 +129,7 @@ def trust_region_algorithm(
         )
         targets = jnp.concatenate([reward_target[None], estimate.targets])
         samples = flatten(rollout, reward_advantage, estimate)
-        scale = estimate.length if trust_region.surrogate_scale == "episode" else jnp.ones(())
+        scale = estimate.length if reading.episode_units else jnp.ones(())
         key_critics, key_model = jax.random.split(key)
         ready = window.total >= estimation.warmup_episodes
 
@@ -139,8 +145,9 @@ def trust_region_algorithm(
         def learn(inputs: Inputs):
             flat = targets.reshape(targets.shape[0], -1)
             fitted = fit_critics(
-                learner.critics, optimiser, critic, inputs, flat, terms, key_critics
-            )
+                learner.critics, optimiser, critic, inputs, flat, terms, key_critics,
+                joint_clip=reading.joint_clip,
+            )  # fmt: skip
             return fitted, risk.model.fit(
                 learner.extra, inputs, rollout, predicted_next, terms, key_model
             )

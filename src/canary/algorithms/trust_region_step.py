@@ -9,13 +9,13 @@ until the surrogates themselves accept it.
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from canary.algorithms.natural_gradient import NaturalGradients, curvature, natural_gradients
+from canary.algorithms.reading import ReadingName
 from canary.algorithms.surrogates import Levels, Parameters, Surrogates
 from canary.networks import Policy, within_bounds
 from canary.numerics.line_search import Candidate, LineSearchResult, acceptable, backtrack
@@ -40,9 +40,9 @@ class TrustRegionConfig:
     """Attempts of the line search."""
     shrink: PositiveShare = 0.8
     """Factor between two attempts."""
-    surrogate_scale: Literal["episode", "step"] = "episode"
-    """Units of the constraint surrogates. `episode`: per-step mean times mean episode length, the
-    paper's equation. `step`: the per-step mean alone, as in the authors' public code."""
+    reading: ReadingName = "equations"
+    """`equations`: as the paper's equations say. `authors`: as its authors' public code does, which
+    comes near the published table."""
 
 
 class Linearised(eqx.Module):

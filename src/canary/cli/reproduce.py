@@ -80,7 +80,7 @@ def _size(study: Study) -> str:
     if study.units_of is not None:
         return f"shows {study.units_of}"
     if not study.rows:
-        return "trains no policy"
+        return "computes points of its own"
     steps = sum(len(row.seeds) * (row.steps or 0) for row in study.rows)
     return f"{len(study.rows)} rows, {steps / 1e6:g}M steps in all"
 
@@ -124,8 +124,8 @@ def _train(options: Reproduce) -> dict[str, Path]:
     from canary.studies.runner import reproduce as train_study
 
     study = ALL_STUDIES[options.study]
-    if study.view == "relative-variance" and options.engine is not None:
-        raise CanaryError(f"{options.study} trains no policy, so it has no --engine.")
+    if not study.rows and options.engine is not None:
+        raise CanaryError(f"{options.study} has no rows to train, so it has no --engine.")
     request = Request(
         seeds=None if options.seeds is None else parse_seeds(options.seeds),
         steps=None if options.steps is None else whole("--steps", options.steps),

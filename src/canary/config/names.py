@@ -16,4 +16,5 @@ ALGORITHMS = {
 PRESETS = {
     "fast": "the best that we know, with small networks and large batches (default)",
     "paper": "the paper's equations, hyper-parameters and steps; canary is cantelli-cpo",
+    "authors": "the same with the details of the authors' code, which comes near their table",
 }

@@ -87,6 +87,16 @@ def paper(config: RunConfig) -> RunConfig:
     return replace(config, algorithm=_baseline(config), training=training)
 
 
+def authors(config: RunConfig) -> RunConfig:
+    """`paper` with the authors' reading of the trust region (docs/readings.md)."""
+    config = paper(config)
+    region = getattr(config.algorithm, "trust_region", None)
+    if region is None:
+        return config
+    region = replace(region, reading="authors")
+    return replace(config, algorithm=replace(config.algorithm, trust_region=region))
+
+
 def fast(config: RunConfig) -> RunConfig:
     """The best that we know, at the speed of a CPU (docs/algorithms/canary.md says why).
 
@@ -139,4 +149,8 @@ def of_kind(environment: Environment, table: dict[type, Value]) -> Value | None:
     return next((table[kind] for kind in type(environment).__mro__ if kind in table), None)
 
 
-PRESETS: dict[str, Callable[[RunConfig], RunConfig]] = {"paper": paper, "fast": fast}
+PRESETS: dict[str, Callable[[RunConfig], RunConfig]] = {
+    "paper": paper,
+    "authors": authors,
+    "fast": fast,
+}

@@ -119,6 +119,15 @@ def worst_case_mean(
     return jnp.asarray(limit) + _product(surrogate_error_factor(radius, discount), advantage)
 
 
+def excluding_deviation(
+    epsilon: ArrayLike, advantage: ArrayLike, radius: ArrayLike, discount: ArrayLike
+) -> Real:
+    """√β K α: after a nominal or bound-restoring step a policy whose σ is at least this is not in V
+    (cor:recovery, see `provably_violating`)."""
+    factor = surrogate_error_factor(radius, discount)
+    return jnp.sqrt(_beta(epsilon)) * _product(factor, advantage)
+
+
 def provably_violating(
     mean: ArrayLike, deviation: ArrayLike, limit: ArrayLike, epsilon: ArrayLike
 ) -> Bool[Array, "..."]:

@@ -23,6 +23,7 @@ VIEWS = {
     "anatomy": "canary.studies.paper.anatomy",
     "gaussian-tail": "canary.studies.paper.gaussian_tail",
     "relative-variance": "canary.studies.paper.relative_variance",
+    "worst-case": "canary.studies.paper.worst_case",
 }  # the module of each view, which has a function `save(page)`
 
 Paths = dict[str, Path]

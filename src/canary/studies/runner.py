@@ -126,7 +126,7 @@ def reproduce(
 ) -> Paths:
     """Train what is missing; returns the paths of the table and the figure by label."""
     request = request or Request()
-    if study.view == "relative-variance":
+    if not study.rows:
         return _reproduce_points(name, study, places.results / name, request, quiet)
     home = study.units_of or name
     rows = planned(name, study, request)
@@ -204,21 +204,23 @@ def write_study(
 def _reproduce_points(
     name: str, study: Study, folder: Path, request: Request, quiet: bool
 ) -> Paths:
-    from canary.studies.paper import variance_points
+    """A study without rows, whose module computes its points."""
+    from canary.studies.paper import variance_points, worst_case
 
+    module = {"relative-variance": variance_points, "worst-case": worst_case}[study.view]
     for wanted in request.only:
-        if wanted not in variance_points.CONSTRAINTS:
-            known = nearest(wanted, variance_points.CONSTRAINTS)
-            raise CanaryError(f"The study {name} has no constraint {wanted!r}{known}")
+        if wanted not in module.PARTS:
+            known = nearest(wanted, module.PARTS)
+            raise CanaryError(f"The study {name} has no part {wanted!r}{known}")
     for option, value in (("--steps", request.steps), ("--preset", request.preset)):
         if value is not None:
-            raise CanaryError(f"{name} trains no policy, so it has no {option}.")
-    stated = PAPER_SEEDS if request.scale == "paper" else variance_points.SEEDS
+            raise CanaryError(f"{name} has no rows to train, so it has no {option}.")
+    stated = PAPER_SEEDS if request.scale == "paper" else module.SEEDS
     seeds = chosen_seeds(request.seeds, stated)
     make_folder(folder)
     content = {"name": name, "title": study.title, "view": study.view, "rows": []}
     shown = {} if request.only else {"seeds": list(seeds)}
     store.write_sealed(folder / "study.json", content | shown)
     with counting_bar("points", quiet=quiet) as progress:
-        variance_points.complete(folder, seeds, request.only, progress)
+        module.complete(folder, seeds, request.only, progress)
     return save_views(folder)

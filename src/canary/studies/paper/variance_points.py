@@ -33,7 +33,7 @@ VIOLATION = 0.01  # of the policy at limit 5.5
 SEEDS = (2500, 2501, 2502)
 LIMITS = tuple(np.arange(2.5, 13))
 GAE_LIMITS = (3.5, 4.5, 5.5, 6.5, 7.5)
-CONSTRAINTS: dict[str, tuple[str, float | None]] = {
+PARTS: dict[str, tuple[str, float | None]] = {
     "indicator": ("indicator", None),
     "cvar": ("cvar", None),
     "cantelli": ("cantelli", None),
@@ -75,7 +75,7 @@ def complete(
 def _planned(
     epsilons: dict[float, float], seeds: tuple[int, ...], only: tuple[str, ...]
 ) -> Iterator[Point]:
-    for constraint in only or CONSTRAINTS:
+    for constraint in only or PARTS:
         for limit, epsilon in epsilons.items():
             point = {"constraint": constraint, "limit": limit, "epsilon": epsilon}
             if constraint != "priced":  # it is made of critics
@@ -88,7 +88,7 @@ def _exact_points(lake: Any, policy: np.ndarray) -> Compute:
     law = scored_law(lake, policy)
 
     def compute(point: Point) -> Point:
-        name, dead_zone = CONSTRAINTS[point["constraint"]]
+        name, dead_zone = PARTS[point["constraint"]]
         limit, epsilon = point["limit"], point["epsilon"]
         if name == "cantelli":
             constraint = cantelli(law, limit, epsilon, dead_zone)
@@ -115,7 +115,7 @@ def _measured_points(policy: np.ndarray) -> Compute:
     def compute(point: Point) -> Point:
         constraint, seed = point["constraint"], point["seed"]
         if constraint not in programs:
-            made = estimators.estimator(*CONSTRAINTS[constraint], IcyLake())
+            made = estimators.estimator(*PARTS[constraint], IcyLake())
             programs[constraint] = estimators.Batches(made, IcyLake())
         if seed not in networks:
             networks[seed] = estimators.imitate(policy, jax.random.key(seed))

@@ -1,0 +1,166 @@
+"""How loose the paper's worst-case bounds are (th:worst-case-violation, cor:recovery): the bounds of
+every update beside what the update did.
+
+Canary with the paper's equations on IcyLake, cost discount 0.99, and a policy that sees the tile
+alone: then the moments of the cost and the theorem's alpha are exact (`canary.theory.worst_case`).
+Costs are in units of the limit.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from canary.errors import CanaryError
+from canary.numerics.tiers import Tier
+from canary.studies.page import Page, Paths
+from canary.studies.store import read_sealed, write_sealed
+from canary.studies.table import shown
+
+SEEDS = (4700, 4701)
+UPDATES = 300
+PARTS = ()  # it is computed as a whole
+DISCOUNT = 0.99
+OVERRIDES = (
+    f"algo.cost_discount={DISCOUNT}",
+    "algo.observe_spent=false",
+    "algo.hidden=64,64",
+    f"training.total_steps={1000 * UPDATES}",
+)
+
+
+def complete(
+    folder: Path,
+    seeds: tuple[int, ...],
+    only: tuple[str, ...],
+    progress: Callable[[int, int, str], None],
+) -> None:
+    """Train the seeds that are missing in updates.json."""
+    path = folder / "updates.json"
+    known = read_sealed(path)["updates"] if path.exists() else []
+    todo = [seed for seed in seeds if seed not in {one["seed"] for one in known}]
+    for done, seed in enumerate(todo):
+        progress(done, len(todo), f"seed {seed}")
+        known += updates_of(seed)
+        write_sealed(path, {"updates": known})
+
+
+def updates_of(seed: int) -> list[dict[str, Any]]:
+    """Every accepted update of one seed: its bounds and what it did."""
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    from canary.config.config import make_config
+    from canary.exact import from_environment
+    from canary.numerics import risk
+    from canary.runs.seeds import make_terms, make_trainer
+    from canary.theory.worst_case import exact_update
+    from canary.training import init_training, train_iteration
+
+    config = make_config("IcyLake", preset="paper", overrides=OVERRIDES)
+    lake, trainer = from_environment(config.environment), make_trainer(config)
+    limit, epsilon = config.constraint.limit, config.constraint.share
+    region = {"radius": config.algorithm.trust_region.target_kl, "discount": DISCOUNT}
+
+    def chances(state: Any) -> np.ndarray:
+        logits = state.learner.policy(jnp.eye(lake.states)).logits
+        return np.asarray(jax.nn.softmax(logits.astype(float)), float)
+
+    step = jax.jit(lambda state: train_iteration(trainer, state))
+    state = init_training(trainer, make_terms(config), seed)
+    found = []
+    for index in range(UPDATES):
+        before = chances(state)
+        state, (metrics, _) = step(state)
+        if not metrics["accepted"]:
+            continue
+        update = exact_update(lake, before, chances(state), DISCOUNT)
+        tier, alpha = Tier(int(metrics["tier"])), update.alpha / limit
+        start = update.old_mean / limit if tier is Tier.MEAN_RESTORATION else 1.0
+        mean, deviation = update.mean / limit, update.deviation / limit
+        numbers = {
+            "alpha": alpha,
+            "batch_alpha": (metrics["worst_case_mean"] - start_of(metrics, tier, limit))
+            / risk.surrogate_error_factor(**region),
+            "error": abs(update.mean - update.surrogate_mean) / limit,
+            "error_bound": risk.worst_case_mean(0.0, alpha, **region),
+            "mean": mean,
+            "mean_bound": risk.worst_case_mean(start, alpha, **region),
+            "deviation": deviation,
+            "deviation_needed": risk.excluding_deviation(epsilon, alpha, **region),
+            "bound": risk.cantelli_value(mean, deviation**2, 1.0, epsilon),
+            "bound_bound": risk.worst_case_cantelli(
+                mean=update.old_mean / limit, limit=1.0, epsilon=epsilon, advantage=alpha,
+                augmented_advantage=update.augmented_alpha / limit**2, **region,
+            ),
+        }  # fmt: skip
+        rounded = {name: float(f"{float(value):.5g}") for name, value in numbers.items()}
+        found.append({"seed": seed, "update": index, "tier": tier.label} | rounded)
+    return found
+
+
+def start_of(metrics: dict[str, Any], tier: Tier, limit: float) -> Any:
+    """The mean, in limits, from which the training's own bound counts."""
+    return metrics["cost_mean"] / limit if tier is Tier.MEAN_RESTORATION else 1.0
+
+
+def save(page: Page) -> Paths:
+    path = page.folder / "updates.json"
+    if not path.exists():
+        raise CanaryError(f"{path} is missing; `canary reproduce {page.folder.name}` makes it.")
+    data = pl.DataFrame(read_sealed(path)["updates"], infer_schema_length=None)
+    _figure(data, page.folder / "worst-case.png")
+    return page.write(
+        "Medians over the accepted updates of each tier, in units of the limit. All numbers are "
+        "exact except the\nbatch's α, max |ratio · A|, which training logs. |μ − L_μ| ≤ Kα is the "
+        "error of the surrogate, on which all\nbounds rest. B has a bound in tier a (nominal), μ "
+        "in every tier. The corollary excludes provable violation\nwhere σ ≥ √β K α.",
+        ("tier", "updates", "α", "α of the batch", "|μ − L_μ|", "its bound Kα", "bound / error",
+         "μ", "bound on μ", "B", "bound on B", "σ", "σ needed", "updates with σ ≥ √β K α"),
+        [_cells(rows) for rows in data.partition_by("tier", maintain_order=True)],
+        data,
+        "worst-case.png",
+    )  # fmt: skip
+
+
+def _cells(rows: pl.DataFrame) -> tuple[str, ...]:
+    def median(name: str, form: str = ".3g") -> str:
+        return shown(rows[name].median(), form)  # ty: ignore
+
+    nominal = rows["tier"][0] == Tier.NOMINAL.label
+    restores_mean = rows["tier"][0] == Tier.MEAN_RESTORATION.label
+    loose = (rows["error_bound"] / rows["error"]).median()
+    excluded = (rows["deviation"] >= rows["deviation_needed"]).sum()
+    return (
+        rows["tier"][0],
+        str(len(rows)),
+        *(median(name) for name in ("alpha", "batch_alpha", "error", "error_bound")),
+        shown(loose, ",.0f"),  # ty: ignore
+        *(median(name) for name in ("mean", "mean_bound", "bound")),
+        median("bound_bound") if nominal else "-",
+        median("deviation"),
+        *(("-", "-") if restores_mean else (median("deviation_needed"), f"{excluded} of {len(rows)}")),
+    )  # fmt: skip
+
+
+def _figure(data: pl.DataFrame, path: Path) -> None:
+    import matplotlib.pyplot as plt
+
+    from canary.reporting.figures import BLUE, GREY, RED, STYLE, save
+
+    first = data.filter(pl.col("seed") == data["seed"][0])
+    nominal = first.filter(pl.col("tier") == Tier.NOMINAL.label)
+    with plt.rc_context(STYLE):
+        figure, panels = plt.subplots(1, 2, figsize=(8.4, 3.2), layout="constrained")
+        panels[0].plot(first["update"], first["error_bound"], ".", color=GREY, label="bound K α")
+        panels[0].plot(first["update"], first["error"], ".", color=BLUE, label="|μ − L_μ|")
+        panels[0].set(yscale="log", xlabel="update", title="error of the mean's surrogate / ℓ")
+        panels[1].plot(nominal["update"], nominal["bound_bound"], ".", color=GREY, label="bound")
+        panels[1].plot(nominal["update"], nominal["bound"], ".", color=RED, label="B")
+        panels[1].set_yscale("symlog", linthresh=1)
+        panels[1].set(xlabel="update", title="B / ℓ² after nominal updates")
+        for axes in panels:
+            axes.legend(fontsize=8)
+        save(figure, path)

@@ -99,7 +99,7 @@ _TABLE1 = {
 }
 # The authors' reading at the paper's steps: methods, seeds, and whether with the paper's networks of
 # 256-256, too. On the robots one seed of those takes hours.
-_SMALL = ("algo.hidden=64,64",)
+_SMALL = ("algo.estimation.hidden=64,64",)
 _AUTHORS = {
     "EcoAnt": (("canary",), range(1550, 1552), False),
     "PointGoal2500": (("canary",), range(3650, 3652), False),

@@ -1,5 +1,5 @@
-"""Relative variance of estimators of tail-risk constraints: the paper's theory, exactly
-(docs/relative-variance.md)."""
+"""The paper's theory, exactly: relative variance of estimators of tail-risk constraints
+(docs/relative-variance.md), and worst-case bounds of an update (`worst_case`)."""
 
 from canary.numerics.gaussian_tail import GaussianTail, gaussian_tail
 from canary.theory.law import ScoredLaw, from_trajectories, scored_law, soft_policy, with_violation

@@ -92,7 +92,7 @@ def test_no_key_is_used_twice(monkeypatch):
     def note(name, key):
         jax.debug.callback(lambda data: keys.append((name, tuple(data.tolist()))), jax.random.key_data(key))  # fmt: skip
 
-    def fit_critics(critics, optimiser, config, inputs, targets, terms, key):
+    def fit_critics(critics, optimiser, config, inputs, targets, terms, key, **clip):
         note("critics", key)
         for epoch in jax.random.split(key, config.epochs):
             note("permutation", epoch)

@@ -8,6 +8,7 @@ Costs are in units of the limit.
 
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import polars as pl
@@ -16,7 +17,6 @@ from canary.errors import CanaryError
 from canary.numerics.tiers import Tier
 from canary.studies.page import Page, Paths
 from canary.studies.store import read_sealed, write_sealed
-from canary.studies.table import shown
 
 SEEDS = (4700, 4701)
 UPDATES = 300
@@ -126,22 +126,22 @@ def save(page: Page) -> Paths:
 
 
 def _cells(rows: pl.DataFrame) -> tuple[str, ...]:
-    def median(name: str, form: str = ".3g") -> str:
-        return shown(rows[name].median(), form)  # ty: ignore
+    def middle(name: str) -> str:
+        return f"{median(rows[name]):.3g}"
 
     nominal = rows["tier"][0] == Tier.NOMINAL.label
     restores_mean = rows["tier"][0] == Tier.MEAN_RESTORATION.label
-    loose = (rows["error_bound"] / rows["error"]).median()
+    loose = median(rows["error_bound"] / rows["error"])
     excluded = (rows["deviation"] >= rows["deviation_needed"]).sum()
     return (
         rows["tier"][0],
         str(len(rows)),
-        *(median(name) for name in ("alpha", "batch_alpha", "error", "error_bound")),
-        shown(loose, ",.0f"),  # ty: ignore
-        *(median(name) for name in ("mean", "mean_bound", "bound")),
-        median("bound_bound") if nominal else "-",
-        median("deviation"),
-        *(("-", "-") if restores_mean else (median("deviation_needed"), f"{excluded} of {len(rows)}")),
+        *(middle(name) for name in ("alpha", "batch_alpha", "error", "error_bound")),
+        f"{loose:,.0f}",
+        *(middle(name) for name in ("mean", "mean_bound", "bound")),
+        middle("bound_bound") if nominal else "-",
+        middle("deviation"),
+        *(("-", "-") if restores_mean else (middle("deviation_needed"), f"{excluded} of {len(rows)}")),
     )  # fmt: skip
 
 

@@ -108,7 +108,7 @@ def run_subject(run: Path, frontier: Frontier) -> dict[str, Any]:
 def study_subjects(results: Path, frontier: Frontier) -> tuple[list[dict[str, Any]], list[str]]:
     """The rows of a study that have results, and a sentence for each that cannot be read."""
     page = read_page(results)
-    if page.study["view"] == "relative-variance":  # it has points instead of rows
+    if not page.study["rows"]:  # it has points instead of rows
         raise CanaryError(
             f"{results.name} trains no policy, so there are no runs to draw; "
             f"see {results / 'table.md'}."

@@ -8,11 +8,13 @@ here.
 CVaR is the mean cost of the worst share epsilon of all episodes; for epsilon = 1 it would be the
 mean. Training, summary, display and certificate all ask the same record what is measured
 (`measure`) and what is allowed (`allowed`).
+
+An environment may have several costs. `Joint` then holds a constraint for each, in their order.
 """
 
 import math
 import numbers
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -32,6 +34,8 @@ class Chance:
     """Cost limit: an episode whose cost is strictly above it is a violation."""
     epsilon: float
     """Largest allowed probability of a violation."""
+    number: int | None = field(default=None, kw_only=True, repr=False)
+    """Which of several costs, from 1; None: the environment has one."""
 
     kind: ClassVar[Kind] = "chance"
 
@@ -52,7 +56,7 @@ class Chance:
     @property
     def label(self) -> str:
         """What is measured, in a few characters."""
-        return f"P(cost > {self.limit:g})"
+        return f"P({_cost(self)} > {self.limit:g})"
 
     @property
     def text(self) -> str:
@@ -69,6 +73,8 @@ class Mean:
 
     limit: float
     """Largest allowed mean of the episode cost."""
+    number: int | None = field(default=None, kw_only=True, repr=False)
+    """Which of several costs, from 1; None: the environment has one."""
 
     kind: ClassVar[Kind] = "mean"
 
@@ -86,7 +92,7 @@ class Mean:
 
     @property
     def label(self) -> str:
-        return "mean cost"
+        return f"mean {_cost(self)}"
 
     @property
     def text(self) -> str:
@@ -105,6 +111,8 @@ class CVaR:
     """Largest allowed mean cost of the worst episodes."""
     epsilon: float
     """The share of episodes that count as the worst."""
+    number: int | None = field(default=None, kw_only=True, repr=False)
+    """Which of several costs, from 1; None: the environment has one."""
 
     kind: ClassVar[Kind] = "cvar"
 
@@ -122,11 +130,12 @@ class CVaR:
 
     @property
     def label(self) -> str:
-        return f"CVaR {100 * self.epsilon:.4g}%"
+        of = "" if self.number is None else f" of {_cost(self)}"
+        return f"CVaR {100 * self.epsilon:.4g}%{of}"
 
     @property
     def text(self) -> str:
-        return f"{self.label} of cost <= {self.allowed:g}"
+        return f"CVaR {100 * self.epsilon:.4g}% of {_cost(self)} <= {self.allowed:g}"
 
     def measure(self, costs: Costs) -> float:
         """eta + E[(C - eta)+] / eps at the order statistic eta that a share of at most epsilon
@@ -136,8 +145,75 @@ class CVaR:
         return float(eta + np.maximum(costs - eta, 0).mean() / self.epsilon)
 
 
-Constraint = Chance | Mean | CVaR
-CONSTRAINTS: dict[Kind, type[Constraint]] = {"chance": Chance, "mean": Mean, "cvar": CVaR}
+One = Chance | Mean | CVaR
+
+
+@dataclass(frozen=True)
+class Joint:
+    """Several constraints that must hold together, one for each cost of the environment."""
+
+    parts: tuple[One, ...]
+
+    kind: ClassVar[str] = "joint"
+
+    def __post_init__(self):
+        parts = tuple(self.parts)
+        if len(parts) < 2 or not all(isinstance(part, One) for part in parts):
+            raise CanaryError(
+                "Several limits are a list of two or more of canary.Chance, canary.Mean and "
+                f"canary.CVaR, one for each cost, not {self.parts!r:.80}."
+            )
+        numbered = (replace(part, number=index + 1) for index, part in enumerate(parts))
+        object.__setattr__(self, "parts", tuple(numbered))
+
+    @property
+    def limit(self) -> Float[np.ndarray, "cost"]:
+        return np.array([part.limit for part in self.parts])
+
+    @property
+    def share(self) -> Float[np.ndarray, "cost"]:
+        return np.array([part.share for part in self.parts])
+
+    @property
+    def allowed(self) -> float:
+        return 1.0
+
+    @property
+    def label(self) -> str:
+        return "worst level"
+
+    @property
+    def text(self) -> str:
+        return " and ".join(part.text for part in self.parts)
+
+    def measure(self, costs: Float[np.ndarray, "episode cost"]) -> float:
+        """The largest level: what a constraint measures, in units of what it allows."""
+        return max(part.measure(own_costs(part, costs)) / part.allowed for part in self.parts)
+
+
+Constraint = One | Joint
+CONSTRAINTS: dict[Kind, type[One]] = {"chance": Chance, "mean": Mean, "cvar": CVaR}
+
+
+def parts_of(constraint: Constraint) -> tuple[One, ...]:
+    """The constraints by cost; one alone if there is one cost."""
+    return constraint.parts if isinstance(constraint, Joint) else (constraint,)
+
+
+def own_costs(constraint: One, costs: Any) -> Any:
+    """The costs that a constraint is about, of arrays whose last axis goes over several costs."""
+    return costs if constraint.number is None else np.asarray(costs)[..., constraint.number - 1]
+
+
+def one_cost(constraint: Constraint, what: str) -> One:
+    """The constraint, for what works with one cost only."""
+    if isinstance(constraint, Joint):
+        raise CanaryError(f"{what} works with one cost only, not with {constraint.text}.")
+    return constraint
+
+
+def _cost(constraint: One) -> str:
+    return "cost" if constraint.number is None else f"cost {constraint.number}"
 
 
 def threshold(costs: Costs, share: float) -> float:
@@ -146,14 +222,19 @@ def threshold(costs: Costs, share: float) -> float:
     return float(np.sort(costs)[::-1][min(exceed, len(costs) - 1)])
 
 
-def to_dict(constraint: Constraint) -> dict[str, Any]:
-    """Plain data that `from_dict` reads."""
-    return {"kind": constraint.kind, **asdict(constraint)}
+def to_dict(constraint: Constraint) -> Any:
+    """Plain data that `from_dict` reads: a table, or a list of them for several costs."""
+    if isinstance(constraint, Joint):
+        return [to_dict(part) for part in constraint.parts]
+    known = {name: value for name, value in asdict(constraint).items() if value is not None}
+    return {"kind": constraint.kind, **known}
 
 
 def from_dict(data: Any) -> Constraint:
     """The constraint of a stored run; runs of earlier versions name no kind and have a chance
     constraint."""
+    if isinstance(data, list):
+        return Joint(tuple(from_dict(part) for part in data))  # type: ignore[arg-type]
     if not isinstance(data, dict):
         raise CanaryError(f"A constraint must be a table with a limit, not {data!r}.")
     fields = {name: value for name, value in data.items() if name != "kind"}

@@ -68,7 +68,7 @@ def make_player(
 
     @jax.jit
     def play(
-        limit: Float[Array, ""],
+        limit: Float[Array, "..."],
         policy: Policy,
         statistics: RunningStatistics | None,
         keys: Key[Array, "episode"],
@@ -92,7 +92,7 @@ def absurd_numbers(ends: EpisodeEnds) -> tuple[int, str] | None:
     observation, or the reverse.
     """
     bad = {
-        "a cost": ~sane(ends.cost),
+        "a cost": ~sane(ends.cost.reshape(len(ends.ended), -1)).all(1),
         "a return": ~sane(ends.reward),
         "an observation": ~ends.valid,
     }

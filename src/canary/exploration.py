@@ -48,7 +48,7 @@ def initial_std(environment: Environment, account: CostAccount, hidden: tuple[in
 
     def returns(deviation: float) -> np.ndarray:
         policy = make_policy(
-            jax.random.key(1), size + CostAccount.SIZE, environment.action_space, hidden, deviation
+            jax.random.key(1), size + account.size, environment.action_space, hidden, deviation
         )
         with told_failures(environment):
             return np.asarray(play(policy, statistics, keys).reward)

@@ -90,7 +90,7 @@ def identify(
         "horizon": place.horizon,
         "observation_size": place.observation_size,
         "actions": describe_actions(place),
-        "limit": float(account.limit),
+        "limit": np.asarray(account.limit, float).tolist(),
         "cost_discount": float(account.cost_discount),
         "clock": account.clock,
         "spent_clip": SPENT_CLIP,

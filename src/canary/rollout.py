@@ -11,6 +11,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, Shaped
 
 from canary.environments.protocol import Environment, EnvironmentState
@@ -28,15 +29,21 @@ class CostAccount:
     """How the cost of an episode is counted: in units of `limit`, discounted by `cost_discount` per
     step."""
 
-    limit: float | Float[Array, ""]
-    """A run-time value while training, so that another limit needs no other program."""
+    limit: float | Float[Array, "..."]
+    """A run-time value while training, so that another limit needs no other program. With several
+    costs there is one for each."""
     cost_discount: float
     clock: int | None = None
     """The horizon, if networks see the clock t / horizon in the place of g_t. That is the limit of
     (1 - g_t) / (1 - g_H) at discount 1, where g_t itself is constant and says nothing."""
 
     SIZE = 2
-    """Entries that the account appends to an observation: g_t or the clock, and y_t."""
+    """Entries that the account of one cost appends to an observation: g_t or the clock, and y_t."""
+
+    @property
+    def size(self) -> int:
+        """Entries that this account appends: g_t or the clock, and y_t of each cost."""
+        return 1 + np.size(self.limit)
 
     def pace(self, time: Any, discount: Any) -> Any:
         """What networks see of the time: t / horizon, or g_t."""
@@ -47,7 +54,7 @@ class Lane(eqx.Module):
     """One environment and the running sums of its current episode."""
 
     environment: EnvironmentState
-    spent: Float[Array, "*env"]
+    spent: Float[Array, "..."]
     """y_t, still in raw units: it is divided by the limit where it enters a rollout or a
     network."""
     discount: Float[Array, "*env"]
@@ -68,7 +75,8 @@ def start_lane(environment: Environment, key: PRNGKeyArray) -> Lane:
     """A freshly reset environment with nothing spent."""
     zero = jnp.zeros(())
     state = environment.reset(key)
-    return Lane(state, zero, zero + 1, zero, jnp.zeros((), jnp.int32), jnp.array(True))
+    spent = jnp.zeros(state.cost.shape)
+    return Lane(state, spent, zero + 1, zero, jnp.zeros((), jnp.int32), jnp.array(True))
 
 
 def start_lanes(environment: Environment, count: int, key: PRNGKeyArray, *, stagger: bool) -> Lane:
@@ -90,7 +98,7 @@ def start_lanes(environment: Environment, count: int, key: PRNGKeyArray, *, stag
 
 def policy_inputs(
     observation: Float[Array, "*env obs"],
-    spent_raw: Float[Array, "*env"],
+    spent_raw: Float[Array, "..."],
     pace: Float[Array, "*env"],
     account: CostAccount,
     statistics: RunningStatistics | None,
@@ -104,7 +112,8 @@ def policy_inputs(
     if statistics is not None:
         observation = normalise(statistics, observation)
     spent = jnp.clip(in_limits(spent_raw, account.limit), -SPENT_CLIP, SPENT_CLIP)
-    return jnp.concatenate([observation, jnp.stack([pace, spent], -1)], -1)
+    spent = spent.reshape(*pace.shape, -1)  # one cost or several
+    return jnp.concatenate([observation, pace[..., None], spent], -1)
 
 
 def advance(

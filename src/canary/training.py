@@ -39,7 +39,7 @@ class Trainer:
     rollout_length: int
     stagger: bool = True
 
-    def account(self, limit: Float[Array, ""]) -> CostAccount:
+    def account(self, limit: Float[Array, "..."]) -> CostAccount:
         return CostAccount(limit, self.cost_discount, self.clock)
 
 
@@ -79,7 +79,7 @@ def fresh_state(
         statistics=initial_statistics(environment.observation_size)
         if environment.normalise_observation
         else None,
-        window=empty_window(max(RING, steps)),
+        window=empty_window(max(RING, steps), lanes.spent.shape[1:]),
         terms=terms,
         key=key_run,
     )

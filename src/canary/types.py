@@ -8,8 +8,9 @@ that rounding can never flip a tie.
 """
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -60,8 +61,9 @@ class Terms(eqx.Module):
     """What a run is asked for and how far it is, as run-time values: other terms need no other
     program."""
 
-    limit: Float[Array, "*seed"]
-    epsilon: Float[Array, "*seed"]
+    limit: Float[Array, "..."]
+    """With several costs, here and below, there is an axis of them at the end."""
+    epsilon: Float[Array, "..."]
     """The constraint's share of episodes: 1 under a constraint on the mean."""
     updates: Int[Array, "*seed"]
     """Updates of the whole run: learning rates and radii are annealed over them."""
@@ -73,6 +75,25 @@ class Terms(eqx.Module):
         """Share of the run that is over."""
         return jnp.minimum(self.iteration / self.updates, 1)
 
+    def by_cost(self) -> "list[Terms]":
+        """The terms of each cost, of one seed."""
+        return by_cost(self, self.limit.ndim > 0, lambda terms: (terms.limit, terms.epsilon))
+
+
+Tree = TypeVar("Tree")
+
+
+def by_cost(tree: Tree, is_several: bool, costs: Callable[[Tree], Sequence[Array]]) -> list[Tree]:
+    """The tree as each of several costs sees it: without the last axis of `costs(tree)`; with one
+    cost, the tree itself."""
+    if not is_several:
+        return [tree]
+    arrays = costs(tree)
+    return [
+        eqx.tree_at(costs, tree, [array[..., index] for array in arrays])
+        for index in range(arrays[0].shape[-1])
+    ]
+
 
 class EpisodeEnds(eqx.Module):
     """The episodes that ended in a rollout: entries count only where `ended` holds."""
@@ -83,7 +104,7 @@ class EpisodeEnds(eqx.Module):
     enter no statistic."""
     reward: Float[Array, "*batch"]
     """Undiscounted return."""
-    cost: Float[Array, "*batch"]
+    cost: Float[Array, "..."]
     """Cost return C in raw units (discounted by the cost discount, which is 1 unless set
     otherwise)."""
     length: Int[Array, "*batch"]
@@ -104,10 +125,10 @@ class Rollout(eqx.Module):
     """x_{t+1} before any reset."""
     action: Shaped[Array, "..."]
     reward: Float[Array, "*time env"]
-    cost: Float[Array, "*time env"]
-    spent: Float[Array, "*time env"]
+    cost: Float[Array, "..."]
+    spent: Float[Array, "..."]
     """y_t, the discounted cost spent before step t (paper eq. y-recursion)."""
-    spent_raw: Float[Array, "*time env"]
+    spent_raw: Float[Array, "..."]
     """y_t in raw units: the rounding of a division must not decide whether it exceeds the limit."""
     discount: Float[Array, "*time env"]
     """g_t = cost_discount ** t."""
@@ -118,6 +139,14 @@ class Rollout(eqx.Module):
     @property
     def done(self) -> Bool[Array, "*time env"]:
         return self.terminated | self.truncated
+
+    def by_cost(self) -> "list[Rollout]":
+        """The rollout as each cost sees it."""
+        return by_cost(
+            self,
+            self.cost.ndim > self.reward.ndim,
+            lambda each: (each.cost, each.spent, each.spent_raw, each.episodes.cost),
+        )
 
 
 Metrics = dict[str, Float[Array, "*update"]]

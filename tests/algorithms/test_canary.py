@@ -15,12 +15,12 @@ from canary.algorithms.base import EstimationConfig
 from canary.algorithms.canary import (
     LOCAL_UNIT,
     CanaryConfig,
-    canary_objective,
+    cantelli_penalty,
     shaped_bound,
     tightening,
 )
 from canary.algorithms.clipped import Batch
-from canary.algorithms.priced import Price
+from canary.algorithms.priced import Price, priced_objective
 from canary.algorithms.signals import cost_advantages
 from canary.numerics.moments import EpisodeWindow, Span, empty_window, record_episodes
 from canary.numerics.shaped_cost import shaped
@@ -107,7 +107,8 @@ def objective_of(rollout, window, local, ahead, *, dead_zone, decay):
     local = [value / LOCAL_UNIT for value in local]
     values, next_values = (jnp.stack([nothing, *each]) for each in zip(local, ahead, strict=True))
     batch = Batch(rollout, (nothing, nothing), values, next_values, window)
-    found = canary_objective(config, horizon=1)(batch, make_terms(LIMIT, EPSILON), Price.at_start())
+    objective = priced_objective([cantelli_penalty(config)], 1, estimation.window)
+    found = objective(batch, make_terms(LIMIT, EPSILON), Price.at_start())
     return replace(found, targets=found.targets.at[1].multiply(LOCAL_UNIT))
 
 

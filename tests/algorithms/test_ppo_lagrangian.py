@@ -9,12 +9,8 @@ import pytest
 
 from canary.algorithms.base import EstimationConfig, Task
 from canary.algorithms.clipped import Batch
-from canary.algorithms.ppo_lagrangian import (
-    PPOLagrangianConfig,
-    constrained,
-    lagrangian_objective,
-)
-from canary.algorithms.priced import Price
+from canary.algorithms.ppo_lagrangian import PPOLagrangianConfig
+from canary.algorithms.priced import Price, constrained, expected_sum, priced_objective
 from canary.environments.protocol import Discrete
 from canary.numerics.moments import Span, empty_window, record_episodes
 from problems.breach_truth import Law, difference_quotients
@@ -46,9 +42,8 @@ def objective(case, kind):
     nothing = jnp.zeros_like(case.rollout.cost)
     batch = Batch(case.rollout, (nothing, nothing + 7), *case.values, case.window)
     terms = make_terms(LIMIT, share_of(kind))
-    return lagrangian_objective(
-        estimation, Task(input_size=1, action_space=Discrete(2), constraint=kind)
-    )(batch, terms, Price.at_start())
+    penalties = [expected_sum(estimation, kind)]
+    return priced_objective(penalties, 1, estimation.window)(batch, terms, Price.at_start())
 
 
 def level(kind, table, gamma, eta):

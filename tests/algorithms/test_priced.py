@@ -67,15 +67,15 @@ def test_the_highest_price_is_lower_where_the_window_renews_slowly():
 def test_each_side_has_its_share_whatever_the_units(multiplier):
     """With uncorrelated sides the deviation of each part is 1 / (1 + lambda) and lambda / (1 +
     lambda)."""
-    found = np.asarray(priced_advantage(REWARD, COST, jnp.asarray(multiplier)))
-    other = priced_advantage(1e3 * REWARD - 7, 1e-3 * COST + 1e-3, jnp.asarray(multiplier))
+    found = np.asarray(priced_advantage(REWARD, [COST], [jnp.asarray(multiplier)]))
+    other = priced_advantage(1e3 * REWARD - 7, [1e-3 * COST + 1e-3], [jnp.asarray(multiplier)])
     np.testing.assert_allclose(other, found, rtol=1e-3, atol=1e-4)
     by_hand = (REWARD - REWARD.mean()) / REWARD.std() - multiplier * (
         COST - COST.mean()
     ) / COST.std()
     np.testing.assert_allclose(found, by_hand / (1 + multiplier), rtol=1e-4, atol=1e-5)
     alone = [
-        np.std(priced_advantage(reward, cost, jnp.asarray(multiplier)))
+        np.std(priced_advantage(reward, [cost], [jnp.asarray(multiplier)]))
         for reward, cost in ((REWARD, 0 * COST), (0 * REWARD, COST))
     ]
     np.testing.assert_allclose(alone, np.array([1, multiplier]) / (1 + multiplier), rtol=1e-4)
@@ -83,7 +83,7 @@ def test_each_side_has_its_share_whatever_the_units(multiplier):
 
 def test_a_state_without_a_price_follows_the_reward_alone():
     price = jnp.zeros((40, 5)).at[:20].set(1e6)
-    found = np.asarray(priced_advantage(REWARD, COST, price))
+    found = np.asarray(priced_advantage(REWARD, [COST], [price]))
     reward, cost = ((side - side.mean()) / side.std() for side in (REWARD, COST))
     np.testing.assert_allclose(found[20:], reward[20:], rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(found[:20], -cost[:20], rtol=1e-4, atol=1e-4)
@@ -91,6 +91,6 @@ def test_a_state_without_a_price_follows_the_reward_alone():
 
 def test_what_does_not_vary_or_is_no_number_has_no_say():
     constant = jnp.full((40, 5), 3.0)
-    assert not np.asarray(priced_advantage(constant, 2 * constant, jnp.asarray(2.0))).any()
+    assert not np.asarray(priced_advantage(constant, [2 * constant], [jnp.asarray(2.0)])).any()
     broken = jnp.asarray(COST).at[0, 0].set(jnp.nan)
-    assert np.isfinite(priced_advantage(REWARD, broken, jnp.asarray(2.0))).all()
+    assert np.isfinite(priced_advantage(REWARD, [broken], [jnp.asarray(2.0)])).all()

@@ -32,11 +32,16 @@ class Task:
     action_space: ActionSpace
     horizon: int = 1
     """Most steps of an episode."""
-    constraint: Kind = "chance"
-    """What is constrained; its numbers are run-time values."""
+    constraint: Kind | tuple[Kind, ...] = "chance"
+    """What is constrained, of each cost if there are several; its numbers are run-time values."""
     merge_capacity: int = 0
     """Evaluate networks once per distinct input if there are at most this many; 0 to evaluate every
     sample."""
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """What is constrained, by cost."""
+        return self.constraint if isinstance(self.constraint, tuple) else (self.constraint,)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,20 +29,8 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from canary.algorithms.base import Algorithm, EstimationConfig, Task
-from canary.algorithms.clipped import (
-    Batch,
-    ClippedConfig,
-    ClippedMethod,
-    Objective,
-    clipped_algorithm,
-)
-from canary.algorithms.priced import (
-    Price,
-    highest_price,
-    next_price,
-    price_metrics,
-    priced_advantage,
-)
+from canary.algorithms.clipped import Batch, ClippedConfig, clipped_algorithm
+from canary.algorithms.priced import SENSITIVITY, Charge, Penalty, expected_sum, priced_method
 from canary.algorithms.signals import cost_advantages, spent_after
 from canary.constraints import Kind
 from canary.numerics.moments import EpisodeWindow, Span, cost_moments, recent
@@ -57,6 +45,7 @@ DeadZone = Annotated[float, Range(0, 0.99)]
 
 LOCAL_UNIT = 0.1  # limits: what lies within a hundred steps is a small part of the limit
 AIM = 0.9  # share of epsilon that the bound is held at: its mean over updates is what is controlled
+MEAN_AIM = 0.98  # the same of the limit on a mean or a CVaR, among several constraints
 TARGET_DECAY = 0.97  # lambda of V_X's targets: news of a late cost must travel a long way back
 
 
@@ -74,26 +63,31 @@ class CanaryConfig:
     action."""
 
     serves: ClassVar[tuple[Kind, ...]] = ("chance",)
+    # Of several constraints, one on a mean or a CVaR is charged for as PPO-Lagrangian does.
+    serves_several: ClassVar[bool] = True
 
     def make(self, task: Task) -> Algorithm:
-        method = ClippedMethod(
-            critics=2,
+        method = priced_method(
+            task,
+            self.estimation,
+            lambda kind: (
+                cantelli_penalty(self)
+                if kind == "chance"
+                else expected_sum(self.estimation, kind, MEAN_AIM)
+            ),
             observe_spent=self.estimation.observe_spent is not False,
-            memory=Price.at_start(),
-            standardise="none",
-            objective=canary_objective(self, task.horizon),
         )
         return clipped_algorithm(method, task, self.estimation, self.clipped)
 
 
-def canary_objective(config: CanaryConfig, horizon: int):
-    """The reward minus the price of the cost in this episode times what the action does to it."""
+def cantelli_penalty(config: CanaryConfig) -> Penalty:
+    """The price of the cost in this episode times what the action does to it."""
     estimation = config.estimation
 
-    def objective(batch: Batch, terms: Terms, memory: Price) -> Objective:
+    def charge(batch: Batch, terms: Terms) -> Charge:
         rollout, window = batch.rollout, batch.window
-        _, local, ahead = batch.values
-        _, next_local, next_ahead = batch.next_values
+        local, ahead = batch.values
+        next_local, next_ahead = batch.next_values
         scale = tightening(window, estimation.span, terms)
         bound, tightened = (
             shaped_bound(window, estimation.span, limit, config.dead_zone)
@@ -111,21 +105,15 @@ def canary_objective(config: CanaryConfig, horizon: int):
             discount=config.local_discount * estimation.cost_discount, decay=estimation.gae_lambda,
         )  # fmt: skip
         weight = jnp.clip(before + ahead, 0, 1) * rollout.discount
-
-        level = tightened / (AIM * terms.epsilon)
-        highest = highest_price(rollout.cost.size, horizon, estimation.window)
-        controller, multiplier = next_price(memory, level, highest)
-        price = multiplier * weight / (jnp.sqrt(jnp.mean(weight**2)) + 1e-8)
-        reward_advantage, reward_target = batch.reward
-        return Objective(
-            advantage=priced_advantage(reward_advantage, effect, price),
-            targets=jnp.stack([reward_target, local_target, ahead_target]),
-            memory=controller,
-            metrics=price_metrics(level, multiplier)
-            | {"risk_bound": bound, "tightening": 1 / scale},
+        return Charge(
+            level=tightened / (AIM * terms.epsilon),
+            advantage=effect,
+            weight=weight,
+            targets=[local_target, ahead_target],
+            metrics={"risk_bound": bound, "tightening": 1 / scale},
         )
 
-    return objective
+    return Penalty(2, SENSITIVITY["chance"], charge)
 
 
 def shaped_bound(window: EpisodeWindow, span: Span, limit: Scalar, dead_zone: ArrayLike) -> Scalar:

@@ -12,7 +12,7 @@ is left.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 import equinox as eqx
@@ -76,6 +76,11 @@ class Batch:
     window: EpisodeWindow
     """Recent episodes."""
 
+    def by_cost(self) -> "list[Batch]":
+        """The batch as each cost sees it."""
+        pairs = zip(self.rollout.by_cost(), self.window.by_cost(), strict=True)
+        return [replace(self, rollout=rollout, window=window) for rollout, window in pairs]
+
 
 @dataclass(frozen=True)
 class Objective:
@@ -130,7 +135,8 @@ def clipped_algorithm(
     method: ClippedMethod, task: Task, estimation: EstimationConfig, config: ClippedConfig
 ) -> Algorithm:
     """The clipped method for one objective."""
-    input_size = task.input_size - (0 if method.observe_spent else CostAccount.SIZE)
+    unseen = 0 if method.observe_spent else CostAccount.SIZE - 1 + len(task.kinds)
+    input_size = task.input_size - unseen
     optimiser = make_optimiser(config.gradient_clip)
 
     def init(key: PRNGKeyArray) -> Learner:

@@ -31,6 +31,7 @@ class PPOConfig:
     clipped: ClippedConfig = field(default_factory=ClippedConfig)
 
     serves: ClassVar[tuple[Kind, ...]] = ("chance", "mean", "cvar")
+    serves_several: ClassVar[bool] = True
 
     def make(self, task: Task) -> Algorithm:
         method = ClippedMethod(

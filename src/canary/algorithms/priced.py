@@ -1,4 +1,4 @@
-"""The reward minus a price on the constraint: the objective that Canary and PPO-Lagrangian share.
+"""The reward minus a price on each constraint: what Canary and PPO-Lagrangian share.
 
     A(x, a) = (A^r / sd(A^r) - p(x) A^c / sd(A^c)) / (1 + p(x))
 
@@ -11,38 +11,55 @@ others, and the policy would forget what earns the reward where cost is free.
 lambda is a proportional-integral controller in logarithms. With K what the constraint limits, in
 units of what it allows:
 
-    e = clip(log K, -1, 1),    log I <- clip(log I + k_i e),    lambda = exp(clip(log I + k_p e))
+    e = clip(s log K, -1, 1),    log I <- clip(log I + k_i e),    lambda = exp(clip(log I + k_p e))
 
+with a sensitivity s: a probability varies by factors, a mean by per cents (`SENSITIVITY`).
 The policy integrates what lambda asks for, so the proportional term does most of the work. K is
 measured over a window of episodes and lags by as long as the window takes to renew. Meanwhile a high
 price overshoots: the reward has no share left, and the policy forgets what it could do. So the
 highest price is in proportion to the share of the window that one batch renews.
+
+Several constraints have a price each: p A^c / sd(A^c) and p are sums over them.
 """
 
 import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from canary.types import Metrics
+from canary.algorithms.base import EstimationConfig, Task
+from canary.algorithms.clipped import Batch, ClippedMethod, Objective
+from canary.algorithms.signals import breach_indicator, cost_advantages, numbered, spent_after
+from canary.constraints import Kind
+from canary.numerics.moments import EpisodeWindow, Span, recent
+from canary.numerics.risk import value_at_risk, violation_rate
+from canary.numerics.units import in_limits
+from canary.types import Metrics, Rollout, Terms
 
 Steps = Float[Array, "time env"]
 
 INTEGRAL_GAIN = 0.03
 PROPORTIONAL_GAIN = 1.0
+SENSITIVITY: dict[Kind, float] = {"chance": 1.0, "mean": 10.0, "cvar": 10.0}
 LOWEST = -4.0  # log lambda
 START = 1.5  # log lambda: safe first, then rich
 
 
 class Price(eqx.Module):
-    """The controller between two updates."""
+    """The controller between two updates; of several constraints, one each."""
 
-    log_integral: Float[Array, ""]
+    log_integral: Float[Array, "*constraint"]
 
     @classmethod
-    def at_start(cls) -> "Price":
-        return cls(jnp.full((), START))
+    def at_start(cls, constraints: int = 1) -> "Price":
+        return cls(jnp.full(() if constraints == 1 else constraints, START))
 
 
 def highest_price(steps: int, horizon: int, window: int) -> float:
@@ -51,11 +68,14 @@ def highest_price(steps: int, horizon: int, window: int) -> float:
 
 
 def next_price(
-    price: Price, level: Float[Array, ""], highest: float
-) -> tuple[Price, Float[Array, ""]]:
+    price: Price,
+    level: Float[Array, "*constraint"],
+    highest: float,
+    sensitivity: ArrayLike = 1.0,
+) -> tuple[Price, Float[Array, "*constraint"]]:
     """The controller and lambda after K was measured as `level`; NaN, no measurement, is no error."""
     bounds = LOWEST, math.log(highest)
-    error = jnp.clip(jnp.log(jnp.maximum(level, 1e-6)), -1, 1)
+    error = jnp.clip(sensitivity * jnp.log(jnp.maximum(level, 1e-6)), -1, 1)
     error = jnp.where(jnp.isfinite(error), error, 0.0)
     log_integral = jnp.clip(price.log_integral + INTEGRAL_GAIN * error, *bounds)
     multiplier = jnp.exp(jnp.clip(log_integral + PROPORTIONAL_GAIN * error, *bounds))
@@ -63,10 +83,11 @@ def next_price(
 
 
 def priced_advantage(
-    reward: Steps, cost: Steps, price: Steps | Float[Array, ""]
+    reward: Steps, costs: Sequence[Steps], prices: Sequence[Steps | Float[Array, ""]]
 ) -> Float[Array, "time env"]:
     """A of the equation above."""
-    return (standardised(reward) - price * standardised(cost)) / (1 + price)
+    charged = (price * standardised(cost) for price, cost in zip(prices, costs, strict=True))
+    return (standardised(reward) - reduce(add, charged)) / (1 + reduce(add, prices))
 
 
 def standardised(advantage: Steps) -> Steps:
@@ -76,5 +97,147 @@ def standardised(advantage: Steps) -> Steps:
     return centred / (jnp.sqrt(jnp.mean(centred**2)) + 1e-8)
 
 
-def price_metrics(level: Float[Array, ""], multiplier: Float[Array, ""]) -> Metrics:
-    return {"multiplier": multiplier, "constraint_level": level}
+@dataclass(frozen=True)
+class Charge:
+    """What a batch says about one constraint."""
+
+    level: Float[Array, ""]
+    """K, where 1 is what is allowed."""
+    advantage: Steps
+    """A^c, of what is priced."""
+    weight: Steps
+    """Of the price in each state, up to a factor."""
+    targets: Sequence[Steps]
+    """Of the constraint's own critics."""
+    metrics: Metrics
+
+
+@dataclass(frozen=True)
+class Penalty:
+    """How one constraint is charged for."""
+
+    critics: int
+    sensitivity: float
+    """Of the price."""
+    charge: Callable[[Batch, Terms], Charge]
+    """The batch has the values of the constraint's own critics, and one cost."""
+
+
+def priced_method(
+    task: Task,
+    estimation: EstimationConfig,
+    penalty: Callable[[Kind], Penalty],
+    *,
+    observe_spent: bool,
+) -> ClippedMethod:
+    """The clipped method that charges for each constraint by the penalty of its kind."""
+    penalties = [penalty(kind) for kind in task.kinds]
+    return ClippedMethod(
+        critics=sum(each.critics for each in penalties),
+        observe_spent=observe_spent,
+        memory=Price.at_start(len(penalties)),
+        standardise="none",
+        objective=priced_objective(penalties, task.horizon, estimation.window),
+    )
+
+
+def priced_objective(
+    penalties: Sequence[Penalty], horizon: int, window: int
+) -> Callable[[Batch, Terms, Price], Objective]:
+    """The reward minus the priced constraints, of which each has a penalty; `window` episodes, at
+    least, are looked at."""
+
+    def objective(batch: Batch, terms: Terms, memory: Price) -> Objective:
+        reward_advantage, reward_target = batch.reward
+        charges, first = [], 1
+        for penalty, seen, asked in zip(penalties, batch.by_cost(), terms.by_cost(), strict=True):
+            last = first + penalty.critics
+            own = replace(
+                seen, values=batch.values[first:last], next_values=batch.next_values[first:last]
+            )
+            charges.append(penalty.charge(own, asked))
+            first = last
+        levels = jnp.stack([charge.level for charge in charges])
+        shape, sensitivity = memory.log_integral.shape, [each.sensitivity for each in penalties]
+        controller, multiplier = next_price(
+            memory,
+            levels.reshape(shape),
+            highest_price(batch.rollout.reward.size, horizon, window),
+            np.array(sensitivity, np.float32).reshape(shape),
+        )
+        multipliers = list(multiplier.reshape(-1))
+        found = [
+            {"multiplier": each, "constraint_level": charge.level} | charge.metrics
+            for each, charge in zip(multipliers, charges, strict=True)
+        ]
+        joint = {"multiplier": multiplier.sum(), "constraint_level": levels.max()}
+        prices = [
+            each * charge.weight / (jnp.sqrt(jnp.mean(charge.weight**2)) + 1e-8)
+            for each, charge in zip(multipliers, charges, strict=True)
+        ]
+        return Objective(
+            advantage=priced_advantage(
+                reward_advantage, [charge.advantage for charge in charges], prices
+            ),
+            targets=jnp.stack([reward_target, *(t for each in charges for t in each.targets)]),
+            memory=controller,
+            metrics=found[0] if len(found) == 1 else joint | numbered(found),
+        )
+
+    return objective
+
+
+def expected_sum(estimation: EstimationConfig, kind: Kind, aim: float = 1.0) -> Penalty:
+    """K as the expectation of a sum over the episode (see `ppo_lagrangian`), held at `aim`; one
+    critic gives its advantage."""
+
+    def charge(batch: Batch, terms: Terms) -> Charge:
+        level, eta = constrained(batch.window, estimation.span, terms, kind)
+        signal, discount, weight = charged(
+            batch.rollout, eta, terms, kind, estimation.cost_discount
+        )
+        advantage, target = cost_advantages(
+            batch.rollout, signal, batch.values[0], batch.next_values[0],
+            discount=discount, decay=estimation.gae_lambda,
+        )  # fmt: skip
+        metrics = {"eta": eta * terms.limit}
+        return Charge(
+            level / aim, weight * advantage, jnp.ones_like(advantage), [target], metrics
+        )
+
+    return Penalty(1, SENSITIVITY[kind], charge)
+
+
+def constrained(
+    window: EpisodeWindow, span: Span, terms: Terms, kind: Kind
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """K of the recent episodes, and eta, in limits."""
+    valid = recent(window, span)
+    costs, count = in_limits(window.cost, terms.limit), jnp.maximum(valid.sum(), 1)
+    # At most the limit: where VaR is above it, CVaR may be flat, and every eta gives an upper bound
+    # of it.
+    eta = jnp.minimum(value_at_risk(costs, terms.epsilon, valid), 1)
+    if kind == "chance":
+        level = violation_rate(window.cost, terms.limit, valid) / terms.epsilon
+    elif kind == "mean":
+        level = jnp.sum(jnp.where(valid, costs, 0)) / count
+    else:
+        level = eta + jnp.sum(jnp.where(valid, jnp.maximum(costs - eta, 0), 0)) / (
+            terms.epsilon * count
+        )
+    known = valid.any()
+    return jnp.where(known, level, jnp.nan), jnp.where(known, eta, 0.0)
+
+
+def charged(
+    rollout: Rollout, eta: Float[Array, ""], terms: Terms, kind: Kind, cost_discount: float
+) -> tuple[Steps, float, Steps]:
+    """What each step is charged, the discount of its sum, and the weight of a step's advantage in
+    the gradient of K."""
+    # Probabilities and whole costs C have their discounts inside
+    ones = jnp.ones_like(rollout.discount)
+    if kind == "chance":
+        return breach_indicator(rollout, terms.limit), 1.0, ones
+    if kind == "mean":
+        return rollout.cost, cost_discount, rollout.discount
+    return jnp.maximum(spent_after(rollout) - eta, 0) * rollout.done, 1.0, ones

@@ -1,5 +1,7 @@
 """Advantages and cost statistics that several algorithms share."""
 
+from collections.abc import Sequence
+
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
@@ -75,10 +77,23 @@ def spent_after(rollout: Rollout) -> Steps:
     return rollout.spent + rollout.discount * rollout.cost
 
 
+def numbered(metrics: Sequence[Metrics]) -> Metrics:
+    """The metrics of several costs in one dictionary, with the number of the cost, from 1."""
+    return {
+        f"{name}_{index + 1}": value
+        for index, each in enumerate(metrics)
+        for name, value in each.items()
+    }
+
+
 def episode_metrics(
     window: EpisodeWindow, estimation: EstimationConfig, limit: ArrayLike
 ) -> Metrics:
     """What the recent episodes cost, in raw units; not a number while there is none."""
+    limits = jnp.asarray(limit)
+    if limits.ndim:
+        pairs = zip(window.by_cost(), limits, strict=True)
+        return numbered([episode_metrics(each, estimation, own) for each, own in pairs])
     span = estimation.span
     moments = cost_moments(window, span, limit)
     rate = violation_rate(window.cost, limit, recent(window, span))

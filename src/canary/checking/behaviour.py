@@ -172,11 +172,16 @@ def fingerprint(record: Probe) -> dict[str, list[float]]:
     """Numbers by kind, one for each time, over all lanes; time 0 is the reset."""
     states = record.states
     moved = np.concatenate([np.ones((1, record.taken.shape[1]), bool), record.taken])
-    weights = np.cos(np.arange(states.observation.shape[-1]))  # swapped entries and signs show
+
+    def over_entries(values: np.ndarray) -> np.ndarray:
+        """A weighted sum, so that swapped entries and signs show."""
+        values = values.astype(float).reshape(*moved.shape, -1)
+        return (values * np.cos(np.arange(values.shape[-1]))).sum(-1)
+
     columns = {
-        "observation": (states.observation.astype(float) * weights).sum((1, 2)),
+        "observation": over_entries(states.observation).sum(1),
         "reward": np.where(moved, states.reward, 0).astype(float).sum(1),
-        "cost": np.where(moved, states.cost, 0).astype(float).sum(1),
+        "cost": np.where(moved, over_entries(states.cost), 0).sum(1),
         "ends": record.done.astype(float).sum(1),
     }
     return {kind: [float(f"{value:.7g}") for value in column] for kind, column in columns.items()}

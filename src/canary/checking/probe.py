@@ -44,9 +44,11 @@ class Probe:
         """A field after each step."""
         return getattr(self.states, field)[1:]
 
-    def episode(self, field: str) -> Float[np.ndarray, "lane"]:
-        """The sum of a field over each lane's episode."""
-        return np.where(self.taken, self.after(field), 0.0).astype(float).sum(0)
+    def episode(self, field: str) -> Float[np.ndarray, "lane ..."]:
+        """The sum of a field over each lane's episode; of several costs, that of each."""
+        values = self.after(field)
+        taken = self.taken.reshape(self.taken.shape + (1,) * (values.ndim - 2))
+        return np.where(taken, values, 0.0).astype(float).sum(0)
 
     @property
     def finished(self) -> Bool[np.ndarray, "lane"]:

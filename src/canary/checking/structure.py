@@ -1,6 +1,7 @@
 """Shapes and types of an environment, found by tracing: nothing is computed and nothing compiled."""
 
 import inspect
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -86,6 +87,13 @@ def check_structure(environment: Any) -> list[Finding]:
     return found
 
 
+def costs_of(environment: Environment) -> int:
+    """How many costs a step has; those on the host have one."""
+    if isinstance(environment, HostEnvironment):
+        return 1
+    return math.prod(jax.eval_shape(environment.reset, jax.random.key(0)).cost.shape)
+
+
 def _action_like(space: Any) -> jax.ShapeDtypeStruct:
     """Shape and type of an action as a policy samples it."""
     if isinstance(space, Discrete):
@@ -164,11 +172,14 @@ def _fields(environment: Environment, method: str, state: Any) -> list[Finding]:
         leaf = getattr(state, field)
         shape, dtype = jnp.shape(leaf), jax.dtypes.result_type(leaf)
         expected = (environment.observation_size,) if field == "observation" else ()
-        if shape != expected:
+        is_vector = field == "cost" and len(shape) == 1 and shape[0] > 1  # several costs
+        if shape != expected and not is_vector:
             rule = (
                 f"but observation_size says {environment.observation_size}"
                 if field == "observation"
                 else "but must be a single number, shape ()"
+                if field != "cost"
+                else "but must be a single number, shape (), or a vector of several costs"
             )
             text = f"The {field} of {method}() has the shape {shape}, {rule}."
             found.append(error(field, text))

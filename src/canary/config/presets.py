@@ -18,6 +18,7 @@ from canary.algorithms.cppo import CPPOConfig
 from canary.algorithms.ppo import PPOConfig
 from canary.algorithms.ppo_lagrangian import PPOLagrangianConfig
 from canary.config.run_config import RunConfig
+from canary.constraints import parts_of
 from canary.environments.eco_ant import EcoAnt
 from canary.environments.icy_lake import IcyLake
 from canary.environments.point_goal import PointGoal
@@ -105,7 +106,8 @@ def fast(config: RunConfig) -> RunConfig:
     discrete, settings = is_discrete(config.environment), _baseline(config)
     estimation = replace(settings.estimation, hidden=(64, 64), initial_std=None)
     if isinstance(settings, CanaryConfig | PPOLagrangianConfig):
-        window = math.ceil(2 / config.constraint.share)  # so that two violations are expected
+        share = min(part.share for part in parts_of(config.constraint))
+        window = math.ceil(2 / share)  # so that two violations are expected
         settings = replace(
             settings,
             estimation=replace(estimation, window=max(window, 20), clock=True),

@@ -1,13 +1,14 @@
 """What a run is: an environment, an algorithm, a constraint, and how much is trained on which
 batches."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from canary.algorithms import ALGORITHMS
+from canary.checking.structure import costs_of
 from canary.config.overrides import check_ranges
-from canary.constraints import CONSTRAINTS, Constraint
+from canary.constraints import CONSTRAINTS, Constraint, Joint, One, parts_of
 from canary.environments.protocol import Environment
 from canary.errors import CanaryError
 from canary.types import Amount, Count, Range, Whole
@@ -89,6 +90,13 @@ def checked(config: RunConfig) -> RunConfig:
     """The same configuration, if every number is in its range and all of them make sense
     together."""
     check_served(config.algorithm_name, config.algorithm, config.constraint)
+    costs, limits = costs_of(config.environment), len(parts_of(config.constraint))
+    if costs != limits:
+        raise CanaryError(
+            f"{config.environment_name} has {costs} {'costs' if costs > 1 else 'cost'}, and "
+            f"{config.constraint.text} limits {limits}; give one limit for each cost, in order: "
+            "constraint=[canary.Chance(...), canary.Mean(...)], or --limit A,B."
+        )
     for section, attribute in SECTIONS.items():
         check_ranges(getattr(config, attribute), section)
     training = config.training
@@ -115,13 +123,57 @@ def checked(config: RunConfig) -> RunConfig:
 PARTS = ("kind", "limit", "epsilon")
 
 
-def complete(
-    said: Constraint | Mapping[str, Any] | None, suggested: Constraint | None, environment: str
-) -> Constraint:
-    """The constraint that was said: a whole one, some of `kind`, `limit` and `epsilon`, or nothing.
+Said = Constraint | Mapping[str, Any] | Sequence[One] | None
+
+
+def complete(said: Said, suggested: Any, environment: str) -> Constraint:
+    """The constraint that was said: a whole one, some of `kind`, `limit` and `epsilon`, or nothing;
+    several costs have a list of constraints, or lists of these.
 
     What was left out comes from the environment's suggestion, if it has one: the kind too.
     """
+    if isinstance(suggested, list | tuple):
+        suggested = Joint(tuple(suggested))
+    if said is None and isinstance(suggested, Joint):
+        return suggested
+    if isinstance(said, list | tuple):
+        return _complete_one(said[0], None, environment) if len(said) == 1 else Joint(tuple(said))
+    if isinstance(said, Mapping) and (
+        isinstance(suggested, Joint) or any(isinstance(each, tuple) for each in said.values())
+    ):
+        return Joint(tuple(_by_cost(said, suggested, environment)))
+    return _complete_one(said, suggested, environment)
+
+
+def _by_cost(said: Mapping[str, Any], suggested: Any, environment: str) -> Iterator[One]:
+    """The constraint of each cost from lists of kinds, limits and epsilons. A mean has no epsilon,
+    so the next one is for the next cost that has."""
+    lists = {
+        name: value if isinstance(value, tuple) else (value,)
+        for name, value in said.items()
+        if value is not None
+    }
+    own = (None,) if suggested is None else parts_of(suggested)
+    count = max(len(own), len(lists.get("kind", ())), len(lists.get("limit", ())))
+    own = own if len(own) == count else (None,) * count
+    kinds = lists.get("kind", tuple("chance" if each is None else each.kind for each in own))
+    kinds = kinds * count if len(kinds) == 1 else kinds
+    limits, tails = lists.get("limit", (None,) * count), sum(kind != "mean" for kind in kinds)
+    epsilons = lists.get("epsilon", (None,) * tails)
+    if not (len(kinds) == len(limits) == count and len(epsilons) == tails):
+        raise CanaryError(
+            f"{count} costs need {count} limits, a kind for all or for each, and an epsilon for each "
+            f"that is not a mean; there are {len(limits)} limits, {len(kinds)} kinds and "
+            f"{len(epsilons)} epsilons."
+        )
+    rest = iter(epsilons)
+    for kind, limit, suggestion in zip(kinds, limits, own, strict=True):
+        epsilon = None if kind == "mean" else next(rest)
+        parts = {"kind": kind, "limit": limit, "epsilon": epsilon}
+        yield _complete_one(parts, suggestion, environment)
+
+
+def _complete_one(said: Any, suggested: Any, environment: str) -> One:
     whole = tuple(CONSTRAINTS.values())
     if isinstance(said, whole):
         return said
@@ -155,7 +207,14 @@ def complete(
 
 
 def check_served(algorithm: str, settings: Any, constraint: Constraint) -> None:
-    """Raise a sentence if the algorithm cannot train under a constraint of this kind."""
+    """Raise a sentence if the algorithm cannot train under constraints of these kinds."""
+    if isinstance(constraint, Joint):
+        if not getattr(settings, "serves_several", False):
+            raise CanaryError(
+                f"{algorithm} trains under one constraint only; for {constraint.text} take canary "
+                "or ppo-lagrangian."
+            )
+        return
     serves = settings.serves
     if constraint.kind not in serves:
         others = [

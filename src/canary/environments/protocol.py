@@ -3,8 +3,10 @@
 An environment may also state facts about itself, which are read where they are needed and can be
 left out:
 
-    default_constraint    the constraint that it is trained under if the caller names none
-    largest_step_cost     the largest cost of one step, from which certificates bound means and tail means
+    default_constraint    the constraint that it is trained under if the caller names none; of several
+                          costs, a list with one for each
+    largest_step_cost     the largest cost of one step, from which certificates bound means and tail means;
+                          of several costs, a tuple
     finite_tables()       its states, transitions, rewards and costs as `FiniteTables`, for exact optima
     drawing               how to draw it (docs/rendering.md): a function, or "module:function"
 
@@ -13,7 +15,7 @@ tail-risk constraint is about the cost, and advantage estimation needs to know w
 ended or was merely cut off.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -46,16 +48,17 @@ ActionSpace = Discrete | Continuous
 class EnvironmentState(eqx.Module):
     """One environment after a reset or a step.
 
-    `reward` and `cost` belong to the step that led here (0 after a reset). `time` counts the steps
-    of this episode. An episode is over when `terminated` (it ended by itself) or `truncated` (it
-    was cut off at the horizon) holds.
+    `reward` and `cost` belong to the step that led here (0 after a reset). `cost` is a number, or a
+    vector if the environment has several costs. `time` counts the steps of this episode. An episode
+    is over when `terminated` (it ended by itself) or `truncated` (it was cut off at the horizon)
+    holds.
     """
 
     _: KW_ONLY  # so that a field that is left out is named
     inner: PyTree
     observation: Float[Array, "*batch obs"]
     reward: Float[Array, "*batch"]
-    cost: Float[Array, "*batch"]
+    cost: Float[Array, "..."]
     terminated: Bool[Array, "*batch"]
     truncated: Bool[Array, "*batch"]
     time: Int[Array, "*batch"]
@@ -124,7 +127,7 @@ class FiniteTables(NamedTuple):
     initial: Float[np.ndarray, "state"]
 
 
-def default_constraint(environment: Environment) -> Constraint | None:
+def default_constraint(environment: Environment) -> Constraint | Sequence[Constraint] | None:
     return getattr(environment, "default_constraint", None)
 
 

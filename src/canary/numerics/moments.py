@@ -15,13 +15,13 @@ from jaxtyping import Array, Bool, Float, Int
 
 from canary.numerics.shaped_cost import shaped
 from canary.numerics.units import in_limits
-from canary.types import EpisodeEnds
+from canary.types import EpisodeEnds, by_cost
 
 
 class EpisodeWindow(eqx.Module):
     """Ring of the most recent valid episodes; costs in raw units."""
 
-    cost: Float[Array, "ring"]
+    cost: Float[Array, "ring"] | Float[Array, "ring cost"]
     reward: Float[Array, "ring"]
     """Undiscounted return."""
     length: Float[Array, "ring"]
@@ -29,6 +29,10 @@ class EpisodeWindow(eqx.Module):
     """Episodes ever recorded."""
     new: Int[Array, ""]
     """Episodes recorded by the last batch."""
+
+    def by_cost(self) -> "list[EpisodeWindow]":
+        """The window as each cost sees it."""
+        return by_cost(self, self.cost.ndim > 1, lambda window: (window.cost,))
 
 
 class CostMoments(eqx.Module):
@@ -42,9 +46,10 @@ class CostMoments(eqx.Module):
     count: Float[Array, ""]
 
 
-def empty_window(size: int) -> EpisodeWindow:
-    zeros = jnp.zeros(size)
-    return EpisodeWindow(zeros, zeros, zeros, jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))
+def empty_window(size: int, costs: tuple[int, ...] = ()) -> EpisodeWindow:
+    """A ring of so many episodes; `costs` is the shape of an episode's cost."""
+    zeros, none = jnp.zeros(size), jnp.zeros((), jnp.int32)
+    return EpisodeWindow(jnp.zeros((size, *costs)), zeros, zeros, none, none)
 
 
 def record_episodes(window: EpisodeWindow, ends: EpisodeEnds) -> EpisodeWindow:
@@ -58,7 +63,7 @@ def record_episodes(window: EpisodeWindow, ends: EpisodeEnds) -> EpisodeWindow:
     place = jnp.where(counts, (window.total + order) % size, size)
     new = counts.sum(dtype=jnp.int32)
     return EpisodeWindow(
-        cost=window.cost.at[place].set(ends.cost.reshape(-1), mode="drop"),
+        cost=window.cost.at[place].set(ends.cost.reshape(-1, *window.cost.shape[1:]), mode="drop"),
         reward=window.reward.at[place].set(ends.reward.reshape(-1), mode="drop"),
         length=window.length.at[place].set(
             ends.length.reshape(-1).astype(jnp.float32), mode="drop"

@@ -22,7 +22,7 @@ WINDOW = 25  # updates
 RESTORING = 0.9  # share of updates that restore, or do not move
 PROGRESS = 0.9  # a bound that fell below this share of its earlier mean is coming down
 LOST = 0.3  # share of the best return whose loss makes a safe seed timid
-NAMES = {"chance": "violation rate", "mean": "mean cost", "cvar": "CVaR"}
+NAMES = {"chance": "violation rate", "mean": "mean cost", "cvar": "CVaR", "joint": "worst level"}
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class SeedSeries:
     """One seed, update by update; a mean return is NaN where no episode ended."""
 
     episodes: Int[np.ndarray, "update"]
-    costs: Float[np.ndarray, "episode"]
+    costs: Float[np.ndarray, "episode ..."]
     """Of all episodes, in the order of the updates."""
     returns: Float[np.ndarray, "update"]
     restoring: Bool[np.ndarray, "update"]
@@ -68,7 +68,7 @@ def seed_series(metrics: pl.DataFrame, episodes: pl.DataFrame, seed: int) -> See
     value, level = column("bound_value"), column("constraint_level")
     return SeedSeries(
         episodes=counts["n"].fill_null(0).to_numpy().astype(int),
-        costs=own["cost"].cast(pl.Float64).to_numpy(),
+        costs=own["cost"].to_numpy().astype(float),
         returns=counts["return"].cast(pl.Float64).fill_null(np.nan).to_numpy(),
         restoring=np.isin(column("tier"), RESTORING_TIERS) | (level > 1),
         bound=np.where(np.isnan(value), level, value),

@@ -20,9 +20,9 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
-from canary.constraints import Chance, Constraint, from_dict
+from canary.constraints import Chance, Constraint, One, from_dict, one_cost, parts_of
 from canary.numerics.measurement import measurement
-from canary.reporting.statistics import is_violation, student_interval
+from canary.reporting.statistics import is_violation, seen_by, student_interval
 from canary.runs import files
 
 STYLE = {
@@ -47,15 +47,20 @@ def training_figure(
     batch: int,
     optimum: dict[str, float] | None = None,
 ) -> Figure:
-    """Return, constraint and cost over training; `optimum` adds labelled lines of exact best
-    returns."""
-    blocks = training_blocks(episodes.filter(pl.col("valid")), constraint.limit, batch)
+    """Return, constraint and cost over training, a row for each constraint; `optimum` adds labelled
+    lines of exact best returns."""
+    whole, parts = episodes.filter(pl.col("valid")), parts_of(constraint)
     with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(1, 3, figsize=(10.5, 3.1), layout="constrained")
-        _draw_returns(axes[0], blocks, optimum or {})
-        _draw_constraint(axes[1], blocks, constraint)
-        _draw_costs(axes[2], blocks, constraint.limit)
-        for each in axes:
+        size = (10.5, 3.1 * len(parts))
+        figure, axes = plt.subplots(
+            len(parts), 3, figsize=size, layout="constrained", squeeze=False
+        )
+        for row, part in zip(axes, parts, strict=True):
+            blocks = training_blocks(seen_by(part, whole), part.limit, batch)
+            _draw_returns(row[0], blocks, optimum or {})
+            _draw_constraint(row[1], blocks, part)
+            _draw_costs(row[2], blocks, part.limit)
+        for each in axes.flat:
             each.set_xlabel("environment steps per seed")
             show_steps(each)
         figure.suptitle(title, x=0.01, ha="left", fontsize=10, color=GREY)
@@ -71,7 +76,7 @@ def comparison_figure(runs: Sequence[tuple[dict[str, Any], pl.DataFrame, str]]) 
         kinds = set()
         for index, (config, episodes, label) in enumerate(runs):
             facts, colour = figure_arguments(config), colours[index % len(colours)]
-            constraint = facts["constraint"]
+            constraint = one_cost(facts["constraint"], "The figure of a comparison")
             kinds.add(constraint.kind)
             whole = episodes.filter(pl.col("valid"))
             if whole.is_empty():
@@ -150,7 +155,7 @@ def _draw_returns(axes: Axes, blocks: pl.DataFrame, optimum: dict[str, float]) -
     axes.set_title("mean return (thin: seeds)")
 
 
-def _draw_constraint(axes: Axes, blocks: pl.DataFrame, constraint: Constraint) -> None:
+def _draw_constraint(axes: Axes, blocks: pl.DataFrame, constraint: One) -> None:
     """What the constraint limits, per block: of each seed, and of all seeds with a 95% band."""
     # The logarithmic axis of a probability ends at a floor, along which zeros are drawn
     floor = constraint.epsilon / 50 if isinstance(constraint, Chance) else 0.0

@@ -19,8 +19,11 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import polars as pl
 from jaxtyping import Bool, Float, Int
 from scipy.special import stdtrit
+
+from canary.constraints import One
 
 Strata = Sequence[Sequence[float]]
 """Scores of the seeds of each environment. The bootstrap draws seeds within their environment."""
@@ -36,9 +39,18 @@ class Interval(NamedTuple):
     upper: float
 
 
-def is_violation(cost: Float[np.ndarray, "episode"], limit: float) -> Bool[np.ndarray, "episode"]:
-    """Strictly above the limit; NaN counts as a violation."""
-    return ~(cost <= limit)
+def is_violation(
+    cost: Float[np.ndarray, "episode ..."], limit: float | Float[np.ndarray, "cost"]
+) -> Bool[np.ndarray, "episode"]:
+    """Strictly above the limit, of several costs any of them; NaN counts as a violation."""
+    return ~(cost <= limit).reshape(len(cost), -1).all(1)
+
+
+def seen_by(constraint: One, episodes: pl.DataFrame) -> pl.DataFrame:
+    """The episodes with the cost that the constraint is about."""
+    if constraint.number is None:
+        return episodes
+    return episodes.with_columns(pl.col("cost").arr.get(constraint.number - 1))
 
 
 def violation_jitter(

@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from canary.constraints import Constraint, from_dict, to_dict
+from canary.constraints import Constraint, Joint, from_dict, to_dict
 from canary.errors import CanaryError
 from canary.numerics.measurement import Measurement, measurement
 from canary.reporting.diagnosis import diagnose, seed_series
@@ -19,6 +19,7 @@ from canary.reporting.statistics import (
     is_violation,
     mean_over_seeds,
     safe_fraction,
+    seen_by,
     standard_error,
     violation_jitter,
 )
@@ -67,7 +68,7 @@ def summarise_evaluation(run: Path, episodes: pl.DataFrame, seconds: float) -> d
         **head,
         "seeds": len(head["seed_ids"]),
         "total_steps": steps,
-        **_over_seeds(episodes, head["seed_ids"], from_dict(head["constraint"]), None),
+        **_measured(episodes, head["seed_ids"], from_dict(head["constraint"]), None),
         "steps_per_second": steps / seconds,
         "wall_seconds": round(seconds, 2),
         "run_dir": str(run),
@@ -89,17 +90,12 @@ def _of_training(
     half, iteration = -(-done // 2), pl.col("iteration")
     whole = episodes.filter(pl.col("valid") & (iteration < done))
     rows = whole.filter(iteration >= half)
-    over_all = [
-        _violation(whole.filter(pl.col("seed") == seed), constraint.limit) for seed in seeds
-    ]
     tables = metrics.filter(iteration < done), episodes.filter(iteration < done)
     found = {str(seed): diagnose(seed_series(*tables, seed), constraint) for seed in seeds}
     return {
         **{name: value for name, value in head.items() if name != "batch"},
         "total_steps": steps,
-        **_over_seeds(rows, seeds, constraint, (half, done)),
-        "violation_probability_whole": mean_over_seeds(over_all),
-        "violation_whole_per_seed": over_all,
+        **_measured(rows, seeds, constraint, (half, done), whole),
         "warnings": {seed: sentence for seed, sentence in found.items() if sentence},
         "steps_per_second": steps * len(seeds) / seconds if seconds else None,
     }
@@ -122,13 +118,47 @@ def _head(config: dict[str, Any]) -> dict[str, Any]:
         "env": str(config["environment"]["name"]),
         "algorithm": str(config["algorithm"]["name"]),
         "preset": str(config["preset"]),
-        "constraint": to_dict(constraint),
-        "limit": constraint.limit,
-        "epsilon": None if constraint.kind == "mean" else constraint.share,
+        **_terms(constraint),
         "seeds": len(training["seeds"]),
         "seed_ids": [int(seed) for seed in training["seeds"]],
         "batch": int(training["environments"]) * int(training["rollout_length"]),
     }
+
+
+def _terms(constraint: Constraint) -> dict[str, Any]:
+    """The constraint, its limit and its epsilon; of several, a list of each."""
+    if isinstance(constraint, Joint):
+        each = [_terms(part) for part in constraint.parts]
+        return {name: [terms[name] for terms in each] for name in each[0]}
+    epsilon = None if constraint.kind == "mean" else constraint.share
+    return {"constraint": to_dict(constraint), "limit": constraint.limit, "epsilon": epsilon}
+
+
+def _measured(
+    episodes: pl.DataFrame,
+    seeds: list[int],
+    constraint: Constraint,
+    span: tuple[int, int] | None,
+    whole: pl.DataFrame | None = None,
+) -> dict[str, Any]:
+    """All measures. Of several constraints they are of the worst, and `constraints` lists what is
+    other for each of them. `whole` are the episodes from the first one on."""
+    found = _over_seeds(episodes, seeds, constraint, span)
+    if whole is not None:
+        parts = [whole.filter(pl.col("seed") == seed) for seed in seeds]
+        over_all = [_violation(part, constraint.limit) for part in parts]
+        found["violation_probability_whole"] = mean_over_seeds(over_all)
+        found["violation_whole_per_seed"] = over_all
+    if isinstance(constraint, Joint):
+        found["constraints"] = [
+            _terms(part)
+            | _measured(
+                seen_by(part, episodes), seeds, part, span,
+                None if whole is None else seen_by(part, whole),
+            )
+            for part in constraint.parts
+        ]  # fmt: skip
+    return found
 
 
 def _over_seeds(
@@ -143,8 +173,8 @@ def _over_seeds(
         "violation": [_violation(part, constraint.limit) for part in parts],
         "jitter": [_jitter(part, constraint.limit, span) for part in parts],
         "return": [_finite(part["return"].cast(pl.Float64).mean()) for part in parts],
-        "cost": [_finite(part["cost"].cast(pl.Float64).mean()) for part in parts],
-        "cost_deviation": [_finite(part["cost"].cast(pl.Float64).std(ddof=0)) for part in parts],
+        "cost": [_finite(_costs(part).mean()) for part in parts],
+        "cost_deviation": [_finite(_costs(part).std(ddof=0)) for part in parts],
         "length": [_finite(part["length"].mean()) for part in parts],
         "constraint": values,
     }
@@ -173,11 +203,17 @@ def _over_seeds(
     }
 
 
-def _violation(part: pl.DataFrame, limit: float) -> float | None:
+def _costs(part: pl.DataFrame) -> pl.Series:
+    """The cost of each episode; none where an episode has several."""
+    costs = part["cost"]
+    return costs.cast(pl.Float64) if costs.dtype.is_numeric() else pl.Series([], dtype=pl.Float64)
+
+
+def _violation(part: pl.DataFrame, limit: Any) -> float | None:
     return float(is_violation(part["cost"].to_numpy(), limit).mean()) if len(part) else None
 
 
-def _jitter(part: pl.DataFrame, limit: float, span: tuple[int, int] | None) -> float | None:
+def _jitter(part: pl.DataFrame, limit: Any, span: tuple[int, int] | None) -> float | None:
     if span is None or part.is_empty():
         return None
     violated = is_violation(part["cost"].to_numpy(), limit)

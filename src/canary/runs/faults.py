@@ -34,7 +34,7 @@ def find_fault(
         place, kind = divmod(int(faults[seed, iteration]) - 1, len(FAULT_KINDS))
         return Fault(FAULT_KINDS[kind], iteration, *divmod(place, lanes), seed)
     for kind, good in {
-        "cost": sane(ends.cost),
+        "cost": sane(ends.cost).reshape(*ends.ended.shape, -1).all(-1),
         "reward": sane(ends.reward),
         "end": np.asarray(ends.length) <= horizon,
     }.items():

@@ -20,6 +20,7 @@ from jaxtyping import PRNGKeyArray
 
 from canary.algorithms.remaining_risk import RiskCritics, risk_critics
 from canary.config.config import RunConfig
+from canary.constraints import Joint
 from canary.environments.failures import told_failures
 from canary.environments.protocol import close
 from canary.errors import CanaryError
@@ -65,7 +66,10 @@ class FrozenPolicies:
         )
 
     def risk_critics(self, seed: int) -> RiskCritics | None:
-        """What the risk of an episode is estimated with; None for methods without such critics."""
+        """What the risk of an episode is estimated with; None for methods without such critics, and
+        with several costs."""
+        if isinstance(self.config.constraint, Joint):
+            return None
         index = self._index(seed)
         learner = jax.tree.map(lambda leaf: leaf[index], self.states.learner)
         return risk_critics(self.config.algorithm, learner)
@@ -208,13 +212,17 @@ def _made_by() -> dict[str, Any]:
 def _episode_differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     found = []
     for name in ("cost", "return", "length"):
-        one, other = (np.asarray(record[name], float) for record in (before, after))
+        one, other = (
+            np.asarray(record[name], float).reshape(len(record[name]), -1)
+            for record in (before, after)
+        )
         apart = np.abs(one - other) > TOLERANCE * np.maximum(np.abs(one), np.abs(other))
         if apart.any():
-            place = int(np.argmax(apart))
+            place, cost = np.argwhere(apart)[0]
             found.append(
                 f"in episode {before['episode'][place]} of the policy of seed "
-                f"{before['seed'][place]} the {name} is {other[place]:.6g} and was {one[place]:.6g}"
+                f"{before['seed'][place]} the {name} is {other[place, cost]:.6g} and was "
+                f"{one[place, cost]:.6g}"
             )
     return found
 

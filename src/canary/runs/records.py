@@ -107,7 +107,7 @@ class RecentHistory:
         return SeedStatus(
             seed=seed,
             return_mean=float(np.mean(returns)) if returns else float("nan"),
-            costs=[cost for batch in recent for cost in batch["cost"]],
+            costs=[cost for batch in recent for cost in batch["cost"].to_list()],
             updates=len(recent),
             tier_share={
                 tier.label: tiers.count(tier) / len(tiers) for tier in Tier if tier in tiers

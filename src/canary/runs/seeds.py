@@ -19,6 +19,7 @@ from jaxtyping import PyTree
 
 from canary.algorithms.base import Task
 from canary.config.config import RunConfig
+from canary.constraints import parts_of
 from canary.environments.host_environment import HostEnvironment
 from canary.environments.settings import name_of_environment
 from canary.host_training import HostTraining
@@ -32,11 +33,12 @@ from canary.types import Terms
 def make_trainer(config: RunConfig) -> Trainer:
     environment, training = config.environment, config.training
     on_cpu = jax.default_backend() == "cpu"
+    kinds = tuple(part.kind for part in parts_of(config.constraint))
     task = Task(
-        input_size=environment.observation_size + CostAccount.SIZE,
+        input_size=environment.observation_size + CostAccount.SIZE - 1 + len(kinds),
         action_space=environment.action_space,
         horizon=environment.horizon,
-        constraint=config.constraint.kind,
+        constraint=kinds[0] if len(kinds) == 1 else kinds,
         # Merging branches on the data; a vectorised group of seeds would compute both branches.
         merge_capacity=training.merge_capacity if on_cpu and training.seeds_per_device <= 1 else 0,
     )

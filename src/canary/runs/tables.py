@@ -97,7 +97,7 @@ def _join(run: Path, manifest: dict[str, Any], kind: Kind) -> "polars.DataFrame"
     names = [name for name in manifest["tables"] if _parse(name)[0] == kind]
     schema = {name: getattr(pl, dtype) for name, dtype in COLUMNS[kind].items()}
     frames = [_read(run, manifest, name) for name in sorted(names)]
-    frames = [pl.DataFrame(schema=schema), *frames]
+    frames = frames or [pl.DataFrame(schema=schema)]
     return pl.concat(frames, how="diagonal_relaxed").sort("seed", "iteration", maintain_order=True)
 
 

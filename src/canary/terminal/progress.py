@@ -6,7 +6,6 @@ they guarantee nothing. Everything goes to standard error: `--json -` needs stan
 """
 
 import math
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from canary.constraints import Constraint
+from canary.constraints import Constraint, One, own_costs, parts_of
 from canary.terminal.console import error_console
 from canary.terminal.formatting import Cell, clock_time, judged, number, table, title
 
@@ -33,8 +32,8 @@ class SeedStatus:
 
     seed: int
     return_mean: float
-    costs: Sequence[float] = ()
-    """Of the episodes that ended in the last `updates` updates."""
+    costs: Sequence[float] | Sequence[Sequence[float]] = ()
+    """Of the episodes that ended in the last `updates` updates; of several costs, all of them."""
     updates: int = 0
     tier_share: dict[str, float] = field(default_factory=dict)
     entropy: float = NAN
@@ -51,7 +50,9 @@ class SeedStatus:
         """Mean and deviation of the cost, as text."""
         if not len(self.costs):
             return "- ± -"
-        return f"{number(statistics.fmean(self.costs))} ± {number(statistics.pstdev(self.costs))}"
+        each = np.asarray(self.costs, float).reshape(len(self.costs), -1)
+        pairs = zip(each.mean(0), each.std(0), strict=True)
+        return ", ".join(f"{number(mean)} ± {number(deviation)}" for mean, deviation in pairs)
 
     @property
     def span(self) -> str:
@@ -59,11 +60,12 @@ class SeedStatus:
         updates = "update" if self.updates == 1 else f"{self.updates} updates"
         return f"{len(self.costs):,} episodes of the last {updates}"
 
-    def judged(self, constraint: Constraint) -> tuple[str, str, str]:
+    def judged(self, constraint: One) -> tuple[str, str, str]:
         """What the constraint limits, its band, and their colour."""
         from canary.numerics.measurement import measurement  # needs scipy
 
-        measured = measurement(constraint, np.asarray(self.costs, float))
+        costs = np.asarray(self.costs, float)
+        measured = measurement(constraint, own_costs(constraint, costs) if len(costs) else costs)
         return judged(measured, constraint.kind, constraint.allowed)
 
 
@@ -170,11 +172,11 @@ class TrainingProgress:
     def _print_line(self) -> None:
         self._line_time, self._line_steps = self._clock(), self._steps
         task, whole = self._task, pool(self._seeds)
-        value, band, _ = whole.judged(task.constraint)
+        judged = ((part.label, *whole.judged(part)) for part in parts_of(task.constraint))
         cells = (
             f"{self._steps / task.total_steps:4.0%}  {self._steps:,} steps",
             f"return {number(whole.return_mean)}",
-            f"{task.constraint.label} {value} [{band}]",
+            *(f"{label} {value} [{band}]" for label, value, band, _ in judged),
             f"cost {whole.cost}",
             f"({whole.span})",
             f"{self._speed:,.0f} steps/s",
@@ -212,15 +214,15 @@ class TrainingProgress:
 def _live_table(task: RunHeading, seeds: Sequence[SeedStatus], console: Console) -> Table:
     whole = pool(seeds)
     extra = _method_columns(whole, is_wide=console.width >= 100)
-    live = table(
-        "seed", "return", task.constraint.label, "95% band", "cost", *extra, title=whole.span
-    )
+    parts = parts_of(task.constraint)
+    bands = (column for part in parts for column in (part.label, "95% band"))
+    live = table("seed", "return", *bands, "cost", *extra, title=whole.span)
     if whole.tier_share:
         live.columns[-1].justify, live.columns[-1].no_wrap = "left", False  # it yields when narrow
 
     def add(name: str, one: SeedStatus, style: str | None = None) -> None:
-        value, band, colour = one.judged(task.constraint)
-        judgement = Text(value, colour), Text(band, colour)
+        judged = map(one.judged, parts)
+        judgement = (Text(text, colour) for *texts, colour in judged for text in texts)
         more = (cell(one) for cell in extra.values())
         live.add_row(name, number(one.return_mean), *judgement, one.cost, *more, style=style)
 

@@ -24,6 +24,17 @@ def print_summary(console: Console, summary: dict[str, Any]) -> None:
     Takes the JSON summary; a `note` and `paths` (label to path) may be added to it. It fits into 80
     columns.
     """
+    heading = title(summary["env"], summary["algorithm"], summary["constraint_text"])
+    lines = [_summary_table(summary | each) for each in summary.get("constraints", [{}])]
+    console.print(heading, *lines, Text(summary.get("note", "")), sep="\n")
+    for seed, sentence in summary.get("warnings", {}).items():
+        console.print(Text(f"seed {seed} is {sentence}.", style="yellow"), soft_wrap=True)
+    for label, path in summary.get("paths", {}).items():
+        console.print(Text.assemble((f"{label:<12}", "dim"), str(path)), soft_wrap=True)
+
+
+def _summary_table(summary: dict[str, Any]) -> Table:
+    """The seeds under one constraint."""
     is_chance = summary["constraint"]["kind"] == "chance"
     has_jitter = is_chance and summary["violation_jitter"] is not None
     means, deviations = (
@@ -49,12 +60,7 @@ def print_summary(console: Console, summary: dict[str, Any]) -> None:
     lines = table(*shown, rows=seeds)
     lines.add_section()
     lines.add_row(*whole, style="bold")
-    heading = title(summary["env"], summary["algorithm"], summary["constraint_text"])
-    console.print(heading, lines, Text(summary.get("note", "")), sep="\n")
-    for seed, sentence in summary.get("warnings", {}).items():
-        console.print(Text(f"seed {seed} is {sentence}.", style="yellow"), soft_wrap=True)
-    for label, path in summary.get("paths", {}).items():
-        console.print(Text.assemble((f"{label:<12}", "dim"), str(path)), soft_wrap=True)
+    return lines
 
 
 def _column(summary: dict[str, Any], each: str, whole: str) -> list[str]:

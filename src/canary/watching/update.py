@@ -19,8 +19,10 @@ class SeedUpdate:
     episodes: int
     return_mean: float | None
     cost_mean: float | None
+    """None with several costs: their means over the window are among the metrics."""
     constraint_value: float | None
-    """What the constraint limits: the share of violations, the mean cost or its CVaR."""
+    """What the constraint limits: the share of violations, the mean cost or its CVaR; of several
+    constraints the worst, in units of what it allows."""
     metrics: dict[str, float] = field(repr=False)
     """What the algorithm reports about its step; NaN where a number has no meaning."""
 
@@ -97,7 +99,7 @@ def _of_seed(
         seed=int(row["seed"]),
         episodes=0 if costs is None else len(costs),
         return_mean=None if ended is None else float(ended["return"].to_numpy().mean()),
-        cost_mean=None if costs is None else float(costs.mean()),
+        cost_mean=None if costs is None or costs.ndim > 1 else float(costs.mean()),
         constraint_value=None if costs is None else constraint.measure(costs),
         metrics=metrics,
     )

@@ -20,13 +20,14 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from canary.algorithms.base import Algorithm, Learner, Task
-from canary.algorithms.canary import CanaryConfig, canary_objective
+from canary.algorithms.canary import CanaryConfig, cantelli_penalty
 from canary.algorithms.cantelli_cpo import CantelliCPOConfig, cantelli_constraint
 from canary.algorithms.clipped import Batch
 from canary.algorithms.cpo import CPOConfig, expectation_constraint
 from canary.algorithms.critics import make_optimiser
 from canary.algorithms.cvar_cpo import CVaRCPOConfig, cvar_constraint
 from canary.algorithms.inputs import Inputs
+from canary.algorithms.priced import priced_objective
 from canary.algorithms.quantile_critic import quantile_critic
 from canary.algorithms.signals import spent_after
 from canary.algorithms.surrogates import Surrogates
@@ -156,7 +157,8 @@ def _priced(dead_zone: float | None, lake: IcyLake) -> Estimator:
     """The priced local advantage of the cost, as in an update of Canary without rewards; its value is
     the bound on P(C > limit), less epsilon."""
     config = _small(CanaryConfig(dead_zone=dead_zone or 0.0))
-    objective = canary_objective(config, lake.horizon)
+    penalties = [cantelli_penalty(config)]
+    objective = priced_objective(penalties, lake.horizon, config.estimation.window)
 
     def measure(
         learner: Learner, rollout: Rollout, window: EpisodeWindow, terms: Terms

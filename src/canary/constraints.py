@@ -27,15 +27,23 @@ Costs = Float[np.ndarray, "episode"]
 
 
 @dataclass(frozen=True)
-class Chance:
+class _OnACost:
+    number: int | None = field(default=None, kw_only=True, repr=False)
+    """Which of several costs, from 1; None: the environment has one."""
+
+    @property
+    def cost(self) -> str:
+        return "cost" if self.number is None else f"cost {self.number}"
+
+
+@dataclass(frozen=True)
+class Chance(_OnACost):
     """The chance constraint P(C > limit) <= epsilon on the episode cost C (paper eq. var-bound)."""
 
     limit: float
     """Cost limit: an episode whose cost is strictly above it is a violation."""
     epsilon: float
     """Largest allowed probability of a violation."""
-    number: int | None = field(default=None, kw_only=True, repr=False)
-    """Which of several costs, from 1; None: the environment has one."""
 
     kind: ClassVar[Kind] = "chance"
 
@@ -56,7 +64,7 @@ class Chance:
     @property
     def label(self) -> str:
         """What is measured, in a few characters."""
-        return f"P({_cost(self)} > {self.limit:g})"
+        return f"P({self.cost} > {self.limit:g})"
 
     @property
     def text(self) -> str:
@@ -68,13 +76,11 @@ class Chance:
 
 
 @dataclass(frozen=True)
-class Mean:
+class Mean(_OnACost):
     """The constraint E[C] <= limit on the mean episode cost."""
 
     limit: float
     """Largest allowed mean of the episode cost."""
-    number: int | None = field(default=None, kw_only=True, repr=False)
-    """Which of several costs, from 1; None: the environment has one."""
 
     kind: ClassVar[Kind] = "mean"
 
@@ -92,7 +98,7 @@ class Mean:
 
     @property
     def label(self) -> str:
-        return f"mean {_cost(self)}"
+        return f"mean {self.cost}"
 
     @property
     def text(self) -> str:
@@ -103,7 +109,7 @@ class Mean:
 
 
 @dataclass(frozen=True)
-class CVaR:
+class CVaR(_OnACost):
     """The constraint that the mean cost of the worst share epsilon of all episodes is at most the
     limit."""
 
@@ -111,8 +117,6 @@ class CVaR:
     """Largest allowed mean cost of the worst episodes."""
     epsilon: float
     """The share of episodes that count as the worst."""
-    number: int | None = field(default=None, kw_only=True, repr=False)
-    """Which of several costs, from 1; None: the environment has one."""
 
     kind: ClassVar[Kind] = "cvar"
 
@@ -130,12 +134,12 @@ class CVaR:
 
     @property
     def label(self) -> str:
-        of = "" if self.number is None else f" of {_cost(self)}"
+        of = "" if self.number is None else f" of {self.cost}"
         return f"CVaR {100 * self.epsilon:.4g}%{of}"
 
     @property
     def text(self) -> str:
-        return f"CVaR {100 * self.epsilon:.4g}% of {_cost(self)} <= {self.allowed:g}"
+        return f"CVaR {100 * self.epsilon:.4g}% of {self.cost} <= {self.allowed:g}"
 
     def measure(self, costs: Costs) -> float:
         """eta + E[(C - eta)+] / eps at the order statistic eta that a share of at most epsilon
@@ -210,10 +214,6 @@ def one_cost(constraint: Constraint, what: str) -> One:
     if isinstance(constraint, Joint):
         raise CanaryError(f"{what} works with one cost only, not with {constraint.text}.")
     return constraint
-
-
-def _cost(constraint: One) -> str:
-    return "cost" if constraint.number is None else f"cost {constraint.number}"
 
 
 def threshold(costs: Costs, share: float) -> float:

@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from canary.certification.plan import Plan
-from canary.certification.verdict import Assessment, PlayedEpisodes, Verdict, overall
-from canary.constraints import Chance, Constraint, Kind, from_dict
+from canary.certification.verdict import Assessment, PlayedEpisodes, Verdict, joint, overall
+from canary.constraints import Chance, Constraint, Joint, Kind, One, from_dict
 
 FORMAT = 5
 
@@ -28,19 +28,28 @@ class PolicyResult:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PromiseResult(PolicyResult):
+    """The same about one of several constraints."""
+
+    promise: int
+    """Its number, from 1."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Certificate:
     environment: str
     settings: dict[str, Any]
-    constraint: Kind
-    limit: float
-    epsilon: float
+    constraint: Kind | list[Kind]
+    """With several costs, here and in the next two, a list with one entry for each."""
+    limit: float | list[float]
+    epsilon: float | list[float]
     """The share of episodes that the constraint looks at: 1 for the mean."""
     cost_discount: float
     plan: Plan
     evaluation_seed: int
     results: tuple[PolicyResult, ...]
     """One per statement: every seed in the unchanged environment, which decides the verdict, then
-    every seed under each change."""
+    every seed under each change; of several constraints, each about the same episodes."""
     verdict: Verdict
     sentence: str
     environment_check: dict[str, Any]
@@ -56,13 +65,37 @@ class Certificate:
 
 def terms(constraint: Constraint) -> dict[str, Any]:
     """The fields of a certificate that state its constraint."""
+    if isinstance(constraint, Joint):
+        each = [terms(part) for part in constraint.parts]
+        return {name: [one[name] for one in each] for name in each[0]}
     return {"constraint": constraint.kind, "limit": constraint.limit, "epsilon": constraint.share}
 
 
 def constraint_of(data: dict[str, Any]) -> Constraint:
     """The constraint that a certificate is about."""
+    if isinstance(data["constraint"], list):
+        columns = (data[name] for name in ("constraint", "limit", "epsilon"))
+        each = zip(*columns, strict=True)
+        return Joint(
+            tuple(
+                constraint_of({"constraint": kind, "limit": limit, "epsilon": epsilon})
+                for kind, limit, epsilon in each
+            )
+        )
     share = {} if data["constraint"] == "mean" else {"epsilon": data["epsilon"]}
     return from_dict({"kind": data["constraint"], "limit": data["limit"], **share})
+
+
+def results_of(
+    seed: int,
+    changes: dict[str, int | float],
+    found: Sequence[tuple[PlayedEpisodes, Assessment]],
+) -> list[PolicyResult]:
+    """The results of one policy in one environment, for each constraint."""
+    about = [{"seed": seed, "changes": changes, "evidence": e, "assessment": a} for e, a in found]
+    if len(about) == 1:
+        return [PolicyResult(**about[0])]
+    return [PromiseResult(**one, promise=index + 1) for index, one in enumerate(about)]
 
 
 def summarise(
@@ -73,12 +106,15 @@ def summarise(
 ) -> tuple[Verdict, str]:
     """The verdict in the unchanged environment, and a sentence about all results. `changes` are
     accepted differences from the environment of training."""
-    nominal = [result for result in results if not result.changes]
+    nominal: dict[int, list[Assessment]] = {}  # by seed; of several constraints, of each
+    for result in results:
+        if not result.changes:
+            nominal.setdefault(result.seed, []).append(result.assessment)
     place = "the environment as it is now" if changes else "the environment they were trained in"
     is_chance = constraint is None or isinstance(constraint, Chance)
     verdict, sentence = overall(
-        [result.assessment for result in nominal],
-        [result.seed for result in nominal],
+        [joint(each) for each in nominal.values()],
+        list(nominal),
         plan,
         "the limit" if is_chance else constraint.text,
         place,
@@ -103,10 +139,16 @@ def changed_sentence(changes: Sequence[str]) -> str:
     return f"This is not the environment of training: {'; '.join(changes)}."
 
 
+def results_about(data: dict[str, Any], constraint: One) -> list[dict[str, Any]]:
+    """The results of a certificate that are about one of its constraints."""
+    return [result for result in data["results"] if result.get("promise") == constraint.number]
+
+
 def result_name(result: dict[str, Any]) -> str:
-    """The seed and the changed settings of a result."""
+    """The seed, the changed settings and the cost of a result."""
     changes = [f"{name} = {value:g}" for name, value in result["changes"].items()]
-    return ", ".join([f"seed {result['seed']}", *changes])
+    cost = [f"cost {result['promise']}"] if "promise" in result else []
+    return ", ".join([f"seed {result['seed']}", *changes, *cost])
 
 
 def commitment(

@@ -16,9 +16,9 @@ import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray
 
 from canary import evaluation
-from canary.certification.plan import Plan, complete
+from canary.certification.plan import Plan, complete, plan_for
 from canary.certification.verdict import Assessment, PlayedEpisodes, assess, encode_costs, may_stop
-from canary.constraints import Chance, Constraint
+from canary.constraints import Chance, Constraint, one_cost, parts_of
 from canary.environments.failures import told_failures
 from canary.environments.protocol import Environment
 from canary.environments.settings import with_settings
@@ -41,7 +41,7 @@ Player = Callable[
 ]
 """Plays the episodes with these numbers, a batch at once."""
 PlayRows = Callable[[np.ndarray], np.ndarray]
-"""From episode numbers to a row per episode: cost, return, length."""
+"""From episode numbers to a row per episode: costs, return, length."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,27 @@ def certify(
     """Episodes and assessment of one policy. `identity` says more about the policy than its arrays
     do; `player` saves compiling again for another policy of the same shape; `interrupt_at` repeats
     an interruption after so many episodes."""
+    one_cost(subject.constraint, "certify()")
+    (found,) = certify_each(
+        subject, policy, statistics, plan, key=key, identity=identity, progress=progress,
+        player=player, interrupt_at=interrupt_at,
+    )  # fmt: skip
+    return found
+
+
+def certify_each(
+    subject: Subject,
+    policy: Policy,
+    statistics: RunningStatistics | None = None,
+    plan: Plan | None = None,
+    *,
+    key: PRNGKeyArray,
+    identity: Identity | None = None,
+    progress: Progress | None = None,
+    player: Player | None = None,
+    interrupt_at: int | None = None,
+) -> list[tuple[PlayedEpisodes, Assessment]]:
+    """The same for each constraint on the same episodes."""
     plan = complete(plan or Plan(), subject.constraint)
     if identity is None:
         identity = identify(policy, statistics, subject.account, place_of(subject.environment))
@@ -90,8 +111,9 @@ def gather(
     policy_sha256: str,
     progress: Progress | None = None,
     interrupt_at: int | None = None,
-) -> tuple[PlayedEpisodes, Assessment]:
-    """Play batch after batch by the plan, and assess.
+) -> list[tuple[PlayedEpisodes, Assessment]]:
+    """Play batch after batch by the plan, and assess each constraint; early stopping waits for all
+    of them.
 
     With early stopping the test looks after each batch. A KeyboardInterrupt ends the episodes, and
     those played get a valid verdict: anytime bounds hold whoever chose the time. A fixed plan shows
@@ -99,7 +121,8 @@ def gather(
     then uses the anytime bounds too.
     """
     assert plan.episodes is not None
-    table = np.zeros((0, 3))
+    parts = parts_of(constraint)
+    table = np.zeros((0, len(parts) + 2))
     looks, interrupted, decided = 0, False, False
     while len(table) < plan.episodes and not interrupted and not decided:
         try:
@@ -110,22 +133,29 @@ def gather(
             table, looks = np.concatenate([table, batch]), looks + 1
             if progress is not None:
                 is_counted = plan.early_stop and isinstance(constraint, Chance)
-                violations = int(violates(table[:, 0], constraint.limit).sum())
-                progress(len(table), violations if is_counted else None)
+                violates_it = violates(table[:, 0], parts[0].limit)
+                progress(len(table), int(violates_it.sum()) if is_counted else None)
         except KeyboardInterrupt:
             interrupted = True
-        decided = plan.early_stop and may_stop(table[:, 0], looks, plan, constraint)
+        decided = plan.early_stop and all(
+            may_stop(table[:, index], looks, plan_for(plan, part), part)
+            for index, part in enumerate(parts)
+        )
     interrupted = len(table) < plan.episodes and not decided
-    played = PlayedEpisodes(
-        policy_sha256=policy_sha256,
-        method="anytime" if plan.early_stop or interrupted else "fixed",
-        looks=looks,
-        interrupted=interrupted,
-        costs=encode_costs(table[:, 0]),
-        return_mean=float(table[:, 1].mean()) if len(table) else None,
-        length_mean=float(table[:, 2].mean()) if len(table) else None,
-    )
-    return played, assess(played, plan, constraint)
+    *costs, returns, lengths = table.T
+    found = []
+    for part, own in zip(parts, costs, strict=True):
+        played = PlayedEpisodes(
+            policy_sha256=policy_sha256,
+            method="anytime" if plan.early_stop or interrupted else "fixed",
+            looks=looks,
+            interrupted=interrupted,
+            costs=encode_costs(own),
+            return_mean=float(returns.mean()) if len(table) else None,
+            length_mean=float(lengths.mean()) if len(table) else None,
+        )
+        found.append((played, assess(played, plan_for(plan, part), part)))
+    return found
 
 
 def make_player(subject: Subject, plan: Plan) -> Player:
@@ -147,8 +177,9 @@ def make_player(subject: Subject, plan: Plan) -> Player:
 
 
 def episode_rows(ends: EpisodeEnds) -> np.ndarray:
-    """Cost, return and length of each episode, in the order of their keys."""
-    rows = np.stack([np.asarray(part, float) for part in (ends.cost, ends.reward, ends.length)], -1)
+    """Costs, return and length of each episode, in the order of their keys."""
+    columns = (np.asarray(part, float) for part in (ends.cost, ends.reward, ends.length))
+    rows = np.column_stack(list(columns))
     if not np.asarray(ends.ended).all():
         raise CanaryError(
             "An episode did not end at the environment's horizon, so it has no cost; repair the "

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from canary.certification.certificate import constraint_of, result_name
-from canary.certification.plan import POWER, clean_episodes, planned_episodes
+from canary.certification.certificate import constraint_of, result_name, results_about
+from canary.certification.plan import POWER, Plan, clean_episodes, plan_for, planned_episodes
 from canary.certification.verdict import decode_costs, percent
-from canary.constraints import Chance, Constraint, Mean
+from canary.constraints import Chance, Mean, One, parts_of
 from canary.terminal.certificate_table import footnote
 from canary.terminal.formatting import number
 
@@ -39,22 +39,37 @@ def render_page(certificate: dict[str, Any]) -> str:
     pages.filters.update(
         percent=_percent, number=_number, count=lambda value: f"{value:,}", json=json.dumps
     )
-    constraint = constraint_of(certificate)
-    is_chance = isinstance(constraint, Chance)
+    parts = [_part(certificate, part) for part in parts_of(constraint_of(certificate))]
     return pages.get_template("certificate.html.jinja").render(
         c=certificate,
-        **_words(constraint),
-        say=_percent if is_chance else _number,
-        allowed=constraint.allowed,
-        method=JUDGED.get(constraint.kind),
-        intervals=intervals(certificate, constraint),
-        histogram=histogram(certificate),
-        plans=plans(certificate) if is_chance else [],
+        parts=parts,
+        text=" and ".join(part["text"] for part in parts),
         footnote=footnote(certificate["plan"]),
         carried=Markup(_carried(certificate)),
         shifted=any(result["changes"] for result in certificate["results"]),
         changed=certificate["origin"].get("environment_changes", []),
     )
+
+
+def _part(certificate: dict[str, Any], constraint: One) -> dict[str, Any]:
+    """What the page says about one constraint."""
+    is_chance = isinstance(constraint, Chance)
+    plan = plan_for(Plan(**certificate["plan"]), constraint)
+    results = results_about(certificate, constraint)
+    return {
+        **_words(constraint),
+        "results": results,
+        "limit": constraint.limit,
+        "share": constraint.share,
+        "cost": constraint.cost,
+        "cost_bound": plan.cost_bound,
+        "say": _percent if is_chance else _number,
+        "allowed": constraint.allowed,
+        "method": JUDGED.get(constraint.kind),
+        "intervals": intervals(results, constraint),
+        "histogram": histogram(results, constraint.limit),
+        "plans": plans(plan, constraint.epsilon) if isinstance(constraint, Chance) else [],
+    }
 
 
 def certificate_in(page: bytes) -> bytes:
@@ -73,23 +88,24 @@ def _carried(certificate: dict[str, Any]) -> str:
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
-def _words(constraint: Constraint) -> dict[str, str]:
+def _words(constraint: One) -> dict[str, str]:
     """The constraint as text, what it limits, and the symbol of that."""
     text = constraint.text.replace("<=", "\N{LESS-THAN OR EQUAL TO}")
     if isinstance(constraint, Chance):
-        text = (
-            f"P(C > {constraint.limit:g}) \N{LESS-THAN OR EQUAL TO} {percent(constraint.epsilon)}"
-        )
-        return {"text": text, "what": "violation probability", "sign": "P"}
+        cost = "C" if constraint.number is None else constraint.cost
+        allowed = percent(constraint.epsilon)
+        text = f"P({cost} > {constraint.limit:g}) \N{LESS-THAN OR EQUAL TO} {allowed}"
+        what = "violation probability" if constraint.number is None else constraint.label
+        return {"text": text, "what": what, "sign": "P"}
     if isinstance(constraint, Mean):
-        return {"text": text, "what": "mean cost", "sign": "mean"}
-    what = f"mean cost of the worst {percent(constraint.share)} of episodes"
+        return {"text": text, "what": constraint.label, "sign": "mean"}
+    what = f"mean {constraint.cost} of the worst {percent(constraint.share)} of episodes"
     return {"text": text, "what": what, "sign": "CVaR"}
 
 
-def intervals(certificate: dict[str, Any], constraint: Constraint) -> dict[str, Any]:
+def intervals(results: list[dict[str, Any]], constraint: One) -> dict[str, Any]:
     """The bounds of every result and what is allowed, in pixels on a common scale from 0."""
-    results, allowed = certificate["results"], constraint.allowed
+    allowed = constraint.allowed
     is_chance = isinstance(constraint, Chance)
     most = 1.0 if is_chance else math.inf
     uppers = (result["assessment"]["upper"] for result in results)
@@ -124,15 +140,14 @@ def intervals(certificate: dict[str, Any], constraint: Constraint) -> dict[str, 
     }
 
 
-def histogram(certificate: dict[str, Any]) -> dict[str, Any] | None:
+def histogram(results: list[dict[str, Any]], limit: float) -> dict[str, Any] | None:
     """Episode costs of all policies in the unchanged environment, in pixels. The limit is an edge
     between two bars, and a cost equal to the limit lies below it: C > limit is strict."""
-    nominal = [result for result in certificate["results"] if not result["changes"]]
+    nominal = [result for result in results if not result["changes"]]
     lists = [decode_costs(result["evidence"]["costs"]) for result in nominal]
     values = np.concatenate([np.zeros(0), *lists])
     if not len(values):
         return None
-    limit = certificate["limit"]
     low, high = min(0.0, values.min()), max(values.max(), limit)
     width = (high - low) / BINS or 1.0
     if np.all(values == np.rint(values)):
@@ -170,10 +185,9 @@ def histogram(certificate: dict[str, Any]) -> dict[str, Any] | None:
     }
 
 
-def plans(certificate: dict[str, Any]) -> list[tuple[str, str]]:
+def plans(plan: Plan, epsilon: float) -> list[tuple[str, str]]:
     """How many episodes a fixed plan would need, for a few true violation probabilities."""
-    epsilon, plan = certificate["epsilon"], certificate["plan"]
-    confidence = 1 - (1 - plan["confidence"]) / plan["statements"]
+    confidence = plan.corrected_confidence
     rows = [("0 (no violation is seen)", f"{clean_episodes(epsilon, confidence):,}")]
     for share in (0.25, 0.5, 0.75, 1.5, 2.0):
         if share * epsilon < 1:

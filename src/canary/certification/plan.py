@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 from scipy.special import betainc, betaincc
 
-from canary.constraints import Chance, Constraint
+from canary.constraints import Chance, Constraint, Joint, One
 from canary.errors import CanaryError
 
 RATE_TO_DETECT = 0.5  # of epsilon: a policy this safe should get its verdict,
@@ -37,9 +37,9 @@ class Plan:
     """Stop as soon as the verdict is clear, by bounds that are valid at all times."""
     batch: int = 256
     """Episodes played in parallel; the test looks after each batch."""
-    cost_bound: float | None = None
-    """Largest possible cost of an episode (largest step cost times horizon); None: no bounds on
-    means."""
+    cost_bound: float | tuple[float | None, ...] | None = None
+    """Largest possible cost of an episode (largest step cost times horizon), of several costs one
+    each; None: no bounds on means."""
     deterministic: bool = False
     """Take the most likely action instead of sampling. This is another policy with another
     certificate."""
@@ -50,12 +50,14 @@ class Plan:
             check_count(f"The number of {name}", getattr(self, name))
         if self.episodes is not None:
             check_count("The number of episodes", self.episodes)
-        if self.cost_bound is not None and not (
-            is_number(self.cost_bound) and math.isfinite(self.cost_bound)
-        ):
-            raise CanaryError(
-                f"The largest possible cost must be a finite number, not {self.cost_bound!r:.40}."
-            )
+        if isinstance(self.cost_bound, list):  # as JSON has it
+            object.__setattr__(self, "cost_bound", tuple(self.cost_bound))
+        bounds = self.cost_bound if isinstance(self.cost_bound, tuple) else (self.cost_bound,)
+        for bound in bounds:
+            if bound is not None and not (is_number(bound) and math.isfinite(bound)):
+                raise CanaryError(
+                    f"The largest possible cost must be a finite number, not {bound!r:.40}."
+                )
 
     @property
     def corrected_confidence(self) -> float:
@@ -79,8 +81,19 @@ def check_count(what: str, value: Any) -> None:
         raise CanaryError(f"{what} must be a whole number of at least 1, not {value!r:.40}.")
 
 
+def plan_for(plan: Plan, constraint: One) -> Plan:
+    """The plan as one of several constraints sees it: with the bound on its own cost."""
+    if not isinstance(plan.cost_bound, tuple) or constraint.number is None:
+        return plan
+    return replace(plan, cost_bound=plan.cost_bound[constraint.number - 1])
+
+
 def complete(plan: Plan, constraint: Constraint) -> Plan:
-    """The plan with its number of episodes, planned from the constraint if it was left open."""
+    """The plan with its number of episodes, planned from the constraint if it was left open; of
+    several constraints, enough for each."""
+    if isinstance(constraint, Joint):
+        each = [complete(plan_for(plan, part), part).episodes or 0 for part in constraint.parts]
+        return replace(plan, episodes=max(each))
     if not isinstance(constraint, Chance):
         episodes = _tail_mean_episodes(
             constraint, largest_cost(plan, constraint), plan.corrected_confidence
@@ -102,7 +115,7 @@ def complete(plan: Plan, constraint: Constraint) -> Plan:
 
 def largest_cost(plan: Plan, constraint: Constraint) -> float:
     """The plan's cost bound; without one no number of episodes bounds a mean."""
-    if plan.cost_bound is None:
+    if plan.cost_bound is None or isinstance(plan.cost_bound, tuple):
         raise CanaryError(
             f"Certifying {constraint.text} needs the largest cost of a step: without it an unseen "
             "episode could cost anything, and so could the mean. State it as `largest_step_cost` "

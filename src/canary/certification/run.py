@@ -26,15 +26,22 @@ from canary.certification.certificate import (
     Certificate,
     PolicyResult,
     commitment,
+    results_of,
     summarise,
     terms,
     to_dict,
 )
-from canary.certification.certify import Progress, Subject, certify, make_player, shift_grid
+from canary.certification.certify import (
+    Progress,
+    Subject,
+    certify_each,
+    make_player,
+    shift_grid,
+)
 from canary.certification.page import render_page
 from canary.certification.plan import Plan, check_confidence, check_count, complete, is_number
 from canary.config.config import RunConfig
-from canary.constraints import Constraint, Mean
+from canary.constraints import Constraint, Mean, one_cost, parts_of
 from canary.environments.protocol import Environment, close, largest_step_cost
 from canary.errors import CanaryError, nearest
 from canary.identity import environment_settings
@@ -116,7 +123,7 @@ def certify_run(
     seeds = _seeds(request, policies)
     rows = environment_rows(config.environment, request.shift)
     constraint = _constraint(request, config.constraint)
-    plan = complete(_plan(request, rows, len(seeds)), constraint)
+    plan = complete(_plan(request, rows, len(seeds), len(parts_of(constraint))), constraint)
     evaluation_seed = request.evaluation_seed
     evaluation_seed = secrets.randbits(31) if evaluation_seed is None else evaluation_seed
     files.make_folder(folder)
@@ -203,6 +210,9 @@ def check_environment(run: Path, config: RunConfig) -> tuple[dict[str, Any], tup
 
 def _constraint(request: CertificateRequest, trained: Constraint) -> Constraint:
     """The run's own, with the numbers that were asked for."""
+    if request.limit is None and request.epsilon is None:
+        return trained
+    trained = one_cost(trained, "Another limit or epsilon than the run's")
     if isinstance(trained, Mean) and request.epsilon is not None:
         raise CanaryError(f"The run is about {trained.text}, which has no epsilon; leave it out.")
     asked = {"limit": request.limit, "epsilon": request.epsilon}
@@ -248,10 +258,10 @@ def _number(text: str) -> int | float:
         return float(text)
 
 
-def _plan(request: CertificateRequest, rows: Rows, seeds: int) -> Plan:
+def _plan(request: CertificateRequest, rows: Rows, seeds: int, promises: int) -> Plan:
     return Plan(
         confidence=request.confidence,
-        statements=seeds * len(rows),
+        statements=seeds * len(rows) * promises,
         episodes=request.episodes,
         early_stop=request.early_stop,
         batch=request.batch if request.episodes is None else min(request.batch, request.episodes),
@@ -260,9 +270,12 @@ def _plan(request: CertificateRequest, rows: Rows, seeds: int) -> Plan:
     )
 
 
-def _cost_bound(rows: Rows, step: float | None) -> float | None:
+def _cost_bound(rows: Rows, step: float | None) -> float | tuple[float | None, ...] | None:
     """The largest possible cost of an episode: that of a step, times the longest horizon."""
     stated = largest_step_cost(rows[0][1])
+    if isinstance(stated, list | tuple):  # several costs
+        longest = max(environment.horizon for _, environment in rows)
+        return tuple(None if each is None else float(each * longest) for each in stated)
     if stated is not None and step is not None and step != stated:
         raise CanaryError(
             f"The environment states that a step costs at most {stated:g}; leave out the largest "
@@ -284,7 +297,7 @@ def play_statements(
     progress_of: Callable[[int, dict[str, int | float]], Progress],
     interrupt_at: Sequence[int | None] = (),
 ) -> tuple[PolicyResult, ...]:
-    """One result per row and seed. After Ctrl-C the others get no episode, hence no verdict.
+    """One result per row, seed and constraint. After Ctrl-C the others get no episode, hence no verdict.
     `interrupt_at` repeats interruptions after so many episodes of each result."""
     results, stopped = [], False
     statements = [(changes, seed) for changes, _ in rows for seed in seeds]
@@ -294,7 +307,7 @@ def play_statements(
         player = make_player(subject, plan)
         for seed in seeds:
             again = interrupt_at[len(results)] if interrupt_at else None
-            evidence, assessment = certify(
+            found = certify_each(
                 subject,
                 *policies.of_seed(seed),
                 plan,
@@ -304,10 +317,8 @@ def play_statements(
                 player=player,
                 interrupt_at=0 if stopped else again,
             )
-            stopped = stopped or evidence.interrupted
-            results.append(
-                PolicyResult(seed=seed, changes=changes, evidence=evidence, assessment=assessment)
-            )
+            stopped = stopped or found[0][0].interrupted
+            results += results_of(seed, changes, found)
         close(environment)
     return tuple(results)
 

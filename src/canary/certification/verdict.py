@@ -18,7 +18,7 @@ but gives no simple bounds.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Literal
 
@@ -27,7 +27,7 @@ from jaxtyping import Float
 
 from canary.certification import anytime, betting, tails
 from canary.certification.plan import POWER, Plan, largest_cost, planned_episodes
-from canary.constraints import Chance, Constraint, Mean
+from canary.constraints import Chance, Mean, One
 from canary.errors import CanaryError
 from canary.numerics.binomial import clopper_pearson_lower, clopper_pearson_upper
 from canary.numerics.violations import violates
@@ -105,7 +105,7 @@ def decode_costs(text: str) -> Float[np.ndarray, "episode"]:
     return np.repeat(np.array([float(cost) for _, _, cost in runs]), np.array(counts, int))
 
 
-def assess(played: PlayedEpisodes, plan: Plan, constraint: Constraint) -> Assessment:
+def assess(played: PlayedEpisodes, plan: Plan, constraint: One) -> Assessment:
     """All bounds, the verdict, and its sentence."""
     costs = decode_costs(played.costs)
     if not isinstance(constraint, Mean):  # only the bets depend on the order
@@ -147,7 +147,7 @@ def decide(lower: float, upper: float, allowed: float) -> Verdict:
     return "VIOLATED" if lower > allowed else "UNDECIDED"
 
 
-def may_stop(costs: np.ndarray, looks: int, plan: Plan, constraint: Constraint) -> bool:
+def may_stop(costs: np.ndarray, looks: int, plan: Plan, constraint: One) -> bool:
     """Whether an anytime test has its verdict after so many looks."""
     refuse_larger(costs, plan)
     confidence, allowed = plan.corrected_confidence, constraint.allowed
@@ -173,7 +173,7 @@ class Look:
 
 
 def constraint_bounds(
-    constraint: Constraint, costs: np.ndarray, look: Look, plan: Plan, confidence: float
+    constraint: One, costs: np.ndarray, look: Look, plan: Plan, confidence: float
 ) -> tuple[float, float]:
     """Lower and upper bound, each with the given confidence, on what the constraint limits."""
     if isinstance(constraint, Chance):
@@ -209,7 +209,7 @@ def refuse_larger(costs: np.ndarray, plan: Plan) -> None:
 
 
 def _tail_bounds(
-    costs: np.ndarray, look: Look, plan: Plan, constraint: Constraint, judged: float
+    costs: np.ndarray, look: Look, plan: Plan, constraint: One, judged: float
 ) -> dict[str, float | None]:
     """Bounds beside the one that is judged. A mean constraint names no share of worst episodes."""
     names = ("value_at_risk_lower", "value_at_risk_upper", "conditional_value_at_risk_upper")
@@ -230,6 +230,13 @@ def _tail_bounds(
         )
         result["mean_upper"] = tails.tail_mean_upper(costs, 1.0, bound, level)
     return result
+
+
+def joint(assessments: Sequence[Assessment]) -> Assessment:
+    """That of several constraints on one policy: the worst verdict, and what is said of each."""
+    order: tuple[Verdict, ...] = ("VIOLATED", "UNDECIDED", "SATISFIED")
+    worst = min(assessments, key=lambda one: order.index(one.verdict))
+    return replace(worst, sentence=" ".join(one.sentence for one in assessments))
 
 
 def overall(
@@ -277,7 +284,7 @@ def _sentence(
     bounds: tuple[float, float],
     needed: int | None,
     plan: Plan,
-    constraint: Constraint,
+    constraint: One,
 ) -> str:
     """What the verdict says. Numbers are rounded so that the sentence never claims too much."""
     count = len(costs)
@@ -286,7 +293,8 @@ def _sentence(
     lower, upper = _round(bounds[0], math.floor), _round(bounds[1], math.ceil)
     if isinstance(constraint, Chance):
         violations = int(violates(costs, constraint.limit).sum())
-        start, more = _start(plan), f"of episodes cost more than {constraint.limit:g}"
+        cost = "cost more than" if constraint.number is None else f"have {constraint.cost} above"
+        start, more = _start(plan), f"of episodes {cost} {constraint.limit:g}"
         seen = f"allowed are {percent(constraint.epsilon)}, and {violations:,} of {count:,} did"
         match verdict:
             case "SATISFIED":
@@ -300,7 +308,7 @@ def _sentence(
         return f"{start}, {between} {more} ({seen}): these episodes cannot tell.{advice}"
     is_mean = isinstance(constraint, Mean)
     which = "an episode" if is_mean else f"the worst {percent(constraint.share)} of episodes"
-    start = f"{_start(plan)}, the mean cost of {which} is"
+    start = f"{_start(plan)}, the mean {constraint.cost} of {which} is"
     value = constraint.measure(costs)
     seen = f"allowed is {constraint.allowed:g}, and {count:,} episodes had {value:.4g}"
     match verdict:

@@ -20,10 +20,10 @@ from canary.certification import signature
 from canary.certification.certificate import (
     FORMAT,
     Certificate,
-    PolicyResult,
     constraint_of,
     content_hash,
     result_name,
+    results_of,
     summarise,
     terms,
 )
@@ -32,6 +32,7 @@ from canary.certification.page import certificate_in, render_page
 from canary.certification.plan import Plan, complete
 from canary.certification.run import JSON_NAME, about, play_statements, versions
 from canary.certification.verdict import decode_costs
+from canary.constraints import parts_of
 from canary.environments.protocol import Environment
 from canary.errors import CanaryError
 from canary.runs import files
@@ -152,25 +153,24 @@ def verify(data: dict[str, Any]) -> list[str]:
 def _issue_again(data: dict[str, Any]) -> dict[str, Any]:
     """Plan, results, verdict and sentence, from the listed costs."""
     constraint, results = constraint_of(data), []
-    made = [(result["changes"], result["seed"]) for result in data["results"]]
+    promises = len(parts_of(constraint))
+    made = [(result["changes"], result["seed"]) for result in data["results"][::promises]]
     seeds = [seed for changes, seed in made if not changes]
     if not seeds or made != [(row, seed) for row, _ in made[:: len(seeds)] for seed in seeds]:
         raise CanaryError("Its results are not every seed, unchanged and then under each change.")
     plan = complete(replace(Plan(**data["plan"]), statements=len(data["results"])), constraint)
-    for stored in data["results"]:
-        evidence = stored["evidence"]
-        costs = decode_costs(evidence["costs"])
+    for first in range(0, len(data["results"]), promises):
+        policy = data["results"][first : first + promises]
+        costs = [decode_costs(one["evidence"]["costs"]) for one in policy]
+        stored, evidence = policy[0], policy[0]["evidence"]
         means = [evidence[name] or 0.0 for name in ("return_mean", "length_mean")]
-        rows = np.column_stack([costs, np.tile(means, (len(costs), 1))])
+        rows = np.column_stack([*costs, np.tile(means, (len(costs[0]), 1))])
 
         def listed(numbers: np.ndarray, rows: np.ndarray = rows) -> np.ndarray:
             return rows[numbers[0] : numbers[-1] + 1]
 
-        played, assessment = gather(
-            listed, plan, constraint, evidence["policy_sha256"], interrupt_at=len(rows)
-        )
-        same = {name: stored[name] for name in ("seed", "changes")}
-        results.append(PolicyResult(**same, evidence=played, assessment=assessment))
+        found = gather(listed, plan, constraint, evidence["policy_sha256"], interrupt_at=len(rows))
+        results += results_of(stored["seed"], stored["changes"], found)
     changes = data["origin"].get("environment_changes", ())
     verdict, sentence = summarise(results, plan, constraint, changes)
     issued = {"plan": asdict(plan), "results": [asdict(result) for result in results]}
@@ -202,10 +202,12 @@ def _play_again(
 ) -> list[dict[str, Any]]:
     """The results of the same plan with the same keys; interrupted where it was interrupted."""
     results, plan = certificate["results"], Plan(**certificate["plan"])
-    seeds = [result["seed"] for result in results if not result["changes"]]
+    promises = len(parts_of(constraint_of(certificate)))
+    seeds = [result["seed"] for result in results[::promises] if not result["changes"]]
     environment = policies.config.environment
     rows = [({}, environment)]
-    for result in results[len(seeds) :: len(seeds)]:
+    each = len(seeds) * promises
+    for result in results[each::each]:
         rows += shift_grid(environment, {name: [v] for name, v in result["changes"].items()})
     played = play_statements(
         policies,

@@ -153,9 +153,9 @@ def _by_cost(said: Mapping[str, Any], suggested: Any, environment: str) -> Itera
         for name, value in said.items()
         if value is not None
     }
-    own = (None,) if suggested is None else parts_of(suggested)
-    count = max(len(own), len(lists.get("kind", ())), len(lists.get("limit", ())))
-    own = own if len(own) == count else (None,) * count
+    own = suggested.parts if isinstance(suggested, Joint) else None
+    count = len(own or max(lists.get("kind", ()), lists.get("limit", ()), key=len))
+    own = own or (None,) * count
     kinds = lists.get("kind", tuple("chance" if each is None else each.kind for each in own))
     kinds = kinds * count if len(kinds) == 1 else kinds
     limits, tails = lists.get("limit", (None,) * count), sum(kind != "mean" for kind in kinds)

@@ -7,12 +7,13 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
 from rich.text import Text
 
-from canary.certification.certificate import constraint_of, result_name
+from canary.certification.certificate import constraint_of, result_name, results_about
 from canary.certification.certify import Progress as Report
 from canary.certification.plan import Plan
-from canary.constraints import Chance, Constraint, Mean
+from canary.constraints import Chance, Constraint, Mean, One, parts_of
 from canary.terminal.console import error_console
 from canary.terminal.formatting import digits, number, table
 
@@ -43,7 +44,7 @@ class CertificationBar:
         )
         title = f"certifying {constraint.text}"
         self._task = self._progress.add_task(
-            title, total=self._each * plan.statements, seen="compiling"
+            title, total=self._each * plan.statements // len(parts_of(constraint)), seen="compiling"
         )
 
     def __enter__(self) -> "CertificationBar":
@@ -83,12 +84,24 @@ def print_certificate(
     beside_it = (" in an environment that changed since training", "bold yellow")
     console.print(Text.assemble(verdict, *([beside_it] if is_changed else [])))
     console.print(Text(certificate["sentence"]), soft_wrap=True)
+    for part in parts_of(constraint):
+        console.print(_results_table(certificate, part))
+    check = certificate["environment_check"]
+    if not check["compared"]:
+        console.print(Text(f"The environment: {check['sentence']}", "yellow"), soft_wrap=True)
+    console.print(Text(footnote(plan), style="dim"), soft_wrap=True)
+    for path in paths:
+        console.print(Text(str(path)), soft_wrap=True)
+
+
+def _results_table(certificate: dict[str, Any], constraint: One) -> Table:
+    """The results about one constraint."""
     beside = _beside(constraint)
     is_chance = isinstance(constraint, Chance)  # else an episode above the limit violates nothing
     counts = ["violations", "episodes"] if is_chance else ["episodes"]
     rows = table("policy", "verdict", *counts, constraint.label, *beside, "return")
     places = digits(constraint.allowed) if is_chance else None
-    for result in certificate["results"]:
+    for result in results_about(certificate, constraint):
         one, evidence = result["assessment"], result["evidence"]
         bounds = [
             _cell(one[end]) if places is None else f"{one[end]:.{places}f}"
@@ -102,16 +115,10 @@ def print_certificate(
             *(cell(one) for cell in beside.values()),
             _cell(evidence["return_mean"]),
         )
-    console.print(rows)
-    check = certificate["environment_check"]
-    if not check["compared"]:
-        console.print(Text(f"The environment: {check['sentence']}", "yellow"), soft_wrap=True)
-    console.print(Text(footnote(plan), style="dim"), soft_wrap=True)
-    for path in paths:
-        console.print(Text(str(path)), soft_wrap=True)
+    return rows
 
 
-def _beside(constraint: Constraint) -> dict[str, Callable[[dict[str, Any]], str]]:
+def _beside(constraint: One) -> dict[str, Callable[[dict[str, Any]], str]]:
     """The columns of what is bounded but not judged."""
     if isinstance(constraint, Mean):
         return {}

@@ -1,0 +1,164 @@
+"""Several costs at once: a promise, a price and a verdict for each, against an exact optimum."""
+
+import json
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from examples.courier import CONSTRAINT, Courier
+
+import canary
+from canary.algorithms.base import EstimationConfig
+from canary.algorithms.clipped import Batch
+from canary.algorithms.priced import Price, expected_sum, priced_objective
+from canary.certification.verify import verify_file
+from canary.config.config import make_config
+from canary.constraints import Chance, CVaR, Joint, Mean, from_dict, parts_of, to_dict
+from canary.errors import CanaryError
+from canary.numerics.measurement import measurement
+from canary.numerics.moments import empty_window, record_episodes
+from canary.types import Rollout
+from problems.probe_mdps import EPSILON, LIMIT, population
+from problems.terms import make_terms
+
+TINY = {
+    "training.environments": 4, "training.rollout_length": 60, "training.chunk": 1, "algo.hidden": [4],
+    "algo.epochs": 1,
+}  # fmt: skip
+BOTH = Joint((Chance(2.5, 0.05), Mean(30.0)))
+
+
+def test_a_joint_constraint_is_as_good_as_its_worst_part():
+    costs = np.array([[1.0, 10.0], [3.0, 20.0], [0.0, 60.0], [2.0, 30.0]])
+    assert BOTH.measure(costs) == 0.25 / 0.05
+    assert Joint((Chance(3.5, 0.05), Mean(30.0))).measure(costs) == 1.0
+    found = measurement(BOTH, costs)
+    assert found.lower < found.value == 5.0 < found.upper
+    assert BOTH.text == "P(cost 1 > 2.5) <= 0.05 and mean cost 2 <= 30"
+    assert from_dict(json.loads(json.dumps(to_dict(BOTH)))) == BOTH
+    assert parts_of(Mean(3.0)) == (Mean(3.0),)
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        (None, "P(cost 1 > 2.5) <= 0.05 and mean cost 2 <= 30"),
+        ([CVaR(2, 0.1), Mean(9)], "CVaR 10% of cost 1 <= 2 and mean cost 2 <= 9"),
+        ({"limit": (1.5, 20.0)}, "P(cost 1 > 1.5) <= 0.05 and mean cost 2 <= 20"),
+        ({"epsilon": 0.1}, "P(cost 1 > 2.5) <= 0.1 and mean cost 2 <= 30"),
+        (
+            {"kind": "chance", "limit": (3.0, 40.0), "epsilon": (0.05, 0.01)},
+            "P(cost 1 > 3) <= 0.05 and P(cost 2 > 40) <= 0.01",
+        ),
+    ],
+)
+def test_limits_may_be_said_in_part(said, text):
+    assert make_config(Courier(), constraint=said).constraint.text == text
+
+
+@pytest.mark.parametrize(
+    ("env", "choices", "words"),
+    [
+        (Courier(), {"constraint": Chance(2.5, 0.05)}, "has 2 costs"),
+        ("IcyLake", {"constraint": CONSTRAINT}, "has 1 cost"),
+        (Courier(), {"algorithm": "cpo"}, "one constraint only"),
+        (Courier(), {"constraint": {"limit": (1.0, 2.0, 3.0)}}, "3 limits"),
+        (Courier(), {"constraint": ["mean", Mean(3.0)]}, "list of two or more"),
+    ],
+)
+def test_what_does_not_fit_is_a_sentence(env, choices, words):
+    with pytest.raises(CanaryError, match=words):
+        make_config(env, **choices)
+
+
+def with_second_cost(rollout: Rollout) -> Rollout:
+    """The same batch with a second cost, which is half of the first in raw units, and so is its
+    limit."""
+
+    def places(each: Rollout) -> tuple:
+        return each.cost, each.spent, each.spent_raw, each.episodes.cost
+
+    halves = (1.0, 1.0, 0.5, 0.5)
+    pairs = zip(places(rollout), halves, strict=True)
+    return eqx.tree_at(places, rollout, [jnp.stack([a, a * half], -1) for a, half in pairs])
+
+
+def test_each_constraint_is_charged_for_as_if_it_were_alone():
+    """Advantages add up by their prices; levels, prices, targets and metrics are those of one."""
+    estimation = EstimationConfig(gae_lambda=0.9, window=1)
+    rollout, _, _ = population(1.0)
+    kinds, limits, shares = ("chance", "mean"), (LIMIT, LIMIT / 2), (EPSILON, 1.0)
+    values = 0.1 * np.random.default_rng(0).normal(size=(2, 3, *rollout.cost.shape))
+    reward = 2 * (jnp.zeros_like(rollout.cost),)
+
+    def objective(rollout, chosen, critics):
+        one = len(chosen) == 1
+        window = empty_window(rollout.done.size, () if one else (2,))
+        batch = Batch(
+            rollout, reward, *jnp.asarray(values[:, [0, *critics]]),
+            record_episodes(window, rollout.episodes),
+        )  # fmt: skip
+        terms = (np.array([each[i] for i in chosen]) for each in (limits, shares))
+        terms = make_terms(*(each[0] if one else each for each in terms))
+        penalties = (expected_sum(estimation, kinds[index]) for index in chosen)
+        return priced_objective(*penalties)(batch, terms, Price.at_start(len(chosen)))
+
+    both = with_second_cost(rollout)
+    found = objective(both, (0, 1), (1, 2))
+    alone = [objective(each, (i,), (i + 1,)) for i, each in enumerate(both.by_cost())]
+    prices = [float(each.metrics["multiplier"]) for each in alone]
+    total = sum(each.advantage * (1 + price) for each, price in zip(alone, prices, strict=True))
+    np.testing.assert_allclose(found.advantage * (1 + sum(prices)), total, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found.targets[1:], [each.targets[1] for each in alone], rtol=1e-5)
+    np.testing.assert_allclose(found.metrics["multiplier"], sum(prices), rtol=1e-5)
+    levels = [float(each.metrics["constraint_level"]) for each in alone]
+    assert levels[0] != levels[1]
+    assert float(found.metrics["constraint_level"]) == pytest.approx(max(levels))
+    assert float(found.metrics["constraint_level_2"]) == pytest.approx(levels[1])
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Two seeds, a few updates."""
+    return canary.train(
+        Courier(), seeds=2, total_steps=720, overrides=TINY, quiet=True,
+        out=tmp_path_factory.mktemp("runs"),
+    )  # fmt: skip
+
+
+def test_summary_and_evaluation_tell_of_each_promise(run, capsys):
+    costs = run.episodes.filter(run.episodes["valid"])["cost"].to_numpy()
+    assert costs.shape[1] == 2
+    evaluation = run.evaluate(50)
+    for summary in (run.summary(), evaluation):
+        first, second = summary["constraints"]
+        assert first["constraint_label"] == "P(cost 1 > 2.5)"
+        assert second["constraint_per_seed"] == second["cost_per_seed"]
+        levels = [first["violation_per_seed"][0] / 0.05, second["cost_per_seed"][0] / 30]
+        assert summary["constraint_per_seed"][0] == pytest.approx(max(levels))
+        safe = [value <= 1 for value in summary["constraint_per_seed"]]
+        assert summary["safe_fraction"] == np.mean(safe)
+    assert (run.directory / "training.png").exists()
+    again = canary.load(run.directory, Courier())
+    assert again.config.constraint == BOTH
+    assert again.evaluate(50)["return_per_seed"] == evaluation["return_per_seed"]
+
+
+def test_all_promises_are_certified_together_and_verified(run):
+    certificate = run.certify(episodes=300, evaluation_seed=1)
+    assert certificate["plan"]["statements"] == 4
+    assert certificate["plan"]["cost_bound"] == [20.0, 40.0]
+    names = [(one["seed"], one["promise"]) for one in certificate["results"]]
+    assert names == [(0, 1), (0, 2), (1, 1), (1, 2)]
+    verdicts = {one["assessment"]["verdict"] for one in certificate["results"]}
+    if certificate["verdict"] == "SATISFIED":
+        assert verdicts == {"SATISFIED"}
+    else:
+        assert certificate["verdict"] in verdicts
+    page = (run.directory / "certificate.html").read_text()
+    for part in ("mean cost 2", "P(cost 1 &gt; 2.5)"):
+        assert f"Bounds on the {part}" in page
+    for name in ("certificate.json", "certificate.html"):
+        found = verify_file(run.directory / name, environment=Courier(), replay=True)
+        assert found["level"] == "replayed", found["problems"]

@@ -72,14 +72,14 @@ ALLOWED: dict[str, set[str]] = {
         "terminal",
     },
     "certification.verify": RUNS | {
-        "errors", "environments", "certification", "certification.page", "certification.run",
+        "errors", "constraints", "environments", "certification", "certification.page", "certification.run",
         "certification.signature",
     },
     "certification.best": RUNS | {"errors", "constraints", "environments", "certification", "certification.run", "terminal"},
     "exact.figure": {"errors", "runs.files", "terminal", "reporting.figures"},
     "exact.run": RUNS | MATHEMATICS | {"exact"},
     "export.run": RUNS | {"errors", "constraints", "environments", "export"},
-    "rendering.run": RUNS | {"errors", "environments", "evaluation", "rendering", "terminal"},
+    "rendering.run": RUNS | {"errors", "constraints", "environments", "evaluation", "rendering", "terminal"},
     "studies": RUNS | {
         "errors", "constraints", "numerics", "environments", "runs", "reporting", "exact", "exact.run", "theory",
         "terminal.bars", "studies.paper.estimators",
@@ -94,7 +94,7 @@ ALLOWED: dict[str, set[str]] = {
         "rendering.run", "certification.run", "certification.best", "watching",
     },
     "cli": {
-        "errors", "environments", "checking", "config", "runs", "terminal", "studies", "api", "reporting.page",
+        "errors", "constraints", "environments", "checking", "config", "runs", "terminal", "studies", "api", "reporting.page",
         "certification", "certification.best", "certification.signature", "certification.verify", "reporting",
         "exact.run", "exact.figure", "export.run", "rendering.run",
     },

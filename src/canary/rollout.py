@@ -29,7 +29,7 @@ class CostAccount:
     """How the cost of an episode is counted: in units of `limit`, discounted by `cost_discount` per
     step."""
 
-    limit: float | Float[Array, "..."]
+    limit: float | Float[Array, "..."] | Float[np.ndarray, "cost"]
     """A run-time value while training, so that another limit needs no other program. With several
     costs there is one for each."""
     cost_discount: float

@@ -172,7 +172,7 @@ def test_a_policy_that_is_not_finite_gets_no_verdict(run: Path, tmp_path: Path, 
 def test_mistakes_are_sentences_before_any_episode(
     run: Path, wrong: dict, words: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(certificates, "certify", lambda *_, **__: pytest.fail("it played"))
+    monkeypatch.setattr(certificates, "certify_each", lambda *_, **__: pytest.fail("it played"))
     before = sorted(run.iterdir())
     with pytest.raises(CanaryError, match=re.escape(words)):
         canary.certify(run, **wrong)

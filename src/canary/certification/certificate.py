@@ -74,14 +74,10 @@ def terms(constraint: Constraint) -> dict[str, Any]:
 def constraint_of(data: dict[str, Any]) -> Constraint:
     """The constraint that a certificate is about."""
     if isinstance(data["constraint"], list):
-        columns = (data[name] for name in ("constraint", "limit", "epsilon"))
-        each = zip(*columns, strict=True)
-        return Joint(
-            tuple(
-                constraint_of({"constraint": kind, "limit": limit, "epsilon": epsilon})
-                for kind, limit, epsilon in each
-            )
-        )
+        names = ("constraint", "limit", "epsilon")
+        rows = zip(*(data[name] for name in names), strict=True)
+        parts: Any = (constraint_of(dict(zip(names, row, strict=True))) for row in rows)
+        return Joint(tuple(parts))
     share = {} if data["constraint"] == "mean" else {"epsilon": data["epsilon"]}
     return from_dict({"kind": data["constraint"], "limit": data["limit"], **share})
 

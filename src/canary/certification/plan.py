@@ -60,6 +60,11 @@ class Plan:
                 )
 
     @property
+    def bound(self) -> float | None:
+        """The largest possible cost of an episode, where the plan is about one cost."""
+        return None if isinstance(self.cost_bound, tuple) else self.cost_bound
+
+    @property
     def corrected_confidence(self) -> float:
         """The confidence of each statement, so that all hold together with `confidence`."""
         return 1 - (1 - self.confidence) / self.statements
@@ -115,14 +120,14 @@ def complete(plan: Plan, constraint: Constraint) -> Plan:
 
 def largest_cost(plan: Plan, constraint: Constraint) -> float:
     """The plan's cost bound; without one no number of episodes bounds a mean."""
-    if plan.cost_bound is None or isinstance(plan.cost_bound, tuple):
+    if plan.bound is None:
         raise CanaryError(
             f"Certifying {constraint.text} needs the largest cost of a step: without it an unseen "
             "episode could cost anything, and so could the mean. State it as `largest_step_cost` "
             "of the environment, or to canary.certify(run, largest_step_cost=...) or canary "
             "certify --largest-step-cost."
         )
-    return plan.cost_bound
+    return plan.bound
 
 
 def _tail_mean_episodes(constraint: Constraint, cost_bound: float, confidence: float) -> int:

@@ -216,9 +216,8 @@ def _constraint(request: CertificateRequest, trained: Constraint) -> Constraint:
     if isinstance(trained, Mean) and request.epsilon is not None:
         raise CanaryError(f"The run is about {trained.text}, which has no epsilon; leave it out.")
     asked = {"limit": request.limit, "epsilon": request.epsilon}
-    return replace(
-        trained, **{name: float(value) for name, value in asked.items() if value is not None}
-    )
+    said: dict[str, Any] = {name: float(each) for name, each in asked.items() if each is not None}
+    return replace(trained, **said)
 
 
 def _seeds(request: CertificateRequest, policies: FrozenPolicies) -> tuple[int, ...]:

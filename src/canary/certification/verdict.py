@@ -201,10 +201,10 @@ def constraint_bounds(
 
 def refuse_larger(costs: np.ndarray, plan: Plan) -> None:
     """No bound on a mean holds if an episode cost more than the largest possible cost."""
-    if plan.cost_bound is not None and len(costs) and costs.max() > plan.cost_bound * (1 + 1e-6):
+    if plan.bound is not None and len(costs) and costs.max() > plan.bound * (1 + 1e-6):
         raise CanaryError(
             f"An episode cost {costs.max():g}, but the largest possible cost was given as "
-            f"{plan.cost_bound:g}; correct it or leave it out."
+            f"{plan.bound:g}; correct it or leave it out."
         )
 
 
@@ -223,8 +223,8 @@ def _tail_bounds(
     result["value_at_risk_upper"] = tails.value_at_risk_upper(
         costs, epsilon, confidence, UPPER[look.method]
     )
-    if plan.cost_bound is not None and len(costs):
-        level, bound = look.spent(confidence), plan.cost_bound
+    if plan.bound is not None and len(costs):
+        level, bound = look.spent(confidence), plan.bound
         result["conditional_value_at_risk_upper"] = tails.tail_mean_upper(
             costs, epsilon, bound, level
         )

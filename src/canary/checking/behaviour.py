@@ -173,7 +173,7 @@ def fingerprint(record: Probe) -> dict[str, list[float]]:
     states = record.states
     moved = np.concatenate([np.ones((1, record.taken.shape[1]), bool), record.taken])
 
-    def over_entries(values: np.ndarray) -> np.ndarray:
+    def over_entries(values: Any) -> np.ndarray:
         """A weighted sum, so that swapped entries and signs show."""
         values = values.astype(float).reshape(*moved.shape, -1)
         return (values * np.cos(np.arange(values.shape[-1]))).sum(-1)

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from canary.checking.behaviour import check_behaviour, check_cut, same_again
 from canary.checking.probe import Probe, make_probe
 from canary.checking.structure import Finding, check_structure, error
-from canary.constraints import Chance, Constraint
+from canary.constraints import Chance, Constraint, One, one_cost, parts_of
 from canary.environments.protocol import Discrete, Environment
 from canary.environments.settings import name_of_environment, settings_of
 from canary.errors import CanaryError
@@ -78,7 +78,7 @@ def full_check(
         text = f"{late} episodes were not over after {LONGEST} steps and are left out."
         findings.append(Finding("note", "horizon", text))
     costs = _over_finished(records, lambda record: record.episode("cost"))[:episodes]
-    finite = costs[np.isfinite(costs)]
+    finite = costs[np.isfinite(costs).reshape(len(costs), -1).all(1)]
     if not len(finite):
         return Report(name, findings, facts, {}, {})
     means = {
@@ -86,10 +86,28 @@ def full_check(
         "length_mean": lambda record: record.taken.sum(0),
         "terminated_share": lambda record: record.states.terminated[-1],
     }
-    summary = {"cost": describe_costs(finite)} | {
+    summary = _describe_each(finite) | {
         label: float(_over_finished(records, value).mean()) for label, value in means.items()
     }
-    return Report(name, findings, facts, summary, advise(finite, constraint))
+    return Report(name, findings, facts, summary, _advise_each(finite, constraint))
+
+
+def _describe_each(costs: Float[np.ndarray, "episode ..."]) -> dict[str, Any]:
+    if costs.ndim == 1:
+        return {"cost": describe_costs(costs)}
+    return {"costs": [describe_costs(own) for own in costs.T]}
+
+
+def _advise_each(
+    costs: Float[np.ndarray, "episode ..."], constraint: Constraint | None
+) -> dict[str, Any]:
+    """The advice about the limit; of several costs, that about each."""
+    if costs.ndim == 1:
+        return advise(costs, None if constraint is None else one_cost(constraint, "This cost"))
+    parts = (None,) * costs.shape[1] if constraint is None else parts_of(constraint)
+    each = [advise(own, part) for own, part in zip(costs.T, parts, strict=True)]
+    texts = (f"cost {index + 1}: {one['text']}" for index, one in enumerate(each))
+    return {"each": each, "text": "\n".join(texts)}
 
 
 def _over_finished(records: list[Probe], value: Callable[[Probe], np.ndarray]) -> np.ndarray:
@@ -128,7 +146,7 @@ NO_COST = "No random episode has a cost, so nothing can be said about limits; ch
 Costs = Float[np.ndarray, "episode"]
 
 
-def advise(costs: Costs, constraint: Constraint | None) -> dict[str, Any]:
+def advise(costs: Costs, constraint: One | None) -> dict[str, Any]:
     """A sentence about the limit, if there is one, and limits worth trying."""
     if not costs.any():
         return {"kind": "unknown", "limits": [], "text": NO_COST}
@@ -150,7 +168,7 @@ def advise(costs: Costs, constraint: Constraint | None) -> dict[str, Any]:
     return {"kind": kind, "limits": limits, "text": text.strip()} | evidence
 
 
-def interesting_limits(costs: Costs, constraint: Constraint | None = None) -> list[float]:
+def interesting_limits(costs: Costs, constraint: One | None = None) -> list[float]:
     """Limits, to two digits, at the 10%, 25% and 50% quantiles of the random episodes' costs; for a
     limit on a mean, shares of the random policy's mean."""
     if constraint is None or isinstance(constraint, Chance):
@@ -174,7 +192,7 @@ def _about_chance(costs: Costs, constraint: Chance) -> tuple[str, str, dict[str,
     return "interesting", f"{seen} {against}", evidence
 
 
-def _about_mean(costs: Costs, constraint: Constraint) -> tuple[str, str, dict[str, Any]]:
+def _about_mean(costs: Costs, constraint: One) -> tuple[str, str, dict[str, Any]]:
     found = constraint.measure(costs)
     seen = (
         f"The {constraint.label} of {len(costs)} random episodes is {found:.4g}, against a limit "

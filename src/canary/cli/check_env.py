@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar
 
 from tyro.conf import Positional, UseAppendAction, arg
 
-from canary.cli.common import Json, Switch, flag, number, whole
+from canary.cli.common import Json, Switch, flag, said_constraint, whole
 from canary.errors import CanaryError
 from canary.terminal.output import check_json, console_for, emit_json
 
@@ -89,8 +89,14 @@ def _constraint(options: CheckEnv, environment: Any) -> Any:
     from canary.environments.protocol import default_constraint
 
     own = default_constraint(environment)
-    kind = options.constraint or getattr(own, "kind", "chance")
-    limit, epsilon = number("--limit", options.limit), number("--epsilon", options.epsilon)
+    said = said_constraint(options.constraint, options.limit, options.epsilon)
+    if isinstance(own, list | tuple) or any(isinstance(each, tuple) for each in said.values()):
+        return complete(said, own, options.env)  # several costs
+    kind, limit, epsilon = (
+        said["kind"] or getattr(own, "kind", "chance"),
+        said["limit"],
+        said["epsilon"],
+    )
     if epsilon is None and kind != "mean":
         epsilon = getattr(own, "epsilon", DEFAULT_EPSILON)
     known = getattr(own, "limit", None) if limit is None else limit

@@ -83,6 +83,22 @@ def number(name: str, text: str | None) -> float | None:
         raise CanaryError(f"{name} takes a number, not {text!r}.") from None
 
 
+def said_constraint(kind: str | None, limit: str | None, epsilon: str | None) -> dict[str, Any]:
+    """What --constraint, --limit and --epsilon say; several costs have a list with commas."""
+
+    def numbers(name: str, text: str | None) -> Any:
+        parts = text.split(",") if text else [text]
+        found = tuple(number(name, part) for part in parts)
+        return found if len(found) > 1 else found[0]
+
+    kinds = kind.split(",") if kind else [kind]
+    return {
+        "kind": tuple(kinds) if len(kinds) > 1 else kind,
+        "limit": numbers("--limit", limit),
+        "epsilon": numbers("--epsilon", epsilon),
+    }
+
+
 def chosen_seeds(text: str | None, known: tuple[int, ...]) -> tuple[int, ...] | None:
     """The seeds of a run that `--seeds` names; None if it was not said. More than there are is a
     mistake."""

@@ -48,6 +48,7 @@ zone. --out gets the figure and the tables as files."""
 def frontier(options: Frontier) -> int:
     check_json(options.json)
     from canary.config.config import make_config
+    from canary.constraints import one_cost
     from canary.exact.figure import save_frontier
     from canary.exact.run import frontier_report
     from canary.runs.environment import open_config
@@ -55,19 +56,18 @@ def frontier(options: Frontier) -> int:
     from canary.terminal.tables import print_frontier
 
     said = {"limit": options.limit, "epsilon": options.epsilon}
-    constraint = {
-        name: number(f"--{name}", text) for name, text in said.items() if text is not None
-    }
+    asked = {name: number(f"--{name}", text) for name, text in said.items() if text is not None}
     runs = [opened(name, options.runs, trust=options.trust) for name in options.run]
-    if runs and options.env is None and not options.set and not constraint:
+    if runs and options.env is None and not options.set and not asked:
         config = open_config(runs[0])
     else:
-        config = make_config(options.env or "IcyLake", constraint=constraint, overrides=options.set)
+        config = make_config(options.env or "IcyLake", constraint=asked, overrides=options.set)
+    constraint = one_cost(config.constraint, "A frontier")
     with counting_bar("solving", quiet=options.quiet) as report:
         result = frontier_report(
             config.environment,
-            config.constraint.limit,
-            config.constraint.share,
+            constraint.limit,
+            constraint.share,
             runs=runs,
             progress=report,
         )

@@ -6,7 +6,16 @@ from typing import Annotated, Any, ClassVar
 
 from tyro.conf import UseAppendAction
 
-from canary.cli.common import Json, RunsFolder, Switch, flag, number, opened, parse_seeds, whole
+from canary.cli.common import (
+    Json,
+    RunsFolder,
+    Switch,
+    flag,
+    opened,
+    parse_seeds,
+    said_constraint,
+    whole,
+)
 from canary.errors import CanaryError
 from canary.terminal.output import check_json, console_for, emit_json
 
@@ -23,6 +32,7 @@ class Train:
   canary train --limit 4 --epsilon 0.01 --seeds 8    another limit, more seeds
   canary train --constraint mean --limit 3 --algo cpo          a limit on the mean cost
   canary train --constraint cvar --limit 5 --epsilon 0.05 --algo ppo-lagrangian
+  canary train --env examples.courier:Courier --constraint chance,mean --limit 2.5,30 --epsilon 0.05      two costs
   canary train --set algo.dead_zone=0.6             another setting of the algorithm
   canary train --set env.map=8x8                     another lake
   canary train --env shop:Shop --set env.price=2 --limit 6 --epsilon 0.05     an environment of yours, in shop.py
@@ -49,7 +59,7 @@ the summary. `canary list` shows what --env, --algo and --preset can be."""
         str | None, flag("chance|mean|cvar", "the environment's own, or chance")
     ] = None
     """What is limited: P(cost > limit), the mean cost, or the mean cost of the worst share epsilon
-    of the episodes."""
+    of the episodes. With several costs, here and in the next two, a list: chance,mean."""
     limit: Annotated[str | None, flag("COST", "the environment's own")] = None
     """Cost limit: of an episode (chance), of the mean (mean), or of the mean of the worst episodes
     (cvar)."""
@@ -146,11 +156,7 @@ def _choices(options: Train) -> dict[str, Any]:
         *(f"{name}={text}" for name, text in settings.items() if text is not None),
     )
     choices: dict[str, Any] = {name: text for name, text in said.items() if text is not None}
-    constraint = {
-        "kind": options.constraint,
-        "limit": number("--limit", options.limit),
-        "epsilon": number("--epsilon", options.epsilon),
-    }
+    constraint = said_constraint(options.constraint, options.limit, options.epsilon)
     if any(part is not None for part in constraint.values()):
         choices["constraint"] = constraint
     if options.seeds is not None:

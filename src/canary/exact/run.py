@@ -16,6 +16,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from canary.config.config import RunConfig
+from canary.constraints import one_cost
 from canary.environments.protocol import Environment
 from canary.errors import CanaryError
 from canary.exact import (
@@ -204,13 +205,14 @@ def _comparable(run: Path, environment: Environment, limit: float) -> RunConfig:
             f"{environment_settings(config.environment)}, not on {type(environment).__name__} with "
             f"{environment_settings(environment)}; ask for the frontier of the run's own environment."
         )
-    if config.constraint.kind == "mean":
+    constraint = one_cost(config.constraint, "A frontier")
+    if constraint.kind == "mean":
         raise CanaryError(
-            f"{run} was trained under {config.constraint.text}; a frontier is of tail constraints."
+            f"{run} was trained under {constraint.text}; a frontier is of tail constraints."
         )
-    if config.constraint.limit != limit:
+    if constraint.limit != limit:
         raise CanaryError(
-            f"{run} was trained with the limit {config.constraint.limit:g}, not {limit:g}; "
+            f"{run} was trained with the limit {constraint.limit:g}, not {limit:g}; "
             f"ask for the frontier of that limit."
         )
     if config.algorithm.estimation.cost_discount != 1:

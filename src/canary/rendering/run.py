@@ -12,6 +12,7 @@ import jax
 import numpy as np
 import polars as pl
 
+from canary.constraints import one_cost
 from canary.environments.failures import told_failures
 from canary.environments.protocol import close, stated_drawing
 from canary.environments.settings import name_of_environment
@@ -174,7 +175,7 @@ def write_video(plan: VideoPlan, config: Any, episodes: list[RecordedEpisode]) -
     what = f"{config.algorithm_name} on {config.environment_name}   {config.constraint.text}"
     frames = compose(
         config.environment, episodes, plan.drawing,
-        limit=config.constraint.limit, title=what, moments=moments,
+        limit=one_cost(config.constraint, "A video").limit, title=what, moments=moments,
     )  # fmt: skip
     rate = frame_rate(len(moments))
     data = encode(_counted(frames, len(moments), plan.request.progress), plan.format, rate)

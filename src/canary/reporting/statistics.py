@@ -43,7 +43,8 @@ def is_violation(
     cost: Float[np.ndarray, "episode ..."], limit: float | Float[np.ndarray, "cost"]
 ) -> Bool[np.ndarray, "episode"]:
     """Strictly above the limit, of several costs any of them; NaN counts as a violation."""
-    return ~(cost <= limit).reshape(len(cost), -1).all(1)
+    within = np.asarray(cost <= limit).reshape(len(cost), -1)
+    return ~np.all(within, axis=1)
 
 
 def seen_by(constraint: One, episodes: pl.DataFrame) -> pl.DataFrame:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from canary.config.config import RunConfig, config_from_dict, config_to_dict
+from canary.constraints import one_cost
 from canary.environments import ENVIRONMENTS
 from canary.errors import CanaryError
 from canary.exact.mdp import from_environment
@@ -202,7 +203,7 @@ def final_policies(config: RunConfig, run: Path) -> Known:
 
 def _played(policies: FrozenPolicies) -> Known:
     episodes, _ = play(policies, EvaluationPlan(episodes=FINAL_EPISODES))
-    limit, result = policies.config.constraint.limit, {}
+    limit, result = one_cost(policies.config.constraint, "A study").limit, {}
     for rows in episodes.partition_by("seed", maintain_order=True):
         cost, reward = (rows[name].to_numpy().astype(float) for name in ("cost", "return"))
         result[int(rows["seed"][0])] = {
@@ -218,7 +219,7 @@ def _played(policies: FrozenPolicies) -> Known:
 
 def _exact(policies: FrozenPolicies, mdp: Any, seed: int) -> dict[str, Any]:
     config, critics = policies.config, policies.risk_critics(seed)
-    limit = config.constraint.limit
+    limit = one_cost(config.constraint, "A study").limit
     law = policy_law(config.environment, mdp, policies.account, *policies.of_seed(seed))
     dead_zone = None if critics is None else critics.dead_zone
     return {

@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from canary.constraints import Constraint, from_dict
+from canary.constraints import One, from_dict, one_cost
 from canary.errors import CanaryError
 from canary.runs.files import write_atomically
 from canary.studies import store
@@ -74,8 +74,8 @@ class Row:
         return str(self.config["preset"])
 
     @property
-    def constraint(self) -> Constraint:
-        return from_dict(self.config["constraint"])
+    def constraint(self) -> One:
+        return one_cost(from_dict(self.config["constraint"]), "A study")
 
     @property
     def limit(self) -> float:

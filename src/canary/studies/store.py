@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from canary.constraints import from_dict
+from canary.constraints import from_dict, one_cost
 from canary.errors import CanaryError
 from canary.reporting.statistics import collapse_time, is_violation, running_rate
 from canary.reporting.summary import summarise_tables
@@ -61,7 +61,8 @@ def measure(
     config = config | {"training": config["training"] | {"seeds": [seed]}}
     episodes, metrics = (table.filter(pl.col("seed") == seed) for table in (episodes, metrics))
     summary = summarise_tables(config, episodes, metrics, steps=steps, seconds=None)
-    constraint, updates = from_dict(config["constraint"]), steps // batch_of(config)
+    constraint = one_cost(from_dict(config["constraint"]), "A study")
+    updates = steps // batch_of(config)
     whole = episodes.filter(pl.col("valid") & (pl.col("iteration") < updates))
     violated = is_violation(whole["cost"].to_numpy(), constraint.limit)
     iteration = whole["iteration"].to_numpy()

@@ -32,7 +32,7 @@ class SeedStatus:
 
     seed: int
     return_mean: float
-    costs: Sequence[float] | Sequence[Sequence[float]] = ()
+    costs: Sequence[float | Sequence[float]] = ()
     """Of the episodes that ended in the last `updates` updates; of several costs, all of them."""
     updates: int = 0
     tier_share: dict[str, float] = field(default_factory=dict)

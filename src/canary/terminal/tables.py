@@ -198,14 +198,17 @@ def print_check(console: PlainConsole, report: dict[str, Any]) -> None:
     for finding, level in zip(report["findings"], levels, strict=True):
         console.say((f"{level:<8}", COLOURS[level]), f" {finding['text']}")
     if episodes := report["episodes"]:
-        cost = episodes["cost"]
-        pairs = (f"{float(share):.0%} {value:.4g}" for share, value in cost["quantiles"].items())
+        costs = episodes["costs"] if "costs" in episodes else [episodes["cost"]]
         console.say(
-            f"{cost['episodes']} random episodes: return {episodes['return_mean']:.4g}, length "
+            f"{costs[0]['episodes']} random episodes: return {episodes['return_mean']:.4g}, length "
             f"{episodes['length_mean']:.4g}, {episodes['terminated_share']:.0%} end by themselves"
         )
-        console.say(f"episode cost: mean {cost['mean']:.4g}, deviation {cost['deviation']:.4g}")
-        console.say(f"  quantiles   {'   '.join(pairs)}")
+        for index, cost in enumerate(costs):
+            pairs = (f"{float(share):.0%} {each:.4g}" for share, each in cost["quantiles"].items())
+            which = f"cost {index + 1}" if len(costs) > 1 else "cost"
+            moments = f"mean {cost['mean']:.4g}, deviation {cost['deviation']:.4g}"
+            console.say(f"episode {which}: {moments}")
+            console.say(f"  quantiles   {'   '.join(pairs)}")
     if report["advice"]:
         console.say(report["advice"]["text"])
     warnings = levels.count("warning")

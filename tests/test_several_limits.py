@@ -101,8 +101,8 @@ def test_each_constraint_is_charged_for_as_if_it_were_alone():
         )  # fmt: skip
         terms = (np.array([each[i] for i in chosen]) for each in (limits, shares))
         terms = make_terms(*(each[0] if one else each for each in terms))
-        penalties = (expected_sum(estimation, kinds[index]) for index in chosen)
-        return priced_objective(*penalties)(batch, terms, Price.at_start(len(chosen)))
+        penalties = [expected_sum(estimation, kinds[index]) for index in chosen]
+        return priced_objective(penalties, 1, 1)(batch, terms, Price.at_start(len(chosen)))
 
     both = with_second_cost(rollout)
     found = objective(both, (0, 1), (1, 2))

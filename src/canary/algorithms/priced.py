@@ -201,9 +201,7 @@ def expected_sum(estimation: EstimationConfig, kind: Kind, aim: float = 1.0) -> 
             discount=discount, decay=estimation.gae_lambda,
         )  # fmt: skip
         metrics = {"eta": eta * terms.limit}
-        return Charge(
-            level / aim, weight * advantage, jnp.ones_like(advantage), [target], metrics
-        )
+        return Charge(level / aim, weight * advantage, jnp.ones_like(advantage), [target], metrics)
 
     return Penalty(1, SENSITIVITY[kind], charge)
 

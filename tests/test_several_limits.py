@@ -1,6 +1,7 @@
 """Several costs at once: a promise, a price and a verdict for each, against an exact optimum."""
 
 import json
+import re
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -13,11 +14,14 @@ from canary.algorithms.base import EstimationConfig
 from canary.algorithms.clipped import Batch
 from canary.algorithms.priced import Price, expected_sum, priced_objective
 from canary.certification.verify import verify_file
+from canary.checking.check import full_check
+from canary.cli.train import Train, _choices
 from canary.config.config import make_config
 from canary.constraints import Chance, CVaR, Joint, Mean, from_dict, parts_of, to_dict
 from canary.errors import CanaryError
 from canary.numerics.measurement import measurement
 from canary.numerics.moments import empty_window, record_episodes
+from canary.reporting.page import make_report
 from canary.types import Rollout
 from problems.probe_mdps import EPSILON, LIMIT, population
 from problems.terms import make_terms
@@ -143,6 +147,28 @@ def test_summary_and_evaluation_tell_of_each_promise(run, capsys):
     again = canary.load(run.directory, Courier())
     assert again.config.constraint == BOTH
     assert again.evaluate(50)["return_per_seed"] == evaluation["return_per_seed"]
+
+
+def test_the_command_line_takes_lists():
+    options = Train(constraint="chance,mean", limit="3,40", epsilon="0.1")
+    said = _choices(options)["constraint"]
+    text = "P(cost 1 > 3) <= 0.1 and mean cost 2 <= 40"
+    assert make_config(Courier(), constraint=said).constraint.text == text
+
+
+def test_an_environment_with_several_costs_is_checked():
+    report = full_check(Courier(), constraint=BOTH, episodes=32).to_dict()
+    assert report["ok"]
+    assert len(report["episodes"]["costs"]) == 2
+    assert [each["kind"] for each in report["advice"]["each"]] == ["interesting", "trivial"]
+
+
+def test_the_report_shows_each_promise(run, tmp_path):
+    page = make_report([str(run.directory)], tmp_path, tmp_path, tmp_path / "page.html")
+    subjects = json.loads(re.search(r'id="data">(.*?)</script>', page.read_text(), re.S)[1])
+    assert [each["promise"] for each in subjects] == [part.text for part in BOTH.parts]
+    assert subjects[0]["updates"]["risk_bound"]
+    assert subjects[1]["updates"]["multiplier"] != subjects[0]["updates"]["multiplier"]
 
 
 def test_all_promises_are_certified_together_and_verified(run):

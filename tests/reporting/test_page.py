@@ -19,7 +19,7 @@ from canary.reporting.page import (
     exact_frontier,
     make_report,
     measured_policies,
-    run_subject,
+    run_subjects,
     update_series,
     with_window_violation,
 )
@@ -168,7 +168,7 @@ def test_certificates_and_evaluations_fill_the_final_columns(tmp_path):
     run = add_run(tmp_path, "good")
 
     def final():
-        return run_subject(run, lambda run, config: None)["final"]
+        return run_subjects(run, lambda run, config: None)[0]["final"]
 
     assert final() is None
     (run / "evaluation.json").write_text(json.dumps(files.sealed(EVALUATED)))

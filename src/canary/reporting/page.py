@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from canary.constraints import Chance, from_dict
+from canary.constraints import Chance, Joint, One, from_dict, to_dict
 from canary.errors import CanaryError
 from canary.numerics.binomial import clopper_pearson_interval
 from canary.numerics.tiers import Tier
@@ -23,6 +23,7 @@ from canary.reporting.statistics import (
     is_violation,
     mean_over_seeds,
     safe_fraction,
+    seen_by,
     standard_error,
 )
 from canary.reporting.summary import EVALUATION, summarise_run
@@ -65,7 +66,7 @@ def make_report(
                 subjects += found
                 problems += broken
             else:
-                subjects.append(run_subject(directory.find_run(name, runs), exact))
+                subjects += run_subjects(directory.find_run(name, runs), exact)
         except CanaryError as error:
             problems.append(str(error))
     if not subjects:
@@ -77,11 +78,36 @@ def make_report(
     return out
 
 
-def run_subject(run: Path, frontier: Frontier) -> dict[str, Any]:
-    """A run, finished or not."""
+def run_subjects(run: Path, frontier: Frontier) -> list[dict[str, Any]]:
+    """A run, finished or not; one with several constraints is shown once for each."""
     config, summary = directory.read_config(run), summarise_run(run)
-    episodes, metrics = (directory.read(run, kind) for kind in ("episodes", "metrics"))
-    exact = frontier(run, config)
+    constraint = from_dict(config["constraint"])
+    if not isinstance(constraint, Joint):
+        return [_run_subject(run, run.name, config, summary, constraint, frontier(run, config))]
+    return [
+        _run_subject(
+            run,
+            f"{run.name}: {part.label}",
+            config | {"constraint": to_dict(part)},
+            summary | each,
+            part,
+            None,
+        )
+        for part, each in zip(constraint.parts, summary["constraints"], strict=True)
+    ]
+
+
+def _run_subject(
+    run: Path,
+    name: str,
+    config: dict[str, Any],
+    summary: dict[str, Any],
+    constraint: One,
+    exact: dict[str, Any] | None,
+) -> dict[str, Any]:
+    """A run under one constraint."""
+    episodes = seen_by(constraint, directory.read(run, "episodes"))
+    metrics = _metrics_of(constraint, directory.read(run, "metrics"))
     updates = summary["total_steps"] // batch_of(config)
     policies = exact["policies"] if exact else measured_policies(run, summary, updates)
     manifest = directory.stored_manifest(run)
@@ -100,9 +126,18 @@ def run_subject(run: Path, frontier: Frontier) -> dict[str, Any]:
         "costs": cost_histogram(second_half, limit, summary["epsilon"]),
         "updates": update_series(metrics, whole, limit),
     }
-    return subject_of(run.name, config, summary, drawn, policies, exact) | {
+    return subject_of(name, config, summary, drawn, policies, exact) | {
         "versions": [[name, str(value)] for name, value in facts.items() if value is not None]
     }
+
+
+def _metrics_of(constraint: One, metrics: pl.DataFrame) -> pl.DataFrame:
+    """The metrics with those of the constraint under the names that one alone has."""
+    if constraint.number is None:
+        return metrics
+    end = f"_{constraint.number}"
+    own = {name: name.removesuffix(end) for name in metrics.columns if name.endswith(end)}
+    return metrics.drop(own.values(), strict=False).rename(own)
 
 
 def study_subjects(results: Path, frontier: Frontier) -> tuple[list[dict[str, Any]], list[str]]:
@@ -189,6 +224,7 @@ def measured_policies(run: Path, summary: dict[str, Any], updates: int) -> list[
             stored = files.read_json(run / name)
             if name == EVALUATION:
                 stored = files.unsealed(stored, run / name)
+            stored = _stored_about(stored, summary["constraint"].get("number"))
             is_same = all(stored[key] == summary[key] for key in ("limit", "epsilon"))
             newest, rows = read(stored)
             if is_same and newest == updates and rows:
@@ -197,6 +233,17 @@ def measured_policies(run: Path, summary: dict[str, Any], updates: int) -> list[
                     for k, n, s, j in rows
                 ]
     return []
+
+
+def _stored_about(stored: dict[str, Any], number: int | None) -> dict[str, Any]:
+    """A certificate or an evaluation, as one of several constraints sees it."""
+    if number is None:
+        return stored
+    if "results" not in stored:
+        return stored | stored["constraints"][number - 1]
+    terms = {name: stored[name][number - 1] for name in ("limit", "epsilon")}
+    own = [result for result in stored["results"] if result["promise"] == number]
+    return stored | terms | {"results": own}
 
 
 def final_numbers(policies: list[dict[str, Any]], epsilon: float | None) -> dict[str, Any] | None:

@@ -177,15 +177,6 @@ def test_random_steps_give_finite_numbers_and_no_negative_cost(name):
     assert (first.environment.reward == 0).all()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in CASES if "mjx" in name])
-def test_thousands_of_steps_on_mjx(name):
-    _, (_, rollout, raw) = program(name, 20, 100)(jax.random.key(0))
-    assert np.isfinite(raw).all()
-    assert np.isfinite(rollout.reward).all()
-    assert (np.asarray(rollout.cost) >= 0).all()
-
-
 @pytest.mark.parametrize("name", PLAYED)
 def test_episodes_are_cut_exactly_at_the_horizon(name):
     _, _, rollout, _ = played(name)

@@ -1,7 +1,6 @@
 """EcoAnt: published numbers of its body, its reward, cost and ends, every setting, and what bad
 input does."""
 
-import json
 from dataclasses import replace
 
 import equinox as eqx
@@ -10,9 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from canary.config.config import config_from_dict, config_to_dict, make_config
 from canary.environments.eco_ant import INITIAL_POSITION, EcoAnt
-from canary.environments.protocol import Continuous, Environment
 from canary.errors import CanaryError
 
 ANT = EcoAnt()
@@ -36,16 +33,6 @@ def at_height(ant, height, **fields):
     state = ant.reset(KEY)
     qpos = state.inner.physics.qpos.at[2].set(height).at[3:7].set(jnp.array([0.0, 1.0, 0.0, 0.0]))
     return replace(eqx.tree_at(lambda s: s.inner.physics.qpos, state, qpos), **fields)
-
-
-def test_it_is_an_environment_and_a_value():
-    assert isinstance(ANT, Environment)
-    assert (ANT.observation_size, EcoAnt(battery=False).observation_size) == (28, 27)
-    assert ANT.action_space == Continuous(8)
-    assert ANT.normalise_observation
-    assert EcoAnt() == ANT != EcoAnt(engine="mjx")
-    assert hash(EcoAnt(horizon=7)) == hash(EcoAnt(horizon=7))
-    assert EcoAnt(horizon=7).physics is ANT.physics  # one model, one set of threads
 
 
 def test_the_body_is_the_one_described():
@@ -146,17 +133,6 @@ def test_an_empty_battery_ends_the_episode_unless_told_otherwise():
     assert not bool(STEP(patient, replace(state, time=jnp.array(2)), jnp.ones(8), KEY).terminated)
 
 
-def test_truncation_comes_exactly_at_the_horizon():
-    state = STEP(ANT, at_height(ANT, 0.5, time=jnp.array(998)), jnp.zeros(8), KEY)
-    assert not bool(state.truncated)
-    state = STEP(ANT, state, jnp.zeros(8), KEY)
-    assert bool(state.truncated)
-    assert not bool(state.terminated)
-    fallen = STEP(ANT, at_height(ANT, 0.1, time=jnp.array(999)), jnp.zeros(8), KEY)
-    assert bool(fallen.terminated)
-    assert not bool(fallen.truncated)
-
-
 def test_random_policies_are_as_measured_before():
     """Standard normal actions: length 24 +- 23 and cost 50 +- 47 over 16 episodes; here the mean of
     100, widely."""
@@ -179,23 +155,6 @@ def test_random_policies_are_as_measured_before():
     length, cost = jax.jit(jax.vmap(episode))(jax.random.split(KEY, 100))
     assert 18 < float(length.mean()) < 36
     assert float(cost.sum() / length.sum()) == pytest.approx(2.06, abs=0.03)
-
-
-def test_jit_vmap_and_repetition_change_nothing():
-    keys = jax.random.split(jax.random.key(5), 3)
-    actions = jax.random.uniform(KEY, (3, 8), minval=-1)
-    starts = jax.vmap(ANT.reset)(keys)
-    together = jax.jit(jax.vmap(ANT.step))(starts, actions, keys)
-    for index in range(3):
-        state = jax.tree.map(lambda leaf, i=index: leaf[i], starts)
-        one = STEP(ANT, state, actions[index], keys[index])
-        again = STEP(ANT, state, actions[index], keys[index])
-        jax.tree.map(np.testing.assert_array_equal, one, again)
-        jax.tree.map(
-            lambda a, b, i=index: np.testing.assert_allclose(a, b[i], rtol=1e-5, atol=1e-6),
-            one,
-            together,
-        )
 
 
 def test_a_nan_action_ends_the_episode_at_the_highest_price():
@@ -223,12 +182,6 @@ def test_a_diverged_simulation_ends_the_episode_with_finite_numbers():
     assert np.isfinite(state.observation).all()
 
 
-@pytest.mark.parametrize("shape", [(), (7,), (1, 8), (9,)])
-def test_an_action_of_another_shape_is_refused(shape):
-    with pytest.raises(CanaryError, match="8 numbers"):
-        jax.jit(ANT.step)(ANT.reset(KEY), jnp.zeros(shape), KEY)
-
-
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
@@ -246,11 +199,3 @@ def test_an_action_of_another_shape_is_refused(shape):
 def test_mistakes_are_explained(setting, words):
     with pytest.raises(CanaryError, match=words):
         EcoAnt(**setting)
-
-
-def test_configurations_survive_json():
-    overrides = ("env.engine=native", "env.healthy_bonus=0", "env.battery=false")
-    config = make_config("EcoAnt", overrides=overrides)
-    assert config.environment == EcoAnt(engine="native", healthy_bonus=0.0, battery=False)
-    assert (config.constraint.limit, config.training.environments) == (150.0, 100)
-    assert config_from_dict(json.loads(json.dumps(config_to_dict(config)))) == config

@@ -324,19 +324,3 @@ def test_a_failure_in_a_later_reset_names_its_lane():
     environment = from_gymnasium(Worn, horizon=50, noise=0.0, drift=0.0)
     with pytest.raises(CanaryError, match=r"in lane \d while it was reset: RuntimeError: worn out"):
         play(environment, lanes=6, length=5)
-
-
-def test_the_advice_about_actions_without_bounds_works():
-    class Endless(Walk):
-        def __init__(self):
-            super().__init__()
-            self.action_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,))
-
-    def make():
-        env = Endless()
-        box = gymnasium.spaces.Box(-2.0, 6.0, env.action_space.shape)
-        return gymnasium.wrappers.TransformAction(env, lambda action: action, box)
-
-    environment = from_gymnasium(make, horizon=9)
-    assert environment.policy_interface["action"]["high"] == [6.0, 6.0]
-    assert play(environment)[2].done.any()

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from canary.environments.icy_lake import STANDARD_MAPS, IcyLake
-from canary.environments.protocol import Discrete, Environment
 from canary.errors import CanaryError
 
 LEFT, DOWN, RIGHT, UP = range(4)
@@ -52,12 +51,6 @@ def test_the_only_difference_to_gymnasium_is_that_ice_can_be_left():
     assert distribution(LAKE, 5, RIGHT) == pytest.approx({1: 1 / 3, 6: 1 / 3, 9: 1 / 3})
 
 
-def test_next_to_the_goal():
-    assert distribution(LAKE, 14, RIGHT) == pytest.approx({14: 1 / 3, 15: 1 / 3, 10: 1 / 3})
-    assert LAKE.start == 0
-    assert list(np.flatnonzero(LAKE.goal)) == [15]
-
-
 def test_entering_the_goal_pays_and_ends():
     state = IcyLake(slip=0.0).step(at(LAKE, 14), jnp.asarray(RIGHT), jax.random.key(0))
     assert (float(state.reward), float(state.cost)) == (1.0, 0.0)
@@ -86,18 +79,6 @@ def test_slip_has_the_stated_frequencies(slip):
     expected[[13, 10, 5]] = [slip, 1 - 2 * slip, slip]
     assert (frequency[expected == 0] == 0).all()
     assert np.abs(frequency - expected).max() < 5 * np.sqrt(0.25 / count)
-
-
-def test_truncation_comes_exactly_at_the_horizon():
-    lake = IcyLake(slip=0.0, horizon=7)
-    state = lake.reset(jax.random.key(0))
-    truncated = []
-    for _ in range(7):
-        state = lake.step(state, jnp.asarray(LEFT), jax.random.key(0))
-        truncated.append(bool(state.truncated))
-        assert not bool(state.terminated)
-    assert truncated == [False] * 6 + [True]
-    assert int(state.time) == 7
 
 
 def test_the_goal_in_the_last_step_is_an_end_and_not_a_cut():
@@ -137,37 +118,6 @@ def test_thousands_of_random_steps_keep_the_contract():
     assert finished.sum() > 50
     assert (states.time[1:] == np.where(finished, 1, states.time[:-1] + 1)).all()
     assert np.isin(states.inner[1:][finished], [0, 1, 4]).all()  # one step after the start tile
-
-
-def test_jit_vmap_and_repetition_change_nothing():
-    keys = jax.random.split(jax.random.key(5), 4)
-    compiled = jax.jit(lambda key: trajectory(LAKE, key, 30))
-    loop = [compiled(key) for key in keys]
-    batched = jax.vmap(compiled)(keys)
-    for index, alone in enumerate(loop):
-        jax.tree.map(
-            lambda one, all_, i=index: np.testing.assert_array_equal(one, all_[i]), alone, batched
-        )
-    jax.tree.map(np.testing.assert_array_equal, compiled(keys[0]), loop[0])
-    assert not np.array_equal(loop[0].inner, loop[1].inner)
-
-
-def test_a_step_outside_jit_equals_one_inside():
-    eager = LAKE.reset(jax.random.key(0))
-    compiled, step = eager, jax.jit(LAKE.step)
-    for index, key in enumerate(jax.random.split(jax.random.key(7), 30)):
-        eager = LAKE.step(eager, jnp.asarray(index % 4), key)
-        compiled = step(compiled, jnp.asarray(index % 4), key)
-        jax.tree.map(np.testing.assert_array_equal, eager, compiled)
-
-
-def test_it_is_an_environment_and_a_value():
-    assert isinstance(LAKE, Environment)
-    assert LAKE.action_space == Discrete(4)
-    assert LAKE.observation_size == 16
-    assert IcyLake(map="8x8").observation_size == 64
-    assert hash(IcyLake(slip=0.25)) == hash(IcyLake(slip=0.25))
-    assert IcyLake() == LAKE != IcyLake(horizon=99)
 
 
 @given(

@@ -7,7 +7,6 @@ import pytest
 
 from canary.environments.point_arena import (
     ARENA,
-    AWAY,
     GOAL,
     HAZARDS,
     KEEP_OUT,
@@ -96,12 +95,6 @@ def test_the_distribution_is_that_of_upstreams_sampler(layouts):
     error = np.sqrt(a.var(0) / len(a) + b.var(0) / len(b))
     assert (np.abs(a.mean(0) - b.mean(0)) < 5 * error).all()
     assert 1.4 < np.linalg.norm(layouts.goal - layouts.robot, axis=1).mean() < 1.5
-
-
-def test_without_a_vase_it_is_out_of_sight():
-    layout = sample_layout(jax.random.key(1), vase=False)
-    assert (np.asarray(layout.vase) == AWAY).all()
-    assert (np.abs(layout.goal) < ARENA).all()
 
 
 def test_a_goal_moves_only_when_it_was_reached(layouts):

@@ -10,7 +10,6 @@ import polars as pl
 import pytest
 from rich.console import Console
 
-from canary.errors import CanaryError
 from canary.exact import figure as frontier
 from canary.terminal import tables
 
@@ -100,19 +99,6 @@ def test_the_shaped_bound_has_its_table(report: dict):
     assert row_of(text, "0.8") == ["0.8", "0.9400", "0.0040"]
 
 
-def test_seeds_with_a_dead_zone_state_what_it_guarantees(report: dict):
-    assert "bound" not in printed(report).split()
-    for row, zone in zip(report["runs"][0]["seeds"], (0.25, None, 0.5), strict=True):
-        row |= {"dead_zone": zone, "shaped_bound": zone and zone / 10}
-    text = printed(report)
-    assert row_of(text, "canary", "0")[4:6] == ["0.25", "0.0250"]
-    assert row_of(text, "canary", "1")[4:6] == ["-", "-"]
-    assert row_of(text, "cpo", "5")[4:6] == ["-", "-"]
-    assert row_of(text, "canary", "mean")[3] == "0.0400"
-    report["runs"][0]["seeds"][1] |= {"dead_zone": 0.3, "shaped_bound": 0.03}
-    assert row_of(printed(report), "canary", "mean")[4:6] == ["0.35", "0.0350"]
-
-
 def test_no_policy_and_no_runs(report: dict):
     report["runs"] = []
     report["optima"]["cantelli"] = point("cantelli", 0.05, None)
@@ -176,9 +162,3 @@ def test_files(report: dict, tmp_path: Path):
     policies = pl.read_csv(paths["policies"])
     assert policies["return"].to_list() == [0.9, 0.94, -3.0, 0.7]
     assert plt.get_fignums() == []
-
-
-def test_a_place_that_cannot_be(report: dict, tmp_path: Path):
-    (tmp_path / "file").touch()
-    with pytest.raises(CanaryError, match="place"):
-        frontier.save_frontier(report, tmp_path / "file" / "place")

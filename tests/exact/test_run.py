@@ -136,11 +136,6 @@ def test_rows_of_the_grid_are_what_a_policy_sees_in_play(clock: int | None):
     assert spent == [0, 0, 1, 1, 2, 2, 2, 2, 3, 3]
 
 
-def test_spent_cost_is_clipped_as_in_training():
-    rows = grid_inputs(LAKE, from_environment(LAKE), CostAccount(0.5, 1.0), None)
-    assert float(rows[:, -1].max()) == 10.0  # 12 on ice are 24 limits
-
-
 def test_a_uniform_policy_has_the_law_of_a_uniform_policy(tmp_path: Path):
     run = untrained_run(tmp_path, sharpness=0.0)
     policies = load_policies(config_from_dict(read_json(run / "config.json"), LAKE), run)
@@ -148,22 +143,6 @@ def test_a_uniform_policy_has_the_law_of_a_uniform_policy(tmp_path: Path):
     law = policy_law(LAKE, mdp, policies.account, policies.of_seed(0)[0])
     uniform = cost_law(mdp, np.full((mdp.states, mdp.actions), 0.25))
     np.testing.assert_allclose(law.probabilities, uniform.probabilities, atol=1e-7)
-
-
-def test_progress_counts_every_piece_of_work(run: Path):
-    calls = []
-    frontier_report(
-        LAKE,
-        LIMIT,
-        0.1,
-        epsilons=[],
-        runs=[run],
-        progress=lambda done, total, label: calls.append((done, total, label)),
-    )
-    assert [done for done, _, _ in calls] == [*range(11), 12]
-    assert {total for _, total, _ in calls} == {12}
-    assert "dead zone 0.8" in calls[9][2]
-    assert run.name in calls[10][2]
 
 
 def test_impossible_constraints_are_none_not_errors():

@@ -13,12 +13,11 @@ from canary.cli import main
 from canary.environments import from_gymnasium
 from canary.errors import CanaryError
 from canary.evaluation import make_recorder
-from canary.host.episodes import SEED_BITS
 from canary.rendering import run as videos
 from canary.rendering.gymnasium_environment import draw
 from canary.rendering.run import drawing_for
 from canary.runs.policies import EvaluationPlan, load_policies, play
-from problems.host_environments import DrawnForgetful, Walk, drawn, shade
+from problems.host_environments import DrawnForgetful, drawn, shade
 from runs.untrained_runs import untrained_run
 
 DRAWN = "problems.host_environments:drawn"
@@ -58,18 +57,6 @@ def test_every_picture_is_of_its_moment(run, monkeypatch, number):
         assert picture.shape == (10 + now, 40, 3)
         assert abs(int(picture[0, 0, 0]) - shade(x)) <= 1
         np.testing.assert_array_equal(seen, episode.states.observation[now])
-
-
-def test_a_film_keeps_the_action_that_led_to_each_state(run, monkeypatch):
-    _, episode = recorded(run, 3, monkeypatch)
-    film = episode.states.inner
-    assert film.action.shape == (episode.length + 1, 2)
-    plain = Walk()
-    plain.reset(seed=int(film.identity[0, 0] & SEED_BITS))
-    for now in range(1, episode.length + 1):
-        first, second = np.clip(film.action[now], -1, 1)
-        seen, *_ = plain.step(np.array([1 + 2 * first, (1 + second) / 2]))
-        np.testing.assert_allclose(seen, episode.states.observation[now], rtol=1e-5)
 
 
 def test_the_command_line_makes_a_video(run, capsys):

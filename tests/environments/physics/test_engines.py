@@ -1,11 +1,8 @@
 """Both physics engines: against MuJoCo's own loop, against each other, under vmap, threads and
 several devices."""
 
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -151,48 +148,6 @@ def test_concurrent_calls_do_not_meet():
     assert not engine.under_way
 
 
-TWO_DEVICES = """
-import jax, numpy as np
-from concurrent.futures import ThreadPoolExecutor
-from canary.environments.eco_ant import INITIAL_POSITION
-from canary.environments.physics.engine import load_model, make_engine, start
-model = load_model("eco_ant.xml")
-engine = make_engine("native", model, 5)
-def run(speeds):
-    states = jax.vmap(lambda v: start(model, INITIAL_POSITION.astype("f4"), v))(speeds)
-    return jax.lax.scan(lambda s, c: (jax.vmap(engine.step, (0, None))(s, c), None), states, np.ones((60, 8), "f4"))[0].qpos
-program = jax.jit(run)
-inputs = [jax.device_put(np.full((20, 14), 0.1 * i, "f4"), d) for i, d in enumerate(jax.devices())]
-assert len(inputs) == 2
-alone = [np.asarray(program(x)) for x in inputs]
-with ThreadPoolExecutor(2) as pool:
-    for _ in range(5):
-        together = list(pool.map(lambda x: np.asarray(program(x)), inputs))
-        np.testing.assert_array_equal(together, alone)
-assert np.isfinite(alone).all()
-print("done")
-"""
-
-
-def test_two_devices_step_at_once(tmp_path):
-    script = tmp_path / "two_devices.py"
-    script.write_text(TWO_DEVICES)
-    environment = {
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
-        "JAX_PLATFORMS": "cpu",
-        "PYTHONPATH": str(Path(native.__file__).parents[3]),
-    }
-    done = subprocess.run(
-        [sys.executable, script],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
-
-
 def test_a_diverged_simulation_is_marked_and_stays_finite(monkeypatch, tmp_path, capfd):
     monkeypatch.chdir(tmp_path)
     step, control = jax.jit(NATIVE.step), jnp.asarray(wave(1)[0])
@@ -262,14 +217,3 @@ def test_without_mujoco_a_sentence_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "mujoco", None)
     with pytest.raises(CanaryError, match=r"needs MuJoCo .* install mujoco and mujoco-mjx"):
         load_model("eco_ant.xml")
-
-
-def test_states_that_engines_do_not_carry_are_refused():
-    @dataclass
-    class Model:
-        na: int = 1
-        nmocap: int = 0
-        nplugin: int = 0
-
-    with pytest.raises(ValueError, match="no actuator states"):
-        make_engine("native", Model(), 1)

@@ -54,7 +54,7 @@ ALLOWED: dict[str, set[str]] = {
     "exact": {"errors", "types", "numerics", "environments"},
     "theory": {"errors", "numerics", "exact"},
     "export": FROZEN | {"identity"},
-    "rendering": {"errors", "environments"},
+    "rendering": {"errors", "environments", "host"},
     "config": {"errors", "constraints", "types", "environments", "algorithms", "host", "checking"},
     "terminal": {
         "errors", "constraints", "types", "numerics", "certification", "reporting.records", "runs.directory", "runs.settings",

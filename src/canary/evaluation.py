@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from canary.environments.host_environment import HostEnvironment
+from canary.environments.gymnasium_environment import GymnasiumEnvironment
 from canary.environments.protocol import Environment
 from canary.host_loop import HostPlayer
 from canary.networks import Policy
@@ -63,7 +63,7 @@ def make_player(
 ) -> Player:
     """A function that plays one episode per key. It is compiled once for all limits, and for a host
     environment it is a Python loop."""
-    if isinstance(environment, HostEnvironment):
+    if isinstance(environment, GymnasiumEnvironment):
         return HostPlayer(environment, account, deterministic=deterministic).play
 
     @jax.jit
@@ -119,7 +119,7 @@ def make_recorder(
 ) -> Recorder:
     """One program for both: two programs may round differently, and in a chaotic environment the
     last digit grows into another episode."""
-    if isinstance(environment, HostEnvironment):
+    if isinstance(environment, GymnasiumEnvironment):
         player = HostPlayer(environment, account, deterministic=deterministic)
         return Recorder(player.play, player.film)
 

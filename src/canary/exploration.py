@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from canary.config.run_config import RunConfig
-from canary.environments.failures import told_failures
+from canary.environments.failures import explain_failures
 from canary.environments.protocol import Continuous, Environment
 from canary.evaluation import make_player
 from canary.networks import make_policy
@@ -50,7 +50,7 @@ def initial_std(environment: Environment, account: CostAccount, hidden: tuple[in
         policy = make_policy(
             jax.random.key(1), size + account.size, environment.action_space, hidden, deviation
         )
-        with told_failures(environment):
+        with explain_failures(environment):
             return np.asarray(play(policy, statistics, keys).reward)
 
     chosen, earned = DEVIATIONS[0], returns(DEVIATIONS[0])

@@ -11,7 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key, UInt32
 
-from canary.environments.host_environment import HostEnvironment, draw_identities, states_of
+from canary.environments.gymnasium_environment import (
+    GymnasiumEnvironment,
+    draw_identities,
+    states_of,
+)
 from canary.host.episodes import (
     DISCOUNT,
     LENGTH,
@@ -65,7 +69,9 @@ def table_of(lanes: Lane) -> Float[np.ndarray, "lane column"]:
 class HostPlayer:
     """Whole episodes of a frozen policy on a host environment; see `evaluation.play_episodes`."""
 
-    def __init__(self, environment: HostEnvironment, account: CostAccount, *, deterministic: bool):
+    def __init__(
+        self, environment: GymnasiumEnvironment, account: CostAccount, *, deterministic: bool
+    ):
         self._environment, self._account = environment, account
         self._act = jax.jit(partial(_act_in_episodes, account, deterministic))
         self._draw = jax.jit(_draw_episodes)
@@ -77,7 +83,7 @@ class HostPlayer:
         most = min(MOST_LANES, len(keys))
         tables = []
         for first in range(0, len(keys), most):
-            # A last round of fewer episodes uses the same program; the other lanes stand still.
+            # A last round of fewer episodes uses the same program; the other lanes are not stepped.
             lanes = np.arange(min(most, len(keys) - first))
             round_ = keys[(first + jnp.arange(most)) % len(keys)]
             episodes = self._episodes(most)
@@ -117,7 +123,7 @@ class HostPlayer:
         episodes = self._episodes(len(keys))
 
         def choose(time: int) -> np.ndarray:
-            # An action chosen from a number that is not finite proves nothing.
+            # An action chosen from a non-finite observation is not valid.
             table = episodes.table
             table[:, VALID] *= sane(table[:, :REWARD]).all(1) | episodes.done
             moment = np.int32(time)

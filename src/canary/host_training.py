@@ -18,7 +18,11 @@ import numpy as np
 from jax.tree_util import PyTreeDef
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from canary.environments.host_environment import HostEnvironment, HostState, draw_identities
+from canary.environments.gymnasium_environment import (
+    GymnasiumEnvironment,
+    HostState,
+    draw_identities,
+)
 from canary.host.episodes import COLUMNS, TIME, VALID, Episodes
 from canary.host_loop import lanes_of, table_of
 from canary.rollout import Lane, transition
@@ -35,8 +39,8 @@ class HostTraining:
     def __init__(self, trainer: Trainer, options: dict[str, Any] | None):
         jit = partial(jax.jit, compiler_options=options)
         self._trainer = trainer
-        assert isinstance(trainer.environment, HostEnvironment)
-        self._environment: HostEnvironment = trainer.environment
+        assert isinstance(trainer.environment, GymnasiumEnvironment)
+        self._environment = trainer.environment
         self._draw_start = jit(partial(_draw_start, trainer))
         self._draw_batch = jit(partial(_draw_batch, trainer))
         self._act: Callable[..., Any] = jit(partial(_act, trainer), static_argnums=0)

@@ -13,8 +13,9 @@ from canary.cli import main
 from canary.environments import from_gymnasium
 from canary.errors import CanaryError
 from canary.evaluation import make_recorder
+from canary.host.episodes import SEED_BITS
 from canary.rendering import run as videos
-from canary.rendering.gymnasium_environment import draw
+from canary.rendering.gymnasium_environment import draw, shots
 from canary.rendering.run import drawing_for
 from canary.runs.policies import EvaluationPlan, load_policies, play
 from problems.host_environments import DrawnForgetful, drawn, shade
@@ -51,8 +52,10 @@ def test_every_picture_is_of_its_moment(run, monkeypatch, number):
     row, episode = recorded(run, number, monkeypatch)
     assert (episode.cost, episode.length, episode.number) == (row["cost"], row["length"], number)
     moments = [0, *range(2, episode.length), episode.length]
-    shots = run.config.environment.shots(episode.states.inner, moments)
-    for now, (picture, seen) in zip(moments, shots, strict=True):
+    film = episode.states.inner
+    seed = int(film.identity[0, 0] & SEED_BITS)
+    taken = shots(run.config.environment.recipe, seed, film.action[1:], moments)
+    for now, (picture, seen) in zip(moments, taken, strict=True):
         x = episode.states.observation[now, 0]
         assert picture.shape == (10 + now, 40, 3)
         assert abs(int(picture[0, 0, 0]) - shade(x)) <= 1

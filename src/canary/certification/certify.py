@@ -19,7 +19,7 @@ from canary import evaluation
 from canary.certification.plan import Plan, complete, plan_for
 from canary.certification.verdict import Assessment, PlayedEpisodes, assess, encode_costs, may_stop
 from canary.constraints import Chance, Constraint, one_cost, parts_of
-from canary.environments.failures import told_failures
+from canary.environments.failures import explain_failures
 from canary.environments.protocol import Environment
 from canary.environments.settings import with_settings
 from canary.errors import CanaryError
@@ -97,7 +97,7 @@ def certify_each(
     play = player or make_player(subject, plan)
 
     def rows(numbers: np.ndarray) -> np.ndarray:
-        with told_failures(subject.environment):
+        with explain_failures(subject.environment):
             ends = jax.device_get(play(policy, statistics, key, jnp.asarray(numbers, jnp.int32)))
         return episode_rows(ends)
 

@@ -13,8 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from canary.environments.failures import told_failures
-from canary.environments.host_environment import HostEnvironment, draw_identities, states_of
+from canary.environments.failures import explain_failures
+from canary.environments.gymnasium_environment import (
+    GymnasiumEnvironment,
+    draw_identities,
+    states_of,
+)
 from canary.environments.protocol import (
     ActionSpace,
     Discrete,
@@ -65,12 +69,12 @@ def make_probe(environment: Environment, length: int) -> Callable[[int, int], Pr
 
     A lane that is done stays as it is. `inner` is left out of the record.
     """
-    if isinstance(environment, HostEnvironment):
+    if isinstance(environment, GymnasiumEnvironment):
         return partial(_probe_host, environment, length)
     program = jax.jit(lambda keys: _play(environment, keys, length))
 
     def play(lanes: int, seed: int = 0) -> Probe:
-        with told_failures(environment):
+        with explain_failures(environment):
             states, taken, cut = jax.tree.map(np.asarray, program(_lane_keys(lanes, seed)))
         return Probe(states, taken, cut)
 
@@ -81,7 +85,7 @@ def _lane_keys(lanes: int, seed: int) -> PRNGKeyArray:
     return jax.vmap(lambda lane: jax.random.fold_in(jax.random.key(seed), lane))(jnp.arange(lanes))
 
 
-def _probe_host(environment: HostEnvironment, length: int, lanes: int, seed: int = 0) -> Probe:
+def _probe_host(environment: GymnasiumEnvironment, length: int, lanes: int, seed: int = 0) -> Probe:
     """The same by a plain loop."""
     keys = _lane_keys(lanes, seed)
     episodes = environment.episodes("probe", lanes)

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from canary.environments.host_environment import HostEnvironment
+from canary.environments.gymnasium_environment import GymnasiumEnvironment
 from canary.environments.protocol import Continuous, Discrete, Environment, EnvironmentState
 from canary.environments.settings import name_of_environment, settings_of
 from canary.errors import CanaryError
@@ -58,7 +58,9 @@ def check_structure(environment: Any) -> list[Finding]:
         settings_of(environment)
     except CanaryError as mistake:
         found.append(error("settings", str(mistake)))
-    if isinstance(environment, HostEnvironment):  # nothing to trace; playing it shows its mistakes
+    if isinstance(
+        environment, GymnasiumEnvironment
+    ):  # nothing to trace; playing it shows its mistakes
         return found
     key, action = jax.random.key(0), _action_like(environment.action_space)
     reset, problems = _traced(environment, "reset", key)
@@ -89,7 +91,7 @@ def check_structure(environment: Any) -> list[Finding]:
 
 def costs_of(environment: Environment) -> int:
     """How many costs a step has; those on the host have one."""
-    if isinstance(environment, HostEnvironment):
+    if isinstance(environment, GymnasiumEnvironment):
         return 1
     return math.prod(jax.eval_shape(environment.reset, jax.random.key(0)).cost.shape)
 

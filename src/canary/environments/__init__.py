@@ -1,9 +1,7 @@
 """The environments by name, and the adapters to those of other people.
 
-A name's settings are the fields of its (frozen) dataclass.
-
-A new environment is a file with that dataclass and a line here. Its module is imported when it is
-asked for: names and descriptions are there at once.
+A new environment is a file with a frozen dataclass, whose fields are its settings, and a line here.
+Its module is imported when it is first used.
 """
 
 import importlib
@@ -21,7 +19,7 @@ DESCRIPTIONS = {name: line for name, (_, line) in _LINES.items()}
 
 
 class _Environments(Mapping[str, Any]):
-    """Name -> class, imported when it is looked up."""
+    """Name -> class."""
 
     def __getitem__(self, name: str) -> Any:
         return getattr(importlib.import_module(f"{__name__}.{_LINES[name][0]}"), name)

@@ -1,5 +1,4 @@
-"""Environments with Brax's state (Brax, MuJoCo Playground, CRAX) as environments of ours, inside
-the compiled program.
+"""Environments with Brax's state (Brax, MuJoCo Playground, CRAX), inside the compiled program.
 
 Their `State` has obs, reward, done, metrics and info; the cost is an entry of info or of metrics,
 or a function. `done` means that the episode ended by itself: pass the bare environment, without the
@@ -9,7 +8,6 @@ observation, and draws a fresh state at every reset.
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -17,37 +15,24 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from canary.environments.jax_adapters import (
-    INFO,
-    Cost,
-    checked_horizon,
-    cost_reader,
-    like,
-    require,
-    scalar,
-)
+from canary.environments.jax_adapters import Adapted, checked_horizon, like, require, scalar
 from canary.environments.protocol import Continuous, EnvironmentState, first_state
 from canary.errors import CanaryError
-from canary.host.references import describe, label_of, name_of
+from canary.host.player import INFO, Cost, cost_reader
+from canary.host.references import describe
 
 METRICS = "metrics:"
 EPISODE_LENGTH = 1000  # steps; what the trainers of these packages use
 
 
-@dataclass(frozen=True, eq=False)
-class BraxEnvironment:
+class BraxEnvironment(Adapted):
     """Made by `from_brax`."""
 
-    name: str
-    brax: Any
-    cost: str | Cost
-    observation: str | None
-    horizon: int
-    arguments: dict[str, Any]
+    packages = ("brax", "crax", "playground")
 
     @property
     def action_space(self) -> Continuous:
-        return Continuous(int(self.brax.action_size))
+        return Continuous(int(self.foreign.action_size))
 
     @cached_property
     def observation_size(self) -> int:
@@ -58,39 +43,19 @@ class BraxEnvironment:
     def normalise_observation(self) -> bool:
         return True
 
-    def settings(self) -> dict[str, Any]:
-        stated = {
-            "horizon": self.horizon,
-            "cost": label_of(self.cost),
-            "observation": self.observation,
-        }
-        return {**self.arguments, **stated}
-
     def with_settings(self, changes: Mapping[str, Any]) -> "BraxEnvironment":
-        given: dict[str, Any] = {
-            "horizon": self.horizon,
-            "observation": self.observation,
-            **self.arguments,
-            **changes,
-        }
+        given = {"horizon": self.horizon, **self.arguments, **changes}
         return from_brax(self.name, self.cost, **given)
-
-    def source(self) -> dict[str, Any] | None:
-        cost = self.cost if isinstance(self.cost, str) else name_of(self.cost)
-        if cost is None or self.name.partition(":")[0] not in MAKERS:
-            return None
-        arguments = {**self.arguments, "horizon": self.horizon, "observation": self.observation}
-        return {"name": self.name, "arguments": arguments, "cost": cost}
 
     def reset(self, key: PRNGKeyArray) -> EnvironmentState:
         state = like(self._reset(key), self._shapes, self.name)
         return first_state(state, self._see(state))
 
     def step(self, state: EnvironmentState, action: Array, key: PRNGKeyArray) -> EnvironmentState:
-        """One step; the key goes unused, for a Brax state carries its own."""
+        """One step. The key is not used: a Brax state carries its own."""
         del key
         move = jnp.clip(action, -1.0, 1.0)
-        after = self.brax.step(state.inner, move)
+        after = self.foreign.step(state.inner, move)
         terminated = jnp.asarray(after.done).reshape(()) > 0
         observation, time = self._see(after), state.time + 1
         return EnvironmentState(
@@ -105,32 +70,31 @@ class BraxEnvironment:
 
     def _read(self, before: Array, action: Array, after: Array, state: Any) -> Any:
         if isinstance(self.cost, str) and self.cost.startswith(METRICS):
-            return cost_reader(INFO + self.cost.removeprefix(METRICS), f"metrics of {self.name}")(
-                before, action, after, state.metrics
-            )
-        return cost_reader(self.cost, self.name)(before, action, after, state.info)
+            key = INFO + self.cost.removeprefix(METRICS)
+            return cost_reader(key, "metrics")(before, action, after, state.metrics)
+        return cost_reader(self.cost)(before, action, after, state.info)
 
     def _reset(self, key: PRNGKeyArray) -> Any:
         # These packages expect keys of the old kind
-        return self.brax.reset(jax.random.key_data(key))
+        return self.foreign.reset(jax.random.key_data(key))
 
     @cached_property
     def _shapes(self) -> Any:
         """Shapes and types of a state after a step."""
-        action = jnp.zeros(int(self.brax.action_size))
+        action = jnp.zeros(int(self.foreign.action_size))
         return jax.eval_shape(
-            lambda key: self.brax.step(self._reset(key), action), jax.random.key(0)
+            lambda key: self.foreign.step(self._reset(key), action), jax.random.key(0)
         )
 
     def _see(self, state: Any) -> Float[Array, "obs"]:
         seen = state.obs
         if isinstance(seen, Mapping):
-            if self.observation not in seen:
+            if (chosen := self.arguments["observation"]) not in seen:
                 raise CanaryError(
                     f"{self.name} has several observations ({', '.join(sorted(seen))}); say which: "
                     "observation='...'."
                 )
-            seen = seen[self.observation]
+            seen = seen[chosen]
         return jnp.asarray(seen, jnp.float32).ravel()
 
 
@@ -186,8 +150,8 @@ def from_brax(
         raise CanaryError(
             f"step of {name} does not take (state, action), so it is no environment of Brax's kind."
         )
+    cost = "info:cost" if cost == "info" else cost
     if not (isinstance(cost, str) and cost.startswith(METRICS)):
-        cost_reader(cost, name)  # a mistake in it is found now
-    return BraxEnvironment(
-        name, environment, cost, observation, checked_horizon(horizon, name), dict(arguments)
-    )
+        cost_reader(cost)  # a mistake in it is found now
+    known = {**arguments, "observation": observation}
+    return BraxEnvironment(name, environment, cost, checked_horizon(horizon, name), known)

@@ -137,8 +137,7 @@ class EcoAnt:
         return self.physics.model
 
     def reset(self, key: PRNGKeyArray) -> EnvironmentState:
-        """A noisy stance. Only numbers are drawn, nothing is simulated: rollouts reset every lane
-        at each step."""
+        """A noisy stance; nothing is simulated."""
         key_position, key_velocity = jax.random.split(key)
         scale = self.reset_noise
         noise = jax.random.uniform(key_position, (15,), minval=-scale, maxval=scale)
@@ -182,9 +181,8 @@ class EcoAnt:
     def _execute(
         self, action: Float[Array, "action"], key: PRNGKeyArray
     ) -> tuple[Float[Array, "action"], Bool[Array, ""]]:
-        """The action as the motors carry it out, and whether a component is NaN: that counts as
-        full effort, so that the cost of such a step is never less than that of any action, and the
-        episode ends."""
+        """The executed action, and whether a component is NaN. A NaN counts as full effort, the
+        highest cost, and ends the episode."""
         if jnp.shape(action) != (JOINTS,):
             raise CanaryError(
                 f"An action of EcoAnt is {JOINTS} numbers; this one has the shape "

@@ -1,5 +1,4 @@
-"""Environments that fail outside the program that steps them, on the host or in a Python callback,
-told in a sentence."""
+"""A sentence for an environment whose Python callback fails inside a program."""
 
 import re
 from collections.abc import Iterator
@@ -14,9 +13,9 @@ from canary.errors import CanaryError
 
 
 @contextmanager
-def told_failures(environment: Environment) -> Iterator[None]:
-    """For programs that step the environment: its failure in one of them ends with the sentence
-    about it. What a program returns has to be waited for inside."""
+def explain_failures(environment: Environment) -> Iterator[None]:
+    """Raise a sentence if a callback of the environment fails in a program. Wait for the results of
+    the program inside."""
     try:
         yield
     except jax.errors.JaxRuntimeError as error:

@@ -1,5 +1,5 @@
-"""Gymnasium environments as environments of ours. They live outside JAX, and a Python loop steps
-them (`canary.host_loop`).
+"""Gymnasium environments. They live outside JAX, and a Python loop steps them
+(`canary.host_loop`, `canary.host_training`).
 
     environment = from_gymnasium("Pendulum-v1", cost=speeding)
 
@@ -9,20 +9,56 @@ is a checkpoint of the episode; live environments are a cache of it (`canary.hos
 
 import dataclasses
 import threading
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, NoReturn
 
-import numpy as np
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, Key, UInt32
 
-from canary.environments.protocol import ActionSpace, Continuous, Discrete, check_count
+from canary.environments.protocol import (
+    ActionSpace,
+    Continuous,
+    Discrete,
+    EnvironmentState,
+    check_count,
+)
 from canary.errors import CanaryError
-from canary.host.episodes import SEED_BITS, Episodes
-from canary.host.pictures import Shot, shots
-from canary.host.player import GYMNASIUM, INFO, SIX_VALUES, Cost, Player, Recipe
+from canary.host.episodes import COST, REWARD, TERMINATED, TIME, TRUNCATED, Episodes
+from canary.host.player import GYMNASIUM, INFO, Cost, Player, Recipe
 from canary.host.references import label_of, looks_up
+
+
+class HostState(eqx.Module):
+    """The inner state: which episode this is, and the actions in it."""
+
+    identity: UInt32[Array, "*env 2"]
+    """Drawn at the reset; the first number is the seed that the environment gets."""
+    steps: Int[Array, "*env"]
+    """Actions since the reset; less than the clock if the first episode started in mid-clock."""
+    actions: Float[Array, "*env horizon action"]
+
+
+def draw_identities(keys: Key[Array, "*batch"]) -> UInt32[Array, "*batch 2"]:
+    """The identity of an episode by the key of its reset."""
+    bits = jax.vmap(lambda key: jax.random.bits(key, (2,), jnp.uint32))(keys.reshape(-1))
+    return bits.reshape(*keys.shape, 2)
+
+
+def states_of(table: Float[Array, "*batch column"], inner: Any = None) -> EnvironmentState:
+    """The states that a table of `Episodes` describes."""
+    return EnvironmentState(
+        inner=inner,
+        observation=table[..., :REWARD],
+        reward=table[..., REWARD],
+        cost=table[..., COST],
+        terminated=table[..., TERMINATED] > 0,
+        truncated=table[..., TRUNCATED] > 0,
+        time=table[..., TIME].astype(jnp.int32),
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,17 +151,6 @@ class GymnasiumEnvironment:
             self, recipe=dataclasses.replace(self.recipe, arguments=arguments, horizon=horizon)
         )
 
-    def shots(self, film: Any, moments: Sequence[int]) -> Iterator[Shot]:
-        """Pictures of an episode (`host_loop.FilmedState`) at these times, by the environment's own
-        renderer."""
-        seed = int(np.asarray(film.identity)[0, 0] & SEED_BITS)
-        return shots(self.recipe, seed, np.asarray(film.action)[1:], moments)
-
-    def check_renderer(self) -> None:
-        """A sentence if it cannot make pictures here."""
-        with closing(shots(self.recipe, 0, np.zeros((0, self.first.action_size)), [0])) as taken:
-            next(taken)
-
 
 _OUTSIDE = "{} lives outside JAX, so no program can reset or step it; canary's own loops do."
 
@@ -155,13 +180,6 @@ def from_gymnasium(
             f"make must be an id, a name or a function that makes one environment, not {make!r}."
         )
     cost = f"{INFO}cost" if cost == "info" else cost
-    if not callable(cost) and not (
-        isinstance(cost, str) and (cost == SIX_VALUES or cost.startswith(INFO) or looks_up(cost))
-    ):
-        raise CanaryError(
-            f"cost must be a function, 'info:KEY', '{SIX_VALUES}' or 'package.module:function', "
-            f"not {cost!r}."
-        )
     if horizon is not None:
         check_count(label_of(make), "horizon", horizon)
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 0:

@@ -1,15 +1,12 @@
-"""gymnax environments, of both generations, as environments of ours; they stay inside the compiled
-program.
+"""gymnax environments, of both generations, inside the compiled program.
 
-Before 1.0 `step_env` mixes the time limit into `done`; there the limit is taken out of the
-parameters of `is_terminal` to learn whether the episode ended by itself. From 1.0 on `step_env`
-returns `terminated`, and the limit is apart. Canary resets by itself, with `reset_env`, so gymnax's
-own auto-reset never comes into play.
+Before 1.0 `done` of `step_env` includes the time limit, so `is_terminal` is asked without a limit
+whether the episode ended by itself. From 1.0 on `step_env` returns `terminated`. Canary calls
+`reset_env` itself; gymnax's auto-reset is not used.
 """
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -18,35 +15,32 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from canary.environments.jax_adapters import (
-    Cost,
+    Adapted,
     action_mapping,
     checked_horizon,
-    cost_reader,
     like,
     require,
     scalar,
 )
 from canary.environments.protocol import ActionSpace, EnvironmentState, first_state
 from canary.errors import CanaryError
-from canary.host.references import label_of, name_of
+from canary.host.player import Cost, cost_reader
 
 NEVER = 2**30  # steps
 
 
-@dataclass(frozen=True, eq=False)
-class GymnaxEnvironment:
+class GymnaxEnvironment(Adapted):
     """Made by `from_gymnax`."""
 
-    name: str
-    gymnax: Any
-    params: Any
-    cost: str | Cost
-    horizon: int
-    changes: dict[str, Any]
+    packages = ("gymnax",)
+
+    @cached_property
+    def params(self) -> Any:
+        return self.foreign.default_params.replace(**self.arguments)
 
     @cached_property
     def _actions(self) -> tuple[ActionSpace, Any]:
-        return action_mapping(self.gymnax.action_space(self.params), self.name)
+        return action_mapping(self.foreign.action_space(self.params), self.name)
 
     @property
     def action_space(self) -> ActionSpace:
@@ -55,13 +49,13 @@ class GymnaxEnvironment:
     @cached_property
     def _categories(self) -> int | None:
         """How many observations there are, if they are counted."""
-        space = self.gymnax.observation_space(self.params)
+        space = self.foreign.observation_space(self.params)
         return int(space.n) if hasattr(space, "n") else None
 
     @cached_property
     def observation_size(self) -> int:
         state = jax.eval_shape(
-            lambda key: self.gymnax.reset_env(key, self.params)[0], jax.random.key(0)
+            lambda key: self.foreign.reset_env(key, self.params)[0], jax.random.key(0)
         )
         return jax.eval_shape(self._see, state).shape[0]
 
@@ -69,34 +63,20 @@ class GymnaxEnvironment:
     def normalise_observation(self) -> bool:
         return self._categories is None
 
-    def settings(self) -> dict[str, Any]:
-        return {**self.changes, "horizon": self.horizon, "cost": label_of(self.cost)}
-
     def with_settings(self, changes: Mapping[str, Any]) -> "GymnaxEnvironment":
-        return from_gymnax(
-            self.name, self.cost, **{"horizon": self.horizon, **self.changes, **changes}
-        )
-
-    def source(self) -> dict[str, Any] | None:
-        cost = self.cost if isinstance(self.cost, str) else name_of(self.cost)
-        if cost is None or not self.name.startswith("gymnax:"):
-            return None
-        return {
-            "name": self.name,
-            "arguments": {**self.changes, "horizon": self.horizon},
-            "cost": cost,
-        }
+        given = {"horizon": self.horizon, **self.arguments, **changes}
+        return from_gymnax(self.name, self.cost, **given)
 
     def reset(self, key: PRNGKeyArray) -> EnvironmentState:
-        observation, state = self.gymnax.reset_env(key, self.params)
+        observation, state = self.foreign.reset_env(key, self.params)
         return first_state(like(state, self._shapes, self.name), self._see(observation))
 
     def step(self, state: EnvironmentState, action: Array, key: PRNGKeyArray) -> EnvironmentState:
         move = self._actions[1](action)
-        seen, after, reward, done, info = self.gymnax.step_env(key, state.inner, move, self.params)
+        seen, after, reward, done, info = self.foreign.step_env(key, state.inner, move, self.params)
         terminated = self._is_terminated(after, done)
         observation, time = self._see(seen), state.time + 1
-        cost = cost_reader(self.cost, self.name)(state.observation, move, observation, info)
+        cost = cost_reader(self.cost)(state.observation, move, observation, info)
         cut = (jnp.asarray(done, bool) | (time >= self.horizon)) & ~terminated
         return EnvironmentState(
             inner=like(after, self._shapes, self.name),
@@ -109,19 +89,19 @@ class GymnaxEnvironment:
         )
 
     def _is_terminated(self, after: Any, done: Array) -> Array:
-        if hasattr(self.gymnax, "is_truncated"):  # from 1.0 on
+        if hasattr(self.foreign, "is_truncated"):  # from 1.0 on
             return jnp.asarray(done, bool).reshape(())
         endless = self.params.replace(max_steps_in_episode=NEVER)
-        return jnp.asarray(self.gymnax.is_terminal(after, endless), bool).reshape(())
+        return jnp.asarray(self.foreign.is_terminal(after, endless), bool).reshape(())
 
     @cached_property
     def _shapes(self) -> Any:
         """Shapes and types of the inner state after a step."""
 
         def play(key: PRNGKeyArray) -> Any:
-            _, state = self.gymnax.reset_env(key, self.params)
-            action = self.gymnax.action_space(self.params).sample(key)
-            return self.gymnax.step_env(key, state, action, self.params)[1]
+            _, state = self.foreign.reset_env(key, self.params)
+            action = self.foreign.action_space(self.params).sample(key)
+            return self.foreign.step_env(key, state, action, self.params)[1]
 
         return jax.eval_shape(play, jax.random.key(0))
 
@@ -146,7 +126,7 @@ def from_gymnax(
         identity = make.removeprefix("gymnax:")
         gymnax = require("gymnax", f"gymnax:{identity}")
         try:
-            environment, params = gymnax.make(identity)
+            environment, params = gymnax.make(identity)  # its default ones
         except (ValueError, KeyError) as error:
             raise CanaryError(
                 f"gymnax knows no environment {identity!r} ({' '.join(str(error).split())})."
@@ -166,12 +146,6 @@ def from_gymnax(
             )
     own = getattr(params, "max_steps_in_episode", None)
     limit = changes.get("max_steps_in_episode", own) if horizon is None else horizon
-    cost_reader(cost, name)  # a mistake in it is found now
-    return GymnaxEnvironment(
-        name,
-        environment,
-        params.replace(**changes),
-        cost,
-        checked_horizon(limit, name),
-        dict(changes),
-    )
+    cost = "info:cost" if cost == "info" else cost
+    cost_reader(cost)  # a mistake in it is found now
+    return GymnaxEnvironment(name, environment, cost, checked_horizon(limit, name), dict(changes))

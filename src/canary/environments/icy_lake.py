@@ -84,8 +84,7 @@ class IcyLake:
         return False
 
     def reset(self, key: PRNGKeyArray) -> EnvironmentState:
-        """The start tile, always: the lake has no randomness in its start, so the key goes
-        unused."""
+        """Always the start tile; the key is not used."""
         del key
         position = jnp.asarray(self.start, jnp.int32)
         return first_state(position, self._observe(position))
@@ -137,8 +136,7 @@ class IcyLake:
         return np.array([self.slip, 1 - 2 * self.slip, self.slip])
 
     def finite_tables(self) -> FiniteTables:
-        """Made of the arrays that `step` gathers from, so that simulation and exact results cannot
-        disagree."""
+        """From the arrays that `step` uses, so simulation and exact results agree."""
         states, actions, _ = self.successors.shape
         transition = np.zeros((states, actions, states))
         state, action = np.indices((states, actions))

@@ -1,9 +1,9 @@
-"""What the adapters to JAX environments of other packages share: where the cost is, and what an
-action means."""
+"""What the adapters to JAX environments of other packages share."""
 
 import importlib
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -12,38 +12,33 @@ from jaxtyping import Array, Float
 
 from canary.environments.protocol import ActionSpace, Continuous, Discrete, check_count
 from canary.errors import CanaryError
-from canary.host.references import look_up, looks_up
-
-INFO = "info:"
-Cost = Callable[[Any, Any, Any, Any], Any]
-"""cost(observation, action, next_observation, info), in jax.numpy."""
+from canary.host.player import Cost
+from canary.host.references import label_of, name_of
 
 
-def cost_reader(cost: Any, name: str) -> Cost:
-    """A function from what `cost=` says: itself, `info:KEY`, or `package.module:function`."""
-    if callable(cost):
-        return cost
-    if isinstance(cost, str) and cost in ("info", INFO):
-        cost = f"{INFO}cost"
-    if isinstance(cost, str) and cost.startswith(INFO):
-        key = cost.removeprefix(INFO)
+@dataclass(frozen=True, eq=False)
+class Adapted:
+    """An environment of another package, in JAX, and how it was made."""
 
-        def read(before: Any, action: Any, after: Any, info: Any) -> Any:
-            del before, action, after
-            if key not in info:
-                raise CanaryError(
-                    f"info of {name} has no {key!r} to take the cost from; it has "
-                    f"{', '.join(map(str, info)) or 'nothing'}. "
-                    "Say where the cost is: cost=function or cost='info:KEY'."
-                )
-            return info[key]
+    name: str
+    foreign: Any
+    cost: str | Cost
+    horizon: int
+    arguments: dict[str, Any]
 
-        return read
-    if isinstance(cost, str) and looks_up(cost):
-        return look_up(cost)
-    raise CanaryError(
-        f"cost must be a function, 'info:KEY' or 'package.module:function', not {cost!r}."
-    )
+    packages: ClassVar[Collection[str]] = ()
+    """The prefixes of names that another process can make it by."""
+
+    def settings(self) -> dict[str, Any]:
+        return {**self.arguments, "horizon": self.horizon, "cost": label_of(self.cost)}
+
+    def source(self) -> dict[str, Any] | None:
+        """How another process makes it: name, arguments and cost; None if it cannot."""
+        cost = self.cost if isinstance(self.cost, str) else name_of(self.cost)
+        if cost is None or self.name.partition(":")[0] not in self.packages:
+            return None
+        arguments = {**self.arguments, "horizon": self.horizon}
+        return {"name": self.name, "arguments": arguments, "cost": cost}
 
 
 def scalar(value: Any) -> Float[Array, ""]:

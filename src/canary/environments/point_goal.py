@@ -99,7 +99,7 @@ class PointGoal:
                 f"An action of PointGoal is 2 numbers; this one has the shape {jnp.shape(action)}."
             )
         before: PointGoalState = state.inner
-        # A missing number is no action: the step costs as much as any can, and the episode ends.
+        # A NaN has the highest cost and ends the episode.
         failed = jnp.isnan(action).any()
         control = jnp.where(failed, 0.0, jnp.clip(action, -1.0, 1.0)).astype(before.goal.dtype)
         implicit = self.integrator == "implicitfast"

@@ -1,7 +1,6 @@
 """What an environment is: two pure functions, a horizon, and the spaces they act on.
 
-An environment may also state facts about itself, which are read where they are needed and can be
-left out:
+Optional members:
 
     default_constraint    the constraint that it is trained under if the caller names none; of several
                           costs, a list with one for each
@@ -78,7 +77,7 @@ def first_state(inner: PyTree, observation: Float[Array, "obs"]) -> EnvironmentS
 
 
 def check_count(owner: str, name: str, value: Any) -> None:
-    """A sentence unless a setting is a positive whole number."""
+    """Raise a sentence unless a setting is a positive whole number."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise CanaryError(f"The {name} of {owner} must be a positive whole number, not {value!r}.")
 
@@ -145,11 +144,11 @@ def stated_drawing(environment: Environment) -> str | Callable[..., Any] | None:
 
 
 def policy_interface(environment: Environment) -> dict[str, Any] | None:
-    """How the actions and inputs of a policy are made of those of the environment outside the
-    program, as plain data; None where they are the same."""
+    """How to convert between the policy's and the environment's observations and actions, as plain
+    data; None if they are the same."""
     return getattr(environment, "policy_interface", None)
 
 
 def close(environment: Environment) -> None:
-    """Let an environment end what it holds outside the program, such as worker processes."""
+    """End the worker processes of an environment, if it has any."""
     getattr(environment, "close", lambda: None)()

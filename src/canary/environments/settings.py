@@ -10,10 +10,7 @@ from canary.errors import CanaryError
 
 
 def settings_of(environment: Environment) -> dict[str, Any]:
-    """What distinguishes this environment from others of its kind, as JSON data.
-
-    The fields of a dataclass, or what a method `settings()` returns.
-    """
+    """The fields of a dataclass, or what a method `settings()` returns, as JSON data."""
     if callable(own := getattr(environment, "settings", None)):
         found: Any = own()
     elif dataclasses.is_dataclass(environment):
@@ -21,8 +18,7 @@ def settings_of(environment: Environment) -> dict[str, Any]:
     else:
         raise CanaryError(
             f"{type(environment).__name__} must be a dataclass (@dataclass(frozen=True)), whose "
-            "fields are its "
-            "settings, or have a method settings() that returns them: a run stores them."
+            "fields are its settings, or have a method settings() that returns them."
         )
     for name, value in found.items():
         try:
@@ -43,7 +39,7 @@ def with_settings(environment: Environment, changes: Mapping[str, Any]) -> Envir
 
 
 def name_of_environment(environment: Environment) -> str:
-    """What people call it: its own name if it has one, else that of its class."""
+    """Its member `name`, or the name of its class."""
     own = getattr(environment, "name", None)
     return own if isinstance(own, str) else type(environment).__name__
 

@@ -1,5 +1,4 @@
-"""Our environments as Gymnasium environments, so that other libraries can train on them;
-info["cost"] has the cost."""
+"""canary's environments as Gymnasium environments, with the cost in info["cost"]."""
 
 from typing import Any
 
@@ -18,8 +17,7 @@ except ModuleNotFoundError:
 
 
 class AsGymnasium(gymnasium.Env):
-    """One environment, its key and its state. Episodes are cut by themselves: `truncated` is among
-    what step returns."""
+    """One environment, its key and its state."""
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - as in Gymnasium
 

@@ -25,39 +25,37 @@ def cost_function_advantages(
     mdp: FiniteMDP, policy: Policy, psi: Callable[[np.ndarray], np.ndarray]
 ) -> tuple[Table, Float[np.ndarray, "time state spent"]]:
     """A^psi and E[psi(C) | x] on every (time, state, spent); spent beyond reach reads as the most."""
-    table, support = tabulate(mdp, policy), mdp.support
-    value = np.broadcast_to(psi(support), (mdp.states, len(support))).copy()
-    advantages = np.zeros((mdp.horizon, mdp.states, len(support), mdp.actions))
-    values = np.zeros(advantages.shape[:3])
-    for time in reversed(range(mdp.horizon)):
-        ahead = np.stack([_shifted(value, step) for step in mdp.steps_of_cost])
-        quality = mdp.kernel @ ahead.reshape(-1, len(support))
-        quality = np.moveaxis(quality.reshape(mdp.states, mdp.actions, -1), 1, 2)
-        mean = (quality * table[time]).sum(-1)
-        running = ~mdp.terminal[:, None]
-        value = np.where(running, mean, psi(support))
-        values[time] = value
-        advantages[time] = np.where(running[..., None], quality - mean[..., None], 0)
-    return advantages, values
+    return _backward(mdp, policy, psi(mdp.support), lambda step: 0.0, 1.0)
 
 
 def local_cost_advantages(mdp: FiniteMDP, policy: Policy, discount: float) -> Table:
     """A^c of the discounted cost to come, which depends on the spent cost through the policy
     alone."""
-    table, levels = tabulate(mdp, policy), len(mdp.support)
-    unit = float(mdp.unit)
-    value = np.zeros((mdp.states, levels))
+    unit, nothing = float(mdp.unit), np.zeros(len(mdp.support))
+    return _backward(mdp, policy, nothing, lambda step: step * unit, discount)[0]
+
+
+def _backward(
+    mdp: FiniteMDP,
+    policy: Policy,
+    last: Float[np.ndarray, "spent"],
+    paid: Callable[[int], float],
+    discount: float,
+) -> tuple[Table, Float[np.ndarray, "time state spent"]]:
+    """Advantages and values of sum_t discount^t paid(c_t) + last(C) on every (time, state, spent)."""
+    table, levels = tabulate(mdp, policy), len(last)
+    value = np.broadcast_to(last, (mdp.states, levels))
     advantages = np.zeros((mdp.horizon, mdp.states, levels, mdp.actions))
+    values = np.zeros(advantages.shape[:3])
     for time in reversed(range(mdp.horizon)):
-        ahead = np.stack(
-            [step * unit + discount * _shifted(value, step) for step in mdp.steps_of_cost]
-        )
-        quality = mdp.kernel @ ahead.reshape(-1, levels)
+        ahead = [paid(step) + discount * _shifted(value, step) for step in mdp.steps_of_cost]
+        quality = mdp.kernel @ np.concatenate(ahead)
         quality = np.moveaxis(quality.reshape(mdp.states, mdp.actions, -1), 1, 2)
         mean = (quality * table[time]).sum(-1)
-        value = np.where(mdp.terminal[:, None], 0.0, mean)
-        advantages[time] = np.where(mdp.terminal[:, None, None], 0.0, quality - mean[..., None])
-    return advantages
+        running = ~mdp.terminal[:, None]
+        values[time] = value = np.where(running, mean, last)
+        advantages[time] = np.where(running[..., None], quality - mean[..., None], 0)
+    return advantages, values
 
 
 def _shifted(value: np.ndarray, step: int) -> np.ndarray:

@@ -2,9 +2,8 @@
 cache.
 
 An environment that draws all its randomness from the seed of its reset is determined by that seed
-and by the actions since. They are the state that training keeps. A live environment that stands
-where the state says is stepped. If there is none, as after a resume, one is reset and the actions
-are replayed.
+and the actions since, so these are the state that training keeps. After a resume an environment is
+reset with the seed, and the actions are replayed.
 """
 
 from collections.abc import Callable, Iterator
@@ -38,7 +37,7 @@ class Episodes:
     def __init__(self, recipe: Recipe, first: Player, lanes: int, workers: int):
         self._label, self._horizon = recipe.label, first.horizon
         self._row = open_row(recipe, lanes, workers)
-        self._live = np.zeros(lanes, bool)  # whether the environment stands where the arrays say
+        self._live = np.zeros(lanes, bool)  # whether the environment is in the state of the arrays
         self.everyone = np.arange(lanes)
         self.identity = np.zeros((lanes, 2), np.uint32)
         self.steps = np.zeros(lanes, np.int32)
@@ -101,9 +100,9 @@ class Episodes:
         actions: Float[np.ndarray, "lane time action"],
         table: Float[np.ndarray, "lane column"],
     ) -> Bool[np.ndarray, "lane"]:
-        """Continue from these states; returns which lanes show the observation of their state.
+        """Continue from these states; returns which lanes are in their state.
 
-        Lanes whose environment stands elsewhere are reset, and their actions replayed.
+        Where the live environment is in another state, it is reset and the actions are replayed.
         """
         past = np.arange(actions.shape[1]) < steps[:, None]
         same = ((self.actions == actions).all(2) | ~past).all(1)
@@ -121,7 +120,7 @@ class Episodes:
         return self._live.copy()
 
     def require_live(self) -> None:
-        """A sentence if an episode could not be brought back to its state."""
+        """Raise a sentence if an episode could not be brought back to its state."""
         if not self._live.all():
             lane = int(np.argmin(self._live))
             raise CanaryError(

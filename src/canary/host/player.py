@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from canary.errors import CanaryError
-from canary.host.references import describe, label_of, look_up, name_of
+from canary.host.references import describe, label_of, look_up, looks_up, name_of
 from canary.host.spaces import action_decoder, describe_spaces, observation_encoder
 
 GYMNASIUM = "gymnasium:"
@@ -70,10 +70,10 @@ class Player:
             self._environment.action_space, self.label
         )
         self.horizon = recipe.horizon or _own_horizon(self._environment, self.label)
-        self._cost = _cost_reader(recipe.cost)
+        self._cost = _six_values if recipe.cost == SIX_VALUES else cost_reader(recipe.cost)
         self._values = 6 if recipe.cost == SIX_VALUES else 5
         self._before: Any = None
-        self._step = self._environment.step  # looked up once: a small step is as quick as a lookup
+        self._step = self._environment.step  # looking it up takes as long as a small step
 
     def reset(self, seed: int) -> Any:
         """The first observation of an episode, as the environment itself has it."""
@@ -189,22 +189,30 @@ def _own_horizon(environment: Any, label: str) -> int:
     return int(limit)
 
 
-def _cost_reader(cost: str | Cost) -> Cost:
+def _six_values(*_: Any) -> Any:
+    """The cost is among the six values of a step."""
+
+
+def cost_reader(cost: Any, source: str = "info") -> Cost:
+    """A function from what `cost=` says: itself, `info:KEY`, or `package.module:function`."""
     if callable(cost):
         return cost
-    if cost == SIX_VALUES:
-        return lambda *_: None  # the cost is among the six values
+    if not (isinstance(cost, str) and (cost.startswith(INFO) or looks_up(cost))):
+        raise CanaryError(
+            f"cost must be a function, 'info:KEY', '{SIX_VALUES}' (Gymnasium) or "
+            f"'package.module:function', not {cost!r}."
+        )
     if not cost.startswith(INFO):
         return look_up(cost)
     key = cost.removeprefix(INFO)
 
-    def read(before: Any, action: Any, after: Any, info: dict[str, Any]) -> Any:
+    def read(before: Any, action: Any, after: Any, info: Any) -> Any:
         del before, action, after
         if key not in info:
             raise CanaryError(
-                f"info has no {key!r} to take the cost from; it has "
+                f"{source} has no {key!r} to take the cost from; it has "
                 f"{', '.join(map(str, info)) or 'nothing'}. "
-                "Say where the cost is: cost=function, cost='info:KEY' or cost='safety-gymnasium'"
+                "Say where the cost is: cost=function or cost='info:KEY'"
             )
         return info[key]
 

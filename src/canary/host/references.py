@@ -1,5 +1,4 @@
-"""Names of Python objects: `package.module:Name` to an object, an object to its name, and what a
-name would run."""
+"""Names of Python objects: `package.module:Name` to an object, and an object to its name."""
 
 import importlib
 import sys
@@ -69,7 +68,7 @@ def name_of(thing: Any) -> str | None:
 
 
 def label_of(thing: str | Callable[..., Any]) -> str:
-    """A name for people and for comparing, also where nothing can be imported by it."""
+    """A name for people, which need not be importable."""
     if isinstance(thing, str):
         return thing
     return f"{getattr(thing, '__module__', '?')}:{getattr(thing, '__qualname__', type(thing).__qualname__)}"

@@ -60,7 +60,7 @@ class LocalRow:
             try:
                 observation, tail = player.reset(seed), (0.0, 0.0, False, False)
                 for action in player.actions(past) if len(past) else ():
-                    if not (tail[2] or tail[3]):  # what does not repeat itself may end earlier
+                    if not (tail[2] or tail[3]):  # one with randomness of its own may end earlier
                         observation, tail = player.step(action)
             except Exception as error:
                 raise _failure(player, lane, error) from error
@@ -140,7 +140,7 @@ class WorkerRow:
         }
         for index, some in places.items():
             arguments = [[each[place] for place in some] for each in (lanes, *given)]
-            with suppress(OSError):  # it is dead, as the answer will say
+            with suppress(OSError):  # a dead worker is reported by its answer
                 self._pipes[index].send((method, arguments))
         answers = {index: self._answer(index, lanes[some[0]]) for index, some in places.items()}
         for answer in answers.values():

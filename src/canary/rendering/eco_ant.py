@@ -2,7 +2,7 @@
 on the floor.
 
 `mujoco.Renderer` uses the OpenGL that MUJOCO_GL named when mujoco was first imported, by default
-one that needs a screen. The physics imports mujoco early, so the context is made here.
+one that needs a screen. The physics imports mujoco first, so the context is made here.
 """
 
 import ctypes.util

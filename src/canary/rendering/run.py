@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from canary.constraints import one_cost
-from canary.environments.failures import told_failures
+from canary.environments.failures import explain_failures
 from canary.environments.protocol import close, stated_drawing
 from canary.environments.settings import name_of_environment
 from canary.errors import CanaryError
@@ -152,7 +152,7 @@ def recorded(
     """The evaluated episode of a row, with all its states."""
     environment, number = policies.config.environment, row["episode"]
     keys = plan.keys(row["seed"], number // plan.batch * plan.batch)
-    with told_failures(environment):
+    with explain_failures(environment):
         film = recorder.film(*policies.of_seed(row["seed"]), keys, number % plan.batch)
         lane = jax.device_get(film)
     close(environment)

@@ -21,7 +21,7 @@ from jaxtyping import PRNGKeyArray
 from canary.algorithms.remaining_risk import RiskCritics, risk_critics
 from canary.config.config import RunConfig
 from canary.constraints import Joint
-from canary.environments.failures import told_failures
+from canary.environments.failures import explain_failures
 from canary.environments.protocol import close
 from canary.errors import CanaryError
 from canary.evaluation import absurd_numbers, make_player
@@ -152,7 +152,7 @@ def play(
     for seed, (policy, statistics) in chosen.items():
         for first in range(0, plan.episodes, batch):
             count = min(batch, plan.episodes - first)
-            with told_failures(environment):
+            with explain_failures(environment):
                 ends = jax.tree.map(np.asarray, program(policy, statistics, plan.keys(seed, first)))
             ends = jax.tree.map(operator.itemgetter(slice(count)), ends)
             columns = {

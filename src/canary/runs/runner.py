@@ -27,7 +27,7 @@ import polars as pl
 from canary.config.config import RunConfig, config_to_dict
 from canary.config.run_config import checked
 from canary.config.sources import source_from_dict
-from canary.environments.failures import told_failures
+from canary.environments.failures import explain_failures
 from canary.environments.protocol import Environment, close
 from canary.errors import CanaryError
 from canary.exploration import with_initial_std
@@ -334,7 +334,7 @@ def _advance(session: _Session, unsaved: _UnsavedRows, iteration: int, count: in
     """The records of `count` updates. On a fault, save the state before them and raise."""
     config, groups, run = session.config, session.groups, session.run
     try:
-        with told_failures(config.environment):
+        with explain_failures(config.environment):
             metrics, ends = groups.advance(count)
     except CanaryError as error:  # the states are still those before
         fault = f"{error} {saved(iteration, run)}"

@@ -20,7 +20,7 @@ from jaxtyping import PyTree
 from canary.algorithms.base import Task
 from canary.config.config import RunConfig
 from canary.constraints import parts_of
-from canary.environments.host_environment import HostEnvironment
+from canary.environments.gymnasium_environment import GymnasiumEnvironment
 from canary.environments.settings import name_of_environment
 from canary.host_training import HostTraining
 from canary.identity import named
@@ -83,7 +83,7 @@ class SeedGroups:
     ):
         devices = jax.devices()
         on_cpu = devices[0].platform == "cpu"
-        host = isinstance(trainer.environment, HostEnvironment)
+        host = isinstance(trainer.environment, GymnasiumEnvironment)
         per_device = 1 if host else per_device
         per_group = per_device or (1 if on_cpu else -(-len(seeds) // len(devices)))
         self._groups = [

@@ -111,7 +111,7 @@ class HostFunction:
     def _handle(self, pointer: Any) -> int | None:
         frame = pointer.contents
         try:
-            if frame.extension_start and _tell_version(frame.extension_start):
+            if frame.extension_start and _answer_version(frame.extension_start):
                 return None
             rows, result = (
                 _array(each.buffers[0].contents) for each in (frame.arguments, frame.results)
@@ -132,7 +132,7 @@ def _array(buffer: Buffer) -> np.ndarray:
     return np.frombuffer(memory, dtype).reshape(shape)
 
 
-def _tell_version(address: int) -> bool:
+def _answer_version(address: int) -> bool:
     """Answer if XLA only asks for the version that this handler was written for."""
     extension = MetadataExtension.from_address(address)
     if extension.type != METADATA:

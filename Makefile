@@ -27,6 +27,7 @@ $(STAMP): pyproject.toml requirements.lock
 	@echo "Installing into $(VENV), once; this downloads a few hundred megabytes ..."
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --no-deps --no-compile -r requirements.lock # the lock names them all
+	@$(BIN)/python -m pip install --quiet --no-deps --no-compile simglucose==0.2.11 arch==8.0.0 # data of two examples
 	@$(BIN)/python -m compileall -q -j 0 -x '/tests/' $(VENV)/lib >/dev/null 2>&1 || true # on all cores
 	@$(BIN)/python -m pip install --quiet --no-deps --editable .
 	@touch $@

@@ -157,14 +157,17 @@ def _cppo(environment: str, gain: float, step: float, init: float | None = None)
     overrides = [f"algo.proportional_gain={gain:g}", f"algo.multiplier_step={step:g}"]
     if init is not None:
         overrides, name = [*overrides, f"algo.multiplier_init={init:g}"], f"{name}-init-{init:g}"
-    count, steps = (5, 300_000) if environment == "IcyLake" else (2, 500_000)
+    # 200 updates or more: fewer decide nothing
+    count, steps = {"IcyLake": (5, 300_000), "EcoAnt": (2, 1_000_000)}.get(
+        environment, (2, 2_000_000)
+    )
     return Row(name=name, about=f"CPPO on {environment}", environment=environment,
                algorithm="cppo", overrides=tuple(overrides), seeds=range(2400, 2400 + count),
                steps=steps)  # fmt: skip
 
 
 CPPO_SEARCH = Study(
-    title="CPPO's 12-point grids (epsilon 0.02)",
+    title="CPPO's 12-point grids, and larger gains on the robots (epsilon 0.02)",
     rows=(
         *(_cppo("IcyLake", gain, step) for gain in (0, 15, 60, 150) for step in (1e-3, 3e-2, 3e-1)),
         *(
@@ -172,6 +175,8 @@ CPPO_SEARCH = Study(
             for environment in ("PointGoal2500", "EcoAnt")
             for gain in (60, 100, 150) for step in (0.01, 0.03) for init in (1, 50)
         ),
+        *(_cppo("PointGoal2500", gain, 0.01, 50) for gain in (300, 600)),
+        *(_cppo("EcoAnt", gain, 0.03, 50) for gain in (300, 600, 1200, 2400)),
     ),
 )  # fmt: skip
 

@@ -48,6 +48,12 @@ class Row:
         return str(self.about["row"])
 
     @property
+    def label(self) -> str:
+        """Method, preset and overrides."""
+        changed = "".join(f", {one.rpartition('.')[2]}" for one in self.about["overrides"])
+        return f"{self.about['algorithm']} (`{self.about['preset']}`{changed})"
+
+    @property
     def is_shown(self) -> bool:
         return bool(self.seeds)
 

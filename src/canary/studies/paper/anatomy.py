@@ -81,11 +81,12 @@ def _figure(data: pl.DataFrame, title: str, path: Path) -> None:
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(5.6, 3.8), layout="constrained")
         for rows in data.partition_by("row", maintain_order=True):
-            index, is_published = environments.index(rows["environment"][0]), rows["preset"][0] == "paper"  # fmt: skip
+            index, preset = environments.index(rows["environment"][0]), rows["preset"][0]
+            faces = {"paper": "none", "authors": "lightgrey"}
             axes.scatter(
                 rows["bound"], rows["violation"].clip(LOWEST), s=26, marker="osD^vP*X"[index % 8],
-                edgecolors=f"C{index}", facecolors="none" if is_published else f"C{index}",
-                label=f"{rows['environment'][0]}{', as published' if is_published else ''}",
+                edgecolors=f"C{index}", facecolors=faces.get(preset, f"C{index}"),
+                label=f"{rows['environment'][0]}, `{preset}`",
             )  # fmt: skip
         axes.axvline(0, color=GREY, linewidth=1, linestyle="--")
         for epsilon in data["epsilon"].unique().drop_nulls().sort():

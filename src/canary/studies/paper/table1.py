@@ -48,7 +48,7 @@ def save(page: Page) -> Paths:
 
 
 def _names(row: Row) -> tuple[str, str]:
-    return row.about["environment"], f"{row.about['algorithm']} (`{row.about['preset']}`)"
+    return row.about["environment"], row.label
 
 
 def outside(values: Numbers, paper: dict[str, Any] | None) -> dict[str, bool | None]:

@@ -9,6 +9,7 @@ from canary.studies.page import Page, Paths, Row
 
 FLOOR = 1e-3  # where the logarithmic axis ends
 VALUES = ("return", "violation")
+DASHES = {"fast": "-", "paper": "--", "authors": ":"}
 
 
 def save(page: Page) -> Paths:
@@ -19,7 +20,7 @@ def save(page: Page) -> Paths:
     frames = [line.select(pl.lit(name).alias("row"), pl.all()) for name, line in lines.items()]
     return page.table(
         "Lines are means over seeds, bands one standard deviation, in blocks of training; a rate "
-        f"below {FLOOR:g} is\ndrawn there. Dashed: the `paper` preset.",
+        f"below {FLOOR:g} is\ndrawn there. Dashed: the `paper` preset; dotted: `authors`.",
         ("line", "seeds × steps", "code"),
         lambda row: [(*_names(row), row.size, row.codes)],
         pl.concat(frames).with_columns(pl.col(pl.Float64).round(6)) if frames else [],
@@ -62,10 +63,10 @@ def _figure(rows: list[Row], lines: dict[str, pl.DataFrame], path: Path) -> None
         for environment, panels in zip(environments, grid, strict=True):
             here = [row for row in rows if row.environment == environment]
             for row in here:
-                style = f"C{methods.index(row.algorithm)}", "--" if row.preset == "paper" else "-"
+                style = f"C{methods.index(row.algorithm)}", DASHES[row.preset]
                 for axes, name in zip(panels, VALUES, strict=True):
                     floor = FLOOR if name == "violation" else -np.inf
-                    _line(axes, lines[row.name], name, style, _method(row), floor)
+                    _line(axes, lines[row.name], name, style, row.label, floor)
             left, right = panels
             for epsilon in sorted({row.epsilon for row in here if row.epsilon is not None}):
                 right.axhline(epsilon, color=RED, linestyle="--", linewidth=1)
@@ -87,9 +88,5 @@ def _line(axes, line: pl.DataFrame, name: str, style: tuple[str, str], label: st
     axes.fill_between(line["steps"], low, mean + spread, color=colour, alpha=0.12, linewidth=0)
 
 
-def _method(row: Row) -> str:
-    return f"{row.about['algorithm']} ({row.about['preset']})"
-
-
 def _names(row: Row) -> tuple[str]:
-    return (f"{row.about['environment']}: {_method(row)}",)
+    return (f"{row.about['environment']}: {row.label}",)

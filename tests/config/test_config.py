@@ -65,6 +65,15 @@ def test_the_paper_preset_is_the_papers_table():
     assert (step.target_kl, step.damping, step.backtracks, step.shrink) == (0.01, 0.1, 10, 0.8)
 
 
+@pytest.mark.parametrize("algorithm", ["canary", "cpo", "cvar-cpo", "ppo"])
+def test_authors_is_paper_with_the_other_reading(algorithm):
+    reading = () if algorithm == "ppo" else ("algo.reading=authors",)
+    paper = make_config(algorithm=algorithm, preset="paper", overrides=reading)
+    assert make_config(algorithm=algorithm, preset="authors") == dataclasses.replace(
+        paper, preset="authors"
+    )
+
+
 def test_names_for_people_are_the_names_of_the_program():
     assert set(names.ALGORITHMS) == set(ALGORITHMS)
     assert set(names.PRESETS) == set(PRESETS)

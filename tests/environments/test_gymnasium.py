@@ -149,7 +149,7 @@ def test_staggered_lanes_are_cut_by_their_clock():
 @pytest.mark.parametrize(
     ("make", "cost"),
     [(Walk, "info:cost"), (Walk, depth), (WALK, "problems.host_environments:depth"),
-     ("problems.host_environments:six_values", "safety-gymnasium")],
+     ("problems.host_environments:SixValues", "safety-gymnasium")],
     ids=["info", "function", "name", "six"],
 )  # fmt: skip
 def test_the_cost_can_come_from_info_a_function_a_name_or_the_six_values(make, cost):
@@ -160,7 +160,7 @@ def test_the_cost_can_come_from_info_a_function_a_name_or_the_six_values(make, c
 
 
 def test_counted_spaces_that_do_not_begin_at_zero():
-    environment = from_gymnasium(host_environments.rooms, horizon=10)
+    environment = from_gymnasium(host_environments.Rooms, horizon=10)
     assert environment.action_space == Discrete(3)
     assert environment.observation_size == 5
     assert not environment.normalise_observation

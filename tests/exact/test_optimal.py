@@ -16,7 +16,6 @@ from canary.exact import (
     CONSTRAINTS,
     Infeasible,
     best_response,
-    best_under_cantelli,
     best_under_cvar,
     best_under_var,
     cost_law,
@@ -24,7 +23,7 @@ from canary.exact import (
     markov_policy,
     mix,
 )
-from exact.tiny_mdps import enumerated, line, random_mdp
+from exact.tiny_mdps import SETTINGS, enumerated, line, random_mdp
 
 LAKE = from_environment(IcyLake())
 LIMIT = 5.5
@@ -69,18 +68,6 @@ def assert_optimum(solve, setting, expected, tolerance):
         assert solve(*setting).value == pytest.approx(expected, abs=tolerance)
 
 
-# Settings where the constraints bind; in the last two, Cantelli's (and CVaR's) admits no policy.
-SETTINGS = [
-    (0, 0.5, 0.3),
-    (0, 2.5, 0.1),
-    (1, 1.5, 0.25),
-    (3, 1.0, 0.2),
-    (4, 2.3, 0.3),
-    (2, 1.0, 0.2),
-    (5, 0.5, 0.6),
-]
-
-
 @pytest.mark.parametrize(("seed", "limit", "epsilon"), SETTINGS)
 def test_var_equals_enumeration(seed, limit, epsilon):
     mdp, laws = enumerated(seed)
@@ -97,34 +84,6 @@ def test_cvar_equals_enumeration(seed, limit, epsilon):
         for eta in np.union1d(np.linspace(-0.5, limit, 12), mdp.support[mdp.support <= limit])
     )
     assert_optimum(best_under_cvar, (mdp, limit, epsilon), expected, 1e-8)
-
-
-@pytest.mark.parametrize(("seed", "limit", "epsilon"), SETTINGS)
-def test_cantelli_equals_enumeration(seed, limit, epsilon):
-    """Fixing the mean makes the constraint linear: E[C] = m and beta E[C^2] <= m^2/eps - 2 l m +
-    l^2."""
-    mdp, laws = enumerated(seed)
-    means, squares = laws[:, :-1] @ mdp.support, laws[:, :-1] @ mdp.support**2
-
-    def best_with_mean(mean):
-        solution = linprog(
-            -laws[:, -1],
-            A_ub=(1 / epsilon - 1) * squares[None],
-            b_ub=[mean**2 / epsilon - 2 * limit * mean + limit**2],
-            A_eq=np.stack([np.ones(len(laws)), means]),
-            b_eq=[1, mean],
-            bounds=(0, None),
-        )
-        return -solution.fun if solution.status == 0 else -np.inf
-
-    low, high, expected = means.min(), min(means.max(), limit), -np.inf
-    for _ in range(5):  # zoom in on the best mean
-        grid = np.linspace(low, high, 41)
-        values = [best_with_mean(mean) for mean in grid]
-        expected = max(expected, *values)
-        middle, reach = grid[int(np.argmax(values))], (high - low) / 20
-        low, high = max(middle - reach, low), min(middle + reach, high)
-    assert_optimum(best_under_cantelli, (mdp, limit, epsilon), expected, 5e-6)
 
 
 def test_var_equals_an_occupation_measure_program():

@@ -19,7 +19,7 @@ from canary.exact import (
     cost_law,
     from_environment,
 )
-from exact.tiny_mdps import enumerated, line, random_mdp
+from exact.tiny_mdps import SETTINGS, enumerated, line, random_mdp
 from problems import hard_lake
 
 LAKE = from_environment(IcyLake())
@@ -118,22 +118,22 @@ def test_towards_one_it_is_the_probability_of_reaching_the_limit():
 # The best return: complete enumeration of all policies of tiny processes.
 
 
-def best_of_all(laws, shaped, epsilon):
-    """Fixing E[X] = m < 1 makes the constraint linear: beta E[X^2] <= m^2 / epsilon - 2 m + 1."""
-    means, squares = laws[:, :-1] @ shaped, laws[:, :-1] @ shaped**2
+def best_of_all(laws, variable, bound, epsilon):
+    """Fixing E[X] = m makes the constraint linear: beta E[X^2] <= m^2 / epsilon - 2 b m + b^2."""
+    means, squares = laws[:, :-1] @ variable, laws[:, :-1] @ variable**2
 
     def best_with_mean(mean):
         solution = linprog(
             -laws[:, -1],
             A_ub=(1 / epsilon - 1) * squares[None],
-            b_ub=[mean**2 / epsilon - 2 * mean + 1],
+            b_ub=[mean**2 / epsilon - 2 * bound * mean + bound**2],
             A_eq=np.stack([np.ones(len(laws)), means]),
             b_eq=[1, mean],
             bounds=(0, None),
         )
         return -solution.fun if solution.status == 0 else -np.inf
 
-    low, high, best = means.min(), min(means.max(), 0.999), -np.inf
+    low, high, best = means.min(), min(means.max(), 0.999 * bound), -np.inf
     for _ in range(7):  # zoom in on the best mean
         grid = np.linspace(low, high, 41)
         values = [best_with_mean(mean) for mean in grid]
@@ -146,6 +146,7 @@ def best_of_all(laws, shaped, epsilon):
 @pytest.mark.parametrize(
     ("seed", "limit", "epsilon", "dead_zone"),
     [
+        *((*setting, None) for setting in SETTINGS),
         (0, 0.5, 0.3, 0.0),
         (0, 2.5, 0.1, 0.0),
         (0, 2.5, 0.1, 0.5),
@@ -156,10 +157,12 @@ def best_of_all(laws, shaped, epsilon):
         (2, 1.0, 0.2, 0.5),  # no policy
     ],
 )
-def test_the_shaped_optimum_equals_enumeration(seed, limit, epsilon, dead_zone):
+def test_the_optimum_under_cantelli_equals_enumeration(seed, limit, epsilon, dead_zone):
     mdp, laws = enumerated(seed)
-    shaped = np.clip((mdp.support / limit - dead_zone) / (1 - dead_zone), 0, 1)
-    expected = best_of_all(laws, shaped, epsilon)
+    variable, bound = mdp.support, limit
+    if dead_zone is not None:
+        variable, bound = np.clip((variable / limit - dead_zone) / (1 - dead_zone), 0, 1), 1.0
+    expected = best_of_all(laws, variable, bound, epsilon)
     optimum = best_or_none(best_under_cantelli, mdp, limit, epsilon, dead_zone=dead_zone)
     if np.isinf(expected):
         assert optimum is None
@@ -276,8 +279,5 @@ def test_a_dead_zone_is_a_share_of_the_limit(dead_zone):
         best_under_cantelli(random_mdp(0), 1.0, 0.1, dead_zone=dead_zone)
     with pytest.raises(CanaryError, match="dead zone"):
         law_of([1.0]).guaranteed_violation(1.0, dead_zone)
-
-
-def test_a_dead_zone_needs_a_limit_to_be_a_share_of():
     with pytest.raises(CanaryError, match="positive"):
         best_under_cantelli(random_mdp(0), 0.0, 0.1, dead_zone=0.5)

@@ -8,6 +8,13 @@ import numpy as np
 
 from canary.exact import CostLaw, FiniteMDP, cost_law
 
+# Seed, limit, epsilon where the constraints bind; in the last two, Cantelli's (and CVaR's) admits
+# no policy.
+SETTINGS = [
+    (0, 0.5, 0.3), (0, 2.5, 0.1), (1, 1.5, 0.25), (3, 1.0, 0.2), (4, 2.3, 0.3), (2, 1.0, 0.2),
+    (5, 0.5, 0.6),
+]  # fmt: skip
+
 
 def line(costs: list[float], **settings) -> FiniteMDP:
     """A chain 0 -> 1 -> ... -> terminal whose n-th step costs costs[n]."""

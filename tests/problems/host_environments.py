@@ -115,36 +115,12 @@ def depth(before, action, after, info):
     return max(-float(after[0]), 0.0)
 
 
-def walk(**arguments):
-    return Walk(**arguments)
-
-
-def drawn(**arguments):
-    return DrawnWalk(**arguments)
-
-
 def drawn_without_mode():
     return DrawnWalk()
-
-
-def drawn_always():
-    return DrawnWalk(render_mode="rgb_array")
 
 
 class DrawnForgetful(DrawnWalk, Forgetful):
     """Another episode whenever it is played."""
 
 
-def forgetful():
-    return Forgetful()
-
-
-def six_values():
-    return SixValues()
-
-
-def rooms():
-    return Rooms()
-
-
-WALK = "problems.host_environments:walk"
+WALK = "problems.host_environments:Walk"

@@ -18,10 +18,10 @@ from canary.rendering import run as videos
 from canary.rendering.gymnasium_environment import draw, shots
 from canary.rendering.run import drawing_for
 from canary.runs.policies import EvaluationPlan, load_policies, play
-from problems.host_environments import DrawnForgetful, drawn, shade
+from problems.host_environments import DrawnForgetful, DrawnWalk, shade
 from runs.untrained_runs import untrained_run
 
-DRAWN = "problems.host_environments:drawn"
+DRAWN = "problems.host_environments:DrawnWalk"
 EPISODES, HORIZON = 10, 12
 TASK = {"constraint": canary.Chance(limit=3.0, epsilon=0.2), "seeds": (0,)}
 
@@ -73,11 +73,11 @@ def test_the_command_line_makes_a_video(run, capsys):
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        ("problems.host_environments:walk", "has no 'rgb_array'"),
+        ("problems.host_environments:Walk", "has no 'rgb_array'"),
         ("problems.host_environments:drawn_without_mode", "no argument render_mode"),
-        (partial(drawn, picture="missing"), "a_brush is not installed"),
-        (partial(drawn, picture="text"), "not a uint8 array"),
-        (partial(drawn, picture="no screen"), "MUJOCO_GL=egl"),
+        (partial(DrawnWalk, picture="missing"), "a_brush is not installed"),
+        (partial(DrawnWalk, picture="text"), "not a uint8 array"),
+        (partial(DrawnWalk, picture="no screen"), "MUJOCO_GL=egl"),
         ("CartPole-v1", "pygame is not installed"),
     ],
 )  # fmt: skip

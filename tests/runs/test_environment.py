@@ -253,8 +253,8 @@ def test_references_make_environments():
         ),
         (Source("no_such_thing:Walk"), "There is no module 'no_such_thing'"),
         (
-            Source("problems.host_environments:walk"),
-            "write --env gymnasium:problems.host_environments:walk",
+            Source("problems.host_environments:Walk"),
+            "write --env gymnasium:problems.host_environments:Walk",
         ),
         (Source("problems.host_environments:WALK"), "is a str, not a class or function"),
         (Source(REFERENCE, {}, "info:cost"), "states its own cost; --cost is for"),

@@ -72,7 +72,7 @@ def test_a_failure_is_told_and_what_was_trained_is_kept(tmp_path, how, workers, 
     )
     with pytest.raises(CanaryError, match=sentence) as caught:
         train(environment, tmp_path)
-    assert "walk" in str(caught.value)
+    assert "Walk" in str(caught.value)
     run = the_run(tmp_path)
     assert f"saved as it was after update 4: canary train --resume {run}" in str(caught.value)
     assert read_manifest(run)["status"] == "failed"
@@ -135,7 +135,7 @@ def test_a_resumed_run_has_the_bits_of_one_that_never_stopped(tmp_path):
 
 
 def test_a_resume_reports_what_an_environment_that_forgets_its_seed_loses():
-    groups = groups_of(from_gymnasium("problems.host_environments:forgetful", horizon=25))
+    groups = groups_of(from_gymnasium("problems.host_environments:Forgetful", horizon=25))
     groups.start()
     groups.compile()
     groups.advance(1)

@@ -44,7 +44,7 @@ class BraxEnvironment(Adapted):
         return True
 
     def with_settings(self, changes: Mapping[str, Any]) -> "BraxEnvironment":
-        given = {"horizon": self.horizon, **self.arguments, **changes}
+        given: dict[str, Any] = {"horizon": self.horizon, **self.arguments, **changes}
         return from_brax(self.name, self.cost, **given)
 
     def reset(self, key: PRNGKeyArray) -> EnvironmentState:

@@ -93,19 +93,13 @@ class EcoAnt:
             )
         for name in ("horizon", "frame_skip"):
             check_count("EcoAnt", name, getattr(self, name))
-        for name in (
-            "noise_scale",
-            "healthy_bonus",
-            "control_cost",
-            "battery_limit",
-            "reset_noise",
-        ):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value >= 0) or (
-                name == "battery_limit" and value == 0
-            ):
-                least = "positive" if name == "battery_limit" else "at least 0"
-                raise CanaryError(f"The {name} of EcoAnt must be finite and {least}, not {value}.")
+        for name in ("noise_scale", "healthy_bonus", "control_cost", "reset_noise"):
+            if not 0 <= (value := getattr(self, name)) < math.inf:
+                raise CanaryError(f"The {name} of EcoAnt must be finite and >= 0, not {value}.")
+        if not 0 < self.battery_limit < math.inf:
+            raise CanaryError(
+                f"The battery_limit of EcoAnt must be finite and positive, not {self.battery_limit}."
+            )
 
     default_constraint: ClassVar = Chance(limit=150.0, epsilon=0.02)
     largest_step_cost: ClassVar = 4.0

@@ -64,7 +64,7 @@ class GymnaxEnvironment(Adapted):
         return self._categories is None
 
     def with_settings(self, changes: Mapping[str, Any]) -> "GymnaxEnvironment":
-        given = {"horizon": self.horizon, **self.arguments, **changes}
+        given: dict[str, Any] = {"horizon": self.horizon, **self.arguments, **changes}
         return from_gymnax(self.name, self.cost, **given)
 
     def reset(self, key: PRNGKeyArray) -> EnvironmentState:

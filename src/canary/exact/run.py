@@ -5,7 +5,6 @@ law of the episode cost follows by dynamic programming.
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,6 @@ from canary.exact import (
     CostLaw,
     FiniteMDP,
     Infeasible,
-    Optimum,
     best_response,
     best_under_cantelli,
     best_under_var,
@@ -41,9 +39,6 @@ from canary.types import Chance
 
 Progress = Callable[[int, int, str], None]
 """Called before each piece of work with the pieces done, their number, and the name of the next."""
-
-Problem = tuple[dict[str, Any], Callable[..., Optimum]]
-"""The names of a point (constraint, epsilon, dead zone) and what solves it."""
 
 DEAD_ZONES = (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8)
 SMALLEST_EPSILON = 1e-9  # in double precision a smaller one is a worst-case constraint
@@ -64,15 +59,18 @@ def frontier_report(
     mdp = from_environment(environment)
     configs = [_comparable(run, environment, limit) for run in runs]
     grid = sorted({*(default_epsilons(epsilon) if epsilons is None else epsilons), epsilon})
-    problems = [*_over_epsilon(grid), *_over_dead_zone(epsilon)]
-    constraints = [Chance(limit=limit, epsilon=names["epsilon"]) for names, _ in problems]
+    allowed = {each: Chance(limit=limit, epsilon=each) for each in grid}
+    problems: list[dict[str, Any]] = [
+        *({"constraint": name, "epsilon": each} for name in CONSTRAINTS for each in grid),
+        *({"constraint": "shaped", "epsilon": epsilon, "dead_zone": zone} for zone in DEAD_ZONES),
+    ]
     total = len(problems) + sum(len(config.training.seeds) for config in configs)
     report = progress or (lambda done, total, label: None)
-    pool: list[Any] = []  # policies that one problem has found help to solve the next
+    pool: list[Any] = []  # the policies of one problem help to solve the next
     points: list[dict[str, Any]] = []
-    for done, ((names, solve), allowed) in enumerate(zip(problems, constraints, strict=True)):
+    for done, names in enumerate(problems):
         report(done, total, _label(names))
-        points.append(names | _point(mdp, solve, allowed, pool))
+        points.append(names | _point(mdp, names, allowed[names["epsilon"]], pool))
     curves = [point for point in points if point["constraint"] in CONSTRAINTS]
     shaped = [point for point in points if point["constraint"] == "shaped"]
     optima = {point["constraint"]: point for point in curves if point["epsilon"] == epsilon}
@@ -95,25 +93,6 @@ def frontier_report(
         "shaped": shaped,
         "runs": trained,
     }
-
-
-def _over_epsilon(epsilons: Sequence[float]) -> list[Problem]:
-    return [
-        ({"constraint": name, "epsilon": epsilon}, solve)
-        for name, solve in CONSTRAINTS.items()
-        for epsilon in epsilons
-    ]
-
-
-def _over_dead_zone(epsilon: float) -> list[Problem]:
-    """Cantelli's bound on the shaped cost (`canary.numerics.shaped_cost`), at one epsilon."""
-    return [
-        (
-            {"constraint": "shaped", "epsilon": epsilon, "dead_zone": dead_zone},
-            partial(best_under_cantelli, dead_zone=dead_zone),
-        )
-        for dead_zone in DEAD_ZONES
-    ]
 
 
 def _label(names: dict[str, Any]) -> str:
@@ -169,11 +148,14 @@ def policy_law(
 
 
 def _point(
-    mdp: FiniteMDP, solve: Callable[..., Optimum], constraint: Chance, pool: list[Any]
+    mdp: FiniteMDP, names: dict[str, Any], constraint: Chance, pool: list[Any]
 ) -> dict[str, float | None]:
-    """The optimum in numbers; all are None where no policy satisfies the constraint."""
+    """The optimum in numbers; all are None where no policy satisfies the constraint. "shaped" is
+    Cantelli's bound on the shaped cost (`canary.numerics.shaped_cost`)."""
+    solve: Callable[..., Any] = CONSTRAINTS.get(names["constraint"], best_under_cantelli)
+    zone = {name: names[name] for name in ("dead_zone",) if name in names}
     try:
-        optimum = solve(mdp, constraint.limit, constraint.epsilon, pool)
+        optimum = solve(mdp, constraint.limit, constraint.epsilon, pool, **zone)
     except Infeasible:
         return dict.fromkeys(("return", "upper_bound", *_numbers(None, constraint)))
     best = {"return": float(optimum.value), "upper_bound": float(optimum.upper_bound)}
@@ -235,23 +217,16 @@ def _trained(
     optima, pool = known
     seeds = []
     for seed in config.training.seeds:
-        policy, statistics = policies.of_seed(seed)
-        law = policy_law(config.environment, mdp, policies.account, policy, statistics)
-        numbers = _numbers(law, constraint)
-        own = best_under_var(
-            mdp, constraint.limit, _as_epsilon(law.violation(constraint.limit)), pool
-        )
-        gaps = {
-            f"gap_to_{name}": None
-            if point["return"] is None
-            else point["return"] - law.expected_return
-            for name, point in optima.items()
-        }
+        law = policy_law(config.environment, mdp, policies.account, *policies.of_seed(seed))
+        value, chance = law.expected_return, law.violation(constraint.limit)
+        own = best_under_var(mdp, constraint.limit, _as_epsilon(chance), pool)
+        best = {name: point["return"] for name, point in optima.items()}
         seeds.append(
-            {"seed": seed, "return": law.expected_return, "length": law.expected_length, **numbers}
-            | {"is_safe": law.violation(constraint.limit) <= constraint.epsilon}
-            | gaps
-            | {"gap_at_own_violation": own.value - law.expected_return}
+            {"seed": seed, "return": value, "length": law.expected_length}
+            | _numbers(law, constraint)
+            | {"is_safe": chance <= constraint.epsilon}
+            | {f"gap_to_{n}": None if b is None else b - value for n, b in best.items()}
+            | {"gap_at_own_violation": own.value - value}
             | _shaped_bound(law, constraint.limit, dead_zone)
         )
     return {

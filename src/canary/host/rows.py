@@ -7,7 +7,7 @@ import multiprocessing
 import signal
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -20,32 +20,8 @@ TAIL = 4  # entries of a result after the observation: reward, cost, terminated,
 Lanes = Sequence[int]
 
 
-class Row(Protocol):
-    """One environment per lane."""
-
-    def reset(
-        self, lanes: Lanes, seeds: Sequence[int], actions: Sequence[np.ndarray]
-    ) -> Float[np.ndarray, "lane result"]:
-        """Start an episode in each of these lanes and replay its actions; the results of the last
-        step, or of the reset."""
-        ...
-
-    def step(
-        self, lanes: Lanes, actions: Float[np.ndarray, "lane action"]
-    ) -> Float[np.ndarray, "lane result"]:
-        """One step in each of these lanes."""
-        ...
-
-    def close(self) -> None: ...
-
-
-def open_row(recipe: Recipe, lanes: int, workers: int) -> Row:
-    workers = min(workers, lanes)
-    return WorkerRow(recipe, lanes, workers) if workers else LocalRow(recipe, range(lanes))
-
-
 class LocalRow:
-    """Environments in this process."""
+    """Environments in this process, one per lane."""
 
     def __init__(self, recipe: Recipe, lanes: Lanes):
         self._players = {lane: Player(recipe) for lane in lanes}
@@ -54,6 +30,8 @@ class LocalRow:
     def reset(
         self, lanes: Lanes, seeds: Sequence[int], actions: Sequence[np.ndarray]
     ) -> Float[np.ndarray, "lane result"]:
+        """Start an episode in each of these lanes and replay its actions; the results of the last
+        step, or of the reset."""
         observations, tails = [], []
         for lane, seed, past in zip(lanes, seeds, actions, strict=True):
             player = self._players[lane]
@@ -71,6 +49,7 @@ class LocalRow:
     def step(
         self, lanes: Lanes, actions: Float[np.ndarray, "lane action"]
     ) -> Float[np.ndarray, "lane result"]:
+        """One step in each of these lanes."""
         players, observations, tails = self._players, [], []
         try:
             for lane, action in zip(lanes, self._first.actions(actions), strict=True):
@@ -189,3 +168,8 @@ def _serve(pipe: Any, recipe: Recipe, lanes: Lanes) -> None:
                 pipe.send(str(error))
     if row is not None:
         row.close()
+
+
+def open_row(recipe: Recipe, lanes: int, workers: int) -> LocalRow | WorkerRow:
+    workers = min(workers, lanes)
+    return WorkerRow(recipe, lanes, workers) if workers else LocalRow(recipe, range(lanes))

@@ -12,7 +12,7 @@ import pytest
 
 from canary.environments.eco_ant import INITIAL_POSITION
 from canary.environments.physics import native
-from canary.environments.physics.engine import PhysicsState, load_model, make_engine, resolve, start
+from canary.environments.physics.engine import PhysicsState, load_model, make_engine, resolve
 from canary.errors import CanaryError
 
 MODEL = load_model("eco_ant.xml")
@@ -22,6 +22,11 @@ SWINGER = """<mujoco><option timestep="0.004"/><worldbody><body>
   <site name="tip" pos="0.5 0 0"/></body></worldbody>
   <actuator><motor joint="swing"/></actuator>
   <sensor><accelerometer site="tip"/><gyro site="tip"/><jointpos joint="swing"/></sensor></mujoco>"""
+
+
+def start(model, qpos, qvel):
+    sensors = jnp.zeros(model.nsensordata, qpos.dtype)
+    return PhysicsState(qpos, qvel, sensors, jnp.zeros((), bool))
 
 
 def stance(dtype=np.float32):

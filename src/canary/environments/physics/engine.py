@@ -1,7 +1,7 @@
 """What a physics engine is: `step(state, control) -> state`, a pure function for one environment.
 
     engine = make_engine("auto", load_model("eco_ant.xml"), frame_skip=5)
-    state = engine.step(start(engine.model, qpos, qvel), control)
+    state = engine.step(state, control)
 
 One call holds the control for `frame_skip` time steps of the model. All that a call depends on is
 in its arguments: the solver starts each call cold, so a run is reproducible and can be resumed, and
@@ -59,13 +59,6 @@ class Engine(Protocol):
     def step(self, state: PhysicsState, control: Float[Array, "action"]) -> PhysicsState: ...
 
 
-def start(
-    model: Any, qpos: Float[Array, "position"], qvel: Float[Array, "velocity"]
-) -> PhysicsState:
-    """A state to step from. Its sensors read 0: they are computed by steps."""
-    return PhysicsState(qpos, qvel, jnp.zeros(model.nsensordata, qpos.dtype), jnp.zeros((), bool))
-
-
 def settle(
     before: PhysicsState,
     qpos: Float[Array, "position"],
@@ -95,12 +88,7 @@ def resolve(name: EngineName) -> str:
 
 
 def make_engine(name: EngineName, model: Any, frame_skip: int) -> Engine:
-    """An engine for a model without actuator states; make one per model and keep it, so that
-    programs are reused."""
-    if model.na or model.nmocap or model.nplugin:
-        raise ValueError(
-            "engines carry positions and velocities only: no actuator states, mocap or plugins"
-        )
+    """An engine for a model without actuator states, mocap bodies and plugins."""
     if resolve(name) == "native":
         from canary.environments.physics.native import native_engine
 
@@ -118,18 +106,14 @@ def load_model(file: str) -> Any:
 def require(module: str) -> Any:
     """Import a part of MuJoCo, which takes half a second and is put off until something moves."""
     try:
-        with contextlib.redirect_stdout(
-            None
-        ):  # MJX prints that it found no Warp, which is not needed
+        with contextlib.redirect_stdout(None):  # MJX prints that it found no Warp
             return importlib.import_module(module)
     except ImportError as error:
         raise CanaryError(
             f"This environment needs MuJoCo ({error}): install mujoco and mujoco-mjx, both "
             ">=3.17,<4."
         ) from None
-    except (
-        AttributeError
-    ) as error:  # how PyOpenGL says that the library named by MUJOCO_GL is not there
+    except AttributeError as error:  # PyOpenGL: the library named by MUJOCO_GL is missing
         raise CanaryError(
             "MuJoCo cannot load the graphics library of "
             f"MUJOCO_GL={os.environ.get('MUJOCO_GL', '')} ({error}): install it or unset MUJOCO_GL."

@@ -32,7 +32,7 @@ REWARD = (0.0, 1.0, 2.0)
 FUEL = (0.0, 1.5, 2.0)
 DAMAGE = ((0.0, 0.01, 0.1), (0.0, 0.05, 0.3))
 STORM = (0.2, 0.6)  # chance that the next leg has a storm, after fair weather and after a storm
-CONSTRAINT = [canary.Chance(limit=2.5, epsilon=0.05), canary.Mean(limit=30.0)]
+CONSTRAINT = [canary.Chance(limit=2.65, epsilon=0.05), canary.Mean(limit=30.0)]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,6 +19,7 @@ from canary.cli.train import Train, _choices
 from canary.config.config import make_config
 from canary.constraints import Chance, CVaR, Joint, Mean, from_dict, parts_of, to_dict
 from canary.errors import CanaryError
+from canary.export import numpy_policy
 from canary.numerics.measurement import measurement
 from canary.numerics.moments import empty_window, record_episodes
 from canary.reporting.page import make_report
@@ -161,6 +162,28 @@ def test_an_environment_with_several_costs_is_checked():
     assert report["ok"]
     assert len(report["episodes"]["costs"]) == 2
     assert [each["kind"] for each in report["advice"]["each"]] == ["interesting", "trivial"]
+
+
+@pytest.mark.parametrize("format", ["numpy", "onnx"])
+def test_a_policy_sees_what_was_spent_of_each_cost(run, tmp_path, format):
+    """The handle and the exports agree with JAX (`check_parity`), and keep both accounts."""
+    path = tmp_path / f"policy.{format}"
+    record = run.export(format, path, seed=1)
+    assert record["max_abs_difference"] < 1e-5
+    policies = [run.policy(seed=1)]
+    policies += [numpy_policy.load(path)] if format == "numpy" else []
+    for policy in policies:
+        episode, seen = policy.start(seed=0), np.array([1.0, 0.0])
+        for cost in ([1.0, 2.0], [0.0, 1.5]):
+            assert episode.act(seen, deterministic=True) in range(3)
+            episode.spend(cost)
+        assert episode.spent.tolist() == [1.0, 3.5]
+        assert episode.remaining.tolist() == [1.5, 26.5]
+        episode.act(seen)
+        with pytest.raises(ValueError, match="2 finite numbers"):
+            episode.spend(1.0)
+        episode.spend([2.0, 0.0], ended=True)
+        assert episode.risk(seen) == 1.0
 
 
 def test_the_report_shows_each_promise(run, tmp_path):

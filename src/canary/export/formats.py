@@ -31,7 +31,8 @@ INPUTS = ("observation", "pace", "spent")
 
 Outputs = dict[str, np.ndarray]
 Implementation = Callable[[np.ndarray, np.ndarray, np.ndarray], Outputs]
-"""observation [case, obs], pace [case], spent [case] -> outputs [case, action]."""
+"""observation [case, obs], pace [case], spent [case] or, of several costs, [case, cost] -> outputs
+[case, action]."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ def jax_outputs(
     trained: TrainedPolicy,
     observation: Float[Array, "case obs"],
     pace: Float[Array, "case"],
-    spent: Float[Array, "case"],
+    spent: Float[Array, "case ..."],
 ) -> dict[str, Float[Array, "case action"]]:
     """The outputs of the trained policy itself, with which every format is compared."""
     x = policy_inputs(observation, spent, pace, trained.account, trained.statistics)
@@ -108,7 +109,9 @@ def random_inputs(
         observation *= deviation * np.where(np.arange(count) % 8, 1.0, 10.0)[:, None]
         observation += np.asarray(statistics.mean)
     near, far = random.uniform(0, 1.5, count), random.uniform(-15, 15, count)
-    spent = float(trained.account.limit) * np.where(np.arange(count) % 4, near, far)
+    spent = np.where(np.arange(count) % 4, near, far)
+    limit = np.asarray(trained.account.limit, float)
+    spent = spent * limit if limit.ndim == 0 else random.permuted(np.outer(spent, limit), axis=0)
     varies = trained.account.clock is not None or trained.account.cost_discount < 1
     pace = random.uniform(0, 1, count) if varies else np.ones(count)
     return observation.astype(np.float32), pace.astype(np.float32), spent.astype(np.float32)

@@ -43,8 +43,10 @@ class NumpyPolicy:
     arrays: dict[str, np.ndarray] = field(repr=False)
 
     @property
-    def limit(self) -> float:
-        return float(self.metadata["limit"])
+    def limit(self) -> Any:
+        """A number; of several costs, an array with one for each."""
+        limit = self.metadata["limit"]
+        return np.array(limit, float) if isinstance(limit, list) else float(limit)
 
     @property
     def sha256(self) -> str:
@@ -89,8 +91,12 @@ class NumpyPolicy:
             seen = np.clip((seen - mean) / np.sqrt(variance + floor), -clip, clip)
         clip = np.float32(self.metadata["spent_clip"])
         limits = np.clip(np.asarray(spent, np.float32) / np.float32(self.limit), -clip, clip)
-        account = np.stack(np.broadcast_arrays(np.asarray(pace, np.float32), limits), -1)
-        return np.concatenate([seen, np.broadcast_to(account, (*seen.shape[:-1], 2))], -1)
+        limits = limits if np.ndim(self.limit) else limits[..., None]
+        account = [
+            np.broadcast_to(each, (*seen.shape[:-1], each.shape[-1]))
+            for each in (np.asarray(pace, np.float32)[..., None], limits)
+        ]
+        return np.concatenate([seen, *account], -1)
 
     def outputs(self, observation: np.ndarray, pace: Any, spent: Any) -> dict[str, np.ndarray]:
         """The parameters of the action distribution: `logits`, or `mean` and `log_std`."""
@@ -150,10 +156,10 @@ class Episode:
 
     mistake: type[ValueError] = ValueError
 
-    def __init__(self, policy: Any, random: Any, account: tuple[float, float], size: int):
+    def __init__(self, policy: Any, random: Any, account: tuple[Any, float], size: int):
         self._policy, self._random, self._size = policy, random, size
         self._limit, self._cost_discount = account
-        self._time, self._spent, self._discount = 0, 0.0, 1.0
+        self._time, self._spent, self._discount = 0, 0.0 * self._limit, 1.0
         self._has_acted = self._has_ended = False
 
     @property
@@ -161,12 +167,12 @@ class Episode:
         return self._policy.pace(self._time, self._discount)
 
     @property
-    def spent(self) -> float:
-        """The (discounted) cost of this episode so far, in raw units."""
+    def spent(self) -> Any:
+        """The (discounted) cost of this episode so far, in raw units; of several costs, an array."""
         return self._spent
 
     @property
-    def remaining(self) -> float:
+    def remaining(self) -> Any:
         """What may still be spent within the limit; negative above it."""
         return self._limit - self._spent
 
@@ -194,17 +200,20 @@ class Episode:
         noise = 0 if deterministic else self._random.standard_normal(out["mean"].shape, np.float32)
         return out["mean"] + np.exp(out["log_std"]) * noise
 
-    def spend(self, cost: float, ended: bool = False) -> None:
-        """Add the cost of the last action, also a cost of 0; `ended`: it was the last one."""
+    def spend(self, cost: Any, ended: bool = False) -> None:
+        """Add the cost of the last action, also a cost of 0; `ended`: it was the last one. Several
+        costs are a list."""
         if not self._has_acted:
             raise self.mistake("spend() was called without an action; call act(observation) first.")
+        shape = np.shape(self._limit)
         try:
-            value = float(cost)
+            value = np.asarray(cost, float).reshape(shape) if shape else float(cost)
         except (TypeError, ValueError):
             value = np.nan
-        if not np.isfinite(value):
-            raise self.mistake(f"The cost of step {self._time} is not a finite number: {cost!r}.")
-        self._spent += self._discount * value
+        if not np.isfinite(value).all():
+            what = f"{shape[0]} finite numbers" if shape else "a finite number"
+            raise self.mistake(f"The cost of step {self._time} is not {what}: {cost!r}.")
+        self._spent = self._spent + self._discount * value
         self._discount *= self._cost_discount
         self._time, self._has_acted, self._has_ended = self._time + 1, False, bool(ended)
 
@@ -214,7 +223,8 @@ class Episode:
         After `spend(cost, ended=True)` the answer is known: 1 above the limit, else 0.
         """
         seen = self._checked(observation)
-        return float(self._spent > self._limit) if self._has_ended else self._estimated_risk(seen)
+        is_over = np.any(self._spent > self._limit)
+        return float(is_over) if self._has_ended else self._estimated_risk(seen)
 
     def _estimated_risk(self, seen: np.ndarray) -> float:
         return float(self._policy.risk(seen, self._pace, self._spent, self._discount))

@@ -16,7 +16,7 @@ from canary.export.formats import INPUTS, Implementation, Outputs, metadata, out
 from canary.export.trained_policy import TrainedPolicy
 from canary.identity import NORMALISER
 from canary.networks import LOG_STD_FLOOR
-from canary.rollout import SPENT_CLIP, CostAccount
+from canary.rollout import SPENT_CLIP
 
 OPSET, IR_VERSION = 17, 8  # of ONNX 1.12, so that older runtimes can read it
 
@@ -31,6 +31,8 @@ def onnx_bytes(trained: TrainedPolicy) -> bytes:
     nodes, constants = _graph(trained)
     actions = trained.policy.network.biases[-1].shape[0]
     shapes = {"observation": ["batch", trained.place.observation_size]}
+    if costs := np.shape(trained.account.limit):  # several
+        shapes["spent"] = ["batch", *costs]
     graph = helper.make_graph(
         [helper.make_node(kind, inputs, [output], **how) for kind, inputs, output, how in nodes],
         "canary_policy",
@@ -69,7 +71,7 @@ def _graph(trained: TrainedPolicy) -> Graph:
     constants |= {n: value for n, value in arrays.items() if n.startswith("policy.network")}
     current, layers, output = "x", len(network.weights), output_names(trained)[0]
     reads = network.weights[0].shape[0]
-    if reads < trained.place.observation_size + CostAccount.SIZE:  # it does not see its account
+    if reads < trained.place.observation_size + trained.account.size:  # it does not see its account
         constants |= {"first": np.array([0]), "reads": np.array([reads])}
         nodes.append(("Slice", ["x", "first", "reads", "last_axis"], "x_read", {}))
         current = "x_read"
@@ -93,7 +95,7 @@ def _inputs(trained: TrainedPolicy) -> Graph:
     """x = (s, p, y), what the network sees: normalised observation, pace, spent / limit."""
     nodes, observation = [], "observation"
     constants: dict[str, Any] = {
-        "limit": np.float32(float(trained.account.limit)),
+        "limit": np.float32(trained.account.limit),
         "spent_low": np.float32(-SPENT_CLIP),
         "spent_high": np.float32(SPENT_CLIP),
         "last_axis": np.array([1]),
@@ -118,10 +120,13 @@ def _inputs(trained: TrainedPolicy) -> Graph:
     nodes += [
         ("Div", ["spent", "limit"], "spent_limits", {}),
         ("Clip", ["spent_limits", "spent_low", "spent_high"], "spent_clipped", {}),
-        ("Unsqueeze", ["spent_clipped", "last_axis"], "spent_column", {}),
         ("Unsqueeze", ["pace", "last_axis"], "pace_column", {}),
-        ("Concat", [observation, "pace_column", "spent_column"], "x", {"axis": 1}),
     ]
+    spent = "spent_clipped"
+    if not np.ndim(trained.account.limit):  # one cost
+        nodes.append(("Unsqueeze", [spent, "last_axis"], "spent_column", {}))
+        spent = "spent_column"
+    nodes.append(("Concat", [observation, "pace_column", spent], "x", {"axis": 1}))
     return nodes, constants
 
 

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from canary.config.config import canonical
 from canary.constraints import to_dict
 from canary.environments.protocol import Environment
@@ -80,7 +82,7 @@ def trained_policy(policies: FrozenPolicies, seed: int) -> TrainedPolicy:
     config = policies.config
     about = {
         "constraint": to_dict(config.constraint),
-        "epsilon": config.constraint.share,
+        "epsilon": np.asarray(config.constraint.share).tolist(),
         "algorithm": config.algorithm_name,
         "seed": seed,
         "updates": policies.iteration,

@@ -6,7 +6,7 @@ alone does not determine the action, so an `Episode` keeps the account.
 """
 
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -68,7 +68,8 @@ class TrainedPolicy:
             raise CanaryError(f"start() takes a whole number or a JAX key, not {seed!r}.")
         # The stream of actions that evaluation draws from this key
         stream = jax.random.split(key, 3)[1]
-        account = float(self.account.limit), self.account.cost_discount
+        limit = self.account.limit
+        account = limit if np.ndim(limit) else float(limit), self.account.cost_discount
         return Episode(self, stream, account, self.place.observation_size)
 
 
@@ -81,8 +82,9 @@ class Episode(numpy_policy.Episode):
         self, seen: Float[np.ndarray, "obs"], deterministic: bool
     ) -> int | Float[np.ndarray, "action"]:
         trained, key = self._policy, jax.random.fold_in(self._random, self._time)
-        account = trained.account, np.float32(self._spent), np.float32(self._pace)
-        actions = _choose(trained.policy, trained.statistics, seen, *account, key)
+        numbers = map(np.float32, (self._limit, self._spent, self._pace))
+        account = replace(trained.account, limit=1.0)
+        actions = _choose(trained.policy, trained.statistics, seen, account, *numbers, key)
         action = actions[1] if deterministic else actions[0]
         # A vector is not clipped: the environment does that, after its noise if it has any
         return (
@@ -93,8 +95,8 @@ class Episode(numpy_policy.Episode):
         trained = self._policy
         if trained.critics is None:
             raise CanaryError(
-                "Only policies that Canary trained can estimate their risk: it needs Canary's cost "
-                "critics."
+                "Only policies that Canary trained, with one cost, can estimate their risk: it needs "
+                "Canary's cost critics."
             )
         spent, pace = jnp.float32(self._spent), jnp.float32(self._pace)
         x = policy_inputs(jnp.asarray(seen), spent, pace, trained.account, trained.statistics)
@@ -111,10 +113,12 @@ def _choose(
     statistics: RunningStatistics | None,
     observation: Float[Array, "obs"],
     account: CostAccount,
-    spent: Float[Array, ""],
+    limit: Float[Array, "..."],
+    spent: Float[Array, "..."],
     pace: Float[Array, ""],
     key: PRNGKeyArray,
 ) -> tuple[Array, Array]:
     """A sampled action and the most likely one."""
+    account = replace(account, limit=limit)
     distribution = policy(policy_inputs(observation, spent, pace, account, statistics))
     return distribution.sample(key), distribution.mode()

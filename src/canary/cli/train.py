@@ -32,7 +32,7 @@ class Train:
   canary train --limit 4 --epsilon 0.01 --seeds 8    another limit, more seeds
   canary train --constraint mean --limit 3 --algo cpo          a limit on the mean cost
   canary train --constraint cvar --limit 5 --epsilon 0.05 --algo ppo-lagrangian
-  canary train --env examples.courier:Courier --constraint chance,mean --limit 2.5,30 --epsilon 0.05      two costs
+  canary train --env examples.courier:Courier --constraint chance,mean --limit 2.65,30 --epsilon 0.05      two costs
   canary train --set algo.dead_zone=0.6             another setting of the algorithm
   canary train --set env.map=8x8                     another lake
   canary train --env shop:Shop --set env.price=2 --limit 6 --epsilon 0.05     an environment of yours, in shop.py

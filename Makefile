@@ -66,7 +66,7 @@ format: setup ## format the code and repair what can be repaired
 	$(BIN)/ruff check --fix $(CODE)
 
 bench: setup ## measure the speed on this machine
-	@$(BIN)/canary bench $(ARGS)
+	@$(BIN)/python -m benchmarks.training_speed $(ARGS)
 
 results: setup ## make all tables and figures of results/ again from what is stored, and the pages that quote them
 	@$(BIN)/canary reproduce --rebuild --quiet

@@ -1,8 +1,8 @@
 """Environment steps per second of every environment, and what MuJoCo costs: as ratios in one run on
 one machine.
 
-    canary bench envs                       # about two minutes on two cores
-    canary bench envs --json envs.json
+    python -m benchmarks.environment_speed     # about two minutes on two cores
+    python -m benchmarks.environment_speed --mjx-steps 0
 
 The programs are what a rollout does to its environments: random actions, a step of every lane, and
 fresh resets in those steps in which some lane is done. Lanes start at random times of their
@@ -10,6 +10,7 @@ episodes, so resets come evenly. The bare loop is `mujoco.rollout` driven from P
 actions, observations or rewards.
 """
 
+import json
 import os
 import statistics
 import time
@@ -187,3 +188,14 @@ def run(steps: int = 200, mjx_steps: int = 20, show: Any = print) -> dict[str, A
 
 def _line(speed: Speed) -> str:
     return f"{speed.what:26s} {speed.environments:4d} environments {speed.steps_per_second:12,.0f} steps/s"
+
+
+def main(steps: int = 200, mjx_steps: int = 20) -> None:
+    """Measure; the last line is all numbers as JSON. MJX is slow on a CPU; 0 steps leave it out."""
+    print(json.dumps(run(steps, mjx_steps)))
+
+
+if __name__ == "__main__":
+    import tyro
+
+    tyro.cli(main)

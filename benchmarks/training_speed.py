@@ -1,8 +1,8 @@
 """Trained environment steps per second of the presets, as ratios to the plain reference in one run
 on one machine.
 
-    canary bench                    # everything: about five minutes on two cores
-    canary bench --seeds 4 --updates 30 --json speed.json
+    python -m benchmarks.training_speed     # everything: about five minutes on two cores
+    python -m benchmarks.training_speed --seeds 4 --many-seeds 0 --updates 10
 
 Each variant runs in a process of its own (so that peak memory is its own), twice: first with an
 empty compilation cache, then with the cache filled. All train the same seeds on IcyLake from the
@@ -159,5 +159,15 @@ def run(
     return summary
 
 
+def main(seeds: int = 4, many_seeds: int = 30, updates: int = 30) -> None:
+    """Measure; the last line is all numbers as JSON. `--many-seeds 0` leaves those out."""
+    print(json.dumps(run(seeds, many_seeds, updates)))
+
+
 if __name__ == "__main__":
-    print(json.dumps(measure_here(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))), flush=True)
+    if sys.argv[1:2] and sys.argv[1] in VARIANTS:  # a process of its own, as `measure` starts it
+        print(json.dumps(measure_here(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))), flush=True)
+    else:
+        import tyro
+
+        tyro.cli(main)

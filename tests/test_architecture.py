@@ -57,7 +57,8 @@ ALLOWED: dict[str, set[str]] = {
     "rendering": {"errors", "environments", "host"},
     "config": {"errors", "constraints", "types", "environments", "algorithms", "host", "checking"},
     "terminal": {
-        "errors", "constraints", "types", "numerics", "certification", "reporting.records", "runs.directory", "runs.settings",
+        "errors", "constraints", "types", "numerics", "certification", "reporting.records", "runs.directory", "runs.files",
+        "runs.settings",
     },
     "watching": {"errors", "constraints", "runs.files"},
     "reporting": {"errors", "constraints", "numerics", "runs.directory", "runs.files", "runs.manifest", "runs.settings"},
@@ -82,7 +83,7 @@ ALLOWED: dict[str, set[str]] = {
     "rendering.run": RUNS | {"errors", "constraints", "environments", "evaluation", "rendering", "terminal"},
     "studies": RUNS | {
         "errors", "constraints", "numerics", "environments", "runs", "reporting", "exact", "exact.run", "theory",
-        "terminal.bars", "studies.paper.estimators",
+        "terminal.console", "studies.paper.estimators",
     },
     "studies.paper.estimators": MATHEMATICS,
     "reporting.page": {
@@ -91,7 +92,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "api": RUNS | {
         "errors", "constraints", "types", "environments", "runs", "reporting", "export", "export.run", "rendering",
-        "rendering.run", "certification.run", "certification.best", "watching",
+        "rendering.run", "certification.run", "certification.best", "watching", "terminal", "checking",
     },
     "cli": {
         "errors", "constraints", "environments", "checking", "config", "runs", "terminal", "studies", "api", "reporting.page",

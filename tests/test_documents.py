@@ -138,7 +138,7 @@ def small(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     monkeypatch.chdir(place)
     monkeypatch.setattr("canary.api.face.make_config", small_config)
-    monkeypatch.setattr("canary.studies.engines.start_run", stop)
+    monkeypatch.setattr("canary.studies.runner.start_run", stop)
     with warm(""):
         for module in ("runner", "stored_states"):
             monkeypatch.setattr(f"canary.runs.{module}.make_groups", groups_of)

@@ -8,9 +8,10 @@ import pytest
 
 import canary
 from canary.checking.behaviour import behaviour_differences, check_behaviour, fingerprint
-from canary.checking.check import advise, full_check
+from canary.checking.check import full_check
 from canary.checking.probe import make_probe, short_record
 from canary.checking.structure import check_structure, raise_first_error
+from canary.checking.yardstick import Played, advise
 from canary.environments import from_gymnasium
 from canary.environments.failures import callback_failure
 from canary.environments.icy_lake import IcyLake
@@ -163,40 +164,57 @@ def test_our_own_lake_passes_with_a_note():
     assert [finding.level for finding in report.findings] == ["note"]
 
 
+def played(policy, low, high, reward):
+    costs = np.random.default_rng(0).uniform(low, high, 400)
+    return Played(policy, costs, np.full(400, reward))
+
+
+# The safest costs 5 to 20, the richest 50 to 100
+SIMPLE = [played("random actions", 30, 60, 1.0), played("low", 5, 20, 0.0), played("high", 50, 100, 3.0)]  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("limit", "kind"),
-    [(1000.0, "trivial"), (4.0, "hopeless"), (50.0, "interesting"), (None, "no limit")],
+    ("constraint", "kind", "words"),
+    [
+        (canary.Chance(1000.0, 0.05), "trivial", "High"),
+        (canary.Chance(4.0, 0.05), "hopeless", "no constant or random action"),
+        (canary.Chance(10.0, 0.05), "interesting", "nearest is low"),
+        (
+            canary.Chance(25.0, 0.05),
+            "interesting",
+            "Low (P(cost > 25) 0 in 400 episodes, return 0)",
+        ),
+        (canary.Mean(50.0), "interesting", "Random actions (mean cost 4"),
+        (canary.CVaR(40.0, 0.05), "interesting", "Low"),
+        (canary.CVaR(4.0, 0.05), "hopeless", "nearest is low"),
+        (None, "no limit", "Limits worth trying"),
+    ],
 )
-def test_advice_about_limits(limit, kind):
-    costs = np.random.default_rng(0).uniform(5, 100, 400)
-    advice = advise(costs, None if limit is None else canary.Chance(limit, 0.05))
+def test_advice_rests_on_what_can_be_had_without_learning(constraint, kind, words):
+    advice = advise(SIMPLE, constraint)
     assert advice["kind"] == kind
+    assert words.lower() in advice["text"].lower()
     assert advice["limits"] == sorted(advice["limits"])
-    assert all(5 < value < 60 for value in advice["limits"])
+    assert all(9 < value < 99 for value in advice["limits"])
 
 
 def test_advice_without_any_cost():
-    assert advise(np.zeros(50), canary.Chance(3.0, 0.1))["kind"] == "unknown"
+    free = Played("random actions", np.zeros(50), np.zeros(50))
+    assert advise([free], canary.Chance(3.0, 0.1))["kind"] == "unknown"
 
 
-@pytest.mark.parametrize(
-    ("constraint", "kind", "sentence"),
-    [
-        (canary.Mean(60.0), "trivial", "The mean cost of 400 random episodes is 5"),
-        (canary.Mean(20.0), "interesting", "against a limit of 20: the limit is interesting"),
-        (canary.Mean(4.0), "hopeless", "and the cheapest costs 5"),
-        (canary.CVaR(99.9, 0.05), "trivial", "The CVaR 5% of 400 random episodes is 9"),
-        (canary.CVaR(60.0, 0.05), "interesting", "against a limit of 60"),
-        (canary.CVaR(4.0, 0.05), "hopeless", "begin with a larger one"),
-    ],
-)
-def test_advice_about_limits_on_means(constraint, kind, sentence):
-    costs = np.random.default_rng(0).uniform(5, 100, 400)
-    advice = advise(costs, constraint)
-    assert advice["kind"] == kind
-    assert sentence in advice["text"]
-    assert advice["measured"] == constraint.measure(costs)
-    assert max(advice["limits"]) < advice["measured"]
+def test_the_yardstick_of_constant_actions():
+    report = full_check(IcyLake(), constraint=canary.Chance(5.5, 0.02), episodes=8)
+    assert [one["policy"] for one in report.yardstick] == [
+        "random actions", "action 0", "action 1", "action 2", "action 3",
+    ]  # fmt: skip
+    assert all(one["episodes"] == 8 for one in report.yardstick)
+    assert all(0 <= one["constraint_value"] <= 1 for one in report.yardstick)
+    # Of a Box [-1, 3] x [0, 1], in units of [-1, 1]
+    found = constant_actions(from_gymnasium(HostWalk, horizon=8))
+    assert {name: list(action) for name, action in found.items()} == {
+        "low": [-1, -1], "middle": [0, 0], "high": [1, 1], "zero": [-0.5, -1],
+    }  # fmt: skip
 
 
 def test_a_fingerprint_tells_behaviours_apart():

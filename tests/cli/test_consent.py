@@ -17,14 +17,14 @@ QUESTION = "Import and call this code? [y/N] "
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(tmp_path_factory) -> Path:
     constraint = canary.Chance(limit=9.0, epsilon=0.2)
     return untrained_run(
         tmp_path_factory.mktemp("runs"), env=Walk(noise=0.25), constraint=constraint, seeds=(0,)
     )
 
 
-def in_a_terminal(arguments: list[str], home: Path, answer: str | None) -> tuple[int, str]:
+def in_a_terminal(arguments: list[str], home, answer: str | None) -> tuple[int, str]:
     """Exit code of a command and all that its terminal showed; the answer is typed when the
     question is there."""
     shown, ours, theirs = "", *pty.openpty()
@@ -48,7 +48,7 @@ def in_a_terminal(arguments: list[str], home: Path, answer: str | None) -> tuple
     return process.returncode, shown.replace("\r\n", "\n")
 
 
-def test_only_a_yes_imports_and_it_is_asked_once(run: Path, tmp_path: Path):
+def test_only_a_yes_imports_and_it_is_asked_once(run, tmp_path):
     export = ["export", str(run), "--format", "numpy", "--quiet"]
     code, shown = in_a_terminal(export, tmp_path, "")  # Return alone is no
     assert code == 2

@@ -65,7 +65,7 @@ def config(seeds, env="IcyLake", algorithm="canary", overrides=()):
 
 
 def add_group(
-    folder: Path, seeds=(1, 2), final=True, violations=None, updates=UPDATES, **settings
+    folder, seeds=(1, 2), final=True, violations=None, updates=UPDATES, **settings
 ) -> None:
     """`violations` of 500 fresh episodes by seed replace the exact final policies; `updates` is how
     many have whole episodes."""
@@ -83,7 +83,7 @@ def add_group(
     store.add(folder, stored, (episodes, made["metrics"]), UPDATES * BATCH, known)
 
 
-def add_study(results: Path, names: dict[str, str], view="study", **about) -> None:
+def add_study(results, names: dict[str, str], view="study", **about) -> None:
     """`names`: row to folder."""
     results.mkdir(parents=True, exist_ok=True)
     rows = []
@@ -100,7 +100,7 @@ def add_study(results: Path, names: dict[str, str], view="study", **about) -> No
     store.write_sealed(results / "study.json", study)
 
 
-def add_run(root: Path, name: str, **settings) -> Path:
+def add_run(root, name: str, **settings) -> Path:
     seeds = (1, 2)
     headline = directory.Headline("IcyLake", "canary", len(seeds), UPDATES * BATCH)
     made = directory.create(

@@ -1,6 +1,5 @@
 """Runs beside each other: hand-made runs with hand-computed intervals."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +15,7 @@ def other(**changes: Any) -> dict[str, Any]:
     return CONFIG | changes
 
 
-def test_runs_are_compared_with_the_first_on_the_seeds_that_both_have(tmp_path: Path):
+def test_runs_are_compared_with_the_first_on_the_seeds_that_both_have(tmp_path):
     first = make_run(tmp_path / "a")
     second = make_run(tmp_path / "b", other(constraint={"limit": 0.75, "epsilon": 0.25}))
     found = compare_runs([first, second])
@@ -27,10 +26,7 @@ def test_runs_are_compared_with_the_first_on_the_seeds_that_both_have(tmp_path: 
     assert one["return_mean"]["lower"] is not None
     assert one["constraint_value"] is not None
     # No rate below 0
-    assert (one["constraint_value"]["mean"], one["constraint_value"]["lower"]) == (
-        0.375,
-        0.0,
-    )
+    assert (one["constraint_value"]["mean"], one["constraint_value"]["lower"]) == (0.375, 0.0)
     assert (one["safe_seeds"], one["return_against_first"]) == (1, None)
     assert two["return_against_first"] == {"seeds": 3, "difference": 0.0, "half_width": 0.0}
     assert two["constraint_against_first"] is None  # another constraint measures something else
@@ -38,7 +34,7 @@ def test_runs_are_compared_with_the_first_on_the_seeds_that_both_have(tmp_path: 
     assert len(comparison_figure(runs).axes[0].lines) == 2
 
 
-def test_what_cannot_be_compared_is_said(tmp_path: Path):
+def test_what_cannot_be_compared_is_said(tmp_path):
     first = make_run(tmp_path / "a")
     elsewhere = make_run(tmp_path / "b", other(environment={"name": "EcoAnt", "settings": {}}))
     for runs, sentence in (

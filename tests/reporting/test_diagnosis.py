@@ -5,13 +5,7 @@ import polars as pl
 import pytest
 
 from canary.constraints import Chance
-from canary.reporting.diagnosis import (
-    WINDOW,
-    SeedSeries,
-    diagnose,
-    joined,
-    seed_series,
-)
+from canary.reporting.diagnosis import WINDOW, SeedSeries, diagnose, joined, seed_series
 
 UPDATES = 4 * WINDOW
 LIMITED = Chance(limit=5.5, epsilon=0.02)
@@ -21,7 +15,9 @@ def series(*, rate=0.0, returns=1.0, restoring=False, bound=-1.0, updates=UPDATE
     """A seed with 20 episodes per update; numbers may be arrays over the updates."""
     return SeedSeries(
         episodes=np.full(updates, 20),
-        costs=np.where(np.arange(20 * updates) % 20 < round(20 * rate), 9.0, 1.0),
+        costs=np.where(
+            np.arange(20 * updates) % 20 < np.repeat(np.full(updates, 20 * rate), 20), 9.0, 1.0
+        ),
         returns=np.broadcast_to(np.asarray(returns, float), updates),
         restoring=np.broadcast_to(restoring, updates),
         bound=np.broadcast_to(np.asarray(bound, float), updates),
@@ -29,10 +25,17 @@ def series(*, rate=0.0, returns=1.0, restoring=False, bound=-1.0, updates=UPDATE
     )
 
 
-def test_a_seed_on_the_reward_optimal_path_is_stuck():
-    warning = diagnose(series(rate=0.2, restoring=True, bound=9.0), LIMITED)
-    assert str(warning).startswith("stuck")
-    assert "0.2" in str(warning)
+@pytest.mark.parametrize(
+    ("early", "words"),
+    [(0.2, "lowest that it reached"), (0.0, "in updates 1 to 25 it stayed within the limit")],
+)
+def test_a_stuck_seed_is_told_what_it_reached(early, words):
+    rate = np.where(np.arange(UPDATES) < WINDOW, early, 0.2)
+    warning = str(diagnose(series(rate=rate, restoring=True, bound=9.0), LIMITED))
+    assert warning.startswith("stuck")
+    assert "rate 0.2" in warning
+    assert words in warning
+    assert "--from" in warning
 
 
 def test_a_seed_whose_constraint_comes_down_is_on_its_way():
@@ -50,9 +53,11 @@ def test_a_safe_seed_that_lost_its_return_is_timid():
 
 def test_a_safe_seed_that_gives_its_return_for_a_bound_out_of_reach_is_told_so():
     falling = np.linspace(1.0, 0.28, UPDATES)
-    warning = str(diagnose(series(returns=falling, restoring=True, bound=3.0), LIMITED))
+    vain = series(returns=falling, restoring=True, bound=3.0)
+    warning = str(diagnose(vain, LIMITED, dead_zone=0.5))
     assert warning.startswith("chasing a bound")
-    assert "algo.dead_zone" in warning
+    assert "algo.dead_zone=0.75" in warning
+    assert "dead_zone" not in str(diagnose(vain, LIMITED))  # a trust region has none
     coming_down = series(returns=falling, restoring=True, bound=np.geomspace(50, 1, UPDATES))
     assert str(diagnose(coming_down, LIMITED)).startswith("timid")
 

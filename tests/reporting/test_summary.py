@@ -33,7 +33,7 @@ EPISODES = [
 ]
 
 
-def make_run(root: Path, config: dict[str, Any] = CONFIG, steps: int = 400) -> Path:
+def make_run(root, config: dict[str, Any] = CONFIG, steps: int = 400) -> Path:
     run = directory.create(
         root, directory.Headline("IcyLake", "canary", 3, 1000), config, device="cpu", command=[]
     )
@@ -48,7 +48,7 @@ def make_run(root: Path, config: dict[str, Any] = CONFIG, steps: int = 400) -> P
     return run
 
 
-def test_other_constraints_are_judged_by_what_they_limit(tmp_path: Path):
+def test_other_constraints_are_judged_by_what_they_limit(tmp_path):
     """Costs of seed 3: 5.5, 6, 0.5, 0; of seed 5: 7 and 1. A run that names no kind has a chance
     constraint."""
     mean = summarise_run(
@@ -71,7 +71,7 @@ def test_other_constraints_are_judged_by_what_they_limit(tmp_path: Path):
     )
 
 
-def test_the_second_half_of_what_was_done(tmp_path: Path):
+def test_the_second_half_of_what_was_done(tmp_path):
     run = make_run(tmp_path)
     summary = summarise_run(run)
     assert summary["episodes_per_seed"] == [4, 2, 0]
@@ -108,7 +108,7 @@ def test_the_second_half_of_what_was_done(tmp_path: Path):
     assert json.loads(json.dumps(summary, allow_nan=False)) == summary
 
 
-def test_an_evaluation_counts_every_episode_of_the_seeds_played(tmp_path: Path):
+def test_an_evaluation_counts_every_episode_of_the_seeds_played(tmp_path):
     run = make_run(tmp_path)
     frame = pl.DataFrame(
         {
@@ -126,7 +126,7 @@ def test_an_evaluation_counts_every_episode_of_the_seeds_played(tmp_path: Path):
     assert (summary["total_steps"], summary["steps_per_second"]) == (20, 10.0)
 
 
-def test_numbers_that_are_none_become_null(tmp_path: Path):
+def test_numbers_that_are_none_become_null(tmp_path):
     frame = pl.DataFrame(
         {"seed": [3], "return": [float("nan")], "cost": [float("inf")], "length": [4]}
     )
@@ -143,7 +143,7 @@ def test_numbers_that_are_none_become_null(tmp_path: Path):
         ("manifest.json", '{"status": "finished", "steps": "many"}'),
     ],
 )
-def test_damaged_files_are_named(tmp_path: Path, file: str, text: str):
+def test_damaged_files_are_named(tmp_path, file: str, text: str):
     run = make_run(tmp_path)
     (run / file).write_text(text)
     with pytest.raises(CanaryError, match=file):

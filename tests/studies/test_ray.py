@@ -14,8 +14,7 @@ import pytest
 from canary.errors import CanaryError
 from canary.studies import store
 from canary.studies.catalogue import Row, Study
-from canary.studies.engines import ray_engine
-from canary.studies.runner import Places, reproduce
+from canary.studies.runner import Places, ray_engine, reproduce
 
 pytestmark = [
     pytest.mark.slow,
@@ -64,7 +63,7 @@ DRIVER = """
 import sys
 from pathlib import Path
 from attacks.death import Mortal
-from canary.studies.engines import ray_engine
+from canary.studies.runner import ray_engine
 from canary.studies.runner import Places, reproduce
 from studies.test_ray import STUDY
 

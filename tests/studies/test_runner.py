@@ -10,14 +10,21 @@ import polars as pl
 import pytest
 
 from canary.cli import main
+from canary.cli.sweep import sweep_study, swept
 from canary.config.config import config_to_dict
 from canary.errors import CanaryError
 from canary.studies import store
 from canary.studies.catalogue import ALL_STUDIES, EPSILONS, PaperRow, Row, Study
-from canary.studies.engines import settings_of, stored_settings
 from canary.studies.page import save_views
-from canary.studies.runner import Places, Request, configuration, planned, reproduce
-from canary.studies.sweeping import sweep_study, swept
+from canary.studies.runner import (
+    Places,
+    Request,
+    configuration,
+    planned,
+    reproduce,
+    settings_of,
+    stored_settings,
+)
 
 SMALL = (
     "algo.hidden=[8]",
@@ -270,7 +277,8 @@ def test_values_of_a_sweep_are_split_at_commas_outside_of_brackets():
 
 def test_every_combination_of_a_sweep_is_a_row_named_by_what_varies():
     axes = swept(["algo.entropy=0.01,0.02", "constraint.limit=3.5,5.5", "algo.gae_lambda=0.9"])
-    study = sweep_study("IcyLake", "ppo", "fast", axes, (0, 1))
+    base = Row(name="", algorithm="ppo", seeds=(0, 1), steps=None)
+    study = sweep_study(base, axes)
     assert [row.name for row in study.rows] == [
         "entropy-0.01--limit-3.5", "entropy-0.01--limit-5.5",
         "entropy-0.02--limit-3.5", "entropy-0.02--limit-5.5",
@@ -279,24 +287,38 @@ def test_every_combination_of_a_sweep_is_a_row_named_by_what_varies():
     assert config.constraint.limit == 5.5
     assert config.training.total_steps > 1000
     with pytest.raises(CanaryError, match="at most 1000"):
-        sweep_study("IcyLake", "ppo", "fast", [("a", [str(i) for i in range(1001)])], (0,))
+        sweep_study(base, [("a", [str(i) for i in range(1001)])])
 
 
-def test_a_sweep_trains_all_and_shows_a_table(tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("flags", "limits"),
+    [
+        (["--limit", "3.5,5.5"], ["3.5", "5.5"]),
+        (["--env", "problems.faulty_environments:Walk", "--limit", "9,15", "--epsilon", "0.2"], ["9", "15"]),
+        (["--env", "gymnasium:problems.host_environments:Walk", "--cost", "info:cost", "--set",
+          "env.horizon=8", "--limit", "1,4", "--epsilon", "0.2"], ["1", "4"]),
+    ],
+)  # fmt: skip
+def test_a_sweep_trains_all_and_shows_a_table(flags, limits, tmp_path, capsys):
     settings = [word for setting in SMALL for word in ("--set", setting)]
+    flags = [*flags, "--seeds", "1", "--total-steps", "1000", "--name", "mine"]
     arguments = [
-        "sweep", "--algo", "ppo", "--limit", "3.5,5.5", "--seeds", "1", "--steps", "1000", "--name", "mine", "--quiet",
-        *settings, "--runs", str(tmp_path / "runs"), "--results", str(tmp_path / "results"),
+        "sweep", "--algo", "ppo", *flags, "--quiet", *settings,
+        "--runs", str(tmp_path / "runs"), "--results", str(tmp_path / "results"),
     ]  # fmt: skip
     assert main(arguments) == 0
     table = tmp_path / "results" / "mine" / "table.md"
     assert capsys.readouterr().out.splitlines()[0] == str(table)
     text = table.read_text()
-    assert "`canary sweep --algo ppo --limit 3.5,5.5 --seeds 1 --steps 1000 --name mine" in text
+    assert f"--limit {','.join(limits)}" in text
     assert str(tmp_path) not in text
     data = pl.read_csv(table.with_name("table.csv"))
-    assert data["row"].to_list() == ["limit-3.5", "limit-5.5"]
+    assert data["row"].to_list() == [f"limit-{limit}" for limit in limits]
     assert data["violation"][0] >= data["violation"][1]  # the same episodes under two limits
+    runs = set((tmp_path / "runs").rglob("config.json"))
+    shutil.rmtree(tmp_path / "results")
+    assert main(arguments) == 0
+    assert set((tmp_path / "runs").rglob("config.json")) == runs
     assert main([*arguments, "--set", "algo.hidden=[8"]) == 2
 
 

@@ -63,7 +63,7 @@ def test_an_update_says_what_every_seed_did():
     assert found(constraint=Mean(1.0))[0].seeds[0].constraint_value == 5.0
 
 
-def test_every_number_has_a_name_of_its_own(tmp_path: Path):
+def test_every_number_has_a_name_of_its_own(tmp_path):
     """The algorithm's mean cost is over a window of batches; it must not pass for the batch's."""
     reported = rows().with_columns(cost_mean=pl.lit(7.5))
     (one, _) = updates_of(reported, episodes(), Chance(5.5, 0.1), run=tmp_path, updates=9)
@@ -81,7 +81,7 @@ def test_every_number_has_a_name_of_its_own(tmp_path: Path):
     assert (row["cost_mean"], row["algorithm_cost_mean"]) == ("5.0", "7.5")
 
 
-def watched(watcher: Watcher, run: Path, first: int = 0) -> bool:
+def watched(watcher: Watcher, run, first: int = 0) -> bool:
     """Two updates after `first`, which are in the run's tables already."""
     done = (
         NOTHING
@@ -95,7 +95,7 @@ def watched(watcher: Watcher, run: Path, first: int = 0) -> bool:
         watcher.close()
 
 
-def test_a_callback_gets_every_update_and_stops_by_false(tmp_path: Path):
+def test_a_callback_gets_every_update_and_stops_by_false(tmp_path):
     numbers: list[int] = []
     assert watched(Watcher(lambda update: numbers.append(update.number)), tmp_path)
     assert numbers == [1, 2]
@@ -106,7 +106,7 @@ def test_a_callback_gets_every_update_and_stops_by_false(tmp_path: Path):
         Watcher(3)  # type: ignore[arg-type]
 
 
-def test_the_csv_log_of_a_resumed_run_is_that_of_an_uninterrupted_one(tmp_path: Path):
+def test_the_csv_log_of_a_resumed_run_is_that_of_an_uninterrupted_one(tmp_path):
     """It is made anew from the tables: a kill may have left it ahead, or a user may have lost it."""
     watched(Watcher(log="csv"), tmp_path)
     whole = (tmp_path / "log.csv").read_text()
@@ -123,7 +123,7 @@ def test_the_csv_log_of_a_resumed_run_is_that_of_an_uninterrupted_one(tmp_path: 
         assert (tmp_path / "log.csv").read_text() == whole
 
 
-def test_logs_that_cannot_be_written_are_sentences(monkeypatch: pytest.MonkeyPatch):
+def test_logs_that_cannot_be_written_are_sentences(monkeypatch):
     with pytest.raises(CanaryError, match="no log called 'cvs'; did you mean csv"):
         Watcher(log="cvs")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
@@ -133,7 +133,7 @@ def test_logs_that_cannot_be_written_are_sentences(monkeypatch: pytest.MonkeyPat
         Watcher(log="wandb")
 
 
-def test_the_tensorboard_log_has_a_curve_per_seed(tmp_path: Path):
+def test_the_tensorboard_log_has_a_curve_per_seed(tmp_path):
     pytest.importorskip("tensorboardX")
     from tensorboardX.proto.event_pb2 import Event
 
@@ -151,7 +151,7 @@ def test_the_tensorboard_log_has_a_curve_per_seed(tmp_path: Path):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_weights_and_biases_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_weights_and_biases_offline(tmp_path, monkeypatch):
     pytest.importorskip("wandb")
     for name, value in {"WANDB_MODE": "offline", "WANDB_ERROR_REPORTING": "false"}.items():
         monkeypatch.setenv(name, value)
@@ -162,7 +162,7 @@ def test_weights_and_biases_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert os.environ["WANDB_MODE"] == "offline"
 
 
-def appears(text: bytes, file: Path, seconds: float = 60.0) -> bool:
+def appears(text: bytes, file, seconds: float = 60.0) -> bool:
     """Whether a file comes to hold a text: W&B writes offline logs from a process of its own, after
     `finish` as well."""
     end = time.monotonic() + seconds

@@ -1,5 +1,7 @@
 """Train and load: a `Run`, and what can be done with it."""
 
+import time
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,16 +13,19 @@ from canary.api import using
 from canary.config.config import Overrides, make_config
 from canary.config.run_config import RunConfig
 from canary.constraints import Constraint
-from canary.environments.protocol import Environment
+from canary.environments.protocol import Environment, close
+from canary.errors import CanaryError
 from canary.export.trained_policy import TrainedPolicy
 from canary.identity import place_of
-from canary.reporting.records import Comparison, TrainingSummary
-from canary.reporting.summary import summarise_run
+from canary.reporting.records import EvaluationSummary, TrainingSummary
+from canary.reporting.summary import YARDSTICK, summarise_run
 from canary.runs import directory, runner
 from canary.runs.directory import find_run
 from canary.runs.environment import open_config
 from canary.runs.files import sealed
 from canary.runs.stored_states import stored_updates
+from canary.runs.warm_start import Start, start_from_policy, start_from_run
+from canary.terminal.console import evaluation_bar
 from canary.watching.watcher import Callback, Watcher
 
 RUNS = Path("runs")
@@ -98,6 +103,7 @@ class Run:
         callback: Callback | None = None,
         log: str | Sequence[str] = (),
         quiet: bool = False,
+        final_check: bool = True,
     ) -> "Run":
         """Train on to the planned number of steps, or to a larger `total_steps`; a finished run
         stays as it is.
@@ -114,7 +120,8 @@ class Run:
         )
         steps = directory.read_config(self.directory)["training"]["total_steps"]
         training = replace(self.config.training, total_steps=steps)
-        return _finish(replace(self, config=replace(self.config, training=training)))
+        run = replace(self, config=replace(self.config, training=training))
+        return _finish(run, final_check=final_check, quiet=quiet)
 
 
 class TrainingInterrupted(KeyboardInterrupt):
@@ -132,7 +139,7 @@ def train(
     algorithm: str = "canary",
     constraint: Constraint | Mapping[str, Any] | None = None,
     *,
-    seeds: int | Sequence[int] = 4,
+    seeds: int | Sequence[int] | None = None,
     total_steps: int | None = None,
     preset: str = "fast",
     out: str | Path = RUNS,
@@ -143,28 +150,55 @@ def train(
     callback: Callback | None = None,
     log: str | Sequence[str] = (),
     quiet: bool = False,
+    final_check: bool = True,
+    start: "Run | TrainedPolicy | Start | str | Path | None" = None,
 ) -> Run:
     """Train and return the run.
 
     `env` is an environment, the name of one of ours, or a reference such as "my_package.shop:Shop"
     or "gymnasium:Pendulum-v1" (docs/environments/your-own.md); of other packages `cost` says where
-    the cost is. `seeds` says how many (0, 1, ...) or which; `total_steps` are environment steps per
-    seed. The `constraint` is a `Chance`, a `Mean` or a `CVaR`, or some of "kind", "limit" and
+    the cost is. `seeds` says how many (4 means 0 to 3, if not said) or which; `total_steps` are
+    environment steps per seed. The `constraint` is a `Chance`, a `Mean` or a `CVaR`, or some of "kind", "limit" and
     "epsilon" where the rest is the environment's own. `overrides` change single settings,
     {"algo.dead_zone": 0.6} or ("algo.dead_zone=0.6",). Ctrl-C saves and raises
     `TrainingInterrupted`, a KeyboardInterrupt that knows its `run`.
 
     `name` is what the run is called below `out`, `tags` are words to find it by. `callback` gets a
     `canary.Update` after every update, and stops training there by returning False; `log` names
-    logs for other tools, "csv", "tensorboard" or "wandb" (docs/watching.md).
+    logs for other tools, "csv", "tensorboard" or "wandb" (docs/watching.md). At the end the frozen
+    policies play up to 300 fresh episodes per seed, unless `final_check` is False; the summary has
+    them under "final_check".
+
+    `start` begins with what another run has learnt, its policy, normaliser and critics, seed by
+    seed (those of the run, if `seeds` are not said); or with one policy, `run.policy(seed=2)`.
+    Limit, settings and environment may be others, as long as observations, actions and networks
+    have the same sizes.
     """
+    begun = _start(start, Path(out))
+    if seeds is None:
+        seeds = 4 if begun is None or begun.seed is not None else begun.seeds
     training = {"seeds": using.seed_ids(seeds)} | (
         {} if total_steps is None else {"total_steps": total_steps}
     )
     config = make_config(env, algorithm, constraint, preset, overrides, cost, **training)
     watcher, words = Watcher(callback, using.texts("log", log)), using.texts("tags", tags)
-    place = runner.start_run(config, Path(out), quiet=quiet, name=name, tags=words, watcher=watcher)
-    return _finish(Run(place, config))
+    place = runner.start_run(
+        config, Path(out), quiet=quiet, name=name, tags=words, watcher=watcher, start=begun
+    )
+    return _finish(Run(place, config), final_check=final_check, quiet=quiet)
+
+
+def _start(start: "Run | TrainedPolicy | Start | str | Path | None", out: Path) -> Start | None:
+    """What training begins with, as arrays."""
+    if start is None or isinstance(start, Start):
+        return start
+    if isinstance(start, TrainedPolicy):
+        return start_from_policy(start.policy, start.statistics, start.sha256)
+    if isinstance(start, Run):
+        return start_from_run(start.directory)
+    if not isinstance(start, str | Path):
+        raise CanaryError(f"start must be a run or a policy of one, not {start!r:.60}.")
+    return start_from_run(directory.find_run(str(start), out))
 
 
 def load(
@@ -186,10 +220,25 @@ def load(
     return Run(place, open_config(place, environment, trust=trust, accept_change=accept_change))
 
 
-def _finish(run: Run) -> Run:
-    """Leave the summary and the figure beside the data, and pass an interruption on to the
-    caller."""
+# How many episodes the final policies are checked on: the most that take a small share of the steps
+# of training. A few sizes alone, so that their programs are found in the cache.
+CHECK_EPISODES, CHECK_SHARE = (300, 200, 100, 50, 20), 0.05
+YARDSTICK_EPISODES, YARDSTICK_SECONDS = 64, 10.0
+
+
+def _finish(run: Run, *, final_check: bool, quiet: bool) -> Run:
+    """Check the final policies, leave the summary and the figure beside the data, and pass an
+    interruption on to the caller."""
     summary = run.summary()
+    is_over = summary["status"] in ("finished", "stopped")
+    if final_check and is_over and summary["final_check"] is None:
+        length = summary["length_mean"] or run.config.environment.horizon
+        affordable = CHECK_SHARE * summary["total_steps"] / length
+        episodes = next((count for count in CHECK_EPISODES if count <= affordable), 0)
+        if episodes:
+            summary["final_check"] = _check(run, episodes, quiet=quiet)
+        if summary["warnings"]:
+            summary["yardstick"] = _yardstick(run)
     directory.write_json(run.directory / "summary.json", sealed(dict(summary)))
     if run.episodes["valid"].any():
         run.plot()
@@ -198,13 +247,47 @@ def _finish(run: Run) -> Run:
     return run
 
 
+def _check(run: Run, episodes: int, *, quiet: bool) -> EvaluationSummary | None:
+    """The final policies on fresh episodes; a run whose environment fails now is a run all the
+    same."""
+    count = episodes * len(run.config.training.seeds)
+    try:
+        with evaluation_bar(count, quiet=quiet) as (report, _):
+            return using.evaluate(run, episodes, report=report)
+    except CanaryError as error:
+        warnings.warn(f"The final policies were not checked: {error}", stacklevel=3)
+        return None
+
+
+def _yardstick(run: Run) -> str | None:
+    """Whether a constant or random action stays within the limit, in a sentence that is kept in the
+    run."""
+    from canary.checking.yardstick import Player, known_sentence
+
+    config, until = run.config, time.monotonic() + YARDSTICK_SECONDS
+    try:
+        player = Player(config.environment)
+        played = player.play(YARDSTICK_EPISODES, lambda *_: time.monotonic() < until)
+        sentence = known_sentence(played, config.constraint)
+        rows = [one.to_dict(config.constraint) for one in played]
+        record = sealed({"sentence": sentence, "policies": rows})
+        directory.write_json(run.directory / YARDSTICK, record)
+    except CanaryError:  # the training is worth keeping without it
+        return None
+    finally:
+        close(config.environment)
+    return sentence
+
+
 def compare(
     runs: Sequence[Run | str | Path], *, figure: str | Path | None = None, out: str | Path = RUNS
-) -> Comparison:
-    """Runs of one environment beside each other, with intervals over seeds; `figure` names a .png
-    of their curves.
+) -> dict[str, Any]:
+    """Runs of one environment beside each other, over the second half of training.
 
-    A run may be its path or its name below `out`.
+    Under "runs", of each: the settings in which it "differs", "return_mean" and "constraint_value"
+    with 95% intervals over seeds, "safe_seeds", and "return_against_first", seed by seed.
+
+    A run may be its path or its name below `out`; `figure` names a .png of their curves.
     """
     # Matplotlib takes a second: only where it is needed
     from canary.reporting.comparison import (

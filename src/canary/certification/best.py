@@ -24,7 +24,7 @@ from canary.runs import files
 from canary.runs.environment import open_config
 from canary.runs.policies import EvaluationPlan, load_policies, play
 from canary.runs.stored_states import stored_updates
-from canary.terminal.bars import evaluation_bar
+from canary.terminal.console import evaluation_bar
 
 NAME = "best.json"
 

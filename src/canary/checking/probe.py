@@ -1,4 +1,4 @@
-"""Random actions in many lanes at once, with every state recorded.
+"""Random or constant actions in many lanes at once, with every state recorded.
 
 Lane i uses the key fold_in(key(seed), i), and time t is folded in again. So the same environment
 gives the same record, and records of different lengths agree where they overlap.
@@ -64,18 +64,22 @@ def short_record(environment: Environment) -> Probe:
     return make_probe(environment, min(environment.horizon + 1, SHORT_STEPS))(SHORT_LANES, 0)
 
 
-def make_probe(environment: Environment, length: int) -> Callable[[int, int], Probe]:
-    """A function of a number of lanes and a seed that plays `length` steps in each lane.
+def make_probe(environment: Environment, length: int) -> Callable[..., Probe]:
+    """A function of a number of lanes, a seed and an action that plays `length` steps in each lane:
+    with that action in every step, or with random ones (None).
 
     A lane that is done stays as it is. `inner` is left out of the record.
     """
     if isinstance(environment, GymnasiumEnvironment):
         return partial(_probe_host, environment, length)
-    program = jax.jit(lambda keys: _play(environment, keys, length))
+    program = jax.jit(lambda keys, *action: _play(environment, keys, length, *action))
 
-    def play(lanes: int, seed: int = 0) -> Probe:
+    def play(lanes: int, seed: int = 0, action: np.ndarray | None = None) -> Probe:
+        keys, is_random = _lane_keys(lanes, seed), action is None
+        if action is None:
+            action = np.asarray(random_action(environment.action_space, keys[0]))
         with explain_failures(environment):
-            states, taken, cut = jax.tree.map(np.asarray, program(_lane_keys(lanes, seed)))
+            states, taken, cut = jax.tree.map(np.asarray, program(keys, action, is_random))
         return Probe(states, taken, cut)
 
     return play
@@ -85,7 +89,13 @@ def _lane_keys(lanes: int, seed: int) -> PRNGKeyArray:
     return jax.vmap(lambda lane: jax.random.fold_in(jax.random.key(seed), lane))(jnp.arange(lanes))
 
 
-def _probe_host(environment: GymnasiumEnvironment, length: int, lanes: int, seed: int = 0) -> Probe:
+def _probe_host(
+    environment: GymnasiumEnvironment,
+    length: int,
+    lanes: int,
+    seed: int = 0,
+    action: np.ndarray | None = None,
+) -> Probe:
     """The same by a plain loop."""
     keys = _lane_keys(lanes, seed)
     episodes = environment.episodes("probe", lanes)
@@ -93,6 +103,8 @@ def _probe_host(environment: GymnasiumEnvironment, length: int, lanes: int, seed
 
     @jax.jit
     def act(time: Array) -> Array:
+        if action is not None:
+            return jnp.broadcast_to(action, (lanes, *action.shape))
         drawn = jax.vmap(lambda key: jax.random.split(jax.random.fold_in(key, time))[0])(keys)
         return jax.vmap(partial(random_action, environment.action_space))(drawn)
 
@@ -113,15 +125,14 @@ def random_action(space: ActionSpace, key: PRNGKeyArray) -> Array:
 
 
 def _play(
-    environment: Environment, keys: PRNGKeyArray, length: int
+    environment: Environment, keys: PRNGKeyArray, length: int, fixed: Array, is_random: Array
 ) -> tuple[EnvironmentState, Array, EnvironmentState | None]:
     first = jax.vmap(lambda key: environment.reset(jax.random.fold_in(key, 0)))(keys)
 
     def step(state: EnvironmentState, key: PRNGKeyArray) -> EnvironmentState:
         key_action, key_step = jax.random.split(key)
-        return environment.step(
-            state, random_action(environment.action_space, key_action), key_step
-        )
+        action = random_action(environment.action_space, key_action)
+        return environment.step(state, jnp.where(is_random, action, fixed), key_step)
 
     def advance(states: EnvironmentState, time: Array):
         moved = jax.vmap(step)(states, jax.vmap(lambda key: jax.random.fold_in(key, time))(keys))

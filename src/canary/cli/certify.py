@@ -21,7 +21,7 @@ from canary.cli.common import (
     whole,
 )
 from canary.errors import CanaryError
-from canary.terminal.output import check_json, console_for, emit_json
+from canary.terminal.console import check_json, console_for, emit_json, evaluation_bar
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +122,7 @@ def _shared(options: Certify, run: Any) -> dict[str, Any]:
     """What a certificate and a search have in common."""
     return {
         "confidence": number("--confidence", options.confidence),
-        "episodes": _whole(options, "episodes"),
+        "episodes": whole("--episodes", options.episodes),
         "seeds": chosen_seeds(options.seeds, run.config.training.seeds),
         "largest_step_cost": number("--largest-step-cost", options.largest_step_cost),
         "accept_change": options.accept_change,
@@ -136,10 +136,10 @@ def _certify(options: Certify, run: Any, console: Any) -> int:
     certificate = run.certify(
         **_shared(options, run),
         early_stop=not options.fixed,
-        step=_whole(options, "step"),
+        step=whole("--step", options.step),
         shift=options.shift,
         deterministic=options.deterministic,
-        evaluation_seed=_whole(options, "seed"),
+        evaluation_seed=whole("--seed", options.seed),
         sign=options.sign,
     )
     if not options.quiet:
@@ -152,8 +152,7 @@ def _certify(options: Certify, run: Any, console: Any) -> int:
 def _best(options: Certify, run: Any, console: Any) -> int:
     from canary.terminal.certificate_table import print_best
 
-    tries = _whole(options, "tries")
-    found = run.best(**_shared(options, run), tries=3 if tries is None else tries)
+    found = run.best(**_shared(options, run), tries=whole("--tries", options.tries or "3"))
     if not options.quiet:
         print_best(console, found.to_dict())
     emit_json(options.json, found.to_dict())
@@ -163,7 +162,6 @@ def _best(options: Certify, run: Any, console: Any) -> int:
 def _verify(options: Certify, console: Any) -> int:
     from canary.certification.signature import public_key
     from canary.certification.verify import read, run_around, verify, verify_file
-    from canary.terminal.bars import evaluation_bar
     from canary.terminal.certificate_table import print_verification
 
     path = Path(options.verify or "")
@@ -179,8 +177,3 @@ def _verify(options: Certify, console: Any) -> int:
         print_verification(console, result)
     emit_json(options.json, result)
     return 0 if result["valid"] else 1
-
-
-def _whole(options: Certify, name: str) -> int | None:
-    text = getattr(options, name)
-    return None if text is None else whole(f"--{name}", text)

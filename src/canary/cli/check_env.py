@@ -1,5 +1,6 @@
 """`canary check-env`."""
 
+import time
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -7,9 +8,10 @@ from tyro.conf import Positional, UseAppendAction, arg
 
 from canary.cli.common import Json, Switch, flag, said_constraint, whole
 from canary.errors import CanaryError
-from canary.terminal.output import check_json, console_for, emit_json
+from canary.terminal.console import check_json, console_for, counting_bar, emit_json
 
 DEFAULT_EPSILON = 0.05
+EPISODES, SECONDS = 128, 50.0  # where the user says no number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +28,8 @@ class CheckEnv:
   canary check-env IcyLake --json -
 
 It traces the environment, plays random episodes to their end, and plays them once more to see that the same seeds give the
-same numbers. Every training begins with the fast part of it. Exit code 0 if nothing is wrong, 1 if something is."""
+same numbers. Then constant actions (each one, or low, middle and high) show what can be had without learning, and which limits
+are interesting. Every training begins with the fast part of it. Exit code 0 if nothing is wrong, 1 if something is."""
 
     env: Annotated[Positional[str], arg(metavar="ENV", help_behavior_hint="")]
     """One of ours, package.module:Factory, gymnasium:ID, gymnax:ID, brax:NAME, crax:NAME or
@@ -46,8 +49,8 @@ same numbers. Every training begins with the fast part of it. Exit code 0 if not
     epsilon: Annotated[str | None, flag("PROBABILITY", "the environment's own, or 0.05")] = None
     """Largest allowed probability of a violation (chance), or the share of episodes that count as
     the worst (cvar)."""
-    episodes: Annotated[str, flag("N", "128")] = "128"
-    """Random episodes to play."""
+    episodes: Annotated[str | None, flag("N", "128, or as many as a minute allows")] = None
+    """Episodes of random actions, and of every constant action."""
     json: Json = None
     """Write the report as JSON to a file, or to standard output (-) and nothing else there."""
     quiet: Switch = False
@@ -63,21 +66,26 @@ def check(options: CheckEnv) -> int:
 
     prepare_devices()
     console = console_for(options.json)
-    if (episodes := whole("--episodes", options.episodes)) < 1:
+    episodes = whole("--episodes", options.episodes)
+    until = time.monotonic() + SECONDS
+    if episodes == 0:
         raise CanaryError("--episodes takes a positive whole number, not 0.")
     environment = _environment(options)
     constraint = _constraint(options, environment)
     try:
-        report = full_check(
-            environment,
-            constraint=constraint,
-            episodes=episodes,
-            progress=lambda what: None if options.quiet else console.say((f"{what} ...", "dim")),
-        )
+        with counting_bar("checking", quiet=options.quiet) as show:
+
+            def progress(done: int, total: int, what: str) -> bool:
+                show(done, total, what)
+                return episodes is not None or time.monotonic() < until
+
+            report = full_check(
+                environment, constraint=constraint, episodes=episodes or EPISODES, progress=progress
+            )
     finally:
         close(environment)
     if not options.quiet:
-        print_check(console, report.to_dict())
+        print_check(console, report.to_dict(), constraint)
     emit_json(options.json, report.to_dict())
     return 0 if report.ok else 1
 

@@ -3,7 +3,7 @@
 import re
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, overload
 
 from tyro.conf import Positional, arg
 
@@ -99,6 +99,17 @@ def said_constraint(kind: str | None, limit: str | None, epsilon: str | None) ->
     }
 
 
+@overload
+def whole(name: str, text: str) -> int: ...
+@overload
+def whole(name: str, text: str | None) -> int | None: ...
+def whole(name: str, text: str | None) -> int | None:
+    """The whole number that an option gives, if it is given."""
+    if text is not None and not re.fullmatch(r"[0-9]{1,12}", text):
+        raise CanaryError(f"{name} takes a whole number below 10**12, not {text[:80]!r}.")
+    return None if text is None else int(text)
+
+
 def chosen_seeds(text: str | None, known: tuple[int, ...]) -> tuple[int, ...] | None:
     """The seeds of a run that `--seeds` names; None if it was not said. More than there are is a
     mistake."""
@@ -113,11 +124,3 @@ def chosen_seeds(text: str | None, known: tuple[int, ...]) -> tuple[int, ...] | 
             "name some."
         )
     return known[:chosen]
-
-
-def whole(name: str, text: str) -> int:
-    if re.fullmatch(r"[0-9]{13,}", text):
-        raise CanaryError(f"{name} takes a whole number below 10**12, not {text[:30]}.")
-    if not re.fullmatch(r"[0-9]{1,12}", text):
-        raise CanaryError(f"{name} takes a whole number, not {text[:80]!r}.")
-    return int(text)

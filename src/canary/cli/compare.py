@@ -8,7 +8,7 @@ from tyro.conf import Positional
 
 from canary.cli.common import Json, RunsFolder, Switch, flag
 from canary.errors import CanaryError
-from canary.terminal.output import check_json, console_for, emit_json
+from canary.terminal.console import check_json, console_for, emit_json
 
 
 @dataclass(frozen=True, kw_only=True)

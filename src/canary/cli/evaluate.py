@@ -19,7 +19,7 @@ from canary.cli.common import (
     whole,
 )
 from canary.errors import CanaryError
-from canary.terminal.output import check_json, console_for, emit_json
+from canary.terminal.console import check_json, console_for, emit_json, evaluation_bar
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,6 @@ def evaluate(options: Evaluate) -> int:
     check_json(options.json)
     from canary import api
     from canary.certification.certificate import changed_sentence
-    from canary.terminal.bars import evaluation_bar
     from canary.terminal.tables import print_summary
 
     episodes, seed = whole("--episodes", options.episodes), whole("--seed", options.seed)
@@ -76,7 +75,7 @@ def evaluate(options: Evaluate) -> int:
         summary = api.evaluate(
             run,
             episodes,
-            step=None if options.step is None else whole("--step", options.step),
+            step=whole("--step", options.step),
             seeds=seeds,
             deterministic=options.deterministic,
             evaluation_seed=seed,

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated, ClassVar
 
 from canary.cli.common import Json, OneRun, RunsFolder, Switch, Trust, flag, opened, whole
-from canary.terminal.output import check_json, console_for, emit_json
+from canary.terminal.console import check_json, console_for, emit_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,8 +45,8 @@ def export(options: Export) -> int:
     result = export_run(
         opened(options.run, options.out, trust=options.trust),
         format=options.format,
-        seed=None if options.seed is None else whole("--seed", options.seed),
-        step=None if options.step is None else whole("--step", options.step),
+        seed=whole("--seed", options.seed),
+        step=whole("--step", options.step),
         out=None if options.file is None else Path(options.file),
     )
     if not options.quiet:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 from tyro.conf import UseAppendAction
 
 from canary.cli.common import Json, RunsFolder, Switch, Trust, flag, number, opened
-from canary.terminal.output import check_json, console_for, emit_json
+from canary.terminal.console import check_json, console_for, counting_bar, emit_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,6 @@ def frontier(options: Frontier) -> int:
     from canary.exact.figure import save_frontier
     from canary.exact.run import frontier_report
     from canary.runs.environment import open_config
-    from canary.terminal.bars import counting_bar
     from canary.terminal.tables import print_frontier
 
     said = {"limit": options.limit, "epsilon": options.epsilon}

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated, ClassVar
 
 from canary.cli.common import Json, RunsFolder, flag
-from canary.terminal.output import check_json, console_for, emit_json
+from canary.terminal.console import check_json, console_for, emit_json
 
 
 @dataclass(frozen=True, kw_only=True)

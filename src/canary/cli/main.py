@@ -1,15 +1,18 @@
-"""The `canary` command: parse into a dataclass, call one function, and turn mistakes into a
-sentence.
+"""The `canary` command: parse into a dataclass, call one function, and end in one sentence on
+standard error if that cannot be done.
 
-Exit codes: 0 done; 2 a mistake of the caller, explained by one sentence on standard error; 70 a
-mistake of canary's (`failures`); 130 interrupted by Ctrl-C. A new command is a file here and a line
-in `COMMANDS`.
+Exit codes: 0 done; 2 a mistake of the caller, which the sentence explains; 70 a mistake of
+canary's: the sentence says where the traceback is kept (CANARY_TRACEBACK=1 shows it); 130 Ctrl-C. A
+new command is a file here and a line in `COMMANDS`.
 """
 
 import contextlib
+import errno
 import io
-import re
+import os
 import sys
+import tempfile
+import traceback
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import fields
@@ -19,7 +22,6 @@ from typing import Any
 import tyro
 
 from canary.cli import (
-    bench,
     certify,
     check_env,
     compare,
@@ -32,7 +34,6 @@ from canary.cli import (
     sweep,
     train,
 )
-from canary.cli.failures import guarded
 from canary.errors import CanaryError, nearest
 from canary.terminal.console import printable
 
@@ -48,7 +49,6 @@ COMMANDS: dict[str, tuple[type, Callable[[Any], int]]] = {
     "report": (report.Report, report.report),
     "export": (export.Export, export.export),
     "list": (listing.List, listing.show),
-    "bench": (bench.Bench, bench.bench),
 }
 
 HELP = """usage: canary COMMAND [options]
@@ -63,6 +63,9 @@ examples:
   canary evaluate            measure the policies of the newest run on fresh episodes
   canary train --help        all options of a command
   canary --version           the version"""
+
+MISTAKE, BUG, INTERRUPTED = 2, 70, 130
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 STYLE = (tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes)
 
@@ -100,34 +103,94 @@ def print_help(name: str, kind: Any) -> None:
     print(f"examples:{kind.EXAMPLES}")
 
 
-def parse(name: str, kind: type, arguments: list[str]) -> Any:
-    """The options of a command; tyro's own report of a mistake becomes one sentence."""
-    report = io.StringIO()
+def parse(name: str, kind: Any, arguments: list[str]) -> Any:
+    """The options of a command, or a sentence."""
+    flags = {_flag(field): field.default for field in fields(kind)}
     try:
-        with contextlib.redirect_stderr(report):
+        with contextlib.redirect_stderr(io.StringIO()):
             options, unknown = tyro.cli(
                 kind, prog=f"canary {name}", args=arguments, return_unknown_args=True, config=STYLE
             )
     except SystemExit:
-        raise CanaryError(f"{_reason(report.getvalue())}; see `canary {name} --help`.") from None
+        bare = [
+            f"{word} needs a value"
+            for word, following in zip(arguments, [*arguments[1:], "--"], strict=False)
+            if following.startswith("--") and not isinstance(flags.get(word, False), bool)
+        ]
+        problem = (bare or ["An argument is missing, or has a value that it cannot have"])[0]
+        raise CanaryError(f"{problem}; see `canary {name} --help`.") from None
     if unknown:
-        flags = [f"--{field.name.replace('_', '-')}" for field in fields(kind)]
         near = get_close_matches(unknown[0].partition("=")[0], flags, n=1)
         hint = f"did you mean {near[0]}?" if near else f"see `canary {name} --help`."
         raise CanaryError(f"canary {name} does not know {unknown[0]!r}; {hint}")
     return options
 
 
-def _reason(box: str) -> str:
-    """What tyro complains about, out of the box that it draws."""
-    lines = [re.sub(r"\x1b\[[0-9;]*m|[│╭╮╰╯─]", "", line).strip() for line in box.splitlines()[1:]]
-    text = next(filter(None, lines), "The options cannot be read")
-    missing = re.search(r"Missing value for argument '([^']+)'", text)
-    return f"{missing[1]} needs a value" if missing else text.rstrip(".:")
+def _flag(field: Any) -> str:
+    return "--from" if field.name == "start" else f"--{field.name.replace('_', '-')}"
 
 
 def _show_warning(message: Any, category: type, *_: Any) -> None:
     print(printable(f"Warning: {message}"), file=sys.stderr)
+
+
+def guarded(command: Callable[[], int]) -> int:
+    """Run a command; returns its exit code. No exception leaves this function."""
+    with contextlib.suppress(AttributeError, ValueError, OSError):
+        for stream in (sys.stdout, sys.stderr):  # a terminal that knows no Greek gets codes
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    try:
+        code = command()
+        sys.stdout.flush()
+        return code
+    except CanaryError as error:
+        return say(str(error), MISTAKE)
+    except KeyboardInterrupt:
+        return say("Interrupted.", INTERRUPTED)
+    except BrokenPipeError:  # the reader has gone; Python must not try to flush it again
+        _forget_output()
+        return 1
+    except BaseException as error:  # a panic of a library is no Exception
+        if isinstance(error, SystemExit | GeneratorExit):
+            raise
+        if isinstance(error, OSError) and error.errno in UNWRITABLE and error.filename is None:
+            _forget_output()
+            return say(f"Standard output cannot be written ({error.strerror}).", MISTAKE)
+        return _unforeseen(error)
+
+
+def say(text: str, code: int) -> int:
+    """One sentence on standard error, on one line; of one that quotes a novel, the beginning and
+    the end."""
+    text = " ".join(text.split())
+    text = text if len(text) <= 1200 else f"{text[:800]} ... {text[-300:]}"
+    with contextlib.suppress(OSError, ValueError):
+        print(printable(text), file=sys.stderr)
+    return code
+
+
+def _unforeseen(error: BaseException) -> int:
+    """Keep the traceback where it can be sent from, and say so."""
+    report = "".join(traceback.format_exception(error))
+    if os.environ.get("CANARY_TRACEBACK") == "1":
+        sys.stderr.write(report)
+    reason = f"{type(error).__name__}: {error}".partition("\n")[0][:200]
+    place = "is lost, for no file could be written"
+    with contextlib.suppress(OSError):
+        descriptor, name = tempfile.mkstemp(prefix="canary-traceback-", suffix=".txt")
+        with os.fdopen(descriptor, "w", errors="backslashreplace") as file:
+            file.write(f"{sys.version}\n{sys.argv!r}\n\n{report}")
+        place = f"is in {name}"
+    return say(
+        f"canary failed in a way that nobody foresaw ({reason}); the traceback {place}: please "
+        "report it with the command. CANARY_TRACEBACK=1 shows it here.",
+        BUG,
+    )
+
+
+def _forget_output() -> None:
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from tyro.conf import Positional
 
 from canary.cli.common import RunsFolder, Switch, flag
 from canary.errors import CanaryError
+from canary.terminal.console import counting_bar
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +38,6 @@ The page is one file without any address in it. A run may still be training."""
 
 def report(options: Report) -> int:
     from canary.reporting.page import make_report
-    from canary.terminal.bars import counting_bar
 
     out = Path(options.out)
     if out.is_dir() or not out.parent.is_dir():

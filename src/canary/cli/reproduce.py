@@ -119,8 +119,7 @@ def _rebuild(options: Reproduce) -> int:
 
 
 def _train(options: Reproduce) -> dict[str, Path]:
-    from canary.studies.engines import engine_named
-    from canary.studies.runner import Places, Request
+    from canary.studies.runner import Places, Request, engine_named
     from canary.studies.runner import reproduce as train_study
 
     study = ALL_STUDIES[options.study]
@@ -128,7 +127,7 @@ def _train(options: Reproduce) -> dict[str, Path]:
         raise CanaryError(f"{options.study} has no rows to train, so it has no --engine.")
     request = Request(
         seeds=None if options.seeds is None else parse_seeds(options.seeds),
-        steps=None if options.steps is None else whole("--steps", options.steps),
+        steps=whole("--steps", options.steps),
         preset=options.preset,
         scale=options.scale or "cpu",
         only=options.only,

@@ -2,7 +2,9 @@
 
 import re
 import shlex
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
@@ -11,7 +13,11 @@ from tyro.conf import UseAppendAction
 from canary.cli.common import Switch, flag, parse_seeds, whole
 from canary.cli.reproduce import print_study
 from canary.errors import CanaryError
-from canary.studies.catalogue import ALL_STUDIES
+from canary.studies.catalogue import ALL_STUDIES, Row, Study
+
+LARGEST_SWEEP = 1000  # combinations
+LIMITED = "constraint."
+Axes = list[tuple[str, list[str]]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,23 +27,28 @@ class Sweep:
     EXAMPLES: ClassVar[str] = """
   canary sweep --set algo.dead_zone=0.5,0.7 --limit 3.5,5.5          four combinations on four seeds
   canary sweep --set "algo.hidden=[64,64],[32,32]" --seeds 2           a list is written in brackets
+  canary sweep --env shop:Shop --limit 4,6 --epsilon 0.05 --total-steps 200000      an environment of yours
   canary sweep --algo cpo --set algo.damping=0.1,1 --engine ray        over the nodes of a Ray cluster
 
 What is finished is not trained again. After Ctrl-C the same command continues. docs/clusters.md is about Ray and Slurm."""
 
     env: Annotated[str, flag("NAME", "IcyLake")] = "IcyLake"
-    """Environment."""
+    """Environment, as in `canary train`."""
+    cost: Annotated[str | None, flag("WHERE")] = None
+    """Where the cost of another package's environment is, as in `canary train`."""
     algo: Annotated[str, flag("NAME", "canary")] = "canary"
     """Algorithm."""
     set: Annotated[tuple[str, ...], UseAppendAction, flag("SECTION.NAME=VALUE,VALUE")] = ()
     """Values of one setting. Repeatable: all combinations are trained."""
+    constraint: Annotated[str | None, flag("chance|mean|cvar", "the environment's own")] = None
+    """What is limited."""
     limit: Annotated[str | None, flag("COST,COST")] = None
     """Values of the limit."""
     epsilon: Annotated[str | None, flag("PROBABILITY,PROBABILITY")] = None
     """Values of epsilon."""
     seeds: Annotated[str, flag("N|LIST", "4")] = "4"
     """How many seeds, or which."""
-    steps: Annotated[str | None, flag("N", "the preset's")] = None
+    total_steps: Annotated[str | None, flag("STEPS", "the preset's")] = None
     """Environment steps per seed."""
     preset: Annotated[str, flag("NAME", "fast")] = "fast"
     """Settings to start from."""
@@ -54,21 +65,25 @@ What is finished is not trained again. After Ctrl-C the same command continues. 
 
 
 def sweep(options: Sweep) -> int:
-    from canary.studies.engines import engine_named
-    from canary.studies.runner import Places, Request, reproduce
-    from canary.studies.sweeping import sweep_study, swept
+    from canary.studies.runner import Places, engine_named, reproduce
 
     name = _name(options)
-    constraint = {"constraint.limit": options.limit, "constraint.epsilon": options.epsilon}
-    given = [f"{path}={values}" for path, values in constraint.items() if values is not None]
+    given = [
+        f"constraint.{path}={values}"
+        for path, values in (
+            ("kind", options.constraint), ("limit", options.limit), ("epsilon", options.epsilon)
+        )
+        if values is not None
+    ]  # fmt: skip
     seeds = parse_seeds(options.seeds)
-    chosen = tuple(range(seeds)) if isinstance(seeds, int) else seeds
-    axes = swept([*options.set, *given])
-    study = sweep_study(options.env, options.algo, options.preset, axes, chosen, _command(options))
+    base = Row(
+        name="", environment=options.env, cost=options.cost, algorithm=options.algo,
+        preset=options.preset, seeds=tuple(range(seeds)) if isinstance(seeds, int) else seeds,
+        steps=whole("--total-steps", options.total_steps),
+    )  # fmt: skip
     paths = reproduce(
-        name, study,
+        name, sweep_study(base, swept([*options.set, *given]), _command(options)),
         Places(runs=Path(options.runs), results=Path(options.results)),
-        Request(steps=None if options.steps is None else whole("--steps", options.steps)),
         engine=engine_named(options.engine, options.quiet), quiet=options.quiet,
     )  # fmt: skip
     print_study(paths, options.quiet)
@@ -92,10 +107,75 @@ def _name(options: Sweep) -> str:
 def _command(options: Sweep) -> str:
     """The command without the places where it trains and stores."""
     given = ["canary", "sweep"]
-    for name in ("env", "algo", "limit", "epsilon", "seeds", "steps", "preset", "name"):
+    names = ("env", "cost", "algo", "constraint", "limit", "epsilon", "seeds", "total_steps", "preset", "name")  # fmt: skip
+    for name in names:
         value = getattr(options, name)
         if value != getattr(Sweep, name):
-            given += [f"--{name}", value]
+            given += [f"--{name.replace('_', '-')}", value]
     for setting in options.set:
         given += ["--set", setting]
     return shlex.join(given)
+
+
+def swept(texts: Sequence[str]) -> Axes:
+    """`algo.target_kl=0.01,0.02` as (setting, values). A list is written in brackets:
+    `algo.hidden=[64,64],[32]`."""
+    found: Axes = []
+    for text in texts:
+        path, equals, values = text.partition("=")
+        parts = [part.strip() for part in re.findall(r"\[[^\]]*\]|[^,\[\]]+", values)]
+        if not equals or not path.strip() or not parts:
+            raise CanaryError(
+                "A sweep takes section.setting=value,value, such as algo.target_kl=0.01,0.02, not "
+                f"{text!r}."
+            )
+        if path.strip() in dict(found):
+            raise CanaryError(f"{path} is swept twice; give all of its values at once.")
+        if len(set(parts)) < len(parts):
+            raise CanaryError(
+                f"{path} has a value twice. A list is written in brackets: "
+                f"{path}=[{','.join(parts)}]."
+            )
+        found.append((path.strip(), parts))
+    return found
+
+
+def sweep_study(base: Row, axes: Axes, command: str | None = None) -> Study:
+    """`base` with every combination of values, named by those that vary."""
+    combinations = list(product(*(values for _, values in axes)))
+    if len(combinations) > LARGEST_SWEEP:
+        raise CanaryError(
+            f"The sweep has {len(combinations)} combinations; at most {LARGEST_SWEEP} are allowed."
+        )
+    varying = {path for path, values in axes if len(values) > 1}
+    rows = []
+    for combination in combinations:
+        settings = {path: value for (path, _), value in zip(axes, combination, strict=True)}
+        named = {path: value for path, value in settings.items() if path in varying} or dict(
+            settings
+        )
+        parts = [f"{path.rpartition('.')[2]}-{value}" for path, value in named.items()]
+        limited = {path: settings.pop(path) for path in list(settings) if path.startswith(LIMITED)}
+        rows.append(
+            replace(
+                base,
+                name=re.sub(r"[^A-Za-z0-9_.+-]+", "_", "--".join(parts) or "default")[:120],
+                about=" ".join(f"{path}={value}" for path, value in named.items()),
+                overrides=tuple(f"{path}={value}" for path, value in settings.items()),
+                constraint={
+                    path.removeprefix(LIMITED): _number(path, v) for path, v in limited.items()
+                },
+            )
+        )
+    if len({row.name for row in rows}) < len(rows):
+        raise CanaryError("Two combinations would have the same name; sweep fewer settings.")
+    what = ", ".join(path for path, _ in axes) or "as it is"
+    title = f"{base.algorithm} on {base.environment}: {what}"
+    return Study(title=title, rows=tuple(rows), command=command)
+
+
+def _number(path: str, text: str) -> float | str:
+    try:
+        return text if path == "constraint.kind" else float(text)
+    except ValueError:
+        raise CanaryError(f"{path} takes numbers, not {text!r:.60}.") from None

@@ -2,9 +2,10 @@
 
 import sys
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from tyro.conf import UseAppendAction
+from tyro.conf import UseAppendAction, arg
 
 from canary.cli.common import (
     Json,
@@ -17,7 +18,7 @@ from canary.cli.common import (
     whole,
 )
 from canary.errors import CanaryError
-from canary.terminal.output import check_json, console_for, emit_json
+from canary.terminal.console import check_json, console_for, emit_json
 
 NOTE = "Second half of training. These are episodes of a changing policy: a description, not a guarantee."
 
@@ -41,6 +42,7 @@ class Train:
   canary train --log csv --log tensorboard           logs for other tools, written into the run
   canary train --resume latest                       go on after Ctrl-C, which saves and stops
   canary train --resume latest --total-steps 600000  train longer; schedules now run over the longer plan
+  canary train --from latest --limit 3 --name tight  begin with the policies of another run
   canary train --quiet --json - | jq .return_mean    for scripts
 
 Everything goes into a new directory below --out: configuration, metrics, every episode, checkpoints and
@@ -66,7 +68,7 @@ the summary. `canary list` shows what --env, --algo and --preset can be."""
     epsilon: Annotated[str | None, flag("PROBABILITY", "the environment's own")] = None
     """Largest allowed probability of a violation (chance), or the share of episodes that count as
     the worst (cvar)."""
-    seeds: Annotated[str | None, flag("N|LIST", "4")] = None
+    seeds: Annotated[str | None, flag("N|LIST", "4, or those of --from")] = None
     """How many seeds (4 means 0 to 3), or which: 3,5,7 or 0-9 or 7-7."""
     total_steps: Annotated[str | None, flag("STEPS", "by environment")] = None
     """Environment steps per seed. With --resume: a longer plan than the run's; schedules then run
@@ -81,8 +83,6 @@ the summary. `canary list` shows what --env, --algo and --preset can be."""
     preset: Annotated[str | None, flag("NAME", "fast")] = None
     """Settings to start from: fast, or paper for the paper's equations, hyper-parameters and
     steps."""
-    engine: Annotated[str | None, flag("NAME", "auto")] = None
-    """Physics engine of a simulated robot: native on CPUs, mjx on accelerators, auto chooses."""
     set: Annotated[tuple[str, ...], UseAppendAction, flag("SECTION.NAME=VALUE")] = ()
     """Change one setting; sections are algo, env, training and constraint. Repeatable."""
     trust: Switch = False
@@ -91,8 +91,15 @@ the summary. `canary list` shows what --env, --algo and --preset can be."""
     out: RunsFolder = "runs"
     json: Json = None
     """Write the summary as JSON to a file, or to standard output (-) and nothing else there."""
+    start: Annotated[str | None, arg(name="from", metavar="RUN", help_behavior_hint="")] = None
+    """Begin with what this run has learnt: its policies, normalisers and critics, seed by seed. The
+    limit, settings and environment may be others."""
+    seed: Annotated[str | None, flag("N")] = None
+    """With --from: the seed of that run which all seeds begin with."""
     resume: Annotated[str | None, flag("RUN")] = None
     """Go on with a stopped run: its path, its name below --out, or latest."""
+    no_final_check: Switch = False
+    """Do not play fresh episodes with the final policies at the end."""
     quiet: Switch = False
     """Show no progress and no table; print only the run's directory."""
 
@@ -108,7 +115,10 @@ def train(options: Train) -> int:
             run = _resume(options, console)
         else:
             labels = {"name": options.name, "tags": options.tag, "log": options.log}
-            run = api.train(**_choices(options), **labels, out=options.out, quiet=options.quiet)
+            run = api.train(
+                **_choices(options), **labels, out=options.out, quiet=options.quiet,
+                final_check=not options.no_final_check, start=_start(options),
+            )  # fmt: skip
     except api.TrainingInterrupted as stop:
         run, status = stop.run, 130
     summary = run.summary()
@@ -127,6 +137,8 @@ def train(options: Train) -> int:
             for label, name in names.items()
             if (run.directory / name).exists()
         }
+        began = (summary["start"] or {}).get("run")
+        paths |= {"began with": began} if began else {}
         print_summary(console, summary | {"note": NOTE, "paths": paths})
     elif options.json != "-":
         print(run.directory)
@@ -147,14 +159,8 @@ def _choices(options: Train) -> dict[str, Any]:
         "preset": options.preset,
         "cost": options.cost,
     }
-    settings = {
-        "training.total_steps": options.total_steps,
-        "env.engine": _engine(options),
-    }
-    overrides = (
-        *options.set,
-        *(f"{name}={text}" for name, text in settings.items() if text is not None),
-    )
+    steps = options.total_steps
+    overrides = (*options.set, *(() if steps is None else (f"training.total_steps={steps}",)))
     choices: dict[str, Any] = {name: text for name, text in said.items() if text is not None}
     constraint = said_constraint(options.constraint, options.limit, options.epsilon)
     if any(part is not None for part in constraint.values()):
@@ -164,32 +170,28 @@ def _choices(options: Train) -> dict[str, Any]:
     return choices | {"overrides": overrides}
 
 
-def _engine(options: Train) -> str | None:
-    """The engine that was asked for, if the environment has engines to choose from."""
-    if options.engine is None:
+def _start(options: Train) -> Any:
+    """What --from and --seed say."""
+    if options.start is None:
+        if options.seed is not None:
+            raise CanaryError("--seed belongs to --from RUN; --seeds says which seeds are trained.")
         return None
-    from canary.config.config import canonical
-    from canary.environments import ENVIRONMENTS
+    from canary.runs.directory import find_run
+    from canary.runs.warm_start import start_from_run
 
-    if ":" in (options.env or ""):
-        return options.engine  # an argument of the environment, if it takes one
-    name = canonical(options.env or "IcyLake", ENVIRONMENTS, "environment")
-    if "engine" not in {field.name for field in fields(ENVIRONMENTS[name])}:
-        raise CanaryError(
-            f"{name} simulates no physics, so there is no engine to choose: leave out --engine."
-        )
-    return options.engine
+    seed = whole("--seed", options.seed)
+    return start_from_run(find_run(options.start, Path(options.out)), seed)
 
 
 def _resume(options: Train, console: Any) -> Any:
     from canary import api
     from canary.runs.environment import open_config
 
-    keeps = {"out", "json", "resume", "quiet", "trust", "total_steps", "log"}
-    steps = None if options.total_steps is None else whole("--total-steps", options.total_steps)
+    keeps = {"out", "json", "resume", "quiet", "trust", "total_steps", "log", "no_final_check"}
+    steps = whole("--total-steps", options.total_steps)
     for field in fields(options):
         if field.name not in keeps and getattr(options, field.name) != field.default:
-            name = field.name.replace("_", "-")
+            name = {"start": "from"}.get(field.name, field.name.replace("_", "-"))
             raise CanaryError(f"--resume goes on with the run's own settings; leave out --{name}.")
     place = opened(options.resume or "", options.out, trust=options.trust)
     run = api.Run(place, open_config(place))
@@ -201,4 +203,7 @@ def _resume(options: Train, console: Any) -> Any:
         complete = all((run.directory / name).exists() for name in ("summary.json", "training.png"))
         # A kill may have left it without its summary
         return run if complete else run.resume(quiet=True)
-    return run.resume(total_steps=steps, log=options.log, quiet=options.quiet)
+    return run.resume(
+        total_steps=steps, log=options.log, quiet=options.quiet,
+        final_check=not options.no_final_check,
+    )  # fmt: skip

@@ -9,14 +9,13 @@ import numpy as np
 
 from canary.errors import CanaryError
 from canary.reporting.figures import comparison_figure, save
-from canary.reporting.records import ComparedRun, Comparison, Estimate, Paired
 from canary.reporting.statistics import paired_difference, student_interval
 from canary.reporting.summary import summarise_run
 from canary.runs import directory
 from canary.runs.settings import differing, settings_text
 
 
-def compare_runs(runs: Sequence[Path], figure: Path | None = None) -> Comparison:
+def compare_runs(runs: Sequence[Path], figure: Path | None = None) -> dict[str, Any]:
     """The numbers of several runs; `figure` names a .png file for their curves."""
     if len(runs) < 2:
         raise CanaryError("A comparison needs at least two runs: canary compare RUN RUN.")
@@ -33,7 +32,7 @@ def compare_runs(runs: Sequence[Path], figure: Path | None = None) -> Comparison
         _compared(run, summary, differs, summaries[0])
         for run, summary, differs in zip(runs, summaries, differing(configs), strict=True)
     ]
-    comparison: Comparison = {"env": places[0], "runs": compared}
+    comparison: dict[str, Any] = {"env": places[0], "runs": compared}
     if figure is not None:
         labels = [settings_text(one["differs"]) or one["run"] for one in compared]
         tables = [directory.read(run, "episodes") for run in runs]
@@ -44,7 +43,7 @@ def compare_runs(runs: Sequence[Path], figure: Path | None = None) -> Comparison
 
 def _compared(
     run: Path, summary: dict[str, Any], differs: dict[str, Any], first: dict[str, Any]
-) -> ComparedRun:
+) -> dict[str, Any]:
     measured = [value for value in summary["constraint_per_seed"] if value is not None]
     is_same = summary["constraint_text"] == first["constraint_text"]
     return {
@@ -66,7 +65,7 @@ def _compared(
     }
 
 
-def _estimate(values: Sequence[float | None], least: float = -np.inf) -> Estimate | None:
+def _estimate(values: Sequence[float | None], least: float = -np.inf) -> dict[str, Any] | None:
     found = student_interval([value for value in values if value is not None])
     if found is None:
         return None
@@ -76,7 +75,7 @@ def _estimate(values: Sequence[float | None], least: float = -np.inf) -> Estimat
     return {"mean": mean, "lower": max(mean - half, least), "upper": mean + half}
 
 
-def _paired(one: dict[str, Any], other: dict[str, Any], name: str) -> Paired | None:
+def _paired(one: dict[str, Any], other: dict[str, Any], name: str) -> dict[str, Any] | None:
     """The mean difference over the seeds that both runs have; None for a run and itself."""
     here, there = (dict(zip(each["seed_ids"], each[name], strict=True)) for each in (one, other))
     seeds = [seed for seed in here if seed in there]

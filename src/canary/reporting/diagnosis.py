@@ -76,8 +76,11 @@ def seed_series(metrics: pl.DataFrame, episodes: pl.DataFrame, seed: int) -> See
     )
 
 
-def diagnose(series: SeedSeries, constraint: Constraint) -> str | None:
-    """A sentence about a seed that is stuck, timid or chasing its bound, else None."""
+def diagnose(
+    series: SeedSeries, constraint: Constraint, dead_zone: float | None = None
+) -> str | None:
+    """A sentence about a seed that is stuck, timid or chasing its bound, else None: what it reached,
+    and what to try. `dead_zone` is that of the method, if it has one."""
     if len(series.returns) < 2 * WINDOW:
         return None
     episodes = int(series.episodes[-WINDOW:].sum())
@@ -88,11 +91,30 @@ def diagnose(series: SeedSeries, constraint: Constraint) -> str | None:
     if measured.lower > constraint.allowed and _restores_in_vain(series):
         return (
             f"stuck: nearly all of its last {2 * WINDOW} updates tried to restore the constraint, "
-            f"which does not come down ({NAMES[constraint.kind]} {measured.value:.2g}, {entropy})"
+            f"which does not come down ({NAMES[constraint.kind]} {measured.value:.2g}, {entropy}); "
+            f"{_reached(series, constraint)}; train with a larger limit first and go on from there "
+            "(--from), or give it more steps"
         )
     if measured.value <= constraint.allowed:
-        return _timid(series, entropy)
+        return _timid(series, entropy, dead_zone)
     return None
+
+
+def _reached(series: SeedSeries, constraint: Constraint) -> str:
+    """The window of updates whose episodes were the safest."""
+    ends = np.concatenate([[0], np.cumsum(series.episodes)])
+    windows = [
+        (constraint.measure(series.costs[ends[first] : ends[first + WINDOW]]), first)
+        for first in range(0, len(series.returns) - WINDOW + 1, WINDOW)
+        if ends[first + WINDOW] > ends[first]
+    ]
+    value, first = min(windows)
+    earned = f"return {np.nanmean(series.returns[first : first + WINDOW]):.3g}"
+    about = f"{NAMES[constraint.kind]} {value:.2g}, {earned}"
+    where = f"in updates {first + 1} to {first + WINDOW}"
+    if value <= constraint.allowed:
+        return f"{where} it stayed within the limit ({about})"
+    return f"the lowest that it reached was {where} ({about})"
 
 
 def _restores_in_vain(series: SeedSeries) -> bool:
@@ -103,17 +125,20 @@ def _restores_in_vain(series: SeedSeries) -> bool:
     return bool(series.restoring[-2 * WINDOW :].mean() >= RESTORING)
 
 
-def _timid(series: SeedSeries, entropy: str) -> str | None:
+def _timid(series: SeedSeries, entropy: str, dead_zone: float | None) -> str | None:
     count = len(series.returns) // WINDOW
     blocks = series.returns[-count * WINDOW :].reshape(count, WINDOW)
     known = [float(np.nanmean(block)) for block in blocks if np.isfinite(block).any()]
     if len(known) < 2 or known[-1] >= max(known) - LOST * abs(max(known)):
         return None
     fell = f"its return fell from {max(known):.3g} to {known[-1]:.3g}"
+    advice = "a larger limit or epsilon leaves it more room"
+    if dead_zone is not None:
+        wider = f"--set algo.dead_zone={(1 + dead_zone) / 2:.2g}"
+        advice = f"a wider dead zone gives a weaker bound ({wider})"
     if _restores_in_vain(series):
         return (
             "chasing a bound that it does not reach: it stays within its limit, but the bound does "
-            f"not come down, and {fell}; a wider dead zone gives a weaker bound (--set "
-            "algo.dead_zone=0.75)"
+            f"not come down, and {fell}; {advice}"
         )
-    return f"timid: it stays within its limit, but {fell} ({entropy})"
+    return f"timid: it stays within its limit, but {fell} ({entropy}); {advice}"

@@ -40,15 +40,9 @@ BLOCKS = 40
 
 
 def training_figure(
-    episodes: pl.DataFrame,
-    *,
-    title: str,
-    constraint: Constraint,
-    batch: int,
-    optimum: dict[str, float] | None = None,
+    episodes: pl.DataFrame, *, title: str, constraint: Constraint, batch: int
 ) -> Figure:
-    """Return, constraint and cost over training, a row for each constraint; `optimum` adds labelled
-    lines of exact best returns."""
+    """Return, constraint and cost over training, a row for each constraint."""
     whole, parts = episodes.filter(pl.col("valid")), parts_of(constraint)
     with plt.rc_context(STYLE):
         size = (10.5, 3.1 * len(parts))
@@ -57,7 +51,7 @@ def training_figure(
         )
         for row, part in zip(axes, parts, strict=True):
             blocks = training_blocks(seen_by(part, whole), part.limit, batch)
-            _draw_returns(row[0], blocks, optimum or {})
+            _draw_returns(row[0], blocks)
             _draw_constraint(row[1], blocks, part)
             _draw_costs(row[2], blocks, part.limit)
         for each in axes.flat:
@@ -142,16 +136,10 @@ def block_of(updates: int, blocks: int = BLOCKS) -> pl.Expr:
     return (block + 0.5) * width - 0.5
 
 
-def _draw_returns(axes: Axes, blocks: pl.DataFrame, optimum: dict[str, float]) -> None:
+def _draw_returns(axes: Axes, blocks: pl.DataFrame) -> None:
     _draw_seeds(axes, blocks, "return")
     mean = blocks.group_by("steps").agg(pl.col("return").mean()).sort("steps")
     axes.plot(mean["steps"], mean["return"], color=BLUE, linewidth=1.8)
-    box = {"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.5}
-    for (label, value), shade in zip(optimum.items(), (GREEN, RED, GREY), strict=False):
-        axes.axhline(value, color=shade, linestyle="--", linewidth=1)
-        place = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "bottom"}
-        text = f"{label} {value:.3f}"
-        axes.annotate(text, (1, value), fontsize=7, color=shade, bbox=box, **place)
     axes.set_title("mean return (thin: seeds)")
 
 

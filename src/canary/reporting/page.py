@@ -26,7 +26,7 @@ from canary.reporting.statistics import (
     seen_by,
     standard_error,
 )
-from canary.reporting.summary import EVALUATION, summarise_run
+from canary.reporting.summary import read_evaluation, summarise_run
 from canary.runs import directory, files
 from canary.runs.settings import leaves
 from canary.studies.page import Row, read_page
@@ -205,34 +205,24 @@ def _row_summary(row: Row) -> dict[str, Any]:
 
 def measured_policies(run: Path, summary: dict[str, Any], updates: int) -> list[dict[str, Any]]:
     """The newest policies on fresh episodes, from the run's certificate or its last evaluation."""
-
-    def certified(stored: dict[str, Any]) -> tuple[Any, list[Any]]:
-        nominal = [one for one in stored["results"] if not one["changes"]]
-        counts = [
-            (one["assessment"]["violations"], one["assessment"]["episodes"]) for one in nominal
-        ]
-        returns = [(one["seed"], one["evidence"]["return_mean"]) for one in nominal]
-        return stored["origin"]["updates"], [(*k, *j) for k, j in zip(counts, returns, strict=True)]
-
-    def evaluated(stored: dict[str, Any]) -> tuple[Any, list[Any]]:
-        names = ("violation_per_seed", "episodes_per_seed", "seed_ids", "return_per_seed")
-        rows = zip(*(stored[name] for name in names), strict=True)
-        return stored["updates"], [(round(p * n), n, seed, j) for p, n, seed, j in rows if n]
-
-    for name, read in (("certificate.json", certified), (EVALUATION, evaluated)):
-        with suppress(CanaryError, KeyError, TypeError, ValueError):  # none, or of another version
-            stored = files.read_json(run / name)
-            if name == EVALUATION:
-                stored = files.unsealed(stored, run / name)
-            stored = _stored_about(stored, summary["constraint"].get("number"))
-            is_same = all(stored[key] == summary[key] for key in ("limit", "epsilon"))
-            newest, rows = read(stored)
-            if is_same and newest == updates and rows:
-                return [
-                    {"seed": s, "violations": k, "episodes": n, "violation": k / n, "return": j}
-                    for k, n, s, j in rows
-                ]
-    return []
+    rows: list[tuple[Any, ...]] = []
+    number = summary["constraint"].get("number")
+    with suppress(CanaryError, KeyError, TypeError):  # none, or of another version
+        stored = _stored_about(files.read_json(run / "certificate.json"), number)
+        is_same = all(stored[key] == summary[key] for key in ("limit", "epsilon"))
+        if is_same and stored["origin"]["updates"] == updates:
+            nominal = [one for one in stored["results"] if not one["changes"]]
+            counts = [(one["seed"], one["assessment"], one["evidence"]) for one in nominal]
+            rows = [(s, a["violations"], a["episodes"], e["return_mean"]) for s, a, e in counts]
+    if not rows and (found := read_evaluation(run, updates)):
+        stored = _stored_about(found, number)
+        names = ("seed_ids", "violation_per_seed", "episodes_per_seed", "return_per_seed")
+        each = zip(*(stored[name] for name in names), strict=True)
+        rows = [(seed, round(p * n), n, j) for seed, p, n, j in each if n]
+    return [
+        {"seed": seed, "violations": k, "episodes": n, "violation": k / n, "return": j}
+        for seed, k, n, j in rows
+    ]
 
 
 def _stored_about(stored: dict[str, Any], number: int | None) -> dict[str, Any]:

@@ -63,6 +63,13 @@ class TrainingSummary(Summary):
     planned_steps: int
     warnings: dict[str, str]
     """By seed, if it is stuck or timid."""
+    yardstick: str | None
+    """Where there are warnings: whether a constant or random action stays within the limit."""
+    start: dict[str, Any] | None
+    """The run or policy that training began with, and the seed of it that each seed took."""
+    final_check: "EvaluationSummary | None"
+    """The newest policies, frozen, on fresh episodes: the check at the end of training, or the last
+    evaluation. None if they were not played since the last update."""
 
 
 class EvaluationSummary(Summary):
@@ -92,46 +99,3 @@ class ExportRecord(TypedDict):
     """The same of the network's raw outputs."""
     checked_inputs: int
     notes: list[str]
-
-
-class Estimate(TypedDict):
-    """A mean over seeds with its 95% interval, None for a single seed."""
-
-    mean: float
-    lower: float | None
-    upper: float | None
-
-
-class Paired(TypedDict):
-    """A mean difference over seeds that two runs share, and the half-width of its 95% interval."""
-
-    seeds: int
-    difference: float
-    half_width: float
-
-
-class ComparedRun(TypedDict):
-    """One run of a comparison, over the second half of its training."""
-
-    run: str
-    differs: dict[str, Any]
-    """Its settings that not all runs share."""
-    algorithm: str
-    status: str
-    seeds: int
-    steps: int
-    return_mean: Estimate | None
-    constraint_text: str
-    constraint_allowed: float
-    constraint_value: Estimate | None
-    safe_seeds: int
-    return_against_first: Paired | None
-    constraint_against_first: Paired | None
-
-
-class Comparison(TypedDict):
-    """Runs of one environment side by side."""
-
-    env: str
-    runs: list[ComparedRun]
-    figure: NotRequired[str]

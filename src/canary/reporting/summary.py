@@ -27,6 +27,7 @@ from canary.runs import directory
 from canary.runs.manifest import read_manifest
 
 EVALUATION = "evaluation.json"  # the last evaluation of a run's newest policies
+YARDSTICK = "yardstick.json"  # constant and random actions, where a seed is stuck or timid
 
 
 def summarise_run(run: Path) -> dict[str, Any]:
@@ -40,8 +41,25 @@ def summarise_run(run: Path) -> dict[str, Any]:
         "status": manifest["status"],
         "planned_steps": manifest["total_steps"],
         "wall_seconds": manifest.get("wall_seconds"),
+        "start": manifest.get("start"),
+        "final_check": read_evaluation(run, manifest["steps"] // head["batch"]),
+        "yardstick": (_read(run / YARDSTICK) or {}).get("sentence"),
         "run_dir": str(run),
     }
+
+
+def read_evaluation(run: Path, updates: int) -> dict[str, Any] | None:
+    """The last evaluation of the policies after so many updates; None if there is none."""
+    stored = _read(run / EVALUATION)
+    return stored if stored is not None and stored.get("updates") == updates else None
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """A sealed file; None if there is none, or none that can be read."""
+    try:
+        return directory.unsealed(directory.read_json(path), path) if path.exists() else None
+    except CanaryError:
+        return None
 
 
 def summarise_tables(
@@ -61,7 +79,7 @@ def summarise_tables(
 def summarise_evaluation(run: Path, episodes: pl.DataFrame, seconds: float) -> dict[str, Any]:
     """The same for fresh episodes of the frozen policies, all of which count; without jitter."""
     head = _head_of_run(run)
-    del head["batch"]
+    del head["batch"], head["dead_zone"]
     head["seed_ids"] = episodes["seed"].unique(maintain_order=True).to_list()
     steps = int(episodes["length"].sum())
     return {
@@ -91,9 +109,12 @@ def _of_training(
     whole = episodes.filter(pl.col("valid") & (iteration < done))
     rows = whole.filter(iteration >= half)
     tables = metrics.filter(iteration < done), episodes.filter(iteration < done)
-    found = {str(seed): diagnose(seed_series(*tables, seed), constraint) for seed in seeds}
+    found = {
+        str(seed): diagnose(seed_series(*tables, seed), constraint, head["dead_zone"])
+        for seed in seeds
+    }
     return {
-        **{name: value for name, value in head.items() if name != "batch"},
+        **{name: value for name, value in head.items() if name not in ("batch", "dead_zone")},
         "total_steps": steps,
         **_measured(rows, seeds, constraint, (half, done), whole),
         "warnings": {seed: sentence for seed, sentence in found.items() if sentence},
@@ -122,6 +143,7 @@ def _head(config: dict[str, Any]) -> dict[str, Any]:
         "seeds": len(training["seeds"]),
         "seed_ids": [int(seed) for seed in training["seeds"]],
         "batch": int(training["environments"]) * int(training["rollout_length"]),
+        "dead_zone": config["algorithm"]["settings"].get("dead_zone"),
     }
 
 

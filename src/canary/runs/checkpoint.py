@@ -13,7 +13,7 @@ import json
 import math
 import re
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -71,15 +71,30 @@ def load(path: Path, like: PyTree) -> tuple[PyTree, dict[str, Any]]:
     those.
     """
     expected = _named_leaves(like)
+    with _opened(path) as (archive, header):
+        _check_header(path, header, [name for name, _ in expected])
+        leaves = [
+            _restore(path, archive, record, leaf)
+            for record, (_, leaf) in zip(header["leaves"], expected, strict=True)
+        ]
+        return jax.tree.unflatten(jax.tree.structure(like), leaves), header["metadata"]
+
+
+def read_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """All arrays of a checkpoint by name, and its metadata, whatever its structure is. Random keys
+    are left out."""
+    with _opened(path) as (archive, header):
+        names = [record["name"] for record in header["leaves"] if "key" not in record]
+        _check_header(path, header, [record["name"] for record in header["leaves"]])
+        return {name: _read_member(archive, name, path) for name in names}, header["metadata"]
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[tuple[zipfile.ZipFile, dict[str, Any]]]:
+    """The archive and its header; whatever is wrong with it ends in a sentence."""
     try:
         with zipfile.ZipFile(io.BytesIO(read_bytes(path))) as archive:
-            header = json.loads(_read_member(archive, "metadata", path).tobytes())
-            _check_header(path, header, [name for name, _ in expected])
-            leaves = [
-                _restore(path, archive, record, leaf)
-                for record, (_, leaf) in zip(header["leaves"], expected, strict=True)
-            ]
-            return jax.tree.unflatten(jax.tree.structure(like), leaves), header["metadata"]
+            yield archive, json.loads(_read_member(archive, "metadata", path).tobytes())
     except CanaryError:
         raise
     except FileNotFoundError as error:

@@ -6,6 +6,7 @@
       metrics.parquet  episodes.parquet     the parts joined, once the run has finished
       checkpoints/  kept/                   the newest two states; those that are kept for good
       summary.json  training.png            what was achieved; its figure
+      evaluation.json  yardstick.json       the final policies on fresh episodes; constant actions
       .lock                                 while some process trains it
       certificate.json  .html  best.json    after `canary certify`
       exports/  video.gif                   after `canary export`, `canary evaluate --video`

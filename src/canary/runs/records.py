@@ -81,9 +81,11 @@ class RecentSeed:
 class RecentHistory:
     """The recent updates of every seed, for the live display only."""
 
-    def __init__(self, seeds: Sequence[int], constraint: Constraint):
+    def __init__(
+        self, seeds: Sequence[int], constraint: Constraint, dead_zone: float | None = None
+    ):
         self._seeds = {seed: RecentSeed() for seed in seeds}
-        self._constraint = constraint
+        self._constraint, self._dead_zone = constraint, dead_zone
 
     def add(self, metrics: Metrics, rows: pl.DataFrame, episodes: pl.DataFrame) -> None:
         """A chunk: its metrics as arrays and as rows, and its episodes."""
@@ -116,5 +118,7 @@ class RecentHistory:
             kl_fraction=memory.kl_fraction,
             multiplier=memory.multiplier,
             constraint_level=memory.constraint_level,
-            warning=None if memory.series is None else diagnose(memory.series, self._constraint),
+            warning=None
+            if memory.series is None
+            else diagnose(memory.series, self._constraint, self._dead_zone),
         )

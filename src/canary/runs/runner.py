@@ -49,6 +49,7 @@ from canary.runs.records import RecentHistory, episodes_frame, metrics_frame
 from canary.runs.seeds import SeedGroups, make_groups
 from canary.runs.stored_states import NEWEST, is_kept, newest, next_kept, store
 from canary.runs.trust import remember
+from canary.runs.warm_start import Start
 from canary.terminal import progress
 from canary.training import FAULT
 from canary.watching.watcher import Watcher
@@ -64,6 +65,8 @@ class _Session:
     groups: SeedGroups
     run: Path
     watcher: Watcher
+    start: Start | None = None
+    """What a new run begins with; None: untrained networks."""
 
 
 def start_run(
@@ -74,8 +77,10 @@ def start_run(
     name: str | None = None,
     tags: Sequence[str] = (),
     watcher: Watcher | None = None,
+    start: Start | None = None,
 ) -> Path:
-    """Train from the beginning in a new run directory below `out`; returns the directory."""
+    """Train from the beginning, or from what another run has learnt (`start`), in a new run
+    directory below `out`; returns the directory."""
     files.check_name(out)
     watcher = watcher or Watcher()
     labels = checked_labels(out, name, tags, watcher.log)
@@ -83,8 +88,9 @@ def start_run(
     described = describe_environment(config.environment)
     training, device, is_new_place = config.training, jax.devices()[0], not out.exists()
     with _enough_memory(config):
-        groups = make_groups(with_initial_std(config))
-        groups.structure()  # what cannot be built must fail before anything is written
+        groups = make_groups(config if start else with_initial_std(config))
+        structure = groups.structure()  # what cannot be built must fail before anything is written
+        start = start and start.fitted(structure, training.seeds)
     headline = directory.Headline(
         config.environment_name,
         config.algorithm_name,
@@ -99,11 +105,13 @@ def start_run(
         command=sys.argv,
         labels=labels,
     )
+    if start:
+        update_manifest(run, start=start.record)
     if "source" in described:  # it was just imported and called
         remember(run, source_from_dict(described["source"]))
     try:
         with lock.held(run):
-            _train(_Session(config, groups, run, watcher), quiet=quiet)
+            _train(_Session(config, groups, run, watcher, start), quiet=quiet)
     except BaseException:
         if not checkpoint.checkpoints(run / NEWEST):  # nothing to resume: leave nothing behind
             shutil.rmtree(run, ignore_errors=True)
@@ -225,6 +233,9 @@ def _prepare(session: _Session, display: progress.TrainingProgress) -> int:
     else:
         display.busy("preparing the seeds")
         groups.start()
+        if session.start:  # stored at once: a resumed run must begin with it too
+            groups.restore(session.start.begin(groups.stacked()))
+            store(run, config, groups.stacked(), 0, keep=False)
     tables.discard_after(run, iteration)
     display.busy("compiling")
     began = time.monotonic()
@@ -255,7 +266,8 @@ def _loop(
 ) -> str:
     """Advance until the end, an interruption or a watcher's stop; returns the status of the run."""
     config, watcher, training = session.config, session.watcher, session.config.training
-    history = RecentHistory(training.seeds, config.constraint)
+    dead_zone = getattr(config.algorithm, "dead_zone", None)
+    history = RecentHistory(training.seeds, config.constraint, dead_zone)
     unsaved = _UnsavedRows(session, first)
     iteration, count, goes_on = first, 1, True
     most = 1 if watcher.sees_every_update else training.chunk

@@ -34,8 +34,10 @@ class Row:
     algorithm: str = "canary"
     preset: str = "fast"
     overrides: tuple[str, ...] = ()
-    constraint: Mapping[str, float] = field(default_factory=dict)
-    """Any of `limit` and `epsilon`; the environment states the others."""
+    constraint: Mapping[str, float | str] = field(default_factory=dict)
+    """Any of `kind`, `limit` and `epsilon`; the environment states the others."""
+    cost: str | None = None
+    """Where the cost of another package's environment is."""
     seeds: Sequence[int]
     steps: int | None
     """Environment steps per seed; None: as many as the preset says."""

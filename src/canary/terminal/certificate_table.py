@@ -2,11 +2,11 @@
 policy."""
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -14,62 +14,33 @@ from canary.certification.certificate import constraint_of, result_name, results
 from canary.certification.certify import Progress as Report
 from canary.certification.plan import Plan
 from canary.constraints import Chance, Constraint, Mean, One, parts_of
-from canary.terminal.console import error_console
+from canary.terminal.console import counting_bar, error_console
 from canary.terminal.formatting import digits, number, table
 
 STYLES = {"SATISFIED": "bold green", "VIOLATED": "bold red", "UNDECIDED": "bold yellow"}
 
 
-class CertificationBar:
+class CertificationBar(ExitStack):
     """One bar over all policies, on standard error."""
 
-    def __init__(
-        self,
-        constraint: Constraint,
-        plan: Plan,
-        *,
-        quiet: bool = False,
-        console: Console | None = None,
-    ):
-        self._console = console or error_console()
+    def __init__(self, constraint: Constraint, plan: Plan, *, quiet: bool = False):
+        super().__init__()
         self._quiet, self._each, self._begun = quiet, plan.episodes or 1, 0
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.fields[seen]}"),
-            TimeElapsedColumn(),
-            console=self._console,
-            transient=True,
-            disable=quiet or not self._console.is_interactive,
-        )
-        title = f"certifying {constraint.text}"
-        self._task = self._progress.add_task(
-            title, total=self._each * plan.statements // len(parts_of(constraint)), seen="compiling"
-        )
-
-    def __enter__(self) -> "CertificationBar":
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
+        self._total = self._each * plan.statements // len(parts_of(constraint))
+        self._show = self.enter_context(counting_bar(f"certifying {constraint.text}", quiet=quiet))
 
     def message(self, text: str) -> None:
         if not self._quiet:
-            self._console.print(Text(text, style="yellow"), soft_wrap=True)
+            error_console().say((text, "yellow"))
 
     def start(self, seed: int, changes: dict[str, int | float]) -> Report:
         """The callback for the next policy."""
-        before = self._begun * self._each
-        name = result_name({"seed": seed, "changes": changes})
+        before, name = self._begun * self._each, result_name({"seed": seed, "changes": changes})
         self._begun += 1
-        self._progress.update(self._task, completed=before)
 
         def report(episodes: int, violations: int | None) -> None:
-            seen = f"{name}: {episodes:,} episodes"
-            if violations is not None:
-                seen += f", {violations:,} violations"
-            self._progress.update(self._task, completed=before + episodes, seen=seen)
+            found = "" if violations is None else f", {violations:,} violations"
+            self._show(before + episodes, self._total, f"{name}: {episodes:,} episodes{found}")
 
         return report
 

@@ -1,17 +1,25 @@
-"""A console that shows control characters instead of obeying them.
+"""Where the output of a command goes: tables and sentences to a console, bars to standard error,
+JSON to `--json FILE|-`.
 
-A run or a certificate may have any name. An escape sequence in it could clear the screen or write
-another verdict over ours, so characters that a terminal acts on are printed as their codes.
+The console shows control characters instead of obeying them. A run or a certificate may have any
+name, and an escape sequence in it could clear the screen or write another verdict over ours.
 """
 
+import json
+import os
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
+
+from canary.errors import CanaryError
+from canary.runs import files
 
 # C0 but tab and newline, DEL and C1, changes of the writing direction, surrogates, and invisible
 # characters, which make two names look the same. Joiners are allowed: some scripts need them.
@@ -54,3 +62,84 @@ class PlainConsole(Console):
 def error_console() -> PlainConsole:
     """Standard error; FORCE_COLOR must not animate a log."""
     return PlainConsole(stderr=True, force_interactive=None if sys.stderr.isatty() else False)
+
+
+def console_for(target: str | None) -> PlainConsole:
+    """Standard output, unless the JSON goes there."""
+    console = PlainConsole(stderr=target == "-")
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = 120  # a file has no width
+    return console
+
+
+def check_json(target: str | None) -> None:
+    """Raise a sentence if the JSON cannot be written, before the work that makes it."""
+    if target is None or target == "-":
+        return
+    path = Path(target)
+    try:
+        if target == "" or path.is_dir():
+            raise CanaryError("that is not the name of a file.")
+        if not path.exists() or path.is_file():  # a pipe or a device cannot be tried
+            files.check_name(path)
+            files.check_writable(path.parent)
+    except (CanaryError, OSError, ValueError) as error:
+        reason = f"{error}".rstrip(".")
+        raise CanaryError(f"--json cannot write {target!r:.80}: {reason}.") from None
+
+
+def emit_json(target: str | None, value: Mapping[str, Any]) -> None:
+    text = json.dumps(value, indent=2, allow_nan=False) + "\n"
+    if target == "-":
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    elif target is not None and (not Path(target).exists() or Path(target).is_file()):
+        files.write_atomically(Path(target), text.encode())
+    elif target is not None:  # a pipe or a device is written to, never replaced
+        try:
+            Path(target).write_text(text)
+        except OSError as error:
+            raise files.cannot_write(Path(target), error) from error
+
+
+Count = Callable[[int, int, str], None]
+"""Called with (done, total, what is being done)."""
+
+
+@contextmanager
+def counting_bar(label: str, *, quiet: bool = False) -> Iterator[Count]:
+    """A bar; yields the function that updates it."""
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    console = error_console()
+    is_off = quiet or not console.is_interactive
+    description, columns = TextColumn("{task.description}"), (BarColumn(), MofNCompleteColumn())
+    parts = (description, *columns, TimeRemainingColumn())
+    with Progress(*parts, console=console, transient=True, disable=is_off) as bar:
+        task = bar.add_task(label, total=None)
+        yield lambda done, total, what: bar.update(
+            task, completed=done, total=total, description=what
+        )
+
+
+@contextmanager
+def evaluation_bar(
+    episodes: int, *, quiet: bool = False
+) -> Iterator[tuple[Callable[[int, int], None], Count]]:
+    """A bar for so many episodes in all; yields a function of (seed, episodes since the last call),
+    and for the work after it a function of `counting_bar`."""
+    played = 0
+    with counting_bar("compiling", quiet=quiet) as show:
+
+        def report(seed: int, count: int) -> None:
+            nonlocal played
+            played += count
+            show(played, episodes, f"seed {seed}")
+
+        yield report, show

@@ -4,22 +4,25 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from canary.errors import CanaryError
-from canary.reporting.records import Comparison, Estimate, Paired
 from canary.runs import directory
 from canary.runs.settings import settings_text
 from canary.terminal.console import PlainConsole
 from canary.terminal.formatting import Cell, digits, judged, number, table, title
 
+if TYPE_CHECKING:
+    from canary.constraints import Constraint, One
+
 
 def print_summary(console: Console, summary: dict[str, Any]) -> None:
-    """The end of a run or of an evaluation: a row per seed, one for all, and where files are.
+    """The end of a run or of an evaluation: a row per seed, one for all, and where files are. After
+    training the frozen policies follow, if they were checked.
 
     Takes the JSON summary; a `note` and `paths` (label to path) may be added to it. It fits into 80
     columns.
@@ -27,8 +30,15 @@ def print_summary(console: Console, summary: dict[str, Any]) -> None:
     heading = title(summary["env"], summary["algorithm"], summary["constraint_text"])
     lines = [_summary_table(summary | each) for each in summary.get("constraints", [{}])]
     console.print(heading, *lines, Text(summary.get("note", "")), sep="\n")
+    if check := summary.get("final_check"):
+        count = f"{max(check['episodes_per_seed']):,} fresh episodes per seed"
+        console.print(Text.assemble(("\nthe final policies", "bold"), (f"   {count}", "dim")))
+        for each in check.get("constraints", [{}]):
+            console.print(_summary_table(check | each))
     for seed, sentence in summary.get("warnings", {}).items():
         console.print(Text(f"seed {seed} is {sentence}.", style="yellow"), soft_wrap=True)
+    if known := summary.get("yardstick"):
+        console.print(Text(f"Without learning: {known}.", style="yellow"), soft_wrap=True)
     for label, path in summary.get("paths", {}).items():
         console.print(Text.assemble((f"{label:<12}", "dim"), str(path)), soft_wrap=True)
 
@@ -91,7 +101,7 @@ def _verdicts(values: Sequence[float | None], allowed: float) -> list[str]:
     return [*each, f"{sum(known)} of {len(known)}"]
 
 
-def print_comparison(console: Console, comparison: Comparison) -> None:
+def print_comparison(console: Console, comparison: dict[str, Any]) -> None:
     rows = [
         (
             run["run"] + (f"\n{settings_text(run['differs'])}" if run["differs"] else ""),
@@ -109,7 +119,7 @@ def print_comparison(console: Console, comparison: Comparison) -> None:
     console.print(Text(f"constraint  {'; '.join(texts)}\n{note}"), soft_wrap=True)
 
 
-def _estimate(estimate: Estimate | None) -> str:
+def _estimate(estimate: dict[str, Any] | None) -> str:
     if estimate is None:
         return "-"
     ends = estimate["lower"], estimate["upper"]
@@ -117,7 +127,7 @@ def _estimate(estimate: Estimate | None) -> str:
     return number(estimate["mean"]) + interval
 
 
-def _difference(paired: Paired | None) -> str:
+def _difference(paired: dict[str, Any] | None) -> str:
     return f"{paired['difference']:+.3g} ± {paired['half_width']:.2g}" if paired else "-"
 
 
@@ -186,7 +196,9 @@ def print_settings(console: Console, rows: list[dict[str, str]]) -> None:
 COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 
 
-def print_check(console: PlainConsole, report: dict[str, Any]) -> None:
+def print_check(
+    console: PlainConsole, report: dict[str, Any], constraint: "Constraint | None"
+) -> None:
     """The result of `canary check-env`."""
     if "horizon" in report:
         size, actions, horizon = (
@@ -197,6 +209,8 @@ def print_check(console: PlainConsole, report: dict[str, Any]) -> None:
     levels = [finding["level"] for finding in report["findings"]]
     for finding, level in zip(report["findings"], levels, strict=True):
         console.say((f"{level:<8}", COLOURS[level]), f" {finding['text']}")
+    from canary.constraints import parts_of  # it needs numpy, and `canary list` does not
+
     if episodes := report["episodes"]:
         costs = episodes["costs"] if "costs" in episodes else [episodes["cost"]]
         console.say(
@@ -209,6 +223,9 @@ def print_check(console: PlainConsole, report: dict[str, Any]) -> None:
             moments = f"mean {cost['mean']:.4g}, deviation {cost['deviation']:.4g}"
             console.say(f"episode {which}: {moments}")
             console.say(f"  quantiles   {'   '.join(pairs)}")
+            own = None if constraint is None else parts_of(constraint)[index]
+            rows = [one["costs"][index] | one for one in report["yardstick"]]
+            console.print(_yardstick(rows, own))
     if report["advice"]:
         console.say(report["advice"]["text"])
     warnings = levels.count("warning")
@@ -219,6 +236,22 @@ def print_check(console: PlainConsole, report: dict[str, Any]) -> None:
         console.say((f"it can be trained on; {warnings} warning{plural}", "yellow"))
     else:
         console.say(("nothing is wrong", "green"))
+
+
+def _yardstick(policies: list[dict[str, Any]], constraint: "One | None") -> Table:
+    """What can be had without learning: a row per policy."""
+    names = ("policy", "episodes", "return", "cost", "meets limits from")
+    measured = () if constraint is None else (constraint.label, "95% interval")
+    lines = table(*names, *measured, left=1)
+    for one in policies:
+        cells: list[Cell] = [one["policy"], str(one["episodes"])]
+        cells += [number(one[name]) for name in ("return_mean", "cost_mean", "least_limit")]
+        if constraint is not None:
+            found = one["constraint_value"], *one["constraint_interval"]
+            value, band, colour = judged(found, constraint.kind, constraint.allowed)
+            cells += [Text(value, colour), Text(band, colour)]
+        lines.add_row(*cells)
+    return lines
 
 
 LABELS = {"var": "VaR", "cvar": "CVaR", "cantelli": "Cantelli"}

@@ -7,7 +7,6 @@ the checkpoint, never behind, and a resumed run removes or overwrites what it do
 import csv
 import importlib
 import importlib.util
-import io
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -27,50 +26,51 @@ PACKAGES = {"csv": None, "tensorboard": "tensorboardX", "wandb": "wandb"}
 """The logs by name, and the package that each needs."""
 
 
-class CsvLog:
+class Log:
+    """Gets every update; `steps` were done and logged before it was opened, as `earlier`."""
+
+    def __init__(self, run: Path, about: dict[str, Any], steps: int, earlier: Iterable[Update]): ...
+    def write(self, update: Update) -> None: ...
+    def flush(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class CsvLog(Log):
     """RUN/log.csv: a row per seed and update; unknown numbers are empty. What was done before the
     log was opened is written anew from the run's tables."""
 
     def __init__(self, run: Path, about: dict[str, Any], steps: int, earlier: Iterable[Update]):
+        files.write_atomically(run / "log.csv", b"", within=run)
+        self._file = (run / "log.csv").open("a", newline="")
         self._columns: tuple[str, ...] = ()
-        path, text = run / "log.csv", "".join(map(self._text, earlier))
-        files.write_atomically(path, text.encode(), within=run)
-        self._file = path.open("a", newline="")
-
-    def _text(self, update: Update) -> str:
-        text = io.StringIO()
-        write = csv.writer(text, lineterminator="\n").writerow
-        if not self._columns:
-            self._columns = tuple(update.seeds[0].named())
-            write(("seed", "update", "steps", *self._columns))
-        for seed in update.seeds:
-            numbers = seed.numbers()
-            head = (seed.seed, update.number, update.steps)
-            write((*head, *(numbers.get(name, "") for name in self._columns)))
-        return text.getvalue()
+        for update in earlier:
+            self.write(update)
 
     def write(self, update: Update) -> None:
-        self._file.write(self._text(update))
+        row = csv.writer(self._file, lineterminator="\n").writerow
+        if not self._columns:
+            self._columns = tuple(update.seeds[0].named())
+            row(("seed", "update", "steps", *self._columns))
+        for seed in update.seeds:
+            numbers, head = seed.numbers(), (seed.seed, update.number, update.steps)
+            row((*head, *(numbers.get(name, "") for name in self._columns)))
         self._file.flush()
-
-    def flush(self) -> None:
-        pass
 
     def close(self) -> None:
         self._file.close()
 
 
-class TensorBoardLog:
+class TensorBoardLog(Log):
     """RUN/tensorboard/seed-N: a curve per seed and number; see `tensorboard --logdir RUN`."""
 
     def __init__(self, run: Path, about: dict[str, Any], steps: int, earlier: Iterable[Update]):
         make = importlib.import_module("tensorboardX").SummaryWriter
-        purge = steps + 1 if steps else None  # forget what a resumed run does again
         self._writers = {}
         for seed in about["training"]["seeds"]:
             folder = run / "tensorboard" / f"seed-{seed}"
             files.make_folder(folder, within=run)
-            self._writers[seed] = make(str(folder), purge_step=purge)
+            # Forget what a resumed run does again
+            self._writers[seed] = make(str(folder), purge_step=steps + 1 if steps else None)
 
     def write(self, update: Update) -> None:
         for seed in update.seeds:
@@ -86,9 +86,9 @@ class TensorBoardLog:
             writer.close()
 
 
-class WandbLog:
+class WandbLog(Log):
     """A run of the project `canary` (or $WANDB_PROJECT), named as the run, with a curve per number
-    and seed."""
+    and seed. W&B's own process has every record at once."""
 
     def __init__(self, run: Path, about: dict[str, Any], steps: int, earlier: Iterable[Update]):
         files.refuse_links(run / "wandb", run)
@@ -107,24 +107,21 @@ class WandbLog:
         self._run.define_metric("*", step_metric="steps")
 
     def write(self, update: Update) -> None:
-        numbers: dict[str, Any] = {
-            f"seed-{seed.seed}/{name}": number
-            for seed in update.seeds
-            for name, number in seed.numbers().items()
+        means = {
+            name: update.mean(name) for name in ("return_mean", "cost_mean", "constraint_value")
         }
-        for name in ("return_mean", "cost_mean", "constraint_value"):
-            if (mean := update.mean(name)) is not None:
-                numbers[name] = mean
+        numbers = {name: mean for name, mean in means.items() if mean is not None}
+        for seed in update.seeds:
+            numbers |= {
+                f"seed-{seed.seed}/{name}": number for name, number in seed.numbers().items()
+            }
         self._run.log({"steps": update.steps, **numbers}, step=update.number)
-
-    def flush(self) -> None:
-        pass  # W&B's own process has every record already
 
     def close(self) -> None:
         self._run.finish()
 
 
-LOGS = {"csv": CsvLog, "tensorboard": TensorBoardLog, "wandb": WandbLog}
+LOGS: dict[str, type[Log]] = {"csv": CsvLog, "tensorboard": TensorBoardLog, "wandb": WandbLog}
 
 
 class Watcher:
@@ -136,7 +133,7 @@ class Watcher:
                 f"The callback must be a function of one update, not {callback!r:.60}."
             )
         self._callback = callback
-        self._logs: list[CsvLog | TensorBoardLog | WandbLog] = []
+        self._logs: list[Log] = []
         self.log_to(log)
 
     def log_to(self, log: Sequence[str] | str) -> None:

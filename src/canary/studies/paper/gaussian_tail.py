@@ -11,13 +11,7 @@ import polars as pl
 
 from canary.numerics.gaussian_tail import gaussian_tail
 from canary.studies.page import Numbers, Page, Paths, Row
-from canary.studies.table import (
-    ABOUT_FINAL,
-    FINAL_COLUMNS,
-    final_cells,
-    final_numbers,
-    probability,
-)
+from canary.studies.table import ABOUT_FINAL, FINAL_COLUMNS, final_cells, final_numbers, probability
 
 SCHEMA = {
     "row": pl.String, "environment": pl.String, "seed": pl.Int64, "z": pl.Float64,

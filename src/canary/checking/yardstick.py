@@ -1,0 +1,215 @@
+"""What can be had without learning: return and constraint of constant and of random actions.
+
+A limit that a constant action meets can be met; one that the best of these already meets asks for
+little. Advice about limits rests on that.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from canary.checking.probe import SHORT_STEPS, Probe, make_probe
+from canary.constraints import Chance, Constraint, One, parts_of
+from canary.environments.gymnasium_environment import GymnasiumEnvironment
+from canary.environments.protocol import Discrete, Environment, policy_interface
+from canary.numerics.measurement import measurement
+
+RANDOM = "random actions"
+LANES, HOST_LANES = 16, 2  # whole episodes at once; those of a host environment take turns
+MOST_ACTIONS = 16  # constant actions that are tried
+SHARE = 0.05  # of the worst episodes, where no constraint says it
+LONGEST = 5000  # steps of an episode that a check waits for
+
+Progress = Callable[[int, int, str], bool | None]
+"""Called with (done, total, what is being done); False stops."""
+
+
+@dataclass(frozen=True)
+class Played:
+    """Whole episodes of one simple policy."""
+
+    policy: str
+    costs: Float[np.ndarray, "episode"] | Float[np.ndarray, "episode cost"]
+    returns: Float[np.ndarray, "episode"]
+
+    @property
+    def reward(self) -> float:
+        return float(self.returns.mean())
+
+    def of_cost(self, index: int) -> "Played":
+        """The same episodes with one of several costs."""
+        return self if self.costs.ndim == 1 else replace(self, costs=self.costs[:, index])
+
+    def least_limit(self, constraint: One | None) -> float:
+        """The smallest limit that these episodes meet."""
+        if constraint is None or isinstance(constraint, Chance):
+            share = SHARE if constraint is None else constraint.epsilon
+            return float(np.quantile(self.costs, 1 - share, method="higher"))
+        return constraint.measure(self.costs)
+
+    def to_dict(self, constraint: Constraint | None) -> dict[str, Any]:
+        """The return, and under `costs` what is known of each cost."""
+        parts = _parts([self], constraint)
+        each = [self.of_cost(index)._about_cost(part) for index, part in enumerate(parts)]
+        count, reward = len(self.returns), self.reward
+        return {"policy": self.policy, "episodes": count, "return_mean": reward, "costs": each}
+
+    def _about_cost(self, constraint: One | None) -> dict[str, Any]:
+        found = None if constraint is None else measurement(constraint, self.costs)
+        return {
+            "cost_mean": float(self.costs.mean()),
+            "least_limit": self.least_limit(constraint),
+            "constraint_value": None if found is None else found.value,
+            "constraint_interval": None if found is None else [found.lower, found.upper],
+        }
+
+
+def _parts(played: Sequence[Played], constraint: Constraint | None) -> tuple[One | None, ...]:
+    """The constraint on each cost; None where there is none."""
+    if constraint is not None:
+        return parts_of(constraint)
+    costs = played[0].costs
+    return (None,) * (1 if costs.ndim == 1 else costs.shape[1])
+
+
+class Player:
+    """Plays simple policies; one program serves all."""
+
+    def __init__(self, environment: Environment):
+        self.policies = {RANDOM: None} | constant_actions(environment)
+        self._play = self._play_again = make_probe(
+            environment, min(environment.horizon + 1, LONGEST)
+        )
+        self._lanes = LANES
+        if isinstance(environment, GymnasiumEnvironment):  # every step takes its time
+            self._lanes = HOST_LANES
+            self._play_again = make_probe(environment, min(environment.horizon + 1, SHORT_STEPS))
+        self._parts: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
+
+    def record(self, name: str, number: int, lanes: int) -> Probe:
+        """Batch `number` of a policy, with every state; its episodes are counted."""
+        record = self._play(lanes, number, self.policies[name])
+        done = record.finished
+        part = record.episode("cost")[done], record.episode("reward")[done]
+        self._parts.setdefault(name, []).append(part)
+        return record
+
+    def play(self, episodes: int, progress: Progress) -> list[Played]:
+        """Up to so many episodes of every policy, in turns, until `progress` says stop."""
+        lanes = min(self._lanes, episodes)
+        rounds, count = -(-episodes // lanes), len(self.policies)
+        for number in range(rounds):
+            for index, name in enumerate(self.policies):
+                if progress(number * count + index, rounds * count, name) is False:
+                    return self.played(episodes)
+                if number >= len(self._parts.get(name, [])):
+                    self.record(name, number, lanes)
+        return self.played(episodes)
+
+    def first(self, episodes: int) -> Probe:
+        """The first batch of random actions, with every state."""
+        return self.record(RANDOM, 0, min(self._lanes, episodes))
+
+    def again(self, episodes: int) -> Probe:
+        """The same once more, or its beginning; its episodes are not counted."""
+        return self._play_again(min(self._lanes, episodes), 0, None)
+
+    def played(self, episodes: int) -> list[Played]:
+        """What was played, without episodes that did not end or have non-finite numbers."""
+        found = []
+        for name, parts in self._parts.items():
+            costs, returns = (
+                np.concatenate(column)[:episodes] for column in zip(*parts, strict=True)
+            )
+            good = np.isfinite(costs).reshape(len(costs), -1).all(1) & np.isfinite(returns)
+            if good.any():
+                found.append(Played(name, costs[good], returns[good]))
+        return found
+
+
+def constant_actions(environment: Environment) -> dict[str, Any]:
+    """Each action of a discrete space, up to a number; low, middle and high of a continuous one,
+    and the environment's own zero where that is another."""
+    space = environment.action_space
+    if isinstance(space, Discrete):
+        chosen = np.unique(np.linspace(0, space.count - 1, min(space.count, MOST_ACTIONS)).round())
+        return {f"action {int(action)}": np.int32(action) for action in chosen}
+    ends = {"low": -1.0, "middle": 0.0, "high": 1.0}
+    found = {name: np.full(space.size, value, np.float32) for name, value in ends.items()}
+    bounds = (policy_interface(environment) or {}).get("action", {})
+    if "low" in bounds:
+        low, high = (np.asarray(bounds[end], float).reshape(-1) for end in ("low", "high"))
+        zero = (-(low + high) / (high - low)).astype(np.float32)
+        if zero.shape == (space.size,) and (np.abs(zero) <= 1).all() and zero.any():
+            found["zero"] = zero
+    return found
+
+
+def known_sentence(played: list[Played], constraint: Constraint) -> str:
+    """Whether a constant or random action stays within the constraint, and what it earns."""
+    if not played:
+        return ""
+    within = [one for one in played if constraint.measure(one.costs) <= constraint.allowed]
+    if within:
+        best = max(within, key=lambda one: one.reward)
+        return f"{_about(best, constraint)} stays within the limit"
+    lowest = min(played, key=lambda one: constraint.measure(one.costs))
+    nearest = _about(lowest, constraint)
+    return f"no constant or random action stays within the limit; nearest is {nearest}"
+
+
+def _about(one: Played, constraint: Constraint) -> str:
+    value = constraint.measure(one.costs)
+    return (
+        f"{one.policy} ({constraint.label} {value:.3g} in {len(one.costs)} episodes, return "
+        f"{one.reward:.3g})"
+    )
+
+
+def advise_each(played: list[Played], constraint: Constraint | None) -> dict[str, Any]:
+    """The advice about the limit; of several costs, that about each."""
+    parts = _parts(played, constraint)
+    each = [
+        advise([one.of_cost(index) for one in played], part) for index, part in enumerate(parts)
+    ]
+    if len(each) == 1:
+        return each[0]
+    texts = (f"cost {index + 1}: {one['text']}" for index, one in enumerate(each))
+    return {"each": each, "text": "\n".join(texts)}
+
+
+def advise(played: list[Played], constraint: One | None) -> dict[str, Any]:
+    """A sentence about the limit, if there is one, and limits worth trying: above what the safest
+    of these policies needs, below what the one with the highest return needs."""
+    if not any(one.costs.any() for one in played):
+        text = "No episode has a cost, so nothing can be said about limits; check the cost."
+        return {"kind": "unknown", "limits": [], "text": text}
+    best = max(played, key=lambda one: one.reward)
+    limits = _limits(played, best, constraint)
+    worth = f"Limits worth trying: {', '.join(f'{value:g}' for value in limits)}." if limits else ""
+    if constraint is None:
+        return {"kind": "no limit", "limits": limits, "text": worth}
+    known = known_sentence(played, constraint)
+    known = known[0].upper() + known[1:]
+    cheapest = min(float(one.costs.min()) for one in played)
+    if constraint.measure(best.costs) <= constraint.allowed:
+        kind, more = "trivial", f"and none of them earns more: the limit may be trivial. {worth}"
+    elif cheapest > constraint.limit:
+        kind, more = "hopeless", f"and no episode costs less than {cheapest:.4g}. {worth}"
+    else:
+        kind = "interesting"
+        more = f"and {_about(best, constraint)} earns the most: the limit is interesting."
+    return {"kind": kind, "limits": limits, "text": f"{known}, {more}".strip()}
+
+
+def _limits(played: list[Played], best: Played, constraint: One | None) -> list[float]:
+    """To two digits."""
+    low = min(one.least_limit(constraint) for one in played)
+    high = best.least_limit(constraint)
+    if high <= low:  # the best is the safest: only a smaller limit asks for something
+        low = 0.0
+    found = {float(f"{low + share * (high - low):.2g}") for share in (0.25, 0.5, 0.75)}
+    return sorted(limit for limit in found if limit > 0)

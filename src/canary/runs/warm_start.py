@@ -1,0 +1,119 @@
+"""Warm start: training begins with what another run has learnt.
+
+Arrays are taken from a checkpoint by their names and must have the shapes that the new run needs.
+The other run's environment is not made again: another limit, or a changed environment with
+observations and actions of the same sizes, is welcome.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from canary.errors import CanaryError
+from canary.networks import Policy
+from canary.numerics.running_statistics import RunningStatistics
+from canary.runs import checkpoint
+from canary.runs.stored_states import NEWEST
+from canary.training import TrainingState
+
+POLICY = ("tree.learner.policy", "tree.statistics")  # must fit
+REST = ("tree.learner.critics", "tree.learner.extra")  # taken if all of it fits
+
+
+@dataclass(frozen=True)
+class Start:
+    """Trained seeds to begin with, as arrays [seed, ...] by their names in a checkpoint."""
+
+    name: str
+    """The run, in words."""
+    arrays: dict[str, np.ndarray]
+    seeds: tuple[int, ...]
+    """The seeds of the arrays."""
+    record: dict[str, Any]
+    """Where they come from, for the manifest of the new run."""
+    seed: int | None = None
+    """The one that all new seeds begin with; None: each begins with the seed of its own number."""
+
+    def sources(self, seeds: Sequence[int]) -> list[int]:
+        """The stored seed that each new seed begins with."""
+        chosen = list(seeds) if self.seed is None else [self.seed] * len(seeds)
+        for seed in chosen:
+            if seed not in self.seeds:
+                known = ", ".join(map(str, self.seeds))
+                raise CanaryError(
+                    f"{self.name} has no seed {seed}, only {known}: train these seeds, or say "
+                    "which one all begin with (--seed)."
+                )
+        return chosen
+
+    def fitted(self, like: TrainingState, seeds: Sequence[int]) -> "Start":
+        """The arrays that training takes, one for each new seed, or a sentence about the first that
+        does not fit. `like` has the shapes of the new run."""
+        sources = self.sources(seeds)
+        rows = [self.seeds.index(seed) for seed in sources]
+        needed, rest = (
+            {n: a for n, a in _named(like) if n.startswith(part)} for part in (POLICY, REST)
+        )
+        names = set(needed) | {name for name in self.arrays if name.startswith(POLICY)}
+        if odd := [name for name in sorted(names) if not self._fits(name, needed.get(name))]:
+            raise self._unfit(odd[0], needed.get(odd[0]))
+        has_rest = all(self._fits(name, leaf) for name, leaf in rest.items())
+        taken = {name: self.arrays[name][rows] for name in (*needed, *(rest if has_rest else ()))}
+        pairs = {str(new): old for new, old in zip(seeds, sources, strict=True)}
+        record = self.record | {"seeds": pairs, "critics": has_rest}
+        return replace(self, arrays=taken, record=record)
+
+    def begin(self, states: TrainingState) -> TrainingState:
+        """Fresh states with the arrays of a fitted start in place of their own."""
+        taken = [jnp.asarray(self.arrays.get(name, leaf)) for name, leaf in _named(states)]
+        return jax.tree.unflatten(jax.tree.structure(states), taken)
+
+    def _fits(self, name: str, leaf: Any) -> bool:
+        found = self.arrays.get(name)
+        if found is None or leaf is None:
+            return False
+        return (found.shape[1:], str(found.dtype)) == (leaf.shape[1:], str(leaf.dtype))
+
+    def _unfit(self, name: str, leaf: Any) -> CanaryError:
+        part, found = name.removeprefix("tree").removeprefix(".learner."), self.arrays.get(name)
+        if found is None or leaf is None:
+            text = f"only {'the new run' if found is None else 'the other'} has {part}"
+        else:
+            text = f"{part} has the shape {found.shape[1:]} and must have {leaf.shape[1:]}"
+        return CanaryError(
+            f"Training cannot begin with {self.name}: {text}. A warm start needs observations, "
+            "actions and hidden layers (algo.hidden) of the same sizes."
+        )
+
+
+def start_from_run(run: Path, seed: int | None = None) -> Start:
+    """The newest intact state of a run; `seed` takes one policy for all new seeds."""
+    paths, problems = checkpoint.checkpoints(run / NEWEST), []
+    for path in paths:
+        try:
+            arrays, about = checkpoint.read_arrays(path)
+            training = about["config"]["training"]
+            batch = training["environments"] * training["rollout_length"]
+            record = {"run": str(run), "step": about["iteration"] * batch}
+            return Start(str(run), arrays, tuple(training["seeds"]), record, seed)
+        except CanaryError as error:
+            problems.append(str(error))
+    raise CanaryError((problems or [f"{run} has no stored state to begin with."])[0])
+
+
+def start_from_policy(policy: Policy, statistics: RunningStatistics | None, sha256: str) -> Start:
+    """A policy with its normaliser, for all new seeds."""
+    arrays: dict[str, np.ndarray] = {}
+    for prefix, tree in zip(POLICY, (policy, statistics), strict=True):
+        arrays |= {name: np.asarray(leaf)[None] for name, leaf in _named(tree, prefix)}
+    return Start("the policy", arrays, (0,), {"policy_sha256": sha256}, seed=0)
+
+
+def _named(tree: Any, prefix: str = "tree") -> list[tuple[str, Any]]:
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return [(prefix + jax.tree_util.keystr(path), leaf) for path, leaf in leaves]

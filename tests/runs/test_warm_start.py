@@ -1,0 +1,87 @@
+"""A warm start: training begins exactly with the policies of another run, and says so."""
+
+import jax
+import numpy as np
+import pytest
+
+import canary
+from canary.cli.main import main
+from canary.errors import CanaryError
+from canary.runs.policies import load_policies
+from canary.runs.seeds import make_groups
+from canary.runs.warm_start import start_from_policy, start_from_run
+from problems.faulty_environments import Walk
+from tiny_runs import SETTINGS
+
+TINY = {"overrides": SETTINGS, "total_steps": 2000, "quiet": True}
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    return canary.train(seeds=[3, 5], out=tmp_path_factory.mktemp("source"), **TINY)
+
+
+def weights(run, seed):
+    return jax.tree.leaves(load_policies(run.config, run.directory).of_seed(seed))
+
+
+def test_training_begins_with_the_policies_of_the_other_run(source, tmp_path):
+    # The first checkpoint of a warm start is the state that it begins with
+    tight = canary.train(
+        constraint={"limit": 2.5}, start=source, out=tmp_path, name="tight", **TINY
+    )
+    (tight.directory / "checkpoints" / "checkpoint-00000002.npz").unlink()
+    (tight.directory / "checkpoints" / "checkpoint-00000001.npz").unlink(missing_ok=True)
+    for seed in (3, 5):
+        for ours, theirs in zip(weights(tight, seed), weights(source, seed), strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+    began = {"run": str(source.directory), "step": 2000, "seeds": {"3": 3, "5": 5}, "critics": True}
+    assert tight.summary()["start"] == began
+
+
+def test_one_policy_can_start_all_seeds(source):
+    groups = make_groups(source.config)
+    groups.start()
+    fresh = groups.stacked()
+    policy = source.policy(seed=5)
+    one = start_from_run(source.directory, seed=5).fitted(fresh, (3, 5))
+    other = start_from_policy(policy.policy, policy.statistics, policy.sha256).fitted(fresh, (3, 5))
+    assert one.record["seeds"] == {"3": 5, "5": 5}
+    assert (one.record["critics"], other.record["critics"]) == (True, False)
+    for start in (one, other):
+        found = start.begin(fresh)
+        for leaf, wanted in zip(
+            jax.tree.leaves(found.learner.policy), jax.tree.leaves(policy.policy), strict=True
+        ):
+            np.testing.assert_array_equal(leaf, np.stack([wanted, wanted]))
+        is_kept = np.array_equal(found.lanes.spent, fresh.lanes.spent)
+        assert is_kept
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"seeds": 1}, "has no seed 0, only 3, 5"),
+        ({"overrides": (*SETTINGS, "algo.hidden=[8,8]")}, "must have"),
+        (
+            {"env": Walk(), "overrides": SETTINGS[1:], "constraint": canary.Chance(9.0, 0.2)},
+            "sizes",
+        ),
+        ({"start": 3}, "must be a run or a policy"),
+    ],
+)
+def test_what_does_not_fit_is_a_sentence_and_writes_nothing(source, arguments, words, tmp_path):
+    with pytest.raises(CanaryError, match=words):
+        canary.train(**{**TINY, "start": source, **arguments}, out=tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_command_line_takes_a_run_and_a_seed_of_it(source, tmp_path, capsys):
+    flags = [part for setting in SETTINGS for part in ("--set", setting)]
+    flags += ["--total-steps", "1000", "--quiet", "--out", str(tmp_path)]
+    assert (
+        main(["train", "--from", str(source.directory), "--seed", "5", "--seeds", "2", *flags]) == 0
+    )
+    assert canary.load("latest", out=tmp_path).summary()["start"]["seeds"] == {"0": 5, "1": 5}
+    assert main(["train", "--seed", "5", *flags]) == 2
+    assert "--from" in capsys.readouterr().err

@@ -11,7 +11,7 @@ from canary.checking.behaviour import behaviour_differences, check_behaviour, fi
 from canary.checking.check import full_check
 from canary.checking.probe import make_probe, short_record
 from canary.checking.structure import check_structure, raise_first_error
-from canary.checking.yardstick import Played, advise
+from canary.checking.yardstick import Played, advise, constant_actions
 from canary.environments import from_gymnasium
 from canary.environments.failures import callback_failure
 from canary.environments.icy_lake import IcyLake
@@ -209,7 +209,7 @@ def test_the_yardstick_of_constant_actions():
         "random actions", "action 0", "action 1", "action 2", "action 3",
     ]  # fmt: skip
     assert all(one["episodes"] == 8 for one in report.yardstick)
-    assert all(0 <= one["constraint_value"] <= 1 for one in report.yardstick)
+    assert all(0 <= one["costs"][0]["constraint_value"] <= 1 for one in report.yardstick)
     # Of a Box [-1, 3] x [0, 1], in units of [-1, 1]
     found = constant_actions(from_gymnasium(HostWalk, horizon=8))
     assert {name: list(action) for name, action in found.items()} == {

@@ -19,8 +19,10 @@ REPORT: dict[str, Any] = {
     "horizon": 1000,
     "episodes": {"cost": COST, "return_mean": 0.875, "length_mean": 60.7, "terminated_share": 0.88},
     "yardstick": [
-        {"policy": "low", "episodes": 8, "return_mean": 1.5, "cost_mean": 2.0, "least_limit": 4.0,
-         "constraint_value": 0.0, "constraint_interval": [0.0, 0.369]},
+        {"policy": "low", "episodes": 8, "return_mean": 1.5, "costs": [
+            {"cost_mean": 2.0, "least_limit": 4.0, "constraint_value": 0.0,
+             "constraint_interval": [0.0, 0.369]},
+        ]},
     ],
     "advice": {"text": "The limit is interesting."},
 }  # fmt: skip

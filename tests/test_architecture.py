@@ -83,7 +83,7 @@ ALLOWED: dict[str, set[str]] = {
     "rendering.run": RUNS | {"errors", "constraints", "environments", "evaluation", "rendering", "terminal"},
     "studies": RUNS | {
         "errors", "constraints", "numerics", "environments", "runs", "reporting", "exact", "exact.run", "theory",
-        "terminal.console", "studies.paper.estimators",
+        "terminal.console", "training", "studies.paper.estimators",
     },
     "studies.paper.estimators": MATHEMATICS,
     "reporting.page": {

@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 import gymnasium
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -70,14 +71,15 @@ def rollouts(name: str, steps: int, workers: int) -> list[Callable[[], None]]:
     training = HostTraining(make_trainer(config), {"xla_cpu_multi_thread_eigen": False})
     state = training.only(training.init(jnp.zeros(1, jnp.int32), make_terms(config)))
     given, *last = training.collect(state)[1:]  # actions; compiles, too
-    state = replace(state, lanes=lanes_of(*last))
+    as_lanes = jax.jit(lanes_of)  # a part of the update
+    state = replace(state, lanes=as_lanes(*last))
     with_policy = training._act
 
     def play(act: Callable[..., Any]) -> None:
         nonlocal state
         training._act = act
         *_, table, inner = training.collect(state)
-        state = replace(state, lanes=lanes_of(table, inner))
+        state = replace(state, lanes=as_lanes(table, inner))
 
     def drawn() -> Callable[..., Any]:
         actions = iter(given)

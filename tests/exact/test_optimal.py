@@ -146,14 +146,6 @@ def test_known_values_of_the_lake(constraint, epsilon, value):
     assert_satisfied(constraint, optimum.law, LIMIT, epsilon)
 
 
-def test_the_cantelli_optimum_in_detail():
-    law = lake_optimum("cantelli", 0.02).law
-    assert law.mean == pytest.approx(0.3875, abs=1e-3)
-    assert law.variance == pytest.approx(0.533, abs=2e-3)
-    assert law.violation(LIMIT) == pytest.approx(0.0005, abs=1e-4)
-    assert law.cantelli(LIMIT, 0.02) == pytest.approx(0, abs=1e-6)  # the constraint binds
-
-
 def test_constraints_are_nested_and_monotone():
     values = np.array(
         [[lake_optimum(name, eps).value for eps in (0.02, 0.05, 0.1)] for name in CONSTRAINTS]

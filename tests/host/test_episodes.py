@@ -3,6 +3,7 @@ brought back is reported."""
 
 import time
 
+import jax
 import numpy as np
 import pytest
 from benchmarks.host_speed import measure
@@ -13,6 +14,7 @@ from canary.host.episodes import TRUNCATED, Episodes
 from canary.host.player import Player, Recipe
 from canary.host.rows import LocalRow
 from canary.host.spaces import action_decoder
+from canary.runs.devices import prepare_devices
 from problems.host_environments import Walk
 
 IDENTITY = np.array([[3, 1], [4, 1]], np.uint32)
@@ -79,6 +81,11 @@ def test_one_episode_per_lane_to_its_end():
     assert len(moved) == 51
     assert live.table[1, TRUNCATED] == 1
     assert live.steps.tolist() == [0, 50]
+
+
+def test_programs_run_in_the_thread_that_calls_them():
+    prepare_devices()
+    assert not jax.config.read("jax_cpu_enable_async_dispatch")
 
 
 def test_the_benchmark_measures_all_three():

@@ -71,7 +71,11 @@ SUMMARY: dict[str, Any] = {
 
 def test_the_summary_has_intervals_verdicts_and_paths():
     console = PlainConsole(file=io.StringIO(), width=80)
-    more = {"note": "Training episodes.", "paths": {"run": "runs/" + "x" * 150}}
+    final = SUMMARY | {"episodes_per_seed": [300, 300], "return_mean": 0.777}
+    more = {
+        "note": "Training episodes.", "final_check": final, "warnings": {"4": "timid"},
+        "yardstick": "low stays within the limit", "paths": {"run": "runs/" + "x" * 150},
+    }  # fmt: skip
     print_summary(console, SUMMARY | more)
     text = console.file.getvalue()
     lines = [line.split() for line in text.splitlines() if line.strip()]
@@ -79,7 +83,11 @@ def test_the_summary_has_intervals_verdicts_and_paths():
     assert lines[3] == ["3", "0.900", "0.010", "-", "-", "yes"]
     assert lines[4] == ["4", "0.800", "0.030", "0.020", "-", "0.043", "0.005", "no"]
     assert lines[5] == ["all", "0.850", "0.020", "-", "0.004", "1", "of", "2"]
-    assert "Training episodes." in text
+    after = text.partition("Training episodes.")[2]
+    assert "300 fresh episodes per seed" in after
+    assert "0.777" in after
+    assert "seed 4 is timid." in after
+    assert "Without learning: low stays within the limit." in after
     assert "runs/" + "x" * 150 + "\n" in text
 
 

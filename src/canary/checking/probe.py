@@ -101,21 +101,28 @@ def _probe_host(
     episodes = environment.episodes("probe", lanes)
     tables, taken = np.empty((length + 1, *episodes.table.shape)), np.zeros((length, lanes), bool)
 
-    @jax.jit
-    def act(time: Array) -> Array:
+    def act(time: int) -> np.ndarray:
         if action is not None:
-            return jnp.broadcast_to(action, (lanes, *action.shape))
-        drawn = jax.vmap(lambda key: jax.random.split(jax.random.fold_in(key, time))[0])(keys)
-        return jax.vmap(partial(random_action, environment.action_space))(drawn)
+            return np.broadcast_to(action, (lanes, *action.shape))
+        return np.asarray(_random_actions(environment.action_space, keys, time + 1))
 
     identity = np.asarray(draw_identities(jax.vmap(lambda key: jax.random.fold_in(key, 0))(keys)))
-    played = episodes.play(np.arange(lanes), identity, lambda time: np.asarray(act(time + 1)))
-    for time, moved in zip(range(length + 1), played, strict=False):
-        tables[time:] = episodes.table
+    time = 0
+    for time, moved in zip(
+        range(length + 1), episodes.play(np.arange(lanes), identity, act), strict=False
+    ):
+        tables[time] = episodes.table
         if time:
             taken[time - 1, moved] = True
+    tables[time + 1 :] = tables[time]
     states = jax.tree.map(np.asarray, states_of(jnp.asarray(tables, jnp.float32)))
     return Probe(states, taken)
+
+
+@partial(jax.jit, static_argnums=0)
+def _random_actions(space: ActionSpace, keys: PRNGKeyArray, time: Array) -> Array:
+    drawn = jax.vmap(lambda key: jax.random.split(jax.random.fold_in(key, time))[0])(keys)
+    return jax.vmap(partial(random_action, space))(drawn)
 
 
 def random_action(space: ActionSpace, key: PRNGKeyArray) -> Array:

@@ -73,7 +73,13 @@ class Maintenance:
     def _state(self, machine, reward, cost, time):
         seen = jax.nn.one_hot(machine, 4, dtype=jnp.float32)
         return EnvironmentState(
-            machine, seen, reward, cost, jnp.zeros((), bool), time >= self.horizon, time
+            inner=machine,
+            observation=seen,
+            reward=reward,
+            cost=cost,
+            terminated=jnp.zeros((), bool),
+            truncated=time >= self.horizon,
+            time=time,
         )
 
 

@@ -77,7 +77,13 @@ class Portfolio:
         fallen = 100 * (1 - account.wealth / account.peak)
         seen = jnp.stack([account.last, fallen, account.wealth, time / self.horizon])
         return EnvironmentState(
-            account, seen, reward, cost, jnp.zeros((), bool), time >= self.horizon, time
+            inner=account,
+            observation=seen,
+            reward=reward,
+            cost=cost,
+            terminated=jnp.zeros((), bool),
+            truncated=time >= self.horizon,
+            time=time,
         )
 
 

@@ -1,7 +1,7 @@
 """Environments with one question each, whose answers are known: values, actions, and a price worth
 paying."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import jax
 import jax.numpy as jnp
@@ -135,7 +135,4 @@ class DearLake:
 
     def step(self, now: EnvironmentState, action: Array, key: PRNGKeyArray) -> EnvironmentState:
         after = self.lake.step(now, action, key)
-        return EnvironmentState(
-            after.inner, after.observation, after.reward, self.factor * after.cost,
-            after.terminated, after.truncated, after.time,
-        )  # fmt: skip
+        return replace(after, cost=self.factor * after.cost)

@@ -204,18 +204,6 @@ def test_commands_run(where: str, command: str, place: Path, capsys: pytest.Capt
         assert code in (0, 1), f"{where}: {capsys.readouterr().err}"
 
 
-def test_lines_are_wrapped():
-    """One width for all text; a table's row and a lone link cannot be broken."""
-    pages = [*PAGES, ROOT / "ARCHITECTURE.md", ROOT / "CHANGELOG.md"]
-    wide = [
-        f"{page.relative_to(ROOT)}:{number}"
-        for page in pages
-        for number, line in enumerate(page.read_text().splitlines(), 1)
-        if len(line) > WIDTH and not line.startswith("|") and len(line.split()) > 1
-    ]
-    assert not wide, f"longer than {WIDTH} characters: {wide}"
-
-
 def test_paragraphs_of_lists_are_indented_as_the_site_reads_them():
     """By four spaces, or eight for code; GitHub reads that too."""
     loose = re.compile(r"\n\n(?:[ ]{1,3}|[ ]{5,7})[^ \n].*")

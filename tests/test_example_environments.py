@@ -4,6 +4,7 @@ certify and rebuild."""
 import importlib
 import re
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -122,7 +123,7 @@ def test_the_maintenance_environment_samples_its_tables(capsys):
     for machine in range(4):
         for action in range(3):
             state = environment.reset(jax.random.key(0))
-            state = type(state)(jnp.asarray(machine), *list(vars(state).values())[1:])
+            state = replace(state, inner=jnp.asarray(machine))
             after = step(state, jnp.asarray(action), keys)
             found = np.bincount(np.asarray(after.inner), minlength=4) / len(keys)
             np.testing.assert_allclose(found, tables.transition[machine, action], atol=0.04)

@@ -11,7 +11,7 @@ CODE := src tests benchmarks examples
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup train test test-attacks test-slow test-adapters lint format bench results docs lock clean
+.PHONY: help setup train test test-attacks test-slow test-adapters test-wheel lint format bench results docs lock clean
 
 help: ## this list
 	@echo "Targets (options go in ARGS, for example: make train ARGS='--seeds 4'):"
@@ -55,6 +55,9 @@ test-adapters: ## the adapters against the real packages, which exclude each oth
 	    tests/environments/test_jax_adapters.py \
 	    || exit 1; \
 	done
+
+test-wheel: ## build the wheel and use it in a clean environment, without extras and with them
+	@PYTHON=$(PYTHON) bash tests/wheel.sh
 
 lint: setup ## linting, formatting and types
 	$(BIN)/ruff check $(CODE)

@@ -150,6 +150,12 @@ def guarded(command: Callable[[], int]) -> int:
     except BrokenPipeError:  # the reader has gone; Python must not try to flush it again
         _forget_output()
         return 1
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("matplotlib", "PIL"):
+            return _unforeseen(error)
+        return say(
+            "Figures and videos need the extra plot: pip install 'canary-rl[plot]'.", MISTAKE
+        )
     except BaseException as error:  # a panic of a library is no Exception
         if isinstance(error, SystemExit | GeneratorExit):
             raise

@@ -110,8 +110,7 @@ def require(module: str) -> Any:
             return importlib.import_module(module)
     except ImportError as error:
         raise CanaryError(
-            f"This environment needs MuJoCo ({error}): install mujoco and mujoco-mjx, both "
-            ">=3.17,<4."
+            f"This environment needs MuJoCo ({error}): pip install 'canary-rl[mujoco]'."
         ) from None
     except AttributeError as error:  # PyOpenGL: the library named by MUJOCO_GL is missing
         raise CanaryError(

@@ -248,7 +248,7 @@ ALL_STUDIES: dict[str, Study] = {
     ),
     "reliability": Study(
         title="Canary over 1M steps on IcyLake (limit 5.5, epsilon 0.02)",
-        rows=_lone("IcyLake", range(4100, 4110), 1_000_000),
+        rows=_lone("IcyLake", range(4120, 4130), 1_000_000),
     ),
     "elsewhere": Study(
         title="Canary on other lakes, limits and thresholds",
@@ -281,20 +281,20 @@ ALL_STUDIES: dict[str, Study] = {
     ),
     "point-goal": Study(
         title="Canary on PointGoal (limit 100, epsilon 0.02)",
-        rows=_lone("PointGoal", range(3800, 3810), 4_000_000),
+        rows=_lone("PointGoal", range(3810, 3820), 4_000_000),
     ),
     "point-goal-methods": Study(
         title="Methods on PointGoal (limit 100, epsilon 0.02)",
-        rows=tuple(_method(name, "PointGoal", range(3800, 3804), 4_000_000)
+        rows=tuple(_method(name, "PointGoal", range(3810, 3814), 4_000_000)
                    for name in ("canary", "cpo", "cvar-cpo", "ppo")),
     ),
     "point-goal-2500": Study(
         title="Canary on PointGoal2500 (limit 100, epsilon 0.02)",
-        rows=_budgets("PointGoal2500", range(3600, 3610), (12_000_000, 2_000_000)),
+        rows=_budgets("PointGoal2500", range(3610, 3620), (12_000_000, 2_000_000)),
     ),
     "eco-ant": Study(
         title="Canary on EcoAnt (limit 150, epsilon 0.02)",
-        rows=_budgets("EcoAnt", range(1500, 1505), (4_000_000, 10_000_000)),
+        rows=_budgets("EcoAnt", range(1510, 1515), (4_000_000, 10_000_000)),
     ),
     "ablation": Study(
         title="Canary with one ingredient changed (epsilon 0.02)",

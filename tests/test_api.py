@@ -16,12 +16,9 @@ import pytest
 
 import canary
 from canary import CanaryError
-from canary.algorithms import ALGORITHMS
-from canary.api import Run, face, seed_ids
-from canary.config import names
+from canary.api import Run
+from canary.api.run import _yardstick
 from canary.config.config import config_to_dict, make_config
-from canary.config.presets import PRESETS
-from canary.environments import DESCRIPTIONS, ENVIRONMENTS
 from canary.environments.icy_lake import IcyLake
 from canary.environments.protocol import Continuous
 from canary.evaluation import play_episodes
@@ -67,7 +64,7 @@ def test_importing_is_light():
         "canary.Chance(limit=1.0, epsilon=0.5); assert 'jax' not in sys.modules\n"
         "import canary.terminal.progress\n"
         "assert not {'jax', 'polars', 'scipy'} & set(sys.modules)\n"
-        "canary.ALGORITHMS; assert 'jax' in sys.modules\n"
+        "canary.ALGORITHMS['canary']; assert 'jax' in sys.modules\n"
         "import jax, canary.rendering.run, canary.environments as e\n"
         "e.ENVIRONMENTS['EcoAnt']().reset(jax.random.key(0))\n"
         "assert 'mujoco' not in sys.modules\n"  # it is imported when something moves
@@ -78,10 +75,7 @@ def test_importing_is_light():
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_the_light_names_are_the_real_ones():
-    assert DESCRIPTIONS.keys() == ENVIRONMENTS.keys()
-    assert names.ALGORITHMS.keys() == ALGORITHMS.keys()
-    assert names.PRESETS.keys() == PRESETS.keys()
+def test_every_public_name_is_there():
     for name in canary.__all__:
         assert getattr(canary, name) is not None
     with pytest.raises(AttributeError, match="trian"):
@@ -155,46 +149,9 @@ def test_an_environment_without_a_name_is_handed_over(tmp_path: Path):
         canary.train(Price(), out=tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        ({"env": "IceLake"}, "IcyLake"),
-        ({"env": 3}, "not an environment"),
-        ({"algorithm": "canari"}, "canary"),
-        ({"preset": "slow"}, "preset"),
-        ({"seeds": 0}, "seed"),
-        ({"seeds": []}, "seed"),
-        ({"seeds": [1, 1]}, "different"),
-        ({"seeds": 2.5}, "whole numbers"),
-        ({"seeds": True}, "whole numbers"),
-        ({"total_steps": 10}, "one update"),
-        ({"total_steps": "many"}, "whole number"),
-        ({"total_steps": float("inf")}, "whole number"),
-        ({"overrides": ["algo.target_kl"]}, "section.setting=value"),
-        ({"overrides": ["env.map=SFX"]}, "map"),
-        ({"tags": 3}, "tags takes a text or a list of texts, not 3"),
-        ({"log": 3}, "log takes a text or a list of texts, not 3"),
-    ],
-)
-def test_mistakes_are_sentences_and_write_nothing(
-    tmp_path: Path, arguments: dict[str, Any], sentence: str
-):
-    with pytest.raises(CanaryError, match=sentence):
-        canary.train(**{"out": tmp_path / "runs", "quiet": True} | arguments)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_one_shift_may_be_a_text(run: Run):
     certificate = run.certify(episodes=20, shift="slip=0.3")
     assert [result["changes"] for result in certificate["results"]][-1] == {"slip": 0.3}
-    with pytest.raises(CanaryError, match="shift takes a text or a list of texts, not 3"):
-        run.certify(shift=3)  # type: ignore[arg-type]
-
-
-def test_seeds_are_a_number_or_a_list():
-    assert seed_ids(3) == (0, 1, 2)
-    assert seed_ids(np.int64(2)) == (0, 1)
-    assert seed_ids(np.array([4, 2])) == (4, 2)
 
 
 def test_episodes_of_an_evaluation_are_addressed(run: Run):
@@ -214,14 +171,6 @@ def test_episodes_of_an_evaluation_are_addressed(run: Run):
     assert other["cost_per_seed"] != alone["cost_per_seed"]
     likely = canary.evaluate(run, episodes=40, deterministic=True, seeds=[3])
     assert likely["cost_per_seed"] != alone["cost_per_seed"]
-
-
-@pytest.mark.parametrize(
-    "arguments", [{"episodes": 0}, {"episodes": 1.5}, {"seeds": [1]}, {"evaluation_seed": -1}]
-)
-def test_evaluation_mistakes_are_sentences(run: Run, arguments: dict[str, Any]):
-    with pytest.raises(CanaryError):
-        canary.evaluate(run, **arguments)
 
 
 def test_an_environment_with_a_cost_that_is_no_number_is_not_called_safe(
@@ -271,17 +220,6 @@ def test_an_episode_handle_plays_as_evaluation_does(run: Run):
         assert time == int(ends.length[index])
         assert episode.spent == float(ends.cost[index])
         assert episode.remaining == 5.5 - episode.spent
-
-
-def test_the_cost_spent_changes_what_the_policy_does(run: Run):
-    trained = run.policy(0)
-    spender, saver = trained.start(1), trained.start(1)
-    first = spender.act(HERE), saver.act(HERE)
-    assert first[0] == first[1]
-    spender.spend(50.0)
-    saver.spend(0.0)
-    assert (spender.spent, saver.spent) == (50.0, 0.0)
-    assert spender.remaining < 0 < saver.remaining
 
 
 def test_discounted_costs_are_accounted_as_in_training(run: Run):
@@ -373,7 +311,7 @@ def test_the_summary_ends_with_the_frozen_policies(tmp_path: Path):
 
 
 def test_a_run_that_went_wrong_says_what_constant_actions_reach(run: Run):
-    sentence = face._yardstick(run)
+    sentence = _yardstick(run)
     assert sentence is not None
     assert sentence.startswith("action 3 (P(cost > 5.5) 0 in 64 episodes")
     assert run.summary()["yardstick"] == sentence

@@ -74,16 +74,20 @@ def test_stored_and_read_again(constraint):
     assert from_dict(to_dict(constraint)) == constraint
 
 
-def test_runs_of_earlier_versions_have_a_chance_constraint():
-    assert from_dict({"limit": 5.5, "epsilon": 0.02}) == Chance(5.5, 0.02)
-    for wrong in (
+@pytest.mark.parametrize(
+    "wrong",
+    [
         {"kind": "median", "limit": 1},
         {"kind": "mean", "limit": 1, "epsilon": 0.1},
         {"kind": "cvar"},
+        {"kind": [], "limit": 1},
+        {"limit": 5.5, "epsilon": 0.02},
         5,
-    ):
-        with pytest.raises(CanaryError):
-            from_dict(wrong)
+    ],
+)
+def test_what_is_no_constraint_is_a_sentence(wrong):
+    with pytest.raises(CanaryError, match="A constraint cannot be made of"):
+        from_dict(wrong)
 
 
 def test_top_level_names():

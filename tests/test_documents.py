@@ -21,7 +21,6 @@ import pytest
 
 import canary
 from attacks.warm import WarmGroups, warm
-from canary.algorithms import ALGORITHMS
 from canary.cli import main
 from canary.config.config import make_config
 from canary.config.run_config import RunConfig
@@ -137,13 +136,12 @@ def small(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         return seeds.make_groups(config)
 
     monkeypatch.chdir(place)
-    monkeypatch.setattr("canary.api.face.make_config", small_config)
+    monkeypatch.setattr("canary.api.training.make_config", small_config)
     monkeypatch.setattr("canary.studies.runner.start_run", stop)
     with warm(""):
         for module in ("runner", "stored_states"):
             monkeypatch.setattr(f"canary.runs.{module}.make_groups", groups_of)
         yield
-    ALGORITHMS.pop("excess", None)  # of a page; other tests count the algorithms
 
 
 def placeholders(place: Path) -> dict[str, Any]:

@@ -7,15 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from canary import training
 from canary.config.config import make_config
 from canary.networks import critic_values
 from canary.numerics.running_statistics import normalise
 from canary.numerics.tiers import Tier
 from canary.runs.seeds import make_trainer
-from canary.training import init_training, train_chunk, train_iteration
+from canary.training import init_training, train_chunk
 from canary.types import Chance, Terms
-from problems.probe_environments import Aim, DearLake, Price, Questions
+from problems.probe_environments import Aim, DearLake, Questions
 from problems.terms import make_terms, terms_of
 
 SMALL = ("algo.hidden=[16,16]", "algo.critic.minibatches=1")
@@ -41,23 +40,6 @@ def train(
     state = jax.jit(lambda: init_training(trainer, terms_of(config), seed))()
     state, records = jax.jit(lambda state: train_chunk(trainer, state, updates, updates))(state)
     return jax.tree.map(lambda leaf: leaf, state), jax.tree.map(np.asarray, records)
-
-
-def test_an_update_is_traced_once(monkeypatch):
-    """The shapes of its records are known from the same trace as the loop over it."""
-    traced = []
-
-    def counted(trainer, state):
-        traced.append(state)
-        return train_iteration(trainer, state)
-
-    monkeypatch.setattr(training, "train_iteration", counted)
-    sizes = {"environments": 2, "rollout_length": 4, "total_steps": 80}
-    constraint = Chance(limit=0.5, epsilon=0.3)
-    config = make_config(Price(), "ppo", constraint, overrides=("algo.hidden=[4]",), **sizes)
-    trainer = make_trainer(config)
-    jax.eval_shape(lambda: train_chunk(trainer, init_training(trainer, terms_of(config), 0), 1, 1))
-    assert len(traced) == 1
 
 
 @pytest.fixture(scope="module")
@@ -142,35 +124,23 @@ def test_costs_and_limit_in_other_units_train_the_same_policy():
     np.testing.assert_allclose(7 * metrics["cost_mean"], other_metrics["cost_mean"], rtol=1e-6)
 
 
-# --- terms are values, not constants of the program ---
-
-
-@pytest.fixture(scope="module")
-def small_lake():
-    """A trainer that knows no terms, and one compiled program for it."""
+def test_other_terms_need_no_other_program():
+    """Limit, epsilon and the length of the run are values, not constants of the program."""
     config = make_config(
         preset="paper",
         overrides=(*SMALL, "algo.critic.epochs=2", "algo.warmup_episodes=1", "env.horizon=20"),
         environments=4, rollout_length=40, merge_capacity=0,
     )  # fmt: skip
-    trainer = make_trainer(config)
+    trainer, learners = make_trainer(config), []
 
-    def run(terms: Terms):
+    @jax.jit
+    def program(terms: Terms):
         state, (metrics, _) = train_chunk(trainer, init_training(trainer, terms, 0), 3, 3)
         return state, {name: column[:3] for name, column in metrics.items()}
 
-    program = jax.jit(run)
-    program(make_terms(5.5, 0.02, 100))
-    return run, program
-
-
-TERMS = [(5.5, 0.02, 100), (1.0, 0.02, 100), (5.5, 0.3, 100), (5.5, 0.02, 4)]
-
-
-def test_other_terms_need_no_other_program(small_lake):
-    _, program = small_lake
-    learners = []
-    for limit, epsilon, updates in TERMS:
+    for limit, epsilon, updates in (
+        (5.5, 0.02, 100), (1.0, 0.02, 100), (5.5, 0.3, 100), (5.5, 0.02, 4),
+    ):  # fmt: skip
         state, metrics = program(make_terms(limit, epsilon, updates))
         assert int(state.terms.iteration) == 3
         mean, deviation = metrics["cost_mean"] / limit, metrics["cost_deviation"] / limit
@@ -178,20 +148,4 @@ def test_other_terms_need_no_other_program(small_lake):
         np.testing.assert_allclose(metrics["bound_value"], bound, rtol=1e-3, atol=1e-4)
         learners.append(np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(state.learner)]))
     assert program._cache_size() == 1
-    assert len({learner.tobytes() for learner in learners}) == len(TERMS)
-
-
-def test_terms_given_late_train_what_terms_known_early_do(small_lake):
-    """As if limit, epsilon and length of the run were constants of a program compiled for them
-    alone."""
-    run, program = small_lake
-    limit, epsilon, updates = TERMS[1]
-    alone, metrics = jax.jit(lambda: run(make_terms(limit, epsilon, updates)))()
-    state, found = program(make_terms(limit, epsilon, updates))
-    for name in metrics:
-        np.testing.assert_allclose(found[name], metrics[name], rtol=1e-3, atol=1e-4, err_msg=name)
-    pairs = zip(
-        jax.tree.leaves(state.learner.policy), jax.tree.leaves(alone.learner.policy), strict=True
-    )
-    for one, other in pairs:
-        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-5)
+    assert len({learner.tobytes() for learner in learners}) == 4

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from canary.algorithms import ALGORITHMS
-    from canary.api import Run, certify, compare, evaluate, export, load, train
+    from canary.api import Run, certify, compare, evaluate, export, load, make_train, train
     from canary.constraints import Chance, CVaR, Mean
     from canary.environments import ENVIRONMENTS
     from canary.environments.protocol import Continuous, Discrete, Environment, EnvironmentState
@@ -41,6 +41,7 @@ __all__ = [
     "evaluate",
     "export",
     "load",
+    "make_train",
     "to_gymnasium",
     "train",
 ]
@@ -63,6 +64,7 @@ _HOMES = {
     "evaluate": "canary.api",
     "export": "canary.api",
     "load": "canary.api",
+    "make_train": "canary.api",
     "to_gymnasium": "canary.environments.to_gymnasium",
     "train": "canary.api",
 }

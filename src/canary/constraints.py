@@ -13,7 +13,6 @@ An environment may have several costs. `Joint` then holds a constraint for each,
 """
 
 import math
-import numbers
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
@@ -27,17 +26,59 @@ Costs = Float[np.ndarray, "episode"]
 
 
 @dataclass(frozen=True)
-class _OnACost:
+class _Limit:
+    """What the three have in common."""
+
+    limit: float
     number: int | None = field(default=None, kw_only=True, repr=False)
     """Which of several costs, from 1; None: the environment has one."""
+
+    kind: ClassVar[Kind]
+
+    def __post_init__(self):
+        limit = _number(self.limit, "The limit")
+        if not (math.isfinite(limit) and limit > 0):
+            raise CanaryError(f"The limit must be a positive finite number, not {self.limit!r}.")
+        if not 1e-30 <= limit <= 1e30:  # beyond, sums in float32 tell nothing apart
+            raise CanaryError(
+                f"The limit must lie between 1e-30 and 1e30, not {limit:g}; choose another unit of "
+                "cost."
+            )
+        object.__setattr__(self, "limit", limit)
+        if hasattr(self, "epsilon"):
+            epsilon = _number(self.epsilon, "Epsilon, a share of the episodes,")
+            if not 0 < epsilon < 1:
+                raise CanaryError(
+                    f"Epsilon must lie strictly between 0 and 1, not {self.epsilon!r}."
+                )
+            object.__setattr__(self, "epsilon", epsilon)
 
     @property
     def cost(self) -> str:
         return "cost" if self.number is None else f"cost {self.number}"
 
+    @property
+    def share(self) -> float:
+        """The share of episodes that the constraint looks at; under a mean all count alike."""
+        return getattr(self, "epsilon", 1.0)
+
+    @property
+    def allowed(self) -> float:
+        """What `measure` may be at most."""
+        return self.limit
+
+    @property
+    def label(self) -> str:
+        """What is measured, in a few characters."""
+        raise NotImplementedError
+
+    @property
+    def text(self) -> str:
+        return f"{self.label} <= {self.allowed:g}"
+
 
 @dataclass(frozen=True)
-class Chance(_OnACost):
+class Chance(_Limit):
     """The chance constraint P(C > limit) <= epsilon on the episode cost C (paper eq. var-bound)."""
 
     limit: float
@@ -47,28 +88,13 @@ class Chance(_OnACost):
 
     kind: ClassVar[Kind] = "chance"
 
-    def __post_init__(self):
-        _set_limit(self)
-        _set_epsilon(self, "probability of a violation")
-
-    @property
-    def share(self) -> float:
-        """The share of episodes that the constraint looks at."""
-        return self.epsilon
-
     @property
     def allowed(self) -> float:
-        """What `measure` may be at most."""
         return self.epsilon
 
     @property
     def label(self) -> str:
-        """What is measured, in a few characters."""
         return f"P({self.cost} > {self.limit:g})"
-
-    @property
-    def text(self) -> str:
-        return f"{self.label} <= {self.allowed:g}"
 
     def measure(self, costs: Costs) -> float:
         """The share of violations; a cost that is not a number proves nothing and counts as one."""
@@ -76,7 +102,7 @@ class Chance(_OnACost):
 
 
 @dataclass(frozen=True)
-class Mean(_OnACost):
+class Mean(_Limit):
     """The constraint E[C] <= limit on the mean episode cost."""
 
     limit: float
@@ -84,32 +110,16 @@ class Mean(_OnACost):
 
     kind: ClassVar[Kind] = "mean"
 
-    def __post_init__(self):
-        _set_limit(self)
-
-    @property
-    def share(self) -> float:
-        """All episodes count alike."""
-        return 1.0
-
-    @property
-    def allowed(self) -> float:
-        return self.limit
-
     @property
     def label(self) -> str:
         return f"mean {self.cost}"
-
-    @property
-    def text(self) -> str:
-        return f"{self.label} <= {self.allowed:g}"
 
     def measure(self, costs: Costs) -> float:
         return float(np.mean(np.asarray(costs, float)))
 
 
 @dataclass(frozen=True)
-class CVaR(_OnACost):
+class CVaR(_Limit):
     """The constraint that the mean cost of the worst share epsilon of all episodes is at most the
     limit."""
 
@@ -119,18 +129,6 @@ class CVaR(_OnACost):
     """The share of episodes that count as the worst."""
 
     kind: ClassVar[Kind] = "cvar"
-
-    def __post_init__(self):
-        _set_limit(self)
-        _set_epsilon(self, "share of the worst episodes")
-
-    @property
-    def share(self) -> float:
-        return self.epsilon
-
-    @property
-    def allowed(self) -> float:
-        return self.limit
 
     @property
     def label(self) -> str:
@@ -231,54 +229,23 @@ def to_dict(constraint: Constraint) -> Any:
 
 
 def from_dict(data: Any) -> Constraint:
-    """The constraint of a stored run; runs of earlier versions name no kind and have a chance
-    constraint."""
+    """The constraint of a stored run."""
     if isinstance(data, list):
         return Joint(tuple(from_dict(part) for part in data))  # type: ignore[arg-type]
-    if not isinstance(data, dict):
-        raise CanaryError(f"A constraint must be a table with a limit, not {data!r}.")
-    fields = {name: value for name, value in data.items() if name != "kind"}
-    kind = data.get("kind", "chance")
-    if not isinstance(kind, str) or kind not in CONSTRAINTS:
-        raise CanaryError(
-            f"There is no constraint of the kind {kind!r}; known are {', '.join(CONSTRAINTS)}."
-        )
     try:
-        return CONSTRAINTS[kind](**fields)
-    except TypeError:
-        raise CanaryError(
-            f"A {kind} constraint cannot be made of {', '.join(fields) or 'nothing'}."
-        ) from None
+        fields = dict(data)
+        return CONSTRAINTS[fields.pop("kind")](**fields)
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, CanaryError):
+            raise
+        raise CanaryError(f"A constraint cannot be made of {data!r:.80}.") from None
 
 
 def _number(value: Any, what: str) -> float:
     """A real number as a float; texts, truth values and the like are refused by name."""
-    if isinstance(value, bool | np.bool_) or not isinstance(
-        value, numbers.Real | np.number | np.ndarray
-    ):
-        raise CanaryError(f"{what} must be a number, not {value!r}.")
     try:
+        if isinstance(value, str | bool | np.bool_):
+            raise TypeError
         return float(value)
     except (TypeError, ValueError, OverflowError):
         raise CanaryError(f"{what} must be a number, not {value!r}.") from None
-
-
-def _set_limit(constraint: Any) -> None:
-    limit = _number(constraint.limit, "The limit")
-    if not (math.isfinite(limit) and limit > 0):
-        raise CanaryError(f"The limit must be a positive finite number, not {constraint.limit!r}.")
-    if (
-        not 1e-30 <= limit <= 1e30
-    ):  # costs are added up in float32, which tells nothing beyond these apart
-        raise CanaryError(
-            f"The limit must lie between 1e-30 and 1e30, not {limit:g}; choose another unit of "
-            "cost."
-        )
-    object.__setattr__(constraint, "limit", limit)
-
-
-def _set_epsilon(constraint: Any, what: str) -> None:
-    epsilon = _number(constraint.epsilon, f"Epsilon, the {what},")
-    if not 0 < epsilon < 1:
-        raise CanaryError(f"Epsilon must lie strictly between 0 and 1, not {constraint.epsilon!r}.")
-    object.__setattr__(constraint, "epsilon", epsilon)

@@ -26,7 +26,7 @@ from canary.environments.gymnasium_environment import (
 from canary.host.episodes import COLUMNS, TIME, VALID, Episodes
 from canary.host_loop import lanes_of, table_of
 from canary.rollout import Lane, transition
-from canary.training import Trainer, TrainingState, batch_keys, fresh_state, improve, seed_keys
+from canary.training import Trainer, TrainingState, batch_keys, fresh_state, improve, seed_key
 from canary.types import Terms
 
 EVERYONE = slice(None)
@@ -135,7 +135,7 @@ class HostTraining:
 def _draw_start(trainer: Trainer, seed: Int[Array, ""]) -> Any:
     """Identities and clocks of the first episodes (as `rollout.start_lanes`), and the keys of
     learner and run."""
-    key_learner, key_lanes, key_run = seed_keys(seed)
+    key_learner, key_lanes, key_run = jax.random.split(seed_key(seed), 3)
     key_reset, key_time = jax.random.split(key_lanes)
     count, time = trainer.environments, jnp.zeros(trainer.environments, jnp.int32)
     if trainer.stagger:

@@ -54,13 +54,16 @@ class TrainingState(eqx.Module):
     key: Key[Array, "*seed"]
 
 
-def seed_keys(seed: Int[Array, ""] | int) -> Key[Array, "3"]:
-    """The keys of the learner, of the lanes and of the run."""
-    return jax.random.split(jax.random.fold_in(jax.random.key(0), seed), 3)
+def seed_key(seed: Int[Array, ""] | int) -> PRNGKeyArray:
+    return jax.random.fold_in(jax.random.key(0), seed)
 
 
 def init_training(trainer: Trainer, terms: Terms, seed: Int[Array, ""] | int) -> TrainingState:
-    key_learner, key_lanes, key_run = seed_keys(seed)
+    return start_training(trainer, terms, seed_key(seed))
+
+
+def start_training(trainer: Trainer, terms: Terms, key: PRNGKeyArray) -> TrainingState:
+    key_learner, key_lanes, key_run = jax.random.split(key, 3)
     lanes = start_lanes(
         trainer.environment, trainer.environments, key_lanes, stagger=trainer.stagger
     )
@@ -135,6 +138,35 @@ def first_fault(rollout: Rollout, observations: Float[Array, "time env obs"]) ->
         [bad(rollout.action), bad(rollout.cost), bad(rollout.reward), seen], -1
     ).ravel()
     return jnp.where(kinds.any(), 1.0 + kinds.argmax(), 0.0)
+
+
+def train_whole(
+    trainer: Trainer, terms: Terms, key: PRNGKeyArray, updates: int
+) -> tuple[TrainingState, Metrics]:
+    """A whole training as one function; metrics are stacked over the updates.
+
+    Beside the algorithm's own metrics there are, of the episodes that ended in each update, their
+    number, the means of return and cost, and the share that exceeds the limit. These are not a
+    number where none ended.
+    """
+
+    def over_episodes(column: Array, counts: Bool[Array, "time env"]) -> Array:
+        """The mean; with several costs one for each."""
+        which = counts.reshape(counts.shape + (1,) * (column.ndim - counts.ndim))
+        return jnp.mean(column, (0, 1), where=which)
+
+    def advance(state: TrainingState, _: None) -> tuple[TrainingState, Metrics]:
+        state, (metrics, ends) = train_iteration(trainer, state)
+        counts = ends.ended & ends.valid
+        columns = {
+            "episode_return": ends.reward,
+            "episode_cost": ends.cost,
+            "episode_violation": (ends.cost > terms.limit).astype(jnp.float32),
+        }
+        means = {name: over_episodes(column, counts) for name, column in columns.items()}
+        return state, metrics | means | {"episodes": counts.sum().astype(jnp.float32)}
+
+    return jax.lax.scan(advance, start_training(trainer, terms, key), length=updates)
 
 
 def train_chunk(

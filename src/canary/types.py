@@ -7,54 +7,14 @@ Only what is reported to a person, the episode cost, and the test C > limit stay
 that rounding can never flip a tie.
 """
 
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Annotated, TypeVar
+from typing import TypeVar
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from canary.constraints import Chance as Chance
-
-LARGEST_INTEGER = 2**31 - 1  # device integers have 32 bits
-
-
-@dataclass(frozen=True)
-class Range:
-    """Which numbers a setting may be: least <= x <= most or, if `open`, least < x <= most."""
-
-    least: int | float = 0
-    most: int | float = math.inf
-    open: bool = False
-
-    def __str__(self) -> str:
-        """As people write it; the size of a device's integers goes without saying."""
-        lower = f"{'>' if self.open else '>='} {self.least:g}"
-        return lower if self.most >= LARGEST_INTEGER else f"{lower}, <= {self._most}"
-
-    def complaint(self, number: int | float) -> str | None:
-        """What the number must be, if it is not."""
-        if number < self.least or (self.open and number == self.least):
-            positive = self.open and self.least == 0
-            return "must be positive" if positive else f"must be at least {self.least:g}"
-        return f"must be at most {self._most}" if number > self.most else None
-
-    @property
-    def _most(self) -> str:
-        return str(int(self.most)) if float(self.most).is_integer() else f"{self.most:g}"
-
-
-# The kinds of numbers that settings are; the range is checked once, when a configuration is made or
-# read.
-Whole = Annotated[int, Range(0, LARGEST_INTEGER)]
-Count = Annotated[int, Range(1, LARGEST_INTEGER)]
-Amount = Annotated[float, Range(0)]
-Positive = Annotated[float, Range(0, open=True)]
-Share = Annotated[float, Range(0, 1)]
-PositiveShare = Annotated[float, Range(0, 1, open=True)]
-Layers = tuple[Annotated[int, Range(1, 2**16)], ...]
 
 
 class Terms(eqx.Module):

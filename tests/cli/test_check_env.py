@@ -39,7 +39,7 @@ def test_the_constraint_is_what_was_said_or_the_environments_own(arguments, word
     [
         (["--limit", "-1", "--epsilon", "2"], "The limit must be a positive finite number, not -1"),
         (["--epsilon", "2"], "Epsilon must lie strictly between 0 and 1, not 2"),
-        (["--limit", "nan"], "The limit must be a positive finite number"),
+        (["--limit", "nan"], "--limit must be a number"),
         (["--episodes", "0"], "--episodes takes a positive whole number, not 0"),
         (["--constraint", "median"], "The constraint must be one of chance, mean, cvar"),
         (["--constraint", "mean", "--epsilon", "0.1"], "has no epsilon; leave it out"),

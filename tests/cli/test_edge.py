@@ -37,7 +37,7 @@ def sentence(capsys, arguments, code=2):
 def test_mistakes_with_a_run_are_sentences(tmp_path, capsys, monkeypatch):
     run = str(untrained_run(tmp_path / "runs"))
     for arguments, words in (
-        (["certify", run, "--seed", "4294967296"], "below 2**31"),
+        (["certify", run, "--seed", "4294967296"], "at most 2147483647"),
         (["certify", run, "--replay"], "it belongs to --verify"),
         (["certify", run, "--shift", "horizon=99999999999"], "too large"),
         (["certify", run, "--sign", "no-such-key"], "There is no key"),

@@ -14,7 +14,7 @@ from canary.runs import directory
 CONFIG = {
     "environment": {"name": "IcyLake", "settings": {}},
     "algorithm": {"name": "canary", "settings": {}},
-    "constraint": {"limit": 5.5, "epsilon": 0.25},
+    "constraint": {"kind": "chance", "limit": 5.5, "epsilon": 0.25},
     "training": {"seeds": [3, 5, 9], "environments": 2, "rollout_length": 50},
     "preset": "fast",
 }

@@ -321,7 +321,7 @@ def test_training_from_the_command_line(tmp_path, capsys):
         "--quiet",
     ]
     assert main(["train", "--env", REFERENCE, *shared, *flags]) == 2
-    assert "Walk has no default constraint: say the limit (--limit)" in capsys.readouterr().err
+    assert "Walk has no default limit" in capsys.readouterr().err
     limits = ["--limit", "9", "--epsilon", "0.2"]
     assert main(["train", "--env", REFERENCE, *limits, *shared, *flags]) == 0
     (made,) = tmp_path.iterdir()

@@ -67,7 +67,7 @@ def test_one_policy_can_start_all_seeds(source):
             {"env": Walk(), "overrides": SETTINGS[1:], "constraint": canary.Chance(9.0, 0.2)},
             "sizes",
         ),
-        ({"start": 3}, "must be a run or a policy"),
+        ({"start": 3}, "start must be a Run"),
     ],
 )
 def test_what_does_not_fit_is_a_sentence_and_writes_nothing(source, arguments, words, tmp_path):

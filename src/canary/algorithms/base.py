@@ -11,17 +11,8 @@ from canary.constraints import Kind
 from canary.environments.protocol import ActionSpace
 from canary.networks import Policy
 from canary.numerics.moments import EpisodeWindow, Span
-from canary.types import (
-    Count,
-    Layers,
-    Metrics,
-    Positive,
-    PositiveShare,
-    Rollout,
-    Share,
-    Terms,
-    Whole,
-)
+from canary.types import Metrics, Rollout, Terms
+from canary.values import Count, Layers, Positive, PositiveShare, Settings, Share, Whole
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +36,7 @@ class Task:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EstimationConfig:
+class EstimationConfig(Settings):
     """Networks, inputs and how returns are estimated: shared by all algorithms."""
 
     hidden: Layers = (256, 256)

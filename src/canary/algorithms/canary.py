@@ -37,7 +37,8 @@ from canary.numerics.moments import EpisodeWindow, Span, cost_moments, recent
 from canary.numerics.risk import cantelli_probability, value_at_risk
 from canary.numerics.shaped_cost import shaped
 from canary.numerics.units import in_limits
-from canary.types import PositiveShare, Range, Terms
+from canary.types import Terms
+from canary.values import PositiveShare, Range, Settings
 
 Steps = Float[Array, "time env"]
 Scalar = Float[Array, ""]
@@ -50,7 +51,7 @@ TARGET_DECAY = 0.97  # lambda of V_X's targets: news of a late cost must travel 
 
 
 @dataclass(frozen=True, kw_only=True)
-class CanaryConfig:
+class CanaryConfig(Settings):
     """Settings of Canary."""
 
     estimation: EstimationConfig = field(default_factory=EstimationConfig)

@@ -40,10 +40,11 @@ from canary.numerics.risk import (
 )
 from canary.numerics.tiers import Tier
 from canary.types import Metrics, Terms
+from canary.values import Settings
 
 
 @dataclass(frozen=True, kw_only=True)
-class CantelliCPOConfig:
+class CantelliCPOConfig(Settings):
     """Settings of the paper's Canary; the defaults are the paper's."""
 
     estimation: EstimationConfig = field(default_factory=EstimationConfig)

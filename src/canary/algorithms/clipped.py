@@ -35,7 +35,8 @@ from canary.networks import Policy, critic_values, make_critics, make_policy, wi
 from canary.numerics.advantages import standardised
 from canary.numerics.moments import EpisodeWindow
 from canary.rollout import CostAccount
-from canary.types import Amount, Count, Metrics, Positive, Rollout, Terms
+from canary.types import Metrics, Rollout, Terms
+from canary.values import Amount, Count, Positive, Settings
 
 Steps = Float[Array, "time env"]
 Values = Float[Array, "critic time env"]
@@ -44,7 +45,7 @@ VALUE_WEIGHT = 0.5  # of the critics' losses; it matters only where their gradie
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClippedConfig:
+class ClippedConfig(Settings):
     """Settings of the shared clipped update."""
 
     ratio_clip: Positive = 0.2

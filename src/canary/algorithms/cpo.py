@@ -29,10 +29,11 @@ from canary.algorithms.trust_region import (
 from canary.algorithms.trust_region_step import TrustRegionConfig
 from canary.constraints import Kind
 from canary.numerics.moments import cost_moments
+from canary.values import Settings
 
 
 @dataclass(frozen=True, kw_only=True)
-class CPOConfig:
+class CPOConfig(Settings):
     """Settings of CPO; the defaults are the paper's."""
 
     estimation: EstimationConfig = field(default_factory=EstimationConfig)

@@ -36,7 +36,8 @@ from canary.algorithms.signals import cost_advantages, spent_after, tail_advanta
 from canary.constraints import Kind
 from canary.numerics.moments import EpisodeWindow, Span, recent
 from canary.numerics.risk import conditional_value_at_risk, value_at_risk
-from canary.types import Amount, Positive, Terms
+from canary.types import Terms
+from canary.values import Amount, Positive, Settings
 
 Steps = Float[Array, "time env"]
 
@@ -45,7 +46,7 @@ MULTIPLIER_CAP = 4000.0  # the largest multiplier; the paper states one only for
 
 
 @dataclass(frozen=True, kw_only=True)
-class CPPOConfig:
+class CPPOConfig(Settings):
     """Settings of CPPO; those the paper states per environment are in `config/presets.py`."""
 
     estimation: EstimationConfig = field(default_factory=EstimationConfig)

@@ -18,11 +18,12 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from canary.algorithms.inputs import Inputs
 from canary.networks import MLP
-from canary.types import Count, Metrics, Positive, Rollout, Terms
+from canary.types import Metrics, Rollout, Terms
+from canary.values import Count, Positive, Settings
 
 
 @dataclass(frozen=True, kw_only=True)
-class CriticConfig:
+class CriticConfig(Settings):
     """Settings of the value networks and of their regression."""
 
     learning_rate: Positive = 3e-4

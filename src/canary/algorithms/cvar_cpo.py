@@ -35,10 +35,11 @@ from canary.numerics.moments import cost_moments, recent
 from canary.numerics.risk import value_at_risk
 from canary.numerics.units import in_limits
 from canary.types import Rollout
+from canary.values import Settings
 
 
 @dataclass(frozen=True, kw_only=True)
-class CVaRCPOConfig:
+class CVaRCPOConfig(Settings):
     """Settings of CVaR-CPO; the defaults are the paper's where it states them."""
 
     estimation: EstimationConfig = field(default_factory=EstimationConfig)

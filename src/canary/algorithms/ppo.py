@@ -21,10 +21,11 @@ from canary.algorithms.clipped import (
 )
 from canary.constraints import Kind
 from canary.types import Terms
+from canary.values import Settings
 
 
 @dataclass(frozen=True, kw_only=True)
-class PPOConfig:
+class PPOConfig(Settings):
     """Settings of PPO; those the paper states per environment are in `config/presets.py`."""
 
     estimation: EstimationConfig = field(default_factory=EstimationConfig)

@@ -23,10 +23,11 @@ from canary.algorithms.base import Algorithm, EstimationConfig, Task
 from canary.algorithms.clipped import ClippedConfig, clipped_algorithm
 from canary.algorithms.priced import expected_sum, priced_method
 from canary.constraints import Kind
+from canary.values import Settings
 
 
 @dataclass(frozen=True, kw_only=True)
-class PPOLagrangianConfig:
+class PPOLagrangianConfig(Settings):
     """Settings of PPO-Lagrangian."""
 
     estimation: EstimationConfig = field(default_factory=EstimationConfig)

@@ -32,7 +32,8 @@ from canary.algorithms.critics import (
 )
 from canary.algorithms.inputs import Inputs
 from canary.networks import MLP, make_mlp
-from canary.types import Count, Layers, Metrics, Rollout, Terms
+from canary.types import Metrics, Rollout, Terms
+from canary.values import Count, Layers, Settings
 
 START = -3.0  # bias of d and k: the first predictions are near 0, softplus(-3) = 0.05
 
@@ -41,7 +42,7 @@ HUBER = 0.01  # half-width, in limits, of the quadratic part of the loss
 
 
 @dataclass(frozen=True, kw_only=True)
-class QuantileConfig:
+class QuantileConfig(Settings):
     """Settings of the quantile critic; rate, passes and gradient clip are those of the other
     critics."""
 

@@ -21,11 +21,11 @@ from canary.networks import Policy, within_bounds
 from canary.numerics.line_search import Candidate, LineSearchResult, acceptable, backtrack
 from canary.numerics.tiers import Tier
 from canary.numerics.trust_region import TrustRegionSolution, solve
-from canary.types import Amount, Count, Positive, PositiveShare
+from canary.values import Amount, Count, Positive, PositiveShare, Settings
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrustRegionConfig:
+class TrustRegionConfig(Settings):
     """Settings of the shared trust-region update."""
 
     target_kl: Positive = 0.01

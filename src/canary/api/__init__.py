@@ -10,12 +10,12 @@ For example:
     episode.spend(cost)  # what the environment then charged for it
 """
 
-from canary.api.face import Run as Run
-from canary.api.face import TrainingInterrupted as TrainingInterrupted
-from canary.api.face import compare as compare
-from canary.api.face import load as load
-from canary.api.face import train as train
-from canary.api.using import certify as certify
-from canary.api.using import evaluate as evaluate
-from canary.api.using import export as export
-from canary.api.using import seed_ids as seed_ids
+from canary.api.run import Run as Run
+from canary.api.run import TrainingInterrupted as TrainingInterrupted
+from canary.api.run import certify as certify
+from canary.api.run import compare as compare
+from canary.api.run import evaluate as evaluate
+from canary.api.run import export as export
+from canary.api.run import load as load
+from canary.api.training import make_train as make_train
+from canary.api.training import train as train

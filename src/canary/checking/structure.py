@@ -16,6 +16,7 @@ from canary.environments.protocol import Continuous, Discrete, Environment, Envi
 from canary.environments.settings import name_of_environment, settings_of
 from canary.errors import CanaryError
 from canary.host.references import describe
+from canary.values import LARGEST_INTEGER
 
 MEMBERS = ("horizon", "observation_size", "action_space", "normalise_observation", "reset", "step")
 TYPES = {
@@ -62,14 +63,14 @@ def check_structure(environment: Any) -> list[Finding]:
         environment, GymnasiumEnvironment
     ):  # nothing to trace; playing it shows its mistakes
         return found
-    key, action = jax.random.key(0), _action_like(environment.action_space)
+    space, key = environment.action_space, jax.random.key(0)
+    shape, kind = ((), jnp.int32) if isinstance(space, Discrete) else ((space.size,), jnp.float32)
+    action = jax.ShapeDtypeStruct(shape, kind)
     reset, problems = _traced(environment, "reset", key)
-    found += problems or _fields(environment, "reset", reset)
-    if found:
+    if found := found + problems:
         return found
-    step, problems = _traced(environment, "step", reset, action, key)
-    found += problems or _fields(environment, "step", step)
-    found += [] if found else _same_structure(environment, reset, step)
+    step, found = _traced(environment, "step", reset, action, key)
+    found = found or _differences(environment, reset, step)
     if not found and environment.horizon > 1 and _is_endless(environment, reset, action, key):
         text = (
             f"step() of {name_of_environment(environment)} does not end an episode at its horizon; "
@@ -77,15 +78,14 @@ def check_structure(environment: Any) -> list[Finding]:
         )
         found.append(error("truncated", text))
     for method, arguments in (("reset", (key,)), ("step", (reset, action, key))):
-        if not problems and _is_frozen(getattr(environment, method), arguments):
-            found.append(
-                error(
-                    method,
-                    f"{method}() of {name_of_environment(environment)} draws random numbers without "
-                    "its key (np.random or random): they are drawn once, while the program is made, "
-                    "and stay the same for ever; use jax.random with the key.",
-                )
+        if step is not None and _is_frozen(getattr(environment, method), arguments):
+            name = name_of_environment(environment)
+            text = (
+                f"{method}() of {name} draws random numbers without its key (np.random or random): "
+                "they are drawn once, while the program is made, and stay the same for ever; use "
+                "jax.random with the key."
             )
+            found.append(error(method, text))
     return found
 
 
@@ -94,13 +94,6 @@ def costs_of(environment: Environment) -> int:
     if isinstance(environment, GymnasiumEnvironment):
         return 1
     return math.prod(jax.eval_shape(environment.reset, jax.random.key(0)).cost.shape)
-
-
-def _action_like(space: Any) -> jax.ShapeDtypeStruct:
-    """Shape and type of an action as a policy samples it."""
-    if isinstance(space, Discrete):
-        return jax.ShapeDtypeStruct((), jnp.int32)
-    return jax.ShapeDtypeStruct((space.size,), jnp.float32)
 
 
 def _members(environment: Any) -> Iterator[Finding]:
@@ -128,78 +121,63 @@ def _members(environment: Any) -> Iterator[Finding]:
     if not isinstance(space, Discrete | Continuous):
         module, kind = type(space).__module__, type(space).__name__
         shown = f"{module.split('.')[0]}'s {kind}" if "gym" in module else repr(space)
-        yield error(
-            "action_space",
-            f"The action_space of {name} is {shown}; it must be canary.Discrete(count) or "
-            "canary.Continuous(size).",
-        )
+        text = f"is {shown}; it must be canary.Discrete(count) or canary.Continuous(size)."
+        yield error("action_space", f"The action_space of {name} {text}")
     elif not _is_size(space.count if isinstance(space, Discrete) else space.size):
         text = f"The action_space of {name} is {space!r}; its size must be positive."
         yield error("action_space", text)
 
 
 def _is_size(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and int(value) >= 1
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    return whole and 1 <= int(value) <= LARGEST_INTEGER
 
 
 def _traced(environment: Environment, method: str, *arguments: Any) -> tuple[Any, list[Finding]]:
+    """The shapes of what a method returns, and what is wrong with it; None if it fails."""
+    name = name_of_environment(environment)
     try:
-        return jax.eval_shape(getattr(environment, method), *arguments), []
+        state = jax.eval_shape(getattr(environment, method), *arguments)
     except CanaryError as mistake:
         return None, [error(method, str(mistake))]
     except Exception as failure:
-        text = describe(failure)
+        text, kind = describe(failure), type(failure).__name__
         short = re.sub(r"(See https\S*|The error occurred while tracing.*)", "", text)[:300].strip()
-        kind = type(failure).__name__
         hint = (
             " It must be written with jax.numpy and jax.lax: `if`, float() and numpy cannot act on "
             "traced values"
             if "Tracer" in kind or "Concretization" in kind
             else ""
         )
-        name = name_of_environment(environment)
         return None, [error(method, f"{method}() of {name} failed: {short}.{hint}")]
-
-
-def _fields(environment: Environment, method: str, state: Any) -> list[Finding]:
-    """What is wrong with the fields of a returned state."""
     if not isinstance(state, EnvironmentState):
-        is_tuple = isinstance(state, tuple)
-        kind = f"a tuple of {len(state)}" if is_tuple else f"a {type(state).__name__}"
-        name = name_of_environment(environment)
+        kind = f"a {type(state).__name__}"
+        kind = f"a tuple of {len(state)}" if isinstance(state, tuple) else kind
         text = f"{method}() of {name} returned {kind}; it must return a canary.EnvironmentState."
-        return [error(method, text)]
-    found = []
+        return state, [error(method, text)]
+    return state, list(_fields(environment, method, state))
+
+
+def _fields(environment: Environment, method: str, state: EnvironmentState) -> Iterator[Finding]:
     for field, kind in TYPES.items():
-        leaf = getattr(state, field)
-        shape, dtype = jnp.shape(leaf), jax.dtypes.result_type(leaf)
-        expected = (environment.observation_size,) if field == "observation" else ()
-        is_vector = field == "cost" and len(shape) == 1 and shape[0] > 1  # several costs
-        if shape != expected and not is_vector:
-            rule = (
-                f"but observation_size says {environment.observation_size}"
-                if field == "observation"
-                else "but must be a single number, shape ()"
-                if field != "cost"
-                else "but must be a single number, shape (), or a vector of several costs"
-            )
-            text = f"The {field} of {method}() has the shape {shape}, {rule}."
-            found.append(error(field, text))
+        leaf, size = getattr(state, field), environment.observation_size
+        dtype, shape = jax.dtypes.result_type(leaf), jnp.shape(leaf)
+        expected = (size,) if field == "observation" else ()
         fits = jnp.issubdtype(dtype, jnp.integer) if field == "time" else dtype == kind
-        if not fits:
-            name = jnp.dtype(kind).name
-            cast = "bool" if kind is jnp.bool_ else f"jnp.{name}"
-            found.append(
-                error(
-                    field,
-                    f"The {field} of {method}() is {dtype}; it must be {name}: write "
-                    f"{field}.astype({cast}).",
-                )
-            )
-    return found
+        is_vector = field == "cost" and len(shape) == 1 and shape[0] > 1  # several costs
+        if not fits or not (shape == expected or is_vector):
+            found = f"The {field} of {method}() is {dtype} of shape {shape}"
+            rules = {
+                "observation": f" (observation_size says {size})",
+                "cost": ", or a vector of several costs",
+            }
+            rule = rules.get(field, "")
+            text = f"{found}; it must be {jnp.dtype(kind).name} of shape {expected}{rule}."
+            yield error(field, text)
 
 
-def _same_structure(environment: Environment, reset: Any, step: Any) -> list[Finding]:
+def _differences(environment: Environment, reset: Any, step: Any) -> list[Finding]:
+    """Where the states after a reset and after a step have not the same shapes and types."""
     before, after = (
         {
             jax.tree_util.keystr(path).lstrip("."): f"{leaf.dtype} of shape {leaf.shape}"

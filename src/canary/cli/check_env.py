@@ -125,6 +125,5 @@ def _environment(options: CheckEnv) -> Any:
             )
         pairs.append((path.strip(), text.strip()))
     environment, _, rest = make_environment(options.env, pairs, options.cost, check=False)
-    for path, value in rest:
-        environment = changed_environment(environment, path.removeprefix("env."), value)
-    return environment
+    changes = {path.removeprefix("env."): value for path, value in rest}
+    return changed_environment(environment, changes) if changes else environment

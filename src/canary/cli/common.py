@@ -8,8 +8,7 @@ from typing import Annotated, Any, overload
 from tyro.conf import Positional, arg
 
 from canary.errors import CanaryError
-
-MOST_SEEDS = 10_000
+from canary.values import MOST_SEEDS, Range, convert
 
 Json = Annotated[str | None, arg(metavar="FILE|-", help_behavior_hint="")]
 Switch = Annotated[bool, arg(help_behavior_hint="")]
@@ -77,10 +76,7 @@ def parse_seeds(text: str) -> int | tuple[int, ...]:
 
 def number(name: str, text: str | None) -> float | None:
     """The number that an option gives, if it is given."""
-    try:
-        return None if text is None else float(text)
-    except ValueError:
-        raise CanaryError(f"{name} takes a number, not {text!r}.") from None
+    return convert(float | None, text, name)
 
 
 def said_constraint(kind: str | None, limit: str | None, epsilon: str | None) -> dict[str, Any]:
@@ -104,10 +100,8 @@ def whole(name: str, text: str) -> int: ...
 @overload
 def whole(name: str, text: str | None) -> int | None: ...
 def whole(name: str, text: str | None) -> int | None:
-    """The whole number that an option gives, if it is given."""
-    if text is not None and not re.fullmatch(r"[0-9]{1,12}", text):
-        raise CanaryError(f"{name} takes a whole number below 10**12, not {text[:80]!r}.")
-    return None if text is None else int(text)
+    """The whole number that an option gives, if it is given; 12M and 600k are some."""
+    return convert(Annotated[int, Range(0, 10**12)] | None, text, name)
 
 
 def chosen_seeds(text: str | None, known: tuple[int, ...]) -> tuple[int, ...] | None:

@@ -34,7 +34,8 @@ def show(options: List) -> int:
     check_json(options.json)
     if options.settings is not None:
         return _show_settings(options)
-    from canary.config import names
+    from canary.algorithms import DESCRIPTIONS as ALGORITHMS
+    from canary.config import PRESETS
     from canary.environments import DESCRIPTIONS
     from canary.runs import directory
     from canary.runs.settings import differing
@@ -45,7 +46,7 @@ def show(options: List) -> int:
     ]
     differences = differing([row.config for row in rows])
     runs = [run_record(row, differs) for row, differs in zip(rows, differences, strict=True)]
-    known = {"environments": DESCRIPTIONS, "algorithms": names.ALGORITHMS, "presets": names.PRESETS}
+    known = {"environments": DESCRIPTIONS, "algorithms": ALGORITHMS, "presets": PRESETS}
     if options.json != "-":
         print_lists(console_for(options.json), options.out, runs, known)
     emit_json(options.json, {"runs": runs, **known})

@@ -56,7 +56,7 @@ the summary. `canary list` shows what --env, --algo and --preset can be."""
     """Where the cost of another package's environment is: info:KEY, safety-gymnasium, or
     package.module:function."""
     algo: Annotated[str | None, flag("NAME", "canary")] = None
-    """Algorithm to train with."""
+    """Algorithm to train with: one of ours, or package.module:Class of a method of yours."""
     constraint: Annotated[
         str | None, flag("chance|mean|cvar", "the environment's own, or chance")
     ] = None

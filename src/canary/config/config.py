@@ -1,5 +1,6 @@
 """From a few choices to the configuration of a run, and from there to JSON and back."""
 
+import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -7,20 +8,23 @@ from typing import Any
 
 from canary.algorithms import ALGORITHMS
 from canary.checking.structure import check_structure, raise_first_error
-from canary.config.overrides import from_dict, override, parse, to_dict
-from canary.config.presets import PRESETS
-from canary.config.run_config import SECTIONS, RunConfig, TrainingConfig, checked, complete
-from canary.config.sources import Source, build, is_source
-from canary.constraints import Constraint
+from canary.config import presets
+from canary.config.run_config import SECTIONS, RunConfig, Said, TrainingConfig, checked, complete
+from canary.config.settings import check as check_settings
+from canary.config.settings import override, parse, said, to_dict
+from canary.config.sources import Source, build
 from canary.constraints import from_dict as constraint_from_dict
 from canary.constraints import to_dict as constraint_to_dict
 from canary.environments import ENVIRONMENTS
 from canary.environments.protocol import Environment, default_constraint
 from canary.environments.settings import name_of_environment, settings_of, with_settings
 from canary.errors import CanaryError, nearest
+from canary.host.references import label_of, look_up, looks_up
+from canary.values import Texts, from_dict
 
-Overrides = Mapping[str, Any] | Sequence[str]
+Overrides = Mapping[str, Any] | Texts
 """{"algo.dead_zone": 0.6} or ("algo.dead_zone=0.6",)."""
+Pairs = list[tuple[str, Any]]
 
 
 def canonical(name: str, known: Iterable[str], what: str) -> str:
@@ -32,13 +36,13 @@ def canonical(name: str, known: Iterable[str], what: str) -> str:
     for candidate in known:
         if fold(candidate) == fold(name):
             return candidate
-    raise CanaryError(f"There is no {what} called {name!r}{nearest(name, known)}")
+    raise CanaryError(f"There is no {what} called {name!r:.60}{nearest(name, known)}")
 
 
 def make_config(
     env: str | Environment = "IcyLake",
-    algorithm: str = "canary",
-    constraint: Constraint | Mapping[str, Any] | None = None,
+    algorithm: Any = "canary",
+    constraint: Said = None,
     preset: str = "fast",
     overrides: Overrides = (),
     cost: str | None = None,
@@ -47,25 +51,78 @@ def make_config(
     """A run's configuration from a few choices; everything else comes from the preset.
 
     `env` may refer to code (`canary.config.sources`): then `cost` says where the cost is, and
-    `env.NAME=VALUE` gives an argument. `constraint` may be whole, or some of `kind`, `limit` and
-    `epsilon`; `overrides` change single settings; `training` holds fields of `TrainingConfig`.
+    `env.NAME=VALUE` gives an argument. `algorithm` is a name, settings, or a method of the user's
+    own (`make_method`); the fields that were named in settings are kept, and the preset chooses the
+    others. `constraint` may be whole, or some of `kind`, `limit` and `epsilon`; `overrides` change
+    single settings; `training` holds fields of `TrainingConfig`.
     """
     environment, name, pairs = make_environment(env, _pairs(overrides), cost)
-    algorithm = canonical(algorithm, ALGORITHMS, "algorithm")
-    preset = canonical(preset, PRESETS, "preset")
+    settings, algorithm_name = make_method(algorithm)
+    preset = canonical(preset, presets.PRESETS, "preset")
     problem = RunConfig(
         environment=environment,
         environment_name=name,
-        algorithm=ALGORITHMS[algorithm](),
-        algorithm_name=algorithm,
+        algorithm=settings,
+        algorithm_name=algorithm_name,
         constraint=complete(constraint, default_constraint(environment), name),
         preset=preset,
     )
     posed = [pair for pair in pairs if pair[0].startswith(("env.", "constraint."))]
-    said = [(f"training.{name}", value) for name, value in training.items()]
-    # A preset looks at the problem as it is put
-    config = PRESETS[preset](_all_changed(problem, posed))
-    return checked(_all_changed(config, [*(pair for pair in pairs if pair not in posed), *said]))
+    # A preset looks at the problem as it is put.
+    config = presets.PRESETS[preset](_changed(problem, posed))
+    chosen = [] if isinstance(algorithm, str | type) else list(said(settings, "algo"))
+    if chosen and type(config.algorithm) is not type(settings):
+        raise CanaryError(
+            f"The preset {preset} trains {type(config.algorithm).__name__} in the place of "
+            f"{type(settings).__name__}; pass settings of that, or another preset."
+        )
+    rest = [pair for pair in pairs if pair not in posed]
+    kept = [(f"training.{name}", value) for name, value in training.items()]
+    return checked(_changed(config, [*chosen, *rest, *kept]))
+
+
+def make_method(algorithm: Any) -> tuple[Any, str]:
+    """The settings of a method, and its name. A method is a name, its settings, or their class:
+    one of canary's, or one of the user's own, which `package.module:Class` names as well."""
+    if isinstance(algorithm, str):
+        name = algorithm if ":" in algorithm else canonical(algorithm, ALGORITHMS, "algorithm")
+        kind = look_up(name) if ":" in name else ALGORITHMS[name]
+    else:
+        kind = algorithm if isinstance(algorithm, type) else type(algorithm)
+    check_method(kind)
+    try:
+        settings = kind() if isinstance(algorithm, str | type) else algorithm
+    except TypeError as error:
+        raise CanaryError(f"{kind.__name__} needs settings: {error}; pass an instance.") from None
+    check_settings(settings, "algo")
+    ours = method_name(kind)
+    return settings, kind.__name__ if ":" in ours else ours
+
+
+def check_method(kind: Any) -> None:
+    """A sentence unless this is a class of settings that can make an algorithm, and that a run can
+    find again by its name."""
+    parts = ("estimation", "serves", "make")
+    known = {*dir(kind), *getattr(kind, "__dataclass_fields__", ())}
+    missing = [part for part in parts if part not in known]
+    name = getattr(kind, "__name__", repr(kind))
+    if not isinstance(kind, type) or not dataclasses.is_dataclass(kind) or missing:
+        raise CanaryError(
+            "algorithm must be a name such as canary, settings such as CanaryConfig(dead_zone=0.6), "
+            "or a method of your own, a frozen dataclass with estimation, serves and make(task) "
+            f"(docs/examples/own-constraint.md); {name} is none of these."
+        )
+    if not looks_up(label_of(kind)):
+        raise CanaryError(
+            f"{label_of(kind)} is defined inside a function, and a run finds its method by "
+            "module:name: define it at the top of a file."
+        )
+
+
+def method_name(kind: type) -> str:
+    """What a run knows a method by: the name of canary's, or `module:Class` of the user's own.
+    Under the `paper` preset Canary is Cantelli-CPO."""
+    return next((name for name, known in ALGORITHMS.items() if known is kind), label_of(kind))
 
 
 def make_environment(
@@ -74,7 +131,7 @@ def make_environment(
     cost: str | None = None,
     *,
     check: bool = True,
-) -> tuple[Environment, str, list[tuple[str, Any]]]:
+) -> tuple[Environment, str, Pairs]:
     """An environment from a name, a reference to code, or itself; its name, and the pairs that were
     not about it.
 
@@ -82,12 +139,10 @@ def make_environment(
     it later.
     """
     pairs = list(pairs)
-    if isinstance(env, str) and is_source(env):
-        ours = {path.partition(".")[2]: value for path, value in pairs if path.startswith("env.")}
-        environment = build(
-            Source(env, {key: parse(value, None) for key, value in ours.items()}, cost)
-        )
-        pairs = [(path, value) for path, value in pairs if not path.startswith("env.")]
+    if isinstance(env, str) and ":" in env:
+        ours = {path.partition(".")[2]: parse(v) for path, v in pairs if path.startswith("env.")}
+        environment = build(Source(env, ours, cost))
+        pairs = [pair for pair in pairs if not pair[0].startswith("env.")]
     elif isinstance(env, str) and re.search(r"-v\d+$", env):  # as Gymnasium names them
         raise CanaryError(f"There is no environment called {env!r}; try gymnasium:{env}.")
     elif cost is not None:
@@ -104,61 +159,51 @@ def make_environment(
     return environment, name_of_environment(environment), pairs
 
 
-def _pairs(overrides: Overrides) -> list[tuple[str, Any]]:
+def _pairs(overrides: Overrides) -> Pairs:
     """The paths and values of overrides, which are a dictionary or texts."""
     if isinstance(overrides, Mapping):
+        for path in overrides:
+            if not isinstance(path, str):
+                raise _no_override(path)
         return list(overrides.items())
-    pairs = []
-    for item in [overrides] if isinstance(overrides, str) else overrides:
-        path, equals, text = item.partition("=")
+    items = [overrides] if isinstance(overrides, str) else overrides
+    split = [item.partition("=") for item in items]
+    for item, (_, equals, _) in zip(items, split, strict=True):
         if not equals:
             raise _no_override(item)
-        pairs.append((path.strip(), text.strip()))
-    return pairs
+    return [(path.strip(), text.strip()) for path, _, text in split]
 
 
-def _all_changed(config: RunConfig, pairs: Sequence[tuple[str, Any]]) -> RunConfig:
-    """All settings replaced, in whatever order works: a long map fits into an episode once the
-    horizon is raised."""
-    while pairs:
-        refused, errors = [], []
-        for path, value in pairs:
-            try:
-                config = _changed(config, path, value)
-            except CanaryError as error:
-                refused.append((path, value))
-                errors.append(error)
-        if len(refused) == len(pairs):
-            raise errors[0]
-        pairs = refused
-    return config
+def _changed(config: RunConfig, pairs: Pairs) -> RunConfig:
+    """All settings replaced, those of a section together: a long map needs a long horizon."""
+    changes: dict[str, dict[str, Any]] = {}
+    for path, value in pairs:
+        section, _, rest = path.partition(".")
+        if not rest:
+            raise _no_override(path)
+        if section not in SECTIONS:
+            raise CanaryError(f"--set knows no section {section!r}{nearest(section, SECTIONS)}")
+        changes.setdefault(section, {})[rest] = value
+    parts: dict[str, Any] = {}
+    for section, values in changes.items():
+        part = getattr(config, SECTIONS[section])
+        is_env = section == "env"
+        parts[SECTIONS[section]] = (
+            changed_environment(part, values) if is_env else override(part, values, section)
+        )
+    return replace(config, **parts)
 
 
-def _changed(config: RunConfig, path: str, value: Any) -> RunConfig:
-    """One setting replaced; sections are env, algo, training and constraint."""
-    section, _, rest = path.partition(".")
-    if not rest:
-        raise _no_override(path)
-    if section not in SECTIONS:
-        raise CanaryError(f"--set knows no section {section!r}{nearest(section, SECTIONS)}")
-    attribute = SECTIONS[section]
-    if section == "env":
-        return replace(config, environment=changed_environment(config.environment, rest, value))
-    return replace(
-        config, **{attribute: override(getattr(config, attribute), rest, value, section)}
-    )
-
-
-def changed_environment(environment: Environment, path: str, value: Any) -> Environment:
-    """The environment with one setting replaced; the value may be a text."""
+def changed_environment(environment: Environment, changes: Mapping[str, Any]) -> Environment:
+    """The environment with some settings replaced; values may be texts."""
     if callable(getattr(environment, "with_settings", None)):
-        return with_settings(environment, {path: parse(value, None)})
-    return override(environment, path, value, "env")
+        return with_settings(environment, {name: parse(value) for name, value in changes.items()})
+    return override(environment, changes, "env")
 
 
-def _no_override(item: str) -> CanaryError:
+def _no_override(item: Any) -> CanaryError:
     return CanaryError(
-        f"--set expects section.setting=value, for example algo.dead_zone=0.6, not {item!r}."
+        f"--set expects section.setting=value, for example algo.dead_zone=0.6, not {item!r:.60}."
     )
 
 
@@ -170,7 +215,7 @@ def config_to_dict(config: RunConfig) -> dict[str, Any]:
         },
         "algorithm": {
             "name": config.algorithm_name,
-            "method": method_name(config.algorithm),
+            "method": method_name(type(config.algorithm)),
             "settings": to_dict(config.algorithm),
         },
         "constraint": constraint_to_dict(config.constraint),
@@ -179,73 +224,52 @@ def config_to_dict(config: RunConfig) -> dict[str, Any]:
     }
 
 
-def method_name(settings: Any) -> str:
-    """What settings are of: under the `paper` preset Canary is Cantelli-CPO."""
-    return next(name for name, kind in ALGORITHMS.items() if kind is type(settings))
-
-
 def config_from_dict(
-    data: dict[str, Any], environment: Environment | None = None, changes: tuple[str, ...] = ()
+    data: dict[str, Any],
+    environment: Environment | None = None,
+    changes: tuple[str, ...] = (),
+    method: type | None = None,
 ) -> RunConfig:
-    """Rebuild a configuration; `environment` stands in for one that is not among the named
-    environments.
-
-    `changes` say how it differs from the one that was trained on (`canary.runs.environment` finds
-    them).
-    """
+    """Rebuild a configuration. `environment` and `method` stand in for those of the user's own,
+    which `canary.runs.environment` imports once they are trusted; `changes` say how the environment
+    differs from the one that was trained on."""
     try:
-        env, algo = data["environment"], data["algorithm"]
-        name, algorithm = env["name"], algo["name"]
-        if not (isinstance(name, str) and isinstance(algorithm, str)):
+        name, settings = data["environment"]["name"], data["environment"]["settings"]
+        algorithm = data["algorithm"]
+        known = algorithm["method"]
+        if not (isinstance(name, str) and isinstance(known, str)):
+            raise TypeError(f"{name!r:.60} and {known!r:.60} are no names")
+        if method is None and known not in ALGORITHMS:
+            raise CanaryError(f"The run was trained with {known!r:.60}, which is not canary's own.")
+        if environment is None and name not in ENVIRONMENTS:
             raise CanaryError(
-                f"The run's configuration names {name!r} and {algorithm!r}, which are no names."
-            )
-        parts = (
-            env["settings"],
-            algo["settings"],
-            data["constraint"],
-            data["training"],
-            data["preset"],
-        )
-    except (KeyError, TypeError) as error:
-        raise CanaryError(f"The run's configuration is incomplete ({error}).") from None
-    env_settings, algo_settings, constraint, training, preset = parts
-    if environment is None:
-        if name not in ENVIRONMENTS:
-            raise CanaryError(
-                f"The run was trained on {name}, which is not a named environment: pass "
+                f"The run was trained on {name!r:.60}, which is not a named environment: pass "
                 "environment=... in Python. The command line needs it, and the function of its "
                 "cost if it has one, in a module that can be imported, not in the script that runs."
             )
-        environment = from_dict(ENVIRONMENTS[name], env_settings, "env")
-    method = _known_algorithm(algo.get("method", algorithm))
+        kind: Any = ALGORITHMS[known] if method is None else method
+        config = RunConfig(
+            environment=from_dict(ENVIRONMENTS[name], settings, "env")
+            if environment is None
+            else environment,
+            environment_name=name,
+            algorithm=_algorithm_settings(kind, algorithm["settings"]),
+            algorithm_name=algorithm["name"],
+            constraint=constraint_from_dict(data["constraint"]),
+            training=from_dict(TrainingConfig, data["training"], "training"),
+            preset=data["preset"],
+            environment_changes=changes,
+        )
+    except (KeyError, TypeError) as error:
+        raise CanaryError(f"The run's configuration is incomplete ({error}).") from None
+    return checked(config)
+
+
+def _algorithm_settings(kind: type, settings: Any) -> Any:
     try:
-        settings = from_dict(ALGORITHMS[method], algo_settings, "algo")
+        return from_dict(kind, settings, "algo")
     except CanaryError as error:
         raise CanaryError(
             f"The run's configuration does not fit this version of canary: {error} "
             "Use the version that trained it (manifest.json names it), or train it again."
-        ) from None
-    config = RunConfig(
-        environment=environment,
-        environment_name=name,
-        algorithm=settings,
-        algorithm_name=algorithm,
-        constraint=constraint_from_dict(constraint),
-        training=from_dict(TrainingConfig, training, "training"),
-        preset=preset,
-        environment_changes=changes,
-    )
-    return checked(config)
-
-
-def _known_algorithm(name: str) -> str:
-    """The algorithm that a run names; one of the user's own is known once its module is imported."""
-    try:
-        return canonical(name, ALGORITHMS, "algorithm")
-    except CanaryError:
-        raise CanaryError(
-            f"The run was trained with {name!r:.60}, which is no algorithm of canary's: in Python, "
-            "import the module that adds it to canary.ALGORITHMS, then canary.load(RUN). Commands "
-            "know canary's own alone."
         ) from None

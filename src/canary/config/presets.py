@@ -17,6 +17,7 @@ from canary.algorithms.clipped import ClippedConfig
 from canary.algorithms.cppo import CPPOConfig
 from canary.algorithms.ppo import PPOConfig
 from canary.algorithms.ppo_lagrangian import PPOLagrangianConfig
+from canary.config import PRESETS as NAMES
 from canary.config.run_config import RunConfig
 from canary.constraints import parts_of
 from canary.environments.eco_ant import EcoAnt
@@ -77,7 +78,7 @@ PAPER_BASELINES: dict[str, dict[type, Any]] = {
 def paper(config: RunConfig) -> RunConfig:
     """The paper's equations and hyper-parameters and, where it states them, its batches and
     steps."""
-    if isinstance(config.algorithm, CanaryConfig):
+    if type(config.algorithm) is CanaryConfig:
         config = replace(config, algorithm=CantelliCPOConfig())
     batches = of_kind(config.environment, PAPER_BATCHES)
     training = config.training
@@ -139,7 +140,7 @@ def fast(config: RunConfig) -> RunConfig:
 def _baseline(config: RunConfig) -> Any:
     """The algorithm's settings as the paper states them for this environment."""
     stated = of_kind(config.environment, PAPER_BASELINES.get(config.algorithm_name, {}))
-    return config.algorithm if stated is None else stated
+    return stated if type(stated) is type(config.algorithm) else config.algorithm
 
 
 def is_discrete(environment: Environment) -> bool:
@@ -151,8 +152,4 @@ def of_kind(environment: Environment, table: dict[type, Value]) -> Value | None:
     return next((table[kind] for kind in type(environment).__mro__ if kind in table), None)
 
 
-PRESETS: dict[str, Callable[[RunConfig], RunConfig]] = {
-    "paper": paper,
-    "authors": authors,
-    "fast": fast,
-}
+PRESETS: dict[str, Callable[[RunConfig], RunConfig]] = {name: globals()[name] for name in NAMES}

@@ -3,15 +3,23 @@ batches."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Any
 
 from canary.algorithms import ALGORITHMS
 from canary.checking.structure import costs_of
-from canary.config.overrides import check_ranges
+from canary.config.settings import check
 from canary.constraints import CONSTRAINTS, Constraint, Joint, One, parts_of
 from canary.environments.protocol import Environment
 from canary.errors import CanaryError
-from canary.types import Amount, Count, Range, Whole
+from canary.values import Amount, Count, Steps, Whole
+
+SECTIONS = {
+    "env": "environment",
+    "algo": "algorithm",
+    "training": "training",
+    "constraint": "constraint",
+}
+"""The parts of a run by the names that `--set` gives them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +29,7 @@ class TrainingConfig:
 
     seeds: tuple[Whole, ...] = (0, 1, 2, 3)
     """Which seeds: seed i is the same run whatever runs beside it."""
-    total_steps: Annotated[int, Range(1, 2**63 - 1)] = 300_000
+    total_steps: Steps = 300_000
     """Environment steps per seed, over all its parallel environments."""
     environments: Count = 5
     """Parallel environments per seed."""
@@ -62,7 +70,7 @@ class RunConfig:
     environment: Environment
     environment_name: str
     algorithm: Any
-    """The settings of one of `canary.ALGORITHMS`."""
+    """The settings of a method: one of `canary.ALGORITHMS`, or the user's own."""
     algorithm_name: str
     constraint: Constraint
     training: TrainingConfig = field(default_factory=TrainingConfig)
@@ -77,29 +85,19 @@ class RunConfig:
         return self.environment.horizon if self.algorithm.estimation.clock else None
 
 
-SECTIONS = {
-    "env": "environment",
-    "algo": "algorithm",
-    "training": "training",
-    "constraint": "constraint",
-}
-"""The parts of a run by the names that `--set` gives them."""
-
-
 def checked(config: RunConfig) -> RunConfig:
-    """The same configuration, if every number is in its range and all of them make sense
-    together."""
-    check_served(config.algorithm_name, config.algorithm, config.constraint)
-    costs, limits = costs_of(config.environment), len(parts_of(config.constraint))
+    """The same configuration, if every value is what its type says and all make sense together."""
+    training, constraint = config.training, config.constraint
+    _check_served(config.algorithm_name, config.algorithm, constraint)
+    costs, limits = costs_of(config.environment), len(parts_of(constraint))
     if costs != limits:
         raise CanaryError(
             f"{config.environment_name} has {costs} {'costs' if costs > 1 else 'cost'}, and "
-            f"{config.constraint.text} limits {limits}; give one limit for each cost, in order: "
+            f"{constraint.text} limits {limits}; give one limit for each cost, in order: "
             "constraint=[canary.Chance(...), canary.Mean(...)], or --limit A,B."
         )
-    for section, attribute in SECTIONS.items():
-        check_ranges(getattr(config, attribute), section)
-    training = config.training
+    check(config.algorithm, "algo")
+    check(training, "training")
     if not training.seeds:
         raise CanaryError("At least one seed is needed.")
     if len(set(training.seeds)) < len(training.seeds):
@@ -120,10 +118,14 @@ def checked(config: RunConfig) -> RunConfig:
     return config
 
 
-PARTS = ("kind", "limit", "epsilon")
+CHOICES = (
+    "canary.Chance(limit=..., epsilon=...), canary.Mean(limit=...) or canary.CVaR(limit=..., "
+    "epsilon=...)"
+)
 
 
-Said = Constraint | Mapping[str, Any] | Sequence[One] | None
+Said = Mapping[str, Any] | Constraint | Sequence[One] | None
+"""A constraint as people say it."""
 
 
 def complete(said: Said, suggested: Any, environment: str) -> Constraint:
@@ -174,60 +176,44 @@ def _by_cost(said: Mapping[str, Any], suggested: Any, environment: str) -> Itera
 
 
 def _complete_one(said: Any, suggested: Any, environment: str) -> One:
-    whole = tuple(CONSTRAINTS.values())
-    if isinstance(said, whole):
+    if isinstance(said, One):
         return said
-    if suggested is not None and not isinstance(suggested, whole):
+    if suggested is not None and not isinstance(suggested, One):
         raise CanaryError(
-            f"The default_constraint of {environment} must be {_choices()}, not {suggested!r:.60}."
+            f"The default_constraint of {environment} must be {CHOICES}, not {suggested!r:.60}."
         )
     if said is not None and not isinstance(said, Mapping):
-        raise CanaryError(f"The constraint must be {_choices()}, not {said!r}.")
+        raise CanaryError(f"The constraint must be {CHOICES}, not {said!r:.60}.")
     parts = {name: value for name, value in (said or {}).items() if value is not None}
-    kind = parts.get("kind", "chance" if suggested is None else suggested.kind)
-    if kind not in CONSTRAINTS or not set(parts) <= set(PARTS):
+    kind = parts.pop("kind", "chance" if suggested is None else suggested.kind)
+    if str(kind) not in CONSTRAINTS or not parts.keys() <= {"limit", "epsilon"}:
         raise CanaryError(f"The constraint must be one of {', '.join(CONSTRAINTS)}, not {kind!r}.")
     if kind == "mean" and "epsilon" in parts:
-        own = "" if "kind" in parts else f", which is what {environment} limits,"
-        raise CanaryError(f"A constraint on the mean cost{own} has no epsilon; leave it out.")
-    needed = ("limit",) if kind == "mean" else ("limit", "epsilon")
-    for name in needed:
-        if name not in parts and suggested is None:
-            raise CanaryError(
-                f"{environment} has no default constraint: say the {name} (--{name}), or pass "
-                f"constraint={_choices()}."
-            )
+        raise CanaryError(
+            f"A constraint on the mean cost, as {environment} has it, has no epsilon; leave it out."
+        )
+    for name in ("limit",) if kind == "mean" else ("limit", "epsilon"):
         if name not in parts and not hasattr(suggested, name):
             raise CanaryError(
-                f"The constraint of {environment} is on the mean cost and has no {name}: say the "
-                f"{name} (--{name}) of the {kind} constraint."
+                f"{environment} has no default {name} for a {kind} constraint: say the {name} "
+                f"(--{name}), or pass constraint={CHOICES}."
             )
         parts.setdefault(name, getattr(suggested, name, None))
-    return CONSTRAINTS[kind](**{name: parts[name] for name in needed})
+    return CONSTRAINTS[kind](**parts)
 
 
-def check_served(algorithm: str, settings: Any, constraint: Constraint) -> None:
+def _check_served(name: str, settings: Any, constraint: Constraint) -> None:
     """Raise a sentence if the algorithm cannot train under constraints of these kinds."""
     if isinstance(constraint, Joint):
         if not getattr(settings, "serves_several", False):
             raise CanaryError(
-                f"{algorithm} trains under one constraint only; for {constraint.text} take canary "
-                "or ppo-lagrangian."
+                f"{name} trains under one constraint only; for {constraint.text} take canary or "
+                "ppo-lagrangian."
             )
-        return
-    serves = settings.serves
-    if constraint.kind not in serves:
-        others = [
-            name
-            for name, entry in ALGORITHMS.items()
-            if constraint.kind in entry.serves and name != "ppo"
-        ]
+    elif constraint.kind not in settings.serves:
+        others = [other for other, kind in ALGORITHMS.items() if constraint.kind in kind.serves]
         raise CanaryError(
-            f"{algorithm} cannot train under a {constraint.kind} constraint, only under "
-            f"{' or '.join(serves)}; for "
-            f"{constraint.text} take {' or '.join(others)} (docs/constraints.md has the table)."
+            f"{name} cannot train under a {constraint.kind} constraint, only under "
+            f"{' or '.join(settings.serves)}; for {constraint.text} take "
+            f"{' or '.join(other for other in others if other != 'ppo')} (docs/constraints.md)."
         )
-
-
-def _choices() -> str:
-    return "canary.Chance(limit=..., epsilon=...), canary.Mean(limit=...) or canary.CVaR(limit=..., epsilon=...)"

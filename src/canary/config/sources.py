@@ -11,17 +11,16 @@ A reference is data until `build` is called; then it imports and runs what it na
 import dataclasses
 import inspect
 import json
-import types
-import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from canary.config.overrides import convert
+from canary import environments
 from canary.environments.protocol import Environment
 from canary.environments.settings import settings_of
 from canary.errors import CanaryError
 from canary.host.references import describe, look_up, looks_up, name_of
+from canary.values import converted
 
 ADAPTERS = ("gymnasium", "gymnax", "brax", "playground", "crax")
 
@@ -52,19 +51,20 @@ class Source:
         return {"name": self.name, "arguments": self.arguments, "cost": self.cost}
 
 
-def is_source(text: str) -> bool:
-    """Whether a text refers to code, rather than to an environment of ours."""
-    return ":" in text
-
-
 def source_from_dict(data: Any) -> Source:
     try:
-        source = Source(str(data["name"]), dict(data["arguments"]), data["cost"])
+        return Source(str(data["name"]), dict(data["arguments"]), data["cost"])
     except (KeyError, TypeError, ValueError):
         raise CanaryError(
             f"The run's configuration names no usable environment: {data!r}."
         ) from None
-    return source
+
+
+def method_source(data: dict[str, Any]) -> Source | None:
+    """Where the method of a stored configuration comes from; None for canary's own."""
+    algorithm = data.get("algorithm")
+    name = algorithm.get("method") if isinstance(algorithm, dict) else None
+    return Source(name) if isinstance(name, str) and looks_up(name) else None
 
 
 def build(source: Source) -> Environment:
@@ -108,16 +108,10 @@ def _adapt(source: Source, adapter: str, name: str) -> Environment:
         {} if source.cost is None else {"cost": source.cost}
     )
     if adapter == "gymnasium":
-        from canary.environments.gymnasium_environment import from_gymnasium
-
-        return from_gymnasium(name, **given)
+        return environments.from_gymnasium(name, **given)
     if adapter == "gymnax":
-        from canary.environments.gymnax_environment import from_gymnax
-
-        return from_gymnax(name, **given)
-    from canary.environments.brax_environment import from_brax
-
-    return from_brax(f"{adapter}:{name}", **given)
+        return environments.from_gymnax(name, **given)
+    return environments.from_brax(f"{adapter}:{name}", **given)
 
 
 def source_of(environment: Environment) -> Source | None:
@@ -145,29 +139,4 @@ def typed_arguments(factory: Any, arguments: Mapping[str, Any], name: str) -> di
         if key not in parameters and not takes_all:
             known = ", ".join(parameters) or "none"
             raise CanaryError(f"{name} takes no argument {key!r}; it takes {known}.")
-    hints = _hints(factory)
-    return {
-        key: convert(hints[key], value, f"env.{key}") if _is_checked(hints.get(key)) else value
-        for key, value in arguments.items()
-    }
-
-
-def _hints(factory: Any) -> dict[str, Any]:
-    try:
-        return typing.get_type_hints(
-            factory if inspect.isfunction(factory) else factory.__init__
-        ) | (typing.get_type_hints(factory) if inspect.isclass(factory) else {})
-    except Exception:  # annotations that cannot be evaluated here say nothing
-        return {}
-
-
-def _is_checked(hint: Any) -> bool:
-    """Whether `convert` knows this kind of annotation."""
-    if hint in (bool, int, float, str) or dataclasses.is_dataclass(hint):
-        return True
-    origin, inside = typing.get_origin(hint), typing.get_args(hint)
-    if origin is typing.Literal:
-        return True
-    if origin in (typing.Union, types.UnionType):
-        return all(each is type(None) or _is_checked(each) for each in inside)
-    return origin is tuple and len(inside) == 2 and inside[1] is Ellipsis and _is_checked(inside[0])
+    return converted(factory, arguments, "env.")

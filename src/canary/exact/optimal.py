@@ -29,6 +29,7 @@ from canary.errors import CanaryError
 from canary.exact.distribution import CostLaw, bounded_variable, visits
 from canary.exact.linear import Column, LinearOptimum, best_response, maximise
 from canary.exact.mdp import FiniteMDP
+from canary.values import checked
 
 CANTELLI_GAP = 1e-6  # the search ends at this certified gap, relative to max(1, |return|)
 
@@ -66,6 +67,7 @@ class Optimum:
     """That of the shaped cost; None is the paper's constraint."""
 
 
+@checked
 def best_under_var(
     mdp: FiniteMDP, limit: float, epsilon: float, pool: list[Column] | None = None
 ) -> Optimum:
@@ -75,6 +77,7 @@ def best_under_var(
     return _optimum(mdp, "var", (limit, epsilon), solution, None)
 
 
+@checked
 def best_under_cvar(
     mdp: FiniteMDP, limit: float, epsilon: float, pool: list[Column] | None = None
 ) -> Optimum:
@@ -92,6 +95,7 @@ def best_under_cvar(
     return _optimum(mdp, "cvar", (limit, epsilon), best, best_eta, upper_bound)
 
 
+@checked
 def best_under_cantelli(
     mdp: FiniteMDP,
     limit: float,

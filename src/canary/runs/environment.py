@@ -16,13 +16,14 @@ from typing import Any
 from canary.checking.behaviour import behaviour_differences, check_behaviour, fingerprint
 from canary.checking.probe import short_record
 from canary.checking.structure import check_structure, raise_first_error
-from canary.config.config import config_from_dict
+from canary.config.config import check_method, config_from_dict
 from canary.config.run_config import RunConfig
-from canary.config.sources import build, source_from_dict, source_of
+from canary.config.sources import Source, build, method_source, source_from_dict, source_of
 from canary.environments import ENVIRONMENTS
 from canary.environments.protocol import Environment, close
 from canary.environments.settings import name_of_environment, settings_of
 from canary.errors import CanaryError
+from canary.host.references import look_up
 from canary.runs import directory
 from canary.runs.settings import differences
 from canary.runs.trust import NeedsTrust, is_trusted, remember
@@ -49,6 +50,7 @@ def open_config(
     accept a change, such as training.
     """
     data = directory.read_config(run)
+    method = _own_method(run, data, trust)
     stored = data.get("environment")
     stored = stored if isinstance(stored, dict) else {}
     if environment is None and "source" in stored:
@@ -60,7 +62,7 @@ def open_config(
                 "environment=... in Python. The command line needs it, and the function of its "
                 "cost if it has one, in a module that can be imported, not in the script that runs."
             )
-        return config_from_dict(data)
+        return config_from_dict(data, method=method)
     raise_first_error(check_structure(environment))
     changes = environment_changes(stored, environment)
     if changes and not accept_change:
@@ -69,7 +71,7 @@ def open_config(
             f"The environment is not the one that {run} was trained on: {'; '.join(changes)}. "
             f"{advice}"
         )
-    return config_from_dict(data, environment, tuple(changes))
+    return config_from_dict(data, environment, tuple(changes), method)
 
 
 def describe_environment(environment: Environment) -> dict[str, Any]:
@@ -174,8 +176,29 @@ def _behaviour(environment: Environment) -> dict[str, list[float]]:
 
 def _rebuild(run: Path, stored: dict[str, Any], trust: bool) -> Environment:
     source = source_from_dict(stored["source"])
-    if not (trust or is_trusted(run, source)):
-        raise NeedsTrust(run, source)
+    _require_trust(run, source, trust)
     environment = build(source)
     remember(run, source)
     return environment
+
+
+def _own_method(run: Path, data: dict[str, Any], trust: bool) -> type | None:
+    """The class of a method of the user's own; None for canary's."""
+    if (source := method_source(data)) is None:
+        return None
+    _require_trust(run, source, trust)
+    try:
+        kind = look_up(source.name)
+    except CanaryError as error:
+        raise CanaryError(
+            f"{run} was trained with {source.name}, which cannot be imported: {error} A method in "
+            "a script is known to that script alone; put it into a module."
+        ) from None
+    check_method(kind)
+    remember(run, source)
+    return kind
+
+
+def _require_trust(run: Path, source: Source, trust: bool) -> None:
+    if not (trust or is_trusted(run, source)):
+        raise NeedsTrust(run, source)

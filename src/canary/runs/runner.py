@@ -26,7 +26,6 @@ import polars as pl
 
 from canary.config.config import RunConfig, config_to_dict
 from canary.config.run_config import checked
-from canary.config.sources import source_from_dict
 from canary.environments.failures import explain_failures
 from canary.environments.protocol import Environment, close
 from canary.errors import CanaryError
@@ -48,7 +47,7 @@ from canary.runs.policies import FrozenPolicies, reference_episodes
 from canary.runs.records import RecentHistory, episodes_frame, metrics_frame
 from canary.runs.seeds import SeedGroups, make_groups
 from canary.runs.stored_states import NEWEST, is_kept, newest, next_kept, store
-from canary.runs.trust import remember
+from canary.runs.trust import remember_all
 from canary.runs.warm_start import Start
 from canary.terminal import progress
 from canary.training import FAULT
@@ -91,6 +90,7 @@ def start_run(
         groups = make_groups(config if start else with_initial_std(config))
         structure = groups.structure()  # what cannot be built must fail before anything is written
         start = start and start.fitted(structure, training.seeds)
+    stored = config_to_dict(config) | {"environment": described}
     headline = directory.Headline(
         config.environment_name,
         config.algorithm_name,
@@ -100,15 +100,14 @@ def start_run(
     run = directory.create(
         out,
         headline,
-        config_to_dict(config) | {"environment": described},
+        stored,
         device=f"{device.platform}: {device.device_kind}",
         command=sys.argv,
         labels=labels,
     )
     if start:
         update_manifest(run, start=start.record)
-    if "source" in described:  # it was just imported and called
-        remember(run, source_from_dict(described["source"]))
+    remember_all(run, stored)
     try:
         with lock.held(run):
             _train(_Session(config, groups, run, watcher, start), quiet=quiet)

@@ -17,17 +17,26 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
+from canary.algorithms import ALGORITHMS
 from canary.algorithms.base import Task
 from canary.config.config import RunConfig
 from canary.constraints import parts_of
 from canary.environments.gymnasium_environment import GymnasiumEnvironment
 from canary.environments.settings import name_of_environment
+from canary.errors import CanaryError
+from canary.host.references import describe
 from canary.host_training import HostTraining
 from canary.identity import named
 from canary.numerics.sanity import sane
 from canary.rollout import CostAccount
-from canary.training import Trainer, TrainingState, init_training, train_chunk
-from canary.types import Terms
+from canary.training import (
+    Trainer,
+    TrainingState,
+    init_training,
+    train_chunk,
+    train_iteration,
+)
+from canary.types import Metrics, Terms
 
 
 def make_trainer(config: RunConfig) -> Trainer:
@@ -42,7 +51,7 @@ def make_trainer(config: RunConfig) -> Trainer:
         # Merging branches on the data; a vectorised group of seeds would compute both branches.
         merge_capacity=training.merge_capacity if on_cpu and training.seeds_per_device <= 1 else 0,
     )
-    return Trainer(
+    trainer = Trainer(
         environment=environment,
         algorithm=config.algorithm.make(task),
         cost_discount=config.algorithm.estimation.cost_discount,
@@ -51,6 +60,32 @@ def make_trainer(config: RunConfig) -> Trainer:
         rollout_length=training.rollout_length,
         stagger=training.stagger,
     )
+    if type(config.algorithm) not in ALGORITHMS.values():
+        _check_own_method(config, trainer)
+    return trainer
+
+
+def _check_own_method(config: RunConfig, trainer: Trainer) -> None:
+    """Trace an update of a method of the user's own, so that its mistakes are a sentence before
+    anything is computed."""
+    if isinstance(config.environment, GymnasiumEnvironment):  # cannot be traced
+        return
+
+    def metrics() -> Metrics:
+        state = init_training(trainer, make_terms(config), 0)
+        return train_iteration(trainer, state)[1][0]
+
+    name = config.algorithm_name
+    try:
+        found = jax.eval_shape(metrics)
+    except Exception as error:
+        raise CanaryError(f"An update of {name} failed: {describe(error)}.") from error
+    for metric, value in found.items():
+        if value.shape:
+            raise CanaryError(
+                f"The metric {metric!r} of {name} has the shape {value.shape}; a metric is a single "
+                "number per update."
+            )
 
 
 def make_terms(config: RunConfig) -> Terms:

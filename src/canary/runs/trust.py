@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from canary.config.sources import Source, source_from_dict
+from canary.config.sources import Source, method_source, source_from_dict
 from canary.errors import CanaryError
 from canary.runs.files import read_json, write_json
 
@@ -42,16 +42,27 @@ def is_trusted(run: Path, source: Source) -> bool:
 
 def agree(run: Path, *, trust: bool, ask: Callable[[str], bool] | None = None) -> None:
     """Before a run is opened: note that the user trusts it, or ask, or raise `NeedsTrust`."""
-    stored = read_json(run / "config.json").get("environment")
-    if not isinstance(stored, dict) or "source" not in stored:
-        return
-    source = source_from_dict(stored["source"])
-    if is_trusted(run, source):
-        return
-    question = f"{run} was trained on {source}. Import and call this code?"
-    if not trust and (ask is None or not ask(question)):
-        raise NeedsTrust(run, source)
-    remember(run, source)
+    for source in _sources(read_json(run / "config.json")):
+        if is_trusted(run, source):
+            continue
+        question = f"{run} was trained on {source}. Import and call this code?"
+        if not trust and (ask is None or not ask(question)):
+            raise NeedsTrust(run, source)
+        remember(run, source)
+
+
+def _sources(config: dict[str, Any]) -> list[Source]:
+    """The code that a run names: that of its environment and of its method."""
+    stored = config.get("environment")
+    own = stored.get("source") if isinstance(stored, dict) else None
+    found = [None if own is None else source_from_dict(own), method_source(config)]
+    return [source for source in found if source is not None]
+
+
+def remember_all(run: Path, config: dict[str, Any]) -> None:
+    """Trust what a new run names: it was just imported and called."""
+    for source in _sources(config):
+        remember(run, source)
 
 
 def remember(run: Path, source: Source) -> None:

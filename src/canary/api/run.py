@@ -1,0 +1,498 @@
+"""A run and what can be done with it. Each function takes a run or its path, and is a method of
+`Run` as well.
+
+All arguments are checked by their types (`canary.values.checked`) before anything is done.
+"""
+
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Union, cast
+
+import polars as pl
+
+from canary.config.run_config import RunConfig
+from canary.environments.protocol import Environment, close
+from canary.errors import CanaryError
+from canary.export.trained_policy import TrainedPolicy
+from canary.identity import place_of
+from canary.reporting.records import EvaluationSummary, ExportRecord, TrainingSummary
+from canary.reporting.summary import (
+    EVALUATION,
+    YARDSTICK,
+    summarise_evaluation,
+    summarise_run,
+)
+from canary.runs import directory, files, runner
+from canary.runs.directory import find_run
+from canary.runs.environment import open_config
+from canary.runs.policies import EvaluationPlan, FrozenPolicies, load_policies, play
+from canary.runs.stored_states import stored_updates
+from canary.terminal.console import evaluation_bar
+from canary.values import AnySteps, Count, Positive, PositiveShare, Seeds, Texts, Whole, checked
+from canary.watching.watcher import Callback, Watcher
+
+if TYPE_CHECKING:
+    from canary.certification.best import Best
+
+RUNS = Path("runs")
+AnyRun = Union["Run", str, Path]
+
+
+@checked
+def load(
+    path: str | Path = "latest",
+    environment: Environment | None = None,
+    *,
+    out: str | Path = RUNS,
+    trust: bool = False,
+    accept_change: bool = False,
+) -> "Run":
+    """The run of that path, or of that name below `out`, or the newest.
+
+    A run that was trained on code of your own makes its environment again: pass it as
+    `environment`, or say `trust` once to let the code that the run names be imported. Another
+    environment than the run's is refused, unless you `accept_change`: the run can then be evaluated
+    and certified, which says what is different, but neither trained on nor exported.
+    """
+    place = find_run(str(path), Path(out))
+    return Run(place, open_config(place, environment, trust=trust, accept_change=accept_change))
+
+
+@checked
+def compare(
+    runs: Sequence[AnyRun], *, figure: str | Path | None = None, out: str | Path = RUNS
+) -> dict[str, Any]:
+    """Runs of one environment beside each other, over the second half of training.
+
+    Under "runs", of each: the settings in which it "differs", "return_mean" and "constraint_value"
+    with 95% intervals over seeds, "safe_seeds", and "return_against_first", seed by seed.
+
+    A run may be its path or its name below `out`; `figure` names a .png of their curves.
+    """
+    from canary.reporting.comparison import compare_runs  # matplotlib takes a second
+
+    places = [
+        run.directory if isinstance(run, Run) else find_run(str(run), Path(out)) for run in runs
+    ]
+    return compare_runs(places, _path(figure))
+
+
+@checked
+def evaluate(
+    run: AnyRun,
+    episodes: Count = 1000,
+    *,
+    step: Whole | None = None,
+    seeds: Seeds | None = None,
+    deterministic: bool = False,
+    evaluation_seed: Whole = 0,
+    report: Callable[[int, int], None] = lambda seed, count: None,
+    video: Any = None,
+    environment: Environment | None = None,
+    trust: bool = False,
+    accept_change: bool = False,
+) -> EvaluationSummary:
+    """The summary of so many fresh episodes of each seed's frozen policy, the newest or that after
+    `step` steps.
+
+    `report(seed, episodes)` is called after every batch. With a `video` (a `VideoRequest`), the
+    worst and the median episode are drawn, and the summary says under "video" what was written;
+    `Run.video` is the short way. The summary of the newest policies is also kept in the run, for
+    `canary report`. `environment`, `trust` and `accept_change` are those of `canary.load`; after a
+    change the summary has "environment_changes".
+    """
+    run = as_run(run, environment, trust=trust, accept_change=accept_change)
+    plan = EvaluationPlan(
+        episodes=episodes,
+        seeds=None if seeds is None else tuple(seeds),
+        deterministic=deterministic,
+        evaluation_seed=evaluation_seed,
+    )
+    film = None if video is None else _film(video, run)
+    policies = loaded(run, step)
+    if film is None:
+        (table, seconds), drawn = play(policies, plan, report), {}
+    else:
+        table, seconds, made = film(policies, plan, report)
+        drawn = {"video": made}
+    changes = run.config.environment_changes
+    how = {
+        "deterministic": deterministic,
+        "evaluation_seed": evaluation_seed,
+        "updates": policies.iteration,
+        "policy_sha256": {
+            str(seed): policies.identity(seed).sha256
+            for seed in table["seed"].unique(maintain_order=True)
+        },
+    } | ({"environment_changes": list(changes)} if changes else {})
+    summary = summarise_evaluation(run.directory, table, seconds) | how | drawn
+    if step is None and not deterministic and not changes:
+        try:  # for `canary report`
+            files.write_json(run.directory / EVALUATION, files.sealed(summary))
+        except CanaryError as error:
+            warnings.warn(str(error), stacklevel=3)
+    return cast(EvaluationSummary, summary)
+
+
+@checked
+def video(
+    run: AnyRun,
+    path: str | Path | None = None,
+    episodes: Count = 200,
+    *,
+    drawing: Callable[..., Any] | None = None,
+    most_frames: Count = 300,
+    step: Whole | None = None,
+    seeds: Seeds | None = None,
+    deterministic: bool = False,
+    evaluation_seed: Whole = 0,
+) -> Path:
+    """A .gif or .mp4 of the worst of so many fresh episodes beside the median one; video.gif in the
+    run, if not said.
+
+    `drawing` draws an environment that canary cannot (docs/rendering.md).
+    """
+    from canary.rendering.run import VideoRequest
+
+    summary = evaluate(
+        run, episodes, step=step, seeds=seeds, deterministic=deterministic,
+        evaluation_seed=evaluation_seed,
+        video=VideoRequest(path=path, drawing=drawing, most_frames=most_frames),
+    )  # fmt: skip
+    return Path(cast(dict[str, Any], summary)["video"]["path"])
+
+
+@checked
+def certify(
+    run: AnyRun,
+    *,
+    confidence: PositiveShare = 0.95,
+    episodes: Count | None = None,
+    early_stop: bool = True,
+    step: Whole | None = None,
+    seeds: Seeds | None = None,
+    shift: Texts = (),
+    limit: Positive | None = None,
+    epsilon: PositiveShare | None = None,
+    deterministic: bool = False,
+    evaluation_seed: Whole | None = None,
+    largest_step_cost: Positive | None = None,
+    sign: Any = None,
+    quiet: bool = True,
+    environment: Environment | None = None,
+    trust: bool = False,
+    accept_change: bool = False,
+) -> dict[str, Any]:
+    """A certificate from fresh episodes of the run's frozen policies, also written into the run
+    (docs/certification.md).
+
+    `episodes` are the most per policy; None plans them. `shift` also certifies changed settings,
+    "slip=0.1,0.2". `largest_step_cost` gives bounds on mean and CVaR where the environment does not
+    state it; `sign` is a private key or the path of its file. `environment`, `trust` and
+    `accept_change` are those of `canary.load`; after a change the certificate says what is
+    different. For a policy that belongs to no run there is `canary.certification.certify`.
+    """
+    from canary.certification.run import CertificateRequest, certify_run
+    from canary.certification.signature import private_key
+
+    request = CertificateRequest(
+        confidence=confidence,
+        episodes=episodes,
+        early_stop=early_stop,
+        step=step,
+        seeds=None if seeds is None else tuple(seeds),
+        shift=tuple(shift),
+        limit=limit,
+        epsilon=epsilon,
+        deterministic=deterministic,
+        evaluation_seed=evaluation_seed,
+        largest_step_cost=largest_step_cost,
+        sign=None if sign is None else private_key(sign),
+    )
+    run = as_run(run, environment, trust=trust, accept_change=accept_change)
+    return certify_run(
+        run.directory, request, **_environment(run, accept_change=accept_change), quiet=quiet
+    )
+
+
+@checked
+def best(
+    run: AnyRun,
+    *,
+    confidence: PositiveShare = 0.95,
+    tries: Count = 3,
+    selection_episodes: Count = 1000,
+    episodes: Count | None = None,
+    seeds: Seeds | None = None,
+    largest_step_cost: Positive | None = None,
+    quiet: bool = True,
+    accept_change: bool = False,
+) -> "Best":
+    """The stored policy with the highest return that is certified, over all seeds and kept states.
+
+    Stored policies that stay within the limit on episodes of their own are ranked by return. The
+    first `tries` of them are certified in turn on fresh episodes until one is SATISFIED, each at
+    confidence 1 - (1 - confidence) / tries, which corrects for trying several.
+    """
+    from canary.certification.best import Search, find_best
+
+    search = Search(
+        confidence=confidence,
+        tries=tries,
+        selection_episodes=selection_episodes,
+        episodes=episodes,
+        seeds=None if seeds is None else tuple(seeds),
+        largest_step_cost=largest_step_cost,
+    )
+    run = as_run(run, accept_change=accept_change)
+    return find_best(
+        run.directory, search, **_environment(run, accept_change=accept_change), quiet=quiet
+    )
+
+
+@checked
+def export(
+    run: AnyRun,
+    format: str = "onnx",
+    path: str | Path | None = None,
+    *,
+    seed: Whole | None = None,
+    step: Whole | None = None,
+    environment: Environment | None = None,
+    trust: bool = False,
+) -> ExportRecord:
+    """Write the policy of a seed (the first, if not said) as onnx or numpy, checked against JAX
+    (docs/export.md).
+
+    It goes to `path`, or below the run's `exports/`. `environment` and `trust` are those of
+    `canary.load`.
+    """
+    from canary.export.run import export_run
+
+    run = as_run(run, environment, trust=trust)
+    record = export_run(
+        run.directory,
+        format=format,
+        seed=seed,
+        step=step,
+        out=_path(path),
+        environment=run.config.environment,
+    )
+    return cast(ExportRecord, record)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run directory and its configuration; all else is read from the directory when it is asked
+    for."""
+
+    directory: Path
+    config: RunConfig
+
+    evaluate = evaluate
+    certify = certify
+    best = best
+    export = export
+    video = video
+
+    def __repr__(self) -> str:
+        config = self.config
+        what = f"{config.algorithm_name} on {config.environment_name}, {config.constraint.text}"
+        count = len(config.training.seeds)
+        seeds = "1 seed" if count == 1 else f"{count} seeds"
+        return f"<canary.Run {self.directory}: {what}, {seeds}>"
+
+    def summary(self) -> TrainingSummary:
+        """The numbers of the paper's table over the second half of training, and what was
+        trained."""
+        return cast(TrainingSummary, summarise_run(self.directory))
+
+    @property
+    def metrics(self) -> pl.DataFrame:
+        """One row per seed and update."""
+        return directory.read(self.directory, "metrics")
+
+    @property
+    def episodes(self) -> pl.DataFrame:
+        """One row per episode of training."""
+        return directory.read(self.directory, "episodes")
+
+    @property
+    def stored_steps(self) -> list[int]:
+        """The steps whose policies can be loaded: those of the newest states, and of those that
+        were kept."""
+        batch = self.config.training.batch
+        return [update * batch for update in sorted(stored_updates(self.directory))]
+
+    @checked
+    def policy(self, seed: Whole | None = None, *, step: Whole | None = None) -> TrainedPolicy:
+        """The policy of a seed (the first, if not said), after so many steps (the newest, if not
+        said)."""
+        policies = loaded(self, step)
+        seed = self.config.training.seeds[0] if seed is None else seed
+        chosen, statistics = policies.of_seed(seed)
+        place = place_of(self.config.environment, self.config.environment_name)
+        critics = policies.risk_critics(seed)
+        return TrainedPolicy(chosen, statistics, policies.account, place, critics)
+
+    @checked
+    def plot(self, path: str | Path | None = None) -> Path:
+        """Draw return, constraint and cost over training into a .png file; training.png in the run,
+        if not said."""
+        from canary.reporting import figures  # matplotlib takes a second: only where it is needed
+
+        place = _path(path) or self.directory / "training.png"
+        arguments = figures.figure_arguments(directory.read_config(self.directory))
+        figures.save(figures.training_figure(self.episodes, **arguments), place)
+        return place
+
+    @checked
+    def resume(
+        self,
+        *,
+        total_steps: AnySteps | None = None,
+        callback: Callback | None = None,
+        log: Texts = (),
+        quiet: bool = False,
+        final_check: bool = True,
+    ) -> "Run":
+        """Train on to the planned number of steps, or to a larger `total_steps`; a finished run
+        stays as it is.
+
+        With more steps, schedules such as learning rates run over the longer plan, from where that
+        is now.
+        """
+        runner.resume_run(
+            self.directory,
+            environment=self.config.environment,
+            quiet=quiet,
+            total_steps=None if total_steps is None else int(total_steps),
+            watcher=Watcher(callback, tuple(log)),
+        )
+        steps = directory.read_config(self.directory)["training"]["total_steps"]
+        training = replace(self.config.training, total_steps=steps)
+        run = replace(self, config=replace(self.config, training=training))
+        return finished(run, final_check=final_check, quiet=quiet)
+
+
+class TrainingInterrupted(KeyboardInterrupt):
+    """Ctrl-C during training, after everything was saved; `run` can be resumed."""
+
+    def __init__(self, run: Run):
+        super().__init__(
+            f"training was interrupted; canary.load({str(run.directory)!r}).resume() goes on"
+        )
+        self.run = run
+
+
+# How many episodes the final policies are checked on: the most that take a small share of the steps
+# of training. A few sizes alone, so that their programs are found in the cache.
+CHECK_EPISODES, CHECK_SHARE = (300, 200, 100, 50, 20), 0.05
+YARDSTICK_EPISODES, YARDSTICK_SECONDS = 64, 10.0
+
+
+def finished(run: Run, *, final_check: bool, quiet: bool) -> Run:
+    """Check the final policies, leave the summary and the figure beside the data, and pass an
+    interruption on to the caller."""
+    summary = run.summary()
+    is_over = summary["status"] in ("finished", "stopped")
+    if final_check and is_over and summary["final_check"] is None:
+        length = summary["length_mean"] or run.config.environment.horizon
+        affordable = CHECK_SHARE * summary["total_steps"] / length
+        episodes = next((count for count in CHECK_EPISODES if count <= affordable), 0)
+        if episodes:
+            summary["final_check"] = _check(run, episodes, quiet=quiet)
+        if summary["warnings"]:
+            summary["yardstick"] = _yardstick(run)
+    directory.write_json(run.directory / "summary.json", files.sealed(dict(summary)))
+    if run.episodes["valid"].any():
+        run.plot()
+    if summary["status"] == "interrupted":
+        raise TrainingInterrupted(run)
+    return run
+
+
+def _check(run: Run, episodes: int, *, quiet: bool) -> EvaluationSummary | None:
+    """The final policies on fresh episodes; a run whose environment fails now is a run all the
+    same."""
+    count = episodes * len(run.config.training.seeds)
+    try:
+        with evaluation_bar(count, quiet=quiet) as (report, _):
+            return evaluate(run, episodes, report=report)
+    except CanaryError as error:
+        warnings.warn(f"The final policies were not checked: {error}", stacklevel=3)
+        return None
+
+
+def _yardstick(run: Run) -> str | None:
+    """Whether a constant or random action stays within the limit, in a sentence that is kept in the
+    run."""
+    from canary.checking.yardstick import Player, known_sentence
+
+    config, until = run.config, time.monotonic() + YARDSTICK_SECONDS
+    try:
+        player = Player(config.environment)
+        played = player.play(YARDSTICK_EPISODES, lambda *_: time.monotonic() < until)
+        sentence = known_sentence(played, config.constraint)
+        rows = [one.to_dict(config.constraint) for one in played]
+        record = files.sealed({"sentence": sentence, "policies": rows})
+        directory.write_json(run.directory / YARDSTICK, record)
+    except CanaryError:  # the training is worth keeping without it
+        return None
+    finally:
+        close(config.environment)
+    return sentence
+
+
+def as_run(
+    run: AnyRun,
+    environment: Environment | None = None,
+    *,
+    trust: bool = False,
+    accept_change: bool | None = None,
+) -> Run:
+    """A run, or the one of that path or name; an opened run as it is, unless another environment or
+    a change is spoken of."""
+    if not isinstance(run, Run):
+        place = find_run(str(run), RUNS)
+    elif environment is None and not accept_change:
+        return run
+    else:
+        place = run.directory
+        environment = run.config.environment if environment is None else environment
+    return Run(place, open_config(place, environment, trust=trust, accept_change=accept_change))
+
+
+def loaded(run: Run, step: int | None) -> FrozenPolicies:
+    """The policies at a step, or the newest, with a warning for every damaged checkpoint that was
+    passed over."""
+    policies = load_policies(run.config, run.directory, step)
+    for note in policies.notes:
+        warnings.warn(note, stacklevel=4)
+    return policies
+
+
+def _path(place: str | Path | None) -> Path | None:
+    return None if place is None else Path(place)
+
+
+def _environment(run: Run, *, accept_change: bool) -> dict[str, Any]:
+    """The environment of an opened run, and whether a change of it is accepted."""
+    return {
+        "environment": run.config.environment,
+        "accept_change": accept_change or bool(run.config.environment_changes),
+    }
+
+
+def _film(video: Any, run: Run) -> Callable[..., Any]:
+    """What plays the episodes and draws two of them; mistakes in the request are found now."""
+    from canary.rendering import run as videos  # Pillow and fonts: only where they are needed
+
+    if not isinstance(video, videos.VideoRequest):
+        raise CanaryError(f"video must be a VideoRequest, not {video!r:.60}; or use Run.video.")
+    plan = videos.plan_video(video, run.config.environment, run.directory)
+    return partial(videos.play_and_film, plan)

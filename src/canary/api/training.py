@@ -1,0 +1,163 @@
+"""Train: into a run directory, or as a pure function."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from canary.api.run import RUNS, Run, finished
+from canary.config.config import Overrides, make_config
+from canary.config.run_config import RunConfig, Said
+from canary.constraints import Joint, Mean
+from canary.environments.gymnasium_environment import GymnasiumEnvironment
+from canary.environments.protocol import Environment
+from canary.errors import CanaryError
+from canary.exploration import with_initial_std
+from canary.export.trained_policy import TrainedPolicy
+from canary.runs import runner
+from canary.runs.devices import prepare_devices
+from canary.runs.directory import find_run
+from canary.runs.seeds import make_terms, make_trainer
+from canary.runs.warm_start import Start, start_from_policy, start_from_run
+from canary.training import TrainingState, train_whole
+from canary.types import Metrics, Terms
+from canary.values import AnySteps, SeedsOrCount, Texts, checked
+from canary.watching.watcher import Callback, Watcher
+
+Number = float | Float[Array, ""]
+
+
+@checked
+def train(
+    env: str | Environment = "IcyLake",
+    algorithm: Any = "canary",
+    constraint: Said = None,
+    *,
+    seeds: SeedsOrCount | None = None,
+    total_steps: AnySteps | None = None,
+    preset: str = "fast",
+    out: str | Path = RUNS,
+    overrides: Overrides = (),
+    cost: str | None = None,
+    name: str | None = None,
+    tags: Texts = (),
+    callback: Callback | None = None,
+    log: Texts = (),
+    quiet: bool = False,
+    final_check: bool = True,
+    start: Run | TrainedPolicy | Start | str | Path | None = None,
+) -> Run:
+    """Train and return the run.
+
+    `env` is an environment, the name of one of ours, or a reference such as "my_package.shop:Shop"
+    or "gymnasium:Pendulum-v1" (docs/environments/your-own.md); of other packages `cost` says where
+    the cost is. `algorithm` is a name, settings such as `CanaryConfig(dead_zone=0.6)`, whose other
+    fields the `preset` chooses, or a method of your own (docs/examples/own-constraint.md). `seeds`
+    says how many (4 means 0 to 3, if not said) or which; `total_steps` are environment steps per
+    seed, 600_000 or "600k". The `constraint` is a `Chance`, a `Mean` or a `CVaR`, a list of them for
+    several costs, or some of "kind", "limit" and "epsilon" where the rest is the environment's own.
+    `overrides` change single settings, {"algo.dead_zone": 0.6}
+    or ("algo.dead_zone=0.6",). Ctrl-C saves and raises `TrainingInterrupted`, a KeyboardInterrupt
+    that knows its `run`.
+
+    `name` is what the run is called below `out`, `tags` are words to find it by. `callback` gets a
+    `canary.Update` after every update, and stops training there by returning False; `log` names
+    logs for other tools, "csv", "tensorboard" or "wandb" (docs/watching.md). At the end the frozen
+    policies play up to 300 fresh episodes per seed, unless `final_check` is False; the summary has
+    them under "final_check".
+
+    `start` begins with what another run has learnt, its policy, normaliser and critics, seed by
+    seed (those of the run, if `seeds` are not said); or with one policy, `run.policy(seed=2)`.
+    Limit, settings and environment may be others, as long as observations, actions and networks
+    have the same sizes.
+    """
+    begun = _start(start, Path(out))
+    if seeds is None:
+        seeds = range(4) if begun is None or begun.seed is not None else begun.seeds
+    training = {"seeds": seeds} | ({} if total_steps is None else {"total_steps": total_steps})
+    config = make_config(env, algorithm, constraint, preset, overrides, cost, **training)
+    watcher = Watcher(callback, tuple(log))
+    place = runner.start_run(
+        config, Path(out), quiet=quiet, name=name, tags=tuple(tags), watcher=watcher, start=begun
+    )
+    return finished(Run(place, config), final_check=final_check, quiet=quiet)
+
+
+def _start(start: Run | TrainedPolicy | Start | str | Path | None, out: Path) -> Start | None:
+    """What training begins with, as arrays."""
+    if start is None or isinstance(start, Start):
+        return start
+    if isinstance(start, TrainedPolicy):
+        return start_from_policy(start.policy, start.statistics, start.sha256)
+    if isinstance(start, Run):
+        return start_from_run(start.directory)
+    return start_from_run(find_run(str(start), out))
+
+
+@checked
+def make_train(
+    env: str | Environment | RunConfig = "IcyLake",
+    algorithm: Any = "canary",
+    constraint: Said = None,
+    *,
+    total_steps: AnySteps | None = None,
+    preset: str = "fast",
+    overrides: Overrides = (),
+    cost: str | None = None,
+) -> Callable[..., tuple[TrainingState, Metrics]]:
+    """A pure function `train(key, limit=None, epsilon=None) -> (state, metrics)` to `jax.jit` and
+    `jax.vmap`, over keys, limits and epsilons alike (docs/functional.md).
+
+    The arguments are those of `canary.train`, or one `RunConfig`, such as `run.config`. `limit` and
+    `epsilon` take the place of the constraint's; settings that the preset chose for the constraint
+    stay. The state has the policy (`state.learner.policy`); metrics are arrays over the updates.
+    Seed i of `canary.train` has the key `fold_in(key(0), i)`. Nothing is written, and numbers that
+    are not finite raise nothing: the metric "fault" is then positive.
+    """
+    if isinstance(env, RunConfig):
+        config = env
+    else:
+        training = {} if total_steps is None else {"total_steps": total_steps}
+        config = make_config(env, algorithm, constraint, preset, overrides, cost, **training)
+    if isinstance(config.environment, GymnasiumEnvironment):
+        raise CanaryError(
+            f"{config.environment_name} is stepped outside JAX, so its training is no pure "
+            "function; use canary.train."
+        )
+    prepare_devices()
+    # A vectorised program would compute both branches of the merging of equal inputs.
+    config = replace(config, training=replace(config.training, merge_capacity=0))
+    trainer, updates = make_trainer(with_initial_std(config)), config.training.updates
+
+    def train(
+        key: PRNGKeyArray, limit: Number | None = None, epsilon: Number | None = None
+    ) -> tuple[TrainingState, Metrics]:
+        terms = _with_numbers(config, make_terms(config), limit=limit, epsilon=epsilon)
+        if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+            key = jax.random.wrap_key_data(key)  # of jax.random.PRNGKey
+        return train_whole(trainer, terms, key, updates)
+
+    return train
+
+
+def _with_numbers(config: RunConfig, terms: Terms, **numbers: Number | None) -> Terms:
+    """The terms with another limit and epsilon. Python's numbers are checked; traced ones cannot
+    be."""
+    said = {name: value for name, value in numbers.items() if value is not None}
+    if "epsilon" in said and isinstance(config.constraint, Mean):
+        raise CanaryError("A constraint on the mean cost has no epsilon; leave it out.")
+    if not isinstance(config.constraint, Joint):
+        plain: dict[str, Any] = {k: v for k, v in said.items() if not isinstance(v, jax.Array)}
+        replace(config.constraint, **plain)  # raises a sentence
+    arrays = {name: jnp.asarray(value, jnp.float32) for name, value in said.items()}
+    for name, array in arrays.items():
+        if array.shape != terms.limit.shape:
+            raise CanaryError(
+                f"{name} has the shape {array.shape} and must have {terms.limit.shape}: a number, or "
+                "one for each of several costs; jax.vmap goes over more."
+            )
+    return replace(terms, **arrays)

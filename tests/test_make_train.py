@@ -1,0 +1,158 @@
+"""Training as a pure function, and methods of the user's own."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import polars as pl
+import pytest
+from examples import limits_grid
+from examples.own_constraint import Excess
+
+import canary
+from canary import CanaryError
+from canary.algorithms.canary import CanaryConfig
+from canary.config.config import config_to_dict, make_config
+from canary.environments import from_gymnasium
+from canary.runs import directory
+from canary.runs.trust import NeedsTrust
+from canary.training import seed_key
+from problems.host_environments import Walk
+
+LAKE = (
+    "env.horizon=20", "training.environments=4", "training.rollout_length=30", "algo.hidden=[8]",
+    "algo.epochs=1",
+)  # fmt: skip
+STEPS = 480
+HOW = {"seeds": 2, "total_steps": STEPS, "overrides": LAKE, "quiet": True}
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """Limits x seeds in one program."""
+    train = canary.make_train("IcyLake", total_steps=STEPS, overrides=LAKE)
+    keys = jax.vmap(seed_key)(jnp.arange(2))
+    over_seeds = jax.vmap(train, (0, None, None))
+    program = jax.jit(jax.vmap(over_seeds, (None, 0, 0)))
+    return train, program(keys, jnp.array([5.5, 2.0, 5.5]), jnp.array([0.02, 0.02, 0.3]))
+
+
+def test_the_pure_function_trains_what_train_does(trained, tmp_path: Path):
+    _, (state, metrics) = trained
+    run = canary.train("IcyLake", out=tmp_path, **HOW)
+    for seed in (0, 1):
+        jax.tree.map(
+            lambda found, known, seed=seed: np.testing.assert_allclose(
+                found[0, seed], known, rtol=1e-4, atol=1e-6
+            ),
+            state.learner.policy,
+            run.policy(seed).policy,
+        )
+        rows = run.metrics.filter(pl.col("seed") == seed)
+        np.testing.assert_allclose(metrics["kl"][0, seed], rows["kl"], rtol=1e-3, atol=1e-6)
+    ended = run.episodes.filter(pl.col("valid") & (pl.col("seed") == 0))
+    assert metrics["episodes"][0, 0].sum() == ended.height
+    counts, means = metrics["episodes"][0, 0], metrics["episode_return"][0, 0]
+    assert np.nansum(counts * means) == pytest.approx(ended["return"].sum(), rel=1e-5)
+    assert not metrics["fault"].any()
+
+
+def test_limits_and_epsilons_are_values(trained):
+    train, (state, metrics) = trained
+    alone, _ = jax.jit(train)(seed_key(1), limit=2.0, epsilon=0.02)
+    jax.tree.map(
+        lambda found, known: np.testing.assert_allclose(found[1, 1], known, rtol=1e-4, atol=1e-6),
+        state.learner.policy,
+        alone.learner.policy,
+    )
+    assert (metrics["episode_violation"][1, :, 0] >= metrics["episode_violation"][0, :, 0]).all()
+    levels = metrics["constraint_level"][:, 0, -1]
+    assert len({float(level) for level in levels}) == 3
+
+
+def test_it_takes_a_configuration_and_old_keys(trained):
+    train, _ = trained
+    config = make_config("IcyLake", total_steps=STEPS, overrides=LAKE)
+    same = jax.eval_shape(canary.make_train(config), jax.random.PRNGKey(0))
+    assert jax.tree.structure(same) == jax.tree.structure(jax.eval_shape(train, seed_key(0)))
+
+
+def test_mistakes_are_sentences(trained):
+    train, _ = trained
+    with pytest.raises(CanaryError, match="limit must be a positive"):
+        train(seed_key(0), limit=-1.0)
+    mean = canary.make_train("IcyLake", "cpo", canary.Mean(2.0), total_steps=STEPS, overrides=LAKE)
+    with pytest.raises(CanaryError, match="has no epsilon"):
+        mean(seed_key(0), epsilon=0.1)
+    with pytest.raises(CanaryError, match="outside JAX"):
+        canary.make_train(from_gymnasium(Walk, horizon=8), constraint=canary.Chance(1.0, 0.1))
+
+
+def test_a_grid_of_limits_in_one_program(capsys: pytest.CaptureFixture[str]):
+    limits_grid.main(total_steps=STEPS, seeds=2, overrides=LAKE)
+    assert len(capsys.readouterr().out.splitlines()) == 1 + len(limits_grid.LIMITS)
+
+
+def test_a_method_of_ones_own_trains_and_is_opened_again(tmp_path: Path):
+    run = canary.train("IcyLake", algorithm=Excess, out=tmp_path, **HOW)
+    # Windows reach back over all batches of so short a run.
+    costs = run.episodes.filter(pl.col("valid"))["cost"].to_numpy()
+    last = run.metrics.filter(pl.col("iteration") == run.metrics["iteration"].max())
+    assert 0 <= last["mean_excess"].min() <= last["mean_excess"].max()
+    assert last["mean_excess"].max() <= np.maximum(costs / 5.5 - 1, 0).max()
+    opened, rows = canary.load(run.directory), run.metrics.height
+    assert opened.config == run.config
+    assert opened.resume(total_steps=2 * STEPS, quiet=True).metrics.height == 2 * rows
+    assert opened.certify(episodes=20)["origin"]["algorithm"] == "Excess"
+
+
+def test_a_method_of_ones_own_is_imported_only_if_it_is_trusted(tmp_path: Path):
+    config = make_config("IcyLake", Excess)
+    headline = directory.Headline("IcyLake", "Excess", 4, 1000)
+    place = directory.create(tmp_path, headline, config_to_dict(config), device="", command=[])
+    with pytest.raises(NeedsTrust, match=r"examples\.own_constraint:Excess"):
+        canary.load(place)
+    assert canary.load(place, trust=True).config == config
+    assert canary.load(place).config == config  # asked once
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forgetful(Excess):
+    def estimate(self, seen):
+        return super().estimate(seen).no_such_thing
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wide(CanaryConfig):
+    def make(self, task):
+        algorithm = super().make(task)
+
+        def update(*given):
+            learner, metrics = algorithm.update(*given)
+            return learner, metrics | {"wide": jnp.zeros(3)}
+
+        return type(algorithm)(algorithm.init, update)
+
+
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [
+        (Forgetful, "An update of Forgetful failed.*no_such_thing"),
+        (Wide, r"'wide' of Wide.*\(3,\)"),
+    ],
+)
+def test_mistakes_of_a_method_are_found_before_training(method, words, tmp_path: Path):
+    with pytest.raises(CanaryError, match=words):
+        canary.train("IcyLake", algorithm=method, out=tmp_path, **HOW)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_method_inside_a_function_could_not_be_found_again():
+    @dataclass(frozen=True, kw_only=True)
+    class Local(Excess):
+        pass
+
+    with pytest.raises(CanaryError, match="defined inside a function"):
+        make_config("IcyLake", Local)

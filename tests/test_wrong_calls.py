@@ -1,0 +1,146 @@
+"""Wrong arguments of public functions end in one sentence, before anything is done."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import canary
+from canary import CanaryError
+from canary.algorithms.canary import CanaryConfig
+from canary.api import Run
+from canary.environments.icy_lake import IcyLake
+from canary.exact import best_under_cantelli, best_under_cvar, best_under_var, from_environment
+
+MDP = from_environment(IcyLake(horizon=2, map="SG"))
+NOWHERE = Run(Path("nowhere"), None)  # type: ignore[arg-type]
+
+
+def settings(**wrong: Any) -> CanaryConfig:
+    """Settings that the type checks of the tests would refuse."""
+    made = CanaryConfig()
+    for name, value in wrong.items():
+        object.__setattr__(made, name, value)
+    return made
+
+
+CALLS: list[tuple[str, dict[str, Any], str]] = [
+    ("train", {"env": 3}, "int is not an environment"),
+    ("train", {"env": None}, "NoneType is not an environment"),
+    ("train", {"env": IcyLake}, "IcyLake is a class; pass an instance"),
+    ("train", {"env": "IceLake"}, "did you mean IcyLake"),
+    ("train", {"env": IcyLake(horizon=2**40)}, "horizon of IcyLake must be"),
+    ("train", {"algorithm": 3}, "algorithm must be a name such as canary, settings"),
+    ("train", {"algorithm": None}, "algorithm must be a name"),
+    ("train", {"algorithm": dict}, "algorithm must be a name"),
+    ("train", {"algorithm": "canari"}, "did you mean canary"),
+    ("train", {"algorithm": settings(dead_zone="x")}, "algo.dead_zone must be a number"),
+    ("train", {"algorithm": CanaryConfig(dead_zone=2.0)}, "algo.dead_zone must be at most 0.99"),
+    ("train", {"algorithm": settings(clipped=3)}, "algo.clipped must be a ClippedConfig"),
+    ("train", {"constraint": 3}, "constraint must be"),
+    ("train", {"constraint": {"limit": "x"}}, "The limit must be a number"),
+    ("train", {"constraint": {"kind": []}}, "constraint must be one of"),
+    ("train", {"constraint": {"border": 3}}, "constraint must be one of"),
+    ("train", {"preset": 1}, "preset must be a text, not 1"),
+    ("train", {"preset": "slow"}, "no preset called 'slow'"),
+    ("train", {"overrides": 3}, "overrides must be a table or a text or a list of texts, not 3"),
+    ("train", {"overrides": [3]}, "overrides must be a table or a text"),
+    ("train", {"overrides": {3: 4}}, "section.setting=value"),
+    ("train", {"overrides": {"algo.dead_zone": [1]}}, "algo.dead_zone must be a number"),
+    ("train", {"overrides": ["algo.target_kl"]}, "section.setting=value"),
+    ("train", {"seeds": "x"}, "seeds must be a number of seeds"),
+    ("train", {"seeds": 2.5}, "seeds must be a number of seeds"),
+    ("train", {"seeds": True}, "seeds must be a number of seeds"),
+    ("train", {"start": 3}, "start must be a Run or a TrainedPolicy or a Start"),
+    ("train", {"final_check": 1}, "final_check must be true or false"),
+    ("train", {"seeds": [0.5]}, "seeds must be a whole number"),
+    ("train", {"seeds": [1, 1]}, "different"),
+    ("train", {"seeds": 0}, "At least one seed"),
+    ("train", {"total_steps": "many"}, "total_steps must be a whole number"),
+    ("train", {"total_steps": -5}, "total_steps must be at least 1"),
+    ("train", {"total_steps": 10**400}, "total_steps must be less than"),
+    ("train", {"total_steps": float("inf")}, "total_steps must be a whole number"),
+    ("train", {"out": 3}, "out must be a text or a path, not 3"),
+    ("train", {"cost": 3}, "cost must be a text"),
+    ("train", {"name": 3}, "name must be a text"),
+    ("train", {"tags": 3}, "tags must be a list of texts"),
+    ("train", {"log": [3]}, "log must be a text"),
+    ("train", {"callback": 3}, "callback must be a function"),
+    ("train", {"quiet": "no"}, "quiet must be true or false"),
+    ("make_train", {"env": 3}, "int is not an environment"),
+    ("make_train", {"total_steps": "x"}, "total_steps must be a whole number"),
+    ("evaluate", {"run": 3}, "run must be a Run or a text or a path, not 3"),
+    ("evaluate", {"run": "x", "episodes": "many"}, "episodes must be a whole number"),
+    ("evaluate", {"run": "x", "episodes": 0}, "episodes must be at least 1"),
+    ("evaluate", {"run": "x", "seeds": "a"}, "seeds must be a number of seeds"),
+    ("evaluate", {"run": "x", "step": -1}, "step must be at least 0"),
+    ("evaluate", {"run": "x", "deterministic": 1}, "deterministic must be true or false"),
+    ("evaluate", {"run": "x", "evaluation_seed": 2**40}, "evaluation_seed must be at most"),
+    ("evaluate", {"run": "x", "report": 3}, "report must be a function"),
+    ("evaluate", {"run": "x", "trust": "yes"}, "trust must be true or false"),
+    ("certify", {"run": None}, "run must be a Run"),
+    ("certify", {"run": "x", "confidence": "x"}, "confidence must be a number"),
+    ("certify", {"run": "x", "confidence": 2}, "confidence must be at most 1"),
+    ("certify", {"run": "x", "episodes": 1.5}, "episodes must be a whole number"),
+    ("certify", {"run": "x", "shift": 3}, "shift must be a list of texts"),
+    ("certify", {"run": "x", "limit": "x"}, "limit must be a number"),
+    ("certify", {"run": "x", "epsilon": -1}, "epsilon must be positive"),
+    ("certify", {"run": "x", "early_stop": "yes"}, "early_stop must be true or false"),
+    ("certify", {"run": "x", "sign": 3}, "sign takes an Ed25519 private key"),
+    ("export", {"run": "x", "format": 3}, "format must be a text"),
+    ("export", {"run": "x", "path": 3}, "path must be a text or a path"),
+    ("export", {"run": "x", "seed": "first"}, "seed must be a whole number"),
+    ("compare", {"runs": 1}, "runs must be a list, each item a Run"),
+    ("compare", {"runs": [1]}, "runs must be a Run"),
+    ("compare", {"runs": [], "figure": 3}, "figure must be a text or a path"),
+    ("load", {"path": 3}, "path must be a text or a path"),
+    ("load", {"out": 3}, "out must be a text or a path"),
+    ("load", {"accept_change": 1}, "accept_change must be true or false"),
+    ("Run.policy", {"seed": "x"}, "seed must be a whole number"),
+    ("Run.plot", {"path": 3}, "path must be a text or a path"),
+    ("Run.resume", {"total_steps": "x"}, "total_steps must be a whole number"),
+    ("Run.resume", {"callback": 3}, "callback must be a function"),
+    ("Run.video", {"path": 3}, "path must be a text or a path"),
+    ("Run.video", {"most_frames": 0}, "most_frames must be at least 1"),
+    ("Run.best", {"tries": 0}, "tries must be at least 1"),
+    ("Run.best", {"selection_episodes": "x"}, "selection_episodes must be a whole number"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("function", "arguments", "words"), CALLS)
+def test_a_wrong_argument_is_a_sentence(
+    function: str, arguments: dict[str, Any], words: str, tmp_path: Path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    owner = NOWHERE if function.startswith("Run.") else canary
+    with pytest.raises(CanaryError) as caught:
+        getattr(owner, function.removeprefix("Run."))(**arguments)
+    text = str(caught.value)
+    assert words in text
+    assert "\n" not in text
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "words"),
+    [
+        (best_under_var, (3, 1.0, 0.1), "mdp must be a FiniteMDP"),
+        (best_under_cvar, (MDP, "x", 0.1), "limit must be a number"),
+        (best_under_cantelli, (MDP, 1.0, None), "epsilon must be a number"),
+    ],
+)
+def test_so_it_is_with_exact_results(function, arguments, words):
+    with pytest.raises(CanaryError, match=words):
+        function(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("text", "steps"), [("12M", 12_000_000), ("600k", 600_000), ("1.5M", 1_500_000), ("1e6", 10**6)]
+)
+def test_steps_may_be_written_short(text: str, steps: int):
+    from canary.cli.common import whole
+    from canary.config.config import make_config
+
+    assert make_config(total_steps=text).training.total_steps == steps
+    assert make_config(overrides=(f"training.total_steps={text}",)).training.total_steps == steps
+    assert whole("--steps", text) == steps

@@ -4,6 +4,7 @@
 All arguments are checked by their types (`canary.values.checked`) before anything is done.
 """
 
+import importlib.util
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -409,7 +410,7 @@ def finished(run: Run, *, final_check: bool, quiet: bool) -> Run:
         if summary["warnings"]:
             summary["yardstick"] = _yardstick(run)
     directory.write_json(run.directory / "summary.json", files.sealed(dict(summary)))
-    if run.episodes["valid"].any():
+    if run.episodes["valid"].any() and importlib.util.find_spec("matplotlib"):
         run.plot()
     if summary["status"] == "interrupted":
         raise TrainingInterrupted(run)

@@ -200,7 +200,7 @@ def _resume(options: Train, console: Any) -> Any:
     ):
         if not options.quiet:
             console.say(f"{run.directory} is finished already; nothing was trained.")
-        complete = all((run.directory / name).exists() for name in ("summary.json", "training.png"))
+        complete = (run.directory / "summary.json").exists()
         # A kill may have left it without its summary
         return run if complete else run.resume(quiet=True)
     return run.resume(

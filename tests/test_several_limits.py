@@ -4,10 +4,11 @@ import json
 import re
 
 import equinox as eqx
+import examples.courier
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from examples.courier import CONSTRAINT, Courier
+from examples.courier import CONSTRAINT, OVERRIDES, Courier
 
 import canary
 from canary.algorithms.base import EstimationConfig
@@ -26,6 +27,7 @@ from canary.reporting.page import make_report
 from canary.types import Rollout
 from problems.probe_mdps import EPSILON, LIMIT, population
 from problems.terms import make_terms
+from problems.two_limits import best_return
 
 TINY = {
     "training.environments": 4, "training.rollout_length": 60, "training.chunk": 1, "algo.hidden": [4],
@@ -123,6 +125,15 @@ def test_each_constraint_is_charged_for_as_if_it_were_alone():
     assert float(found.metrics["constraint_level_2"]) == pytest.approx(levels[1])
 
 
+def test_both_promises_of_the_courier_bind():
+    limits = ({}, {"epsilon": None}, {"fuel": None})
+    best = [best_return(**{"epsilon": 0.05, "fuel": 30.0, **less})[0] for less in limits]
+    text = str(examples.courier.__doc__)
+    for value in best:
+        assert f"{value:.2f}" in text
+    assert best[0] < 0.97 * min(best[1:])
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """Two seeds, a few updates."""
@@ -211,3 +222,15 @@ def test_all_promises_are_certified_together_and_verified(run):
     for name in ("certificate.json", "certificate.html"):
         found = verify_file(run.directory / name, environment=Courier(), replay=True)
         assert found["level"] == "replayed", found["problems"]
+
+
+@pytest.mark.slow
+def test_the_exact_optimum_is_reached_and_both_promises_are_certified(tmp_path):
+    run = canary.train(Courier(), seeds=5, overrides=OVERRIDES, out=tmp_path, quiet=True)
+    best, _ = best_return(epsilon=0.05, fuel=30.0)
+    evaluation = run.evaluate(4000)
+    assert min(evaluation["return_per_seed"]) >= 0.95 * best
+    certificate = run.certify()
+    verdicts = [one["assessment"]["verdict"] for one in certificate["results"]]
+    assert certificate["plan"]["statements"] == len(verdicts) == 10
+    assert verdicts == ["SATISFIED"] * 10

@@ -9,11 +9,13 @@ import numpy as np
 from examples.courier import DAMAGE, FUEL, REWARD, STORM
 from scipy.optimize import linprog
 
+LEGS, MOST = 20, 2
+
 
 def best_return(
-    legs: int, most: int, *, epsilon: float | None, fuel: float | None
+    *, epsilon: float | None, fuel: float | None, legs: int = LEGS, most: int = MOST
 ) -> tuple[float, np.ndarray]:
-    """The best return with P(damaged > most) <= epsilon and mean fuel <= `fuel`, and its policy
+    """The best return with P(damaged > most) <= epsilon and mean fuel <= `fuel`, and its occupancy
     [leg, weather, damaged, action]; None: without that limit."""
     levels, actions = most + 2, len(REWARD)  # damaged = most + 1 stands for more than `most`
     shape = (legs, 2, levels, actions)

@@ -13,6 +13,7 @@ from typing import Any
 
 import polars as pl
 
+from canary.constraints import one_cost
 from canary.errors import CanaryError
 from canary.numerics.tiers import Tier
 from canary.studies.page import Page, Paths
@@ -61,7 +62,8 @@ def updates_of(seed: int) -> list[dict[str, Any]]:
 
     config = make_config("IcyLake", preset="paper", overrides=OVERRIDES)
     lake, trainer = from_environment(config.environment), make_trainer(config)
-    limit, epsilon = config.constraint.limit, config.constraint.share
+    constraint = one_cost(config.constraint, "A study")
+    limit, epsilon = constraint.limit, constraint.share
     region = {"radius": config.algorithm.trust_region.target_kl, "discount": DISCOUNT}
 
     def chances(state: Any) -> np.ndarray:

@@ -109,7 +109,7 @@ def test_each_constraint_is_charged_for_as_if_it_were_alone():
         terms = (np.array([each[i] for i in chosen]) for each in (limits, shares))
         terms = make_terms(*(each[0] if one else each for each in terms))
         penalties = [expected_sum(estimation, kinds[index]) for index in chosen]
-        return priced_objective(penalties, 1, 1)(batch, terms, Price.at_start(len(chosen)))
+        return priced_objective(penalties, 1, 1)(batch, terms, Price(jnp.zeros(terms.limit.shape)))
 
     both = with_second_cost(rollout)
     found = objective(both, (0, 1), (1, 2))

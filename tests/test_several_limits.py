@@ -172,7 +172,7 @@ def test_an_environment_with_several_costs_is_checked():
     report = full_check(Courier(), constraint=BOTH, episodes=32).to_dict()
     assert report["ok"]
     assert len(report["episodes"]["costs"]) == 2
-    assert [each["kind"] for each in report["advice"]["each"]] == ["interesting", "trivial"]
+    assert len(report["advice"]["each"]) == 2
 
 
 @pytest.mark.parametrize("format", ["numpy", "onnx"])

@@ -27,7 +27,9 @@ TINY = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["small_shop", "portfolio", "energy_storage", "courier", "pendulum"])
+@pytest.mark.parametrize(
+    "name", ["small_shop", "portfolio", "energy_storage", "courier", "pendulum"]
+)
 def test_an_example_trains_and_certifies(name, tmp_path, capsys, monkeypatch):
     example = importlib.import_module(f"examples.{name}")
     if name == "pendulum":  # that processes of its own change no number is tested elsewhere

@@ -38,7 +38,7 @@ train: setup ## train Canary on IcyLake (or whatever ARGS say)
 test: setup lint ## linting, formatting, types and all quick tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-test-attacks: setup ## attack runs, files and environments; real kills too (CANARY_KILLS=20)
+test-attacks: setup ## attack runs, files and environments; real kills too
 	$(BIN)/pytest tests/attacks -m "slow or not slow" $(ARGS)
 
 test-slow: setup ## the learning tests, several minutes each

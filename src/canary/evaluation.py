@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from canary.environments.gymnasium_environment import GymnasiumEnvironment
 from canary.environments.protocol import Environment
+from canary.errors import CanaryError
 from canary.host_loop import HostPlayer
 from canary.networks import Policy
 from canary.numerics.running_statistics import RunningStatistics
@@ -85,24 +86,30 @@ def make_player(
     return partial(play, account.limit)
 
 
-def absurd_numbers(ends: EpisodeEnds) -> tuple[int, str] | None:
-    """The first episode with a number that is not finite, or absurdly large, and in words what is.
+def refuse_faulty(
+    ends: EpisodeEnds, name: Callable[[int], str] = lambda index: "An episode"
+) -> None:
+    """Raise a sentence about the first episode that did not end, or that has a number that is not
+    finite or absurdly large: NaN > limit is false, so it would pass for a safe one.
 
-    All of it is named: a cost that is no number spoils the next action, and that the next
+    All such numbers are named: a cost that is not finite spoils the next action, and that the next
     observation, or the reverse.
     """
+    late = ~np.asarray(ends.ended)
     bad = {
         "a cost": ~sane(ends.cost.reshape(len(ends.ended), -1)).all(1),
         "a return": ~sane(ends.reward),
-        "an observation": ~ends.valid,
+        "an observation": ~np.asarray(ends.valid),
     }
-    where = np.any([np.asarray(each) for each in bad.values()], axis=0)
+    where = np.any([late, *bad.values()], axis=0)
     if not where.any():
-        return None
+        return
     first = int(where.argmax())
-    found = [name for name, each in bad.items() if each[first]]
-    verb = "is" if len(found) == 1 else "are"
-    return first, f"{' and '.join(found)} that {verb} not finite, or absurdly large"
+    found = [what for what, each in bad.items() if each[first]]
+    are = "is" if len(found) == 1 else "are"
+    fault = f"has {' and '.join(found)} that {are} not finite, or absurdly large"
+    fault = "did not end within the horizon" if late[first] else fault
+    raise CanaryError(f"{name(first)} {fault}; repair the environment.")
 
 
 class Recorder(NamedTuple):

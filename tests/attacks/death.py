@@ -1,20 +1,14 @@
-"""Death at the N-th write: of a process (SIGKILL), or of one command inside a process that lives
-on.
-
-A write is whatever changes the disk: a file that is created, written, flushed, renamed or removed.
-Death comes before the write or, if `torn`, after half of its bytes. A command that dies inside a
-living process gets a `Death` from its N-th write and from every one after it, so that no `finally`
-can tidy up. The files that it held open are closed afterwards, as the kernel would do.
+"""Death of a command inside a process that lives on: it gets a `Death` from its N-th rename, removal
+or new directory, and from every change of the disk after it, so that no `finally` can tidy up. The
+files that it held open are closed afterwards, as the kernel would do.
 """
 
 import contextlib
 import os
-import signal
 from collections.abc import Callable
 from typing import Any
 
-RENAMES = ("replace", "rename", "unlink", "mkdir", "rmdir")
-WRITES = ("open", "write", "pwrite", "ftruncate", "fsync", *RENAMES)
+CHANGES = ("replace", "rename", "unlink", "mkdir", "rmdir")
 
 
 class Death(BaseException):
@@ -22,23 +16,21 @@ class Death(BaseException):
 
 
 class Mortal:
-    """A context in which the write `at` is the last thing that happens; 0: it lives, and its writes
-    are counted. `counted` are the kinds of writes that count."""
+    """A context in which the change `at` does not happen, nor anything after it."""
 
-    def __init__(
-        self, at: int, *, torn: bool = False, real: bool = False, counted: tuple[str, ...] = WRITES
-    ):
-        self._at, self._torn, self._real, self._counted = at, torn, real, counted
-        self.writes = 0
-        self.is_dead = False
+    def __init__(self, at: int):
+        self._left = at
         self._originals: dict[str, Callable[..., Any]] = {}
         self._held: set[int] = set()
 
+    @property
+    def is_dead(self) -> bool:
+        return self._left <= 0
+
     def __enter__(self) -> "Mortal":
-        self._originals = {name: getattr(os, name) for name in (*WRITES, "close")}
-        for name in WRITES:
-            setattr(os, name, self._mortal(name, self._originals[name]))
-        os.close = self._close  # type: ignore[assignment]
+        self._originals = {name: getattr(os, name) for name in (*CHANGES, "open", "close")}
+        for name, function in self._originals.items():
+            setattr(os, name, self._mortal(name, function))
         return self
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> bool:
@@ -51,29 +43,14 @@ class Mortal:
 
     def _mortal(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any, **keywords: Any) -> Any:
-            if self.is_dead:
+            self._left -= name in CHANGES
+            if self.is_dead and name != "close":
                 raise Death
-            writes = name != "open" or arguments[1] & (os.O_WRONLY | os.O_RDWR)
-            if writes:
-                self._count(name, function, arguments)
+            if name == "close":
+                self._held.discard(arguments[0])
             result = function(*arguments, **keywords)
-            if name == "open" and writes:
+            if name == "open":
                 self._held.add(result)
             return result
 
         return call
-
-    def _count(self, name: str, function: Callable[..., Any], arguments: tuple) -> None:
-        self.writes += name in self._counted
-        if self.writes != self._at or name not in self._counted:
-            return
-        if self._torn and name in ("write", "pwrite"):
-            function(arguments[0], bytes(arguments[1])[: len(arguments[1]) // 2], *arguments[2:])
-        if self._real:
-            os.kill(os.getpid(), signal.SIGKILL)
-        self.is_dead = True
-        raise Death
-
-    def _close(self, descriptor: int) -> None:
-        self._held.discard(descriptor)
-        self._originals["close"](descriptor)

@@ -61,22 +61,13 @@ def player():
 @pytest.mark.parametrize("early_stop", [False, True])
 def test_the_exact_law_lies_within_the_bounds(player, early_stop: bool):
     epsilon = LAW.violation(5.5) + 0.08
-    plan = Plan(
-        episodes=3000,
-        early_stop=early_stop,
-        batch=100,
-        cost_bound=float(LAKE.horizon),
-        confidence=0.99,
-    )
+    plan = Plan(episodes=3000, early_stop=early_stop, batch=100, cost_bound=30.0, confidence=0.99)
     evidence, result = certify(subject(epsilon=epsilon), POLICY, None, plan, key=KEY, player=player)
     assert result.lower <= LAW.violation(5.5) <= result.upper
     assert result.verdict == "SATISFIED"
     assert result.value_at_risk_lower <= LAW.value_at_risk(epsilon) <= result.value_at_risk_upper
-    assert (
-        LAW.conditional_value_at_risk(epsilon)
-        <= result.conditional_value_at_risk_upper
-        < LAKE.horizon
-    )
+    cvar = LAW.conditional_value_at_risk(epsilon)
+    assert cvar <= result.conditional_value_at_risk_upper < LAKE.horizon
     assert LAW.mean <= result.mean_upper < 1.5 * LAW.mean + 1
     assert evidence.return_mean == pytest.approx(LAW.expected_return, abs=0.1)
     assert evidence.length_mean == pytest.approx(LAW.expected_length, rel=0.1)

@@ -45,16 +45,8 @@ class LateCost(Walk):
 
 
 def trained(environment, folder: Path) -> canary.Run:
-    return canary.train(
-        environment,
-        "ppo",
-        CHANCE,
-        seeds=1,
-        total_steps=60,
-        out=folder,
-        overrides=SETTINGS,
-        quiet=True,
-    )
+    more = {"seeds": 1, "total_steps": 60, "overrides": SETTINGS, "quiet": True}
+    return canary.train(environment, "ppo", CHANCE, out=folder, **more)
 
 
 def test_a_cost_that_is_switched_off_late_is_found(tmp_path: Path):

@@ -59,11 +59,7 @@ def played(costs: np.ndarray) -> PlayedEpisodes:
         (Mean(1.0), "VIOLATED", "the mean cost of an episode is more than 1."),
         (CVaR(20.0, 0.1), "SATISFIED", "the mean cost of the worst 10% of episodes is at most 9.7"),
         (CVaR(6.5, 0.1), "UNDECIDED", "these episodes cannot tell."),
-        (
-            CVaR(4.0, 0.1),
-            "VIOLATED",
-            "the mean cost of the worst 10% of episodes is more than 5.08",
-        ),
+        (CVaR(4.0, 0.1), "VIOLATED", "cost of the worst 10% of episodes is more than 5.08"),
     ],
 )
 def test_each_verdict_has_its_sentence(constraint: Constraint, verdict: str, words: str):

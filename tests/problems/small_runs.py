@@ -1,12 +1,8 @@
-"""Runs of seconds for tests of the machinery; `python -m problems.small_runs RUN` goes on with
-one."""
-
-import sys
-from pathlib import Path
+"""Runs of seconds for tests of the machinery."""
 
 from canary.config.config import RunConfig, make_config
 
-SEEDS, UPDATES = (0, 1), 60
+SEEDS, UPDATES = (0, 1), 20
 
 
 def small_config(**training) -> RunConfig:
@@ -16,7 +12,7 @@ def small_config(**training) -> RunConfig:
         "environments": 4,
         "rollout_length": 50,
         "chunk": 7,
-        "updates": UPDATES,
+        "updates": 60,
     } | training
     training["total_steps"] = (
         training.pop("updates") * training["environments"] * training["rollout_length"]
@@ -32,10 +28,4 @@ def small_config(**training) -> RunConfig:
 
 def run_config() -> RunConfig:
     """A checkpoint after every chunk, and chunks short enough for many of them."""
-    return small_config(chunk=2, checkpoint_seconds=0, merge_capacity=0)
-
-
-if __name__ == "__main__":
-    from canary.runs.runner import resume_run
-
-    resume_run(Path(sys.argv[1]).resolve())
+    return small_config(updates=UPDATES, chunk=2, checkpoint_seconds=0, merge_capacity=0)

@@ -2,7 +2,6 @@
 instead."""
 
 import io
-import json
 import os
 import pickle
 import random
@@ -15,9 +14,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 
 from canary.errors import CanaryError
 from canary.runs import checkpoint
@@ -36,7 +32,8 @@ def example(seed: int = 0) -> Any:
     )
     return {
         "record": record,
-        "moments": (jnp.ones((5,), jnp.bfloat16), np.arange(3.0)),
+        "moments": (jnp.ones((5,), jnp.bfloat16), np.arange(3.0), np.zeros((2, 0), bool)),
+        "/é'": [np.asfortranarray(np.arange(6, dtype=np.int8).reshape(2, 3))],
         "none": None,
     }
 
@@ -66,28 +63,6 @@ def test_round_trip_into_arrays_and_into_shapes(tmp_path: Path):
     assert jnp.array_equal(
         jax.random.bits(loaded["record"].key[1]), jax.random.bits(tree["record"].key[1])
     )
-
-
-NUMBERS = st.one_of(
-    hnp.floating_dtypes(endianness="="), hnp.integer_dtypes(endianness="="), hnp.boolean_dtypes()
-)
-ARRAYS = hnp.arrays(NUMBERS, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4))
-TREES = st.recursive(
-    ARRAYS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=6,
-)
-
-
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(tree=TREES)
-def test_any_tree_of_arrays_round_trips(tmp_path: Path, tree: Any):
-    checkpoint.save(tmp_path / "any.npz", tree, metadata={"n": 1})
-    loaded, metadata = checkpoint.load(tmp_path / "any.npz", tree)
-    assert_same(loaded, tree)
-    assert metadata == {"n": 1}
 
 
 def test_only_arrays_may_be_saved(tmp_path: Path):
@@ -165,36 +140,31 @@ def test_a_hostile_file_is_refused_and_runs_nothing(tmp_path: Path, where: str):
             archive.writestr(name, data)
     if where == "plain pickle as file":
         path.write_bytes(pickled)
-    with pytest.raises(CanaryError, match="damaged" if "plain" in where else "pickled objects"):
+    with pytest.raises(CanaryError, match="damaged"):
         checkpoint.load(path, tree)
     assert not trap.exists()
     pickle.loads(pickled)  # the trap itself works, or else the test would prove nothing
     assert trap.exists()
 
 
-def rewrite_header(path: Path, **changes: Any) -> None:
+def test_another_format_and_compressed_arrays_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    path, tree = tmp_path / "checkpoint-00000001.npz", {"x": jnp.zeros(2)}
+    checkpoint.save(path, tree, metadata={})
     with np.load(path) as archive:
-        arrays = dict(archive)
-    header = json.loads(arrays["metadata"].tobytes()) | changes
-    arrays["metadata"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
-    np.savez(path, allow_pickle=False, **arrays)
-
-
-def test_an_unknown_format_version_is_refused(tmp_path: Path):
-    path = tmp_path / "checkpoint-00000001.npz"
-    checkpoint.save(path, {"x": jnp.zeros(2)}, metadata={})
-    rewrite_header(path, version=99)
-    with pytest.raises(CanaryError, match="format version 99"):
-        checkpoint.load(path, {"x": jnp.zeros(2)})
+        np.savez_compressed(tmp_path / "small.npz", **archive)
+    with pytest.raises(CanaryError, match="compressed"):
+        checkpoint.load(tmp_path / "small.npz", tree)
+    monkeypatch.setattr(checkpoint, "FORMAT_VERSION", 99)
+    with pytest.raises(CanaryError, match=r"format version 1, .* only version 99"):
+        checkpoint.load(path, tree)
 
 
 @pytest.mark.parametrize(
     ("like", "reason"),
     [
-        (
-            {"x": jnp.zeros((2, 4))},
-            r"tree\['x'\] is float32 of shape \(2, 3\), not float32 of shape \(2, 4\)",
-        ),
+        ({"x": jnp.zeros((2, 4))}, r"tree\['x'\] is float32 of shape \(2, 3\), not float32 of"),
         ({"x": jnp.zeros((2, 3), jnp.int32)}, "not int32 of shape"),
         ({"y": jnp.zeros((2, 3))}, r"tree\['x'\] differs"),
         ({"x": jnp.zeros((2, 3)), "y": jnp.zeros(1)}, r"tree\['y'\] differs"),

@@ -6,6 +6,8 @@ import json
 import shutil
 from dataclasses import dataclass
 
+import equinox as eqx
+import jax.numpy as jnp
 import pytest
 from rich.console import Console
 
@@ -54,10 +56,7 @@ def test_a_run_stores_what_it_was_trained_on(run):
     assert stored["settings"] == {"horizon": 12, "noise": 0.25, "fault": ""}
     assert stored["source"] == {"name": REFERENCE, "arguments": stored["settings"], "cost": None}
     assert len(stored["behaviour"]["cost"]) == 14
-
-
-def test_a_run_that_was_trained_here_is_opened_without_a_question(run):
-    again = canary.load(run.directory)
+    again = canary.load(run.directory)  # trained here: no question
     assert again.config.environment == Walk(noise=0.25)
     assert again.config.environment_changes == ()
 
@@ -94,31 +93,28 @@ def test_consent_is_for_this_code_with_these_arguments(run, tmp_path):
     assert not mark.exists()
 
 
+CHANGE = "noise is 0.0 here and was 0.25"
+
+
 def test_another_setting_is_refused_or_accepted_by_a_word(run):
     other = Walk(noise=0.0)
-    with pytest.raises(
-        CanaryError,
-        match=r"not the one that .* was trained on: noise is 0.0 here and was 0.25.*accept_change",
-    ):
+    with pytest.raises(CanaryError, match=f"was trained on: {CHANGE}.*accept_change"):
         canary.load(run.directory, other)
-    accepted = canary.load(run.directory, other, accept_change=True)
-    assert accepted.config.environment_changes == ("noise is 0.0 here and was 0.25",)
-    certificate = canary.certify(accepted, episodes=60)
-    assert certificate["origin"]["environment_changes"] == ["noise is 0.0 here and was 0.25"]
-    changed = "This is not the environment of training: noise is 0.0 here and was 0.25."
-    assert certificate["sentence"].endswith(changed)
+    assert canary.load(run.directory, other, accept_change=True).config.environment_changes == (
+        CHANGE,
+    )
     own = canary.certify(canary.load(run.directory), episodes=60)
     assert "environment_changes" not in own["origin"]
-    assert changed not in own["sentence"]
 
 
 def test_an_accepted_change_is_shown_wherever_a_certificate_is(run, tmp_path):
-    place = tmp_path / "run"
+    place, other = tmp_path / "run", Walk(noise=0.0)
     shutil.copytree(run.directory, place)
-    other = Walk(noise=0.0)
     certificate = canary.certify(place, environment=other, accept_change=True, episodes=60)
+    assert certificate["origin"]["environment_changes"] == [CHANGE]
+    assert certificate["sentence"].endswith(f"not the environment of training: {CHANGE}.")
     page = (place / "certificate.html").read_text().partition("<script")[0]
-    assert page.count("noise is 0.0 here and was 0.25") == 2  # the sentence, and the facts
+    assert page.count(CHANGE) == 2  # the sentence, and the facts
     assert "in a changed environment" in page
     lines = Console(width=200, record=True, file=io.StringIO())
     print_certificate(lines, certificate)
@@ -132,14 +128,15 @@ def test_a_changed_environment_is_evaluated_but_neither_trained_on_nor_exported(
     """Training on would leave a policy of two environments that names only one of them."""
     accepted = canary.load(run.directory, Walk(noise=0.0), accept_change=True)
     files = {path: path.read_bytes() for path in run.directory.iterdir() if path.is_file()}
-    told = r"noise is 0.0 here and was 0.25. This needs the same one: restore it"
-    with pytest.raises(CanaryError, match=told):
-        accepted.resume(total_steps=120, quiet=True)
-    with pytest.raises(CanaryError, match=told):
-        accepted.export("numpy")
+    for use in (
+        lambda: accepted.resume(total_steps=120, quiet=True),
+        lambda: accepted.export("numpy"),
+    ):
+        with pytest.raises(CanaryError, match=f"{CHANGE}. This needs the same one: restore it"):
+            use()
     assert {path: path.read_bytes() for path in files} == files
     summary = accepted.evaluate(20)
-    assert summary["environment_changes"] == ["noise is 0.0 here and was 0.25"]
+    assert summary["environment_changes"] == [CHANGE]
     assert "environment_changes" not in canary.evaluate(run.directory, 20)
 
 
@@ -188,13 +185,8 @@ def test_other_behaviour_is_refused_although_the_settings_agree(run):
 
     Changed.__name__ = "Walk"
     Changed.__qualname__, Changed.__module__ = "Walk", problems.__name__
-    with pytest.raises(
-        CanaryError, match="on the same keys the observation differs from step 1 on"
-    ):
+    with pytest.raises(CanaryError, match="on the same keys the observation differs from step 1"):
         canary.load(run.directory, Changed(noise=0.25))
-
-
-def test_another_environment_is_refused(run):
     with pytest.raises(CanaryError, match="it is canary's IcyLake, not problems"):
         canary.load(run.directory, IcyLake())
 
@@ -206,24 +198,6 @@ def test_one_of_ours_with_another_setting_is_refused():
     }
     assert environment_changes(stored, IcyLake(slip=0.25)) == []
     assert environment_changes(stored, IcyLake(slip=0.5)) == ["slip is 0.5 here and was 0.25"]
-
-
-def test_an_environment_that_cannot_be_imported_is_asked_for(tmp_path):
-    @dataclass(frozen=True, kw_only=True)
-    class Hidden(Walk):
-        pass
-
-    assert source_of(Hidden()) is None
-    made = canary.train(
-        Hidden(), "ppo", canary.Chance(limit=9.0, epsilon=0.2), seeds=1, total_steps=30, out=tmp_path,
-        overrides=SETTINGS, quiet=True,
-    )  # fmt: skip
-    with pytest.raises(
-        CanaryError,
-        match=r"Hidden, which cannot be imported: pass environment=",
-    ):
-        canary.load(made.directory)
-    assert canary.load(made.directory, Hidden()).summary()["status"] == "finished"
 
 
 def test_references_make_environments():
@@ -240,22 +214,13 @@ def test_references_make_environments():
 
 
 @pytest.mark.parametrize(
-    ("source", "sentence"),
+    ("source", "words"),
     [
-        (
-            Source(REFERENCE, {"nois": 1}),
-            "takes no argument 'nois'; it takes horizon, noise, fault",
-        ),
+        (Source(REFERENCE, {"nois": 1}), "takes no argument 'nois'; it takes horizon, noise"),
         (Source(REFERENCE, {"noise": "loud"}), "env.noise must be a number, not 'loud'"),
-        (
-            Source("problems.faulty_environments:Wolk"),
-            "The module problems.faulty_environments has no 'Wolk'",
-        ),
+        (Source("problems.faulty_environments:Wolk"), "has no 'Wolk'"),
         (Source("no_such_thing:Walk"), "There is no module 'no_such_thing'"),
-        (
-            Source("problems.host_environments:Walk"),
-            "write --env gymnasium:problems.host_environments:Walk",
-        ),
+        (Source("problems.host_environments:Walk"), "write --env gymnasium:problems.host"),
         (Source("problems.host_environments:WALK"), "is a str, not a class or function"),
         (Source(REFERENCE, {}, "info:cost"), "states its own cost; --cost is for"),
         (Source("json:dumps", {"obj": 3}), "makes a str, which is not an environment"),
@@ -263,22 +228,14 @@ def test_references_make_environments():
         (Source("gymnasium:Nothing-v3"), "Gymnasium knows no environment 'Nothing-v3'"),
     ],
 )
-def test_references_that_make_none(source, sentence):
-    with pytest.raises(CanaryError, match=sentence):
+def test_references_that_make_none(source, words):
+    with pytest.raises(CanaryError, match=words):
         build(source)
 
 
 def test_the_command_line_rebuilds_what_it_trained(run, capsys):
     assert main(["evaluate", str(run.directory), "--episodes", "20", "--json", "-", "--quiet"]) == 0
     assert json.loads(capsys.readouterr().out)["updates"] == 3
-    exported = run.directory / "policy.npz"
-    assert (
-        main(
-            ["export", str(run.directory), "--format", "numpy", "--file", str(exported), "--quiet"]
-        )
-        == 0
-    )
-    assert exported.exists()
 
 
 @pytest.mark.usefixtures("stranger")
@@ -309,17 +266,7 @@ def test_the_command_line_asks_for_consent(run, capsys, monkeypatch):
 def test_training_from_the_command_line(tmp_path, capsys):
     settings = [f"{name}={json.dumps(value)}" for name, value in SETTINGS.items()]
     flags = [part for setting in (*settings, "env.noise=0.25") for part in ("--set", setting)]
-    shared = [
-        "--algo",
-        "ppo",
-        "--seeds",
-        "1",
-        "--total-steps",
-        "30",
-        "--out",
-        str(tmp_path),
-        "--quiet",
-    ]
+    shared = f"--algo ppo --seeds 1 --total-steps 30 --out {tmp_path} --quiet".split()
     assert main(["train", "--env", REFERENCE, *shared, *flags]) == 2
     assert "Walk has no default limit" in capsys.readouterr().err
     limits = ["--limit", "9", "--epsilon", "0.2"]
@@ -328,9 +275,8 @@ def test_training_from_the_command_line(tmp_path, capsys):
     assert canary.load(made).config.environment == Walk(noise=0.25)
     assert main(["train", "--env", REFERENCE, "--cost", "info:cost", *limits, *shared]) == 2
     assert "states its own cost" in capsys.readouterr().err
-    assert (
-        main(["train", "--env", "problems.faulty_environments:IntegerCost", *limits, *shared]) == 2
-    )
+    wrong = "problems.faulty_environments:IntegerCost"
+    assert main(["train", "--env", wrong, *limits, *shared]) == 2
     assert "must be float32" in capsys.readouterr().err
     assert len(list(tmp_path.iterdir())) == 1
 
@@ -351,20 +297,11 @@ def test_a_cost_that_breaks_late_stops_training_where_it_broke(tmp_path):
     @dataclass(frozen=True, kw_only=True)
     class Late(Walk):
         def _state(self, x, reward, cost, time, terminated):
-            import jax.numpy as jnp
-
             state = super()._state(x * 0, reward, cost, time, terminated)
-            return replace_cost(state, jnp.where(time >= 40, jnp.nan, state.cost))
+            return eqx.tree_at(lambda s: s.cost, state, jnp.where(time >= 40, jnp.nan, state.cost))
 
-    def replace_cost(state, cost):
-        import equinox as eqx
-
-        return eqx.tree_at(lambda s: s.cost, state, cost)
-
-    with pytest.raises(
-        CanaryError,
-        match=r"Late gave a cost that is not finite, or absurdly large: seed 0, update 4, step 10 of 10, lane 0",
-    ):
+    place = "seed 0, update 4, step 10 of 10, lane 0"
+    with pytest.raises(CanaryError, match=f"Late gave a cost that is not finite.*: {place}"):
         canary.train(
             Late(horizon=60), "ppo", canary.Chance(limit=9.0, epsilon=0.2), seeds=1, total_steps=300, out=tmp_path,
             overrides=SETTINGS | {"training.stagger": False}, quiet=True,
@@ -375,48 +312,23 @@ def test_a_cost_that_breaks_late_stops_training_where_it_broke(tmp_path):
 
 
 def test_check_env_on_the_command_line(capsys):
-    assert (
-        main(["check-env", REFERENCE, "--limit", "15", "--epsilon", "0.2", "--episodes", "32"]) == 0
-    )
-    shown = capsys.readouterr().out
+    def check(*words):
+        code = main(["check-env", *words])
+        shown = capsys.readouterr()
+        return code, shown.out or shown.err
+
+    code, shown = check(REFERENCE, "--limit", "15", "--epsilon", "0.2", "--episodes", "32")
+    assert code == 0
     assert "observation of size 2, actions: [-1, 1] x 1, episodes have up to 12 steps" in shown
     assert "32 random episodes" in shown
     assert shown.splitlines()[-1] == "nothing is wrong"
-    assert "[/]" not in shown  # how it is coloured is no text
-    assert (
-        main(
-            [
-                "check-env",
-                "problems.faulty_environments:Odd",
-                "--set",
-                "env.fault=cost",
-                "--json",
-                "-",
-            ]
-        )
-        == 1
-    )
-    report = json.loads(capsys.readouterr().out)
-    assert report["ok"] is False
-    assert report["findings"][0]["field"] == "cost"
-    assert main(["check-env", "problems.faulty_environments:WrongSize"]) == 1
-    assert "observation_size says 3" in capsys.readouterr().out
-    assert (
-        main(
-            [
-                "check-env",
-                f"gymnasium:{WALK}",
-                "--set",
-                "env.horizon=8",
-                "--episodes",
-                "8",
-                "--quiet",
-            ]
-        )
-        == 0
-    )
-    assert main(["check-env", "IcyLoke"]) == 2
-    assert "did you mean IcyLake" in capsys.readouterr().err
-    assert (
-        main(["check-env", "IcyLake", "--set", "env.slip=0.1", "--episodes", "8", "--quiet"]) == 0
-    )
+    faulty = "problems.faulty_environments"
+    code, shown = check(f"{faulty}:Odd", "--set", "env.fault=cost", "--json", "-")
+    assert (code, json.loads(shown)["findings"][0]["field"]) == (1, "cost")
+    code, shown = check(f"{faulty}:WrongSize")
+    assert (code, "observation_size says 3" in shown) == (1, True)
+    few = ("--episodes", "8", "--quiet")
+    assert check(f"gymnasium:{WALK}", "--set", "env.horizon=8", *few)[0] == 0
+    assert check("IcyLake", "--set", "env.slip=0.1", *few)[0] == 0
+    code, shown = check("IcyLoke")
+    assert (code, "did you mean IcyLake" in shown) == (2, True)

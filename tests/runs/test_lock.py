@@ -1,6 +1,5 @@
 """One process at a time trains a run."""
 
-import contextlib
 import signal
 import subprocess
 import sys
@@ -61,14 +60,3 @@ def test_a_killed_holder_holds_nothing(tmp_path: Path):
     with lock.held(tmp_path):
         assert lock.is_held(tmp_path)
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("make", ["symlink_to", "hardlink_to"])
-def test_a_link_in_the_place_of_the_lock_leaves_its_target_alone(tmp_path: Path, make: str):
-    victim, run = tmp_path / "victim", tmp_path / "run"
-    victim.write_text("precious")
-    run.mkdir()
-    getattr(run / lock.NAME, make)(victim)
-    with contextlib.suppress(CanaryError), lock.held(run):
-        assert victim.read_text() == "precious"
-    assert victim.read_text() == "precious"

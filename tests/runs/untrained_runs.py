@@ -47,6 +47,6 @@ def untrained_run(
     checkpoint.save(
         checkpoint.checkpoint_path(run / "checkpoints", 7),
         states,
-        metadata={"iteration": 7, "config": config_to_dict(config)},
+        metadata={"config": config_to_dict(config)},
     )
     return run

@@ -152,7 +152,7 @@ def history_of(per_update: list[int], violating: int) -> SeedStatus:
         ended = {"seed": 4, "iteration": update, "valid": True, "return": cost, "cost": cost}
         schema = {"seed": int, "iteration": int, "valid": bool, "return": float, "cost": float}
         episodes = pl.DataFrame([ended] * count, schema=schema)
-        history.add({}, pl.DataFrame({"seed": [4], "iteration": [update]}), episodes)
+        history.add(pl.DataFrame({"seed": [4], "iteration": [update]}), episodes)
     (status,) = history.status()
     return status
 

@@ -139,6 +139,11 @@ def test_the_tensorboard_log_has_a_curve_per_seed(tmp_path):
 
     watched(Watcher(log="tensorboard"), tmp_path)
     (file,) = (tmp_path / "tensorboard" / "seed-3").iterdir()
+    file.write_bytes(file.read_bytes()[:40])  # a kill: the rest was still in the writer's queue
+    watcher = Watcher(log="tensorboard")
+    watcher.open(tmp_path, ABOUT, Chance(5.5, 0.1), 9, (rows(), episodes()))
+    watcher.close()
+    (file,) = (tmp_path / "tensorboard" / "seed-3").iterdir()
     data, scalars = file.read_bytes(), {}
     while data:  # length, its checksum, the event, its checksum
         size = int.from_bytes(data[:8], "little")

@@ -16,14 +16,13 @@ import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray
 
 from canary import evaluation
-from canary.certification.plan import Plan, complete, plan_for
+from canary.certification.plan import Plan, complete, is_number, plan_for
 from canary.certification.verdict import Assessment, PlayedEpisodes, assess, encode_costs, may_stop
 from canary.constraints import Chance, Constraint, one_cost, parts_of
 from canary.environments.failures import explain_failures
 from canary.environments.protocol import Environment
 from canary.environments.settings import with_settings
-from canary.errors import CanaryError
-from canary.evaluation import absurd_numbers
+from canary.errors import CanaryError, nearest
 from canary.identity import Identity, environment_settings, identify, place_of, refuse_nonfinite
 from canary.networks import Policy
 from canary.numerics.running_statistics import RunningStatistics
@@ -178,17 +177,9 @@ def make_player(subject: Subject, plan: Plan) -> Player:
 
 def episode_rows(ends: EpisodeEnds) -> np.ndarray:
     """Costs, return and length of each episode, in the order of their keys."""
+    evaluation.refuse_faulty(ends)
     columns = (np.asarray(part, float) for part in (ends.cost, ends.reward, ends.length))
-    rows = np.column_stack(list(columns))
-    if not np.asarray(ends.ended).all():
-        raise CanaryError(
-            "An episode did not end at the environment's horizon, so it has no cost; repair the "
-            "environment."
-        )
-    absurd = absurd_numbers(ends)
-    if absurd is not None:
-        raise CanaryError(f"An episode had {absurd[1]}; repair the environment.")
-    return rows
+    return np.column_stack(list(columns))
 
 
 def shift_grid(
@@ -197,27 +188,22 @@ def shift_grid(
     """The environment under every combination of the given values of its numeric settings, with
     what was changed."""
     settings = environment_settings(environment)
-    known = [
-        key
-        for key, value in settings.items()
-        if isinstance(value, int | float) and not isinstance(value, bool)
-    ]
+    known = [name for name, value in settings.items() if is_number(value)]
     for name, values in shifts.items():
         if name not in known:
             raise CanaryError(
-                f"{type(environment).__name__} has no numeric setting {name!r} to shift; it has "
-                f"{', '.join(known) or 'none'}."
+                f"{type(environment).__name__} has no numeric setting {name!r} to "
+                f"shift{nearest(name, known)}"
             )
         if not values:
             raise CanaryError(
                 f"The shift of {name} has no values; give some, for example {name}=0.1,0.2."
             )
-        for value in values:
-            if not abs(value) < LARGEST_SETTING:
-                raise CanaryError(
-                    f"The shift {name}={value:g} is too large; a setting must be below "
-                    f"{LARGEST_SETTING:,}."
-                )
+        if too_large := [value for value in values if not abs(value) < LARGEST_SETTING]:
+            raise CanaryError(
+                f"The shift {name}={too_large[0]:g} is too large; a setting must be below "
+                f"{LARGEST_SETTING:,}."
+            )
     rows = []
     for values in itertools.product(*shifts.values()):
         changes = dict(zip(shifts, values, strict=True))

@@ -46,8 +46,11 @@ class Plan:
 
     def __post_init__(self):
         check_confidence(self.confidence)
-        for name in ("statements", "batch"):
-            check_count(f"The number of {name}", getattr(self, name))
+        check_count("The number of statements", self.statements)
+        check_count("The size of a batch", self.batch)
+        for name in ("early_stop", "deterministic"):
+            if not isinstance(getattr(self, name), bool):
+                raise CanaryError(f"{name} must be True or False, not {getattr(self, name)!r:.40}.")
         if self.episodes is not None:
             check_count("The number of episodes", self.episodes)
         if isinstance(self.cost_bound, list):  # as JSON has it

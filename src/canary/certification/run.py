@@ -6,10 +6,7 @@ key(evaluation seed) with i, a stream of its own, the four numbers of the `commi
 folded in. So a certificate can be replayed, and only with the plan that it was played by.
 """
 
-import contextlib
-import importlib.metadata
 import math
-import platform
 import re
 import secrets
 from collections.abc import Callable, Sequence
@@ -39,14 +36,14 @@ from canary.certification.certify import (
     shift_grid,
 )
 from canary.certification.page import render_page
-from canary.certification.plan import Plan, check_confidence, check_count, complete, is_number
+from canary.certification.plan import Plan, complete, is_number
 from canary.config.config import RunConfig
 from canary.constraints import Constraint, Mean, one_cost, parts_of
 from canary.environments.protocol import Environment, close, largest_step_cost
-from canary.errors import CanaryError, nearest
+from canary.errors import CanaryError
 from canary.identity import environment_settings
 from canary.runs import files
-from canary.runs.directory import read_config
+from canary.runs.directory import read_config, versions
 from canary.runs.environment import MAY_ACCEPT, is_ours, open_config, source_file_digest
 from canary.runs.policies import FrozenPolicies, episode_changes, load_policies
 from canary.terminal.certificate_table import CertificationBar
@@ -84,20 +81,20 @@ class CertificateRequest:
     """A private Ed25519 key, or the path of its file."""
 
     def __post_init__(self):
-        check_confidence(self.confidence)
-        check_count("The size of a batch", self.batch)
-        if self.episodes is not None:
-            check_count("The number of episodes", self.episodes)
-        seed = self.evaluation_seed
+        Plan(
+            confidence=self.confidence,
+            episodes=self.episodes,
+            early_stop=self.early_stop,
+            batch=self.batch,
+            deterministic=self.deterministic,
+        )
+        seed, step = self.evaluation_seed, self.step
         if seed is not None and (type(seed) is not int or not 0 <= seed < 2**31):
             raise CanaryError(
                 f"The evaluation seed must be a whole number below 2**31, not {seed!r:.40}."
             )
-        if self.step is not None and (type(self.step) is not int or self.step < 0):
-            raise CanaryError(f"A step must be a whole number, not {self.step!r:.40}.")
-        for name in ("early_stop", "deterministic"):
-            if not isinstance(getattr(self, name), bool):
-                raise CanaryError(f"{name} must be True or False, not {getattr(self, name)!r:.40}.")
+        if step is not None and (type(step) is not int or step < 0):
+            raise CanaryError(f"A step must be a whole number, not {step!r:.40}.")
         for name in ("limit", "epsilon", "largest_step_cost"):
             value = getattr(self, name)
             if value is not None and not (is_number(value) and 0 <= value < math.inf):
@@ -231,22 +228,16 @@ def _seeds(request: CertificateRequest, policies: FrozenPolicies) -> tuple[int, 
 
 def environment_rows(environment: Environment, shift: tuple[str, ...]) -> Rows:
     """The environment itself, then those of the shift grid."""
-    settings = environment_settings(environment)
     values: dict[str, list[int | float]] = {}
     for item in shift:
-        name, equals, texts = (part.strip() for part in item.partition("="))
+        name, _, texts = (part.strip() for part in item.partition("="))
         try:
-            numbers = [_number(text) for text in texts.split(",") if text.strip()]
+            values[name] = [_number(text) for text in texts.split(",") if text.strip()]
         except ValueError:
-            numbers = []
-        if not equals or not numbers:
             raise CanaryError(
                 "--shift expects SETTING=NUMBER,NUMBER,..., for example slip=0.1,0.2, not "
                 f"{item!r:.60}."
-            )
-        if name not in settings:
-            raise CanaryError(f"The environment has no setting {name!r}{nearest(name, settings)}")
-        values[name] = numbers
+            ) from None
     return [({}, environment), *(shift_grid(environment, values) if values else [])]
 
 
@@ -294,10 +285,10 @@ def play_statements(
     plan: Plan,
     evaluation_seed: int,
     progress_of: Callable[[int, dict[str, int | float]], Progress],
-    interrupt_at: Sequence[int | None] = (),
+    interrupt_at: Sequence[int] = (),
 ) -> tuple[PolicyResult, ...]:
-    """One result per row, seed and constraint. After Ctrl-C the others get no episode, hence no verdict.
-    `interrupt_at` repeats interruptions after so many episodes of each result."""
+    """One result per row, seed and constraint. After Ctrl-C the others get no episode, hence no
+    verdict. A replay ends each result after as many episodes as before (`interrupt_at`)."""
     results, stopped = [], False
     statements = [(changes, seed) for changes, _ in rows for seed in seeds]
     decided = commitment(asdict(plan), terms(constraint), statements)
@@ -354,11 +345,3 @@ def _certificates(folder: Path) -> list[Path]:
         for path in paths
         if re.fullmatch(r"certificate(-[\d-]+)?\.json", path.name) and not path.is_symlink()
     ]
-
-
-def versions() -> dict[str, str]:
-    versions = {"python": platform.python_version()}
-    for distribution in ("canary-rl", "jax", "jaxlib", "numpy", "scipy"):
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            versions[distribution.removesuffix("-rl")] = importlib.metadata.version(distribution)
-    return versions

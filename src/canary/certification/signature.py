@@ -37,8 +37,9 @@ def _read_key(path: str | Path, what: str, loaders: tuple[Any, ...], **options: 
     try:
         data = files.read_bytes(Path(path).expanduser(), 1 << 20)
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise CanaryError(f"There is no key {str(path)!r:.80} ({reason}).") from None
+        raise CanaryError(
+            f"There is no key {str(path)!r:.80} ({files.reason_of(error)})."
+        ) from None
     for load in loaders:
         with contextlib.suppress(Exception):  # their kinds differ by format and version
             key = load(data, **options)

@@ -4,7 +4,7 @@
     belongs      and its policies, environment and settings are those of the run at hand
     replayed     from its episodes, played again
 
-Each answer says in words what was shown and what was not.
+The answer says in words what was shown and what was not.
 """
 
 import json
@@ -30,12 +30,13 @@ from canary.certification.certificate import (
 from canary.certification.certify import gather, shift_grid
 from canary.certification.page import certificate_in, render_page
 from canary.certification.plan import Plan, complete
-from canary.certification.run import JSON_NAME, about, play_statements, versions
+from canary.certification.run import JSON_NAME, about, play_statements
 from canary.certification.verdict import decode_costs
 from canary.constraints import parts_of
 from canary.environments.protocol import Environment
 from canary.errors import CanaryError
 from canary.runs import files
+from canary.runs.directory import versions
 from canary.runs.environment import open_config
 from canary.runs.policies import FrozenPolicies, load_policies
 from canary.runs.stored_states import stored_updates
@@ -71,14 +72,14 @@ def verify_file(
             "checkpoints: canary certify RUN --verify FILE --replay."
         )
     level, shown, notes = "nothing", [], []
+    if who is not None:
+        shown.append(f"The holder of the key {who} signed exactly this text.")
     if not problems:
         level = "consistent"
         shown.append("Its bounds, verdict and sentence follow from the costs that it lists.")
-    if who is not None:
-        shown.append(f"The holder of the key {who} signed exactly this text.")
     if run is not None and not problems:
         policies = _policies(run, environment, certificate["origin"]["updates"])
-        problems, notes = _compare(certificate, policies), _notes(certificate, policies)
+        notes, problems = _notes(certificate, policies), _compare(certificate, policies)
         if not problems:
             level = "belongs"
             shown.append(f"Its policies, environment and settings are those of {run.name}.")
@@ -105,8 +106,7 @@ def read(path: Path) -> tuple[dict[str, Any], list[str]]:
     try:
         data = files.read_bytes(path)
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise CanaryError(f"There is no certificate {path} ({reason}).") from None
+        raise CanaryError(f"There is no certificate {path} ({files.reason_of(error)}).") from None
     is_page = data.lstrip()[:1] == b"<"
     try:
         certificate = files.parse_object(certificate_in(data) if is_page else data)
@@ -142,7 +142,7 @@ def verify(data: dict[str, Any]) -> list[str]:
             return ["The content does not match its SHA-256 hash: it was changed or damaged."]
         return [
             f"{place} is {found!r:.60}, but its costs give {value!r:.60}."
-            for place, found, value in _differences(data, _issue_again(data))
+            for place, found, value in _differences(data, _from_costs(data))
         ]
     except CanaryError as error:
         return [str(error)]
@@ -150,14 +150,10 @@ def verify(data: dict[str, Any]) -> list[str]:
         return [f"The certificate is malformed ({type(e).__name__}: {e!s:.200})."]
 
 
-def _issue_again(data: dict[str, Any]) -> dict[str, Any]:
+def _from_costs(data: dict[str, Any]) -> dict[str, Any]:
     """Plan, results, verdict and sentence, from the listed costs."""
     constraint, results = constraint_of(data), []
     promises = len(parts_of(constraint))
-    made = [(result["changes"], result["seed"]) for result in data["results"][::promises]]
-    seeds = [seed for changes, seed in made if not changes]
-    if not seeds or made != [(row, seed) for row, _ in made[:: len(seeds)] for seed in seeds]:
-        raise CanaryError("Its results are not every seed, unchanged and then under each change.")
     plan = complete(replace(Plan(**data["plan"]), statements=len(data["results"])), constraint)
     for first in range(0, len(data["results"]), promises):
         policy = data["results"][first : first + promises]
@@ -165,11 +161,13 @@ def _issue_again(data: dict[str, Any]) -> dict[str, Any]:
         stored, evidence = policy[0], policy[0]["evidence"]
         means = [evidence[name] or 0.0 for name in ("return_mean", "length_mean")]
         rows = np.column_stack([*costs, np.tile(means, (len(costs[0]), 1))])
-
-        def listed(numbers: np.ndarray, rows: np.ndarray = rows) -> np.ndarray:
-            return rows[numbers[0] : numbers[-1] + 1]
-
-        found = gather(listed, plan, constraint, evidence["policy_sha256"], interrupt_at=len(rows))
+        found = gather(
+            lambda numbers, rows=rows: rows[numbers[0] : numbers[-1] + 1],
+            plan,
+            constraint,
+            evidence["policy_sha256"],
+            interrupt_at=len(rows),
+        )
         results += results_of(stored["seed"], stored["changes"], found)
     changes = data["origin"].get("environment_changes", ())
     verdict, sentence = summarise(results, plan, constraint, changes)
@@ -180,11 +178,9 @@ def _issue_again(data: dict[str, Any]) -> dict[str, Any]:
 
 def _replay(certificate: dict[str, Any], policies: FrozenPolicies, report: Report) -> list[str]:
     """What differs when the episodes are played again."""
-    again = _play_again(certificate, policies, report)
-    problems = []
+    again, problems = _play_again(certificate, policies, report), []
     for stored, result in zip(certificate["results"], again, strict=True):
-        different = [place for place, _, _ in _differences(stored, result)]
-        if different:
+        if different := [place for place, _, _ in _differences(stored, result)]:
             listed, found = (decode_costs(one["evidence"]["costs"]) for one in (stored, result))
             common = min(len(listed), len(found))
             other = int((listed[:common] != found[:common]).sum())
@@ -200,7 +196,7 @@ def _replay(certificate: dict[str, Any], policies: FrozenPolicies, report: Repor
 def _play_again(
     certificate: dict[str, Any], policies: FrozenPolicies, report: Report
 ) -> list[dict[str, Any]]:
-    """The results of the same plan with the same keys; interrupted where it was interrupted."""
+    """The results of the same plan with the same keys, ended where it was ended."""
     results, plan = certificate["results"], Plan(**certificate["plan"])
     promises = len(parts_of(constraint_of(certificate)))
     seeds = [result["seed"] for result in results[::promises] if not result["changes"]]
@@ -217,10 +213,7 @@ def _play_again(
         plan,
         certificate["evaluation_seed"],
         lambda seed, changes: lambda episodes, violations: report(seed, plan.batch),
-        [
-            result["assessment"]["episodes"] if result["evidence"]["interrupted"] else None
-            for result in results
-        ],
+        [result["assessment"]["episodes"] for result in results],
     )
     return json.loads(json.dumps([asdict(result) for result in played]))
 
@@ -281,22 +274,16 @@ def _notes(certificate: dict[str, Any], policies: FrozenPolicies) -> list[str]:
 
 def _not_shown(certificate: dict[str, Any], level: str, who: str | None, key: Any) -> list[str]:
     """What was not shown, or cannot be."""
-    open_ = []
-    if level in ("nothing", "consistent"):
-        open_.append("Whether it is about your policy: canary certify RUN --verify FILE.")
-    if level != "replayed":
-        open_.append("Whether these episodes were ever played: --replay plays them again.")
-    open_ += [
-        "Whether it was the first try: who certifies often enough finds a lucky seed.",
-        "An environment that behaves differently when it is watched.",
-    ]
     plan = certificate.get("plan")
-    if isinstance(plan, dict) and isinstance(bound := plan.get("cost_bound"), int | float):
-        open_.append(
-            f"That no episode can cost more than {bound:g}: the bounds on mean and CVaR use it."
-        )
-    if who is None:
-        open_.append("Who issued it, when, and with which versions: --sign and --key show that.")
-    elif key is None:
-        open_.append("Whose key that is: --key PUB compares it with one that you trust.")
-    return open_
+    bound = plan.get("cost_bound") if isinstance(plan, dict) else None
+    missing = {
+        "Whether it is about your policy: canary certify RUN --verify FILE.": level
+        in ("nothing", "consistent"),
+        "Whether these episodes were ever played: --replay plays them again.": level != "replayed",
+        "Whether it was the first try: who certifies often enough finds a lucky seed.": True,
+        "An environment that behaves differently when it is watched.": True,
+        f"That no episode can cost more than {bound}: the bounds on mean and CVaR use it.": bound,
+        "Who issued it, when, and with which versions: --sign and --key show that.": who is None,
+        "Whose key that is: --key PUB compares it with one that you trust.": who and key is None,
+    }
+    return [sentence for sentence, is_open in missing.items() if is_open]

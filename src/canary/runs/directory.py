@@ -20,6 +20,7 @@ touched: `canary list` answers at once.
 import contextlib
 import errno
 import importlib.metadata
+import itertools
 import os
 import platform
 import re
@@ -34,7 +35,7 @@ from pathlib import Path
 from typing import Any
 
 from canary.errors import CanaryError
-from canary.runs.files import cannot_write
+from canary.runs.files import cannot_write, reason_of
 from canary.runs.files import read_json as read_json
 from canary.runs.files import unsealed as unsealed
 from canary.runs.files import write_atomically as write_atomically
@@ -91,12 +92,12 @@ def create(
     device: str,
     command: Sequence[str],
     labels: Labels | None = None,
+    start: dict[str, Any] | None = None,
 ) -> Path:
     """Make a new run directory below `root` and return it; an existing one is never touched."""
     started, labels = datetime.now().astimezone(), labels or Labels()
     name = labels.name or _default_name(headline, started)
     draft = root / f".{name}-{secrets.token_hex(8)}.draft"
-    missing = [folder for folder in (root, *root.parents) if not folder.exists()]
     manifest = asdict(headline) | {
         "tags": list(labels.tags),
         "log": list(labels.log),
@@ -106,13 +107,14 @@ def create(
         "finished": None,
         "command": list(command),
         "process": process_identity(),
-        "versions": _versions(),
+        "versions": versions(),
         "platform": platform.platform(),
         "cpu_count": os.cpu_count(),
         "device": device,
         "code": [code_fingerprint()],
         "config": config,
         "tables": {},
+        **({"start": start} if start else {}),
     }
     try:
         for folder in (*COLUMNS, "checkpoints"):
@@ -121,14 +123,10 @@ def create(
         write_json(draft / "config.json", config)
         write_manifest(draft, manifest)
         return _rename_to_free_name(draft, name)
-    except BaseException as error:
-        shutil.rmtree(draft, ignore_errors=True)
-        for folder in missing:
-            with contextlib.suppress(OSError):
-                folder.rmdir()
-        if isinstance(error, OSError):
-            raise cannot_write(root, error) from error
-        raise
+    except OSError as error:
+        raise cannot_write(root, error) from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)  # it has its name by now, unless that failed
 
 
 def _default_name(headline: Headline, started: datetime) -> str:
@@ -144,32 +142,31 @@ def _remove_old_drafts(root: Path) -> None:
     """Remove the beginnings of runs that were killed before they had a name."""
     for path in root.glob(".*-*.draft"):
         with contextlib.suppress(OSError):
-            is_draft = re.fullmatch(r"\..+-[0-9a-f]{16}\.draft", path.name)
-            is_old = time.time() - path.lstat().st_mtime > OLD_DRAFT_SECONDS
-            if is_draft and is_old and not path.is_symlink():
+            if time.time() - path.lstat().st_mtime > OLD_DRAFT_SECONDS:
                 shutil.rmtree(path, ignore_errors=True)
 
 
 def _rename_to_free_name(draft: Path, name: str) -> Path:
     """Two runs may start in the same second: renaming onto a run fails, then the next name is
     tried."""
-    path, number = draft.with_name(name), 1
-    while True:
+    for number in itertools.count(1):
+        path = draft.with_name(name if number == 1 else f"{name}-{number}")
         try:
             if not path.exists():
                 return draft.rename(path)
         except OSError as error:
             if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
                 raise
-        path, number = draft.with_name(f"{name}-{number + 1}"), number + 1
+    raise AssertionError
 
 
-def _versions() -> dict[str, str]:
-    versions = {"python": platform.python_version()}
-    for distribution in ("canary-rl", "jax", "jaxlib", "numpy"):
+def versions() -> dict[str, str]:
+    """The versions of Python and of the packages that numbers depend on."""
+    found = {"python": platform.python_version()}
+    for distribution in ("canary-rl", "jax", "jaxlib", "numpy", "scipy"):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            versions[distribution.removesuffix("-rl")] = importlib.metadata.version(distribution)
-    return versions
+            found[distribution.removesuffix("-rl")] = importlib.metadata.version(distribution)
+    return found
 
 
 def list_runs(root: Path) -> list[RunRow]:
@@ -178,8 +175,7 @@ def list_runs(root: Path) -> list[RunRow]:
     try:
         folders = [path for path in root.iterdir() if path.name[0] != "."] if root.is_dir() else []
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise CanaryError(f"{root} cannot be read ({reason}).") from None
+        raise CanaryError(f"{root} cannot be read ({reason_of(error)}).") from None
     rows = [
         _row(path)
         for path in folders
@@ -213,8 +209,9 @@ def find_run(name: str, root: Path) -> Path:
                 return path
         is_folder = Path(name).is_dir()
     except (OSError, ValueError) as error:  # a name that is too long, or has a NUL
-        reason = getattr(error, "strerror", None) or error
-        raise CanaryError(f"{name!r:.80} cannot be the name of a run ({reason}).") from None
+        raise CanaryError(
+            f"{name!r:.80} cannot be the name of a run ({reason_of(error)})."
+        ) from None
     if is_folder:
         raise CanaryError(
             f'"{name}" is a directory but not a run: it has no config.json; see `canary list`.'

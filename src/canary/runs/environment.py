@@ -51,8 +51,7 @@ def open_config(
     """
     data = directory.read_config(run)
     method = _own_method(run, data, trust)
-    stored = data.get("environment")
-    stored = stored if isinstance(stored, dict) else {}
+    stored = data.get("environment", {})
     if environment is None and "source" in stored:
         environment = _rebuild(run, stored, trust)
     if environment is None:

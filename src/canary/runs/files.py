@@ -1,8 +1,8 @@
 """Every file that canary writes or reads goes through here.
 
 A file appears whole or not at all: it is written under a random name beside its place and then
-renamed. Only regular files are read, and never more than a bound. Inside a run, no linked directory
-is followed, so what belongs to a run stays in it.
+renamed. Only regular files are read, and never more than a bound. Inside a run, no directory that
+leads outside is followed.
 """
 
 import contextlib
@@ -27,23 +27,20 @@ except ImportError:  # not a POSIX system: temporary files of killed writers sta
 LARGEST = 1 << 34
 LARGEST_JSON = 1 << 28
 TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
-NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 SEAL = "sha256"
 
 
 def write_atomically(path: Path, data: bytes, *, within: Path | None = None) -> None:
     """Give `path` this content, durably, or leave it as it was and raise a sentence.
 
-    `within` is the run that the file belongs to: no directory between the two may be a link.
+    `within` is the run that the file belongs to: no link may lead out of it.
     """
+    if within is not None:
+        refuse_links(path.parent, within)
     try:
-        if within is not None:
-            refuse_links(path.parent, within)
         if path.exists() and not path.is_file():  # a device, a pipe or a directory
             raise OSError(errno.EINVAL, "it exists and is not a regular file")
         _write_and_rename(path, data)
-    except CanaryError:
-        raise
     except (OSError, ValueError) as error:  # ValueError: a name with a NUL
         raise cannot_write(path, error) from error
     remove_orphans(path.parent, path.name)
@@ -52,7 +49,7 @@ def write_atomically(path: Path, data: bytes, *, within: Path | None = None) -> 
 def _write_and_rename(path: Path, data: bytes) -> None:
     # A name of 255 bytes leaves no room for more, so the start of a long one must do.
     place = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.tmp")
-    descriptor = os.open(place, NEW, 0o666)
+    descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
         if fcntl is not None:  # tells `remove_orphans` that the writer is alive
             with contextlib.suppress(OSError):
@@ -76,16 +73,6 @@ def _write_and_rename(path: Path, data: bytes) -> None:
             os.close(folder)
 
 
-def check_name(path: Path) -> None:
-    """Raise a sentence about a name that no file can have: one with a NUL, or one too long."""
-    try:
-        os.lstat(path)
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
-        pass
-    except (OSError, ValueError) as error:
-        raise cannot_write(path, error) from error
-
-
 def remove_orphans(folder: Path, name: str = "") -> None:
     """Remove the temporary files that killed writers (of the file `name`) left in a directory."""
     if fcntl is None or folder.is_symlink() or not folder.is_dir():
@@ -103,49 +90,57 @@ def remove_orphans(folder: Path, name: str = "") -> None:
 
 
 def refuse_links(folder: Path, within: Path) -> None:
-    """Raise a sentence if a directory from the run down to `folder` is a link."""
-    for part in (folder, *folder.parents):
-        if part == within:
-            return
-        if part.is_symlink():
-            raise CanaryError(
-                f"{part} is a link, and nothing of a run is written through links; put a directory "
-                "in its place."
-            )
-    raise CanaryError(f"{folder} does not lie in {within}.")
+    """Raise a sentence if links lead from a run's `folder` to a place outside the run."""
+    if not folder.resolve().is_relative_to(within.resolve()):
+        raise CanaryError(
+            f"{folder} is a link that leads out of {within}; put a directory in its place."
+        )
 
 
 def make_folder(folder: Path, *, within: Path | None = None) -> None:
     """Make a directory where there is none, or raise a sentence."""
+    if within is not None:
+        refuse_links(folder, within)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
         raise cannot_write(folder, error) from error
-    if within is not None:
-        refuse_links(folder, within)
 
 
 def check_writable(folder: Path) -> None:
     """Raise a sentence if nothing can be written into a directory: before the work, not after."""
-    probe = folder / f".probe.{secrets.token_hex(8)}.tmp"
+    probe = folder / f".probe.{secrets.token_hex(8)}"
+    write_atomically(probe, bytes(4096))
+    probe.unlink(missing_ok=True)
+
+
+def check_name(path: Path) -> None:
+    """Raise a sentence about a name that no file can have: one with a NUL, or one too long."""
     try:
-        descriptor = os.open(probe, NEW, 0o600)
-        try:
-            os.write(descriptor, b"\0" * 4096)
-            os.fsync(descriptor)  # a full disk may only be noticed here
-        finally:
-            os.close(descriptor)
-            probe.unlink(missing_ok=True)
-    except OSError as error:
-        raise cannot_write(folder, error) from error
-    remove_orphans(folder)
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        pass
+    except (OSError, ValueError) as error:
+        raise cannot_write(path, error) from error
+
+
+def check_target(path: Path) -> None:
+    """Raise a sentence if a file cannot get this name because a directory, pipe or device has it."""
+    check_name(path)
+    if os.path.exists(path) and not os.path.isfile(path):
+        kind = "a directory" if os.path.isdir(path) else "not a regular file"
+        raise CanaryError(f"{path} is {kind} and is not replaced; name another file.")
 
 
 def cannot_write(path: Path, error: Exception) -> CanaryError:
-    reason = getattr(error, "strerror", None) or str(error)
     return CanaryError(
-        f"Cannot write {path} ({reason}); choose a place with room and write permission."
+        f"Cannot write {path} ({reason_of(error)}); choose a place with room and write permission."
     )
+
+
+def reason_of(error: Exception) -> str:
+    """What went wrong, without the number and the path that an OSError adds."""
+    return getattr(error, "strerror", None) or str(error)
 
 
 def read_bytes(path: Path, largest: int = LARGEST) -> bytes:
@@ -182,24 +177,11 @@ def damaged(path: Path, error: BaseException, advice: str = "restore it") -> Can
 
 
 def parse_object(data: bytes | str) -> dict[str, Any]:
-    """A JSON object that every reader understands alike: finite numbers, no name twice."""
-    value = json.loads(
-        data,
-        object_pairs_hook=_without_repeats,
-        parse_constant=_finite,
-        parse_float=_finite,
-        parse_int=_short_integer,
-    )
+    """A JSON object of finite numbers."""
+    value = json.loads(data, parse_constant=_finite, parse_float=_finite)
     if not isinstance(value, dict):
         raise ValueError("not a JSON object")
     return value
-
-
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a name stands twice in one object")
-    return found
 
 
 def _finite(text: str) -> float:
@@ -208,16 +190,14 @@ def _finite(text: str) -> float:
     return value
 
 
-def _short_integer(text: str) -> int:
-    if len(text) > 30:
-        raise ValueError(f"the number {text[:20]}... has {len(text)} digits")
-    return int(text)
+def canonical(value: dict[str, Any]) -> bytes:
+    """JSON data as text with sorted keys and no spaces, for digests."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
 def digest_of(value: dict[str, Any]) -> str:
-    """SHA-256 of JSON data, with sorted keys and no spaces."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+    """SHA-256 of JSON data."""
+    return hashlib.sha256(canonical(value)).hexdigest()
 
 
 def sealed(value: dict[str, Any]) -> dict[str, Any]:
@@ -231,11 +211,3 @@ def unsealed(value: dict[str, Any], path: Path) -> dict[str, Any]:
     if value.get(SEAL) != digest_of(content):
         raise damaged(path, ValueError("its content does not match its digest"))
     return content
-
-
-def check_target(path: Path) -> None:
-    """Raise a sentence if a file cannot get this name because a directory, pipe or device has it."""
-    check_name(path)
-    if os.path.exists(path) and not os.path.isfile(path):
-        kind = "a directory" if os.path.isdir(path) else "not a regular file"
-        raise CanaryError(f"{path} is {kind} and is not replaced; name another file.")

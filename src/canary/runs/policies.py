@@ -24,7 +24,7 @@ from canary.constraints import Joint
 from canary.environments.failures import explain_failures
 from canary.environments.protocol import close
 from canary.errors import CanaryError
-from canary.evaluation import absurd_numbers, make_player
+from canary.evaluation import make_player, refuse_faulty
 from canary.identity import Identity, identify, place_of, refuse_nonfinite
 from canary.networks import Policy
 from canary.numerics.running_statistics import RunningStatistics
@@ -162,7 +162,7 @@ def play(
                 "terminated": ends.terminated,
             }
             episode = np.arange(first, first + count)
-            _check(seed, episode, ends)
+            refuse_faulty(ends, lambda k, e=episode, s=seed: f"Episode {e[k]} of seed {s}")
             frames.append(
                 pl.DataFrame({"seed": np.full(count, seed), "episode": episode} | columns)
             )
@@ -225,17 +225,3 @@ def _episode_differences(before: dict[str, Any], after: dict[str, Any]) -> list[
                 f"{one[place, cost]:.6g}"
             )
     return found
-
-
-def _check(seed: int, episode: np.ndarray, ends: Any) -> None:
-    """NaN > limit is false, so a cost that is not finite must end the evaluation."""
-    late, absurd = ~np.asarray(ends.ended), absurd_numbers(ends)
-    if late.any():
-        problem = late.argmax(), "did not end within the horizon"
-    elif absurd is not None:
-        problem = absurd[0], f"has {absurd[1]}"
-    else:
-        return
-    raise CanaryError(
-        f"Episode {episode[problem[0]]} of seed {seed} {problem[1]}; repair the environment."
-    )

@@ -1,8 +1,7 @@
 """From the arrays of a chunk to the rows of a run's tables and of the live display."""
 
-from collections import deque
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
@@ -17,8 +16,8 @@ from canary.types import EpisodeEnds
 # and up to RECENT_UPDATES where fewer than FEW_EPISODES ended in those.
 ENOUGH_EPISODES, FEW_EPISODES = 200, 20
 FEW_UPDATES, RECENT_UPDATES = 10, 50
-# Averaged over this many updates of a chunk.
-AVERAGED = {"entropy": 5, "kl_fraction": 5, "multiplier": 5, "constraint_level": 5}
+# Averaged over the last updates.
+AVERAGED, AVERAGED_UPDATES = ("entropy", "kl_fraction", "multiplier", "constraint_level"), 5
 
 Metrics = dict[str, np.ndarray]
 
@@ -53,72 +52,52 @@ def episodes_frame(ends: EpisodeEnds, seeds: Sequence[int], first: int) -> pl.Da
     )
 
 
-@dataclass
-class RecentSeed:
-    """What the live display remembers of one seed."""
-
-    batches: deque[pl.DataFrame] = field(default_factory=lambda: deque(maxlen=RECENT_UPDATES))
-    """The episodes of each update, the newest last."""
-    tiers: deque[int] = field(default_factory=lambda: deque(maxlen=RECENT_UPDATES))
-    entropy: float = float("nan")
-    kl_fraction: float = float("nan")
-    multiplier: float = float("nan")
-    constraint_level: float = float("nan")
-    series: SeedSeries | None = None
-
-    def recent(self) -> list[pl.DataFrame]:
-        """The episodes of the updates that are shown."""
-        shown, count = [], 0
-        for batch in reversed(self.batches):
-            is_long = len(shown) >= FEW_UPDATES and count >= FEW_EPISODES
-            if count >= ENOUGH_EPISODES or is_long:
-                break
-            shown.append(batch)
-            count += len(batch)
-        return shown
-
-
 class RecentHistory:
-    """The recent updates of every seed, for the live display only."""
+    """What the live display shows of every seed: its recent updates, and a warning if it is
+    stuck."""
 
     def __init__(
         self, seeds: Sequence[int], constraint: Constraint, dead_zone: float | None = None
     ):
-        self._seeds = {seed: RecentSeed() for seed in seeds}
+        self._series: dict[int, SeedSeries | None] = dict.fromkeys(seeds)
+        self._rows = pl.DataFrame()
         self._constraint, self._dead_zone = constraint, dead_zone
 
-    def add(self, metrics: Metrics, rows: pl.DataFrame, episodes: pl.DataFrame) -> None:
-        """A chunk: its metrics as arrays and as rows, and its episodes."""
-        for index, (seed, memory) in enumerate(self._seeds.items()):
-            memory.series = joined(memory.series, seed_series(rows, episodes, seed))
-            own = episodes.filter((pl.col("seed") == seed) & pl.col("valid"))
-            for update in rows.filter(pl.col("seed") == seed)["iteration"].sort():
-                memory.batches.append(own.filter(pl.col("iteration") == update))
-            if "tier" in metrics:
-                memory.tiers.extend(int(tier) for tier in metrics["tier"][index])
-            for name, updates in AVERAGED.items():
-                if name in metrics:
-                    setattr(memory, name, float(metrics[name][index, -updates:].mean()))
+    def add(self, rows: pl.DataFrame, episodes: pl.DataFrame) -> None:
+        """The metrics and the episodes of a chunk."""
+        recent = pl.col("iteration") > pl.col("iteration").max() - RECENT_UPDATES
+        self._rows = pl.concat([self._rows, rows], how="diagonal").filter(recent)
+        for seed, series in self._series.items():
+            self._series[seed] = joined(series, seed_series(rows, episodes, seed))
 
     def status(self) -> list[SeedStatus]:
-        return [self._one(seed, memory) for seed, memory in self._seeds.items()]
+        return [self._one(seed, series) for seed, series in self._series.items() if series]
 
-    def _one(self, seed: int, memory: RecentSeed) -> SeedStatus:
-        tiers, recent = list(memory.tiers), memory.recent()
-        returns = [value for batch in recent for value in batch["return"]]
+    def _one(self, seed: int, series: SeedSeries) -> SeedStatus:
+        rows, updates = self._rows.filter(pl.col("seed") == seed), _shown(series.episodes)
+        episodes, returns = series.episodes[-updates:], series.returns[-updates:]
+        ended, count = episodes > 0, int(episodes.sum())
+        means = rows.select(name for name in AVERAGED if name in rows.columns)
+        means = means.tail(AVERAGED_UPDATES).mean()
+        tiers = Counter(rows["tier"].to_list()) if "tier" in rows.columns else Counter()
         return SeedStatus(
             seed=seed,
-            return_mean=float(np.mean(returns)) if returns else float("nan"),
-            costs=[cost for batch in recent for cost in batch["cost"].to_list()],
-            updates=len(recent),
-            tier_share={
-                tier.label: tiers.count(tier) / len(tiers) for tier in Tier if tier in tiers
-            },
-            entropy=memory.entropy,
-            kl_fraction=memory.kl_fraction,
-            multiplier=memory.multiplier,
-            constraint_level=memory.constraint_level,
-            warning=None
-            if memory.series is None
-            else diagnose(memory.series, self._constraint, self._dead_zone),
+            return_mean=float(np.average(returns[ended], weights=episodes[ended]))
+            if count
+            else float("nan"),
+            costs=series.costs[len(series.costs) - count :].tolist(),
+            updates=updates,
+            tier_share={tier.label: tiers[tier] / tiers.total() for tier in Tier if tier in tiers},
+            warning=diagnose(series, self._constraint, self._dead_zone),
+            **(means.row(0, named=True) if len(means) else {}),
         )
+
+
+def _shown(episodes: np.ndarray) -> int:
+    """How many of the last updates are shown, from the episodes that ended in each."""
+    recent, count = episodes[::-1][:RECENT_UPDATES], 0
+    for updates, more in enumerate(recent):
+        if count >= ENOUGH_EPISODES or (updates >= FEW_UPDATES and count >= FEW_EPISODES):
+            return updates
+        count += more
+    return len(recent)

@@ -1,8 +1,8 @@
 """Train: advance all seeds chunk by chunk, and keep the run directory true at every moment.
 
-What must exist is written before what says that it exists: logs, tables, a state that is kept, the
-newest state, and last the number of steps in the manifest. A kill between any two writes leaves a
-run that stopped at its newest checkpoint.
+What must exist is written before what says that it exists: tables, a state that is kept, the newest
+state, and last the number of steps in the manifest. A kill between any two writes leaves a run that
+stopped at its newest checkpoint; a resumed run writes its logs anew.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -56,18 +56,6 @@ from canary.watching.watcher import Watcher
 CHUNK_SECONDS = 2.0  # of one call of the program: the display and Ctrl-C wait for it
 
 
-@dataclass(frozen=True)
-class _Session:
-    """A run that this process holds, and all that it is trained with."""
-
-    config: RunConfig
-    groups: SeedGroups
-    run: Path
-    watcher: Watcher
-    start: Start | None = None
-    """What a new run begins with; None: untrained networks."""
-
-
 def start_run(
     config: RunConfig,
     out: Path,
@@ -85,7 +73,7 @@ def start_run(
     labels = checked_labels(out, name, tags, watcher.log)
     prepare_devices()
     described = describe_environment(config.environment)
-    training, device, is_new_place = config.training, jax.devices()[0], not out.exists()
+    training, device = config.training, jax.devices()[0]
     with _enough_memory(config):
         groups = make_groups(config if start else with_initial_std(config))
         structure = groups.structure()  # what cannot be built must fail before anything is written
@@ -97,26 +85,27 @@ def start_run(
         len(training.seeds),
         training.updates * training.batch,
     )
-    run = directory.create(
-        out,
-        headline,
-        stored,
-        device=f"{device.platform}: {device.device_kind}",
-        command=sys.argv,
-        labels=labels,
-    )
-    if start:
-        update_manifest(run, start=start.record)
-    remember_all(run, stored)
+    run, is_new_place = None, not out.exists()
     try:
+        run = directory.create(
+            out,
+            headline,
+            stored,
+            device=f"{device.platform}: {device.device_kind}",
+            command=sys.argv,
+            labels=labels,
+            start=start.record if start else None,
+        )
+        remember_all(run, stored)
         with lock.held(run):
-            _train(_Session(config, groups, run, watcher, start), quiet=quiet)
+            _Training(config, groups, run, watcher, start).run(quiet)
     except BaseException:
-        if not checkpoint.checkpoints(run / NEWEST):  # nothing to resume: leave nothing behind
+        # Leave nothing behind that cannot be resumed
+        if run is not None and not checkpoint.checkpoints(run / NEWEST):
             shutil.rmtree(run, ignore_errors=True)
-            with contextlib.suppress(OSError):
-                if is_new_place:
-                    out.rmdir()
+        with contextlib.suppress(OSError):
+            if is_new_place:
+                out.rmdir()
         raise
     return run
 
@@ -153,9 +142,12 @@ def resume_run(
         )
         # The deviation at the start is of no use to a run that has begun
         is_new = not checkpoint.checkpoints(run / NEWEST)
+        if is_new and manifest.get("start"):
+            raise CanaryError(
+                f"{run} was killed before it stored what it begins with; start it anew."
+            )
         groups = make_groups(with_initial_std(config) if is_new else config)
-        session = _Session(config, groups, run, watcher)
-        _train(session, quiet=quiet, notes=notes)
+        _Training(config, groups, run, watcher).run(quiet, notes)
     return run
 
 
@@ -163,25 +155,18 @@ def _extended(run: Path, config: RunConfig, total_steps: int) -> tuple[RunConfig
     """The configuration with a longer plan, which the manifest states from now on, and a sentence
     about schedules. config.json stays as it is."""
     training, done = config.training, stored_manifest(run)["steps"]
-    if type(total_steps) is not int or total_steps < 1:
-        raise CanaryError(f"total_steps must be a positive whole number, not {total_steps!r:.40}.")
-    longer = checked(replace(config, training=replace(training, total_steps=total_steps)))
-    if longer.training.updates < training.updates:
-        raise CanaryError(
-            f"{run} is planned for {training.total_steps:,} steps; --total-steps can make that "
-            f"more, not {total_steps:,}."
-        )
-    if longer.training.updates == training.updates:
-        if total_steps > training.total_steps:
-            raise CanaryError(
-                f"{total_steps:,} steps are no more updates than the {training.total_steps:,} that "
-                f"{run} is planned for: an update takes {training.batch:,}; ask for at least "
-                f"{(training.updates + 1) * training.batch:,}."
-            )
+    if total_steps == training.total_steps:
         return config, []
-    steps = longer.training.updates * training.batch
-    update_manifest(run, extended_steps=total_steps, total_steps=steps)
-    before, after = (done / (plan.updates * training.batch) for plan in (training, longer.training))
+    longer = checked(replace(config, training=replace(training, total_steps=total_steps)))
+    updates, batch = longer.training.updates, training.batch
+    if updates <= training.updates:
+        raise CanaryError(
+            f"{run} is planned for {training.total_steps:,} steps, and an update takes {batch:,}: "
+            f"--total-steps must be at least {(training.updates + 1) * batch:,}, not "
+            f"{total_steps:,}."
+        )
+    update_manifest(run, extended_steps=total_steps, total_steps=updates * batch)
+    before, after = (done / (count * batch) for count in (training.updates, updates))
     note = (
         f"The plan is {total_steps:,} steps now, instead of {training.total_steps:,}. Schedules "
         f"such as learning rates run over the whole plan, so they go back from {before:.0%} to "
@@ -191,184 +176,178 @@ def _extended(run: Path, config: RunConfig, total_steps: int) -> tuple[RunConfig
     return longer, [note]
 
 
-def _train(session: _Session, *, quiet: bool, notes: Sequence[str] = ()) -> None:
-    config, run, groups = session.config, session.run, session.groups
-    started, status = time.monotonic(), "failed"
-    heading = progress.RunHeading(
-        config.environment_name, config.algorithm_name, config.constraint,
-        config.training.updates * config.training.batch * len(config.training.seeds),
-    )  # fmt: skip
-    try:
-        with (
-            progress.TrainingProgress(heading, quiet=quiet) as display,
-            interruptible(
-                lambda: display.busy("stopping; Ctrl-C again stops at once")
-            ) as interrupted,
-            _enough_memory(config),
-        ):
-            for note in notes:
-                display.message(note, warning=True)
-            first = _prepare(session, display)
-            status = _loop(session, first, display, interrupted)
-            if status != "interrupted" and not is_ours(config.environment):
-                display.busy("playing the last policies")
-                _store_reference_episodes(session)
-    except KeyboardInterrupt:
-        status = "interrupted"
-    finally:
-        groups.close()
-        close(config.environment)
-        session.watcher.close()
-        seconds = stored_manifest(run).get("wall_seconds", 0.0) + time.monotonic() - started
-        finished = datetime.now().astimezone().isoformat(timespec="seconds")
-        update_manifest(run, status=status, finished=finished, wall_seconds=round(seconds, 2))
+class _Training:
+    """Trains a run that this process holds. Rows are kept in memory until the next checkpoint."""
 
-
-def _prepare(session: _Session, display: progress.TrainingProgress) -> int:
-    """Start or restore the seeds, compile, and open the logs; returns the updates done."""
-    config, run, groups, iteration = session.config, session.run, session.groups, 0
-    if checkpoint.checkpoints(run / NEWEST):
-        iteration = _restore(session, display)
-    else:
-        display.busy("preparing the seeds")
-        groups.start()
-        if session.start:  # stored at once: a resumed run must begin with it too
-            groups.restore(session.start.begin(groups.stacked()))
-            store(run, config, groups.stacked(), 0, keep=False)
-    tables.discard_after(run, iteration)
-    display.busy("compiling")
-    began = time.monotonic()
-    groups.compile()
-    update_manifest(run, compile_seconds=round(time.monotonic() - began, 2))
-    about = config_to_dict(config) | {"tags": list(labels_of(stored_manifest(run)).tags)}
-    done = tables.read(run, "metrics"), tables.read(run, "episodes")
-    session.watcher.open(run, about, config.constraint, config.training.updates, done)
-    return iteration
-
-
-def _restore(session: _Session, display: progress.TrainingProgress) -> int:
-    """Load the newest intact state, under the plan as it is now; returns the updates done."""
-    config, groups = session.config, session.groups
-    states, iteration, notes = newest(config, session.run, groups)
-    updates = config.training.updates
-    groups.restore(
-        eqx.tree_at(lambda s: s.terms.updates, states, jnp.full_like(states.terms.updates, updates))
-    )
-    for note in (*notes, *groups.revive()):
-        display.message(note, warning=True)
-    display.message(f"Resuming {session.run} after update {iteration} of {updates}.")
-    return iteration
-
-
-def _loop(
-    session: _Session, first: int, display: progress.TrainingProgress, interrupted: threading.Event
-) -> str:
-    """Advance until the end, an interruption or a watcher's stop; returns the status of the run."""
-    config, watcher, training = session.config, session.watcher, session.config.training
-    dead_zone = getattr(config.algorithm, "dead_zone", None)
-    history = RecentHistory(training.seeds, config.constraint, dead_zone)
-    unsaved = _UnsavedRows(session, first)
-    iteration, count, goes_on = first, 1, True
-    most = 1 if watcher.sees_every_update else training.chunk
-    while iteration < training.updates and goes_on and not interrupted.is_set():
-        began = time.monotonic()
-        count = min(count, next_kept(training, iteration) - iteration)
-        metrics, ends = _advance(session, unsaved, iteration, count)
-        seconds = time.monotonic() - began
-        episodes = episodes_frame(ends, training.seeds, iteration)
-        rows = metrics_frame(metrics, training.seeds, iteration, training.batch)
-        unsaved.add(rows, episodes, seconds)
-        history.add(metrics, rows, episodes)
-        iteration += count
-        steps = training.batch * len(training.seeds)
-        display.update(history.status(), iteration * steps, count * steps / seconds)
-        count = max(1, min(most, round(count * CHUNK_SECONDS / seconds)))
-        try:
-            goes_on = watcher.see(rows, episodes)
-        except BaseException:
-            unsaved.save(iteration)
-            raise
-        if is_kept(training, iteration) or unsaved.age() >= training.checkpoint_seconds:
-            unsaved.save(iteration)
-            display.notice(f"checkpoint saved after update {iteration}")
-    unsaved.save(iteration)
-    if iteration < training.updates:
-        return "interrupted" if goes_on else "stopped"
-    checkpoint.prune(session.run / NEWEST)  # a kill may have come before the last pruning
-    tables.compact(session.run)
-    return "finished"
-
-
-class _UnsavedRows:
-    """The rows since the last checkpoint, saved together with the next one."""
-
-    def __init__(self, session: _Session, iteration: int):
-        self._session, self._first, self._saved = session, iteration, time.monotonic()
-        self._metrics: list[pl.DataFrame] = []
+    def __init__(
+        self,
+        config: RunConfig,
+        groups: SeedGroups,
+        run: Path,
+        watcher: Watcher,
+        start: Start | None = None,
+    ):
+        self._config, self._groups, self._run, self._watcher = config, groups, run, watcher
+        self._start = start  # what a new run begins with; None: untrained networks
+        self._rows: list[pl.DataFrame] = []
         self._episodes: list[pl.DataFrame] = []
-        self._seconds = float(stored_manifest(session.run).get("train_seconds", 0.0))
+        self._first, self._saved = 0, time.monotonic()
+        self._seconds = float(stored_manifest(run).get("train_seconds", 0.0))
 
-    def age(self) -> float:
-        return time.monotonic() - self._saved
+    def run(self, quiet: bool, notes: Sequence[str] = ()) -> None:
+        """Train to the end, an interruption or a fault, and state which it was in the manifest."""
+        config, started, status = self._config, time.monotonic(), "failed"
+        heading = progress.RunHeading(
+            config.environment_name, config.algorithm_name, config.constraint,
+            config.training.updates * config.training.batch * len(config.training.seeds),
+        )  # fmt: skip
+        try:
+            with (
+                progress.TrainingProgress(heading, quiet=quiet) as display,
+                interruptible(
+                    lambda: display.busy("stopping; Ctrl-C again stops at once")
+                ) as interrupted,
+                _enough_memory(config),
+            ):
+                for note in notes:
+                    display.message(note, warning=True)
+                self._prepare(display)
+                status = self._loop(display, interrupted)
+                if status != "interrupted" and not is_ours(config.environment):
+                    display.busy("playing the last policies")
+                    self._store_reference_episodes()
+        except KeyboardInterrupt:
+            status = "interrupted"
+        finally:
+            self._groups.close()
+            close(config.environment)
+            self._watcher.close()
+            seconds = stored_manifest(self._run).get("wall_seconds", 0.0)
+            update_manifest(
+                self._run,
+                status=status,
+                finished=datetime.now().astimezone().isoformat(timespec="seconds"),
+                wall_seconds=round(seconds + time.monotonic() - started, 2),
+            )
 
-    def add(self, metrics: pl.DataFrame, episodes: pl.DataFrame, seconds: float) -> None:
-        self._metrics.append(metrics)
-        self._episodes.append(episodes)
-        self._seconds += seconds
+    def _prepare(self, display: progress.TrainingProgress) -> None:
+        """Start or restore the seeds, compile, and open the logs."""
+        config, run = self._config, self._run
+        if checkpoint.checkpoints(run / NEWEST):
+            self._first = self._restore(display)
+        else:
+            display.busy("preparing the seeds")
+            self._groups.start()
+            if self._start:  # stored at once: a resumed run must begin with it too
+                self._groups.restore(self._start.begin(self._groups.stacked()))
+                store(run, config, self._groups.stacked(), 0, keep=False)
+        tables.discard_after(run, self._first)
+        display.busy("compiling")
+        began = time.monotonic()
+        self._groups.compile()
+        seconds = round(time.monotonic() - began, 2)
+        # A kill may have come between the last checkpoint and its steps
+        update_manifest(run, steps=self._first * config.training.batch, compile_seconds=seconds)
+        about = config_to_dict(config) | {"tags": list(labels_of(stored_manifest(run)).tags)}
+        done = tables.read(run, "metrics"), tables.read(run, "episodes")
+        self._watcher.open(run, about, config.constraint, config.training.updates, done)
+        self._saved = time.monotonic()
 
-    def save(self, iteration: int) -> None:
-        """Logs and tables first, then the states after them, then the steps in the manifest."""
-        if not self._metrics:
+    def _restore(self, display: progress.TrainingProgress) -> int:
+        """Load the newest intact state, under the plan as it is now; returns the updates done."""
+        states, iteration, notes = newest(self._config, self._run, self._groups)
+        updates = self._config.training.updates
+        planned = jnp.full_like(states.terms.updates, updates)
+        self._groups.restore(eqx.tree_at(lambda s: s.terms.updates, states, planned))
+        for note in (*notes, *self._groups.revive()):
+            display.message(note, warning=True)
+        display.message(f"Resuming {self._run} after update {iteration} of {updates}.")
+        return iteration
+
+    def _loop(self, display: progress.TrainingProgress, interrupted: threading.Event) -> str:
+        """Advance until the end, an interruption or a watcher's stop; returns the run's status."""
+        config, training = self._config, self._config.training
+        dead_zone = getattr(config.algorithm, "dead_zone", None)
+        history = RecentHistory(training.seeds, config.constraint, dead_zone)
+        iteration, count, goes_on = self._first, 1, True
+        most = 1 if self._watcher.sees_every_update else training.chunk
+        while iteration < training.updates and goes_on and not interrupted.is_set():
+            began = time.monotonic()
+            count = min(count, next_kept(training, iteration) - iteration)
+            metrics, ends = self._advance(iteration, count)
+            seconds = time.monotonic() - began
+            episodes = episodes_frame(ends, training.seeds, iteration)
+            rows = metrics_frame(metrics, training.seeds, iteration, training.batch)
+            self._rows.append(rows)
+            self._episodes.append(episodes)
+            self._seconds += seconds
+            history.add(rows, episodes)
+            iteration += count
+            steps = training.batch * len(training.seeds)
+            display.update(history.status(), iteration * steps, count * steps / seconds)
+            count = max(1, min(most, round(count * CHUNK_SECONDS / seconds)))
+            try:
+                goes_on = self._watcher.see(rows, episodes)
+            except BaseException:
+                self._save(iteration)
+                raise
+            age = time.monotonic() - self._saved
+            if is_kept(training, iteration) or age >= training.checkpoint_seconds:
+                self._save(iteration)
+                display.notice(f"checkpoint saved after update {iteration}")
+        self._save(iteration)
+        if iteration < training.updates:
+            return "interrupted" if goes_on else "stopped"
+        checkpoint.prune(self._run / NEWEST)  # a kill may have come before the last pruning
+        tables.compact(self._run)
+        return "finished"
+
+    def _advance(self, iteration: int, count: int) -> Any:
+        """The records of `count` updates. On a fault, save the state before them and raise."""
+        config, groups = self._config, self._groups
+        try:
+            with explain_failures(config.environment):
+                metrics, ends = groups.advance(count)
+        except CanaryError as error:  # the states are still those before
+            fault = f"{error} {saved(iteration, self._run)}"
+        else:
+            lanes, horizon = config.training.environments, config.environment.horizon
+            if (found := find_fault(metrics.pop(FAULT), ends, lanes, horizon)) is not None:
+                fault = fault_sentence(found, config, iteration, self._run)
+            elif (unsound := groups.unsound()) is not None:
+                fault = unsound_sentence(*unsound, iteration, iteration + count, self._run)
+            else:
+                return metrics, ends
+            groups.rewind()
+        self._save(iteration)
+        raise CanaryError(fault)
+
+    def _save(self, iteration: int) -> None:
+        """Tables first, then the states after them, then the steps in the manifest."""
+        if not self._rows:
             return
-        run, config, training = (
-            self._session.run,
-            self._session.config,
-            self._session.config.training,
-        )
-        self._session.watcher.flush()
+        run, training = self._run, self._config.training
         frames: dict[tables.Kind, pl.DataFrame] = {
-            "metrics": pl.concat(self._metrics),
+            "metrics": pl.concat(self._rows),
             "episodes": pl.concat(self._episodes),
         }
         tables.append_parts(run, frames, self._first, iteration)
-        states = self._session.groups.stacked()
-        store(run, config, states, iteration, keep=is_kept(training, iteration))
-        update_manifest(
-            run, steps=iteration * training.batch, train_seconds=round(self._seconds, 2)
-        )
+        states = self._groups.stacked()
+        store(run, self._config, states, iteration, keep=is_kept(training, iteration))
+        steps, seconds = iteration * training.batch, round(self._seconds, 2)
+        update_manifest(run, steps=steps, train_seconds=seconds)
         checkpoint.prune(run / NEWEST)
-        self._metrics, self._episodes, self._first = [], [], iteration
+        self._rows, self._episodes, self._first = [], [], iteration
         self._saved = time.monotonic()
 
-
-def _advance(session: _Session, unsaved: _UnsavedRows, iteration: int, count: int) -> Any:
-    """The records of `count` updates. On a fault, save the state before them and raise."""
-    config, groups, run = session.config, session.groups, session.run
-    try:
-        with explain_failures(config.environment):
-            metrics, ends = groups.advance(count)
-    except CanaryError as error:  # the states are still those before
-        fault = f"{error} {saved(iteration, run)}"
-    else:
-        lanes, horizon = config.training.environments, config.environment.horizon
-        if (found := find_fault(metrics.pop(FAULT), ends, lanes, horizon)) is not None:
-            fault = fault_sentence(found, config, iteration, run)
-        elif (unsound := groups.unsound()) is not None:
-            fault = unsound_sentence(*unsound, iteration, iteration + count, run)
-        else:
-            return metrics, ends
-        groups.rewind()
-    unsaved.save(iteration)
-    raise CanaryError(fault)
-
-
-def _store_reference_episodes(session: _Session) -> None:
-    """Whole episodes of the last policies, by which certification recognises the environment."""
-    states = jax.tree.map(jnp.asarray, session.groups.stacked())
-    done = int(states.terms.iteration[0])
-    with contextlib.suppress(CanaryError):  # then nothing can be compared
-        episodes = reference_episodes(FrozenPolicies(session.config, states, done, []))
-        update_manifest(session.run, reference_episodes=episodes)
+    def _store_reference_episodes(self) -> None:
+        """Whole episodes of the last policies, by which certification recognises the
+        environment."""
+        states = jax.tree.map(jnp.asarray, self._groups.stacked())
+        done = int(states.terms.iteration[0])
+        with contextlib.suppress(CanaryError):  # then nothing can be compared
+            episodes = reference_episodes(FrozenPolicies(self._config, states, done, []))
+            update_manifest(self._run, reference_episodes=episodes)
 
 
 @contextmanager

@@ -9,7 +9,6 @@ devices in turn.
 
 import os
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any
 
 import jax
@@ -133,9 +132,15 @@ class SeedGroups:
         options = {"xla_cpu_multi_thread_eigen": False} if on_cpu else None
         self.trainer = trainer
         self._terms = terms
-        self._init = jax.jit(_over_group(partial(_init, trainer)), compiler_options=options)
+        self._init = jax.jit(
+            _over_group(lambda seed, terms: init_training(trainer, terms, seed)),
+            compiler_options=options,
+        )
         # The states before a chunk are not donated to it: they are saved if it fails.
-        self._chunk = jax.jit(_over_group(partial(_chunk, trainer, size)), compiler_options=options)
+        self._chunk = jax.jit(
+            _over_group(lambda state, count: train_chunk(trainer, state, count, size)),
+            compiler_options=options,
+        )
         self._host = HostTraining(trainer, options) if host else None
         self._states: list[TrainingState] = []
         self._before: list[TrainingState] = []
@@ -247,14 +252,6 @@ class SeedGroups:
         return list(
             self._pool.map(function, self._groups if items is None else items, self._devices)
         )
-
-
-def _init(trainer: Trainer, seed: Any, terms: Terms) -> TrainingState:
-    return init_training(trainer, terms, seed)
-
-
-def _chunk(trainer: Trainer, size: int, state: TrainingState, count: Any) -> Any:
-    return train_chunk(trainer, state, count, size)
 
 
 def _over_group(function: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The stored states of a run: which there are, whether one is of this run, and how it goes on.
+"""The stored states of a run: which exist, whether one belongs to the run, and how they are loaded.
 
 The newest are in RUN/checkpoints. Those after equal parts of training (`keep_checkpoints`) stay in
 RUN/kept, so that the policy at a step can be loaded. A checkpoint is bound to its run by its update
@@ -18,14 +18,14 @@ from canary.runs import checkpoint
 from canary.runs.devices import prepare_devices
 from canary.runs.files import make_folder
 from canary.runs.seeds import SeedGroups, make_groups
-from canary.runs.settings import differences, leaves
+from canary.runs.settings import differences
 from canary.training import TrainingState
 
 NEWEST, KEPT = "checkpoints", "kept"
 
 
 def next_kept(training: TrainingConfig, iteration: int) -> int:
-    """The next update after `iteration` whose state is kept; the last update counts always."""
+    """The next update after `iteration` whose state is kept, or the last update."""
     parts, updates = training.keep_checkpoints, training.updates
     places = (-(-part * updates // parts) for part in range(1, parts + 1))
     return next((place for place in places if place > iteration), updates)
@@ -40,7 +40,7 @@ def store(
 ) -> None:
     """Save the states after `iteration` updates. The one that is kept comes first: training goes on
     from the other, and would not save it again."""
-    metadata = {"iteration": iteration, "config": config_to_dict(config)}
+    metadata = {"config": config_to_dict(config)}
     for folder in (*((run / KEPT,) if keep else ()), run / NEWEST):
         make_folder(folder, within=run)
         path = checkpoint.checkpoint_path(folder, iteration)
@@ -54,8 +54,8 @@ def stored_updates(run: Path) -> dict[int, Path]:
 
 
 def stored_at(config: RunConfig, run: Path, step: int) -> Path:
-    """The state after `step` environment steps per seed, or a sentence that says which there
-    are."""
+    """The state after `step` environment steps per seed, or a sentence that lists those that
+    exist."""
     batch, stored = config.training.batch, stored_updates(run)
     if step % batch == 0 and step // batch in stored:
         return stored[step // batch]
@@ -79,41 +79,34 @@ def load_states(
         path = stored_at(config, run, step)
         tree, metadata = checkpoint.load(path, groups.structure())
         check_binding(config, path, tree, metadata)
-        return tree, int(metadata["iteration"]), []
+        return tree, _update_of(tree), []
     finally:
         groups.close()
 
 
 def newest(config: RunConfig, run: Path, groups: SeedGroups) -> tuple[Any, int, list[str]]:
-    tree, metadata, used, skipped = checkpoint.newest_intact(
+    tree, _, used, skipped = checkpoint.newest_intact(
         run / NEWEST, groups.structure(), partial(check_binding, config)
     )
-    notes = [f"{reason} Using {used.name} instead." for reason in skipped]
-    return tree, int(metadata["iteration"]), notes
+    return tree, _update_of(tree), [f"{reason} Using {used.name} instead." for reason in skipped]
+
+
+def _update_of(tree: Any) -> int:
+    return int(np.asarray(tree.terms.iteration)[0])
 
 
 def check_binding(config: RunConfig, path: Path, tree: Any, metadata: dict[str, Any]) -> None:
-    """Raise a sentence unless a checkpoint is of the update that it names, and of this
+    """Raise a sentence unless a checkpoint is of the update that its name says, and of this
     configuration."""
-    iteration, done = metadata.get("iteration"), np.asarray(tree.terms.iteration)
-    if (
-        type(iteration) is not int
-        or not 0 <= iteration <= config.training.updates
-        or checkpoint.checkpoint_path(path.parent, iteration) != path
-        or not (done == iteration).all()
-    ):
+    if checkpoint.checkpoint_path(path.parent, _update_of(tree)) != path:
         raise CanaryError(
-            f"Checkpoint {path} is damaged (it says update {iteration!r:.20}, and its state is of "
-            f"update {int(done.flat[0])})."
+            f"Checkpoint {path} is damaged (its state is of update {_update_of(tree)})."
         )
-    found, original = config_to_dict(config), metadata.get("config")
-    planned = dict(leaves(original)).get("training.total_steps")
-    if isinstance(planned, int) and planned < config.training.total_steps:  # it was extended since
-        found["training"]["total_steps"] = planned
     changed = [
         text
-        for text in differences(original, found)
+        for text in differences(metadata.get("config"), config_to_dict(config))
         if not text.endswith(" is new")  # a later version may have more settings
+        and not text.startswith("training.total_steps ")  # it may have been extended since
         and not (config.environment_changes and text.startswith("environment."))  # accepted
     ]
     if changed:

@@ -99,7 +99,8 @@ def start_from_run(run: Path, seed: int | None = None) -> Start:
             arrays, about = checkpoint.read_arrays(path)
             training = about["config"]["training"]
             batch = training["environments"] * training["rollout_length"]
-            record = {"run": str(run), "step": about["iteration"] * batch}
+            updates = int(arrays["tree.terms.iteration"][0])
+            record = {"run": str(run), "step": updates * batch}
             return Start(str(run), arrays, tuple(training["seeds"]), record, seed)
         except CanaryError as error:
             problems.append(str(error))

@@ -1,7 +1,7 @@
 """Who watches a run while it trains: the user's callback, and logs for other tools.
 
-A log gets an update before the checkpoint that contains it. So after a kill a log may be ahead of
-the checkpoint, never behind, and a resumed run removes or overwrites what it does again.
+A resumed run writes its CSV and TensorBoard logs anew from its tables, so a kill leaves them neither
+ahead of the checkpoint nor behind it.
 """
 
 import csv
@@ -31,13 +31,11 @@ class Log:
 
     def __init__(self, run: Path, about: dict[str, Any], steps: int, earlier: Iterable[Update]): ...
     def write(self, update: Update) -> None: ...
-    def flush(self) -> None: ...
     def close(self) -> None: ...
 
 
 class CsvLog(Log):
-    """RUN/log.csv: a row per seed and update; unknown numbers are empty. What was done before the
-    log was opened is written anew from the run's tables."""
+    """RUN/log.csv: a row per seed and update; unknown numbers are empty."""
 
     def __init__(self, run: Path, about: dict[str, Any], steps: int, earlier: Iterable[Update]):
         files.write_atomically(run / "log.csv", b"", within=run)
@@ -69,17 +67,16 @@ class TensorBoardLog(Log):
         for seed in about["training"]["seeds"]:
             folder = run / "tensorboard" / f"seed-{seed}"
             files.make_folder(folder, within=run)
-            # Forget what a resumed run does again
-            self._writers[seed] = make(str(folder), purge_step=steps + 1 if steps else None)
+            for path in folder.glob("events.*"):
+                path.unlink(missing_ok=True)
+            self._writers[seed] = make(str(folder), flush_secs=10)
+        for update in earlier:
+            self.write(update)
 
     def write(self, update: Update) -> None:
         for seed in update.seeds:
             for name, number in seed.numbers().items():
                 self._writers[seed.seed].add_scalar(name, number, update.steps)
-
-    def flush(self) -> None:
-        for writer in self._writers.values():
-            writer.flush()
 
     def close(self) -> None:
         for writer in self._writers.values():
@@ -184,11 +181,6 @@ class Watcher:
             if self._callback is not None:
                 goes_on = _answer(self._callback(update)) and goes_on
         return goes_on
-
-    def flush(self) -> None:
-        """Before a checkpoint: a kill after it must not lose rows that came before it."""
-        for log in self._logs:
-            log.flush()
 
     def close(self) -> None:
         for log in self._logs:

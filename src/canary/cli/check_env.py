@@ -1,5 +1,6 @@
 """`canary check-env`."""
 
+import math
 import time
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
@@ -11,7 +12,7 @@ from canary.errors import CanaryError
 from canary.terminal.console import check_json, console_for, counting_bar, emit_json
 
 DEFAULT_EPSILON = 0.05
-EPISODES, SECONDS = 128, 50.0  # where the user says no number
+EPISODES, SECONDS = 128, 40.0  # of each policy, and for all of them, if the user says nothing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +68,7 @@ def check(options: CheckEnv) -> int:
     prepare_devices()
     console = console_for(options.json)
     episodes = whole("--episodes", options.episodes)
-    until = time.monotonic() + SECONDS
+    until = math.inf
     if episodes == 0:
         raise CanaryError("--episodes takes a positive whole number, not 0.")
     environment = _environment(options)
@@ -76,8 +77,11 @@ def check(options: CheckEnv) -> int:
         with counting_bar("checking", quiet=options.quiet) as show:
 
             def progress(done: int, total: int, what: str) -> bool:
+                nonlocal until
                 show(done, total, what)
-                return episodes is not None or time.monotonic() < until
+                if done == 1 and episodes is None:  # random actions were played
+                    until = time.monotonic() + SECONDS
+                return time.monotonic() < until
 
             report = full_check(
                 environment, constraint=constraint, episodes=episodes or EPISODES, progress=progress

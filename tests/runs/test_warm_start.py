@@ -1,5 +1,7 @@
 """A warm start: training begins exactly with the policies of another run, and says so."""
 
+import shutil
+
 import jax
 import numpy as np
 import pytest
@@ -7,6 +9,7 @@ import pytest
 import canary
 from canary.cli.main import main
 from canary.errors import CanaryError
+from canary.runs.manifest import update_manifest
 from canary.runs.policies import load_policies
 from canary.runs.seeds import make_groups
 from canary.runs.warm_start import start_from_policy, start_from_run
@@ -85,3 +88,12 @@ def test_the_command_line_takes_a_run_and_a_seed_of_it(source, tmp_path, capsys)
     assert canary.load("latest", out=tmp_path).summary()["start"]["seeds"] == {"0": 5, "1": 5}
     assert main(["train", "--seed", "5", *flags]) == 2
     assert "--from" in capsys.readouterr().err
+
+
+def test_a_warm_start_that_was_killed_before_its_first_state_is_not_resumed(source, tmp_path):
+    """It would begin untrained."""
+    run = shutil.copytree(source.directory, tmp_path / "killed")
+    shutil.rmtree(run / "checkpoints")
+    update_manifest(run, start={"run": "other"}, status="running", tables={})
+    with pytest.raises(CanaryError, match="start it anew"):
+        canary.load(run).resume(quiet=True)

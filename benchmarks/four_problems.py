@@ -166,7 +166,7 @@ def main(total_steps: int = 400_000, seeds=5, **how) -> None:
         found = run.summary()
         print(
             f"{type(environment).__name__:12} {risk:8.3f} {earned:6.1f} |"
-            f" {max(found['violation_per_seed']):.3f} {found['violation_probability']:.3f}"
+            f" {max(p or 0.0 for p in found['violation_per_seed']):.3f} {found['violation_probability']:.3f}"
             f" {found['return_mean']:.1f}"
         )
 

@@ -77,6 +77,8 @@ def test_it_takes_a_configuration_and_old_keys(trained):
     config = make_config("IcyLake", total_steps=STEPS, overrides=LAKE)
     same = jax.eval_shape(canary.make_train(config), jax.random.PRNGKey(0))
     assert jax.tree.structure(same) == jax.tree.structure(jax.eval_shape(train, seed_key(0)))
+    with pytest.raises(CanaryError, match="leave out the other arguments"):
+        canary.make_train(config, total_steps=960)
 
 
 def test_mistakes_are_sentences(trained):

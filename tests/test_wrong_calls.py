@@ -1,5 +1,6 @@
 """Wrong arguments of public functions end in one sentence, before anything is done."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import canary
 from canary import CanaryError
 from canary.algorithms.canary import CanaryConfig
 from canary.api import Run
+from canary.checking.check import full_check
 from canary.environments.icy_lake import IcyLake
 from canary.exact import best_under_cantelli, best_under_cvar, best_under_var, from_environment
 
@@ -127,9 +129,11 @@ def test_a_wrong_argument_is_a_sentence(
         (best_under_var, (3, 1.0, 0.1), "mdp must be a FiniteMDP"),
         (best_under_cvar, (MDP, "x", 0.1), "limit must be a number"),
         (best_under_cantelli, (MDP, 1.0, None), "epsilon must be a number"),
+        (partial(full_check, episodes=0), (IcyLake(),), "episodes must be at least 1"),
+        (partial(full_check, constraint=3), (IcyLake(),), "constraint must be a Chance"),
     ],
 )
-def test_so_it_is_with_exact_results(function, arguments, words):
+def test_so_it_is_below_the_face(function, arguments, words):
     with pytest.raises(CanaryError, match=words):
         function(*arguments)
 

@@ -118,8 +118,11 @@ def make_train(
     Seed i of `canary.train` has the key `fold_in(key(0), i)`. Nothing is written, and numbers that
     are not finite raise nothing: the metric "fault" is then positive.
     """
+    said = (algorithm, constraint, total_steps, preset, overrides, cost)
     if isinstance(env, RunConfig):
         config = env
+        if said != ("canary", None, None, "fast", (), None):
+            raise CanaryError("A configuration says everything; leave out the other arguments.")
     else:
         training = {} if total_steps is None else {"total_steps": total_steps}
         config = make_config(env, algorithm, constraint, preset, overrides, cost, **training)

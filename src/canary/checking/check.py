@@ -13,6 +13,7 @@ from canary.constraints import Constraint
 from canary.environments.protocol import Discrete, Environment
 from canary.environments.settings import name_of_environment, settings_of
 from canary.errors import CanaryError
+from canary.values import Count, checked
 
 QUANTILES = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 
@@ -46,11 +47,12 @@ class Report:
         }
 
 
+@checked
 def full_check(
     environment: Any,
     *,
     constraint: Constraint | None = None,
-    episodes: int = 128,
+    episodes: Count = 128,
     progress: Progress = lambda done, total, what: None,
 ) -> Report:
     """Everything: tracing, whole random episodes, the same again, and advice about the limit from

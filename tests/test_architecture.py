@@ -71,14 +71,16 @@ ALLOWED: dict[str, set[str]] = {
     "certification.page": {"certification", "constraints", "terminal"},
     "certification.signature": {"errors", "certification", "runs.files"},
     "certification.run": RUNS | {
-        "errors", "constraints", "environments", "certification", "certification.page", "certification.signature",
+        "errors", "constraints", "values", "environments", "certification", "certification.page", "certification.signature",
         "terminal",
     },
     "certification.verify": RUNS | {
         "errors", "constraints", "environments", "certification", "certification.page", "certification.run",
         "certification.signature",
     },
-    "certification.best": RUNS | {"errors", "constraints", "environments", "certification", "certification.run", "terminal"},
+    "certification.best": RUNS | {
+        "errors", "constraints", "values", "environments", "certification", "certification.run", "terminal",
+    },
     "exact.figure": {"errors", "runs.files", "terminal", "reporting.figures"},
     "exact.run": RUNS | MATHEMATICS | {"exact"},
     "export.run": RUNS | {"errors", "constraints", "environments", "export"},

@@ -195,6 +195,12 @@ def from_dict(kind: type[Result], data: Any, where: str) -> Result:
         raise CanaryError(f"{where} is incomplete ({error}).") from None
 
 
+def convert_fields(record: Any) -> None:
+    """Convert the fields of a frozen dataclass as their types say; for its `__post_init__`."""
+    for name, hint in type_hints(type(record)).items():
+        object.__setattr__(record, name, convert(hint, getattr(record, name), name))
+
+
 def type_hints(kind: Any) -> dict[str, Any]:
     """The types of a dataclass's fields, with their ranges."""
     hints = typing.get_type_hints(kind, include_extras=True)

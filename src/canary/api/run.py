@@ -33,7 +33,7 @@ from canary.runs.environment import open_config
 from canary.runs.policies import EvaluationPlan, FrozenPolicies, load_policies, play
 from canary.runs.stored_states import stored_updates
 from canary.terminal.console import evaluation_bar
-from canary.values import AnySteps, Count, Positive, PositiveShare, Seeds, Texts, Whole, checked
+from canary.values import AnySteps, Count, Positive, Seeds, Texts, Whole, checked
 from canary.watching.watcher import Callback, Watcher
 
 if TYPE_CHECKING:
@@ -171,14 +171,14 @@ def video(
 def certify(
     run: AnyRun,
     *,
-    confidence: PositiveShare = 0.95,
+    confidence: float = 0.95,
     episodes: Count | None = None,
     early_stop: bool = True,
     step: Whole | None = None,
     seeds: Seeds | None = None,
     shift: Texts = (),
-    limit: Positive | None = None,
-    epsilon: PositiveShare | None = None,
+    limit: float | None = None,
+    epsilon: float | None = None,
     deterministic: bool = False,
     evaluation_seed: Whole | None = None,
     largest_step_cost: Positive | None = None,
@@ -224,7 +224,7 @@ def certify(
 def best(
     run: AnyRun,
     *,
-    confidence: PositiveShare = 0.95,
+    confidence: float = 0.95,
     tries: Count = 3,
     selection_episodes: Count = 1000,
     episodes: Count | None = None,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from canary.certification.certificate import changed_sentence
-from canary.certification.plan import check_confidence, check_count
+from canary.certification.plan import check_confidence
 from canary.certification.run import CertificateRequest, certify_run
 from canary.certification.verdict import percent
 from canary.constraints import Constraint
@@ -25,6 +25,7 @@ from canary.runs.environment import open_config
 from canary.runs.policies import EvaluationPlan, load_policies, play
 from canary.runs.stored_states import stored_updates
 from canary.terminal.console import evaluation_bar
+from canary.values import Amount, Count, Whole, convert_fields
 
 NAME = "best.json"
 
@@ -34,21 +35,19 @@ class Search:
     """How the best policy is searched; decided before anything is played."""
 
     confidence: float = 0.95
-    tries: int = 3
+    tries: Count = 3
     """Certificates at most."""
-    selection_episodes: int = 1000
+    selection_episodes: Count = 1000
     """Episodes per stored policy, for the ranking alone."""
-    episodes: int | None = None
+    episodes: Count | None = None
     """Episodes of a certificate at most; None plans them."""
-    seeds: tuple[int, ...] | None = None
-    largest_step_cost: float | None = None
+    seeds: tuple[Whole, ...] | None = None
+    largest_step_cost: Amount | None = None
     """For the certificates, if the environment does not state it and the constraint needs it."""
 
     def __post_init__(self):
+        convert_fields(self)
         check_confidence(self.confidence)
-        check_count("The number of tries", self.tries)
-        check_count("The number of selection episodes", self.selection_episodes)
-        CertificateRequest(episodes=self.episodes, largest_step_cost=self.largest_step_cost)
 
 
 @dataclass(frozen=True, kw_only=True)

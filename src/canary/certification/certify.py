@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray
 
 from canary import evaluation
-from canary.certification.plan import Plan, complete, is_number, plan_for
+from canary.certification.plan import Plan, complete, plan_for
 from canary.certification.verdict import Assessment, PlayedEpisodes, assess, encode_costs, may_stop
 from canary.constraints import Chance, Constraint, one_cost, parts_of
 from canary.environments.failures import explain_failures
@@ -188,7 +188,7 @@ def shift_grid(
     """The environment under every combination of the given values of its numeric settings, with
     what was changed."""
     settings = environment_settings(environment)
-    known = [name for name, value in settings.items() if is_number(value)]
+    known = [name for name, value in settings.items() if type(value) in (int, float)]
     for name, values in shifts.items():
         if name not in known:
             raise CanaryError(

@@ -4,7 +4,6 @@ certificate. Also the exact number of episodes that a verdict needs (`numerics/b
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -12,6 +11,7 @@ from scipy.special import betainc, betaincc
 
 from canary.constraints import Chance, Constraint, Joint, One
 from canary.errors import CanaryError
+from canary.values import Count, convert_fields
 
 RATE_TO_DETECT = 0.5  # of epsilon: a policy this safe should get its verdict,
 POWER = 0.9  # with this probability
@@ -28,14 +28,14 @@ ROUNDING = 64
 class Plan:
     confidence: float = 0.95
     """A wrong verdict (SATISFIED or VIOLATED) has probability at most 1 - confidence."""
-    statements: int = 1
+    statements: Count = 1
     """Number of verdicts that hold together. Each is given at confidence
     1 - (1 - confidence) / statements (Bonferroni)."""
-    episodes: int | None = None
+    episodes: Count | None = None
     """Episodes per policy, at most if it may stop early; None plans them from epsilon."""
     early_stop: bool = True
     """Stop as soon as the verdict is clear, by bounds that are valid at all times."""
-    batch: int = 256
+    batch: Count = 256
     """Episodes played in parallel; the test looks after each batch."""
     cost_bound: float | tuple[float | None, ...] | None = None
     """Largest possible cost of an episode (largest step cost times horizon), of several costs one
@@ -45,22 +45,8 @@ class Plan:
     certificate."""
 
     def __post_init__(self):
+        convert_fields(self)
         check_confidence(self.confidence)
-        check_count("The number of statements", self.statements)
-        check_count("The size of a batch", self.batch)
-        for name in ("early_stop", "deterministic"):
-            if not isinstance(getattr(self, name), bool):
-                raise CanaryError(f"{name} must be True or False, not {getattr(self, name)!r:.40}.")
-        if self.episodes is not None:
-            check_count("The number of episodes", self.episodes)
-        if isinstance(self.cost_bound, list):  # as JSON has it
-            object.__setattr__(self, "cost_bound", tuple(self.cost_bound))
-        bounds = self.cost_bound if isinstance(self.cost_bound, tuple) else (self.cost_bound,)
-        for bound in bounds:
-            if bound is not None and not (is_number(bound) and math.isfinite(bound)):
-                raise CanaryError(
-                    f"The largest possible cost must be a finite number, not {bound!r:.40}."
-                )
 
     @property
     def bound(self) -> float | None:
@@ -73,20 +59,11 @@ class Plan:
         return 1 - (1 - self.confidence) / self.statements
 
 
-def is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def check_confidence(value: Any) -> None:
-    if not is_number(value) or not 0 < value < 1:
+def check_confidence(value: float) -> None:
+    if not 0 < value < 1:
         raise CanaryError(
-            f"The confidence must lie strictly between 0 and 1, such as 0.95, not {value!r:.40}."
+            f"The confidence must lie strictly between 0 and 1, such as 0.95, not {value}."
         )
-
-
-def check_count(what: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise CanaryError(f"{what} must be a whole number of at least 1, not {value!r:.40}.")
 
 
 def plan_for(plan: Plan, constraint: One) -> Plan:

@@ -6,7 +6,6 @@ key(evaluation seed) with i, a stream of its own, the four numbers of the `commi
 folded in. So a certificate can be replayed, and only with the plan that it was played by.
 """
 
-import math
 import re
 import secrets
 from collections.abc import Callable, Sequence
@@ -36,7 +35,7 @@ from canary.certification.certify import (
     shift_grid,
 )
 from canary.certification.page import render_page
-from canary.certification.plan import Plan, complete, is_number
+from canary.certification.plan import Plan, check_confidence, complete
 from canary.config.config import RunConfig
 from canary.constraints import Constraint, Mean, one_cost, parts_of
 from canary.environments.protocol import Environment, close, largest_step_cost
@@ -47,6 +46,7 @@ from canary.runs.directory import read_config, versions
 from canary.runs.environment import MAY_ACCEPT, is_ours, open_config, source_file_digest
 from canary.runs.policies import FrozenPolicies, episode_changes, load_policies
 from canary.terminal.certificate_table import CertificationBar
+from canary.values import Amount, Count, Whole, convert_fields
 
 STREAM = 0x63657274  # "cert": neither training nor evaluation uses these keys
 JSON_NAME, PAGE_NAME = "certificate.json", "certificate.html"
@@ -60,47 +60,29 @@ class CertificateRequest:
     """What to certify, and how. The constraint is the run's own unless given."""
 
     confidence: float = 0.95
-    episodes: int | None = None
+    episodes: Count | None = None
     """Episodes per policy, at most if it may stop early; None plans them."""
     early_stop: bool = True
-    step: int | None = None
+    step: Whole | None = None
     """The policies after so many environment steps; None: the newest."""
-    seeds: tuple[int, ...] | None = None
+    seeds: tuple[Whole, ...] | None = None
     """Which seeds of the run; None: all. Fewer seeds, chosen beforehand, need less correction."""
     shift: tuple[str, ...] = ()
     """Changed dynamics such as `slip=0.1,0.2`; several form a grid."""
     limit: float | None = None
     epsilon: float | None = None
     deterministic: bool = False
-    evaluation_seed: int | None = None
+    evaluation_seed: Whole | None = None
     """None draws a new one, so that nobody can train, or choose, for known episodes."""
-    largest_step_cost: float | None = None
+    largest_step_cost: Amount | None = None
     """The largest cost of one step: gives bounds on mean and CVaR if the environment states none."""
-    batch: int = 256
+    batch: Count = 256
     sign: Any = None
     """A private Ed25519 key, or the path of its file."""
 
     def __post_init__(self):
-        Plan(
-            confidence=self.confidence,
-            episodes=self.episodes,
-            early_stop=self.early_stop,
-            batch=self.batch,
-            deterministic=self.deterministic,
-        )
-        seed, step = self.evaluation_seed, self.step
-        if seed is not None and (type(seed) is not int or not 0 <= seed < 2**31):
-            raise CanaryError(
-                f"The evaluation seed must be a whole number below 2**31, not {seed!r:.40}."
-            )
-        if step is not None and (type(step) is not int or step < 0):
-            raise CanaryError(f"A step must be a whole number, not {step!r:.40}.")
-        for name in ("limit", "epsilon", "largest_step_cost"):
-            value = getattr(self, name)
-            if value is not None and not (is_number(value) and 0 <= value < math.inf):
-                raise CanaryError(
-                    f"{name} must be a finite number that is not negative, not {value!r:.40}."
-                )
+        convert_fields(self)
+        check_confidence(self.confidence)
 
 
 def certify_run(

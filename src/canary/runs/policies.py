@@ -32,6 +32,7 @@ from canary.rollout import CostAccount
 from canary.runs.manifest import stored_manifest
 from canary.runs.stored_states import load_states
 from canary.training import TrainingState
+from canary.values import Count, Whole, convert_fields
 
 STREAM = 0x6576616C  # "eval": training folds in iteration numbers only
 BATCH = 500  # episodes per call of the program
@@ -91,29 +92,21 @@ class FrozenPolicies:
 class EvaluationPlan:
     """How the frozen policies are played."""
 
-    episodes: int = 1000
+    episodes: Count = 1000
     """Fresh episodes per seed."""
-    seeds: tuple[int, ...] | None = None
+    seeds: tuple[Whole, ...] | None = None
     """Which seeds of the run; None: all."""
     deterministic: bool = False
     """Take the most likely action instead of sampling as in training."""
-    evaluation_seed: int = 0
+    evaluation_seed: Whole = 0
     """The key from which the randomness of all episodes is derived."""
 
     def __post_init__(self):
+        convert_fields(self)
         if self.seeds is not None and not self.seeds:
             raise CanaryError("At least one seed is needed.")
         if self.seeds is not None and len(set(self.seeds)) < len(self.seeds):
             raise CanaryError(f"Seeds must be different whole numbers, not {self.seeds}.")
-        if type(self.episodes) is not int or self.episodes < 1:
-            raise CanaryError(
-                f"The number of episodes must be a positive whole number, not {self.episodes!r}."
-            )
-        if not isinstance(self.evaluation_seed, int) or not 0 <= self.evaluation_seed < 2**31:
-            raise CanaryError(
-                "The evaluation seed must be a whole number below 2**31, not "
-                f"{self.evaluation_seed!r}."
-            )
 
     @property
     def batch(self) -> int:

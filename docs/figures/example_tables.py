@@ -1,7 +1,8 @@
 """The tables and the figure of docs/examples/glucose.md and drawdown.md:
 
-python docs/figures/examples.py glucose RUN SEED       prints the table, writes docs/images/glucose.png
-python docs/figures/examples.py drawdown RUN SEED      prints the table
+`python docs/figures/example_tables.py glucose RUN SEED` prints the first and writes
+docs/images/glucose.png; `... drawdown RUN SEED` prints the second. P and J of a seed's policy beside
+simple controllers, on fresh episodes.
 """
 
 import sys
@@ -23,7 +24,6 @@ from canary.reporting.figures import BLUE, GREEN, GREY, RED, STYLE
 from canary.rollout import policy_inputs
 
 IMAGE = Path(__file__).parents[1] / "images" / "glucose.png"
-EPISODES = 1000
 
 
 def learned(policy: TrainedPolicy):
@@ -37,7 +37,7 @@ def learned(policy: TrainedPolicy):
     return act
 
 
-def play(environment, reset, act, each, watch=lambda state: ()):
+def play(environment, reset, act, each, episodes, watch=lambda state: ()):
     """Return, cost and what is watched, of episodes for `each` of some patients or actions, in one
     program."""
 
@@ -54,7 +54,7 @@ def play(environment, reset, act, each, watch=lambda state: ()):
         _, (reward, cost, watched) = jax.lax.scan(step, start, keys)
         return reward.sum(), cost.sum(), watched
 
-    keys = jax.random.split(jax.random.key(0), EPISODES)
+    keys = jax.random.split(jax.random.key(0), episodes)
     played = jax.jit(jax.vmap(jax.vmap(episode, (None, 0)), (0, None)))(jnp.asarray(each), keys)
     return jax.tree.map(np.asarray, played)
 
@@ -73,45 +73,45 @@ def glucose(run: canary.Run, seed: int) -> None:
     environment, patients = Glucose(), [*range(11, 21), *range(1, 11)]
     exponent = np.log2(environment.most)
 
-    def basal(which, state, spent, key):
-        return jnp.zeros(1)
+    policy = learned(run.policy(seed))
 
-    def calculator(which, state, spent, key):
+    def calculator(day):
         """Basal rate, and for a meal what the patient's ratio says, as fast as the pump can."""
-        day = state.inner
         missing = jnp.maximum(day.carbs_on_board - day.insulin_on_board, 0)  # hours of basal rate
         rate = jnp.clip(1 + missing * 60 / MINUTES, 0, environment.most)
         return rate[None] ** (1 / exponent) - 1
 
+    def act(which, state, spent, key):
+        chosen = [policy(which, state, spent, key), jnp.zeros(1), calculator(state.inner)]
+        return jnp.stack(chosen)[which[1]]
+
+    def reset(which, key):
+        return environment.morning(which[0], key)
+
     def level(state):
         return state.inner.body[3] / parameters(state.inner.patient)["Vg"]
 
-    controllers = {
-        "policy": learned(run.policy(seed)),
-        "constant basal rate": basal,
-        "bolus calculator": calculator,
-    }
-    played = {
-        name: play(environment, environment.morning, act, patients, level)
-        for name, act in controllers.items()
-    }
-    columns = [cells(reward, cost, 60.0) for reward, cost, _ in played.values()]
+    controllers = ["policy", "constant basal rate", "bolus calculator"]
+    each = [(patient, which) for patient in patients for which in range(len(controllers))]
+    reward, cost, levels = play(environment, reset, act, each, 500, level)
     kinds = ("adolescent", "adult", "child")
     names = [
         f"{kinds[(patient - 1) // 10]} {patient}{', trained on' if patient in TRAINED else ''}"
         for patient in patients
     ]
-    print_table(["patient", *played], [list(row) for row in zip(names, *columns, strict=True)])
+    texts = np.reshape(cells(reward, cost, 60.0), (len(patients), -1)).tolist()
+    rows = [[name, *row] for name, row in zip(names, texts, strict=True)]
+    print_table(["patient", *controllers], rows)
 
-    row = patients.index(16)
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7, 3), layout="constrained")
         hours = (START + MINUTES * np.arange(1, environment.horizon + 1)) / 60
         axes.axhspan(LOW, HIGH, color=GREEN, alpha=0.1, linewidth=0)
         axes.axhline(LOW, color=RED, linestyle="--", linewidth=1)
-        for name, colour in (("policy", BLUE), ("constant basal rate", GREY)):
-            low, median, high = np.quantile(played[name][2][row], (0.05, 0.5, 0.95), axis=0)
-            axes.plot(hours, median, color=colour, label=name)
+        for which, colour in ((0, BLUE), (1, GREY)):
+            course = levels[each.index((16, which))]
+            low, median, high = np.quantile(course, (0.05, 0.5, 0.95), axis=0)
+            axes.plot(hours, median, color=colour, label=controllers[which])
             axes.fill_between(hours, low, high, color=colour, alpha=0.2, linewidth=0)
         axes.set(xlabel="hour of the day", ylabel="glucose (mg/dL)", xlim=(4, 28), ylim=(40, 400))
         axes.set_xticks(range(4, 29, 4), [str(hour % 24) for hour in range(4, 29, 4)])
@@ -120,26 +120,26 @@ def glucose(run: canary.Run, seed: int) -> None:
 
 
 def drawdown(run: canary.Run, seed: int) -> None:
-    shares = [0.25, 0.4, 0.5, 0.75, 1.0]
-    rows = {name: [] for name in ("policy", *(f"{share:.0%} in shares" for share in shares))}
-    rows["100%: buy and hold"] = rows.pop("100% in shares")
+    policy, shares = learned(run.policy(seed)), [0.25, 0.4, 0.5, 0.75, 1.0]
+    each = [-1.0, *shares]  # -1 stands for the policy
+    names = ["policy", *(f"{share:.0%} in shares" for share in shares[:-1]), "buy and hold"]
     markets = {(0, 0): "S&P 500, 1999-2013", (0, 1): "S&P 500, 2014-2018"}
     markets |= {(1, 0): "Nasdaq, 1999-2013", (1, 1): "Nasdaq, 2014-2018"}
+
+    def act(which, state, spent, key):
+        return jnp.where(which < 0, policy(which, state, spent, key), 2 * which - 1)
+
+    columns = []
     for index, held_out in markets:
         environment = Drawdown(index=index, held_out=held_out)
 
         def reset(which, key, environment=environment):
             return environment.reset(key)
 
-        def constant(which, state, spent, key):
-            return 2 * which[None] - 1
-
-        reward, cost, _ = play(environment, reset, learned(run.policy(seed)), [0.0])
-        column = cells(reward, cost, 20.0)
-        reward, cost, _ = play(environment, reset, constant, shares)
-        for row, cell in zip(rows.values(), column + cells(reward, cost, 20.0), strict=True):
-            row.append(cell)
-    print_table(["", *markets.values()], [[name, *row] for name, row in rows.items()])
+        reward, cost, _ = play(environment, reset, act, each, 4000)
+        columns.append(cells(reward, cost, 20.0))
+    rows = [list(row) for row in zip(names, *columns, strict=True)]
+    print_table(["", *markets.values()], rows)
 
 
 if __name__ == "__main__":

@@ -161,6 +161,12 @@ def test_summary_and_evaluation_tell_of_each_promise(run, capsys):
     assert again.evaluate(50)["return_per_seed"] == evaluation["return_per_seed"]
 
 
+def test_other_promises_than_those_of_training_may_be_certified(run):
+    certificate = run.certify(episodes=50, evaluation_seed=1, limit=(3.5, 39.0), epsilon=0.5)
+    assert certificate["limit"] == [3.5, 39.0]
+    assert certificate["epsilon"] == [0.5, 1.0]
+
+
 def test_the_command_line_takes_lists():
     options = Train(constraint="chance,mean", limit="3,40", epsilon="0.1")
     said = _choices(options)["constraint"]

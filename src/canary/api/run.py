@@ -177,8 +177,8 @@ def certify(
     step: Whole | None = None,
     seeds: Seeds | None = None,
     shift: Texts = (),
-    limit: float | None = None,
-    epsilon: float | None = None,
+    limit: float | tuple[float, ...] | None = None,
+    epsilon: float | tuple[float, ...] | None = None,
     deterministic: bool = False,
     evaluation_seed: Whole | None = None,
     largest_step_cost: Positive | None = None,
@@ -192,7 +192,8 @@ def certify(
     (docs/certification.md).
 
     `episodes` are the most per policy; None plans them. `shift` also certifies changed settings,
-    "slip=0.1,0.2". `largest_step_cost` gives bounds on mean and CVaR where the environment does not
+    "slip=0.1,0.2". `limit` and `epsilon` take the place of the run's, with several costs as tuples.
+    `largest_step_cost` gives bounds on mean and CVaR where the environment does not
     state it; `sign` is a private key or the path of its file. `environment`, `trust` and
     `accept_change` are those of `canary.load`; after a change the certificate says what is
     different. For a policy that belongs to no run there is `canary.certification.certify`.

@@ -37,7 +37,8 @@ from canary.certification.certify import (
 from canary.certification.page import render_page
 from canary.certification.plan import Plan, check_confidence, complete
 from canary.config.config import RunConfig
-from canary.constraints import Constraint, Mean, one_cost, parts_of
+from canary.config.run_config import complete as complete_constraint
+from canary.constraints import Constraint, Joint, Mean, parts_of
 from canary.environments.protocol import Environment, close, largest_step_cost
 from canary.errors import CanaryError
 from canary.identity import environment_settings
@@ -69,8 +70,9 @@ class CertificateRequest:
     """Which seeds of the run; None: all. Fewer seeds, chosen beforehand, need less correction."""
     shift: tuple[str, ...] = ()
     """Changed dynamics such as `slip=0.1,0.2`; several form a grid."""
-    limit: float | None = None
-    epsilon: float | None = None
+    limit: float | tuple[float, ...] | None = None
+    """With several costs, here and in epsilon, one for each that has one."""
+    epsilon: float | tuple[float, ...] | None = None
     deterministic: bool = False
     evaluation_seed: Whole | None = None
     """None draws a new one, so that nobody can train, or choose, for known episodes."""
@@ -189,13 +191,12 @@ def check_environment(run: Path, config: RunConfig) -> tuple[dict[str, Any], tup
 
 def _constraint(request: CertificateRequest, trained: Constraint) -> Constraint:
     """The run's own, with the numbers that were asked for."""
-    if request.limit is None and request.epsilon is None:
-        return trained
-    trained = one_cost(trained, "Another limit or epsilon than the run's")
+    asked: dict[str, Any] = {"limit": request.limit, "epsilon": request.epsilon}
+    if isinstance(trained, Joint):
+        return complete_constraint(asked, trained, "the run")
     if isinstance(trained, Mean) and request.epsilon is not None:
         raise CanaryError(f"The run is about {trained.text}, which has no epsilon; leave it out.")
-    asked = {"limit": request.limit, "epsilon": request.epsilon}
-    said: dict[str, Any] = {name: float(each) for name, each in asked.items() if each is not None}
+    said = {name: float(each) for name, each in asked.items() if each is not None}
     return replace(trained, **said)
 
 

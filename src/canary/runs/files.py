@@ -109,9 +109,10 @@ def make_folder(folder: Path, *, within: Path | None = None) -> None:
 
 def check_writable(folder: Path) -> None:
     """Raise a sentence if nothing can be written into a directory: before the work, not after."""
-    probe = folder / f".probe.{secrets.token_hex(8)}"
+    probe = folder / f".probe.{secrets.token_hex(8)}.tmp"  # an orphan, if a kill leaves it
     write_atomically(probe, bytes(4096))
     probe.unlink(missing_ok=True)
+    remove_orphans(folder)
 
 
 def check_name(path: Path) -> None:

@@ -17,7 +17,9 @@ def other(**changes: Any) -> dict[str, Any]:
 
 def test_runs_are_compared_with_the_first_on_the_seeds_that_both_have(tmp_path):
     first = make_run(tmp_path / "a")
-    second = make_run(tmp_path / "b", other(constraint={"limit": 0.75, "epsilon": 0.25}))
+    second = make_run(
+        tmp_path / "b", other(constraint={"kind": "chance", "limit": 0.75, "epsilon": 0.25})
+    )
     found = compare_runs([first, second])
     one, two = found["runs"]
     assert (one["differs"], two["differs"]) == ({"limit": 5.5}, {"limit": 0.75})

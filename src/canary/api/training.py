@@ -110,7 +110,7 @@ def make_train(
     cost: str | None = None,
 ) -> Callable[..., tuple[TrainingState, Metrics]]:
     """A pure function `train(key, limit=None, epsilon=None) -> (state, metrics)` to `jax.jit` and
-    `jax.vmap`, over keys, limits and epsilons alike (docs/functional.md).
+    `jax.vmap`, over keys, limits and epsilons alike (docs/examples/functional.md).
 
     The arguments are those of `canary.train`, or one `RunConfig`, such as `run.config`. `limit` and
     `epsilon` take the place of the constraint's; settings that the preset chose for the constraint

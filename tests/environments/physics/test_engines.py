@@ -220,5 +220,5 @@ def test_auto_is_native_on_a_cpu_and_mjx_elsewhere(monkeypatch):
 
 def test_without_mujoco_a_sentence_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "mujoco", None)
-    with pytest.raises(CanaryError, match=r"needs MuJoCo .* install mujoco and mujoco-mjx"):
+    with pytest.raises(CanaryError, match=r"needs MuJoCo .*canary-rl\[mujoco\]"):
         load_model("eco_ant.xml")

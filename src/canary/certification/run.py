@@ -196,7 +196,7 @@ def _constraint(request: CertificateRequest, trained: Constraint) -> Constraint:
         return complete_constraint(asked, trained, "the run")
     if isinstance(trained, Mean) and request.epsilon is not None:
         raise CanaryError(f"The run is about {trained.text}, which has no epsilon; leave it out.")
-    said = {name: float(each) for name, each in asked.items() if each is not None}
+    said: dict[str, Any] = {name: float(each) for name, each in asked.items() if each is not None}
     return replace(trained, **said)
 
 

@@ -50,7 +50,7 @@ PROPORTIONAL_GAIN = 1.0
 SENSITIVITY: dict[Kind, float] = {"chance": 1.0, "mean": 10.0, "cvar": 10.0}
 LOWEST = -4.0  # log lambda
 START = 1.5  # log lambda: safe first, then rich
-STARTS = 0.0  # of several, which together would drown out the reward
+START_OF_SEVERAL = 0.0  # log lambda: together, high prices would drown out the reward
 
 
 class Price(eqx.Module):
@@ -60,7 +60,9 @@ class Price(eqx.Module):
 
     @classmethod
     def at_start(cls, constraints: int = 1) -> "Price":
-        return cls(jnp.full((), START) if constraints == 1 else jnp.full(constraints, STARTS))
+        return cls(
+            jnp.full((), START) if constraints == 1 else jnp.full(constraints, START_OF_SEVERAL)
+        )
 
 
 def highest_price(steps: int, horizon: int, window: int) -> float:

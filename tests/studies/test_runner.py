@@ -14,7 +14,7 @@ from canary.cli.sweep import sweep_study, swept
 from canary.config.config import config_to_dict
 from canary.errors import CanaryError
 from canary.studies import store
-from canary.studies.catalogue import ALL_STUDIES, PaperRow, Row, Study
+from canary.studies.catalogue import ALL_STUDIES, PUBLISHED, Row, Study
 from canary.studies.page import save_views
 from canary.studies.runner import (
     Places,
@@ -32,9 +32,7 @@ SMALL = (
     "training.rollout_length=100",
     "training.merge_capacity=0",
 )
-PAPER = PaperRow(
-    violation=0.3, jitter=0.02, safe=0.0, reward=1.0, violation_error=0, jitter_error=0, reward_error=0
-)  # fmt: skip
+PAPER = PUBLISHED["IcyLake"]["ppo"]
 PLAIN = Row(
     name="plain", about="as it is", algorithm="ppo", overrides=SMALL, paper=PAPER, seeds=(5, 6), steps=1000,
 )  # fmt: skip
@@ -72,7 +70,7 @@ def test_the_table_has_a_line_per_row(written, places):
     lines = written["table"].read_text().splitlines()
     rows = [line for line in lines if line.startswith(("| plain", "| other"))]
     assert len(rows) == 2
-    assert "0.300, 0.0200, 0%, 1.00" in rows[0]
+    assert "0.308, 0.0197, 0%, 1.00" in rows[0]
     assert "2 × 1,000" in rows[0]
     data = pl.read_csv(written["data"])
     seeds = [

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from dataclasses import asdict
 
 import numpy as np
 import polars as pl
@@ -28,7 +27,7 @@ def results(tmp_path_factory):
     root = tmp_path_factory.mktemp("views")
     add_group(root / "units" / "a")
     add_group(root / "units" / "b", algorithm="cpo", seeds=(3, 4))
-    paper = asdict(PUBLISHED["IcyLake"]["canary"])
+    paper = PUBLISHED["IcyLake"]["canary"]
     for view in ("study", "table1", "training-curves", "anatomy", "gaussian-tail"):
         add_study(root / view, {"one": "../units/a", "two": "../units/b"}, view=view, paper=paper)
     for epsilon in (0.02, 0.1):
@@ -221,7 +220,7 @@ def test_table1_shows_the_published_row_below_ours(results):
 def test_a_number_is_marked_outside_the_published_interval_only():
     """IcyLake, Canary: P 0.016 ± 0.007, so [0.0018, 0.0302] with half a digit; 26 of 30 safe:
     [0.69, 0.96] exactly."""
-    paper = asdict(PUBLISHED["IcyLake"]["canary"])
+    paper = PUBLISHED["IcyLake"]["canary"]
     row = {"violation": 0.0302, "jitter": 0.0071, "reward": 0.9, "safe": 0.97}
     assert outside(row, paper) == {
         "violation_outside": False,
@@ -235,7 +234,7 @@ def test_a_number_is_marked_outside_the_published_interval_only():
     assert outside(row | {"jitter": None}, paper)["jitter_outside"] is None
     # Half of the last printed digit: 81 ± 3, 4.0 ± 0.6, 0.67 ± 0.06.
     for environment, edge in (("EcoAnt", 81 + 5.88 + 0.5), ("PointGoal2500", 4 + 1.176 + 0.05)):
-        printed = asdict(PUBLISHED[environment]["canary"])
+        printed = PUBLISHED[environment]["canary"]
         assert not outside(row | {"reward": edge - 1e-6}, printed)["reward_outside"]
         assert outside(row | {"reward": edge + 1e-6}, printed)["reward_outside"]
     assert half_digit(paper["reward"]) == pytest.approx(0.005)

@@ -12,7 +12,7 @@ and the sizes of programs and checkpoints are left out.
 import logging
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -212,7 +212,7 @@ def write_study(
             "overrides": list(one.row.overrides),
             "seeds": list(one.config.training.seeds),
             "also": list(one.also),
-            "paper": None if one.row.paper is None else asdict(one.row.paper),
+            "paper": one.row.paper,
         }
         for one, place in zip(rows, folders, strict=True)
     ]  # fmt: skip

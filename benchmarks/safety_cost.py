@@ -28,8 +28,7 @@ from canary import training
 from canary.config.config import config_to_dict, make_config
 from canary.config.run_config import RunConfig
 from canary.runs import files
-from canary.runs.faults import find_fault
-from canary.runs.records import episodes_frame, metrics_frame
+from canary.runs.records import episodes_frame, find_fault, metrics_frame
 from canary.runs.seeds import SeedGroups, make_groups
 from canary.training import FAULT, first_fault
 

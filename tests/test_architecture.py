@@ -26,7 +26,8 @@ RUNS = {
     "identity",
     "runs.directory",
     "runs.files",
-    "runs.stored_states",
+    "runs.checkpoint",
+    "runs.manifest",
     "runs.environment",
     "runs.policies",
 }
@@ -63,7 +64,9 @@ ALLOWED: dict[str, set[str]] = {
         "runs.settings",
     },
     "watching": {"errors", "constraints", "runs.files"},
-    "reporting": {"errors", "constraints", "numerics", "runs.directory", "runs.files", "runs.manifest", "runs.settings"},
+    "reporting": {
+        "errors", "constraints", "numerics", "runs.files", "runs.manifest", "runs.settings", "runs.tables",
+    },
     "runs": FROZEN | {
         "host", "identity", "exploration", "training", "host_training", "checking", "config", "terminal.progress",
         "reporting.diagnosis", "watching",
@@ -91,8 +94,8 @@ ALLOWED: dict[str, set[str]] = {
     },
     "studies.paper.estimators": MATHEMATICS,
     "reporting.page": {
-        "errors", "constraints", "config", "numerics", "reporting", "runs.directory", "runs.files", "runs.settings",
-        "studies.page", "studies.table", "exact", "exact.run",
+        "errors", "constraints", "config", "numerics", "reporting", "runs.directory", "runs.files", "runs.manifest",
+        "runs.settings", "runs.tables", "studies.page", "studies.table", "exact", "exact.run",
     },
     "api": RUNS | {
         "errors", "constraints", "values", "types", "environments", "training", "exploration", "runs", "reporting", "export",

@@ -139,7 +139,7 @@ def small(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr("canary.api.training.make_config", small_config)
     monkeypatch.setattr("canary.studies.runner.start_run", stop)
     with warm(""):
-        for module in ("runner", "stored_states"):
+        for module in ("runner", "checkpoint"):
             monkeypatch.setattr(f"canary.runs.{module}.make_groups", groups_of)
         yield
 

@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 
 from canary.config.config import RunConfig, make_config
-from canary.runs import directory
 from canary.runs.runner import start_run
+from canary.runs.tables import read_table
 
 LIMIT, EPSILON = 5.5, 0.02
 
@@ -15,9 +15,7 @@ LIMIT, EPSILON = 5.5, 0.02
 def last_quarter(config: RunConfig, runs: Path) -> pl.DataFrame:
     """Mean return and violation rate of every seed over the last quarter of its updates."""
     assert (config.constraint.limit, config.constraint.epsilon) == (LIMIT, EPSILON)
-    episodes = directory.read(start_run(config, runs, quiet=True), "episodes").filter(
-        pl.col("valid")
-    )
+    episodes = read_table(start_run(config, runs, quiet=True), "episodes").filter(pl.col("valid"))
     late = episodes.filter(pl.col("iteration") >= 0.75 * (pl.col("iteration").max() + 1))
     return late.group_by("seed").agg(
         pl.col("return").mean(), violation=(pl.col("cost") > LIMIT).mean()

@@ -17,7 +17,6 @@ from canary.algorithms.canary import CanaryConfig
 from canary.config.config import config_to_dict, make_config
 from canary.environments import from_gymnasium
 from canary.runs import directory
-from canary.runs.trust import NeedsTrust
 from canary.training import seed_key
 from problems.host_environments import Walk
 
@@ -114,7 +113,7 @@ def test_a_method_of_ones_own_is_imported_only_if_it_is_trusted(tmp_path: Path):
     config = make_config("IcyLake", Excess)
     headline = directory.Headline("IcyLake", "Excess", 4, 1000)
     place = directory.create(tmp_path, headline, config_to_dict(config), device="", command=[])
-    with pytest.raises(NeedsTrust, match=r"examples\.own_constraint:Excess"):
+    with pytest.raises(CanaryError, match=r"examples\.own_constraint:Excess"):
         canary.load(place)
     assert canary.load(place, trust=True).config == config
     assert canary.load(place).config == config  # asked once

@@ -18,7 +18,7 @@ class WarmGroups(SeedGroups):
     """Seeds that share the programs of others of the same shape; `algorithm` stands for what their
     update is."""
 
-    _known: ClassVar[dict[Any, tuple[Any, Any, dict]]] = {}
+    _known: ClassVar[dict[Any, tuple[Any, dict]]] = {}
     algorithm: str = ""
 
     def __init__(
@@ -33,8 +33,8 @@ class WarmGroups(SeedGroups):
             seeds,
             size,
         )
-        mine = (self._init, self._chunk, self._programs)
-        self._init, self._chunk, self._programs = self._known.setdefault(shape, mine)
+        mine = (self._training, self._programs)
+        self._training, self._programs = self._known.setdefault(shape, mine)
 
     def compile(self) -> None:
         shared = self._programs

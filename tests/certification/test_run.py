@@ -21,15 +21,16 @@ from canary.certification.verdict import decode_costs
 from canary.certification.verify import verify_file
 from canary.config.config import config_from_dict, config_to_dict
 from canary.errors import CanaryError
-from canary.runs import checkpoint, directory
-from canary.runs.stored_states import load_states
+from canary.runs import checkpoint
+from canary.runs.checkpoint import load_states
+from canary.runs.files import read_json
 from canary.terminal.certificate_table import CertificationBar, print_certificate
 
 SEEDS = (0, 3)
 
 
 def test_a_run_is_certified_for_every_seed_and_shift(run: Path, certificate: dict):
-    assert certificate == directory.read_json(run / "certificate.json")
+    assert certificate == read_json(run / "certificate.json")
     assert [(one["seed"], one["changes"]) for one in certificate["results"]] == [
         (seed, changes) for changes in ({}, {"slip": 0.2}) for seed in SEEDS
     ]
@@ -52,10 +53,10 @@ def test_a_second_certification_keeps_the_first(
         again = certify_run(run, request, out=folder, quiet=True)
         assert again["origin"]["earlier"] == count
     assert len(list(folder.glob("certificate-*.html"))) == 2
-    kept = [directory.read_json(path) for path in folder.glob("certificate-*.json")]
+    kept = [read_json(path) for path in folder.glob("certificate-*.json")]
     assert len(kept) == 2
     assert certificate in kept
-    assert directory.read_json(folder / "certificate.json") == again
+    assert read_json(folder / "certificate.json") == again
 
 
 def test_without_a_seed_the_evaluation_draws_its_own(run: Path, tmp_path: Path):
@@ -121,7 +122,7 @@ def test_a_policy_that_is_not_finite_gets_no_verdict(
     run: Path, quick: dict, tmp_path: Path, number: float
 ):
     run = shutil.copytree(run, tmp_path / "copy")
-    config = config_from_dict(directory.read_json(run / "config.json"))
+    config = config_from_dict(read_json(run / "config.json"))
     states, iteration, _ = load_states(config, run)
     place = lambda state: state.learner.policy.network.biases[0]  # noqa: E731
     states = eqx.tree_at(place, states, place(states).at[1, 0].set(number))

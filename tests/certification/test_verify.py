@@ -17,7 +17,7 @@ from canary.certification.verify import verify, verify_file
 from canary.cli.main import main
 from canary.constraints import Chance, Mean
 from canary.errors import CanaryError
-from canary.runs import directory
+from canary.runs.files import write_json
 from runs.untrained_runs import untrained_run
 
 
@@ -66,7 +66,7 @@ def test_four_things_are_enough_to_replay_it_elsewhere(
     for name in ("config.json", "manifest.json"):
         shutil.copy(run / name, tmp_path)
     shutil.copytree(run / "checkpoints", tmp_path / "checkpoints")
-    directory.write_json(tmp_path / "certificate.json", certificate)
+    write_json(tmp_path / "certificate.json", certificate)
     assert verify_file(tmp_path, replay=True)["level"] == "replayed"
 
 
@@ -129,11 +129,11 @@ def test_another_run_is_named(run: Path, certificate: dict, tmp_path: Path):
         ({"origin": origin | {"algorithm": "ppo"}}, "origin.algorithm is 'ppo'"),
         ({"origin": origin | {"updates": 9}}, "origin.updates is 9"),
     ):
-        directory.write_json(path, hashed(certificate | changes))
+        write_json(path, hashed(certificate | changes))
         assert verify_file(path)["valid"]  # it follows from its costs
         assert any(words in problem for problem in verify_file(path, run=run)["problems"])
     digest = ("results", 0, "evidence", "policy_sha256")
-    directory.write_json(path, hashed(edited(certificate, digest, "0" * 64)))
+    write_json(path, hashed(edited(certificate, digest, "0" * 64)))
     assert "not the certified one" in verify_file(path, run=run)["problems"][0]
 
 
@@ -146,7 +146,7 @@ def test_another_plan_or_seed_has_other_episodes(run: Path, quick: dict, tmp_pat
         {"evaluation_seed": 12},
         {"plan": honest["plan"] | {"deterministic": True}},
     ):
-        directory.write_json(tmp_path / "certificate.json", hashed(honest | changes))
+        write_json(tmp_path / "certificate.json", hashed(honest | changes))
         assert verify_file(tmp_path, run=run)["level"] == "belongs"
         (problem,) = verify_file(tmp_path, run=run, replay=True)["problems"]
         assert "episodes had other costs" in problem
@@ -159,7 +159,7 @@ def test_invented_costs_with_all_else_recomputed_are_found_by_replaying(
     honest = certify_run(run, request, out=tmp_path, quiet=True)
     evidence = PlayedEpisodes(**honest["results"][0]["evidence"] | {"costs": "150x0"})
     forged = issued(honest, evidence, Plan(**honest["plan"]))
-    directory.write_json(tmp_path / "certificate.json", forged)
+    write_json(tmp_path / "certificate.json", forged)
     assert forged["verdict"] == "SATISFIED"
     assert verify_file(tmp_path, run=run)["level"] == "belongs"
     assert not verify_file(tmp_path, run=run, replay=True)["valid"]

@@ -15,7 +15,8 @@ from canary.cli.common import parse_seeds
 from canary.cli.main import COMMANDS, main
 from canary.export import numpy_policy
 from canary.runs import checkpoint, directory, runner, seeds
-from canary.runs.files import unsealed
+from canary.runs.files import unsealed, write_json
+from canary.runs.tables import read_table
 from tiny_runs import FLAGS, STEPS, command, environment, run_canary
 
 KEYS = {
@@ -142,7 +143,7 @@ def test_places_that_cannot_be_written_are_sentences(tmp_path, sentence, monkeyp
         assert "annot" in sentence("train", *FLAGS, "--out", place)
     # A full disk during the first save
     monkeypatch.setattr(
-        checkpoint, "save", lambda path, *a, **k: directory.write_json(Path("/dev/full/x"), {})
+        checkpoint, "save", lambda path, *a, **k: write_json(Path("/dev/full/x"), {})
     )
     sentence("train", *FLAGS, "--quiet", "--out", "runs")
 
@@ -263,7 +264,7 @@ def test_ctrl_c_saves_and_resume_ends_as_if_nothing_had_happened(
     assert json.loads(resumed.out)["status"] == "finished"
     assert "Resuming" in resumed.err
     for kind in ("metrics", "episodes"):
-        assert_frame_equal(directory.read(run, kind), directory.read(whole, kind), check_exact=True)
+        assert_frame_equal(read_table(run, kind), read_table(whole, kind), check_exact=True)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])

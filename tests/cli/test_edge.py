@@ -14,7 +14,8 @@ from canary.cli import listing
 from canary.cli.main import BUG, main
 from canary.errors import CanaryError
 from canary.runs import directory
-from canary.runs.files import sealed
+from canary.runs.files import sealed, write_json
+from canary.runs.manifest import update_manifest
 from canary.terminal.console import PlainConsole, printable
 from runs.untrained_runs import untrained_run
 from tiny_runs import command, environment
@@ -108,7 +109,7 @@ def test_one_bad_run_never_hides_the_others(capsys, tmp_path, name):
     if name == "pipe":
         os.mkfifo(place)
     elif name == "seconds":
-        directory.update_manifest(bad, train_seconds="x")
+        update_manifest(bad, train_seconds="x")
     else:
         place.write_text(f'{{"return_mean": {"NaN" if name == "nan" else "9" * 400}}}')
     assert main(["list", "--out", str(tmp_path), "--json", "-"]) == 0
@@ -118,7 +119,7 @@ def test_one_bad_run_never_hides_the_others(capsys, tmp_path, name):
 
 def test_a_summary_that_was_changed_is_not_shown(capsys, tmp_path):
     place = made(tmp_path) / "summary.json"
-    directory.write_json(place, sealed({"return_mean": 0.25, "violation_probability": 0.5}))
+    write_json(place, sealed({"return_mean": 0.25, "violation_probability": 0.5}))
     for before, after, shown in (("0.5", "0.5", 0.5), ("0.5", "0.1", None)):
         place.write_text(place.read_text().replace(before, after))
         assert main(["list", "--out", str(tmp_path), "--json", "-"]) == 0

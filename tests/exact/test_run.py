@@ -21,7 +21,7 @@ from canary.exact.run import (
     policy_law,
 )
 from canary.rollout import CostAccount, advance, start_lane
-from canary.runs.directory import read_json
+from canary.runs.files import read_json
 from canary.runs.policies import load_policies
 from runs.untrained_runs import LAKE, LIMIT, untrained_run
 

@@ -10,7 +10,7 @@ from canary.config.config import config_from_dict
 from canary.errors import CanaryError
 from canary.export import formats, numpy_policy
 from canary.export import run as exports
-from canary.runs.directory import read_json
+from canary.runs.files import read_json
 from canary.runs.policies import load_policies
 from runs.untrained_runs import LIMIT, untrained_run
 

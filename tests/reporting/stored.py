@@ -7,6 +7,8 @@ import polars as pl
 
 from canary.config.config import config_to_dict, make_config
 from canary.runs import directory
+from canary.runs.manifest import update_manifest
+from canary.runs.tables import append_parts, compact
 from canary.studies import store
 
 UPDATES, BATCH = 40, 1000
@@ -108,7 +110,7 @@ def add_run(root, name: str, **settings) -> Path:
     )
     run = made.rename(root / name)
     for kind, table in tables(seeds).items():
-        directory.append_parts(run, {kind: table}, 0, UPDATES)
-    directory.update_manifest(run, status="finished", steps=UPDATES * BATCH, train_seconds=2.0)
-    directory.compact(run)
+        append_parts(run, {kind: table}, 0, UPDATES)
+    update_manifest(run, status="finished", steps=UPDATES * BATCH, train_seconds=2.0)
+    compact(run)
     return run

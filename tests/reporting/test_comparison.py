@@ -7,7 +7,8 @@ import pytest
 from canary.errors import CanaryError
 from canary.reporting.comparison import compare_runs
 from canary.reporting.figures import comparison_figure
-from canary.runs import directory
+from canary.runs.manifest import read_config
+from canary.runs.tables import read_table
 from reporting.test_summary import CONFIG, make_run
 
 
@@ -32,7 +33,7 @@ def test_runs_are_compared_with_the_first_on_the_seeds_that_both_have(tmp_path):
     assert (one["safe_seeds"], one["return_against_first"]) == (1, None)
     assert two["return_against_first"] == {"seeds": 3, "difference": 0.0, "half_width": 0.0}
     assert two["constraint_against_first"] is None  # another constraint measures something else
-    runs = [(directory.read_config(r), directory.read(r, "episodes"), "") for r in (first, second)]
+    runs = [(read_config(r), read_table(r, "episodes"), "") for r in (first, second)]
     assert len(comparison_figure(runs).axes[0].lines) == 2
 
 

@@ -23,7 +23,8 @@ from canary.reporting.page import (
     update_series,
     with_window_violation,
 )
-from canary.runs import directory, files
+from canary.runs import files
+from canary.runs.manifest import read_config
 from reporting.stored import UPDATES, add_group, add_run, add_study
 from runs.untrained_runs import LAKE, untrained_run
 
@@ -196,13 +197,13 @@ def test_an_evaluation_is_kept_for_the_page(tmp_path):
 def test_the_frontier_of_a_real_run_with_its_policies(tmp_path):
     run = untrained_run(tmp_path)
     frontier = exact_frontier(None)
-    found = frontier(run, directory.read_config(run))
+    found = frontier(run, read_config(run))
     assert [policy["seed"] for policy in found["policies"]] == [0, 3]
     assert all(0 <= policy["violation"] <= 1 for policy in found["policies"])
     returns = dict(found["lines"]["var"])
     assert list(returns.values()) == sorted(returns.values())
     assert found["optima"]["cantelli"] <= found["optima"]["var"]
-    alone = frontier(None, directory.read_config(run))
+    alone = frontier(None, read_config(run))
     assert alone["policies"] == []
     assert alone["lines"] == found["lines"]
 

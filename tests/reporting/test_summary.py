@@ -10,6 +10,8 @@ import pytest
 from canary.errors import CanaryError
 from canary.reporting.summary import summarise_evaluation, summarise_run
 from canary.runs import directory
+from canary.runs.manifest import update_manifest
+from canary.runs.tables import append_parts
 
 CONFIG = {
     "environment": {"name": "IcyLake", "settings": {}},
@@ -41,10 +43,8 @@ def make_run(root, config: dict[str, Any] = CONFIG, steps: int = 400) -> Path:
     frame = pl.DataFrame(EPISODES, schema=names, orient="row").with_columns(
         environment=pl.lit(0), terminated=pl.lit(True)
     )
-    directory.append_parts(run, {"episodes": frame}, 0, 5)
-    directory.update_manifest(
-        run, steps=steps, train_seconds=6.0, wall_seconds=9.0, status="interrupted"
-    )
+    append_parts(run, {"episodes": frame}, 0, 5)
+    update_manifest(run, steps=steps, train_seconds=6.0, wall_seconds=9.0, status="interrupted")
     return run
 
 

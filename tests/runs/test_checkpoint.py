@@ -32,7 +32,11 @@ def example(seed: int = 0) -> Any:
     )
     return {
         "record": record,
-        "moments": (jnp.ones((5,), jnp.bfloat16), np.arange(3.0), np.zeros((2, 0), bool)),
+        "moments": (
+            jnp.ones((5,), jnp.bfloat16),
+            np.arange(3, dtype=np.int32),
+            np.zeros((2, 0), bool),
+        ),
         "/é'": [np.asfortranarray(np.arange(6, dtype=np.int8).reshape(2, 3))],
         "none": None,
     }
@@ -42,7 +46,6 @@ def assert_same(actual: Any, expected: Any) -> None:
     assert jax.tree.structure(actual) == jax.tree.structure(expected)
     for one, other in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
         assert (one.shape, one.dtype) == (other.shape, other.dtype)
-        assert isinstance(one, np.ndarray) == isinstance(other, np.ndarray)
         if jax.dtypes.issubdtype(one.dtype, jax.dtypes.prng_key):
             one, other = jax.random.key_data(one), jax.random.key_data(other)
         assert np.asarray(one).tobytes() == np.asarray(other).tobytes()
@@ -175,36 +178,6 @@ def test_another_configuration_is_refused(tmp_path: Path, like: Any, reason: str
     checkpoint.save(path, {"x": jnp.zeros((2, 3))}, metadata={})
     with pytest.raises(CanaryError, match=f"another configuration .*{reason}"):
         checkpoint.load(path, like)
-
-
-def test_the_newest_intact_checkpoint_is_used_and_the_others_named(tmp_path: Path):
-    tree = {"x": jnp.zeros(3)}
-    for iteration in (20, 40, 100_000_000, 60):
-        path = checkpoint.checkpoint_path(tmp_path, iteration)
-        checkpoint.save(
-            path, {"x": jnp.full(3, float(iteration))}, metadata={"iteration": iteration}
-        )
-    for iteration in (100_000_000, 60):
-        path = checkpoint.checkpoint_path(tmp_path, iteration)
-        path.write_bytes(path.read_bytes()[:-30])
-    (tmp_path / ".checkpoint-00000080.npz.tmp").write_bytes(b"half")
-    os.mkfifo(checkpoint.checkpoint_path(tmp_path, 50))  # neither waited for nor read for ever
-    checkpoint.checkpoint_path(tmp_path, 45).symlink_to("/dev/zero")
-    loaded, metadata, path, skipped = checkpoint.newest_intact(tmp_path, tree)
-    assert metadata == {"iteration": 40}
-    assert path.name == "checkpoint-00000040.npz"
-    assert float(loaded["x"][0]) == 40.0
-    assert ["checkpoint-100000000.npz is damaged" in skipped[0], len(skipped)] == [True, 4]
-
-
-def test_no_intact_checkpoint_is_a_sentence(tmp_path: Path):
-    with pytest.raises(CanaryError, match="There is no checkpoint in"):
-        checkpoint.newest_intact(tmp_path, {})
-    with pytest.raises(CanaryError, match="There is no checkpoint"):
-        checkpoint.load(tmp_path / "checkpoint-00000001.npz", {})
-    (tmp_path / "checkpoint-00000001.npz").write_bytes(b"")
-    with pytest.raises(CanaryError, match=r"No checkpoint in .* damaged"):
-        checkpoint.newest_intact(tmp_path, {})
 
 
 def test_prune_keeps_the_newest(tmp_path: Path):

@@ -1,11 +1,14 @@
 """Run directories: never overwritten or half-written, correct after a kill, listed even when
-broken."""
+broken, and trained by one process at a time."""
 
 import contextlib
 import dataclasses
 import json
 import os
 import resource
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -15,7 +18,17 @@ from polars.testing import assert_frame_equal
 
 from attacks.death import Mortal
 from canary.errors import CanaryError
-from canary.runs import directory, lock, manifest, tables
+from canary.runs import directory, tables
+from canary.runs.files import write_json
+from canary.runs.manifest import (
+    check_labels,
+    hold,
+    is_held,
+    read_config,
+    stored_manifest,
+    update_manifest,
+)
+from canary.runs.tables import append_parts, compact, discard_after, read_table
 
 HEADLINE = directory.Headline(env="IcyLake", algorithm="canary", seeds=2, total_steps=4000)
 
@@ -38,38 +51,30 @@ def episodes(first: int, last: int) -> pl.DataFrame:
         for k in range(first, last)
         for e in (0, 1)
     ]
-    return pl.DataFrame(rows, schema=list(directory.COLUMNS["episodes"]), orient="row")
+    return pl.DataFrame(rows, schema=list(tables.COLUMNS["episodes"]), orient="row")
 
 
 def append(run: Path, first: int, last: int) -> None:
     frames = {"metrics": metrics(first, last), "episodes": episodes(first, last)}
-    directory.append_parts(run, frames, first, last)  # type: ignore[arg-type]
+    append_parts(run, frames, first, last)  # type: ignore[arg-type]
 
 
 def assert_holds(run: Path, last: int) -> None:
     """The run's tables are those of an uninterrupted run of `last` iterations."""
-    expected = {
-        "metrics": metrics(0, last).sort("seed", "iteration"),
-        "episodes": episodes(0, last),
-    }
-    for kind in directory.COLUMNS:
-        actual = directory.read(run, kind)
-        if last == 0:
-            assert actual.is_empty()
-        else:
-            assert_frame_equal(actual, expected[kind])
+    if last == 0:
+        assert all(read_table(run, kind).is_empty() for kind in tables.COLUMNS)
+        return
+    assert_frame_equal(read_table(run, "metrics"), metrics(0, last).sort("seed", "iteration"))
+    assert_frame_equal(read_table(run, "episodes"), episodes(0, last))
 
 
 def test_create_writes_config_and_manifest(tmp_path: Path):
     run = new_run(tmp_path / "deep" / "runs")
     assert run.name.startswith("IcyLake-canary-20")
-    assert directory.read_config(run) == {"limit": 5.5}
-    stored = manifest.stored_manifest(run)
+    assert read_config(run) == {"limit": 5.5}
+    stored = stored_manifest(run)
     assert {"status": "running", "steps": 0, "seeds": 2, "device": "cpu"}.items() <= stored.items()
     assert {"python", "jax", "jaxlib", "numpy"} <= stored["versions"].keys()
-    assert sorted(path.name for path in run.iterdir()) == sorted(
-        ["checkpoints", "config.json", "episodes", "manifest.json", "metrics"]
-    )
 
 
 def test_every_run_gets_its_own_directory_with_a_usable_name(tmp_path: Path):
@@ -78,6 +83,17 @@ def test_every_run_gets_its_own_directory_with_a_usable_name(tmp_path: Path):
     assert len(set(runs)) == 4
     assert sorted(tmp_path.iterdir()) == sorted(runs)
     assert runs[-1].name.startswith("my.module-Factory-canary-")
+
+
+def test_names_and_tags_are_checked(tmp_path: Path):
+    (tmp_path / "taken").mkdir()
+    for name in ("taken", "latest", "a/b", ".x", "", "x" * 101):
+        with pytest.raises(CanaryError, match=r"exists already|letters"):
+            check_labels(tmp_path, name, ())
+    for tag in ("", "a,b", " a", "x" * 60):
+        with pytest.raises(CanaryError, match="tag"):
+            check_labels(tmp_path, None, [tag])
+    check_labels(tmp_path, "new", ["one"])
 
 
 def test_a_place_that_cannot_be_written_is_a_sentence_and_nothing_is_left(tmp_path: Path):
@@ -104,21 +120,6 @@ def test_old_drafts_are_removed_by_the_next_run(tmp_path: Path):
     assert [p.name for p in tmp_path.iterdir() if p != run] == [f".x-{'1' * 16}.draft"]
 
 
-def test_parts_are_read_in_order_and_survive_compaction(tmp_path: Path):
-    run = new_run(tmp_path)
-    assert directory.read(run, "episodes").columns == list(directory.COLUMNS["episodes"])
-    for first, last in ((4, 6), (0, 4), (6, 13)):
-        append(run, first, last)
-    assert_holds(run, 13)
-    directory.compact(run)
-    assert_holds(run, 13)
-    assert list((run / "metrics").iterdir()) == list((run / "episodes").iterdir()) == []
-    append(run, 13, 15)  # a finished run that is given more steps
-    assert_holds(run, 15)
-    directory.compact(run)
-    assert_holds(run, 15)
-
-
 @pytest.mark.parametrize("act", ["compact", "go back", "go back from joined", "append"])
 def test_a_kill_at_any_write_loses_and_doubles_nothing(tmp_path: Path, act: str):
     write, killed = 0, Mortal(1)
@@ -128,61 +129,59 @@ def test_a_kill_at_any_write_loses_and_doubles_nothing(tmp_path: Path, act: str)
         append(run, 0, 3)
         append(run, 3, 5)
         if act == "go back from joined":
-            directory.compact(run)
+            compact(run)
         with killed:
             match act:
                 case "compact":
-                    directory.compact(run)
+                    compact(run)
                 case "append":
                     append(run, 5, 6)
                 case _:
-                    directory.discard_after(run, 4)
+                    discard_after(run, 4)
         if act == "compact":
             assert_holds(run, 5)
-        directory.discard_after(run, 4)  # what the next process does first
+        discard_after(run, 4)  # what the next process does first
         append(run, 4, 6)
         assert_holds(run, 6)
         assert len(list((run / "metrics").glob("part*"))) <= 3
     assert write > 3
 
 
-@pytest.mark.parametrize("resume_at", [0, 3, 4, 9])
 @pytest.mark.parametrize("is_compact", [False, True])
-def test_resuming_replaces_what_came_after_the_checkpoint(
-    tmp_path: Path, resume_at: int, is_compact: bool
-):
-    run = new_run(tmp_path)
-    for first, last in ((0, 3), (3, 6), (6, 9)):
-        append(run, first, last)
-    (run / "metrics" / "part-00000009-00000012.parquet").write_bytes(b"half a part, from a kill")
-    if is_compact:
-        directory.compact(run)
-    directory.discard_after(run, resume_at)
-    assert_holds(run, resume_at)
-    append(run, resume_at, 11)
-    assert_holds(run, 11)
+def test_resuming_replaces_what_came_after_the_checkpoint(tmp_path: Path, is_compact: bool):
+    for resume_at in (0, 3, 4, 9):
+        run = new_run(tmp_path)
+        for first, last in ((3, 6), (0, 3), (6, 9)):
+            append(run, first, last)
+        (run / "metrics" / "part-00000009-00000012.parquet").write_bytes(b"half a part, of a kill")
+        if is_compact:
+            compact(run)
+            assert_holds(run, 9)
+        discard_after(run, resume_at)
+        assert_holds(run, resume_at)
+        append(run, resume_at, 11)
+        assert_holds(run, 11)
+        compact(run)
+        assert_holds(run, 11)
+        assert list((run / "metrics").iterdir()) == []
 
 
-def test_a_damaged_part_is_named(tmp_path: Path):
+def test_a_missing_part_is_named(tmp_path: Path):
     run = new_run(tmp_path)
     append(run, 0, 3)
-    part = run / "metrics" / "part-00000000-00000003.parquet"
-    part.write_bytes(part.read_bytes()[:40])
-    with pytest.raises(CanaryError, match=r"part-00000000-00000003\.parquet is damaged"):
-        directory.read(run, "metrics")
-    part.unlink()
+    (run / "metrics" / "part-00000000-00000003.parquet").unlink()
     with pytest.raises(CanaryError, match=r"part-00000000-00000003\.parquet is missing"):
-        directory.read(run, "metrics")
+        read_table(run, "metrics")
 
 
 def test_no_flipped_bit_passes(tmp_path: Path):
     run = new_run(tmp_path)
     append(run, 0, 3)
-    directory.compact(run)
+    compact(run)
 
     def content() -> str:
-        found = directory.read_config(run), manifest.stored_manifest(run)
-        return repr((found, directory.read(run, "episodes").to_dicts()))
+        found = read_config(run), stored_manifest(run)
+        return repr((found, read_table(run, "episodes").to_dicts()))
 
     before = content()
     for name in ("episodes.parquet", "manifest.json", "config.json"):
@@ -198,46 +197,73 @@ def test_no_flipped_bit_passes(tmp_path: Path):
 
 def test_an_edited_configuration_is_refused_by_the_name_of_the_field(tmp_path: Path):
     run = new_run(tmp_path)
-    directory.write_json(run / "config.json", {"limit": 50})
+    write_json(run / "config.json", {"limit": 50})
     with pytest.raises(CanaryError, match=r"limit is 50 and was 5.5"):
-        directory.read_config(run)
+        read_config(run)
 
 
 def test_a_small_file_of_many_rows_is_not_unpacked(tmp_path: Path, monkeypatch):
     run, name = new_run(tmp_path), "episodes/part-00000000-00000003.parquet"
     append(run, 0, 3)
     bomb = pl.select(pl.repeat(0, 10**6, dtype=pl.Int32).alias("seed")).with_columns(
-        **{column: pl.lit(0) for column in directory.COLUMNS["episodes"] if column != "seed"}
+        **{column: pl.lit(0) for column in tables.COLUMNS["episodes"] if column != "seed"}
     )
-    digest = tables._write(run, name, bomb)
-    directory.update_manifest(run, tables=manifest.stored_manifest(run)["tables"] | {name: digest})
+    written = tables._write(run, name, bomb)
+    update_manifest(run, tables=stored_manifest(run)["tables"] | dict([written]))
     assert (run / name).stat().st_size < 100_000
     monkeypatch.setattr(pl, "read_parquet", lambda *_: pytest.fail("it was unpacked"))
     with pytest.raises(CanaryError, match="1,000,000 rows, and the run has 8,000 steps"):
-        directory.read(run, "episodes")
+        read_table(run, "episodes")
 
 
-def test_a_run_is_running_while_its_lock_is_held(tmp_path: Path):
+HOLD = """
+import sys
+from pathlib import Path
+from canary.runs import manifest
+try:
+    with manifest.hold(Path(sys.argv[1])):
+        print("held", flush=True)
+        sys.stdin.readline()
+except manifest.CanaryError as error:
+    print(error, flush=True)
+"""
+
+
+def claim(run: Path) -> tuple[subprocess.Popen[str], str]:
+    """A process that wants to hold the run, and what it says."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(run)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    return process, process.stdout.readline()
+
+
+def test_one_process_at_a_time_holds_a_run(tmp_path: Path):
     run = new_run(tmp_path)
     assert directory.list_runs(tmp_path)[0].status == "interrupted"
-    with lock.held(run):
-        assert directory.list_runs(tmp_path)[0].status == "running"
-    directory.update_manifest(run, status="finished", steps=10)
-    (row,) = directory.list_runs(tmp_path)
-    assert (row.status, row.steps) == ("finished", 10)
+    (first, won), (second, lost) = claim(run), claim(run)
+    assert won == "held\n"
+    assert f"is being trained by process {os.getpid()} on" in lost  # its maker
+    assert directory.list_runs(tmp_path)[0].status == "running"
+    with pytest.raises(CanaryError, match="trained by"), hold(run):
+        pass
+    first.send_signal(signal.SIGKILL)
+    for process in (first, second):
+        process.communicate()
+    assert not is_held(run)
+    with hold(run):
+        assert is_held(run)
+    assert not (run / ".lock").exists()
 
 
 def test_list_shows_broken_directories_as_unreadable(tmp_path: Path):
     assert directory.list_runs(tmp_path / "none") == []
     good = new_run(tmp_path)
-    directory.update_manifest(good, status="finished")
-    broken = {
-        "a": "{",
-        "b": "[]",
-        "c": json.dumps({"env": "x", "seeds": "many"}),
-        "d": '{"process": 3}',
-        "e": '{"steps": ' + "9" * 5000 + "}",
-    }
+    update_manifest(good, status="finished")
+    broken = {"a": "{", "b": json.dumps({"env": "x", "seeds": "many"}), "c": '{"process": 3}'}
     for name, text in broken.items():
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").write_text("{}")
@@ -257,7 +283,7 @@ def test_runs_are_found_by_path_and_name_and_suggested(tmp_path: Path):
     with pytest.raises(CanaryError, match=r"start one with `canary train`"):
         directory.find_run("x", tmp_path)
     older = new_run(tmp_path)
-    directory.update_manifest(older, started="2020-01-01T00:00:00+00:00")
+    update_manifest(older, started="2020-01-01T00:00:00+00:00")
     newer = new_run(tmp_path, dataclasses.replace(HEADLINE, env="PointGoal"))
     assert directory.find_run(str(older), tmp_path / "elsewhere") == older
     assert directory.find_run(older.name, tmp_path) == older

@@ -18,9 +18,8 @@ from canary.config.sources import Source, build, source_of
 from canary.environments import from_gymnasium
 from canary.environments.icy_lake import IcyLake
 from canary.errors import CanaryError
-from canary.runs import directory, environment, trust
+from canary.runs import directory, environment
 from canary.runs.environment import describe_environment, environment_changes, open_config
-from canary.runs.trust import NeedsTrust
 from canary.terminal.certificate_table import print_certificate
 from problems import faulty_environments as problems
 from problems.faulty_environments import Walk
@@ -47,7 +46,7 @@ def run(tmp_path_factory):
 def stranger(tmp_path, monkeypatch):
     """Somebody who has trusted nothing yet."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setattr(trust, "_said", [])
+    monkeypatch.setattr(environment, "_agreed", [])
 
 
 def test_a_run_stores_what_it_was_trained_on(run):
@@ -64,13 +63,13 @@ def test_a_run_stores_what_it_was_trained_on(run):
 @pytest.mark.usefixtures("stranger")
 def test_a_run_of_somebody_else_is_opened_only_after_consent(run):
     with pytest.raises(
-        NeedsTrust,
+        CanaryError,
         match=r"was trained on problems.faulty_environments:Walk\(.*noise=0.25.*say --trust",
     ):
         canary.load(run.directory)
     # Its own object: no import
     assert canary.load(run.directory, Walk(noise=0.25)).config.environment.noise == 0.25
-    with pytest.raises(NeedsTrust):
+    with pytest.raises(CanaryError):
         canary.load(run.directory)
     canary.load(run.directory, trust=True)
     canary.load(run.directory)  # once is enough
@@ -88,7 +87,7 @@ def test_consent_is_for_this_code_with_these_arguments(run, tmp_path):
     evil = directory.create(
         tmp_path, directory.Headline("Walk", "ppo", 1, 10), config, device="", command=[]
     )
-    with pytest.raises(NeedsTrust, match="os:system"):
+    with pytest.raises(CanaryError, match="os:system"):
         open_config(evil)
     assert not mark.exists()
 
@@ -159,7 +158,7 @@ def test_commands_without_the_word_do_not_advise_it(run, command, monkeypatch, c
 @pytest.mark.usefixtures("stranger")
 def test_the_advice_about_trust_can_be_followed_in_python(run, tmp_path):
     for use in (canary.evaluate, canary.certify, canary.export):
-        with pytest.raises(NeedsTrust, match="trust=True, or pass environment="):
+        with pytest.raises(CanaryError, match="trust=True, or pass environment="):
             use(run.directory)
     own = Walk(noise=0.25)
     assert canary.evaluate(run.directory, 20, environment=own)["updates"] == 3
@@ -253,7 +252,7 @@ def test_the_command_line_asks_for_consent(run, capsys, monkeypatch):
     monkeypatch.setattr(common, "_ask", answer)
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    with pytest.raises(NeedsTrust):
+    with pytest.raises(CanaryError):
         common.opened(str(run.directory), ".", trust=False)
     common.opened(str(run.directory), ".", trust=False)
     assert len(questions) == 2

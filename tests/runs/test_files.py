@@ -97,7 +97,7 @@ def test_only_regular_files_are_read_and_replaced(tmp_path: Path):
         with pytest.raises(CanaryError, match="is damaged"):
             files.read_json(tmp_path / name)
     for name in ("pipe", "zero", "folder"):
-        with pytest.raises(CanaryError, match="not a regular file"):
+        with pytest.raises(CanaryError, match=r"not a regular file|is a directory"):
             files.write_json(tmp_path / name, {})
     assert names(tmp_path) == ["folder", "giant", "pipe", "zero"]
     assert (tmp_path / "zero").is_symlink()

@@ -15,9 +15,11 @@ from canary.api import Run
 from canary.cli import main
 from canary.errors import CanaryError
 from canary.reporting.summary import summarise_run
-from canary.runs import directory
+from canary.runs.checkpoint import load_states
+from canary.runs.files import read_json
+from canary.runs.manifest import stored_manifest
 from canary.runs.runner import start_run
-from canary.runs.stored_states import load_states
+from canary.runs.tables import read_table
 from canary.watching.watcher import Watcher
 from problems.small_runs import small_config
 
@@ -47,7 +49,7 @@ def longer(tmp_path_factory: pytest.TempPathFactory) -> dict:
     out = tmp_path_factory.mktemp("longer")
     watcher = Watcher(lambda update: update.number < 3, log="csv")
     place = start_run(config(), out, quiet=True, name="mine", tags=["a"], watcher=watcher)
-    stopped = directory.stored_manifest(place)
+    stopped = stored_manifest(place)
 
     def fail(update):
         if update.number == 5:
@@ -56,8 +58,8 @@ def longer(tmp_path_factory: pytest.TempPathFactory) -> dict:
     run = Run(place, config())
     with pytest.raises(ZeroDivisionError):
         run.resume(callback=fail, quiet=True)
-    failed = directory.stored_manifest(place)
-    before = directory.read(place, "metrics")
+    failed = stored_manifest(place)
+    before = read_table(place, "metrics")
     run = run.resume(total_steps=1800, quiet=True)
     return {"stopped": stopped, "failed": failed, "before": before, "run": run}
 
@@ -69,7 +71,7 @@ def test_a_callback_stops_after_exactly_its_update(longer: dict):
 
 
 def test_stops_change_no_number(longer: dict, whole: Path):
-    expected = directory.read(whole, "metrics").filter(pl.col("iteration") < 5)
+    expected = read_table(whole, "metrics").filter(pl.col("iteration") < 5)
     assert_frame_equal(longer["before"], expected, check_exact=True)
 
 
@@ -86,7 +88,7 @@ def test_a_longer_plan_takes_the_schedules_back(longer: dict):
     states, iteration, _ = load_states(run.config, run.directory)
     assert (iteration, np.asarray(states.terms.updates).tolist()) == (9, [9])
     # As it began
-    assert directory.read_json(run.directory / "config.json")["training"]["total_steps"] == 1200
+    assert read_json(run.directory / "config.json")["training"]["total_steps"] == 1200
     for steps, words in ((1200, "at least 2,000"), (1810, "at least 2,000"), (0, "total_steps")):
         with pytest.raises(CanaryError, match=words):
             run.resume(total_steps=steps, quiet=True)

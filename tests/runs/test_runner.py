@@ -16,10 +16,11 @@ from attacks.warm import warm
 from canary.config.config import config_from_dict
 from canary.errors import CanaryError
 from canary.reporting.summary import summarise_run
-from canary.runs import checkpoint, directory, lock
-from canary.runs.manifest import read_manifest
+from canary.runs import checkpoint
+from canary.runs.checkpoint import load_states
+from canary.runs.files import read_json, write_json
+from canary.runs.manifest import hold, read_config, read_manifest, update_manifest
 from canary.runs.runner import resume_run, start_run
-from canary.runs.stored_states import load_states
 from problems.small_runs import SEEDS, UPDATES, run_config
 
 
@@ -74,7 +75,7 @@ def test_whole_run_is_complete(whole):
     assert ((lengths > UPDATES * 200 - 4 * 20) & (lengths <= UPDATES * 200)).all()
     assert (episodes.filter(~pl.col("terminated") & pl.col("valid"))["length"] == 20).all()
     assert (episodes.filter("terminated")["return"] == 1).all()
-    manifest = directory.read_json(whole / "manifest.json")
+    manifest = read_json(whole / "manifest.json")
     assert (manifest["status"], manifest["steps"]) == ("finished", UPDATES * 200)
 
 
@@ -88,7 +89,7 @@ def test_killed_and_resumed_run_equals_the_whole_one(whole, survivor):
     assert found.keys() == expected.keys()
     for name in expected:
         np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
-    assert directory.read_json(run / "manifest.json")["status"] == "finished"
+    assert read_json(run / "manifest.json")["status"] == "finished"
 
 
 def test_truncated_checkpoint_is_named_and_the_one_before_it_used(survivor):
@@ -118,34 +119,34 @@ def test_finished_runs_are_left_alone(whole):
 
 def test_a_run_in_training_cannot_be_resumed(whole):
     sentence = f"being trained by process {os.getpid()} on "
-    with lock.held(whole), pytest.raises(CanaryError, match=sentence):
+    with hold(whole), pytest.raises(CanaryError, match=sentence):
         resume_run(whole, quiet=True)
 
 
 def test_an_edited_configuration_is_refused_by_every_reader(whole, tmp_path):
     run = shutil.copytree(whole, tmp_path / "copy")
-    config = directory.read_json(run / "config.json")
+    config = read_json(run / "config.json")
     config["constraint"]["limit"] = 50.0
-    directory.write_json(run / "config.json", config)
-    for read in (directory.read_config, resume_run, summarise_run):
+    write_json(run / "config.json", config)
+    for read in (read_config, resume_run, summarise_run):
         with pytest.raises(CanaryError, match=r"constraint.limit is 50.0 and was 5.5"):
             read(run)
     # Whoever changes the manifest's copy too, and its digest, is stopped by the checkpoint.
-    directory.update_manifest(run, config=config)
+    update_manifest(run, config=config)
     with pytest.raises(CanaryError, match=r"constraint.limit is 50.0 and was 5.5"):
-        load_states(config_from_dict(directory.read_config(run)), run)
+        load_states(config_from_dict(read_config(run)), run)
 
 
 def test_a_checkpoint_of_another_update_than_its_name_says_is_skipped(whole, tmp_path):
     run = shutil.copytree(whole, tmp_path / "copy")
     newest = checkpoint.checkpoints(run / "checkpoints")[0]
     newest.rename(checkpoint.checkpoint_path(newest.parent, UPDATES + 1))
-    _, found, notes = load_states(config_from_dict(directory.read_config(run)), run)
+    _, found, notes = load_states(config_from_dict(read_config(run)), run)
     assert (found, len(notes)) == (UPDATES - 1, 1)
 
 
 def test_states_can_be_loaded_for_use(whole):
-    config = config_from_dict(directory.read_json(whole / "config.json"))
+    config = config_from_dict(read_json(whole / "config.json"))
     assert config == run_config()
     states, iteration, notes = load_states(config, whole)
     assert (iteration, notes) == (UPDATES, [])

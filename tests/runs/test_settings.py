@@ -6,11 +6,10 @@ import pytest
 
 from canary.cli import main
 from canary.config.run_config import TrainingConfig
-from canary.errors import CanaryError
 from canary.runs import directory
-from canary.runs.manifest import Labels, checked_labels
+from canary.runs.checkpoint import is_kept, next_kept
+from canary.runs.manifest import update_manifest
 from canary.runs.settings import differences, differing, settings_text
-from canary.runs.stored_states import is_kept, next_kept
 
 CONFIG = {
     "environment": {"name": "IcyLake", "settings": {"slip": 0.2}},
@@ -47,29 +46,16 @@ def test_differences_have_their_place():
     ]
 
 
-def test_names_and_tags_are_checked_before_anything_is_written(tmp_path: Path):
-    (tmp_path / "taken").mkdir()
-    for name, sentence in {
-        "taken": "exists already", "latest": "is not latest", "a/b": "letters", ".x": "letters", "": "letters",
-        "x" * 101: "letters",
-    }.items():  # fmt: skip
-        with pytest.raises(CanaryError, match=sentence):
-            checked_labels(tmp_path, name)
-    for tag in ("", "a,b", " a", "x" * 60):
-        with pytest.raises(CanaryError, match="tag"):
-            checked_labels(tmp_path, None, [tag])
-    assert checked_labels(tmp_path, "new", "one") == Labels("new", ("one",))
-
-
 def test_list_shows_names_tags_differences_and_the_plan_as_it_is_now(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("COLUMNS", "200")  # a narrow terminal folds the differences
     headline = directory.Headline("IcyLake", "canary", 2, 4000)
     for name, config in {"narrow": CONFIG, "wide": WIDE}.items():
-        labels = Labels(name, (name[0],))
-        run = directory.create(tmp_path, headline, config, device="cpu", command=[], labels=labels)
-    directory.update_manifest(run, extended_steps=8000, total_steps=8000)
+        run = directory.create(
+            tmp_path, headline, config, device="cpu", command=[], name=name, tags=[name[0]]
+        )
+    update_manifest(run, extended_steps=8000, total_steps=8000)
     assert main(["list", "--out", str(tmp_path)]) == 0
     shown = capsys.readouterr().out
     for text in ("narrow", "limit=5.5", "algo.target_kl=0.02", "limit=3.5", "#w"):

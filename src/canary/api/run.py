@@ -27,11 +27,14 @@ from canary.reporting.summary import (
     summarise_evaluation,
     summarise_run,
 )
-from canary.runs import directory, files, runner
+from canary.runs import files, runner
+from canary.runs.checkpoint import stored_updates
 from canary.runs.directory import find_run
 from canary.runs.environment import open_config
+from canary.runs.files import write_json
+from canary.runs.manifest import read_config
 from canary.runs.policies import EvaluationPlan, FrozenPolicies, load_policies, play
-from canary.runs.stored_states import stored_updates
+from canary.runs.tables import read_table
 from canary.terminal.console import evaluation_bar
 from canary.values import AnySteps, Count, Positive, Seeds, Texts, Whole, checked
 from canary.watching.watcher import Callback, Watcher
@@ -316,12 +319,12 @@ class Run:
     @property
     def metrics(self) -> pl.DataFrame:
         """One row per seed and update."""
-        return directory.read(self.directory, "metrics")
+        return read_table(self.directory, "metrics")
 
     @property
     def episodes(self) -> pl.DataFrame:
         """One row per episode of training."""
-        return directory.read(self.directory, "episodes")
+        return read_table(self.directory, "episodes")
 
     @property
     def stored_steps(self) -> list[int]:
@@ -348,7 +351,7 @@ class Run:
         from canary.reporting import figures  # matplotlib takes a second: only where it is needed
 
         place = _path(path) or self.directory / "training.png"
-        arguments = figures.figure_arguments(directory.read_config(self.directory))
+        arguments = figures.figure_arguments(read_config(self.directory))
         figures.save(figures.training_figure(self.episodes, **arguments), place)
         return place
 
@@ -375,7 +378,7 @@ class Run:
             total_steps=None if total_steps is None else int(total_steps),
             watcher=Watcher(callback, tuple(log)),
         )
-        steps = directory.read_config(self.directory)["training"]["total_steps"]
+        steps = read_config(self.directory)["training"]["total_steps"]
         training = replace(self.config.training, total_steps=steps)
         run = replace(self, config=replace(self.config, training=training))
         return finished(run, final_check=final_check, quiet=quiet)
@@ -410,7 +413,7 @@ def finished(run: Run, *, final_check: bool, quiet: bool) -> Run:
             summary["final_check"] = _check(run, episodes, quiet=quiet)
         if summary["warnings"]:
             summary["yardstick"] = _yardstick(run)
-    directory.write_json(run.directory / "summary.json", files.sealed(dict(summary)))
+    write_json(run.directory / "summary.json", files.sealed(dict(summary)))
     if run.episodes["valid"].any() and importlib.util.find_spec("matplotlib"):
         run.plot()
     if summary["status"] == "interrupted":
@@ -442,7 +445,7 @@ def _yardstick(run: Run) -> str | None:
         sentence = known_sentence(played, config.constraint)
         rows = [one.to_dict(config.constraint) for one in played]
         record = files.sealed({"sentence": sentence, "policies": rows})
-        directory.write_json(run.directory / YARDSTICK, record)
+        write_json(run.directory / YARDSTICK, record)
     except CanaryError:  # the training is worth keeping without it
         return None
     finally:

@@ -21,9 +21,9 @@ from canary.constraints import Constraint
 from canary.environments.protocol import Environment
 from canary.errors import CanaryError
 from canary.runs import files
+from canary.runs.checkpoint import stored_updates
 from canary.runs.environment import open_config
 from canary.runs.policies import EvaluationPlan, load_policies, play
-from canary.runs.stored_states import stored_updates
 from canary.terminal.console import evaluation_bar
 from canary.values import Amount, Count, Whole, convert_fields
 

@@ -43,8 +43,9 @@ from canary.environments.protocol import Environment, close, largest_step_cost
 from canary.errors import CanaryError
 from canary.identity import environment_settings
 from canary.runs import files
-from canary.runs.directory import read_config, versions
+from canary.runs.directory import versions
 from canary.runs.environment import MAY_ACCEPT, is_ours, open_config, source_file_digest
+from canary.runs.manifest import read_config
 from canary.runs.policies import FrozenPolicies, episode_changes, load_policies
 from canary.terminal.certificate_table import CertificationBar
 from canary.values import Amount, Count, Whole, convert_fields

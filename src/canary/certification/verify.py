@@ -36,10 +36,10 @@ from canary.constraints import parts_of
 from canary.environments.protocol import Environment
 from canary.errors import CanaryError
 from canary.runs import files
+from canary.runs.checkpoint import stored_updates
 from canary.runs.directory import versions
 from canary.runs.environment import open_config
 from canary.runs.policies import FrozenPolicies, load_policies
-from canary.runs.stored_states import stored_updates
 
 TOLERANCE = 1e-6  # relative: other versions of the numerical libraries may round differently
 SAID = ("verdict", "sentence", "environment", "constraint", "limit", "epsilon", "time")

@@ -40,7 +40,7 @@ def opened(name: str, out: str, *, trust: bool) -> Path:
     """The run of that name, once the user agreed to import the code that it names, if it names
     any."""
     from canary.runs import directory
-    from canary.runs.trust import agree
+    from canary.runs.environment import agree
 
     run = directory.find_run(name, Path(out))
     agree(run, trust=trust, ask=_ask if sys.stdin.isatty() and sys.stderr.isatty() else None)

@@ -11,8 +11,9 @@ from canary.errors import CanaryError
 from canary.reporting.figures import comparison_figure, save
 from canary.reporting.statistics import paired_difference, student_interval
 from canary.reporting.summary import summarise_run
-from canary.runs import directory
+from canary.runs.manifest import read_config
 from canary.runs.settings import differing, settings_text
+from canary.runs.tables import read_table
 
 
 def compare_runs(runs: Sequence[Path], figure: Path | None = None) -> dict[str, Any]:
@@ -27,7 +28,7 @@ def compare_runs(runs: Sequence[Path], figure: Path | None = None) -> dict[str, 
         raise CanaryError(
             f"Returns on {' and '.join(places)} cannot be compared; name runs of one environment."
         )
-    configs = [directory.read_config(run) for run in runs]
+    configs = [read_config(run) for run in runs]
     compared = [
         _compared(run, summary, differs, summaries[0])
         for run, summary, differs in zip(runs, summaries, differing(configs), strict=True)
@@ -35,7 +36,7 @@ def compare_runs(runs: Sequence[Path], figure: Path | None = None) -> dict[str, 
     comparison: dict[str, Any] = {"env": places[0], "runs": compared}
     if figure is not None:
         labels = [settings_text(one["differs"]) or one["run"] for one in compared]
-        tables = [directory.read(run, "episodes") for run in runs]
+        tables = [read_table(run, "episodes") for run in runs]
         save(comparison_figure(list(zip(configs, tables, labels, strict=True))), figure)
         comparison["figure"] = str(figure)
     return comparison

@@ -28,7 +28,9 @@ from canary.reporting.statistics import (
 )
 from canary.reporting.summary import read_evaluation, summarise_run
 from canary.runs import directory, files
+from canary.runs.manifest import read_config, stored_manifest
 from canary.runs.settings import leaves
+from canary.runs.tables import read_table
 from canary.studies.page import Row, read_page
 from canary.studies.table import numbers
 
@@ -80,7 +82,7 @@ def make_report(
 
 def run_subjects(run: Path, frontier: Frontier) -> list[dict[str, Any]]:
     """A run, finished or not; one with several constraints is shown once for each."""
-    config, summary = directory.read_config(run), summarise_run(run)
+    config, summary = read_config(run), summarise_run(run)
     constraint = from_dict(config["constraint"])
     if not isinstance(constraint, Joint):
         return [_run_subject(run, run.name, config, summary, constraint, frontier(run, config))]
@@ -106,11 +108,11 @@ def _run_subject(
     exact: dict[str, Any] | None,
 ) -> dict[str, Any]:
     """A run under one constraint."""
-    episodes = seen_by(constraint, directory.read(run, "episodes"))
-    metrics = _metrics_of(constraint, directory.read(run, "metrics"))
+    episodes = seen_by(constraint, read_table(run, "episodes"))
+    metrics = _metrics_of(constraint, read_table(run, "metrics"))
     updates = summary["total_steps"] // batch_of(config)
     policies = exact["policies"] if exact else measured_policies(run, summary, updates)
-    manifest = directory.stored_manifest(run)
+    manifest = stored_manifest(run)
     facts = {
         **manifest.get("versions", {}),
         **{name: manifest.get(name) for name in ("device", "platform", "started", "finished")},

@@ -23,8 +23,9 @@ from canary.reporting.statistics import (
     standard_error,
     violation_jitter,
 )
-from canary.runs import directory
-from canary.runs.manifest import read_manifest
+from canary.runs.files import read_json, unsealed
+from canary.runs.manifest import read_config, read_manifest
+from canary.runs.tables import read_table
 
 EVALUATION = "evaluation.json"  # the last evaluation of a run's newest policies
 YARDSTICK = "yardstick.json"  # constant and random actions, where a seed is stuck or timid
@@ -33,7 +34,7 @@ YARDSTICK = "yardstick.json"  # constant and random actions, where a seed is stu
 def summarise_run(run: Path) -> dict[str, Any]:
     """The training of a run, from its stored files."""
     head, manifest = _head_of_run(run), read_manifest(run)
-    metrics, episodes = (directory.read(run, kind) for kind in ("metrics", "episodes"))
+    metrics, episodes = (read_table(run, kind) for kind in ("metrics", "episodes"))
     summary = _of_training(
         head, episodes, metrics, manifest["steps"], manifest.get("train_seconds")
     )
@@ -57,7 +58,7 @@ def read_evaluation(run: Path, updates: int) -> dict[str, Any] | None:
 def _read(path: Path) -> dict[str, Any] | None:
     """A sealed file; None if there is none, or none that can be read."""
     try:
-        return directory.unsealed(directory.read_json(path), path) if path.exists() else None
+        return unsealed(read_json(path), path) if path.exists() else None
     except CanaryError:
         return None
 
@@ -123,7 +124,7 @@ def _of_training(
 
 
 def _head_of_run(run: Path) -> dict[str, Any]:
-    config = directory.read_config(run)
+    config = read_config(run)
     try:
         return _head(config)
     except (KeyError, TypeError, ValueError) as error:

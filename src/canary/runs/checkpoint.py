@@ -1,16 +1,17 @@
-"""Checkpoints: the whole state of a run as one .npz file that holds numbers and nothing else.
+"""The stored states of a run, each an .npz file that holds numbers and nothing else.
 
-The archive has a checksum per array, opens with numpy alone, and cannot execute code: arrays of
-objects (pickles) are neither written nor read. Each leaf of the tree is a member named by its path.
-The member `metadata` is JSON: the format version, and what the caller adds. Loading fills a tree of
-known structure, so a file of another configuration is refused.
+The newest two are in RUN/checkpoints. Those after equal parts of training (`keep_checkpoints`) stay
+in RUN/kept, so that the policy at a step can be loaded. The archive has a checksum per array, opens
+with numpy alone, and cannot execute code: arrays of objects (pickles) are neither written nor read.
+Each leaf of the tree is a member named by its path. The member `metadata` is JSON: the format
+version and the configuration. A file of another configuration, or of another update than its name
+says, is refused.
 """
 
 import contextlib
 import io
 import json
 import re
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +20,21 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
+from canary.config.config import RunConfig, config_to_dict
+from canary.config.run_config import TrainingConfig
 from canary.errors import CanaryError
-from canary.runs.files import read_bytes, write_atomically
+from canary.runs.devices import prepare_devices
+from canary.runs.files import make_folder, read_bytes, write_atomically
+from canary.runs.seeds import make_groups
+from canary.runs.settings import differences
+from canary.training import TrainingState
 
 FORMAT_VERSION = 1
-Check = Callable[[Path, PyTree, dict[str, Any]], None]
-"""Raises a sentence if a readable checkpoint must not be used."""
+NEWEST, KEPT = "checkpoints", "kept"
 
 
 def checkpoint_path(directory: Path, iteration: int) -> Path:
-    """Where the state after `iteration` iterations is kept."""
+    """Where the state after `iteration` updates is kept."""
     return directory / f"checkpoint-{iteration:08d}.npz"
 
 
@@ -42,80 +48,30 @@ def checkpoints(directory: Path) -> list[Path]:
     return [path for _, path in sorted(found, reverse=True)]
 
 
-def save(path: Path, tree: PyTree, *, metadata: dict[str, Any], within: Path | None = None) -> None:
-    """Write `tree`, whose leaves must all be arrays, and `metadata`, which must be JSON data."""
-    header = json.dumps({"version": FORMAT_VERSION, "metadata": metadata}, allow_nan=False)
-    arrays = {"metadata": np.frombuffer(header.encode(), np.uint8)}
-    for name, leaf in _named_leaves(tree):
-        if not isinstance(leaf, jax.Array | np.ndarray) or leaf.dtype == object:
-            raise TypeError(f"{name} is not an array of numbers but {leaf!r}")
-        arrays[name] = np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
-    buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, **arrays)
-    write_atomically(path, buffer.getvalue(), within=within)
+def stored_updates(run: Path) -> dict[int, Path]:
+    """The stored states of a run by updates done."""
+    paths = [*checkpoints(run / NEWEST), *checkpoints(run / KEPT)]
+    return {int(path.stem.partition("-")[2]): path for path in sorted(paths, reverse=True)}
 
 
-def load(path: Path, like: PyTree) -> tuple[PyTree, dict[str, Any]]:
-    """The tree and the metadata stored in `path`, or a sentence that says why not.
-
-    `like` has the structure of the tree, and as leaves arrays or `jax.ShapeDtypeStruct`s of the
-    expected shapes and types. Leaves come back as JAX arrays, and as numpy arrays where `like` has
-    those.
-    """
-    expected = dict(_named_leaves(like))
-    with _opened(path) as (archive, metadata):
-        if odd := expected.keys() ^ (set(archive.files) - {"metadata"}):
-            raise _other_configuration(path, f"{min(odd)} differs")
-        leaves = [_restored(path, name, archive[name], leaf) for name, leaf in expected.items()]
-        return jax.tree.unflatten(jax.tree.structure(like), leaves), metadata
+def next_kept(training: TrainingConfig, iteration: int) -> int:
+    """The next update after `iteration` whose state is kept, or the last update."""
+    parts, updates = training.keep_checkpoints, training.updates
+    places = (-(-part * updates // parts) for part in range(1, parts + 1))
+    return next((place for place in places if place > iteration), updates)
 
 
-def read_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """All arrays of a checkpoint by name, and its metadata, whatever its structure is."""
-    with _opened(path) as (archive, metadata):
-        return {name: archive[name] for name in archive.files if name != "metadata"}, metadata
+def is_kept(training: TrainingConfig, iteration: int) -> bool:
+    return training.keep_checkpoints > 0 and next_kept(training, iteration - 1) == iteration
 
 
-@contextlib.contextmanager
-def _opened(path: Path) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """The archive and its metadata; whatever is wrong with it ends in a sentence."""
-    try:
-        with np.load(io.BytesIO(read_bytes(path)), allow_pickle=False) as archive:
-            if any(member.compress_type for member in archive.zip.infolist()):
-                raise ValueError("its arrays are compressed")  # a small file could fill the memory
-            header = json.loads(archive["metadata"].tobytes())
-            if header["version"] != FORMAT_VERSION:
-                raise CanaryError(
-                    f"Checkpoint {path} has format version {header['version']!r:.20}, but this "
-                    f"canary reads only version {FORMAT_VERSION}; use the canary that wrote it."
-                )
-            yield archive, header["metadata"]
-    except CanaryError:
-        raise
-    except FileNotFoundError as error:
-        raise CanaryError(f"There is no checkpoint {path}.") from error
-    except Exception as error:  # a damaged archive can fail anywhere in the zip and array readers
-        reason = str(error) or type(error).__name__
-        raise CanaryError(f"Checkpoint {path} is damaged ({reason}); use an older one.") from error
-
-
-def newest_intact(
-    directory: Path, like: PyTree, check: Check = lambda path, tree, metadata: None
-) -> tuple[PyTree, dict[str, Any], Path, list[str]]:
-    """The newest checkpoint that can be loaded and passes `check`: its tree, metadata and path, and
-    a sentence for each one skipped."""
-    skipped: list[str] = []
-    for path in checkpoints(directory):
-        try:
-            tree, metadata = load(path, like)
-            check(path, tree, metadata)
-        except CanaryError as error:
-            skipped.append(str(error))
-        else:
-            return tree, metadata, path, skipped
-    if not skipped:
-        raise CanaryError(f"There is no checkpoint in {directory}; start a new run.")
-    raise CanaryError(f"No checkpoint in {directory} can be used; of the newest: {skipped[0]}")
+def store(run: Path, config: RunConfig, states: TrainingState, iteration: int) -> None:
+    """Save the states after `iteration` updates. The one that is kept comes first: training
+    resumes from the other, and would not save it again."""
+    metadata = {"config": config_to_dict(config)}
+    for name in (KEPT, NEWEST) if is_kept(config.training, iteration) else (NEWEST,):
+        make_folder(run / name, within=run)
+        save(checkpoint_path(run / name, iteration), states, metadata=metadata, within=run)
 
 
 def prune(directory: Path, keep: int = 2) -> None:
@@ -125,28 +81,131 @@ def prune(directory: Path, keep: int = 2) -> None:
             path.unlink()
 
 
-def _named_leaves(tree: PyTree) -> list[tuple[str, Any]]:
+def load_states(
+    config: RunConfig, run: Path, step: int | None = None
+) -> tuple[Any, int, list[str]]:
+    """The newest intact states, or those after `step` environment steps per seed, stacked; their
+    update; and a sentence for each checkpoint that was skipped."""
+    prepare_devices()
+    structure = make_groups(config).structure()
+    if step is None:
+        return newest_states(config, run, structure)
+    batch, stored = config.training.batch, stored_updates(run)
+    if step % batch or step // batch not in stored:
+        steps = [f"{update * batch:,}" for update in sorted(stored)]
+        raise CanaryError(
+            f"{run} has no state at step {step:,}; it has those at {', '.join(steps) or 'none'}. "
+            "`--set training.keep_checkpoints=10` keeps ten over a training."
+        )
+    return *_load_own(config, stored[step // batch], structure), []
+
+
+def newest_states(config: RunConfig, run: Path, like: PyTree) -> tuple[Any, int, list[str]]:
+    """The newest checkpoint that can be used; see `load_states`."""
+    skipped: list[str] = []
+    for path in checkpoints(run / NEWEST):
+        try:
+            states, iteration = _load_own(config, path, like)
+        except CanaryError as error:
+            skipped.append(str(error))
+        else:
+            return states, iteration, [f"{why} Using {path.name} instead." for why in skipped]
+    why = f"of the newest: {skipped[0]}" if skipped else "there is none."
+    raise CanaryError(f"No checkpoint in {run / NEWEST} can be used; {why}")
+
+
+def _load_own(config: RunConfig, path: Path, like: PyTree) -> tuple[Any, int]:
+    """A state and its update, which must be the one in its name, of this configuration."""
+    states, metadata = load(path, like)
+    iteration = int(np.asarray(states.terms.iteration)[0])
+    if checkpoint_path(path.parent, iteration) != path:
+        raise CanaryError(f"Checkpoint {path} is damaged (its state is of update {iteration}).")
+    changed = [
+        text
+        for text in differences(metadata.get("config"), config_to_dict(config))
+        if not text.endswith(" is new")  # a later version may have more settings
+        and not text.startswith("training.total_steps ")  # it may have been extended since
+        and not (config.environment_changes and text.startswith("environment."))  # accepted
+    ]
+    if changed:
+        raise CanaryError(
+            f"Checkpoint {path} was trained with another configuration: {changed[0]}; restore "
+            "config.json."
+        )
+    return states, iteration
+
+
+def save(path: Path, tree: PyTree, *, metadata: dict[str, Any], within: Path | None = None) -> None:
+    """Write `tree`, whose leaves must all be arrays, and `metadata`, which must be JSON data."""
+    header = json.dumps({"version": FORMAT_VERSION, "metadata": metadata}, allow_nan=False)
+    arrays = {"metadata": np.frombuffer(header.encode(), np.uint8)}
+    for name, leaf in named_leaves(tree):
+        if not isinstance(leaf, jax.Array | np.ndarray) or leaf.dtype == object:
+            raise TypeError(f"{name} is not an array of numbers but {leaf!r}")
+        arrays[name] = np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **arrays)
+    write_atomically(path, buffer.getvalue(), within=within)
+
+
+def load(path: Path, like: PyTree) -> tuple[PyTree, dict[str, Any]]:
+    """The tree and the metadata in `path`, or a sentence that says why not.
+
+    `like` has the structure of the tree; its leaves have the expected shapes and types.
+    """
+    arrays, metadata = read_arrays(path)
+    expected = dict(named_leaves(like))
+    if odd := expected.keys() ^ arrays.keys():
+        raise _other_configuration(path, f"{min(odd)} differs")
+    leaves = [_restored(path, name, arrays[name], leaf) for name, leaf in expected.items()]
+    return jax.tree.unflatten(jax.tree.structure(like), leaves), metadata
+
+
+def read_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """All arrays of a checkpoint by name, and its metadata, whatever its structure is."""
+    try:
+        with np.load(io.BytesIO(read_bytes(path)), allow_pickle=False) as archive:
+            if any(member.compress_type for member in archive.zip.infolist()):
+                raise ValueError("its arrays are compressed")  # a small file could fill the memory
+            arrays = {name: archive[name] for name in archive.files}
+        if not all(isinstance(array, np.ndarray) for array in arrays.values()):
+            raise ValueError("a member is not an array")
+        header = json.loads(arrays.pop("metadata").tobytes())
+        version, metadata = header["version"], header["metadata"]
+    except FileNotFoundError as error:
+        raise CanaryError(f"There is no checkpoint {path}.") from error
+    except Exception as error:  # a damaged archive can fail anywhere in the zip and array readers
+        reason = str(error) or type(error).__name__
+        raise CanaryError(f"Checkpoint {path} is damaged ({reason}); use an older one.") from error
+    if version != FORMAT_VERSION:
+        raise CanaryError(
+            f"Checkpoint {path} has format version {version!r:.20}, but this canary reads only "
+            f"version {FORMAT_VERSION}; use the canary that wrote it."
+        )
+    return arrays, metadata
+
+
+def named_leaves(tree: PyTree, prefix: str = "tree") -> list[tuple[str, Any]]:
+    """The leaves of a tree with their names in a checkpoint."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
-    return [("tree" + jax.tree_util.keystr(path), leaf) for path, leaf in leaves]
+    return [(prefix + jax.tree_util.keystr(path), leaf) for path, leaf in leaves]
 
 
 def _is_key(leaf: Any) -> bool:
     return jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
-def _restored(path: Path, name: str, found: np.ndarray, like: Any) -> Any:
+def _restored(path: Path, name: str, found: np.ndarray, like: Any) -> jax.Array:
     """One leaf, if it has the shape and type that `like` asks for."""
     wanted = jax.eval_shape(jax.random.key_data, like) if _is_key(like) else like
-    if found.dtype.kind == "V":  # the .npy format does not know bfloat16 and its like
-        found = found.view(wanted.dtype)
+    if found.dtype.kind == "V" and found.dtype.itemsize == np.dtype(wanted.dtype).itemsize:
+        found = found.view(wanted.dtype)  # the .npy format does not know bfloat16 and its like
     if (found.shape, found.dtype) != (wanted.shape, wanted.dtype):
         raise _other_configuration(
             path,
             f"{name} is {found.dtype} of shape {found.shape}, not {wanted.dtype} of shape "
             f"{tuple(wanted.shape)}",
         )
-    if isinstance(like, np.ndarray):
-        return found
     array = jnp.array(found)
     return jax.random.wrap_key_data(array, impl="threefry2x32") if _is_key(like) else array
 

@@ -12,9 +12,7 @@
       exports/  video.gif                   after `canary export`, `canary evaluate --video`
       log.csv  tensorboard/  wandb/         with `--log`
 
-Tables are written before the checkpoint that continues after them (`tables`), so a run killed at
-any moment reads as if it had stopped at a checkpoint. No JAX here, and polars only where tables are
-touched: `canary list` answers at once.
+Neither JAX nor polars is imported here: `canary list` answers at once.
 """
 
 import contextlib
@@ -35,28 +33,14 @@ from pathlib import Path
 from typing import Any
 
 from canary.errors import CanaryError
-from canary.runs.files import cannot_write, reason_of
-from canary.runs.files import read_json as read_json
-from canary.runs.files import unsealed as unsealed
-from canary.runs.files import write_atomically as write_atomically
-from canary.runs.files import write_json as write_json
+from canary.runs.files import cannot_write, read_json, reason_of, write_json
 from canary.runs.manifest import (
-    Labels,
     as_planned,
     code_fingerprint,
-    labels_of,
     process_identity,
     read_manifest,
     write_manifest,
 )
-from canary.runs.manifest import read_config as read_config
-from canary.runs.manifest import stored_manifest as stored_manifest
-from canary.runs.manifest import update_manifest as update_manifest
-from canary.runs.tables import COLUMNS as COLUMNS
-from canary.runs.tables import append_parts as append_parts
-from canary.runs.tables import compact as compact
-from canary.runs.tables import discard_after as discard_after
-from canary.runs.tables import read as read
 
 OLD_DRAFT_SECONDS = 60.0  # making a run takes less than a second
 
@@ -91,16 +75,18 @@ def create(
     *,
     device: str,
     command: Sequence[str],
-    labels: Labels | None = None,
+    name: str | None = None,
+    tags: Sequence[str] = (),
+    log: Sequence[str] = (),
     start: dict[str, Any] | None = None,
 ) -> Path:
     """Make a new run directory below `root` and return it; an existing one is never touched."""
-    started, labels = datetime.now().astimezone(), labels or Labels()
-    name = labels.name or _default_name(headline, started)
+    started = datetime.now().astimezone()
+    name = name or _default_name(headline, started)
     draft = root / f".{name}-{secrets.token_hex(8)}.draft"
     manifest = asdict(headline) | {
-        "tags": list(labels.tags),
-        "log": list(labels.log),
+        "tags": list(tags),
+        "log": list(log),
         "status": "running",
         "steps": 0,
         "started": started.isoformat(timespec="seconds"),
@@ -117,7 +103,7 @@ def create(
         **({"start": start} if start else {}),
     }
     try:
-        for folder in (*COLUMNS, "checkpoints"):
+        for folder in ("metrics", "episodes", "checkpoints"):
             (draft / folder).mkdir(parents=True)
         _remove_old_drafts(root)
         write_json(draft / "config.json", config)
@@ -147,8 +133,7 @@ def _remove_old_drafts(root: Path) -> None:
 
 
 def _rename_to_free_name(draft: Path, name: str) -> Path:
-    """Two runs may start in the same second: renaming onto a run fails, then the next name is
-    tried."""
+    """Two runs may start in the same second; renaming onto a run fails."""
     for number in itertools.count(1):
         path = draft.with_name(name if number == 1 else f"{name}-{number}")
         try:
@@ -170,7 +155,7 @@ def versions() -> dict[str, str]:
 
 
 def list_runs(root: Path) -> list[RunRow]:
-    """The runs below `root`, newest first; broken ones are shown as such and never raise."""
+    """The runs below `root`, newest first; a broken one is "unreadable" and never raises."""
     marks = ("config.json", "manifest.json", "checkpoints")
     try:
         folders = [path for path in root.iterdir() if path.name[0] != "."] if root.is_dir() else []
@@ -192,11 +177,11 @@ def _row(path: Path) -> RunRow:
             Headline(record["env"], record["algorithm"], record["seeds"], record["total_steps"]),
             record["steps"],
             record["status"],
-            str(record["started"])[:40],
-            labels_of(record).tags,
+            record["started"],
+            tuple(record["tags"]),
             as_planned(read_json(path / "config.json"), record),
         )
-    except (CanaryError, OSError, KeyError):  # one bad run never hides the others
+    except (CanaryError, OSError, KeyError):
         return RunRow(str(path))
 
 

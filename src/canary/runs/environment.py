@@ -1,14 +1,19 @@
-"""The environment of a run: how config.json describes it, how it is made again, and whether it is
-still the one that was trained on.
+"""The environment of a run: how config.json describes it, whose code may be imported to make it
+again, and whether it is still the one that was trained on.
 
 One of canary's own is known by its name. Any other is known by where its class comes from
 (`module:qualname`), its settings, the digest of its source file, and its behaviour under random
-actions.
+actions. Making it again imports and calls the code that config.json names, so a run from elsewhere
+could run anything. The user agrees once for each run; training a run here is agreement.
 """
 
+import contextlib
 import hashlib
 import inspect
+import json
+import os
 import sys
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -24,15 +29,52 @@ from canary.environments.protocol import Environment, close
 from canary.environments.settings import name_of_environment, settings_of
 from canary.errors import CanaryError
 from canary.host.references import look_up
-from canary.runs import directory
+from canary.runs.files import read_json, write_json
+from canary.runs.manifest import read_config
 from canary.runs.settings import differences
-from canary.runs.trust import NeedsTrust, is_trusted, remember
 
 MAY_ACCEPT = "Pass the same one, or say --accept-change (in Python: accept_change=True)."
 NEEDS_THE_SAME = (
     "This needs the same one: restore it, or train a new run. Only `canary evaluate` and `canary "
     "certify` take a changed one, with --accept-change (in Python: accept_change=True), and say so."
 )
+
+_agreed: list[dict[str, Any]] = []  # in this process, also if the file cannot be written
+
+
+def agree(run: Path, *, trust: bool, ask: Callable[[str], bool] | None = None) -> None:
+    """Remember that the user trusts the code that a run names; else ask, or raise."""
+    config = read_json(run / "config.json")
+    stored = config.get("environment")
+    own = stored.get("source") if isinstance(stored, dict) else None
+    for source in (own and source_from_dict(own), method_source(config)):
+        if source is not None:
+            _agree_to(run, source, trust, ask)
+
+
+def _agree_to(
+    run: Path, source: Source, trust: bool, ask: Callable[[str], bool] | None = None
+) -> None:
+    # The whole reference: other arguments may do other things.
+    entry = {"run": str(run.resolve()), **json.loads(json.dumps(source.to_dict()))}
+    home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    file = Path(home) / "canary" / "trusted.json"
+    try:
+        trusted = list(read_json(file)["trusted"])
+    except (CanaryError, KeyError, TypeError):
+        trusted = []
+    if entry in (*_agreed, *trusted):
+        return
+    question = f"{run} was trained on {source}. Import and call this code?"
+    if not trust and (ask is None or not ask(question)):
+        raise CanaryError(
+            f"{run} was trained on {source}, which is code that has to be imported and called. If "
+            "you trust it, say --trust (in Python: trust=True, or pass environment=...)."
+        )
+    _agreed.append(entry)
+    with contextlib.suppress(OSError, CanaryError):  # then the next process asks again
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_json(file, {"trusted": [*trusted, entry]})
 
 
 def open_config(
@@ -49,11 +91,13 @@ def open_config(
     what is different, and so do evaluations and certificates. None is for callers that cannot
     accept a change, such as training.
     """
-    data = directory.read_config(run)
+    data = read_config(run)
     method = _own_method(run, data, trust)
     stored = data.get("environment", {})
     if environment is None and "source" in stored:
-        environment = _rebuild(run, stored, trust)
+        source = source_from_dict(stored["source"])
+        _agree_to(run, source, trust)
+        environment = build(source)
     if environment is None:
         if "class" in stored:
             raise CanaryError(
@@ -145,7 +189,7 @@ def _same_class(stored: Any, found: str | None) -> bool:
 
 
 def _behaviour_changes(stored: Any, environment: Environment) -> list[str]:
-    """None if it differs from itself as well: its own randomness hides any change."""
+    """Empty if it differs from itself as well: its own randomness hides any change."""
     found = behaviour_of(environment)
     different = behaviour_differences(stored, found)
     if different and behaviour_differences(found, _behaviour.__wrapped__(environment)):
@@ -173,19 +217,11 @@ def _behaviour(environment: Environment) -> dict[str, list[float]]:
     return fingerprint(record)
 
 
-def _rebuild(run: Path, stored: dict[str, Any], trust: bool) -> Environment:
-    source = source_from_dict(stored["source"])
-    _require_trust(run, source, trust)
-    environment = build(source)
-    remember(run, source)
-    return environment
-
-
 def _own_method(run: Path, data: dict[str, Any], trust: bool) -> type | None:
     """The class of a method of the user's own; None for canary's."""
     if (source := method_source(data)) is None:
         return None
-    _require_trust(run, source, trust)
+    _agree_to(run, source, trust)
     try:
         kind = look_up(source.name)
     except CanaryError as error:
@@ -194,10 +230,4 @@ def _own_method(run: Path, data: dict[str, Any], trust: bool) -> type | None:
             "a script is known to that script alone; put it into a module."
         ) from None
     check_method(kind)
-    remember(run, source)
     return kind
-
-
-def _require_trust(run: Path, source: Source, trust: bool) -> None:
-    if not (trust or is_trusted(run, source)):
-        raise NeedsTrust(run, source)

@@ -1,8 +1,8 @@
 """Every file that canary writes or reads goes through here.
 
 A file appears whole or not at all: it is written under a random name beside its place and then
-renamed. Only regular files are read, and never more than a bound. Inside a run, no directory that
-leads outside is followed.
+renamed. Only regular files are read, up to a bound. Inside a run, no link that leads outside is
+followed.
 """
 
 import contextlib
@@ -31,40 +31,36 @@ SEAL = "sha256"
 
 
 def write_atomically(path: Path, data: bytes, *, within: Path | None = None) -> None:
-    """Give `path` this content, durably, or leave it as it was and raise a sentence.
+    """Give `path` this content, durably, or leave it as it was and raise.
 
     `within` is the run that the file belongs to: no link may lead out of it.
     """
     if within is not None:
         refuse_links(path.parent, within)
+    check_target(path)
     try:
-        if path.exists() and not path.is_file():  # a device, a pipe or a directory
-            raise OSError(errno.EINVAL, "it exists and is not a regular file")
         _write_and_rename(path, data)
-    except (OSError, ValueError) as error:  # ValueError: a name with a NUL
+    except OSError as error:
         raise cannot_write(path, error) from error
     remove_orphans(path.parent, path.name)
 
 
 def _write_and_rename(path: Path, data: bytes) -> None:
-    # A name of 255 bytes leaves no room for more, so the start of a long one must do.
+    # A name has at most 255 bytes, so only the start of a long one is used.
     place = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.tmp")
-    descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
-        if fcntl is not None:  # tells `remove_orphans` that the writer is alive
-            with contextlib.suppress(OSError):
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        view = memoryview(data)
-        while view:
-            view = view[os.write(descriptor, view) :]
-        os.fsync(descriptor)
-        os.replace(place, path)
+        with open(place, "xb") as file:
+            if fcntl is not None:  # tells `remove_orphans` that the writer is alive
+                with contextlib.suppress(OSError):
+                    fcntl.flock(file, fcntl.LOCK_EX)
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+            os.replace(place, path)
     except BaseException:
         with contextlib.suppress(OSError):
             place.unlink(missing_ok=True)
         raise
-    finally:
-        os.close(descriptor)
     if os.name == "posix":  # a rename survives a power cut once its directory is flushed
         folder = os.open(path.parent, os.O_RDONLY)
         try:
@@ -78,19 +74,18 @@ def remove_orphans(folder: Path, name: str = "") -> None:
     if fcntl is None or folder.is_symlink() or not folder.is_dir():
         return
     for path in folder.glob(".*.tmp"):
-        if not TEMPORARY.fullmatch(path.name) or not path.name.startswith(f".{name[:100]}"):
-            continue
-        with contextlib.suppress(OSError):
-            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # a living writer holds it
-                path.unlink()
-            finally:
-                os.close(descriptor)
+        if TEMPORARY.fullmatch(path.name) and path.name.startswith(f".{name[:100]}"):
+            with contextlib.suppress(OSError):
+                descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails if it is alive
+                    path.unlink()
+                finally:
+                    os.close(descriptor)
 
 
 def refuse_links(folder: Path, within: Path) -> None:
-    """Raise a sentence if links lead from a run's `folder` to a place outside the run."""
+    """Raise if links lead from a run's `folder` to a place outside the run."""
     if not folder.resolve().is_relative_to(within.resolve()):
         raise CanaryError(
             f"{folder} is a link that leads out of {within}; put a directory in its place."
@@ -98,7 +93,6 @@ def refuse_links(folder: Path, within: Path) -> None:
 
 
 def make_folder(folder: Path, *, within: Path | None = None) -> None:
-    """Make a directory where there is none, or raise a sentence."""
     if within is not None:
         refuse_links(folder, within)
     try:
@@ -108,7 +102,7 @@ def make_folder(folder: Path, *, within: Path | None = None) -> None:
 
 
 def check_writable(folder: Path) -> None:
-    """Raise a sentence if nothing can be written into a directory: before the work, not after."""
+    """Raise if nothing can be written into a directory: before the work, not after."""
     probe = folder / f".probe.{secrets.token_hex(8)}.tmp"  # an orphan, if a kill leaves it
     write_atomically(probe, bytes(4096))
     probe.unlink(missing_ok=True)
@@ -116,7 +110,7 @@ def check_writable(folder: Path) -> None:
 
 
 def check_name(path: Path) -> None:
-    """Raise a sentence about a name that no file can have: one with a NUL, or one too long."""
+    """Raise if no file can have this name: it has a NUL, or is too long."""
     try:
         os.lstat(path)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
@@ -126,10 +120,10 @@ def check_name(path: Path) -> None:
 
 
 def check_target(path: Path) -> None:
-    """Raise a sentence if a file cannot get this name because a directory, pipe or device has it."""
+    """Raise if no file can get this name, or if a directory, pipe or device has it."""
     check_name(path)
-    if os.path.exists(path) and not os.path.isfile(path):
-        kind = "a directory" if os.path.isdir(path) else "not a regular file"
+    if path.exists() and not path.is_file():
+        kind = "a directory" if path.is_dir() else "not a regular file"
         raise CanaryError(f"{path} is {kind} and is not replaced; name another file.")
 
 
@@ -145,7 +139,7 @@ def reason_of(error: Exception) -> str:
 
 
 def read_bytes(path: Path, largest: int = LARGEST) -> bytes:
-    """The content of a regular file of a bounded size; pipes and devices may never end."""
+    """The content of a regular file of a bounded size; a pipe or device may never end."""
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     with os.fdopen(descriptor, "rb") as file:
         facts = os.fstat(descriptor)
@@ -157,13 +151,12 @@ def read_bytes(path: Path, largest: int = LARGEST) -> bytes:
 
 
 def write_json(path: Path, value: dict[str, Any], *, within: Path | None = None) -> None:
-    """Write a JSON object atomically; NaN and infinity are a programming error."""
     text = json.dumps(value, indent=2, allow_nan=False) + "\n"
     write_atomically(path, text.encode(), within=within)
 
 
 def read_json(path: Path, missing: str = "the directory is not a complete run") -> dict[str, Any]:
-    """Read a JSON object, or say which file is missing (and what that means) or damaged."""
+    """A JSON object, or a sentence about the missing file (and what that means) or the damage."""
     try:
         return parse_object(read_bytes(path, LARGEST_JSON))
     except FileNotFoundError as error:
@@ -191,14 +184,10 @@ def _finite(text: str) -> float:
     return value
 
 
-def canonical(value: dict[str, Any]) -> bytes:
-    """JSON data as text with sorted keys and no spaces, for digests."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
-
-
 def digest_of(value: dict[str, Any]) -> str:
-    """SHA-256 of JSON data."""
-    return hashlib.sha256(canonical(value)).hexdigest()
+    """SHA-256 of JSON data as text with sorted keys and no spaces."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def sealed(value: dict[str, Any]) -> dict[str, Any]:

@@ -1,25 +1,27 @@
 """A run's manifest: what the run is, where it ran, its status, its configuration, and the digest of
-every table.
+every table. And the lock: one process at a time trains a run, and only that one writes the manifest.
 
-It carries the digest of its own content, so that no flipped bit passes for another number of steps.
-Only the process that trains the run writes it.
+The manifest has the digest of its own content, so that no flipped bit passes for another number of
+steps. The kernel gives the lock back when the process ends, however it ends.
 """
 
 import hashlib
 import os
 import re
 import socket
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
+
 from canary.errors import CanaryError
-from canary.runs import lock
-from canary.runs.files import read_json, sealed, unsealed, write_json
+from canary.runs.files import cannot_write, read_json, sealed, unsealed, write_json
 from canary.runs.settings import differences
 
-NAME = "manifest.json"
+NAME, LOCK = "manifest.json", ".lock"
+LOCK_SECONDS = 1.0  # `is_held` takes the lock for an instant
 RUN_NAME, TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}"), re.compile(r"\S(.{0,48}\S)?")
 # The code that makes the numbers of a run.
 MATHEMATICS = (
@@ -36,7 +38,7 @@ MATHEMATICS = (
 def read_manifest(run: Path) -> dict[str, Any]:
     """The manifest with its `status` as it is now: a run that no process holds is not running."""
     manifest = stored_manifest(run)
-    if manifest["status"] == "running" and not lock.is_held(run):
+    if manifest["status"] == "running" and not is_held(run):
         return manifest | {"status": "interrupted"}
     return manifest
 
@@ -54,14 +56,44 @@ def update_manifest(run: Path, **changes: Any) -> None:
     write_manifest(run, stored_manifest(run) | changes)
 
 
+@contextmanager
+def hold(run: Path) -> Iterator[None]:
+    """Hold a run, or raise a sentence that names the process that trains it."""
+    lock = FileLock(run / LOCK)
+    try:
+        lock.acquire(timeout=LOCK_SECONDS)
+    except Timeout:
+        process = stored_manifest(run)["process"]
+        raise CanaryError(
+            f"{run} is being trained by process {process['pid']} on {process['hostname']}; wait "
+            "for it or stop it first."
+        ) from None
+    except (OSError, NotImplementedError) as error:
+        raise cannot_write(run / LOCK, error) from error
+    try:
+        yield
+    finally:
+        try:
+            (run / LOCK).unlink(missing_ok=True)
+        finally:
+            lock.release()
+
+
+def is_held(run: Path) -> bool:
+    """Whether some process trains a run now."""
+    if not (run / LOCK).is_file():
+        return False
+    try:
+        with FileLock(run / LOCK).acquire(timeout=0):
+            return False
+    except Timeout:
+        return True
+    except (OSError, NotImplementedError):  # a place that cannot be written to: nobody trains here
+        return False
+
+
 def process_identity() -> dict[str, Any]:
     return {"pid": os.getpid(), "hostname": socket.gethostname()}
-
-
-def holder_of(run: Path) -> str:
-    """The process that trains a run, in words."""
-    process = stored_manifest(run)["process"]
-    return f"process {process.get('pid')} on {process.get('hostname')}"
 
 
 def read_config(run: Path) -> dict[str, Any]:
@@ -99,38 +131,20 @@ def codes_of(manifest: dict[str, Any]) -> str:
     return " ".join(map(str, manifest["code"]))
 
 
-@dataclass(frozen=True)
-class Labels:
-    """What a user calls a run: its name, its tags, and the logs it writes for other tools."""
-
-    name: str | None = None
-    """The name of the run's directory; None: made of environment, algorithm and time."""
-    tags: tuple[str, ...] = ()
-    log: tuple[str, ...] = ()
-
-
-def checked_labels(
-    root: Path, name: str | None, tags: Sequence[str] | str = (), log: Sequence[str] = ()
-) -> Labels:
-    """Labels that a new run below `root` can have; a sentence otherwise."""
-    tags = tuple(dict.fromkeys([tags] if isinstance(tags, str) else tags))
+def check_labels(root: Path, name: str | None, tags: Sequence[str]) -> None:
+    """Raise if a new run below `root` cannot have this name or one of these tags."""
     for tag in tags:
-        if not isinstance(tag, str) or not TAG.fullmatch(tag) or "," in tag:
+        if not TAG.fullmatch(tag) or "," in tag:
             raise CanaryError(f"A tag is a short text without commas, not {tag!r:.60}.")
-    if name is not None:
-        if not isinstance(name, str) or not RUN_NAME.fullmatch(name) or name == "latest":
-            raise CanaryError(
-                "A run's name consists of at most 100 letters, digits and _ . + -, and is not "
-                f"latest; {name!r:.60} is not such a name."
-            )
-        if (root / name).exists():
-            raise CanaryError(
-                f"{root / name} exists already; choose another --name, or go on with it: canary "
-                f"train --resume {name}."
-            )
-    return Labels(name, tags, tuple(log))
-
-
-def labels_of(manifest: dict[str, Any]) -> Labels:
-    """The labels in a manifest."""
-    return Labels(None, tuple(manifest.get("tags", ())), tuple(manifest.get("log", ())))
+    if name is None:
+        return
+    if not RUN_NAME.fullmatch(name) or name == "latest":
+        raise CanaryError(
+            "A run's name consists of at most 100 letters, digits and _ . + -, and is not latest; "
+            f"{name!r:.60} is not such a name."
+        )
+    if (root / name).exists():
+        raise CanaryError(
+            f"{root / name} exists already; choose another --name, or continue it: canary train "
+            f"--resume {name}."
+        )

@@ -29,8 +29,8 @@ from canary.identity import Identity, identify, place_of, refuse_nonfinite
 from canary.networks import Policy
 from canary.numerics.running_statistics import RunningStatistics
 from canary.rollout import CostAccount
+from canary.runs.checkpoint import load_states
 from canary.runs.manifest import stored_manifest
-from canary.runs.stored_states import load_states
 from canary.training import TrainingState
 from canary.values import Count, Whole, convert_fields
 
@@ -42,8 +42,7 @@ TOLERANCE = 1e-3
 
 @dataclass(frozen=True)
 class FrozenPolicies:
-    """The states of all seeds after `iteration` updates, and a sentence for every skipped
-    checkpoint."""
+    """The states of all seeds after `iteration` updates; `notes` are about skipped checkpoints."""
 
     config: RunConfig
     states: TrainingState
@@ -51,7 +50,7 @@ class FrozenPolicies:
     notes: list[str]
 
     def of_seed(self, seed: int) -> tuple[Policy, RunningStatistics | None]:
-        """Policy and normaliser of a seed; one with numbers that are not finite is refused."""
+        """Policy and normaliser of a seed; non-finite numbers are refused."""
         refuse_nonfinite(self.identity(seed), seed)
         return self._pair(seed)
 
@@ -60,20 +59,12 @@ class FrozenPolicies:
         place = place_of(self.config.environment, self.config.environment_name)
         return identify(*self._pair(seed), self.account, place, self.risk_critics(seed))
 
-    def _pair(self, seed: int) -> tuple[Policy, RunningStatistics | None]:
-        index = self._index(seed)
-        return jax.tree.map(
-            lambda leaf: leaf[index], (self.states.learner.policy, self.states.statistics)
-        )
-
     def risk_critics(self, seed: int) -> RiskCritics | None:
         """What the risk of an episode is estimated with; None for methods without such critics, and
         with several costs."""
         if isinstance(self.config.constraint, Joint):
             return None
-        index = self._index(seed)
-        learner = jax.tree.map(lambda leaf: leaf[index], self.states.learner)
-        return risk_critics(self.config.algorithm, learner)
+        return risk_critics(self.config.algorithm, self._state(seed).learner)
 
     @property
     def account(self) -> CostAccount:
@@ -81,11 +72,15 @@ class FrozenPolicies:
         discount = config.algorithm.estimation.cost_discount
         return CostAccount(config.constraint.limit, discount, config.clock)
 
-    def _index(self, seed: int) -> int:
+    def _pair(self, seed: int) -> tuple[Policy, RunningStatistics | None]:
+        state = self._state(seed)
+        return state.learner.policy, state.statistics
+
+    def _state(self, seed: int) -> TrainingState:
         seeds = self.config.training.seeds
         if seed not in seeds:
             raise CanaryError(f"The run has no seed {seed}; it has {', '.join(map(str, seeds))}.")
-        return seeds.index(seed)
+        return jax.tree.map(operator.itemgetter(seeds.index(seed)), self.states)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,25 +143,25 @@ def play(
             with explain_failures(environment):
                 ends = jax.tree.map(np.asarray, program(policy, statistics, plan.keys(seed, first)))
             ends = jax.tree.map(operator.itemgetter(slice(count)), ends)
+            episode = np.arange(first, first + count)
+            refuse_faulty(ends, lambda k, e=episode, s=seed: f"Episode {e[k]} of seed {s}")
             columns = {
+                "seed": np.full(count, seed),
+                "episode": episode,
                 "return": ends.reward,
                 "cost": ends.cost,
                 "length": ends.length,
                 "terminated": ends.terminated,
             }
-            episode = np.arange(first, first + count)
-            refuse_faulty(ends, lambda k, e=episode, s=seed: f"Episode {e[k]} of seed {s}")
-            frames.append(
-                pl.DataFrame({"seed": np.full(count, seed), "episode": episode} | columns)
-            )
+            frames.append(pl.DataFrame(columns))
             report(seed, count)
     close(environment)
     return pl.concat(frames), time.monotonic() - began
 
 
 def reference_episodes(policies: FrozenPolicies) -> dict[str, Any]:
-    """A few whole episodes of the policies, to recognise the environment by; see
-    `episode_changes`."""
+    """A few whole episodes of the policies, by which `episode_changes` recognises the
+    environment."""
     seeds = policies.config.training.seeds[:RECORDED_SEEDS]
     frame, _ = play(policies, EvaluationPlan(episodes=RECORDED_EPISODES, seeds=seeds))
     return {"updates": policies.iteration, "made_by": _made_by()} | {
@@ -187,9 +182,9 @@ def episode_changes(run: Path, config: RunConfig) -> list[str] | None:
     policies = load_policies(config, run, before["updates"] * config.training.batch)
     after = reference_episodes(policies)
     changes = _episode_differences(before, after)
-    return (
-        None if changes and _episode_differences(after, reference_episodes(policies)) else changes
-    )
+    if changes and _episode_differences(after, reference_episodes(policies)):
+        return None
+    return changes
 
 
 def _made_by() -> dict[str, Any]:

@@ -1,15 +1,21 @@
-"""From the arrays of a chunk to the rows of a run's tables and of the live display."""
+"""What the arrays of a chunk of updates say: rows of the run's tables, the live display, and the
+first number that stops training."""
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
+from jaxtyping import Float
 
+from canary.config.config import RunConfig
 from canary.constraints import Constraint
+from canary.numerics.sanity import sane
 from canary.numerics.tiers import Tier
 from canary.reporting.diagnosis import SeedSeries, diagnose, joined, seed_series
 from canary.terminal.progress import SeedStatus
+from canary.training import FAULT_KINDS
 from canary.types import EpisodeEnds
 
 # The live display shows the fewest recent updates with ENOUGH_EPISODES. It looks back FEW_UPDATES,
@@ -49,6 +55,59 @@ def episodes_frame(ends: EpisodeEnds, seeds: Sequence[int], first: int) -> pl.Da
             "terminated": np.asarray(ends.terminated)[where],
             "valid": np.asarray(ends.valid)[where],
         }
+    )
+
+
+class Fault(NamedTuple):
+    """A number that is not finite or absurdly large, or an episode beyond its horizon. Places count
+    from 0, iterations from the start of the chunk."""
+
+    kind: str
+    iteration: int
+    step: int
+    lane: int
+    seed: int
+
+
+def find_fault(
+    faults: Float[np.ndarray, "seed iteration"], ends: EpisodeEnds, lanes: int, horizon: int
+) -> Fault | None:
+    """The first fault of a chunk: as the program noted it, or in the sums of the episodes."""
+    if faults.any():
+        # The earliest; among seeds, the first
+        iteration, seed = map(int, np.argwhere(faults.T > 0)[0])
+        place, kind = divmod(int(faults[seed, iteration]) - 1, len(FAULT_KINDS))
+        return Fault(FAULT_KINDS[kind], iteration, *divmod(place, lanes), seed)
+    for kind, good in {
+        "cost": sane(ends.cost).reshape(*ends.ended.shape, -1).all(-1),
+        "reward": sane(ends.reward),
+        "end": np.asarray(ends.length) <= horizon,
+    }.items():
+        if not good.all():
+            return Fault(kind, *map(int, np.argwhere(~np.moveaxis(good, 0, -1))[0]))
+    return None
+
+
+def fault_sentence(fault: Fault, config: RunConfig, first: int) -> str:
+    """Where a fault happened in the updates from `first` on, and what to do."""
+    training, name = config.training, config.environment_name
+    update, lanes = first + fault.iteration, training.environments
+    step = update * training.batch + fault.step * lanes + fault.lane + 1
+    where = (
+        f"seed {training.seeds[fault.seed]}, update {update + 1}, step {fault.step + 1} of "
+        f"{training.rollout_length}, lane {fault.lane} (environment step {step:,})"
+    )
+    if fault.kind == "action":
+        return f"The policy gave an action that is not finite: {where}."
+    if fault.kind == "end":
+        return (
+            f"{name} continued beyond its horizon of {config.environment.horizon:,} steps: "
+            f"{where}; write truncated = (time >= horizon) & ~terminated."
+        )
+    what = "an observation" if fault.kind == "observation" else f"a {fault.kind}"
+    return (
+        f"{name} gave {what} that is not finite, or absurdly large: {where}; `canary check-env` "
+        "looks for the cause."
     )
 
 

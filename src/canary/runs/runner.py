@@ -1,6 +1,6 @@
 """Train: advance all seeds chunk by chunk, and keep the run directory true at every moment.
 
-What must exist is written before what says that it exists: tables, a state that is kept, the newest
+Data are written before the record that says they exist: tables, a state that is kept, the newest
 state, and last the number of steps in the manifest. A kill between any two writes leaves a run that
 stopped at its newest checkpoint; a resumed run writes its logs anew.
 """
@@ -30,24 +30,27 @@ from canary.environments.failures import explain_failures
 from canary.environments.protocol import Environment, close
 from canary.errors import CanaryError
 from canary.exploration import with_initial_std
-from canary.runs import checkpoint, directory, files, lock, tables
+from canary.runs import checkpoint, directory, files, tables
+from canary.runs.checkpoint import KEPT, NEWEST, is_kept, next_kept
 from canary.runs.devices import prepare_devices
-from canary.runs.environment import describe_environment, is_ours, open_config
-from canary.runs.faults import fault_sentence, find_fault, saved, unsound_sentence
+from canary.runs.environment import agree, describe_environment, is_ours, open_config
 from canary.runs.manifest import (
-    checked_labels,
+    check_labels,
     code_fingerprint,
-    holder_of,
-    labels_of,
+    hold,
     process_identity,
     stored_manifest,
     update_manifest,
 )
 from canary.runs.policies import FrozenPolicies, reference_episodes
-from canary.runs.records import RecentHistory, episodes_frame, metrics_frame
+from canary.runs.records import (
+    RecentHistory,
+    episodes_frame,
+    fault_sentence,
+    find_fault,
+    metrics_frame,
+)
 from canary.runs.seeds import SeedGroups, make_groups
-from canary.runs.stored_states import NEWEST, is_kept, newest, next_kept, store
-from canary.runs.trust import remember_all
 from canary.runs.warm_start import Start
 from canary.terminal import progress
 from canary.training import FAULT
@@ -69,8 +72,8 @@ def start_run(
     """Train from the beginning, or from what another run has learnt (`start`), in a new run
     directory below `out`; returns the directory."""
     files.check_name(out)
-    watcher = watcher or Watcher()
-    labels = checked_labels(out, name, tags, watcher.log)
+    tags, watcher = tuple(dict.fromkeys(tags)), watcher or Watcher()
+    check_labels(out, name, tags)
     prepare_devices()
     described = describe_environment(config.environment)
     training, device = config.training, jax.devices()[0]
@@ -93,11 +96,13 @@ def start_run(
             stored,
             device=f"{device.platform}: {device.device_kind}",
             command=sys.argv,
-            labels=labels,
+            name=name,
+            tags=tags,
+            log=watcher.log,
             start=start.record if start else None,
         )
-        remember_all(run, stored)
-        with lock.held(run):
+        agree(run, trust=True)  # it was just imported and called
+        with hold(run):
             _Training(config, groups, run, watcher, start).run(quiet)
     except BaseException:
         # Leave nothing behind that cannot be resumed
@@ -118,13 +123,13 @@ def resume_run(
     total_steps: int | None = None,
     watcher: Watcher | None = None,
 ) -> Path:
-    """Go on from the newest intact checkpoint, as if the run had never stopped; `total_steps`
+    """Continue from the newest intact checkpoint, as if the run had never stopped; `total_steps`
     trains longer than planned."""
     prepare_devices()
     config = open_config(run, environment)
-    with lock.held(run, holder_of(run)):
-        for folder in (run, *(run / name for name in (*directory.COLUMNS, NEWEST, "kept"))):
-            files.remove_orphans(folder)
+    with hold(run):
+        for name in ("", *tables.COLUMNS, NEWEST, KEPT):
+            files.remove_orphans(run / name)
         manifest, planned, notes = stored_manifest(run), config.training.updates, []
         if total_steps is not None:
             config, notes = _extended(run, config, total_steps)
@@ -132,7 +137,7 @@ def resume_run(
             return run
         watcher = watcher or Watcher()
         if not watcher.log:
-            watcher.log_to(labels_of(manifest).log)
+            watcher.log_to(manifest["log"])
         codes, this = manifest["code"], code_fingerprint()
         update_manifest(
             run,
@@ -240,7 +245,7 @@ class _Training:
             self._groups.start()
             if self._start:  # stored at once: a resumed run must begin with it too
                 self._groups.restore(self._start.begin(self._groups.stacked()))
-                store(run, config, self._groups.stacked(), 0, keep=False)
+                checkpoint.store(run, config, self._groups.stacked(), 0)
         tables.discard_after(run, self._first)
         display.busy("compiling")
         began = time.monotonic()
@@ -248,14 +253,15 @@ class _Training:
         seconds = round(time.monotonic() - began, 2)
         # A kill may have come between the last checkpoint and its steps
         update_manifest(run, steps=self._first * config.training.batch, compile_seconds=seconds)
-        about = config_to_dict(config) | {"tags": list(labels_of(stored_manifest(run)).tags)}
-        done = tables.read(run, "metrics"), tables.read(run, "episodes")
+        about = config_to_dict(config) | {"tags": stored_manifest(run)["tags"]}
+        done = tables.read_table(run, "metrics"), tables.read_table(run, "episodes")
         self._watcher.open(run, about, config.constraint, config.training.updates, done)
         self._saved = time.monotonic()
 
     def _restore(self, display: progress.TrainingProgress) -> int:
         """Load the newest intact state, under the plan as it is now; returns the updates done."""
-        states, iteration, notes = newest(self._config, self._run, self._groups)
+        structure = self._groups.structure()
+        states, iteration, notes = checkpoint.newest_states(self._config, self._run, structure)
         updates = self._config.training.updates
         planned = jnp.full_like(states.terms.updates, updates)
         self._groups.restore(eqx.tree_at(lambda s: s.terms.updates, states, planned))
@@ -309,18 +315,27 @@ class _Training:
             with explain_failures(config.environment):
                 metrics, ends = groups.advance(count)
         except CanaryError as error:  # the states are still those before
-            fault = f"{error} {saved(iteration, self._run)}"
+            fault = str(error)
         else:
             lanes, horizon = config.training.environments, config.environment.horizon
             if (found := find_fault(metrics.pop(FAULT), ends, lanes, horizon)) is not None:
-                fault = fault_sentence(found, config, iteration, self._run)
+                fault = fault_sentence(found, config, iteration)
             elif (unsound := groups.unsound()) is not None:
-                fault = unsound_sentence(*unsound, iteration, iteration + count, self._run)
+                fault = (
+                    "Training gave numbers that are not finite, or absurdly large: {1} of seed {0} "
+                    "in the updates {2} to {3}. Large costs and rewards do that (`canary check-env` "
+                    "looks at them), and large learning rates."
+                ).format(*unsound, iteration + 1, iteration + count)
             else:
                 return metrics, ends
             groups.rewind()
         self._save(iteration)
-        raise CanaryError(fault)
+        after = (
+            f"The run is saved as it was after update {iteration}: canary train --resume {self._run}"
+            if iteration
+            else "Nothing was trained yet."
+        )
+        raise CanaryError(f"{fault} {after}")
 
     def _save(self, iteration: int) -> None:
         """Tables first, then the states after them, then the steps in the manifest."""
@@ -332,8 +347,7 @@ class _Training:
             "episodes": pl.concat(self._episodes),
         }
         tables.append_parts(run, frames, self._first, iteration)
-        states = self._groups.stacked()
-        store(run, self._config, states, iteration, keep=is_kept(training, iteration))
+        checkpoint.store(run, self._config, self._groups.stacked(), iteration)
         steps, seconds = iteration * training.batch, round(self._seconds, 2)
         update_manifest(run, steps=steps, train_seconds=seconds)
         checkpoint.prune(run / NEWEST)

@@ -104,6 +104,31 @@ def make_groups(config: RunConfig) -> "SeedGroups":
     )
 
 
+class CompiledTraining:
+    """Training on a JAX environment: one program for a chunk of updates of a group of seeds."""
+
+    def __init__(self, trainer: Trainer, options: dict[str, Any] | None, size: int):
+        self.init = jax.jit(
+            _over_group(lambda seed, terms: init_training(trainer, terms, seed)),
+            compiler_options=options,
+        )
+        # The states before a chunk are not donated to it: they are saved if it fails.
+        self._chunk = jax.jit(
+            _over_group(lambda state, count: train_chunk(trainer, state, count, size)),
+            compiler_options=options,
+        )
+
+    def structure(self, terms: Terms) -> Any:
+        """Shapes and types of the state of one seed."""
+        return jax.eval_shape(self.init, jnp.zeros(1, jnp.int32), terms)
+
+    def compile(self, state: TrainingState) -> Any:
+        return self._chunk.lower(state, np.int32(1)).compile()
+
+    def revive(self, state: TrainingState) -> tuple[TrainingState, int]:
+        return state, 0
+
+
 class SeedGroups:
     """The training states of all seeds, and the program that advances them."""
 
@@ -117,51 +142,37 @@ class SeedGroups:
     ):
         devices = jax.devices()
         on_cpu = devices[0].platform == "cpu"
-        host = isinstance(trainer.environment, GymnasiumEnvironment)
-        per_device = 1 if host else per_device
+        # XLA's own thread pool under concurrent programs can deadlock; each seed has a thread.
+        options = {"xla_cpu_multi_thread_eigen": False} if on_cpu else None
+        if isinstance(trainer.environment, GymnasiumEnvironment):
+            self._training, per_device = HostTraining(trainer, options), 1
+        else:
+            self._training = CompiledTraining(trainer, options, size)
         per_group = per_device or (1 if on_cpu else -(-len(seeds) // len(devices)))
         self._groups = [
             seeds[start : start + per_group] for start in range(0, len(seeds), per_group)
         ]
         self._devices = [devices[index % len(devices)] for index in range(len(self._groups))]
-        self._pool = ThreadPoolExecutor(
-            max_workers=(os.cpu_count() or 1) if on_cpu else len(devices)
-        )
-        # Seeds are the unit of parallelism on a CPU. XLA's own thread pool under concurrent
-        # programs can deadlock.
-        options = {"xla_cpu_multi_thread_eigen": False} if on_cpu else None
-        self.trainer = trainer
-        self._terms = terms
-        self._init = jax.jit(
-            _over_group(lambda seed, terms: init_training(trainer, terms, seed)),
-            compiler_options=options,
-        )
-        # The states before a chunk are not donated to it: they are saved if it fails.
-        self._chunk = jax.jit(
-            _over_group(lambda state, count: train_chunk(trainer, state, count, size)),
-            compiler_options=options,
-        )
-        self._host = HostTraining(trainer, options) if host else None
+        self._pool = ThreadPoolExecutor((os.cpu_count() or 1) if on_cpu else len(devices))
+        self.trainer, self._terms = trainer, terms
         self._states: list[TrainingState] = []
         self._before: list[TrainingState] = []
         self._programs: dict[tuple[int, Any], Any] = {}
 
     def start(self) -> None:
         """Fresh states for all seeds."""
-        init = self._init if self._host is None else self._host.init
-        self._states = self._map(
-            lambda group, device: init(jax.device_put(jnp.array(group), device), self._terms)
-        )
+
+        def init(group: tuple[int, ...], device: Any) -> TrainingState:
+            return self._training.init(jax.device_put(jnp.array(group), device), self._terms)
+
+        self._states = list(self._pool.map(init, self._groups, self._devices))
 
     def structure(self) -> PyTree:
         """Shapes and types of the stacked states, without computing them."""
         count = sum(map(len, self._groups))
-        if self._host is None:
-            one = jax.eval_shape(self._init, jnp.zeros(1, jnp.int32), self._terms)
-        else:
-            one = self._host.structure(self._terms)
         return jax.tree.map(
-            lambda leaf: jax.ShapeDtypeStruct((count, *leaf.shape[1:]), leaf.dtype), one
+            lambda leaf: jax.ShapeDtypeStruct((count, *leaf.shape[1:]), leaf.dtype),
+            self._training.structure(self._terms),
         )
 
     def restore(self, stacked: PyTree) -> None:
@@ -178,31 +189,21 @@ class SeedGroups:
 
     def compile(self) -> None:
         """Compile the program for chunks, so that its time can be measured apart from training."""
-        kinds = {
-            self._kind(state, device): state
-            for state, device in zip(self._states, self._devices, strict=True)
-        }
-        self._programs = {
-            kind: self._chunk.lower(state, np.int32(1)).compile()
-            if self._host is None
-            else self._host.compile(state)
-            for kind, state in kinds.items()
-        }
+        kinds = dict(zip(map(_kind, self._states, self._devices), self._states, strict=True))
+        self._programs = {kind: self._training.compile(state) for kind, state in kinds.items()}
 
     def revive(self) -> list[str]:
         """Bring host environments to where the restored states are; a sentence about episodes for
         which that failed."""
-        if self._host is None:
-            return []
-        revived = [self._host.revive(state) for state in self._states]
+        revived = [self._training.revive(state) for state in self._states]
         self._states = [state for state, _ in revived]
         lost = sum(count for _, count in revived)
         episodes = len(self._states) * self.trainer.environments
         name = name_of_environment(self.trainer.environment)
         note = (
-            f"{lost} of {episodes} episodes of {name} could not be brought back to where they "
-            "were: the same seed and actions led to other observations. New ones start, so this "
-            "run goes on, but not with the numbers that it would have had without the stop."
+            f"{lost} of {episodes} episodes of {name} could not be restored: the same seed and "
+            "actions led to other observations. New ones start, so the numbers of this run differ "
+            "from those of one that never stopped."
         )
         return [note] if lost else []
 
@@ -212,10 +213,10 @@ class SeedGroups:
             self.compile()
 
         def run(state: TrainingState, device: Any) -> Any:
-            program = self._programs[self._kind(state, device)]
+            program = self._programs[_kind(state, device)]
             return jax.block_until_ready(program(state, np.int32(count)))
 
-        results = self._map(run, self._states)
+        results = list(self._pool.map(run, self._states, self._devices))
         self._before = self._states
         self._states = [state for state, _ in results]
         records = [
@@ -240,18 +241,13 @@ class SeedGroups:
         """Back to the states before the last `advance`."""
         self._states = self._before
 
-    @staticmethod
-    def _kind(state: TrainingState, device: Any) -> tuple[int, Any]:
-        """What a program is compiled for: a number of seeds at once, and a device."""
-        return state.terms.iteration.shape[0], device
-
     def close(self) -> None:
         self._pool.shutdown()
 
-    def _map(self, function: Any, items: list[Any] | None = None) -> list[Any]:
-        return list(
-            self._pool.map(function, self._groups if items is None else items, self._devices)
-        )
+
+def _kind(state: TrainingState, device: Any) -> tuple[int, Any]:
+    """What a program is compiled for: a number of seeds at once, and a device."""
+    return state.terms.iteration.shape[0], device
 
 
 def _over_group(function: Any) -> Any:

@@ -17,8 +17,7 @@ import numpy as np
 from canary.errors import CanaryError
 from canary.networks import Policy
 from canary.numerics.running_statistics import RunningStatistics
-from canary.runs import checkpoint
-from canary.runs.stored_states import NEWEST
+from canary.runs.checkpoint import NEWEST, checkpoints, named_leaves, read_arrays
 from canary.training import TrainingState
 
 POLICY = ("tree.learner.policy", "tree.statistics")  # must fit
@@ -39,30 +38,28 @@ class Start:
     seed: int | None = None
     """The one that all new seeds begin with; None: each begins with the seed of its own number."""
 
-    def sources(self, seeds: Sequence[int]) -> list[int]:
-        """The stored seed that each new seed begins with."""
-        chosen = list(seeds) if self.seed is None else [self.seed] * len(seeds)
-        for seed in chosen:
-            if seed not in self.seeds:
-                known = ", ".join(map(str, self.seeds))
-                raise CanaryError(
-                    f"{self.name} has no seed {seed}, only {known}: train these seeds, or say "
-                    "which one all begin with (--seed)."
-                )
-        return chosen
-
     def fitted(self, like: TrainingState, seeds: Sequence[int]) -> "Start":
-        """The arrays that training takes, one for each new seed, or a sentence about the first that
-        does not fit. `like` has the shapes of the new run."""
-        sources = self.sources(seeds)
+        """The arrays that training takes, one for each new seed; `like` has the shapes of the new
+        run."""
+        sources = list(seeds) if self.seed is None else [self.seed] * len(seeds)
+        if missing := [seed for seed in sources if seed not in self.seeds]:
+            known = ", ".join(map(str, self.seeds))
+            raise CanaryError(
+                f"{self.name} has no seed {missing[0]}, only {known}: train these seeds, or say "
+                "which one all begin with (--seed)."
+            )
         rows = [self.seeds.index(seed) for seed in sources]
         needed, rest = (
-            {n: a for n, a in _named(like) if n.startswith(part)} for part in (POLICY, REST)
+            {n: a for n, a in named_leaves(like) if n.startswith(part)} for part in (POLICY, REST)
         )
         names = set(needed) | {name for name in self.arrays if name.startswith(POLICY)}
-        if odd := [name for name in sorted(names) if not self._fits(name, needed.get(name))]:
-            raise self._unfit(odd[0], needed.get(odd[0]))
-        has_rest = all(self._fits(name, leaf) for name, leaf in rest.items())
+        for name in sorted(names):
+            if why := self._misfit(name, needed.get(name)):
+                raise CanaryError(
+                    f"Training cannot begin with {self.name}: {why}. A warm start needs "
+                    "observations, actions and hidden layers (algo.hidden) of the same sizes."
+                )
+        has_rest = not any(self._misfit(name, leaf) for name, leaf in rest.items())
         taken = {name: self.arrays[name][rows] for name in (*needed, *(rest if has_rest else ()))}
         pairs = {str(new): old for new, old in zip(seeds, sources, strict=True)}
         record = self.record | {"seeds": pairs, "critics": has_rest}
@@ -70,33 +67,25 @@ class Start:
 
     def begin(self, states: TrainingState) -> TrainingState:
         """Fresh states with the arrays of a fitted start in place of their own."""
-        taken = [jnp.asarray(self.arrays.get(name, leaf)) for name, leaf in _named(states)]
+        taken = [jnp.asarray(self.arrays.get(name, leaf)) for name, leaf in named_leaves(states)]
         return jax.tree.unflatten(jax.tree.structure(states), taken)
 
-    def _fits(self, name: str, leaf: Any) -> bool:
-        found = self.arrays.get(name)
-        if found is None or leaf is None:
-            return False
-        return (found.shape[1:], str(found.dtype)) == (leaf.shape[1:], str(leaf.dtype))
-
-    def _unfit(self, name: str, leaf: Any) -> CanaryError:
+    def _misfit(self, name: str, leaf: Any) -> str:
+        """Why an array cannot take the place of `leaf`; empty if it can."""
         part, found = name.removeprefix("tree").removeprefix(".learner."), self.arrays.get(name)
         if found is None or leaf is None:
-            text = f"only {'the new run' if found is None else 'the other'} has {part}"
-        else:
-            text = f"{part} has the shape {found.shape[1:]} and must have {leaf.shape[1:]}"
-        return CanaryError(
-            f"Training cannot begin with {self.name}: {text}. A warm start needs observations, "
-            "actions and hidden layers (algo.hidden) of the same sizes."
-        )
+            return f"only {'the new run' if found is None else 'the other'} has {part}"
+        if (found.shape[1:], str(found.dtype)) == (leaf.shape[1:], str(leaf.dtype)):
+            return ""
+        return f"{part} has the shape {found.shape[1:]} and must have {leaf.shape[1:]}"
 
 
 def start_from_run(run: Path, seed: int | None = None) -> Start:
     """The newest intact state of a run; `seed` takes one policy for all new seeds."""
-    paths, problems = checkpoint.checkpoints(run / NEWEST), []
-    for path in paths:
+    problems = []
+    for path in checkpoints(run / NEWEST):
         try:
-            arrays, about = checkpoint.read_arrays(path)
+            arrays, about = read_arrays(path)
             training = about["config"]["training"]
             batch = training["environments"] * training["rollout_length"]
             updates = int(arrays["tree.terms.iteration"][0])
@@ -111,10 +100,5 @@ def start_from_policy(policy: Policy, statistics: RunningStatistics | None, sha2
     """A policy with its normaliser, for all new seeds."""
     arrays: dict[str, np.ndarray] = {}
     for prefix, tree in zip(POLICY, (policy, statistics), strict=True):
-        arrays |= {name: np.asarray(leaf)[None] for name, leaf in _named(tree, prefix)}
+        arrays |= {name: np.asarray(leaf)[None] for name, leaf in named_leaves(tree, prefix)}
     return Start("the policy", arrays, (0,), {"policy_sha256": sha256}, seed=0)
-
-
-def _named(tree: Any, prefix: str = "tree") -> list[tuple[str, Any]]:
-    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
-    return [(prefix + jax.tree_util.keystr(path), leaf) for path, leaf in leaves]

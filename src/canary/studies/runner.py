@@ -25,10 +25,11 @@ from canary.exact.mdp import from_environment
 from canary.exact.run import policy_law
 from canary.runs import directory
 from canary.runs.environment import is_ours
-from canary.runs.files import digest_of, make_folder, remove_orphans
+from canary.runs.files import digest_of, make_folder, read_json, remove_orphans
 from canary.runs.manifest import codes_of, read_manifest
 from canary.runs.policies import EvaluationPlan, FrozenPolicies, load_policies, play
 from canary.runs.runner import resume_run, start_run
+from canary.runs.tables import read_table
 from canary.studies import store
 from canary.studies.catalogue import Row, Study
 from canary.studies.page import Paths, save_views
@@ -398,7 +399,7 @@ def runs_of(config: RunConfig, runs: Path) -> list[tuple[Path, tuple[int, ...]]]
     wanted, found = settings_of(config), []
     for row in directory.list_runs(runs):
         if row.status not in ("failed", "unreadable"):
-            stored = directory.read_json(Path(row.path) / "config.json")
+            stored = read_json(Path(row.path) / "config.json")
             if stored_settings(stored) == wanted:
                 seeds = tuple(stored["training"]["seeds"])
                 found.append((row.status != "finished", Path(row.path), seeds))
@@ -417,7 +418,7 @@ def results_of(config: RunConfig, run: Path) -> Results:
     }
     final = final_policies(config, run)
     known = {seed: {"final": final.get(seed), **origin} for seed in seeds}
-    tables = directory.read(run, "episodes"), directory.read(run, "metrics")
+    tables = read_table(run, "episodes"), read_table(run, "metrics")
     return known, tables, int(manifest["steps"])
 
 

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from canary.errors import CanaryError
 from canary.runs import directory
+from canary.runs.files import read_json, unsealed
 from canary.runs.settings import settings_text
 from canary.terminal.console import PlainConsole
 from canary.terminal.formatting import Cell, digits, judged, number, table, title
@@ -142,7 +143,7 @@ def run_record(row: directory.RunRow, differs: dict[str, Any]) -> dict[str, Any]
     record |= {"tags": list(row.tags), "differs": differs}
     try:
         place = Path(row.path) / "summary.json"
-        summary = directory.unsealed(directory.read_json(place), place)
+        summary = unsealed(read_json(place), place)
     except CanaryError:
         summary = {}
     label = summary.get("constraint_label")

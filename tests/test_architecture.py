@@ -42,7 +42,7 @@ ALLOWED: dict[str, set[str]] = {
     "types": {"errors", "constraints", "values"},
     "numerics": {"errors", "constraints", "types"},
     "host": {"errors"},  # environments outside JAX; a worker process imports this room and no other
-    "environments": {"errors", "constraints", "types", "numerics", "host"},
+    "environments": {"errors", "constraints", "values", "types", "numerics", "host"},
     "checking": {"errors", "constraints", "values", "types", "numerics", "environments", "host"},
     "networks": {"types", "numerics", "environments"},
     "rollout": {"types", "numerics", "environments", "networks"},

@@ -7,7 +7,6 @@ import pytest
 from examples import inventory
 from examples.inventory import EPSILON, LIMIT, Inventory
 
-from canary.environments.protocol import Environment
 from canary.exact import (
     best_response,
     best_under_cantelli,
@@ -79,17 +78,6 @@ def test_every_day_of_the_inventory_by_hand():
                 profit = sold - 0.3 * (stock - left) - 0.25 * (stock - sold)
                 assert tables.reward[cell] == pytest.approx(profit)
                 assert tables.cost[cell] == size - sold
-
-
-def test_the_inventory_is_an_environment():
-    assert isinstance(SHOP, Environment)
-    state = SHOP.reset(jax.random.key(0))
-    assert state.observation.shape == (SHOP.observation_size,) == (TABLES.states,)
-    assert np.asarray(state.observation).argmax() == TABLES.initial.argmax() == 6
-    after = jax.eval_shape(SHOP.step, state, jnp.asarray(1), jax.random.key(1))
-    assert jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), after) == jax.tree.map(
-        lambda leaf: (leaf.shape, leaf.dtype), state
-    )
 
 
 def test_the_exact_optima_of_the_inventory():

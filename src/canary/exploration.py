@@ -13,8 +13,7 @@ import jax
 import numpy as np
 
 from canary.config.run_config import RunConfig
-from canary.environments.failures import explain_failures
-from canary.environments.protocol import Continuous, Environment
+from canary.environments.protocol import Continuous, Environment, explain_failures
 from canary.evaluation import make_player
 from canary.networks import make_policy
 from canary.numerics.running_statistics import initial_statistics

@@ -23,9 +23,10 @@ from canary.environments.protocol import (
     Continuous,
     Discrete,
     Environment,
+    name_of_environment,
     policy_interface,
+    settings_of,
 )
-from canary.environments.settings import name_of_environment, settings_of
 from canary.errors import CanaryError
 from canary.networks import LOG_STD_FLOOR, Policy
 from canary.numerics.running_statistics import CLIP, FLOOR, RunningStatistics

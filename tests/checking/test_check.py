@@ -3,6 +3,7 @@ and what is expected."""
 
 from dataclasses import replace
 
+import jax
 import numpy as np
 import pytest
 
@@ -13,8 +14,8 @@ from canary.checking.probe import make_probe, short_record
 from canary.checking.structure import check_structure, raise_first_error
 from canary.checking.yardstick import Played, advise, constant_actions
 from canary.environments import from_gymnasium
-from canary.environments.failures import callback_failure
 from canary.environments.icy_lake import IcyLake
+from canary.environments.protocol import explain_failures
 from canary.errors import CanaryError
 from problems import faulty_environments as faulty
 from problems.host_environments import Forgetful
@@ -155,7 +156,9 @@ def test_a_callback_that_fails_is_a_finding():
 
 
 def test_another_failure_of_a_program_stays_what_it_is():
-    assert callback_failure(RuntimeError("RESOURCE_EXHAUSTED: out of memory"), "Walk") is None
+    error = jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: out of memory")
+    with pytest.raises(jax.errors.JaxRuntimeError), explain_failures(IcyLake()):
+        raise error
 
 
 def test_our_own_lake_passes_with_a_note():

@@ -134,15 +134,6 @@ def assert_same(one, other, scale=1e-4):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=scale, rtol=scale), one, other)
 
 
-def test_a_subclass_changes_a_default_only():
-    parent, child = ENVIRONMENTS["PointGoal"], ENVIRONMENTS["PointGoal2500"]
-    members = {
-        name for name in vars(child) if callable(getattr(child, name)) and not name.startswith("__")
-    }
-    assert not members
-    assert vars(child()) == vars(parent()) | {"horizon": 2500}
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_shapes_and_types(name):
     environment = CASES[name]
@@ -230,14 +221,6 @@ def test_vmap_equals_a_loop_to_the_last_observation(name):
         assert_same(jax.tree.map(lambda leaf, i=lane: leaf[i], together), alone(name)(key))
 
 
-@pytest.mark.parametrize("name", [case for case in COMPARED if "mjx" not in case.values[0]])
-def test_jit_changes_nothing(name):
-    key, steps = jax.random.key(6), 2
-    with jax.disable_jit():
-        plain = walk(comparable(CASES[name]), steps, key)
-    assert_same(plain, jax.tree.map(lambda leaf: leaf[: steps + 1], alone(name)(key)))
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_a_configuration_survives_json(name):
     environment = CASES[name]
@@ -248,7 +231,7 @@ def test_a_configuration_survives_json(name):
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("shape", [(), (1,), (3,), (20,), (20, 2), (1, 8)])
+@pytest.mark.parametrize("shape", [(), (3,), (1, 8)])
 def test_an_action_of_the_wrong_shape_is_refused_in_a_sentence(name, shape):
     environment, state = CASES[name], first_shapes(name)
     space = environment.action_space

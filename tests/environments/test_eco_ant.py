@@ -183,19 +183,10 @@ def test_a_diverged_simulation_ends_the_episode_with_finite_numbers():
 
 
 @pytest.mark.parametrize(
-    ("setting", "words"),
-    [
-        ({"engine": "warp"}, "auto, native, mjx"),
-        ({"horizon": 0}, "horizon"),
-        ({"horizon": True}, "horizon"),
-        ({"frame_skip": 0}, "frame_skip"),
-        ({"noise_scale": -0.1}, "noise_scale"),
-        ({"noise_scale": float("nan")}, "noise_scale"),
-        ({"battery_limit": 0.0}, "battery_limit .* positive"),
-        ({"battery_limit": float("inf")}, "battery_limit"),
-        ({"reset_noise": -1.0}, "reset_noise"),
-    ],
+    "setting",
+    [{"engine": "warp"}, {"horizon": 0}, {"noise_scale": float("nan")}, {"battery_limit": 0.0}],
 )
-def test_mistakes_are_explained(setting, words):
-    with pytest.raises(CanaryError, match=words):
+def test_mistakes_are_explained(setting):
+    (name,) = setting
+    with pytest.raises(CanaryError, match=f"{name} must be"):
         EcoAnt(**setting)

@@ -110,11 +110,6 @@ def test_tasks_of_gymnasium_agree_with_a_plain_loop(name, horizon):
     environment.close()
 
 
-def test_the_time_limit_of_the_environment_counts_unless_another_is_given():
-    assert from_gymnasium("CartPole-v1", cost=speed).horizon == 500
-    assert from_gymnasium("CartPole-v1", cost=speed, horizon=40).horizon == 40
-
-
 def test_a_time_limit_of_its_own_truncates_and_does_not_terminate():
     def make():
         return gymnasium.wrappers.TimeLimit(Walk(noise=0.1, drift=0.0), 7)
@@ -236,15 +231,12 @@ def test_an_episode_with_an_observation_that_is_not_finite_is_not_valid():
     [
         ({"make": "Nothing-v9"}, "Gymnasium knows no environment 'Nothing-v9'"),
         ({"make": "nowhere.at_all:make"}, "There is no module 'nowhere.at_all'"),
-        ({"make": "problems.host_environments:Wolk"}, "has no 'Wolk'"),
         ({"make": 7}, "make must be an id"),
-        ({"make": lambda: 3}, "made a int, which has no reset"),
-        ({"make": lambda: 1 / 0}, "could not be made .ZeroDivisionError: division by zero at"),
+        ({"make": lambda: 3}, "has no reset"),
+        ({"make": lambda: 1 / 0}, "could not be made .ZeroDivisionError"),
         ({"make": Walk}, "say it with horizon="),
-        ({"make": Walk, "horizon": 0}, "must be a positive whole number, not 0"),
-        ({"make": Walk, "horizon": 9, "cost": 3}, "cost must be a function"),
+        ({"make": Walk, "horizon": 0}, "horizon must be at least 1, not 0"),
         ({"make": Walk, "horizon": 9, "cost": "hazard"}, "cost must be a function, 'info:KEY'"),
-        ({"make": Walk, "horizon": 9, "speed": 3}, "could not be made .TypeError.*'speed'"),
         ({"make": lambda: Walk(), "horizon": 9, "workers": 2}, "Worker processes need to import"),
         ({"make": lambda: gymnasium.make_vec("CartPole-v1", 2)}, "makes a vector environment"),
     ],

@@ -81,7 +81,7 @@ def test_parameters_and_mistakes_of_gymnax():
         CanaryError, match="has no 'hazard' to take the cost from; it has cost, discount"
     ):
         walk(from_gymnax(GymnaxWalk(), cost="info:hazard"), [jnp.zeros(1)])
-    with pytest.raises(CanaryError, match=r"horizon of .* must be a positive whole number, not 0"):
+    with pytest.raises(CanaryError, match="must be at least 1, not 0"):
         from_gymnax(GymnaxWalk(), horizon=0)
 
 
@@ -126,7 +126,7 @@ def test_mistakes_with_brax():
         CanaryError, match="Name the package: brax:NAME, crax:NAME, playground:NAME"
     ):
         from_brax("ant")
-    with pytest.raises(CanaryError, match="has no reset, so it is no environment of Brax's kind"):
+    with pytest.raises(CanaryError, match="not an environment of Brax's kind"):
         from_brax(GymnaxWalk())
 
 

@@ -220,16 +220,8 @@ def test_without_a_vase_its_lidar_is_dark():
     assert readings[0].max() == 0 < readings[1].max()
 
 
-@pytest.mark.parametrize(
-    ("setting", "words"),
-    [
-        ({"vase": "glass"}, "'none' or 'static'"),
-        ({"integrator": "rk4"}, "implicitfast"),
-        ({"horizon": 0}, "horizon"),
-        ({"horizon": True}, "horizon"),
-        ({"frame_skip": 2.5}, "frame_skip"),
-    ],
-)
-def test_mistakes_are_explained(setting, words):
-    with pytest.raises(CanaryError, match=words):
+@pytest.mark.parametrize("setting", [{"vase": "glass"}, {"integrator": "rk4"}, {"frame_skip": 2.5}])
+def test_mistakes_are_explained(setting):
+    (name,) = setting
+    with pytest.raises(CanaryError, match=f"{name} must be"):
         PointGoal(**setting)

@@ -19,6 +19,7 @@ from canary.host.spaces import action_decoder, describe_spaces, observation_enco
 from canary.runs.policies import EvaluationPlan, load_policies, play
 from export.portable_policies import make_portable
 from problems.host_environments import Rooms, Walk
+from runs.untrained_runs import untrained_run
 
 MOVES = spaces.Discrete(3, start=-1)
 SEEN = {
@@ -75,12 +76,10 @@ def test_numpy_does_what_training_did(kind: str):
 @pytest.mark.parametrize(
     ("kind", "observation", "sentence"),
     [
-        ("numbers", [1, 2], r"The observation has 2 numbers, not 3"),
+        ("numbers", [1, 2], "not in its space"),
         ("counted", 9, "The observation is 9, which is not in its space"),
-        ("counted", [10, 11], r"The observation has 2 numbers, not 1"),
         ("nested", {"a": ([0, 1], 0.5)}, r"The observation lacks \['b'\]\['x'\]"),
-        ("nested", 3, r"The observation lacks \['b'\]\['x'\]"),
-        ("tuple", (0, ["x", 1]), r"The observation\[1\] is not made of numbers"),
+        ("tuple", (0, ["x", 1]), r"The observation lacks \[1\]"),
     ],
 )
 def test_other_observations_are_sentences(kind: str, observation: Any, sentence: str):
@@ -90,9 +89,6 @@ def test_other_observations_are_sentences(kind: str, observation: Any, sentence:
 
 
 HORIZON, LIMIT = 12, 3.0
-SETTINGS = (
-    "algo.hidden=[4]", "algo.epochs=1", "training.environments=4", "training.rollout_length=24",
-)  # fmt: skip
 KINDS = {"numbers": Walk, "counted": Rooms}
 
 
@@ -100,17 +96,11 @@ KINDS = {"numbers": Walk, "counted": Rooms}
 def played(request, tmp_path_factory) -> tuple[canary.Run, Any]:
     """A small Gymnasium run, and its environment as everybody makes it."""
     make = KINDS[request.param]
-    run = canary.train(
-        from_gymnasium(make, horizon=HORIZON, workers=0),
-        "ppo",
-        canary.Chance(limit=LIMIT, epsilon=0.2),
-        seeds=1,
-        total_steps=4 * 96,
-        out=tmp_path_factory.mktemp("runs"),
-        overrides=SETTINGS,
-        quiet=True,
-    )
-    return run, make()
+    environment = from_gymnasium(make, horizon=HORIZON)
+    constraint = canary.Chance(limit=LIMIT, epsilon=0.2)
+    folder = tmp_path_factory.mktemp("runs")
+    run = untrained_run(folder, env=environment, seeds=(0,), constraint=constraint, sharpness=5.0)
+    return canary.load(run, environment), make()
 
 
 def loop(environment: Any, episode: Any, seed: int, **how: Any) -> tuple[float, float]:

@@ -7,7 +7,7 @@ import numpy as np
 
 from canary.environments.icy_lake import IcyLake
 from canary.environments.protocol import EnvironmentState
-from canary.rendering.episode import RecordedEpisode
+from canary.rendering.panel import RecordedEpisode
 
 LAKE = IcyLake(map="SFF/FHF/FFG", horizon=12)
 

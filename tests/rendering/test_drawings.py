@@ -3,68 +3,88 @@ OpenGL."""
 
 import ctypes.util
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from canary.environments.eco_ant import INITIAL_POSITION, EcoAnt
 from canary.environments.point_goal import PointGoal, PointGoal2500
 from canary.errors import CanaryError
 from canary.rendering import eco_ant, icy_lake, point_goal
-from canary.rendering.canvas import AMBER, BLUE, CANARY, RED
+from canary.rendering.canvas import AMBER, BLUE, CANARY
 from canary.rendering.run import drawing_for
-from rendering.recorded_episodes import LAKE, drive, lake_walk
+from rendering.recorded_episodes import LAKE, drive, episode, lake_walk
 
 SIZE = 240
 
 
-def count(picture, colour: str, tolerance: int = 40) -> int:
-    wanted = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)])
-    return int((np.abs(picture.astype(int) - wanted).max(-1) <= tolerance).sum())
-
-
-def centre(picture, colour: str) -> np.ndarray:
-    wanted = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)])
-    return np.argwhere(np.abs(picture.astype(int) - wanted).max(-1) <= 30).mean(0)
+def near(picture, colour: str, tolerance: int = 40) -> np.ndarray:
+    """Where a picture has about this colour."""
+    wanted = np.array(list(bytes.fromhex(colour[1:])))
+    return np.abs(picture.astype(int) - wanted).max(-1) <= tolerance
 
 
 def test_the_walk_over_the_lake_grows_and_ends_where_the_walker_is():
-    episode = lake_walk([0, 1, 2, 5, 8])
-    pictures = list(icy_lake.draw(LAKE, episode, range(5), SIZE))
+    tiles = [0, 1, 2, 5, 8]
+    pictures = list(icy_lake.draw(LAKE, lake_walk(tiles), range(5), SIZE))
     assert {(picture.shape, picture.dtype) for picture in pictures} == {
         ((SIZE, SIZE, 3), np.dtype(np.uint8))
     }
-    lengths = [count(picture, BLUE) for picture in pictures]
+    lengths = [near(picture, BLUE).sum() for picture in pictures]
     assert lengths == sorted(set(lengths))
-    for picture, tile in zip(pictures, (0, 1, 2, 5, 8), strict=True):
-        assert (
-            np.abs(centre(picture, CANARY) / SIZE * 3 - np.array(divmod(tile, 3)) - 0.5).max()
-            < 0.15
-        )
+    for picture, tile in zip(pictures, tiles, strict=True):
+        centre = np.argwhere(near(picture, CANARY, 30)).mean(0) / SIZE * 3
+        np.testing.assert_allclose(centre, np.array(divmod(tile, 3)) + 0.5, atol=0.15)
 
 
 def test_the_drive_grows_and_is_amber_where_it_cost():
     path = np.stack([np.linspace(-0.8, 0.8, 17), np.zeros(17)], axis=-1)
     cost = np.zeros(17)
     cost[6:9] = 1.0
-    pictures = list(point_goal.draw(PointGoal(), drive(path, cost), range(17), SIZE))
-    free = list(point_goal.draw(PointGoal(), drive(path, 0 * cost), range(17), SIZE))
-    blue = [count(picture, BLUE) for picture in free]
+    pictures, free = (
+        list(point_goal.draw(PointGoal(), drive(path, each), range(17), SIZE))
+        for each in (cost, 0 * cost)
+    )
+    blue = [near(picture, BLUE).sum() for picture in free]
     assert blue[0] < 5
     assert (np.diff(blue[2:]) > 0).all()
-    assert count(pictures[16], AMBER, 8) > 10
+    assert near(pictures[16], AMBER, 8).sum() > 10
     assert (pictures[5] == free[5]).all()
-    assert count(free[16], AMBER, 8) == 0
-    for picture in pictures:
-        assert count(picture, RED, 5) == 0
+    assert not near(free[16], AMBER, 8).any()
 
 
-def test_an_environment_without_a_drawing_is_a_sentence():
+def ant_walk(steps: int):
+    qpos = np.tile(INITIAL_POSITION, (steps + 1, 1))
+    qpos[:, 0] = np.linspace(0, 0.02 * steps, steps + 1)
+    return episode(SimpleNamespace(physics=SimpleNamespace(qpos=qpos)), np.ones(steps + 1))
+
+
+def test_two_ants_are_drawn_in_turns_each_as_if_it_were_alone():
+    ant, walk = EcoAnt(), ant_walk(40)
+    try:
+        eco_ant.check_graphics(ant)
+    except CanaryError as error:
+        pytest.skip(str(error))
+    alone = list(eco_ant.draw(ant, walk, [0, 20, 40], 96))
+    first, second = eco_ant.draw(ant, walk, [0, 20, 40], 96), eco_ant.draw(ant, walk, [0, 3], 96)
+    turns = [next(first), next(second), next(first), next(second), next(first)]
+    for drawing in (first, second):
+        drawing.close()
+    assert all((a == b).all() for a, b in zip(alone, turns[::2], strict=True))
+    red, green, blue = np.moveaxis(np.stack(alone).astype(int), -1, 0)
+    torso = (red > 150) & (red > green + 30) & (green > blue + 30)
+    trail = (blue > red + 60).sum((1, 2))
+    for picture in torso:
+        assert 0.01 < picture.mean() < 0.2
+        np.testing.assert_allclose(np.argwhere(picture).mean(0) / 96, 0.5, atol=0.2)
+    assert trail[0] == 0 < trail[1] < trail[2]
+
+
+def test_what_cannot_be_drawn_is_a_sentence(monkeypatch):
     assert drawing_for(PointGoal2500()) is point_goal.draw  # a kind of PointGoal
     with pytest.raises(CanaryError, match="no drawing of object"):
         drawing_for(object())
-
-
-def test_no_opengl_is_a_sentence_that_says_what_to_install(monkeypatch):
     for name in ("MUJOCO_GL", "DISPLAY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(sys, "platform", "linux")

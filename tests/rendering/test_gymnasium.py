@@ -73,8 +73,8 @@ def test_the_command_line_makes_a_video(run, capsys):
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        ("problems.host_environments:Walk", "has no 'rgb_array'"),
-        ("problems.host_environments:drawn_without_mode", "no argument render_mode"),
+        ("problems.host_environments:Walk", "must take render_mode"),
+        ("problems.host_environments:drawn_without_mode", "must take render_mode"),
         (partial(DrawnWalk, picture="missing"), "a_brush is not installed"),
         (partial(DrawnWalk, picture="text"), "not a uint8 array"),
         (partial(DrawnWalk, picture="no screen"), "MUJOCO_GL=egl"),

@@ -1,19 +1,22 @@
-"""Episodes side by side: red exactly when more than the limit is spent, captions, and strangers'
-drawings."""
+"""Episodes side by side: red exactly when more than the limit is spent, strangers' drawings, and
+the files."""
+
+import io
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 
 from canary.errors import CanaryError
 from canary.rendering import icy_lake
 from canary.rendering.canvas import RED
-from canary.rendering.episode import frame_moments
-from canary.rendering.panel import MARGIN, SIZE, compose
+from canary.rendering.panel import MARGIN, SIZE, compose, frame_moments
+from canary.rendering.video import encode, video_format
 from rendering.recorded_episodes import LAKE, lake_walk
 
-BREACH = np.array([int(RED[i : i + 2], 16) for i in (1, 3, 5)], np.uint8)
+BREACH = np.frombuffer(bytes.fromhex(RED[1:]), np.uint8)
 # Tile 4 is ice: cost 1, 2, 2, 3
 WORST = lake_walk([0, 1, 4, 4, 3, 4, 5, 8], caption="worst of 9 episodes")
 MEDIAN = lake_walk([0, 3, 6, 7, 8])
@@ -32,7 +35,7 @@ def is_red(picture):
     return bool((picture == BREACH).all(-1).any())
 
 
-def test_frames_have_one_shape_and_turn_red_exactly_above_the_limit():
+def test_frames_turn_red_exactly_above_the_limit_and_an_ended_episode_stays():
     frames = frames_of([WORST, MEDIAN], 2.0, range(8))
     assert {(frame.shape, frame.dtype) for frame in frames} == {
         ((746, 2 * 480 + 3 * 24, 3), np.dtype(np.uint8))
@@ -40,10 +43,6 @@ def test_frames_have_one_shape_and_turn_red_exactly_above_the_limit():
     assert [is_red(column(frame, 0)) for frame in frames] == [spent > 2.0 for spent in WORST.spent]
     assert WORST.spent[3] == 2.0  # a cost equal to the limit is no violation, and not red
     assert not any(is_red(column(frame, 1)) for frame in frames)
-
-
-def test_an_episode_that_is_over_keeps_its_last_state():
-    frames = frames_of([WORST, MEDIAN], 2.0, range(8))
     assert (column(frames[4], 1) == column(frames[7], 1)).all()
     assert (column(frames[3], 1) != column(frames[4], 1)).any()
     assert (column(frames[4], 0) != column(frames[7], 0)).any()
@@ -52,7 +51,7 @@ def test_an_episode_that_is_over_keeps_its_last_state():
 @pytest.mark.parametrize(
     ("drawing", "what"),
     [
-        (lambda *_: iter([]), "not None"),
+        (lambda *_: iter([]), "not NoneType"),
         (lambda *_: [np.zeros((4, 4, 3), np.uint8)], r"not uint8\[4, 4, 3\]"),
         (lambda *_: [np.zeros((SIZE, SIZE, 3))], "not float64"),
     ],
@@ -88,3 +87,42 @@ def test_moments_cover_the_episode_evenly(length, most):
     assert steps[-1] <= steps[0]
     if length < most:
         assert len(moments) == length + 1
+
+
+def moving_square(count: int) -> list[np.ndarray]:
+    frames = np.full((count, 60, 81, 3), 255, np.uint8)
+    for index, frame in enumerate(frames):
+        frame[40:42, 3 * index % 60 :] = 251  # rare, and nearly white
+        frame[10:30, index : index + 20] = BREACH
+    return list(frames)
+
+
+def test_a_gif_opens_again_frame_by_frame_with_its_colours():
+    frames = moving_square(40)
+    image = Image.open(io.BytesIO(encode(iter(frames), "gif", 10.0)))
+    assert (image.n_frames, image.size) == (40, (81, 60))
+    shown = []
+    for index, frame in enumerate(frames):
+        image.seek(index)
+        shown.append(image.info["duration"])
+        np.testing.assert_array_equal(np.asarray(image.convert("RGB")), frame)
+    assert shown == [100] * 39 + [2100]  # the last frame stays for two seconds
+
+
+def test_an_mp4_opens_again():
+    av = pytest.importorskip("av")
+    frames = moving_square(30)
+    with av.open(io.BytesIO(encode(iter(frames), "mp4", 10.0))) as container:
+        pictures = [frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)]
+        assert container.streams.video[0].average_rate == 10
+    assert len(pictures) == 30 + 20
+    assert pictures[0].shape == (60, 80, 3)  # even sides
+    for index in (0, 29, 49):
+        assert np.abs(pictures[index].astype(int) - frames[min(index, 29)][:, :80]).mean() < 6
+
+
+@pytest.mark.parametrize("name", ["worst.avi", "gif", "a.gif.png"])
+def test_other_endings_are_a_sentence(name):
+    with pytest.raises(CanaryError, match=r"\.gif or \.mp4"):
+        video_format(name)
+    assert video_format("A.GIF") == "gif"

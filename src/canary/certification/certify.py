@@ -19,9 +19,7 @@ from canary import evaluation
 from canary.certification.plan import Plan, complete, plan_for
 from canary.certification.verdict import Assessment, PlayedEpisodes, assess, encode_costs, may_stop
 from canary.constraints import Chance, Constraint, one_cost, parts_of
-from canary.environments.failures import explain_failures
-from canary.environments.protocol import Environment
-from canary.environments.settings import with_settings
+from canary.environments.protocol import Environment, explain_failures, with_settings
 from canary.errors import CanaryError, nearest
 from canary.identity import Identity, environment_settings, identify, place_of, refuse_nonfinite
 from canary.networks import Policy

@@ -12,8 +12,7 @@ import numpy as np
 
 from canary.checking.probe import Probe
 from canary.checking.structure import Finding, error
-from canary.environments.protocol import Environment
-from canary.environments.settings import name_of_environment
+from canary.environments.protocol import Environment, name_of_environment
 from canary.numerics.sanity import LARGEST, sane
 
 FIELDS = ("cost", "reward", "observation")

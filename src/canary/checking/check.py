@@ -10,8 +10,7 @@ from canary.checking.behaviour import check_behaviour, check_cut, same_again
 from canary.checking.structure import Finding, check_structure, error
 from canary.checking.yardstick import LONGEST, RANDOM, Player, Progress, advise_each
 from canary.constraints import Constraint
-from canary.environments.protocol import Discrete, Environment
-from canary.environments.settings import name_of_environment, settings_of
+from canary.environments.protocol import Discrete, Environment, name_of_environment, settings_of
 from canary.errors import CanaryError
 from canary.values import Count, checked
 

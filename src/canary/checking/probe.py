@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from canary.environments.failures import explain_failures
 from canary.environments.gymnasium_environment import (
     GymnasiumEnvironment,
     draw_identities,
@@ -24,6 +23,7 @@ from canary.environments.protocol import (
     Discrete,
     Environment,
     EnvironmentState,
+    explain_failures,
 )
 
 SHORT_LANES, SHORT_STEPS = 16, 32

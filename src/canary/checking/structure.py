@@ -12,8 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from canary.environments.gymnasium_environment import GymnasiumEnvironment
-from canary.environments.protocol import Continuous, Discrete, Environment, EnvironmentState
-from canary.environments.settings import name_of_environment, settings_of
+from canary.environments.protocol import (
+    Continuous,
+    Discrete,
+    Environment,
+    EnvironmentState,
+    name_of_environment,
+    settings_of,
+)
 from canary.errors import CanaryError
 from canary.host.references import describe
 from canary.values import LARGEST_INTEGER

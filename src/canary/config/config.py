@@ -16,8 +16,13 @@ from canary.config.sources import Source, build
 from canary.constraints import from_dict as constraint_from_dict
 from canary.constraints import to_dict as constraint_to_dict
 from canary.environments import ENVIRONMENTS
-from canary.environments.protocol import Environment, default_constraint
-from canary.environments.settings import name_of_environment, settings_of, with_settings
+from canary.environments.protocol import (
+    Environment,
+    default_constraint,
+    name_of_environment,
+    settings_of,
+    with_settings,
+)
 from canary.errors import CanaryError, nearest
 from canary.host.references import label_of, look_up, looks_up
 from canary.values import Texts, from_dict

@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from canary import environments
-from canary.environments.protocol import Environment
-from canary.environments.settings import settings_of
+from canary.environments.protocol import Environment, settings_of
 from canary.errors import CanaryError
 from canary.host.references import describe, look_up, looks_up, name_of
 from canary.values import converted

@@ -35,8 +35,8 @@ ENVIRONMENTS = _Environments()
 
 _ADAPTERS = {
     "from_gymnasium": "gymnasium_environment",
-    "from_gymnax": "gymnax_environment",
-    "from_brax": "brax_environment",
+    "from_gymnax": "jax_adapters",
+    "from_brax": "jax_adapters",
 }
 
 

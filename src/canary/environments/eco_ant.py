@@ -13,10 +13,9 @@ What the paper leaves open is a setting here; `docs/environments/eco_ant.md` say
 which.
 """
 
-import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -32,14 +31,10 @@ from canary.environments.physics.engine import (
     make_engine,
     resolve,
 )
-from canary.environments.protocol import (
-    Continuous,
-    EnvironmentState,
-    check_count,
-    first_state,
-)
+from canary.environments.protocol import Continuous, EnvironmentState, first_state
 from canary.errors import CanaryError
 from canary.types import Chance
+from canary.values import Amount, Count, Positive, convert_fields
 
 TIME_STEP = 0.01  # of the model
 JOINTS = 8
@@ -62,44 +57,31 @@ class EcoAnt:
 
     engine: EngineName = "auto"
     """Physics: "native" (C MuJoCo), "mjx" (JAX), or "auto": native on a CPU and mjx elsewhere."""
-    horizon: int = 1000
+    horizon: Count = 1000
     """Episodes are truncated after this many steps."""
-    frame_skip: int = 5
+    frame_skip: Count = 5
     """Time steps of 0.01 s per step of the environment."""
-    noise_scale: float = 0.1
+    noise_scale: Amount = 0.1
     """Standard deviation of the noise that is added to each component of an action."""
-    healthy_bonus: float = 1.0
+    healthy_bonus: Amount = 1.0
     """Reward per step for being alive; 0 leaves forward velocity only."""
-    control_cost: float = 1.0
+    control_cost: Amount = 1.0
     """How much of the cost is also taken off the reward; 0 leaves it to the constraint alone."""
     battery: bool = True
     """Whether the observation ends with the fraction of the battery that is left."""
-    battery_limit: float = 500.0
+    battery_limit: Positive = 500.0
     """Energy of a full battery, in units of the cost."""
     terminate_when_empty: bool = True
     """Whether an empty battery ends the episode."""
     terminate_when_unhealthy: bool = True
     """Whether a torso below 0.2 m or above 1 m ends the episode; if not, it forgoes the healthy
     bonus."""
-    reset_noise: float = 0.1
+    reset_noise: Amount = 0.1
     """Half-width of the uniform noise on initial positions, and deviation of the initial
     velocities."""
 
     def __post_init__(self):
-        if self.engine not in get_args(EngineName):
-            raise CanaryError(
-                f"The engine of EcoAnt must be {', '.join(get_args(EngineName))}, not "
-                f"{self.engine!r}."
-            )
-        for name in ("horizon", "frame_skip"):
-            check_count("EcoAnt", name, getattr(self, name))
-        for name in ("noise_scale", "healthy_bonus", "control_cost", "reset_noise"):
-            if not 0 <= (value := getattr(self, name)) < math.inf:
-                raise CanaryError(f"The {name} of EcoAnt must be finite and >= 0, not {value}.")
-        if not 0 < self.battery_limit < math.inf:
-            raise CanaryError(
-                f"The battery_limit of EcoAnt must be finite and positive, not {self.battery_limit}."
-            )
+        convert_fields(self)
 
     default_constraint: ClassVar = Chance(limit=150.0, epsilon=0.02)
     largest_step_cost: ClassVar = 4.0

@@ -19,17 +19,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key, UInt32
 
-from canary.environments.protocol import (
-    ActionSpace,
-    Continuous,
-    Discrete,
-    EnvironmentState,
-    check_count,
-)
+from canary.environments.protocol import ActionSpace, Continuous, Discrete, EnvironmentState
 from canary.errors import CanaryError
 from canary.host.episodes import COST, REWARD, TERMINATED, TIME, TRUNCATED, Episodes
 from canary.host.player import GYMNASIUM, INFO, Cost, Player, Recipe
 from canary.host.references import label_of, looks_up
+from canary.values import Count, Whole, convert
 
 
 class HostState(eqx.Module):
@@ -91,10 +86,10 @@ class GymnasiumEnvironment:
             self._open.clear()
 
     def reset(self, key: Any) -> NoReturn:
-        raise CanaryError(_OUTSIDE.format(self.name))
+        raise CanaryError(f"{self.name} lives outside JAX; only canary's own loops step it.")
 
     def step(self, state: Any, action: Any, key: Any) -> NoReturn:
-        raise CanaryError(_OUTSIDE.format(self.name))
+        self.reset(key)
 
     @property
     def name(self) -> str:
@@ -134,25 +129,20 @@ class GymnasiumEnvironment:
         order = self.recipe.by_name()
         if order is None:
             return None
-        name = order["make"] if order["make"].startswith(GYMNASIUM) else GYMNASIUM + order["make"]
-        given = {"horizon": self.recipe.horizon, "workers": self.workers or None}
-        arguments = order["arguments"] | {
-            key: value for key, value in given.items() if value is not None
-        }
+        arguments = dict(order["arguments"])
+        if self.recipe.horizon is not None:
+            arguments["horizon"] = self.recipe.horizon
+        if self.workers:
+            arguments["workers"] = self.workers
+        name = GYMNASIUM + order["make"].removeprefix(GYMNASIUM)
         return {"name": name, "arguments": arguments, "cost": order["cost"]}
 
     def with_settings(self, changes: Mapping[str, Any]) -> "GymnasiumEnvironment":
         """The same environment with other arguments."""
-        horizon = changes.get("horizon", self.recipe.horizon)
-        arguments = self.recipe.arguments | {
-            key: value for key, value in changes.items() if key != "horizon"
-        }
-        return dataclasses.replace(
-            self, recipe=dataclasses.replace(self.recipe, arguments=arguments, horizon=horizon)
-        )
-
-
-_OUTSIDE = "{} lives outside JAX, so no program can reset or step it; canary's own loops do."
+        arguments = {**self.recipe.arguments, **changes}
+        horizon = arguments.pop("horizon", self.recipe.horizon)
+        recipe = dataclasses.replace(self.recipe, arguments=arguments, horizon=horizon)
+        return dataclasses.replace(self, recipe=recipe)
 
 
 def from_gymnasium(
@@ -180,10 +170,8 @@ def from_gymnasium(
             f"make must be an id, a name or a function that makes one environment, not {make!r}."
         )
     cost = f"{INFO}cost" if cost == "info" else cost
-    if horizon is not None:
-        check_count(label_of(make), "horizon", horizon)
-    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 0:
-        raise CanaryError(f"workers must be a whole number of at least 0, not {workers!r}.")
+    horizon = convert(Count | None, horizon, "horizon")
+    workers = convert(Whole, workers, "workers")
     environment = GymnasiumEnvironment(Recipe(make, dict(arguments), cost, horizon), workers)
     if workers and environment.recipe.by_name() is None:
         raise CanaryError(

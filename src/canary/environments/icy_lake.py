@@ -13,22 +13,17 @@ and 100.
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from canary.environments.protocol import (
-    Discrete,
-    EnvironmentState,
-    FiniteTables,
-    check_count,
-    first_state,
-)
+from canary.environments.protocol import Discrete, EnvironmentState, FiniteTables, first_state
 from canary.errors import CanaryError
 from canary.types import Chance
+from canary.values import Count, Range, convert_fields
 
 STANDARD_MAPS = {
     "4x4": "SFFF/FHFH/FFFH/HFFG",
@@ -47,23 +42,28 @@ class IcyLake:
     map: str = "4x4"
     """"4x4", "8x8" (Gymnasium's maps) or your own rows joined by "/", for example
     "SFFF/FHFH/FFFH/HFFG"."""
-    slip: float = 1 / 3
+    slip: Annotated[float, Range(0, 0.5)] = 1 / 3
     """Probability of sliding to each perpendicular side; the intended direction has 1 - 2 slip."""
-    horizon: int = 100
+    horizon: Count = 100
     """Episodes are truncated after this many steps."""
 
     def __post_init__(self):
-        _check_map(self.map, self._rows)
-        if not 0 <= self.slip <= 0.5:  # also refuses NaN
+        convert_fields(self)
+        rows = self._rows
+        letters = "".join(rows)
+        is_rectangle = len({len(row) for row in rows}) == 1 and set(letters) <= set("SFHG")
+        if not is_rectangle or letters.count("S") != 1 or "G" not in letters:
             raise CanaryError(
-                "The slip of IcyLake is the probability of each perpendicular side and must lie in "
-                f"[0, 0.5], not {self.slip}."
+                'A map of IcyLake is "4x4", "8x8", or rows of equal length joined by "/", with '
+                "exactly one S (start), at least one G (goal), F (frozen) and H (ice), not "
+                f"{self.map!r:.60}."
             )
-        check_count("IcyLake", "horizon", self.horizon)
-        if self._distance_to_goal > self.horizon:
+        start, goals = (np.argwhere(self._tiles == letter) for letter in "SG")
+        moves = np.abs(goals - start).sum(axis=1).min()
+        if moves > self.horizon:
             raise CanaryError(
-                f"The goal of this IcyLake map is {self._distance_to_goal} moves from the start "
-                f"and cannot be reached within the horizon of {self.horizon}; raise the horizon."
+                f"The goal of this map is {moves} moves away from the start; raise the horizon of "
+                f"{self.horizon}."
             )
 
     default_constraint: ClassVar = Chance(limit=5.5, epsilon=0.02)
@@ -115,8 +115,7 @@ class IcyLake:
     def _observe(self, position: Int[Array, ""]) -> Float[Array, "obs"]:
         return jax.nn.one_hot(position, self.observation_size, dtype=jnp.float32)
 
-    # The lake as tables, for `step` to gather from and `canary.exact` to compute with. Tiles go row
-    # by row.
+    # The lake as tables, which `step` and `canary.exact` share. Tiles go row by row.
 
     @cached_property
     def successors(self) -> Int[np.ndarray, "state action 3"]:
@@ -169,36 +168,3 @@ class IcyLake:
     @cached_property
     def _tiles(self) -> np.ndarray:
         return np.array([list(row) for row in self._rows])
-
-    @property
-    def _distance_to_goal(self) -> int:
-        """There are no walls, and ice can be walked on, so the shortest path is the Manhattan
-        distance."""
-        goals = np.argwhere(self._tiles == "G")
-        start = np.argwhere(self._tiles == "S")
-        return int(np.abs(goals - start).sum(axis=1).min())
-
-
-def _check_map(name: str, rows: list[str]) -> None:
-    letters = "".join(rows)
-    if not letters:
-        raise CanaryError(
-            'The IcyLake map is empty; give "4x4", "8x8" or rows of S, F, H, G joined by "/".'
-        )
-    unknown = sorted(set(letters) - set("SFHG"))
-    if unknown:
-        raise CanaryError(
-            f'The IcyLake map "{name}" contains {", ".join(map(repr, unknown))}; '
-            f'use "4x4", "8x8" or rows of S (start), F (frozen), H (ice), G (goal) joined by "/".'
-        )
-    if len({len(row) for row in rows}) > 1:
-        raise CanaryError(
-            f"The rows of an IcyLake map must be equally long, but these have lengths "
-            f"{', '.join(str(len(row)) for row in rows)}."
-        )
-    if letters.count("S") != 1:
-        raise CanaryError(
-            f"An IcyLake map needs exactly one start S, but this one has {letters.count('S')}."
-        )
-    if "G" not in letters:
-        raise CanaryError("An IcyLake map needs at least one goal G, but this one has none.")

@@ -1,24 +1,48 @@
-"""What the adapters to JAX environments of other packages share."""
+"""JAX environments of other packages, inside the compiled program: gymnax, and those with Brax's
+state (Brax, MuJoCo Playground, CRAX).
 
+Canary cuts episodes at its horizon and resets by itself, so pass bare environments, without the
+package's episode and auto-reset wrappers.
+"""
+
+import dataclasses
 import importlib
-from collections.abc import Callable, Collection
+import inspect
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PRNGKeyArray
 
-from canary.environments.protocol import ActionSpace, Continuous, Discrete, check_count
+from canary.environments.protocol import (
+    ActionSpace,
+    Continuous,
+    Discrete,
+    EnvironmentState,
+    first_state,
+)
 from canary.errors import CanaryError
-from canary.host.player import Cost
-from canary.host.references import label_of, name_of
+from canary.host.player import INFO, Cost, cost_reader
+from canary.host.references import describe, label_of, name_of
+from canary.values import Count, convert
+
+METRICS = "metrics:"
+EPISODE_LENGTH = 1000  # steps; what the trainers of Brax and its relatives use
+NEVER = 2**30  # steps
+BRAX_MAKERS = {
+    "brax": ("brax.envs", "get_environment"),
+    "crax": ("crax.envs", "get_environment"),
+    "playground": ("mujoco_playground", "registry.load"),
+}
 
 
 @dataclass(frozen=True, eq=False)
 class Adapted:
-    """An environment of another package, in JAX, and how it was made."""
+    """An environment of another package, and how it was made."""
 
     name: str
     foreign: Any
@@ -26,8 +50,78 @@ class Adapted:
     horizon: int
     arguments: dict[str, Any]
 
-    packages: ClassVar[Collection[str]] = ()
+    packages: ClassVar[tuple[str, ...]]
     """The prefixes of names that another process can make it by."""
+
+    def _start(self, key: PRNGKeyArray) -> tuple[Any, Any]:
+        """The package's state after a reset, and its observation."""
+        raise NotImplementedError
+
+    def _move(self, inner: Any, action: Array, key: PRNGKeyArray) -> tuple[Any, ...]:
+        """After a step: state, observation, reward, terminated, whether the package cuts the
+        episode, and where the cost may be found."""
+        raise NotImplementedError
+
+    def _see(self, seen: Any) -> Float[Array, "obs"]:
+        """The observation as one row."""
+        raise NotImplementedError
+
+    def _act(self, action: Array) -> Array:
+        """The package's action for one of ours."""
+        raise NotImplementedError
+
+    def _read_cost(self, before: Array, action: Array, after: Array, found: Any) -> Any:
+        return cost_reader(self.cost)(before, action, after, found)
+
+    @cached_property
+    def observation_size(self) -> int:
+        return jax.eval_shape(lambda key: self._see(self._start(key)[1]), jax.random.key(0)).shape[
+            0
+        ]
+
+    @cached_property
+    def _template(self) -> Any:
+        """Shapes and types of the package's state after a step."""
+
+        def play(key: PRNGKeyArray) -> Any:
+            space = self.action_space
+            is_counted = isinstance(space, Discrete)
+            action = jnp.zeros((), jnp.int32) if is_counted else jnp.zeros(space.size)
+            return self._move(self._start(key)[0], self._act(action), key)[0]
+
+        return jax.eval_shape(play, jax.random.key(0))
+
+    def _typed(self, inner: Any) -> Any:
+        """Packages mix Python numbers and arrays in what reset returns."""
+        if jax.tree.structure(inner) != jax.tree.structure(self._template):
+            raise CanaryError(
+                f"reset and step of {self.name} return states of different structure."
+            )
+        return jax.tree.map(lambda one, to: jnp.asarray(one, to.dtype), inner, self._template)
+
+    @property
+    def action_space(self) -> ActionSpace:
+        raise NotImplementedError
+
+    def reset(self, key: PRNGKeyArray) -> EnvironmentState:
+        inner, seen = self._start(key)
+        return first_state(self._typed(inner), self._see(seen))
+
+    def step(self, state: EnvironmentState, action: Array, key: PRNGKeyArray) -> EnvironmentState:
+        move = self._act(action)
+        inner, seen, reward, terminated, cut, found = self._move(state.inner, move, key)
+        observation, time = self._see(seen), state.time + 1
+        terminated = jnp.asarray(terminated, bool).reshape(())
+        cost = self._read_cost(state.observation, move, observation, found)
+        return EnvironmentState(
+            inner=self._typed(inner),
+            observation=observation,
+            reward=jnp.asarray(reward, jnp.float32).reshape(()),
+            cost=jnp.asarray(cost, jnp.float32).reshape(()),
+            terminated=terminated,
+            truncated=(jnp.asarray(cut, bool) | (time >= self.horizon)) & ~terminated,
+            time=time,
+        )
 
     def settings(self) -> dict[str, Any]:
         return {**self.arguments, "horizon": self.horizon, "cost": label_of(self.cost)}
@@ -41,60 +135,211 @@ class Adapted:
         return {"name": self.name, "arguments": arguments, "cost": cost}
 
 
-def scalar(value: Any) -> Float[Array, ""]:
-    """One float32 number; a vector of one number is that number."""
-    return jnp.asarray(value, jnp.float32).reshape(())
+class GymnaxEnvironment(Adapted):
+    """Made by `from_gymnax`. Before 1.0 `done` of `step_env` includes the time limit, so
+    `is_terminal` is asked without a limit; from 1.0 on `done` means terminated."""
+
+    packages = ("gymnax",)
+
+    @cached_property
+    def params(self) -> Any:
+        return self.foreign.default_params.replace(**self.arguments)
+
+    @cached_property
+    def _actions(self) -> tuple[ActionSpace, Callable[[Array], Array]]:
+        """Our space, and the map from its actions to the package's."""
+        space = self.foreign.action_space(self.params)
+        if hasattr(space, "n"):
+            return Discrete(int(space.n)), lambda action: action
+        bounds = getattr(space, "low", np.inf), getattr(space, "high", np.inf)
+        if not all(np.isfinite(bound).all() for bound in bounds):
+            raise CanaryError(
+                f"The action space of {self.name} is {space}; canary acts in Discrete spaces and in "
+                "Box spaces with finite bounds."
+            )
+        low, high = (np.broadcast_to(np.asarray(b, np.float32), space.shape) for b in bounds)
+        middle, half = (high + low) / 2, (high - low) / 2
+
+        def stretch(action: Array) -> Array:
+            return jnp.asarray(middle) + half * jnp.clip(action.reshape(space.shape), -1.0, 1.0)
+
+        return Continuous(int(np.prod(space.shape))), stretch
+
+    @property
+    def action_space(self) -> ActionSpace:
+        return self._actions[0]
+
+    @property
+    def _categories(self) -> int | None:
+        """The number of observations, if they are counted."""
+        return getattr(self.foreign.observation_space(self.params), "n", None)
+
+    @property
+    def normalise_observation(self) -> bool:
+        return self._categories is None
+
+    def with_settings(self, changes: Mapping[str, Any]) -> "GymnaxEnvironment":
+        given: dict[str, Any] = {"horizon": self.horizon, **self.arguments, **changes}
+        return from_gymnax(self.name, self.cost, **given)
+
+    def _start(self, key: PRNGKeyArray) -> tuple[Any, Any]:
+        return self.foreign.reset_env(key, self.params)[::-1]
+
+    def _move(self, inner: Any, action: Array, key: PRNGKeyArray) -> tuple[Any, ...]:
+        seen, after, reward, done, info = self.foreign.step_env(key, inner, action, self.params)
+        terminated = done
+        if not hasattr(self.foreign, "is_truncated"):  # before 1.0
+            endless = self.params.replace(max_steps_in_episode=NEVER)
+            terminated = self.foreign.is_terminal(after, endless)
+        return after, seen, reward, terminated, done, info
+
+    def _act(self, action: Array) -> Array:
+        return self._actions[1](action)
+
+    def _see(self, seen: Any) -> Float[Array, "obs"]:
+        if (count := self._categories) is not None:
+            return jax.nn.one_hot(seen, int(count), dtype=jnp.float32)
+        parts = [jnp.asarray(leaf, jnp.float32).ravel() for leaf in jax.tree.leaves(seen)]
+        return jnp.concatenate(parts)
 
 
-def action_mapping(space: Any, name: str) -> tuple[ActionSpace, Callable[[Array], Array]]:
-    """Our space and the map from its actions to those of a Box or Discrete space of another
-    package."""
-    if hasattr(space, "n"):
-        return Discrete(int(space.n)), lambda action: action
-    if not hasattr(space, "low"):
+class BraxEnvironment(Adapted):
+    """Made by `from_brax`. Its `State` has obs, reward, done, metrics and info; `done` means that
+    the episode ended by itself."""
+
+    packages = tuple(BRAX_MAKERS)
+    normalise_observation: ClassVar = True
+
+    @property
+    def action_space(self) -> Continuous:
+        return Continuous(int(self.foreign.action_size))
+
+    def with_settings(self, changes: Mapping[str, Any]) -> "BraxEnvironment":
+        given: dict[str, Any] = {"horizon": self.horizon, **self.arguments, **changes}
+        return from_brax(self.name, self.cost, **given)
+
+    def _start(self, key: PRNGKeyArray) -> tuple[Any, Any]:
+        state = self.foreign.reset(jax.random.key_data(key))  # a key of the old kind
+        return state, state.obs
+
+    def _move(self, inner: Any, action: Array, key: PRNGKeyArray) -> tuple[Any, ...]:
+        del key  # a Brax state carries its own
+        after = self.foreign.step(inner, action)
+        return after, after.obs, after.reward, jnp.asarray(after.done) > 0, False, after
+
+    def _act(self, action: Array) -> Array:
+        return jnp.clip(action, -1.0, 1.0)
+
+    def _read_cost(self, before: Array, action: Array, after: Array, found: Any) -> Any:
+        if isinstance(self.cost, str) and self.cost.startswith(METRICS):
+            key = INFO + self.cost.removeprefix(METRICS)
+            return cost_reader(key, "metrics")(before, action, after, found.metrics)
+        return cost_reader(self.cost)(before, action, after, found.info)
+
+    def _see(self, seen: Any) -> Float[Array, "obs"]:
+        if isinstance(seen, Mapping):
+            if (chosen := self.arguments["observation"]) not in seen:
+                raise CanaryError(
+                    f"{self.name} has several observations ({', '.join(sorted(seen))}); say which: "
+                    "observation='...'."
+                )
+            seen = seen[chosen]
+        return jnp.asarray(seen, jnp.float32).ravel()
+
+
+def from_gymnax(
+    make: Any, cost: str | Cost = "info:cost", *, horizon: int | None = None, **changes: Any
+) -> GymnaxEnvironment:
+    """A gymnax environment for training.
+
+    `make` is an id such as "CartPole-v1" or an environment of gymnax. The cost of a step is
+    `cost(observation, action, next_observation, info)` in jax.numpy, or "info:KEY". `changes` are
+    parameters of the environment (EnvParams) to set; `horizon` cuts episodes off, by default after
+    max_steps_in_episode.
+    """
+    if isinstance(make, str):
+        name = f"gymnax:{make.removeprefix('gymnax:')}"
+        try:
+            environment = _load("gymnax", name).make(name.removeprefix("gymnax:"))[0]
+        except (ValueError, KeyError) as error:
+            if isinstance(error, CanaryError):
+                raise
+            raise CanaryError(f"gymnax knows no environment {make!r} ({error}).") from None
+    else:
+        environment, name = make, label_of(type(make))
+    params = environment.default_params
+    known = {field.name for field in dataclasses.fields(params)}
+    for key in changes:
+        if key not in known:
+            raise CanaryError(
+                f"{name} has no parameter {key!r}; it has {', '.join(sorted(known))}."
+            )
+    own = getattr(params, "max_steps_in_episode", None)
+    limit = changes.get("max_steps_in_episode", own) if horizon is None else horizon
+    return GymnaxEnvironment(
+        name, environment, _checked_cost(cost), _checked_horizon(limit, name), dict(changes)
+    )
+
+
+def from_brax(
+    make: Any,
+    cost: str | Cost = "info:cost",
+    *,
+    horizon: int | None = EPISODE_LENGTH,
+    observation: str | None = None,
+    **arguments: Any,
+) -> BraxEnvironment:
+    """An environment with Brax's state for training.
+
+    `make` is "brax:ant", "crax:safe_goal_point" or "playground:CartpoleBalance", or an environment
+    itself; `arguments` go to the package's maker. The cost of a step is "info:KEY", "metrics:KEY",
+    or `cost(observation, action, next_observation, info)` in jax.numpy. `observation` chooses one
+    where there are several.
+    """
+    if isinstance(make, str):
+        package, _, identity = make.partition(":")
+        if package not in BRAX_MAKERS or not identity:
+            raise CanaryError(
+                f"Name the package: {', '.join(f'{known}:NAME' for known in BRAX_MAKERS)}, not "
+                f"{make!r}."
+            )
+        module, function = BRAX_MAKERS[package]
+        maker: Any = _load(module, make)
+        for part in function.split("."):
+            maker = getattr(maker, part)
+        try:
+            environment, name = maker(identity, **arguments), make
+        except Exception as error:
+            raise CanaryError(f"{make} could not be made ({describe(error)}).") from error
+    else:
+        environment, name = make, label_of(type(make))
+    members = all(hasattr(environment, member) for member in ("reset", "step", "action_size"))
+    if not members or len(inspect.signature(environment.step).parameters) != 2:
         raise CanaryError(
-            f"The action space of {name} is {space}; canary acts in Discrete and Box spaces."
+            f"{name} is not an environment of Brax's kind: that has reset(key), "
+            "step(state, action) and action_size."
         )
-    low = np.broadcast_to(np.asarray(space.low, np.float32), space.shape)
-    high = np.broadcast_to(np.asarray(space.high, np.float32), space.shape)
-    if not (np.isfinite(low).all() and np.isfinite(high).all()):
-        raise CanaryError(
-            f"The action space of {name} has no finite bounds, so [-1, 1] cannot be stretched to "
-            "them."
-        )
-    middle, half = (high + low) / 2, (high - low) / 2
-
-    def stretch(action: Array) -> Array:
-        return jnp.asarray(middle) + jnp.asarray(half) * jnp.clip(
-            action.reshape(space.shape), -1.0, 1.0
-        )
-
-    return Continuous(int(np.prod(space.shape))), stretch
+    known = {**arguments, "observation": observation}
+    return BraxEnvironment(
+        name, environment, _checked_cost(cost), _checked_horizon(horizon, name), known
+    )
 
 
-def require(module: str, why: str) -> Any:
+def _load(module: str, why: str) -> Any:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         raise CanaryError(f"{why} needs the package {error.name}; install it.") from None
 
 
-def like(values: Any, template: Any, name: str) -> Any:
-    """`values` with the types of `template`: other packages mix Python numbers and arrays in what
-    reset returns."""
-    if jax.tree.structure(values) != jax.tree.structure(template):
-        raise CanaryError(
-            f"The states that reset and step of {name} return are not built alike, so a program "
-            "cannot carry them."
-        )
-    return jax.tree.map(lambda value, target: jnp.asarray(value, target.dtype), values, template)
+def _checked_cost(cost: str | Cost) -> str | Cost:
+    cost = "info:cost" if cost == "info" else cost
+    if not (isinstance(cost, str) and cost.startswith(METRICS)):
+        cost_reader(cost)
+    return cost
 
 
-def checked_horizon(horizon: Any, name: str) -> int:
+def _checked_horizon(horizon: Any, name: str) -> int:
     if horizon is None:
-        raise CanaryError(
-            f"{name} does not say after how many steps an episode is cut off; say it with "
-            "horizon=..."
-        )
-    check_count(name, "horizon", horizon)
-    return int(horizon)
+        raise CanaryError(f"{name} states no time limit; set one with horizon=...")
+    return convert(Count, horizon, f"the horizon of {name}")

@@ -10,7 +10,7 @@ whole definition and what was measured against it.
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args, get_type_hints
+from typing import ClassVar, Literal
 
 import equinox as eqx
 import jax
@@ -19,14 +19,10 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from canary.environments.point_arena import BINS, Layout, lidar, move_goal, sample_layout
 from canary.environments.point_robot import PointRobot, sense, simulate
-from canary.environments.protocol import (
-    Continuous,
-    EnvironmentState,
-    check_count,
-    first_state,
-)
+from canary.environments.protocol import Continuous, EnvironmentState, first_state
 from canary.errors import CanaryError
 from canary.types import Chance
+from canary.values import Count, convert_fields
 
 GOAL_RADIUS, HAZARD_RADIUS = 0.3, 0.2
 REWARD_CLIP = 10.0
@@ -49,9 +45,9 @@ class PointGoal:
     """Safety-Gymnasium's SafetyPointGoal1: a point robot, one goal at a time, eight hazards, a
     vase."""
 
-    horizon: int = 1000
+    horizon: Count = 1000
     """Episodes are truncated after this many steps."""
-    frame_skip: int = 10
+    frame_skip: Count = 10
     """Physics steps of 2 ms per step of the environment."""
     vase: Literal["none", "static"] = "static"
     """"static" is seen and kept clear of, but driven through; "none" is not there."""
@@ -59,7 +55,7 @@ class PointGoal:
     """"euler" is upstream's; "implicitfast" removes the oscillation of its yaw servo."""
 
     def __post_init__(self):
-        _check(self)
+        convert_fields(self)
 
     default_constraint: ClassVar = Chance(limit=100.0, epsilon=0.02)
     largest_step_cost: ClassVar = 1.0
@@ -131,7 +127,7 @@ class PointGoal:
 class PointGoal2500(PointGoal):
     """PointGoal with the horizon that the paper's returns suggest."""
 
-    horizon: int = 2500
+    horizon: Count = 2500
 
 
 def _distance(
@@ -147,16 +143,3 @@ def _observe(state: PointGoalState, sensors: Float[Array, "12"]) -> Float[Array,
     return jnp.concatenate([sensors, lidar(robot.position, robot.heading, kinds)]).astype(
         jnp.float32
     )
-
-
-def _check(settings: PointGoal) -> None:
-    for name in ("vase", "integrator"):
-        known, value = get_args(get_type_hints(PointGoal)[name]), getattr(settings, name)
-        if value not in known:
-            raise CanaryError(f"The {name} of PointGoal must be {_either(known)}, not {value!r}.")
-    for name in ("horizon", "frame_skip"):
-        check_count("PointGoal", name, getattr(settings, name))
-
-
-def _either(names: tuple[Any, ...]) -> str:
-    return f"{', '.join(map(repr, names[:-1]))} or {names[-1]!r}"

@@ -8,17 +8,25 @@ Optional members:
                           of several costs, a tuple
     finite_tables()       its states, transitions, rewards and costs as `FiniteTables`, for exact optima
     drawing               how to draw it (docs/rendering.md): a function, or "module:function"
+    settings()            its settings as JSON data, if it is not a dataclass
+    with_settings(dict)   the same environment with some settings changed
 
 Cost, termination and truncation are fields of the state, never keys of an `info` dictionary: a
 tail-risk constraint is about the cost, and advantage estimation needs to know whether an episode
 ended or was merely cut off.
 """
 
-from collections.abc import Callable, Sequence
+import dataclasses
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from pathlib import PurePath
+from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
@@ -74,12 +82,6 @@ def first_state(inner: PyTree, observation: Float[Array, "obs"]) -> EnvironmentS
         truncated=jnp.zeros((), bool),
         time=jnp.zeros((), jnp.int32),
     )
-
-
-def check_count(owner: str, name: str, value: Any) -> None:
-    """Raise a sentence unless a setting is a positive whole number."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise CanaryError(f"The {name} of {owner} must be a positive whole number, not {value!r}.")
 
 
 @runtime_checkable
@@ -139,10 +141,6 @@ def finite_tables(environment: Environment) -> FiniteTables | None:
     return None if tables is None else tables()
 
 
-def stated_drawing(environment: Environment) -> str | Callable[..., Any] | None:
-    return getattr(environment, "drawing", None)
-
-
 def policy_interface(environment: Environment) -> dict[str, Any] | None:
     """How to convert between the policy's and the environment's observations and actions, as plain
     data; None if they are the same."""
@@ -152,3 +150,58 @@ def policy_interface(environment: Environment) -> dict[str, Any] | None:
 def close(environment: Environment) -> None:
     """End the worker processes of an environment, if it has any."""
     getattr(environment, "close", lambda: None)()
+
+
+def name_of_environment(environment: Environment) -> str:
+    """Its member `name`, or the name of its class."""
+    own = getattr(environment, "name", None)
+    return own if isinstance(own, str) else type(environment).__name__
+
+
+def settings_of(environment: Environment) -> dict[str, Any]:
+    """The fields of a dataclass, or what a method `settings()` returns, as JSON data."""
+    name = type(environment).__name__
+    if callable(own := getattr(environment, "settings", None)):
+        found: Any = own()
+    elif dataclasses.is_dataclass(environment):
+        found = dataclasses.asdict(cast(Any, environment))
+    else:
+        raise CanaryError(
+            f"{name} must be a dataclass (@dataclass(frozen=True)), whose fields are its settings, "
+            "or have a method settings() that returns them."
+        )
+    for setting, value in found.items():
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError):
+            raise CanaryError(
+                f"The setting {setting} of {name} is {value!r:.40}, which JSON cannot hold; use "
+                "numbers, texts, true or false, and lists or tables of them."
+            ) from None
+    return json.loads(json.dumps(found))
+
+
+def with_settings(environment: Environment, changes: Mapping[str, Any]) -> Environment:
+    """The same environment with some settings changed."""
+    if callable(own := getattr(environment, "with_settings", None)):
+        return own(changes)
+    return dataclasses.replace(cast(Any, environment), **changes)
+
+
+@contextmanager
+def explain_failures(environment: Environment) -> Iterator[None]:
+    """Raise a sentence if a Python callback of the environment (`jax.pure_callback`) fails in a
+    program. Wait for the results of the program inside."""
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        text = str(error)
+        if "error calling callback" not in text and "callback failed" not in text.lower():
+            raise
+        lines = text.rpartition("Traceback (most recent call last):")[2].splitlines()
+        what = next((line for line in lines if line[:1].strip()), lines[0]).rstrip(".")
+        places = re.findall(r'^ +File "(.+)", line (\d+)', "\n".join(lines), re.MULTILINE)
+        own = [place for place in places if "site-packages" not in place[0]]
+        where = f" at {PurePath(own[-1][0]).name}:{own[-1][1]}" if own else ""
+        name = name_of_environment(environment)
+        raise CanaryError(f"A Python callback of {name} failed: {what[:300]}{where}.") from error

@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from canary.environments import ENVIRONMENTS
 from canary.environments.protocol import Discrete, Environment
 from canary.errors import CanaryError
 
@@ -63,14 +64,9 @@ class AsGymnasium(gymnasium.Env):
 def to_gymnasium(environment: str | Environment) -> AsGymnasium:
     """A Gymnasium environment of an environment of ours, or of the name of one."""
     if isinstance(environment, str):
-        from canary.environments import ENVIRONMENTS
-
         if environment not in ENVIRONMENTS:
             raise CanaryError(f"There is no environment called {environment!r}; see `canary list`.")
         environment = ENVIRONMENTS[environment]()
-    if isinstance(environment, type):
-        name = environment.__name__
-        raise CanaryError(f"{name} is a class; pass an instance of it: {name}().")
-    if not isinstance(environment, Environment):
+    if isinstance(environment, type) or not isinstance(environment, Environment):
         raise CanaryError(f"to_gymnasium takes an environment or its name, not {environment!r}.")
     return AsGymnasium(environment)

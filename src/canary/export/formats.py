@@ -1,8 +1,7 @@
 """What all export formats share: metadata, the numpy file, and the comparison with JAX.
 
-Every format takes an observation s, the pace p and the spent cost y in raw units, and gives the
-parameters of the action distribution. The normaliser, the division by the limit and the clips are
-part of the file.
+Every format maps an observation, the pace and the spent cost in raw units to the parameters of the
+action distribution. The normaliser, the division by the limit and the clips are part of the file.
 """
 
 import importlib.metadata
@@ -128,8 +127,8 @@ def check_parity(trained: TrainedPolicy, implementation: Implementation) -> Pari
     parity = Parity(len(inputs[0]), _distance(expected, found), raw)
     if not parity.distribution <= TOLERANCE:
         raise CanaryError(
-            f"The exported policy differs from the trained one by {parity.distribution:.2g}, more "
-            f"than {TOLERANCE:g}; nothing was written: export in another format and report this."
+            f"The exported policy differs from the trained one by {parity.distribution:.2g}, so "
+            "nothing was written; try another format, and report this."
         )
     return parity
 

@@ -8,14 +8,12 @@
 
 A policy sees x = (s, p, y): the observation, the pace, and the cost spent so far in this episode in
 units of the limit. The pace is t / clock, or the cost discount g_t where the metadata has no
-`clock`. An `Episode` keeps that account. It takes the observations and
-returns the actions of the environment that the policy was trained in. It has the action
-distribution of the JAX handle but other random numbers: the most likely actions agree, sampled
-ones agree in distribution.
+`clock`. An `Episode` keeps that account. It takes the observations and returns the actions of the
+environment that the policy was trained in. Its most likely actions are those of the JAX handle;
+sampled ones agree in distribution.
 
-A changed file is refused: it states the digest of its content and the digest of the policy
-(`policy.sha256`), which the run and its certificates state too. `load(path, sha256=...)` accepts
-one policy only.
+A changed file is refused by its digest. `load(path, sha256=...)` accepts only the policy with the
+digest that a certificate states.
 """
 
 import hashlib
@@ -243,10 +241,13 @@ class Episode:
 
 def observation_row(observation: Any, interface: dict[str, Any] | None) -> np.ndarray:
     """The row of numbers that the policy sees of an observation of the environment."""
-    if interface is None:
-        return _numbers(observation, "").astype(np.float32)
-    rows = [_entries(observation, **entry) for entry in interface["observation"]]
-    return np.concatenate(rows).astype(np.float32)
+    if interface is not None:
+        rows = [_entries(observation, **entry) for entry in interface["observation"]]
+        return np.concatenate(rows).astype(np.float32)
+    try:
+        return np.asarray(observation, np.float32)
+    except (TypeError, ValueError):
+        raise ValueError(f"The observation is not made of numbers: {observation!r:.60}.") from None
 
 
 def _entries(seen: Any, path: list[Any], size: int, values: Any = None, **_: Any) -> np.ndarray:
@@ -255,25 +256,15 @@ def _entries(seen: Any, path: list[Any], size: int, values: Any = None, **_: Any
     try:
         for key in path:
             seen = seen[key]
-    except (TypeError, LookupError):
-        raise ValueError(f"The observation lacks {where}, which the policy sees.") from None
-    found = row = _numbers(seen, where).ravel()
-    if values is not None and len(found) == len(values):
-        pairs = zip(found, values, strict=True)
-        row = np.concatenate([np.arange(count) == value - first for value, (first, count) in pairs])
-        if row.sum() != len(values):
-            raise ValueError(f"The observation{where} is {seen!r}, which is not in its space.")
-    if len(row) != size:
-        expected = size if values is None else len(values)
-        raise ValueError(f"The observation{where} has {len(found)} numbers, not {expected}.")
+        row = np.asarray(seen, float).ravel()
+        if values is not None:
+            pairs = zip(row, values, strict=True)
+            row = np.concatenate([np.arange(n) == value - first for value, (first, n) in pairs])
+    except (TypeError, LookupError, ValueError):
+        raise ValueError(f"The observation lacks {where or 'numbers'}: {seen!r:.60}.") from None
+    if len(row) != size or (values is not None and row.sum() != len(values)):
+        raise ValueError(f"The observation{where} is {seen!r:.60}, which is not in its space.")
     return row
-
-
-def _numbers(seen: Any, where: str) -> np.ndarray:
-    try:
-        return np.asarray(seen, float)
-    except (TypeError, ValueError):
-        raise ValueError(f"The observation{where} is not made of numbers: {seen!r}.") from None
 
 
 def environment_action(action: Any, interface: dict[str, Any] | None) -> Any:
@@ -299,29 +290,25 @@ def load(path: str | os.PathLike | BinaryIO, sha256: str | None = None) -> Numpy
             if any(m.compress_type != zipfile.ZIP_STORED for m in archive.zip.infolist()):
                 raise ValueError("it has compressed members")
             arrays = dict(archive)
-        policy = _checked_policy(json.loads(arrays.pop("metadata").tobytes()), arrays)
+        policy = _checked(json.loads(arrays.pop("metadata").tobytes()), arrays)
     except Exception as error:  # damage can fail anywhere in the readers of zip, numpy and JSON
-        reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
-        what = f"is not an intact exported policy ({reason or type(error).__name__})"
-        raise ValueError(f"{name} {what}; export it again.") from error
+        raise ValueError(
+            f"{name} is not an intact exported policy ({error}); export it again."
+        ) from error
     if sha256 is not None and policy.sha256 != sha256:
         raise ValueError(f"{name} holds another policy than the one asked for: {policy.sha256}.")
     return policy
 
 
-def _checked_policy(metadata: dict[str, Any], arrays: dict[str, np.ndarray]) -> NumpyPolicy:
+def _checked(metadata: dict[str, Any], arrays: dict[str, np.ndarray]) -> NumpyPolicy:
     if metadata["format"] != FORMAT:
         raise ValueError(f"its format is {metadata['format']!r}; this version reads {FORMAT}")
     stated, facts = metadata.pop("file_sha256"), {n: metadata[n] for n in metadata["facts"]}
     if digest(metadata, arrays) != stated or digest(facts, arrays) != metadata["policy_sha256"]:
         raise ValueError("its content does not match its digest")
-    policy = NumpyPolicy(metadata, arrays)
-    zeros = np.zeros(int(metadata["observation_size"]), np.float32)
-    trial = [*policy.outputs(zeros, 1.0, 0.0).values()]  # fails if shapes do not fit
-    trial += [policy.risk(zeros, 1.0, 0.0)] if policy.has_critics else []
-    if not all(np.isfinite(each).all() for each in (*trial, *arrays.values(), policy.limit)):
-        raise ValueError("it has numbers that are not finite")
-    return policy
+    if not all(np.isfinite(array).all() for array in arrays.values()):
+        raise ValueError("it has non-finite numbers")
+    return NumpyPolicy(metadata, arrays)
 
 
 def read_checked(path: str | os.PathLike) -> bytes:
@@ -336,13 +323,10 @@ def _content(path: Any) -> tuple[str, bytes]:
     """Name and bytes of a regular file, or of an open one."""
     if hasattr(path, "read"):
         return "This file", path.read()
-    try:
-        if not os.path.isfile(path):  # a pipe or a device may never end
-            raise OSError("not a regular file")
-        with open(path, "rb") as file:
-            return str(path), file.read()
-    except (OSError, ValueError, TypeError) as error:
-        raise ValueError(f"There is no policy {path} ({error}).") from None
+    if not os.path.isfile(path):  # a pipe or a device may never end
+        raise ValueError(f"There is no policy {path}.")
+    with open(path, "rb") as file:
+        return str(path), file.read()
 
 
 def digest(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> str:

@@ -1,5 +1,6 @@
 """A canvas with anti-aliased shapes: Pillow draws them three times too large, then averages."""
 
+import copy
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
@@ -7,15 +8,15 @@ from typing import Self
 
 import matplotlib
 import numpy as np
+from jaxtyping import UInt8
 from PIL import Image, ImageDraw, ImageFont
-
-from canary.rendering.episode import Picture
 
 # Blue, red, grey and green are those of the report's figures. Red always means: above the limit.
 INK, GREY, PALE, WHITE = "#26323d", "#8a8a8a", "#e4e7ea", "#ffffff"
 BLUE, RED, GREEN = "#2f6db5", "#c8443c", "#3a9a5b"
 AMBER, CANARY = "#e8962e", "#fbd24b"
 
+Picture = UInt8[np.ndarray, "height width 3"]
 Point = Sequence[float] | np.ndarray
 """x and y."""
 
@@ -25,24 +26,20 @@ class Canvas:
 
     def __init__(self, width: int, height: int, colour: str = WHITE, *, oversampling: int = 3):
         self._unit = oversampling
-        self._draw_on(Image.new("RGB", (self._unit * width, self._unit * height), colour))
-
-    def _draw_on(self, image: Image.Image) -> None:
-        self._image, self._pen = image, ImageDraw.Draw(image)
+        self._image = Image.new("RGB", (self._unit * width, self._unit * height), colour)
 
     def copy(self) -> Self:
-        other = object.__new__(type(self))
-        other._unit = self._unit
-        other._draw_on(self._image.copy())
+        other = copy.copy(self)
+        other._image = self._image.copy()
         return other
 
     @property
-    def image(self) -> Image.Image:
-        return self._image.reduce(self._unit) if self._unit > 1 else self._image
+    def picture(self) -> Picture:
+        return np.asarray(self._image.reduce(self._unit) if self._unit > 1 else self._image)
 
     @property
-    def picture(self) -> Picture:
-        return np.asarray(self.image)
+    def _pen(self) -> ImageDraw.ImageDraw:
+        return ImageDraw.Draw(self._image)
 
     def _scaled(self, points: Iterable[Point]) -> list[tuple[float, float]]:
         return [(self._unit * float(x), self._unit * float(y)) for x, y in points]
@@ -57,9 +54,15 @@ class Canvas:
         self._pen.polygon(self._scaled(points), fill, edge)
 
     def box(
-        self, low: Point, high: Point, fill: str | None, *,
-        radius: float = 0.0, edge: str | None = None, width: float = 1.0,
-    ) -> None:  # fmt: skip
+        self,
+        low: Point,
+        high: Point,
+        fill: str | None,
+        *,
+        radius: float = 0.0,
+        edge: str | None = None,
+        width: float = 1.0,
+    ) -> None:
         corners = [number for point in self._scaled([low, high]) for number in point]
         shown = self._width(width) if edge else 0
         self._pen.rounded_rectangle(corners, self._unit * radius, fill, edge, shown)
@@ -70,21 +73,27 @@ class Canvas:
         self._pen.ellipse((x - size, y - size, x + size, y + size), fill, edge, width)
 
     def text(
-        self, place: Point, text: str, colour: str, size: float, *,
-        bold: bool = False, anchor: str = "la",
-    ) -> float:  # fmt: skip
+        self,
+        place: Point,
+        text: str,
+        colour: str,
+        size: float,
+        *,
+        bold: bool = False,
+        anchor: str = "la",
+    ) -> float:
         """Write the text and return its width."""
-        letters = font(round(self._unit * size), bold)
+        letters = _font(round(self._unit * size), bold)
         self._pen.text(self._scaled([place])[0], text, colour, letters, anchor=anchor)
         return self._pen.textlength(text, letters) / self._unit
 
-    def paste(self, image: Image.Image, place: tuple[int, int]) -> None:
+    def paste(self, picture: Picture, place: tuple[int, int]) -> None:
         """Only without oversampling."""
-        self._image.paste(image, place)
+        self._image.paste(Image.fromarray(picture), place)
 
 
 @cache
-def font(size: int, bold: bool) -> ImageFont.FreeTypeFont:
+def _font(size: int, bold: bool) -> ImageFont.FreeTypeFont:
     """DejaVu Sans, which matplotlib ships: the same letters on every machine."""
     name = "DejaVuSans-Bold.ttf" if bold else "DejaVuSans.ttf"
     return ImageFont.truetype(str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / name), size)
@@ -92,8 +101,5 @@ def font(size: int, bold: bool) -> ImageFont.FreeTypeFont:
 
 def blend(colour: str, ground: str, weight: float) -> str:
     """`weight` parts of the colour on 1 - weight parts of the ground."""
-    parts = [
-        round(weight * int(colour[i : i + 2], 16) + (1 - weight) * int(ground[i : i + 2], 16))
-        for i in (1, 3, 5)
-    ]
-    return "#" + "".join(f"{part:02x}" for part in parts)
+    pairs = zip(bytes.fromhex(colour[1:]), bytes.fromhex(ground[1:]), strict=True)
+    return f"#{bytes(round(weight * a + (1 - weight) * b) for a, b in pairs).hex()}"

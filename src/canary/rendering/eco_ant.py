@@ -20,10 +20,11 @@ from jaxtyping import Float
 from canary.environments.eco_ant import EcoAnt
 from canary.environments.physics.engine import require
 from canary.errors import CanaryError
-from canary.rendering.episode import Picture, RecordedEpisode
+from canary.rendering.canvas import Picture
+from canary.rendering.panel import RecordedEpisode
 
 DISTANCE, LOOK_AT_HEIGHT, AZIMUTH, ELEVATION = 4.0, 0.35, 115.0, -24.0
-SMOOTHING = 12  # steps over which the camera averages the ant's position
+SMOOTHING = 12  # steps before and after over which the camera averages the ant's position
 PATH_COLOUR = np.array([0.18, 0.43, 0.71, 1.0], np.float32)
 MOST_GEOMS = 2000
 
@@ -40,7 +41,7 @@ def draw(
     camera.type = mujoco.mjtCamera.mjCAMERA_FREE
     camera.distance, camera.azimuth, camera.elevation = DISTANCE, AZIMUTH, ELEVATION
     position = np.asarray(episode.states.inner.physics.qpos)
-    centre, times = smoothed(position[:, :2]), np.asarray(moments)
+    centre, times = _smoothed(position[:, :2]), np.asarray(moments)
     rectangle, pixels = mujoco.MjrRect(0, 0, size, size), np.empty((size, size, 3), np.uint8)
     with ExitStack() as stack:
         graphics = open_graphics(size)
@@ -65,12 +66,10 @@ def draw(
             yield pixels[::-1].copy()
 
 
-def smoothed(path: Float[np.ndarray, "time 2"]) -> Float[np.ndarray, "time 2"]:
-    """The average over SMOOTHING steps before and after, so that the camera glides."""
+def _smoothed(path: Float[np.ndarray, "time 2"]) -> Float[np.ndarray, "time 2"]:
+    """Moving averages, so that the camera glides."""
     padded = np.pad(path, ((SMOOTHING, SMOOTHING), (0, 0)), "edge")
-    window = 2 * SMOOTHING + 1
-    sums = np.cumsum(np.pad(padded, ((1, 0), (0, 0))), axis=0, dtype=np.float64)
-    return (sums[window:] - sums[:-window]) / window
+    return np.lib.stride_tricks.sliding_window_view(padded, 2 * SMOOTHING + 1, 0).mean(-1)
 
 
 def _lay_path(mujoco: Any, scene: Any, path: Float[np.ndarray, "time 2"]) -> None:
@@ -94,35 +93,26 @@ def open_graphics(size: int) -> Any:
     """An OpenGL context without a window; has make_current() and free()."""
     kind = graphics_kind()
     try:
-        require("mujoco")  # with MUJOCO_GL=osmesa it loads OpenGL when it is imported
+        require("mujoco")
         return importlib.import_module(f"mujoco.{kind}").GLContext(size, size)
-    except CanaryError:
-        raise
     except Exception as error:  # PyOpenGL raises AttributeError, ImportError, its own, ... alike
-        reason = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
-        raise _no_graphics(f"{kind} fails: {reason}") from None
+        reason = str(error).partition("\n")[0][:120] or type(error).__name__
+        raise CanaryError(
+            f"The ant cannot be drawn because OpenGL does not work ({kind}: {reason}); on Debian or "
+            "Ubuntu run `apt install libegl1 libgl1-mesa-dri`, or `apt install libosmesa6` and set "
+            "MUJOCO_GL=osmesa."
+        ) from None
 
 
 def graphics_kind() -> str:
-    """egl, osmesa, glfw or cgl: what MUJOCO_GL says, or what is installed."""
+    """egl, osmesa, glfw or cgl: what MUJOCO_GL says, or what works here without a screen."""
     asked = os.environ.get("MUJOCO_GL", "").lower().strip()
     if asked in ("egl", "osmesa", "glfw", "cgl"):
         return asked
-    if sys.platform == "darwin":
-        return "cgl"
-    if not sys.platform.startswith("linux"):
-        return "glfw"
-    for kind, library in (("egl", "EGL"), ("osmesa", "OSMesa")):
-        if ctypes.util.find_library(library):
-            return kind
-    if os.environ.get("DISPLAY"):
-        return "glfw"
-    raise _no_graphics("neither libEGL nor libOSMesa is installed")
-
-
-def _no_graphics(reason: str) -> CanaryError:
-    return CanaryError(
-        f"The ant cannot be drawn because OpenGL is not available ({reason}); on Debian or Ubuntu "
-        "run `apt install libegl1 libgl1-mesa-dri`, or `apt install libosmesa6` and set "
-        "MUJOCO_GL=osmesa."
-    )
+    if sys.platform != "linux":
+        return "cgl" if sys.platform == "darwin" else "glfw"
+    if ctypes.util.find_library("EGL"):
+        return "egl"
+    if ctypes.util.find_library("OSMesa"):
+        return "osmesa"
+    return "glfw" if os.environ.get("DISPLAY") else "no library"

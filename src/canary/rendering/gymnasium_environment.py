@@ -1,11 +1,10 @@
 """A Gymnasium environment by its own renderer, `render_mode="rgb_array"`.
 
-The environments that are trained on have no renderer, which costs time and may need a screen. So
-one more is made with a renderer, and the episode is played again in it by its seed and actions.
+Training makes environments without a renderer, which costs time and may need a screen. So one more
+is made with a renderer, and the episode is played again in it by its seed and actions.
 """
 
 import dataclasses
-import inspect
 import warnings
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
@@ -13,19 +12,18 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from PIL import Image
+from PIL import Image, ImageOps
 
 from canary.environments.gymnasium_environment import GymnasiumEnvironment
 from canary.errors import CanaryError
 from canary.host.episodes import SEED_BITS
-from canary.host.player import Player, Recipe, factory_of
+from canary.host.player import Player, Recipe
 from canary.host.references import describe
-from canary.rendering.canvas import WHITE
-from canary.rendering.episode import Picture, RecordedEpisode
+from canary.rendering.canvas import WHITE, Picture
+from canary.rendering.panel import RecordedEpisode
 
 MODE = "rgb_array"
-INSTEAD = "or draw it yourself in Python, run.video(drawing=...), see docs/rendering.md"
-SCREEN = " (without a screen MuJoCo draws with MUJOCO_GL=egl or MUJOCO_GL=osmesa)"
+INSTEAD = "or pass a drawing of your own, run.video(drawing=...), see docs/rendering.md"
 
 Shot = tuple[Picture, Float[np.ndarray, "obs"]]
 """A picture, and the observation at that moment."""
@@ -49,7 +47,8 @@ def draw(
                 "actions, and the pictures do not belong to the costs beside them.",
                 stacklevel=2,
             )
-        yield fitted(picture, size)
+        whole, method = Image.fromarray(picture), Image.Resampling.LANCZOS
+        yield np.asarray(ImageOps.pad(whole, (size, size), method, WHITE))
 
 
 def check_graphics(environment: GymnasiumEnvironment) -> None:
@@ -66,7 +65,7 @@ def shots(
 
     An environment that does not follow its seed may end earlier than it did; it then stays there.
     """
-    with closing(Player(with_renderer(recipe))) as player:
+    with closing(_player_with_renderer(recipe)) as player:
         seen, time, ended = player.reset(seed), 0, False
         for moment in moments:
             for action in player.actions(actions[time:moment]):
@@ -77,43 +76,28 @@ def shots(
             yield _picture(player), player.encode([seen])[0]
 
 
-def with_renderer(recipe: Recipe) -> Recipe:
-    """The recipe of an environment that makes pictures; a sentence if there is none."""
-    with closing(Player(recipe)) as plain:
-        modes, mode = plain.render_modes, plain.render_mode
-    if mode == MODE:
-        return recipe
-    if MODE not in modes:
-        others = f"; it has {', '.join(map(repr, modes))}" if modes else ""
-        raise CanaryError(
-            f"{recipe.label} makes no pictures: its metadata['render_modes'] has no {MODE!r}"
-            f"{others}. Add it there and to render(), {INSTEAD}."
-        )
-    if not _takes_mode(recipe):
-        raise CanaryError(
-            f"{recipe.label} takes no argument render_mode, so it cannot be asked for pictures; "
-            f"let it take one and pass it to the environment, {INSTEAD}."
-        )
-    return dataclasses.replace(recipe, arguments=recipe.arguments | {"render_mode": MODE})
-
-
-def _takes_mode(recipe: Recipe) -> bool:
+def _player_with_renderer(recipe: Recipe) -> Player:
+    player = Player(recipe)
+    if player.render_mode == MODE:
+        return player
+    player.close()
+    drawn = dataclasses.replace(recipe, arguments=recipe.arguments | {"render_mode": MODE})
     try:
-        parameters = inspect.signature(factory_of(recipe)).parameters
-    except (TypeError, ValueError):  # some built-in things have no signature
-        return True
-    return "render_mode" in parameters or any(
-        each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values()
-    )
+        return Player(drawn)
+    except CanaryError as error:
+        raise CanaryError(
+            f"{recipe.label} makes no pictures: it must take render_mode={MODE!r} and have it in "
+            f"metadata['render_modes'] ({error}); {INSTEAD}."
+        ) from error
 
 
 def _picture(player: Player) -> Picture:
     try:
         picture: Any = player.render()
     except Exception as error:  # of the environment, or of a package or a screen that is missing
-        screen = SCREEN if "OpenGL" in str(error) else ""
+        screen = " (without a screen set MUJOCO_GL=egl)" if "OpenGL" in str(error) else ""
         raise CanaryError(
-            f"{player.label} cannot be drawn here ({describe(error)}); repair that{screen}, "
+            f"{player.label} cannot be drawn here ({describe(error)}){screen}; repair that, "
             f"{INSTEAD}."
         ) from error
     kind, shape = getattr(picture, "dtype", type(picture).__name__), np.shape(picture)
@@ -123,14 +107,3 @@ def _picture(player: Player) -> Picture:
             f"[height, width, 3]; repair that, {INSTEAD}."
         )
     return picture
-
-
-def fitted(picture: Picture, size: int) -> Picture:
-    """The whole picture in the middle of a square, as large as possible."""
-    height, width = picture.shape[:2]
-    scale = size / max(height, width)
-    shape = max(1, round(width * scale)), max(1, round(height * scale))
-    square = Image.new("RGB", (size, size), WHITE)
-    inside = Image.fromarray(picture).resize(shape, Image.Resampling.LANCZOS)
-    square.paste(inside, ((size - shape[0]) // 2, (size - shape[1]) // 2))
-    return np.asarray(square)

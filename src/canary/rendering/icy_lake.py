@@ -7,8 +7,19 @@ import numpy as np
 from jaxtyping import Float
 
 from canary.environments.icy_lake import STANDARD_MAPS, IcyLake
-from canary.rendering.canvas import AMBER, BLUE, CANARY, GREEN, GREY, INK, WHITE, Canvas, blend
-from canary.rendering.episode import Picture, RecordedEpisode
+from canary.rendering.canvas import (
+    AMBER,
+    BLUE,
+    CANARY,
+    GREEN,
+    GREY,
+    INK,
+    WHITE,
+    Canvas,
+    Picture,
+    blend,
+)
+from canary.rendering.panel import RecordedEpisode
 
 SNOW, ICE, CRACK, SHORE = "#f3f7fa", "#a9d3ee", "#6faedb", "#d5dee6"
 GOLDEN_ANGLE = np.pi * (3 - np.sqrt(5))
@@ -41,10 +52,7 @@ def draw(
 
 
 def walk(positions: np.ndarray, columns: int) -> Float[np.ndarray, "time 2"]:
-    """The place (x, y in tiles) of each step.
-
-    Repeated visits of a tile lie on a spiral around its centre, so that they can be told apart.
-    """
+    """The place (x, y in tiles) of each step; visits of one tile lie on a spiral in it."""
     visits: Counter[int] = Counter()
     most = max(Counter(positions.tolist()).values())
     places = np.empty((len(positions), 2))

@@ -1,18 +1,53 @@
 """Episodes side by side: caption, picture, and the cost so far against the limit, red above it."""
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from PIL import Image
 
+from canary.environments.protocol import EnvironmentState
 from canary.errors import CanaryError
-from canary.rendering.canvas import BLUE, GREY, INK, PALE, RED, WHITE, Canvas, blend
-from canary.rendering.episode import Drawing, Picture, RecordedEpisode
+from canary.rendering.canvas import BLUE, GREY, INK, PALE, RED, WHITE, Canvas, Picture, blend
 
 SIZE, MARGIN = 480, 24  # of a picture, and around it
 HEADING, CAPTION, ACCOUNT, CHART = 50, 52, 40, 100  # heights of the other stripes
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedEpisode:
+    """States, spent cost and return at times 0 (after the reset), 1, ..., length, as numpy arrays
+    in raw units."""
+
+    caption: str
+    """Such as "worst of 200 episodes"."""
+    seed: int
+    number: int
+    """It is episode `number` of seed `seed` in the evaluation."""
+    states: EnvironmentState
+    """The first axis of every leaf is the time."""
+    spent: Float[np.ndarray, "time"]
+    reward: Float[np.ndarray, "time"]
+
+    @property
+    def length(self) -> int:
+        return len(self.spent) - 1
+
+    @property
+    def cost(self) -> float:
+        return float(self.spent[-1])
+
+
+Drawing = Callable[[Any, RecordedEpisode, Sequence[int], int], Iterator[Picture]]
+"""`draw(environment, episode, moments, size)` yields a (size, size, 3) uint8 picture for each
+moment. Moments are increasing times between 0 and the episode's length."""
+
+
+def frame_moments(length: int, most: int) -> list[int]:
+    """The times of at most `most` frames: every step or every 2nd, 3rd, ..., and always the last."""
+    stride = max(1, -(-length // max(1, most - 1)))
+    return [*range(0, length, stride), length]
 
 
 def compose(
@@ -28,20 +63,19 @@ def compose(
     top = 1.12 * max(limit, *(float(np.max(episode.spent)) for episode in episodes))
     scale = limit, top, max(episode.length for episode in episodes)
     streams = [
-        iter(drawing(environment, one, sorted({min(int(m), one.length) for m in moments}), SIZE))
+        iter(drawing(environment, one, sorted({min(m, one.length) for m in moments}), SIZE))
         for one in episodes
     ]
-    frame, shown = _background(len(episodes), title, moments), [-1] * len(episodes)
+    frame = _background(len(episodes), title, moments)
     try:
-        for now in moments:
+        for index, now in enumerate(moments):
             frame = frame.copy()
-            for index, (episode, pictures) in enumerate(zip(episodes, streams, strict=True)):
-                moment = min(int(now), episode.length)
-                if moment == shown[index]:
+            for place, (episode, pictures) in enumerate(zip(episodes, streams, strict=True)):
+                if index and moments[index - 1] >= episode.length:
                     continue
-                shown[index] = moment
-                column = _column(episode, checked_picture(next(pictures, None)), moment, scale)
-                frame.paste(column, (MARGIN + index * (SIZE + MARGIN), HEADING))
+                picture, moment = _checked(next(pictures, None)), min(now, episode.length)
+                column = _column(episode, picture, moment, scale)
+                frame.paste(column, (MARGIN + place * (SIZE + MARGIN), HEADING))
             yield frame.picture
     finally:
         for pictures in streams:  # a generator may hold a window or a device
@@ -55,63 +89,53 @@ def _background(columns: int, title: str, moments: Sequence[int]) -> Canvas:
     canvas = Canvas(width, height, oversampling=1)
     canvas.text((MARGIN, 20), title.replace("<=", "≤"), GREY, 14)
     if len(moments) > 2 and moments[1] > 1:
-        pace = f"every {nth(int(moments[1]))} step shown"
+        pace = f"one frame every {moments[1]} steps"
         canvas.text((width - MARGIN, 20), pace, GREY, 14, anchor="ra")
     return canvas
 
 
-def caption(episode: RecordedEpisode, limit: float) -> str:
-    """For example "worst of 200 episodes: cost 8.0 > 5.5"."""
-    sign = f" > {limit:g}" if episode.cost > limit else ""
-    return f"{episode.caption}: cost {amount(episode.cost)}{sign}"
-
-
-def amount(cost: float) -> str:
-    return f"{cost:.1f}" if abs(cost) < 1000 else f"{cost:,.0f}"
-
-
-def nth(number: int) -> str:
-    is_teen = number % 100 in (11, 12, 13)
-    return f"{number}{'th' if is_teen else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
-
-
-def checked_picture(picture: Any) -> Picture:
+def _checked(picture: Any) -> Picture:
     """A drawing may be a user's, so its pictures are checked."""
-    is_array = isinstance(picture, np.ndarray)
-    if is_array and picture.shape == (SIZE, SIZE, 3) and picture.dtype == np.uint8:
-        return picture
-    what = f"{picture.dtype}{list(picture.shape)}" if is_array else repr(picture)[:60]
-    raise CanaryError(
-        f"A drawing must yield a uint8 array of shape [{SIZE}, {SIZE}, 3] for each moment, not "
-        f"{what}."
-    )
+    kind, shape = getattr(picture, "dtype", type(picture).__name__), np.shape(picture)
+    if kind != np.uint8 or shape != (SIZE, SIZE, 3):
+        raise CanaryError(
+            f"A drawing must yield a uint8 array of shape [{SIZE}, {SIZE}, 3] for each moment, not "
+            f"{kind}{list(shape)}."
+        )
+    return picture
+
+
+def _amount(cost: float) -> str:
+    return f"{cost:.1f}" if abs(cost) < 1000 else f"{cost:,.0f}"
 
 
 def _column(
     episode: RecordedEpisode, picture: Picture, now: int, scale: tuple[float, float, int]
-) -> Image.Image:
+) -> Picture:
     """One episode at one moment; `scale` is the limit, the top of the chart and the last time."""
     limit, spent = scale[0], float(episode.spent[now])
     is_over = spent > limit
-    canvas = Canvas(SIZE, CAPTION + SIZE + ACCOUNT + CHART, oversampling=1)
     colour = RED if is_over else INK
-    canvas.text((0, 2), caption(episode, limit), colour, 17, bold=True)
+    canvas = Canvas(SIZE, CAPTION + SIZE + ACCOUNT + CHART, oversampling=1)
+    above = f" > {limit:g}" if episode.cost > limit else ""
+    caption = f"{episode.caption}: cost {_amount(episode.cost)}{above}"
+    canvas.text((0, 2), caption, colour, 17, bold=True)
     origin = f"seed {episode.seed}, episode {episode.number}"
-    canvas.text((0, 27), f"{origin}, return {amount(float(episode.reward[now]))}", GREY, 13)
-    canvas.paste(Image.fromarray(picture), (0, CAPTION))
+    canvas.text((0, 27), f"{origin}, return {_amount(float(episode.reward[now]))}", GREY, 13)
+    canvas.paste(picture, (0, CAPTION))
     if is_over:
         canvas.box((0, CAPTION), (SIZE - 1, CAPTION + SIZE - 1), None, edge=RED, width=4)
     line = CAPTION + SIZE + 12
-    beside = canvas.text((0, line), f"cost {amount(spent)} ", colour, 16, bold=True)
+    beside = canvas.text((0, line), f"cost {_amount(spent)} ", colour, 16, bold=True)
     words = f"> limit {limit:g}" if is_over else f"of {limit:g} allowed"
     canvas.text((beside, line), words, RED if is_over else GREY, 16)
     step = f"step {now} of {episode.length}" + ("   ended" if now == episode.length else "")
     canvas.text((SIZE, line + 2), step, GREY, 14, anchor="ra")
     canvas.paste(_chart(episode.spent[: now + 1], scale), (0, CAPTION + SIZE + ACCOUNT))
-    return canvas.image
+    return canvas.picture
 
 
-def _chart(spent: Float[np.ndarray, "time"], scale: tuple[float, float, int]) -> Image.Image:
+def _chart(spent: Float[np.ndarray, "time"], scale: tuple[float, float, int]) -> Picture:
     """The cost so far as a staircase over time, with the limit as a dashed line."""
     (limit, top, span), right = scale, SIZE - 76
     colour, low = RED if spent[-1] > limit else BLUE, min(0.0, float(spent.min()))
@@ -126,13 +150,12 @@ def _chart(spent: Float[np.ndarray, "time"], scale: tuple[float, float, int]) ->
     for time in (np.flatnonzero(np.diff(spent)) + 1).tolist():
         stairs += [place(time, float(spent[time - 1])), place(time, float(spent[time]))]
     stairs.append(place(len(spent) - 1, float(spent[-1])))
-    canvas.polygon(
-        [(stairs[0][0], floor), *stairs, (stairs[-1][0], floor)], blend(colour, WHITE, 0.25)
-    )
+    area = [(stairs[0][0], floor), *stairs, (stairs[-1][0], floor)]
+    canvas.polygon(area, blend(colour, WHITE, 0.25))
     canvas.line(stairs, colour, 2)
     for x in range(0, right, 10):
         canvas.line([(x, line), (min(x + 6, right), line)], INK, 1.4)
     canvas.line([(0, floor), (right, floor)], GREY)
     canvas.disc(stairs[-1], 4, colour)
     canvas.text((right + 8, line), f"limit {limit:g}", INK, 12, anchor="lm")
-    return canvas.image
+    return canvas.picture

@@ -7,8 +7,8 @@ from jaxtyping import Float
 
 from canary.environments.point_arena import ARENA
 from canary.environments.point_goal import GOAL_RADIUS, HAZARD_RADIUS, PointGoal
-from canary.rendering.canvas import AMBER, BLUE, CANARY, GREEN, INK, WHITE, Canvas, blend
-from canary.rendering.episode import Picture, RecordedEpisode
+from canary.rendering.canvas import AMBER, BLUE, CANARY, GREEN, INK, WHITE, Canvas, Picture, blend
+from canary.rendering.panel import RecordedEpisode
 
 ROBOT_RADIUS, VASE_SIDE, MARGIN = 0.1, 0.2, 0.2  # metres
 FLOOR, OUTSIDE, GRID = "#f6f7f8", "#e9ecee", "#e3e7ea"

@@ -2,9 +2,8 @@
 
 import importlib
 import operator
-import warnings
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,11 @@ import numpy as np
 import polars as pl
 
 from canary.constraints import one_cost
-from canary.environments.failures import explain_failures
-from canary.environments.protocol import close, stated_drawing
-from canary.environments.settings import name_of_environment
+from canary.environments.protocol import close, explain_failures, name_of_environment
 from canary.errors import CanaryError
 from canary.evaluation import Recorder, make_recorder
-from canary.rendering.episode import Drawing, Picture, RecordedEpisode, frame_moments
-from canary.rendering.panel import compose
+from canary.rendering.canvas import Picture
+from canary.rendering.panel import Drawing, RecordedEpisode, compose, frame_moments
 from canary.rendering.video import encode, frame_rate, video_format
 from canary.runs import files
 from canary.runs.policies import EvaluationPlan, FrozenPolicies, play
@@ -40,55 +37,36 @@ class VideoRequest:
     """Longer episodes are shown every 2nd, 3rd, ... step."""
     progress: Progress = lambda done, total, what: None
 
-    def __post_init__(self):
-        most = self.most_frames
-        if isinstance(most, bool) or not isinstance(most, int) or most < 2:
-            raise CanaryError(
-                f"A video needs a whole number of at least 2 frames, not most_frames={most!r}."
-            )
 
-
-@dataclass(frozen=True)
-class VideoPlan:
-    """A request that was checked: there is a drawing, and the file can be written."""
-
-    request: VideoRequest
-    path: Path
-    format: str
-    drawing: Drawing
-
-
-def plan_video(request: VideoRequest, environment: Any, run: Path) -> VideoPlan:
-    """Find mistakes before any episode is played."""
+def plan_video(request: VideoRequest, environment: Any, run: Path) -> VideoRequest:
+    """The request with its file and its drawing. Mistakes are found before any episode is played."""
     path = run / "video.gif" if request.path is None else Path(request.path)
-    format = video_format(path.name)
+    video_format(path.name)
     files.check_target(path)
     if not path.parent.is_dir():
-        raise CanaryError(
-            f"There is no place for the video {path}; name a file in a directory that exists."
-        )
-    return VideoPlan(request, path, format, request.drawing or drawing_for(environment))
+        raise CanaryError(f"There is no directory {path.parent} for the video {path.name}.")
+    return replace(request, path=path, drawing=request.drawing or drawing_for(environment))
 
 
 def drawing_for(environment: Any) -> Drawing:
     """The drawing of an environment, if there is one and it can work here."""
-    drawing = stated_drawing(environment)
+    drawing = getattr(environment, "drawing", None)
     if drawing is None:
         raise CanaryError(
-            f"canary has no drawing of {name_of_environment(environment)}; name one in its class, "
-            'drawing = "module:function", or pass one in Python: run.video(drawing=...), see '
-            "docs/rendering.md."
+            f"canary has no drawing of {name_of_environment(environment)}; pass one in Python, "
+            "run.video(drawing=...), or name one in its class (docs/rendering.md)."
         )
     if not isinstance(drawing, str):
         return drawing
     module, _, function = drawing.partition(":")
     home = importlib.import_module(module)
-    getattr(home, "check_graphics", lambda environment: None)(environment)
+    if hasattr(home, "check_graphics"):
+        home.check_graphics(environment)
     return getattr(home, function)
 
 
 def play_and_film(
-    plan: VideoPlan,
+    request: VideoRequest,
     policies: FrozenPolicies,
     evaluation: EvaluationPlan,
     report: Callable[[int, int], None] = lambda seed, count: None,
@@ -102,36 +80,25 @@ def play_and_film(
         policies.config.environment, policies.account, deterministic=evaluation.deterministic
     )
     table, seconds = play(policies, evaluation, report, program=recorder.play)
-    rows = choose(table)
-    plan.request.progress(0, 0, "recording the two episodes")
+    request.progress(0, 0, "recording the two episodes")
     captions = {"worst": f"worst of {len(table):,} episodes", "median": "median"}
     episodes = {
         name: recorded(policies, evaluation, row, captions[name], recorder)
-        for name, row in rows.items()
+        for name, row in choose(table).items()
     }
-    for name, episode in episodes.items():
-        if not np.isclose(rows[name]["cost"], episode.cost, rtol=1e-6, atol=1e-6):
-            warnings.warn(
-                f"Episode {episode.number} of seed {episode.seed} cost {rows[name]['cost']:g} in "
-                f"the evaluation and {episode.cost:g} in the video: the environment is not a "
-                "function of its keys.",
-                stacklevel=2,
-            )
-    frames, rate = write_video(plan, policies.config, list(episodes.values()))
-    made = {"path": str(plan.path), "frames": frames, "frames_per_second": rate}
     shown = {
         name: {"seed": one.seed, "episode": one.number, "cost": one.cost, "steps": one.length}
         for name, one in episodes.items()
     }
+    made = write_video(request, policies.config, list(episodes.values()))
     return table, seconds, made | shown
 
 
 def choose(table: pl.DataFrame) -> dict[str, dict[str, Any]]:
     """The worst and the median of all episodes by cost, over all seeds.
 
-    Of several worst ones, the one of least return. The median is an episode that was played (of an
-    even number, the lower of the two in the middle); of several with its cost, one of middling
-    return.
+    Ties are broken by return: the worst has the least. The median is an episode that was played, of
+    an even number the lower one; of several with its cost, one of middling return.
     """
     order = table.sort("cost", "return", descending=[True, False], maintain_order=True)
     middle = table["cost"].sort()[(len(table) - 1) // 2]
@@ -154,10 +121,9 @@ def recorded(
     keys = plan.keys(row["seed"], number // plan.batch * plan.batch)
     with explain_failures(environment):
         film = recorder.film(*policies.of_seed(row["seed"]), keys, number % plan.batch)
-        lane = jax.device_get(film)
+        lane = jax.tree.map(np.asarray, jax.device_get(film))
     close(environment)
-    played = slice(int(lane.length.max()) + 1)
-    lane = jax.tree.map(operator.itemgetter(played), jax.tree.map(np.asarray, lane))
+    lane = jax.tree.map(operator.itemgetter(slice(int(lane.length.max()) + 1)), lane)
     return RecordedEpisode(
         caption=caption,
         seed=row["seed"],
@@ -168,23 +134,27 @@ def recorded(
     )
 
 
-def write_video(plan: VideoPlan, config: Any, episodes: list[RecordedEpisode]) -> tuple[int, float]:
-    """Draw the episodes side by side; returns the number of frames and the frames per second."""
-    longest = max(episode.length for episode in episodes)
-    moments = frame_moments(longest, plan.request.most_frames).tolist()
-    what = f"{config.algorithm_name} on {config.environment_name}   {config.constraint.text}"
-    frames = compose(
-        config.environment, episodes, plan.drawing,
-        limit=one_cost(config.constraint, "A video").limit, title=what, moments=moments,
-    )  # fmt: skip
+def write_video(
+    request: VideoRequest, config: Any, episodes: list[RecordedEpisode]
+) -> dict[str, Any]:
+    """Draw the episodes side by side; returns the path, the number of frames and their rate."""
+    path = Path(request.path or "")
+    moments = frame_moments(max(one.length for one in episodes), request.most_frames)
     rate = frame_rate(len(moments))
-    data = encode(_counted(frames, len(moments), plan.request.progress), plan.format, rate)
-    files.write_atomically(plan.path, data)
-    return len(moments), rate
 
+    def frames() -> Iterator[Picture]:
+        drawn = compose(
+            config.environment,
+            episodes,
+            request.drawing or drawing_for(config.environment),
+            limit=one_cost(config.constraint, "A video").limit,
+            title=f"{config.algorithm_name} on {config.environment_name}   {config.constraint.text}",
+            moments=moments,
+        )
+        for done, frame in enumerate(drawn):
+            request.progress(done, len(moments), "drawing")
+            yield frame
+        request.progress(len(moments), len(moments), "writing the file")
 
-def _counted(frames: Iterable[Picture], total: int, progress: Progress) -> Iterator[Picture]:
-    for done, frame in enumerate(frames):
-        progress(done, total, "drawing")
-        yield frame
-    progress(total, total, "writing the file")
+    files.write_atomically(path, encode(frames(), video_format(path.name), rate))
+    return {"path": str(path), "frames": len(moments), "frames_per_second": rate}

@@ -2,18 +2,16 @@
 
 import io
 import itertools
-import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
 from canary.errors import CanaryError
-from canary.rendering.episode import Picture
+from canary.rendering.canvas import Picture
 
 SECONDS, SLOWEST, FASTEST = 12, 4, 25  # a video's length, within these frames per second
-PLAIN = 48  # entries of a GIF's palette for the most frequent colours
 REST = 2.0  # seconds for which the last frame stays
 
 
@@ -21,9 +19,7 @@ def video_format(name: str) -> str:
     """gif or mp4, by the ending of a file name; a sentence if it cannot be written here."""
     ending = name.rpartition(".")[2].lower() if "." in name else ""
     if ending not in ("gif", "mp4"):
-        raise CanaryError(
-            f"A video is written as .gif or .mp4, so {name!r} cannot be; change its ending."
-        )
+        raise CanaryError(f"A video is a .gif or .mp4 file, not {name!r}.")
     if ending == "mp4":
         _av()
     return ending
@@ -36,64 +32,35 @@ def frame_rate(count: int) -> float:
 
 
 def encode(frames: Iterable[Picture], format: str, rate: float) -> bytes:
-    """The whole file. Frames are taken one by one and are never all in memory as pictures."""
-    return {"gif": _gif, "mp4": _mp4}[format](iter(frames), rate)
+    """The whole file; the last frame stays for a while."""
+    return {"gif": _gif, "mp4": _mp4}[format](_with_rest(frames, round(REST * rate)), rate)
+
+
+def _with_rest(frames: Iterable[Picture], count: int) -> Iterator[Picture]:
+    for frame in frames:
+        yield frame
+    yield from itertools.repeat(frame, count)
 
 
 def _gif(frames: Iterator[Picture], rate: float) -> bytes:
-    """One palette for all frames and no dithering: plain colours stay plain, files stay small."""
-    first = next(frames)
-    # The palette depends on late frames too, so all frames are kept, compressed
-    packed = [zlib.compress(frame.tobytes(), 1) for frame in itertools.chain([first], frames)]
-
-    def unpack(data: bytes) -> Image.Image:
-        return Image.fromarray(np.frombuffer(zlib.decompress(data), np.uint8).reshape(first.shape))
-
-    sample = np.unique(np.linspace(0, len(packed) - 1, 6).astype(int))
-    palette = _palette([unpack(packed[index]) for index in sample])
-    images = (unpack(data).quantize(palette=palette, dither=Image.Dither.NONE) for data in packed)
-    shown = [10 * round(100 / rate)] * (len(packed) - 1) + [round(1000 * REST)]
-    file, rest = io.BytesIO(), {"append_images": images, "duration": shown, "loop": 0}
-    next(images).save(file, "GIF", save_all=True, disposal=1, **rest)
+    """Pillow stores a frame that is repeated once, with a longer duration."""
+    images, file, duration = map(Image.fromarray, frames), io.BytesIO(), 10 * round(100 / rate)
+    first = next(images)
+    first.save(file, "GIF", save_all=True, append_images=images, duration=duration, loop=0)
     return file.getvalue()
-
-
-def _palette(images: Sequence[Image.Image]) -> Image.Image:
-    """256 colours for all of these; the most frequent colours are kept exactly."""
-    sheet = Image.fromarray(np.concatenate([np.asarray(image) for image in images]))
-    mixed = sheet.quantize(256 - PLAIN, Image.Quantize.MEDIANCUT).getpalette() or []
-    red, green, blue = np.moveaxis(np.asarray(sheet, np.uint32), -1, 0)
-    colours, counts = np.unique(red << 16 | green << 8 | blue, return_counts=True)
-    common = colours[np.argsort(counts)[::-1][:PLAIN]]
-    exact = np.stack([common >> 16, common >> 8 & 255, common & 255], axis=-1).astype(int)
-    # Pillow looks up colours on a coarse grid, where a neighbour could hide the exact colour
-    kept = np.empty((0, 3), int)
-    for colour in np.concatenate([exact, np.reshape(mixed, (-1, 3))]):
-        if not (np.abs(kept - colour).max(-1) <= 8).any():
-            kept = np.append(kept, colour[None], axis=0)
-    palette = Image.new("P", (1, 1))
-    palette.putpalette(kept.ravel().tolist())
-    return palette
 
 
 def _mp4(frames: Iterator[Picture], rate: float) -> bytes:
     """H.264 in yuv420p, which every player shows; it needs even sides."""
-    av, file, last = _av(), io.BytesIO(), next(frames)
-    height, width = (side // 2 * 2 for side in last.shape[:2])
+    av, file, first = _av(), io.BytesIO(), next(frames)
+    height, width = (side // 2 * 2 for side in first.shape[:2])
     with av.open(file, "w", format="mp4") as container:
         options = {"crf": "20", "preset": "medium"}
         stream = container.add_stream("libx264", rate=round(rate), options=options)
         stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
-
-        def add(picture: Picture) -> None:
+        for picture in itertools.chain([first], frames):
             even = np.ascontiguousarray(picture[:height, :width])
             container.mux(stream.encode(av.VideoFrame.from_ndarray(even, format="rgb24")))
-
-        add(last)
-        for last in frames:
-            add(last)
-        for _ in range(round(REST * rate)):
-            add(last)
         container.mux(stream.encode())
     return file.getvalue()
 
@@ -103,7 +70,6 @@ def _av() -> Any:
         import av
     except ImportError:
         raise CanaryError(
-            'Writing .mp4 needs PyAV: install it with `pip install "canary-rl[video]"`, or name a '
-            ".gif file."
+            'Writing .mp4 needs PyAV: run `pip install "canary-rl[video]"`, or name a .gif file.'
         ) from None
     return av

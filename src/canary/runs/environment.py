@@ -25,8 +25,7 @@ from canary.config.config import check_method, config_from_dict
 from canary.config.run_config import RunConfig
 from canary.config.sources import Source, build, method_source, source_from_dict, source_of
 from canary.environments import ENVIRONMENTS
-from canary.environments.protocol import Environment, close
-from canary.environments.settings import name_of_environment, settings_of
+from canary.environments.protocol import Environment, close, name_of_environment, settings_of
 from canary.errors import CanaryError
 from canary.host.references import look_up
 from canary.runs.files import read_json, write_json

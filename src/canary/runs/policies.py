@@ -21,8 +21,7 @@ from jaxtyping import PRNGKeyArray
 from canary.algorithms.remaining_risk import RiskCritics, risk_critics
 from canary.config.config import RunConfig
 from canary.constraints import Joint
-from canary.environments.failures import explain_failures
-from canary.environments.protocol import close
+from canary.environments.protocol import close, explain_failures
 from canary.errors import CanaryError
 from canary.evaluation import make_player, refuse_faulty
 from canary.identity import Identity, identify, place_of, refuse_nonfinite

@@ -146,9 +146,9 @@ class RecentHistory:
             else float("nan"),
             costs=series.costs[len(series.costs) - count :].tolist(),
             updates=updates,
-            tier_share={tier.label: tiers[tier] / tiers.total() for tier in Tier if tier in tiers},
+            extras=(means.row(0, named=True) if len(means) else {})
+            | {tier.label: tiers[tier] / tiers.total() for tier in Tier if tier in tiers},
             warning=diagnose(series, self._constraint, self._dead_zone),
-            **(means.row(0, named=True) if len(means) else {}),
         )
 
 

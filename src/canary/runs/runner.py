@@ -26,8 +26,7 @@ import polars as pl
 
 from canary.config.config import RunConfig, config_to_dict
 from canary.config.run_config import checked
-from canary.environments.failures import explain_failures
-from canary.environments.protocol import Environment, close
+from canary.environments.protocol import Environment, close, explain_failures
 from canary.errors import CanaryError
 from canary.exploration import with_initial_std
 from canary.runs import checkpoint, directory, files, tables

@@ -21,7 +21,7 @@ from canary.algorithms.base import Task
 from canary.config.config import RunConfig
 from canary.constraints import parts_of
 from canary.environments.gymnasium_environment import GymnasiumEnvironment
-from canary.environments.settings import name_of_environment
+from canary.environments.protocol import name_of_environment
 from canary.errors import CanaryError
 from canary.host.references import describe
 from canary.host_training import HostTraining

@@ -1,7 +1,6 @@
 """Certificates on a terminal: a bar while episodes are played, then the verdict and a row per
 policy."""
 
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from canary.certification.certify import Progress as Report
 from canary.certification.plan import Plan
 from canary.constraints import Chance, Constraint, Mean, One, parts_of
 from canary.terminal.console import counting_bar, error_console
-from canary.terminal.formatting import digits, number, table
+from canary.terminal.formatting import Cell, digits, number, table
 
 STYLES = {"SATISFIED": "bold green", "VIOLATED": "bold red", "UNDECIDED": "bold yellow"}
 
@@ -67,40 +66,37 @@ def print_certificate(
 
 def _results_table(certificate: dict[str, Any], constraint: One) -> Table:
     """The results about one constraint."""
-    beside = _beside(constraint)
-    is_chance = isinstance(constraint, Chance)  # else an episode above the limit violates nothing
-    counts = ["violations", "episodes"] if is_chance else ["episodes"]
-    rows = table("policy", "verdict", *counts, constraint.label, *beside, "return")
-    places = digits(constraint.allowed) if is_chance else None
-    for result in results_about(certificate, constraint):
-        one, evidence = result["assessment"], result["evidence"]
-        bounds = [
-            _cell(one[end]) if places is None else f"{one[end]:.{places}f}"
-            for end in ("lower", "upper")
-        ]
-        rows.add_row(
-            result_name(result),
-            Text(one["verdict"], STYLES[one["verdict"]]),
-            *(f"{one[count]:,}" for count in counts),
-            " - ".join(bounds),
-            *(cell(one) for cell in beside.values()),
-            _cell(evidence["return_mean"]),
-        )
-    return rows
+    rows = [_row(result, constraint) for result in results_about(certificate, constraint)]
+    return table(*rows[0], rows=[list(row.values()) for row in rows])
 
 
-def _beside(constraint: One) -> dict[str, Callable[[dict[str, Any]], str]]:
-    """The columns of what is bounded but not judged."""
-    if isinstance(constraint, Mean):
-        return {}
-    columns: dict[str, Callable[[dict[str, Any]], str]] = {
-        "VaR": lambda one: (
-            f"{_cell(one['value_at_risk_lower'])} - {_cell(one['value_at_risk_upper'])}"
-        )
+def _row(result: dict[str, Any], constraint: One) -> dict[str, Cell]:
+    """The cells of one result by column. VaR, CVaR and mean are bounded beside what is judged."""
+    one, is_chance = result["assessment"], isinstance(constraint, Chance)
+    row: dict[str, Cell] = {
+        "policy": result_name(result),
+        "verdict": Text(one["verdict"], STYLES[one["verdict"]]),
     }
-    if isinstance(constraint, Chance):
-        columns["CVaR"] = lambda one: f"<= {_cell(one['conditional_value_at_risk_upper'])}"
-    return columns | {"mean cost": lambda one: f"<= {_cell(one['mean_upper'])}"}
+    if is_chance:  # else an episode above the limit violates nothing
+        row["violations"] = f"{one['violations']:,}"
+    row["episodes"] = f"{one['episodes']:,}"
+    if is_chance:
+        places = digits(constraint.allowed)
+        row[constraint.label] = f"{one['lower']:.{places}f} - {one['upper']:.{places}f}"
+    else:
+        row[constraint.label] = f"{_cell(one['lower'])} - {_cell(one['upper'])}"
+    if not isinstance(constraint, Mean):
+        low, high = one["value_at_risk_lower"], one["value_at_risk_upper"]
+        row["VaR"] = f"{_cell(low)} - {_cell(high)}"
+        if is_chance:
+            row["CVaR"] = f"<= {_cell(one['conditional_value_at_risk_upper'])}"
+        row["mean cost"] = f"<= {_cell(one['mean_upper'])}"
+    row["return"] = _cell(result["evidence"]["return_mean"])
+    return row
+
+
+def _cell(value: float | None) -> str:
+    return "?" if value is None else number(value)
 
 
 LEVELS = {
@@ -124,9 +120,10 @@ def print_verification(console: Console, result: dict[str, Any]) -> None:
     parts = {
         "problems": ("What is wrong", "red"),
         "shown": ("Shown", "green"),
-        "notes": ("To know", "yellow"),
+        "notes": ("Notes", "yellow"),
+        "not_shown": ("Not shown", "dim"),
     }
-    for name, (title, colour) in {**parts, "not_shown": ("Not shown", "dim")}.items():
+    for name, (title, colour) in parts.items():
         for index, sentence in enumerate(result[name]):
             label = f"{title:<15}" if index == 0 else " " * 15
             console.print(Text.assemble((label, colour), sentence), soft_wrap=True)
@@ -141,10 +138,6 @@ def footnote(plan: dict[str, Any]) -> str:
         f"Bounds of one kind hold with {level} confidence for all {plan['statements']} rows "
         "together (Bonferroni), so you may pick any row."
     )
-
-
-def _cell(value: float | None) -> str:
-    return "?" if value is None else number(value)
 
 
 SHOWN = 10

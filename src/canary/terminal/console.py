@@ -7,8 +7,8 @@ name, and an escape sequence in it could clear the screen or write another verdi
 
 import json
 import os
-import re
 import sys
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,17 +21,21 @@ from rich.text import Text
 from canary.errors import CanaryError
 from canary.runs import files
 
-# C0 but tab and newline, DEL and C1, changes of the writing direction, surrogates, and invisible
-# characters, which make two names look the same. Joiners are allowed: some scripts need them.
-ACTING = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\u00ad\u180e\u200b\u2060-\u2064\u206a-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
-)
+# Control characters, changes of the writing direction, invisible characters, surrogates, and
+# separators of lines
+ACTING = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+ALLOWED = "\t\n\u200c\u200d"  # some scripts need the last two, which are joiners
 
 
 def printable(text: str) -> str:
     """The text with every character that a terminal acts on as its code, such as \\x1b."""
-    return ACTING.sub(
-        lambda match: match[0].encode("unicode_escape", "surrogatepass").decode(), text
+    if text.isprintable():
+        return text
+    return "".join(
+        each.encode("unicode_escape").decode()
+        if unicodedata.category(each) in ACTING and each not in ALLOWED
+        else each
+        for each in text
     )
 
 
@@ -45,15 +49,11 @@ class PlainConsole(Console):
         """One line, however long; a part may be (text, style)."""
         self.print(Text.assemble(*parts), soft_wrap=True)
 
-    def render_str(self, text: str, **how: Any) -> Text:
-        """Strings are made printable before they are measured."""
-        return super().render_str(printable(text), **how)
-
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
-            if segment.control or not ACTING.search(segment.text):
+            if segment.control:
                 yield segment
             else:
                 yield Segment(printable(segment.text), segment.style)
@@ -119,8 +119,8 @@ def counting_bar(label: str, *, quiet: bool = False) -> Iterator[Count]:
 
     console = error_console()
     is_off = quiet or not console.is_interactive
-    description, columns = TextColumn("{task.description}"), (BarColumn(), MofNCompleteColumn())
-    parts = (description, *columns, TimeRemainingColumn())
+    text, count = TextColumn("{task.description}"), MofNCompleteColumn()
+    parts = (text, BarColumn(), count, TimeRemainingColumn())
     with Progress(*parts, console=console, transient=True, disable=is_off) as bar:
         task = bar.add_task(label, total=None)
         yield lambda done, total, what: bar.update(

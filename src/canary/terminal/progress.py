@@ -7,7 +7,7 @@ they guarantee nothing. Everything goes to standard error: `--json -` needs stan
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,11 +19,11 @@ from rich.text import Text
 
 from canary.constraints import Constraint, One, own_costs, parts_of
 from canary.terminal.console import error_console
-from canary.terminal.formatting import Cell, clock_time, judged, number, table, title
+from canary.terminal.formatting import clock_time, judged, number, table, title
 
 ROWS = 12  # seeds with a row of their own; the others share one
+WIDE = 100  # columns from which on the table says more about the updates
 LINE_SECONDS, LINE_FRACTION = 10.0, 0.05  # a line of a log after this time or part of the run
-NAN = math.nan
 
 
 @dataclass(frozen=True)
@@ -35,14 +35,8 @@ class SeedStatus:
     costs: Sequence[float | Sequence[float]] = ()
     """Of the episodes that ended in the last `updates` updates; of several costs, all of them."""
     updates: int = 0
-    tier_share: dict[str, float] = field(default_factory=dict)
-    entropy: float = NAN
-    kl_fraction: float = NAN
-    """The part of the trust region that its steps use."""
-    multiplier: float = NAN
-    """The price of the constraint, where a clipped method has one."""
-    constraint_level: float = NAN
-    """What the constraint limits as the method measures it; 1 is what is allowed."""
+    extras: dict[str, float] = field(default_factory=dict)
+    """What the method says about its updates: entropy, the price of the constraint, ..."""
     warning: str | None = None
 
     @property
@@ -82,23 +76,21 @@ class RunHeading:
 
 def pool(seeds: Sequence[SeedStatus]) -> SeedStatus:
     """Several seeds as one: all their episodes together, everything else averaged."""
-
-    def mean(values: Sequence[float], weights: Sequence[float] | None = None) -> float:
-        pairs = list(zip(values, weights or [1] * len(values), strict=True))
-        known = [(v, w) for v, w in pairs if w > 0 and not math.isnan(v)]
-        return sum(v * w for v, w in known) / sum(w for _, w in known) if known else NAN
-
-    tiers = dict.fromkeys(tier for one in seeds for tier in one.tier_share)
+    ended = [one for one in seeds if len(one.costs)]
+    weights = [len(one.costs) for one in ended]
+    returns = [one.return_mean for one in ended]
+    names = dict.fromkeys(name for one in seeds for name in one.extras)
+    extras = {}
+    for name in names:
+        known = [one.extras.get(name, 0.0) for one in seeds]
+        known = [value for value in known if not math.isnan(value)]
+        extras[name] = sum(known) / len(known) if known else math.nan
     return SeedStatus(
         seed=-1,
-        return_mean=mean([one.return_mean for one in seeds], [len(one.costs) for one in seeds]),
+        return_mean=float(np.average(returns, weights=weights)) if ended else math.nan,
         costs=[cost for one in seeds for cost in one.costs],
         updates=max((one.updates for one in seeds), default=0),
-        tier_share={t: mean([one.tier_share.get(t, 0.0) for one in seeds]) for t in tiers},
-        entropy=mean([one.entropy for one in seeds]),
-        kl_fraction=mean([one.kl_fraction for one in seeds]),
-        multiplier=mean([one.multiplier for one in seeds]),
-        constraint_level=mean([one.constraint_level for one in seeds]),
+        extras=extras,
     )
 
 
@@ -123,12 +115,8 @@ class TrainingProgress:
 
     def __enter__(self) -> "TrainingProgress":
         if self._console.is_interactive and not self._quiet:
-            self._live = Live(
-                get_renderable=self._render,
-                console=self._console,
-                refresh_per_second=2,
-                redirect_stdout=False,
-            )
+            how = {"refresh_per_second": 2, "redirect_stdout": False}
+            self._live = Live(get_renderable=self._render, console=self._console, **how)
             self._live.start()
         return self
 
@@ -212,19 +200,20 @@ class TrainingProgress:
 
 
 def _live_table(task: RunHeading, seeds: Sequence[SeedStatus], console: Console) -> Table:
-    whole = pool(seeds)
-    extra = _method_columns(whole, is_wide=console.width >= 100)
-    parts = parts_of(task.constraint)
+    whole, parts = pool(seeds), parts_of(task.constraint)
+    extras = list(whole.extras) if console.width >= WIDE else []
     bands = (column for part in parts for column in (part.label, "95% band"))
-    live = table("seed", "return", *bands, "cost", *extra, title=whole.span)
-    if whole.tier_share:
-        live.columns[-1].justify, live.columns[-1].no_wrap = "left", False  # it yields when narrow
+    names = (name.replace("_", " ") for name in extras)
+    live = table("seed", "return", *bands, "cost", *names, title=whole.span)
 
     def add(name: str, one: SeedStatus, style: str | None = None) -> None:
-        judged = map(one.judged, parts)
-        judgement = (Text(text, colour) for *texts, colour in judged for text in texts)
-        more = (cell(one) for cell in extra.values())
-        live.add_row(name, number(one.return_mean), *judgement, one.cost, *more, style=style)
+        bounds = (
+            Text(text, colour)
+            for value, band, colour in map(one.judged, parts)
+            for text in (value, band)
+        )
+        more = (number(one.extras.get(extra)) for extra in extras)
+        live.add_row(name, number(one.return_mean), *bounds, one.cost, *more, style=style)
 
     rows = min(ROWS, max(1, console.height - 14))
     shown, rest = (seeds, ()) if len(seeds) <= rows + 1 else (seeds[:rows], seeds[rows:])
@@ -238,33 +227,7 @@ def _live_table(task: RunHeading, seeds: Sequence[SeedStatus], console: Console)
     return live
 
 
-def _method_columns(whole: SeedStatus, *, is_wide: bool) -> dict[str, Callable[[SeedStatus], Cell]]:
-    """What the method says about its updates: tiers of a trust region, or the price of the
-    constraint."""
-    columns: dict[str, Callable[[SeedStatus], Cell]] = {}
-    if is_wide:
-        columns["entropy"] = lambda one: number(one.entropy)
-    if is_wide and not math.isnan(whole.kl_fraction):
-        columns["KL used"] = lambda one: _share(one.kl_fraction)
-    if not math.isnan(whole.multiplier):
-        columns["multiplier"] = lambda one: number(one.multiplier)
-        columns["level"] = lambda one: number(one.constraint_level)
-    if whole.tier_share:
-        columns["tier"] = _tiers
-    return columns
-
-
-def _share(part: float) -> str:
-    return "-" if math.isnan(part) else f"{part:.0%}"
-
-
-def _tiers(one: SeedStatus) -> Text:
-    shares = sorted(one.tier_share.items(), key=lambda item: -item[1])
-    names = "  ".join(f"{tier} {share:.0%}" for tier, share in shares if share >= 0.005)
-    return Text(names, no_wrap=True, overflow="ellipsis")
-
-
-def _warnings(seeds: Sequence[SeedStatus]) -> list[Text]:
+def _warnings(seeds: Iterable[SeedStatus]) -> list[Text]:
     lines = [f"seed {one.seed}: {one.warning}" for one in seeds if one.warning]
     if len(lines) > 3:
         lines[2:] = [f"{len(lines) - 2} more seeds have warnings"]

@@ -29,41 +29,48 @@ def print_summary(console: Console, summary: dict[str, Any]) -> None:
     columns.
     """
     heading = title(summary["env"], summary["algorithm"], summary["constraint_text"])
-    lines = [_summary_table(summary | each) for each in summary.get("constraints", [{}])]
-    console.print(heading, *lines, Text(summary.get("note", "")), sep="\n")
+    console.print(heading, *_seed_tables(summary), Text(summary.get("note", "")), sep="\n")
     if check := summary.get("final_check"):
         count = f"{max(check['episodes_per_seed']):,} fresh episodes per seed"
         console.print(Text.assemble(("\nthe final policies", "bold"), (f"   {count}", "dim")))
-        for each in check.get("constraints", [{}]):
-            console.print(_summary_table(check | each))
-    for seed, sentence in summary.get("warnings", {}).items():
-        console.print(Text(f"seed {seed} is {sentence}.", style="yellow"), soft_wrap=True)
+        console.print(*_seed_tables(check), sep="\n")
+    remarks = [f"seed {seed} is {text}." for seed, text in summary.get("warnings", {}).items()]
     if known := summary.get("yardstick"):
-        console.print(Text(f"Without learning: {known}.", style="yellow"), soft_wrap=True)
+        remarks.append(f"Without learning: {known}.")
+    for remark in remarks:
+        console.print(Text(remark, style="yellow"), soft_wrap=True)
     for label, path in summary.get("paths", {}).items():
         console.print(Text.assemble((f"{label:<12}", "dim"), str(path)), soft_wrap=True)
 
 
-def _summary_table(summary: dict[str, Any]) -> Table:
-    """The seeds under one constraint."""
-    is_chance = summary["constraint"]["kind"] == "chance"
-    has_jitter = is_chance and summary["violation_jitter"] is not None
-    means, deviations = (
-        _column(summary, each, whole)
-        for each, whole in (("cost", "cost_mean"), ("cost_deviation", "cost_deviation"))
+def _seed_tables(summary: dict[str, Any]) -> list[Table]:
+    """The seeds under each constraint."""
+    return [_seed_table(summary | part) for part in summary.get("constraints", [{}])]
+
+
+def _seed_table(summary: dict[str, Any]) -> Table:
+    """Columns of which no number is known are left out."""
+
+    def column(each: str, whole: str) -> list[str]:
+        values = [*summary.get(f"{each}_per_seed", ()), summary.get(whole)]
+        return [] if all(value is None for value in values) else [number(each) for each in values]
+
+    costs = zip(
+        column("cost", "cost_mean"), column("cost_deviation", "cost_deviation"), strict=True
     )
-    judgements = _judgements(summary)
+    values, bands = _judgements(summary)
+    has_jitter = (
+        summary["constraint"]["kind"] == "chance" and summary["violation_jitter"] is not None
+    )
     columns: dict[str, Sequence[Cell]] = {
         "seed": [*map(str, summary["seed_ids"]), "all"],
-        "return": _column(summary, "return", "return_mean"),
-        "cost": [f"{mean} ± {spread}" for mean, spread in zip(means, deviations, strict=True)],
-        "length": [] if has_jitter else _column(summary, "length", "length_mean"),
-        summary["constraint_label"]: [Text(value, style) for value, _, style in judgements],
-        "whole P": _column(summary, "violation_whole", "violation_probability_whole")
-        if has_jitter
-        else [],
-        "95% interval": [Text(band, style) for _, band, style in judgements],
-        "jitter": _column(summary, "jitter", "violation_jitter") if has_jitter else [],
+        "return": column("return", "return_mean"),
+        "cost": [f"{mean} ± {deviation}" for mean, deviation in costs],
+        "length": [] if has_jitter else column("length", "length_mean"),
+        summary["constraint_label"]: values,
+        "whole P": column("violation_whole", "violation_probability_whole") if has_jitter else [],
+        "95% interval": bands,
+        "jitter": column("jitter", "violation_jitter") if has_jitter else [],
         "safe": _verdicts(summary["constraint_per_seed"], summary["constraint_allowed"]),
     }
     shown = {name: cells for name, cells in columns.items() if cells}
@@ -74,46 +81,40 @@ def _summary_table(summary: dict[str, Any]) -> Table:
     return lines
 
 
-def _column(summary: dict[str, Any], each: str, whole: str) -> list[str]:
-    """A number per seed and over seeds; empty if none is known."""
-    if whole not in summary:
-        return []
-    values = [*summary[f"{each}_per_seed"], summary[whole]]
-    return [] if all(value is None for value in values) else [number(value) for value in values]
-
-
-def _judgements(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """The constraint per seed and of all episodes: value, interval and colour."""
-    values = [*summary["constraint_per_seed"], summary["constraint_value"]]
-    intervals = [*summary["constraint_interval_per_seed"], summary["constraint_interval"]]
-    found = []
-    for value, interval in zip(values, intervals, strict=True):
+def _judgements(summary: dict[str, Any]) -> tuple[list[Text], list[Text]]:
+    """What the constraint limits, per seed and of all episodes: values and intervals, coloured."""
+    pairs = zip(
+        [*summary["constraint_per_seed"], summary["constraint_value"]],
+        [*summary["constraint_interval_per_seed"], summary["constraint_interval"]],
+        strict=True,
+    )
+    values, bands = [], []
+    for value, interval in pairs:
         measured = None if value is None else (value, *(interval or (value, value)))
         text, band, style = judged(
             measured, summary["constraint"]["kind"], summary["constraint_allowed"]
         )
-        found.append((text, "-" if interval is None else band, style))
-    return found
+        values.append(Text(text, style))
+        bands.append(Text("-" if interval is None else band, style))
+    return values, bands
 
 
 def _verdicts(values: Sequence[float | None], allowed: float) -> list[str]:
-    known = [value <= allowed for value in values if value is not None]
     each = ["-" if value is None else "yes" if value <= allowed else "no" for value in values]
-    return [*each, f"{sum(known)} of {len(known)}"]
+    return [*each, f"{each.count('yes')} of {len(each) - each.count('-')}"]
 
 
 def print_comparison(console: Console, comparison: dict[str, Any]) -> None:
-    rows = [
-        (
-            run["run"] + (f"\n{settings_text(run['differs'])}" if run["differs"] else ""),
+    lines = table("run", "return", "against first", "constraint", "safe", left=1)
+    for run in comparison["runs"]:
+        differs, paired = settings_text(run["differs"]), run["return_against_first"]
+        lines.add_row(
+            f"{run['run']}\n{differs}" if differs else run["run"],
             _estimate(run["return_mean"]),
-            _difference(run["return_against_first"]),
+            f"{paired['difference']:+.3g} ± {paired['half_width']:.2g}" if paired else "-",
             _estimate(run["constraint_value"]),
             f"{run['safe_seeds']} of {run['seeds']}",
         )
-        for run in comparison["runs"]
-    ]
-    lines = table("run", "return", "against first", "constraint", "safe", rows=rows, left=1)
     console.print(Text(f"runs on {comparison['env']}", "bold"), lines, sep="\n")
     texts = dict.fromkeys(run["constraint_text"] for run in comparison["runs"])
     note = "Second half of training; 95% intervals over seeds; against first: on shared seeds."
@@ -128,30 +129,27 @@ def _estimate(estimate: dict[str, Any] | None) -> str:
     return number(estimate["mean"]) + interval
 
 
-def _difference(paired: dict[str, Any] | None) -> str:
-    return f"{paired['difference']:+.3g} ± {paired['half_width']:.2g}" if paired else "-"
-
-
 NUMBERS = ("return_mean", "violation_probability", "constraint_value", "limit", "epsilon")
 
 
 def run_record(row: directory.RunRow, differs: dict[str, Any]) -> dict[str, Any]:
     """A run of `canary list` as JSON data: how it differs from the others, and the headline numbers
     of its summary if it has one."""
-    record = {"path": row.path, "status": row.status, "started": row.started, "steps": row.steps}
-    record |= asdict(row.headline) if row.headline else {}
-    record |= {"tags": list(row.tags), "differs": differs}
     try:
         place = Path(row.path) / "summary.json"
         summary = unsealed(read_json(place), place)
     except CanaryError:
         summary = {}
-    label = summary.get("constraint_label")
-    record["constraint_label"] = label if isinstance(label, str) else None
-    numbers = {name: summary.get(name) for name in NUMBERS}
-    return record | {
-        name: value if isinstance(value, int | float) and abs(value) < 1e300 else None
-        for name, value in numbers.items()
+    return {
+        "path": row.path,
+        "status": row.status,
+        "started": row.started,
+        "steps": row.steps,
+        **(asdict(row.headline) if row.headline else {}),
+        "tags": list(row.tags),
+        "differs": differs,
+        "constraint_label": summary.get("constraint_label"),
+        **{name: summary.get(name) for name in NUMBERS},
     }
 
 
@@ -172,24 +170,29 @@ def print_lists(
 
 
 def _run_cells(run: dict[str, Any]) -> list[str]:
+    name = Path(run["path"]).name
     if "env" not in run:
-        return [Path(run["path"]).name, "-", "-", run["status"], "-", "-"]
+        return [name, "-", "-", run["status"], "-", "-"]
     planned, done = run["total_steps"], run["steps"]
     steps = f"{done:,}" if done == planned else f"{done:,} of {planned:,}"
-    words = [settings_text(run["differs"]), *(f"#{tag}" for tag in run["tags"])]
-    about = " ".join(word for word in words if word)
-    name = Path(run["path"]).name + (f"\n  {about}" if about else "")
+    about = " ".join([settings_text(run["differs"]), *(f"#{tag}" for tag in run["tags"])]).strip()
     value, label = run["constraint_value"], run["constraint_label"]
-    constraint = "-" if value is None or label is None else f"{label} {number(value)}"
-    return [name, str(run["seeds"]), steps, run["status"], number(run["return_mean"]), constraint]
+    return [
+        f"{name}\n  {about}" if about else name,
+        str(run["seeds"]),
+        steps,
+        run["status"],
+        number(run["return_mean"]),
+        "-" if value is None or label is None else f"{label} {number(value)}",
+    ]
 
 
 def print_settings(console: Console, rows: list[dict[str, str]]) -> None:
     """Settings with default, range and meaning."""
-    names = {"setting": "setting", "default": "default", "range": "range", "meaning": "about"}
-    cells = [[row[key] for key in names.values()] for row in rows]
-    lines = table(*names, rows=cells, left=len(names))
+    lines = table("setting", "default", "range", "meaning", left=4)
     lines.columns[0].no_wrap = True
+    for row in rows:
+        lines.add_row(row["setting"], row["default"], row["range"], row["about"])
     console.print(lines)
     console.print(Text("Defaults are the paper's; the preset and --set start from there.", "dim"))
 
@@ -207,29 +210,14 @@ def print_check(
         )
         about = f": observation of size {size}, actions: {actions}, episodes have up to {horizon:,} steps"
         console.say((report["env"], "bold"), about)
-    levels = [finding["level"] for finding in report["findings"]]
-    for finding, level in zip(report["findings"], levels, strict=True):
+    for finding in report["findings"]:
+        level = finding["level"]
         console.say((f"{level:<8}", COLOURS[level]), f" {finding['text']}")
-    from canary.constraints import parts_of  # it needs numpy, and `canary list` does not
-
-    if episodes := report["episodes"]:
-        costs = episodes["costs"] if "costs" in episodes else [episodes["cost"]]
-        console.say(
-            f"{costs[0]['episodes']} random episodes: return {episodes['return_mean']:.4g}, length "
-            f"{episodes['length_mean']:.4g}, {episodes['terminated_share']:.0%} end by themselves"
-        )
-        for index, cost in enumerate(costs):
-            pairs = (f"{float(share):.0%} {each:.4g}" for share, each in cost["quantiles"].items())
-            which = f"cost {index + 1}" if len(costs) > 1 else "cost"
-            moments = f"mean {cost['mean']:.4g}, deviation {cost['deviation']:.4g}"
-            console.say(f"episode {which}: {moments}")
-            console.say(f"  quantiles   {'   '.join(pairs)}")
-            own = None if constraint is None else parts_of(constraint)[index]
-            rows = [one["costs"][index] | one for one in report["yardstick"]]
-            console.print(_yardstick(rows, own))
+    if report["episodes"]:
+        _print_episodes(console, report, constraint)
     if report["advice"]:
         console.say(report["advice"]["text"])
-    warnings = levels.count("warning")
+    warnings = sum(finding["level"] == "warning" for finding in report["findings"])
     if not report["ok"]:
         console.say(("it cannot be trained on as it is", "red"))
     elif warnings:
@@ -239,18 +227,40 @@ def print_check(
         console.say(("nothing is wrong", "green"))
 
 
+def _print_episodes(
+    console: PlainConsole, report: dict[str, Any], constraint: "Constraint | None"
+) -> None:
+    """Random episodes, and for each cost what can be had without learning."""
+    from canary.constraints import parts_of  # it needs numpy, and `canary list` does not
+
+    episodes = report["episodes"]
+    costs = episodes["costs"] if "costs" in episodes else [episodes["cost"]]
+    console.say(
+        f"{costs[0]['episodes']} random episodes: return {episodes['return_mean']:.4g}, length "
+        f"{episodes['length_mean']:.4g}, {episodes['terminated_share']:.0%} end by themselves"
+    )
+    for index, cost in enumerate(costs):
+        which = f"cost {index + 1}" if len(costs) > 1 else "cost"
+        quantiles = (f"{float(share):.0%} {each:.4g}" for share, each in cost["quantiles"].items())
+        console.say(
+            f"episode {which}: mean {cost['mean']:.4g}, deviation {cost['deviation']:.4g}\n"
+            f"  quantiles   {'   '.join(quantiles)}"
+        )
+        own = None if constraint is None else parts_of(constraint)[index]
+        console.print(_yardstick([one["costs"][index] | one for one in report["yardstick"]], own))
+
+
 def _yardstick(policies: list[dict[str, Any]], constraint: "One | None") -> Table:
-    """What can be had without learning: a row per policy."""
-    names = ("policy", "episodes", "return", "cost", "meets limits from")
+    """A row per policy that does not learn."""
     measured = () if constraint is None else (constraint.label, "95% interval")
-    lines = table(*names, *measured, left=1)
+    lines = table("policy", "episodes", "return", "cost", "meets limits from", *measured, left=1)
     for one in policies:
         cells: list[Cell] = [one["policy"], str(one["episodes"])]
         cells += [number(one[name]) for name in ("return_mean", "cost_mean", "least_limit")]
         if constraint is not None:
             found = one["constraint_value"], *one["constraint_interval"]
-            value, band, colour = judged(found, constraint.kind, constraint.allowed)
-            cells += [Text(value, colour), Text(band, colour)]
+            *texts, colour = judged(found, constraint.kind, constraint.allowed)
+            cells += [Text(text, colour) for text in texts]
         lines.add_row(*cells)
     return lines
 
@@ -262,27 +272,31 @@ def print_frontier(console: Console, report: dict[str, Any]) -> None:
     """The optima at the asked epsilon, the frontier over epsilon, and the trained policies."""
     about = f"   limit {report['limit']:g}, every number exact"
     console.print(Text.assemble((f"best returns on {report['env']}", "bold"), (about, "dim")))
-    for lines in (_optima_table(report), _epsilon_table(report), _shaped_table(report)):
-        console.print(lines)
+    console.print(_optima_table(report), _epsilon_table(report), _shaped_table(report), sep="\n")
     if report["runs"]:
         about = ("   gap: best return - return", "dim")
-        console.print(Text.assemble(("trained policies", "bold"), about), seeds_table(report))
+        console.print(Text.assemble(("trained policies", "bold"), about), _runs_table(report))
 
 
 def _optima_table(report: dict[str, Any]) -> Table:
     free, epsilon = report["unconstrained_return"], report["epsilon"]
-    rows = [("none", _places(free), "-", "", "", "")]
+    names = ("constraint", "best return", "price", "P(C > limit)", "mean cost", "deviation")
+    lines = table(*names, left=1, title=f"at epsilon {epsilon:g}")
+    lines.add_row("none", _places(free), "-")
     for name, label in LABELS.items():
         best = report["optima"][name]
         if best["return"] is None:
-            rows.append((label, "no policy", "", "", "", ""))
+            lines.add_row(label, "no policy")
             continue
-        chance = _chance(best["violation_probability"], epsilon)
-        moments = number(best["cost_mean"]), number(best["cost_deviation"])
-        price = _places(free - best["return"])
-        rows.append((label, _places(best["return"]), price, chance, *moments))
-    names = ("constraint", "best return", "price", "P(C > limit)", "mean cost", "deviation")
-    return table(*names, rows=rows, left=1, title=f"at epsilon {epsilon:g}")
+        lines.add_row(
+            label,
+            _places(best["return"]),
+            _places(free - best["return"]),
+            _chance(best["violation_probability"], epsilon),
+            number(best["cost_mean"]),
+            number(best["cost_deviation"]),
+        )
+    return lines
 
 
 def _epsilon_table(report: dict[str, Any]) -> Table:
@@ -298,44 +312,40 @@ def _epsilon_table(report: dict[str, Any]) -> Table:
 
 
 def _shaped_table(report: dict[str, Any]) -> Table:
-    rows = []
+    lines = table("dead zone", "best return", "P(C > limit)", title="Cantelli on the shaped cost")
     for point in report["shaped"]:
-        chance = point["violation_probability"]
-        risk = "" if chance is None else _chance(chance, report["epsilon"])
-        rows.append((f"{point['dead_zone']:g}", _places(point["return"]), risk))
-    names = ("dead zone", "best return", "P(C > limit)")
-    return table(*names, rows=rows, title="Cantelli on the shaped cost")
+        chance = _chance(point["violation_probability"], report["epsilon"])
+        lines.add_row(f"{point['dead_zone']:g}", _places(point["return"]), chance)
+    return lines
 
 
-def seeds_table(report: dict[str, Any]) -> Table:
+def _runs_table(report: dict[str, Any]) -> Table:
     """One line per seed, and the mean over several seeds. Runs with a shaped cost show its dead
     zone and bound instead of the mean cost and B."""
-    seeds = [row for run in report["runs"] for row in run["seeds"]]
-    is_shaped = any(row["dead_zone"] is not None for row in seeds)
+    runs, epsilon = report["runs"], report["epsilon"]
+    is_shaped = any(row["dead_zone"] is not None for run in runs for row in run["seeds"])
     bound = ("dead zone", "bound") if is_shaped else ("mean cost", "B")
     gaps = [f"{label} gap" for label in LABELS.values()]
-    head = ("run", "seed", "return", "P(C > limit)", *bound, *gaps, "gap at own P")
-    lines = table(*head, left=1)
-    names = [run["algorithm"] for run in report["runs"]]
-    for index, run in enumerate(report["runs"]):
+    lines = table("run", "seed", "return", "P(C > limit)", *bound, *gaps, "gap at own P", left=1)
+    names = [run["algorithm"] for run in runs]
+    for index, run in enumerate(runs):
         label, rows = names[index], run["seeds"]
         if names.count(label) > 1:
             label = f"{label} #{names[: index + 1].count(label)}"
         for row in rows:
-            lines.add_row(label, str(row["seed"]), *_seed_cells(row, report["epsilon"], is_shaped))
+            lines.add_row(label, str(row["seed"]), *_seed_cells(row, epsilon, is_shaped))
         if len(rows) > 1:
             keys = [key for key in rows[0] if all(isinstance(row[key], float) for row in rows)]
             mean = rows[0] | {key: fmean(row[key] for row in rows) for key in keys}
-            cells = _seed_cells(mean, report["epsilon"], is_shaped)
-            lines.add_row(label, "mean", *cells, style="bold")
+            lines.add_row(label, "mean", *_seed_cells(mean, epsilon, is_shaped), style="bold")
     return lines
 
 
 def _seed_cells(row: dict[str, Any], epsilon: float, is_shaped: bool) -> list[Cell]:
-    chance, zone = row["violation_probability"], row["dead_zone"]
+    chance = row["violation_probability"]
     bound = [number(row["cost_mean"]), number(row["cantelli_value"])]
     if is_shaped:
-        bound = ["-" if zone is None else f"{zone:.2f}", _chance(row["shaped_bound"], epsilon)]
+        bound = [number(row["dead_zone"]), _chance(row["shaped_bound"], epsilon)]
     return [
         _places(row["return"]),
         Text(_chance(chance, epsilon), style="green" if chance <= epsilon else "red"),

@@ -26,26 +26,18 @@ class SeedUpdate:
     metrics: dict[str, float] = field(repr=False)
     """What the algorithm reports about its step; NaN where a number has no meaning."""
 
-    def named(self) -> dict[str, float | None]:
-        """All numbers by the names that logs give them. A metric of the algorithm with a name of
-        the batch, such as the mean cost over its window of batches, is `algorithm_NAME`."""
-        own = {
-            "episodes": float(self.episodes),
-            "return_mean": self.return_mean,
-            "cost_mean": self.cost_mean,
-            "constraint_value": self.constraint_value,
-        }
-        return own | {
-            f"algorithm_{name}" if name in own else name: value
+    def numbers(self) -> dict[str, float | None]:
+        """All numbers by the names that logs give them; None if unknown or not finite. A metric
+        with a name of the batch, such as the mean cost over several batches, is
+        `algorithm_NAME`."""
+        names = ("episodes", "return_mean", "cost_mean", "constraint_value")
+        found = {name: getattr(self, name) for name in names} | {
+            f"algorithm_{name}" if name in names else name: value
             for name, value in self.metrics.items()
         }
-
-    def numbers(self) -> dict[str, float]:
-        """The numbers that are known and finite, by name."""
         return {
-            name: value
-            for name, value in self.named().items()
-            if value is not None and math.isfinite(value)
+            name: None if value is None or not math.isfinite(value) else float(value)
+            for name, value in found.items()
         }
 
 
@@ -64,7 +56,7 @@ class Update:
 
     def mean(self, name: str) -> float | None:
         """A number, such as "return_mean", averaged over the seeds that have it."""
-        found = [numbers[name] for seed in self.seeds if name in (numbers := seed.numbers())]
+        found = [value for seed in self.seeds if (value := seed.numbers().get(name)) is not None]
         return sum(found) / len(found) if found else None
 
 
@@ -74,26 +66,19 @@ def updates_of(
     """The updates in some rows of a run's tables: a row of metrics per seed and update, a row per
     episode."""
     whole = episodes.filter(pl.col("valid")).partition_by("seed", "iteration", as_dict=True)
-    parts = rows.sort("iteration", "seed").partition_by(
-        "iteration", as_dict=True, maintain_order=True
-    )
-    for (iteration,), part in parts.items():
+    parts = rows.sort("iteration", "seed").partition_by("iteration", maintain_order=True)
+    for part in parts:
+        number, steps = int(part["iteration"][0]) + 1, int(part["steps"][0])
         seeds = tuple(
-            _of_seed(row, whole.get((row["seed"], iteration)), constraint)
+            _of_seed(row, whole.get((row["seed"], row["iteration"])), constraint)
             for row in part.to_dicts()
         )
-        number, steps = int(iteration) + 1, int(part["steps"][0])
         yield Update(run=run, number=number, updates=updates, steps=steps, seeds=seeds)
 
 
 def _of_seed(
     row: dict[str, float], ended: pl.DataFrame | None, constraint: Constraint
 ) -> SeedUpdate:
-    metrics = {
-        name: float(value)
-        for name, value in row.items()
-        if name not in ("seed", "iteration", "steps")
-    }
     costs = None if ended is None else ended["cost"].to_numpy()
     return SeedUpdate(
         seed=int(row["seed"]),
@@ -101,5 +86,9 @@ def _of_seed(
         return_mean=None if ended is None else float(ended["return"].to_numpy().mean()),
         cost_mean=None if costs is None or costs.ndim > 1 else float(costs.mean()),
         constraint_value=None if costs is None else constraint.measure(costs),
-        metrics=metrics,
+        metrics={
+            name: float(value)
+            for name, value in row.items()
+            if name not in ("seed", "iteration", "steps")
+        },
     )

@@ -1,18 +1,18 @@
 """Who watches a run while it trains: the user's callback, and logs for other tools.
 
-A resumed run writes its CSV and TensorBoard logs anew from its tables, so a kill leaves them neither
-ahead of the checkpoint nor behind it.
+A log is a context that gives a function of one update. A resumed run writes its CSV and TensorBoard
+logs anew from its tables, so a kill leaves them neither ahead of the checkpoint nor behind it.
 """
 
 import csv
 import importlib
 import importlib.util
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from canary.constraints import Constraint
@@ -22,115 +22,97 @@ from canary.watching.update import Update, updates_of
 
 Callback = Callable[[Update], bool | None]
 """Called after every update. Return False to stop there; the run is saved and can be resumed."""
-PACKAGES = {"csv": None, "tensorboard": "tensorboardX", "wandb": "wandb"}
-"""The logs by name, and the package that each needs."""
+Write = Callable[[Update], None]
 
 
-class Log:
-    """Gets every update; `steps` were done and logged before it was opened, as `earlier`."""
-
-    def __init__(self, run: Path, about: dict[str, Any], steps: int, earlier: Iterable[Update]): ...
-    def write(self, update: Update) -> None: ...
-    def close(self) -> None: ...
-
-
-class CsvLog(Log):
+@contextmanager
+def csv_log(run: Path, about: dict[str, Any], is_resumed: bool) -> Iterator[Write]:
     """RUN/log.csv: a row per seed and update; unknown numbers are empty."""
+    path = run / "log.csv"
+    files.write_atomically(path, b"", within=run)
+    with path.open("a", newline="") as file:
+        row = csv.writer(file, lineterminator="\n").writerow
 
-    def __init__(self, run: Path, about: dict[str, Any], steps: int, earlier: Iterable[Update]):
-        files.write_atomically(run / "log.csv", b"", within=run)
-        self._file = (run / "log.csv").open("a", newline="")
-        self._columns: tuple[str, ...] = ()
-        for update in earlier:
-            self.write(update)
+        def write(update: Update) -> None:
+            if file.tell() == 0:
+                row(("seed", "update", "steps", *update.seeds[0].numbers()))
+            for seed in update.seeds:
+                row((seed.seed, update.number, update.steps, *seed.numbers().values()))
+            file.flush()
 
-    def write(self, update: Update) -> None:
-        row = csv.writer(self._file, lineterminator="\n").writerow
-        if not self._columns:
-            self._columns = tuple(update.seeds[0].named())
-            row(("seed", "update", "steps", *self._columns))
-        for seed in update.seeds:
-            numbers, head = seed.numbers(), (seed.seed, update.number, update.steps)
-            row((*head, *(numbers.get(name, "") for name in self._columns)))
-        self._file.flush()
-
-    def close(self) -> None:
-        self._file.close()
+        yield write
 
 
-class TensorBoardLog(Log):
+@contextmanager
+def tensorboard_log(run: Path, about: dict[str, Any], is_resumed: bool) -> Iterator[Write]:
     """RUN/tensorboard/seed-N: a curve per seed and number; see `tensorboard --logdir RUN`."""
-
-    def __init__(self, run: Path, about: dict[str, Any], steps: int, earlier: Iterable[Update]):
-        make = importlib.import_module("tensorboardX").SummaryWriter
-        self._writers = {}
+    make = importlib.import_module("tensorboardX").SummaryWriter
+    with ExitStack() as stack:
+        writers = {}
         for seed in about["training"]["seeds"]:
             folder = run / "tensorboard" / f"seed-{seed}"
             files.make_folder(folder, within=run)
             for path in folder.glob("events.*"):
-                path.unlink(missing_ok=True)
-            self._writers[seed] = make(str(folder), flush_secs=10)
-        for update in earlier:
-            self.write(update)
+                path.unlink()
+            writers[seed] = stack.enter_context(make(str(folder), flush_secs=10))
 
-    def write(self, update: Update) -> None:
-        for seed in update.seeds:
-            for name, number in seed.numbers().items():
-                self._writers[seed.seed].add_scalar(name, number, update.steps)
+        def write(update: Update) -> None:
+            for seed in update.seeds:
+                for name, number in seed.numbers().items():
+                    if number is not None:
+                        writers[seed.seed].add_scalar(name, number, update.steps)
 
-    def close(self) -> None:
-        for writer in self._writers.values():
-            writer.close()
+        yield write
 
 
-class WandbLog(Log):
+@contextmanager
+def wandb_log(run: Path, about: dict[str, Any], is_resumed: bool) -> Iterator[Write]:
     """A run of the project `canary` (or $WANDB_PROJECT), named as the run, with a curve per number
-    and seed. W&B's own process has every record at once."""
+    and seed."""
+    files.refuse_links(run / "wandb", run)
+    wandb: Any = importlib.import_module("wandb")
+    try:
+        log = wandb.init(
+            project=os.environ.get("WANDB_PROJECT", "canary"),
+            name=run.name,
+            id=run.name[:64],
+            dir=str(run),
+            resume="allow" if is_resumed else None,
+            tags=about["tags"] or None,
+            config=about,
+            settings=wandb.Settings(console="off", silent=True),
+        )
+    except Exception as error:  # not logged in, no network, no room
+        raise CanaryError(
+            f"Weights & Biases does not start ({error}); with WANDB_MODE=offline it writes into the "
+            "run, and you sync it later."
+        ) from error
+    log.define_metric("*", step_metric="steps")
 
-    def __init__(self, run: Path, about: dict[str, Any], steps: int, earlier: Iterable[Update]):
-        files.refuse_links(run / "wandb", run)
-        wandb: Any = importlib.import_module("wandb")
-        try:
-            self._run = wandb.init(
-                project=os.environ.get("WANDB_PROJECT", "canary"), name=run.name, id=run.name[:64], dir=str(run),
-                resume="allow" if steps else None, tags=about["tags"] or None, config=about,
-                settings=wandb.Settings(console="off", silent=True),
-            )  # fmt: skip
-        except Exception as error:  # not logged in, no network, no room
-            raise CanaryError(
-                f"Weights & Biases does not start ({error}); WANDB_MODE=offline writes into the "
-                "run, to be synced later."
-            ) from error
-        self._run.define_metric("*", step_metric="steps")
-
-    def write(self, update: Update) -> None:
-        means = {
-            name: update.mean(name) for name in ("return_mean", "cost_mean", "constraint_value")
+    def write(update: Update) -> None:
+        means = ("return_mean", "cost_mean", "constraint_value")
+        numbers = {name: update.mean(name) for name in means} | {
+            f"seed-{seed.seed}/{name}": number
+            for seed in update.seeds
+            for name, number in seed.numbers().items()
         }
-        numbers = {name: mean for name, mean in means.items() if mean is not None}
-        for seed in update.seeds:
-            numbers |= {
-                f"seed-{seed.seed}/{name}": number for name, number in seed.numbers().items()
-            }
-        self._run.log({"steps": update.steps, **numbers}, step=update.number)
+        known = {name: number for name, number in numbers.items() if number is not None}
+        log.log({"steps": update.steps, **known}, step=update.number)
 
-    def close(self) -> None:
-        self._run.finish()
+    yield write
+    log.finish()
 
 
-LOGS: dict[str, type[Log]] = {"csv": CsvLog, "tensorboard": TensorBoardLog, "wandb": WandbLog}
+LOGS = {"csv": csv_log, "tensorboard": tensorboard_log, "wandb": wandb_log}
+PACKAGES = {"tensorboard": "tensorboardX", "wandb": "wandb"}
 
 
 class Watcher:
     """Passes the updates of a run on to a callback and to logs."""
 
     def __init__(self, callback: Callback | None = None, log: Sequence[str] | str = ()):
-        if callback is not None and not callable(callback):
-            raise CanaryError(
-                f"The callback must be a function of one update, not {callback!r:.60}."
-            )
-        self._callback = callback
-        self._logs: list[Log] = []
+        self._callback, self._open = callback, ExitStack()
+        self._write: list[Write] = []
         self.log_to(log)
 
     def log_to(self, log: Sequence[str] | str) -> None:
@@ -139,7 +121,7 @@ class Watcher:
         for name in self.log:
             if name not in LOGS:
                 raise CanaryError(f"There is no log called {name!r:.60}{nearest(str(name), LOGS)}")
-            package = PACKAGES[name]
+            package = PACKAGES.get(name)
             if package is not None and importlib.util.find_spec(package) is None:
                 raise CanaryError(
                     f"The log {name} needs the package {package}: pip install 'canary-rl[{name}]'."
@@ -161,37 +143,28 @@ class Watcher:
         """Before the first update. `about` is the run's configuration with its tags, `done` the
         metrics and episodes so far."""
         self._run, self._constraint, self._updates = run, constraint, updates
-        rows, episodes = done
-        steps = 0 if rows.is_empty() else int(rows.select(pl.col("steps").max()).item())
-        self._logs = [
-            LOGS[name](run, about, steps, self._records(rows, episodes)) for name in self.log
-        ]
+        for name in self.log:
+            log = LOGS[name](run, about, not done[0].is_empty())
+            self._write.append(self._open.enter_context(log))
+            if name != "wandb":  # its server has the earlier updates
+                for update in self._records(*done):
+                    self._write[-1](update)
 
-    def _records(self, rows: pl.DataFrame, episodes: pl.DataFrame) -> Iterable[Update]:
+    def _records(self, rows: pl.DataFrame, episodes: pl.DataFrame) -> Iterator[Update]:
         return updates_of(rows, episodes, self._constraint, run=self._run, updates=self._updates)
 
     def see(self, rows: pl.DataFrame, episodes: pl.DataFrame) -> bool:
         """Pass on the updates of a chunk; returns whether training shall go on."""
-        if not self._logs and self._callback is None:
+        if not self._write and self._callback is None:
             return True
         goes_on = True
         for update in self._records(rows, episodes):
-            for log in self._logs:
-                log.write(update)
-            if self._callback is not None:
-                goes_on = _answer(self._callback(update)) and goes_on
+            for write in self._write:
+                write(update)
+            answer = None if self._callback is None else self._callback(update)
+            goes_on = goes_on and (answer is None or bool(answer))
         return goes_on
 
     def close(self) -> None:
-        for log in self._logs:
-            log.close()
-        self._logs = []
-
-
-def _answer(answer: Any) -> bool:
-    if answer is None or isinstance(answer, bool | np.bool_):
-        return answer is None or bool(answer)
-    raise CanaryError(
-        f"The callback returned {answer!r:.60}; return False to stop training, and None or True to "
-        "go on."
-    )
+        self._open.close()
+        self._write = []

@@ -1,19 +1,20 @@
-"""What a physics engine is: `step(state, control) -> state`, a pure function for one environment.
+"""A physics engine is `step(state, control) -> state`, a pure function for one environment.
 
     engine = make_engine("auto", load_model("eco_ant.xml"), frame_skip=5)
     state = engine.step(state, control)
 
-One call holds the control for `frame_skip` time steps of the model. All that a call depends on is
-in its arguments: the solver starts each call cold, so a run is reproducible and can be resumed, and
-both engines agree as far as the solver converges (Newton, 4 or more iterations). Engines are used
-inside jit, vmap (nested as well) and scan.
+One call holds the control for `frame_skip` time steps of the model. The solver starts each call
+cold, so a step depends on nothing but its arguments, and both engines agree as far as the solver
+converges (Newton, 4 or more iterations). Engines work inside jit, nested vmap and scan.
 """
 
 import contextlib
 import importlib
 import os
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol
 
 import equinox as eqx
 import jax
@@ -31,11 +32,10 @@ LARGEST = 1e10
 
 
 class PhysicsState(eqx.Module):
-    """Generalised positions and velocities, and the model's sensors read in this state under the
-    last control.
+    """Generalised positions and velocities, and the model's sensors under the last control.
 
-    `diverged`: the last step led to numbers that are not finite, or huge. The state is then the one
-    before that step, so numbers stay finite; the environment has to end the episode.
+    `diverged`: the last step led to non-finite or huge numbers. The state is then the one before
+    that step, and the environment has to end the episode.
     """
 
     qpos: Float[Array, "*env position"]
@@ -44,17 +44,11 @@ class PhysicsState(eqx.Module):
     diverged: Bool[Array, "*env"]
 
 
-@runtime_checkable
 class Engine(Protocol):
-    """A model with its way of computing a step."""
+    """A `mujoco.MjModel`, which must not change any more, and how to step it."""
 
     @property
-    def model(self) -> Any:
-        """The `mujoco.MjModel`; must not be changed any more."""
-        ...
-
-    @property
-    def frame_skip(self) -> int: ...
+    def model(self) -> Any: ...
 
     def step(self, state: PhysicsState, control: Float[Array, "action"]) -> PhysicsState: ...
 
@@ -93,9 +87,42 @@ def make_engine(name: EngineName, model: Any, frame_skip: int) -> Engine:
         from canary.environments.physics.native import native_engine
 
         return native_engine(model, frame_skip)
-    from canary.environments.physics.mjx import MjxEngine
-
     return MjxEngine(model, frame_skip)
+
+
+@dataclass(frozen=True, eq=False)
+class MjxEngine:
+    """MuJoCo in JAX: at its best for thousands of environments at once on an accelerator. The
+    precision is that of the state."""
+
+    model: Any
+    frame_skip: int
+
+    def step(self, state: PhysicsState, control: Float[Array, "action"]) -> PhysicsState:
+        mjx = require("mujoco.mjx")
+        model, data = _on_device(self.model, jax.dtypes.canonicalize_dtype(float))
+        dtype = state.qpos.dtype
+        # `data` is fresh: its warm start is zero, as native's is at the beginning of each call.
+        data = data.replace(qpos=state.qpos, qvel=state.qvel, ctrl=control.astype(dtype))
+        data = jax.lax.fori_loop(0, self.frame_skip, lambda _, data: mjx.step(model, data), data)
+        sensors = state.sensors
+        if self.model.nsensordata:  # a step leaves those of the state before its last time step
+            sensors = mjx.forward(model, data).sensordata.astype(dtype)
+        return settle(state, data.qpos.astype(dtype), data.qvel.astype(dtype), sensors)
+
+
+@lru_cache(maxsize=16)
+def _on_device(model: Any, precision: Any) -> tuple[Any, Any]:
+    """The model and an empty state as JAX arrays, in the precision that is switched on."""
+    del precision  # part of the cache's key
+    mjx = require("mujoco.mjx")
+    with jax.ensure_compile_time_eval():
+        data = mjx.make_data(model, impl="jax")
+        # Arrays made of Python scalars are weakly typed; a loop would refuse them.
+        data = jax.tree.map(
+            lambda leaf: jax.lax.convert_element_type(leaf, jnp.asarray(leaf).dtype), data
+        )
+        return mjx.put_model(model, impl="jax"), data
 
 
 def load_model(file: str) -> Any:
@@ -104,7 +131,7 @@ def load_model(file: str) -> Any:
 
 
 def require(module: str) -> Any:
-    """Import a part of MuJoCo, which takes half a second and is put off until something moves."""
+    """Import a part of MuJoCo, which takes half a second."""
     try:
         with contextlib.redirect_stdout(None):  # MJX prints that it found no Warp
             return importlib.import_module(module)

@@ -1,9 +1,9 @@
 """A Python function that compiled programs call by name, so that JAX can cache the programs.
 
-`jax.pure_callback` puts the address of a Python object into a program, and JAX writes no such
-program to its compilation cache. `jax.ffi` calls a C function by its registered name. Here that C
-function is a ctypes callback. The structures are those of XLA's public header
-`xla/ffi/api/c_api.h` (in `jax.ffi.include_dir()`), version 0.1, which later versions only extend.
+JAX does not cache a program with `jax.pure_callback`, which holds the address of a Python object.
+`jax.ffi` calls a C function by its registered name; here a ctypes callback. The structures are those
+of XLA's public header `xla/ffi/api/c_api.h` (in `jax.ffi.include_dir()`), version 0.1, which later
+versions only extend.
 """
 
 import ctypes
@@ -21,6 +21,7 @@ METADATA = 1  # the type of the extension by which XLA asks for the version of a
 INTERNAL = 13  # error code
 DTYPES = {11: np.dtype(np.float32), 12: np.dtype(np.float64)}
 HEAD = ("struct_size", c_size_t), ("extension_start", c_void_p)
+INTEGERS = POINTER(c_int64)
 
 
 class ApiVersion(ctypes.Structure):
@@ -28,48 +29,30 @@ class ApiVersion(ctypes.Structure):
 
 
 class Metadata(ctypes.Structure):
-    _fields_ = (("struct_size", c_size_t), ("version", ApiVersion), ("traits", ctypes.c_uint32))
+    _fields_ = (HEAD[0], ("version", ApiVersion), ("traits", ctypes.c_uint32))
 
 
 class MetadataExtension(ctypes.Structure):
-    _fields_ = (
-        ("struct_size", c_size_t),
-        ("type", c_int),
-        ("next", c_void_p),
-        ("metadata", POINTER(Metadata)),
-    )
+    _fields_ = (HEAD[0], ("type", c_int), ("next", c_void_p), ("metadata", POINTER(Metadata)))
 
 
 class Buffer(ctypes.Structure):
-    _fields_ = (
-        *HEAD,
-        ("dtype", c_int),
-        ("data", c_void_p),
-        ("rank", c_int64),
-        ("dims", POINTER(c_int64)),
-    )
+    _fields_ = (*HEAD, ("dtype", c_int), ("data", c_void_p), ("rank", c_int64), ("dims", INTEGERS))
 
 
 class Buffers(ctypes.Structure):
-    _fields_ = (
-        *HEAD,
-        ("size", c_int64),
-        ("types", c_void_p),
-        ("buffers", POINTER(POINTER(Buffer))),
-    )
+    _fields_ = (*HEAD, ("size", c_int64), ("types", c_void_p), ("all", POINTER(POINTER(Buffer))))
 
 
 class ErrorArguments(ctypes.Structure):
     _fields_ = (*HEAD, ("message", ctypes.c_char_p), ("code", c_int))
 
 
+CreateError = CFUNCTYPE(c_void_p, POINTER(ErrorArguments))
+
+
 class Api(ctypes.Structure):
-    _fields_ = (
-        *HEAD,
-        ("version", ApiVersion),
-        ("internal", c_void_p),
-        ("create_error", CFUNCTYPE(c_void_p, POINTER(ErrorArguments))),
-    )
+    _fields_ = (*HEAD, ("version", ApiVersion), ("own", c_void_p), ("create_error", CreateError))
 
 
 class CallFrame(ctypes.Structure):
@@ -102,10 +85,7 @@ class HostFunction:
         if jax.default_backend() == "cpu":
             return jax.ffi.ffi_call(self._name, result, vmap_method="broadcast_all")(row)
         return jax.pure_callback(
-            lambda rows: self._function(np.asarray(rows)),
-            result,
-            row,
-            vmap_method="broadcast_all",
+            lambda rows: self._function(np.asarray(rows)), result, row, vmap_method="broadcast_all"
         )
 
     def _handle(self, pointer: Any) -> int | None:
@@ -114,7 +94,7 @@ class HostFunction:
             if frame.extension_start and _answer_version(frame.extension_start):
                 return None
             rows, result = (
-                _array(each.buffers[0].contents) for each in (frame.arguments, frame.results)
+                _array(each.all[0].contents) for each in (frame.arguments, frame.results)
             )
             result[...] = self._function(rows)
         except BaseException as error:  # no Python frame is above this one

@@ -80,5 +80,5 @@ def test_metadata_is_in_every_file():
 def test_a_missing_extra_is_a_sentence(missing: str, monkeypatch: pytest.MonkeyPatch):
     portable = make_portable()
     monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(CanaryError, match=rf"needs {missing}, .*canary-rl\[onnx\]"):
+    with pytest.raises(CanaryError, match=rf"needs {missing}.*canary-rl"):
         parity("onnx", portable, portable)

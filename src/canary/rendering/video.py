@@ -2,6 +2,7 @@
 
 import io
 import itertools
+import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ from canary.errors import CanaryError
 from canary.rendering.canvas import Picture
 
 SECONDS, SLOWEST, FASTEST = 12, 4, 25  # a video's length, within these frames per second
+PLAIN = 48  # entries of a GIF's palette for the most frequent colours
 REST = 2.0  # seconds for which the last frame stays
 
 
@@ -43,11 +45,39 @@ def _with_rest(frames: Iterable[Picture], count: int) -> Iterator[Picture]:
 
 
 def _gif(frames: Iterator[Picture], rate: float) -> bytes:
-    """Pillow stores a frame that is repeated once, with a longer duration."""
-    images, file, duration = map(Image.fromarray, frames), io.BytesIO(), 10 * round(100 / rate)
-    first = next(images)
-    first.save(file, "GIF", save_all=True, append_images=images, duration=duration, loop=0)
+    """One palette for all frames and no dithering: plain colours stay plain, files stay small.
+    Pillow stores a frame that is repeated once, with a longer duration."""
+    first = next(frames)
+    # The palette depends on late frames too, so all frames are kept, compressed
+    packed = [zlib.compress(frame.tobytes(), 1) for frame in itertools.chain([first], frames)]
+
+    def unpack(data: bytes) -> Image.Image:
+        return Image.fromarray(np.frombuffer(zlib.decompress(data), np.uint8).reshape(first.shape))
+
+    sample = np.unique(np.linspace(0, len(packed) - 1, 6).astype(int))
+    palette = _palette(np.concatenate([unpack(packed[index]) for index in sample]))
+    images = (unpack(data).quantize(palette=palette, dither=Image.Dither.NONE) for data in packed)
+    file, shown = io.BytesIO(), 10 * round(100 / rate)
+    next(images).save(
+        file, "GIF", save_all=True, disposal=1, append_images=images, duration=shown, loop=0
+    )
     return file.getvalue()
+
+
+def _palette(sheet: Picture) -> Image.Image:
+    """256 colours for a picture; the most frequent ones are kept exactly."""
+    image = Image.fromarray(sheet)
+    mixed = image.quantize(256 - PLAIN, Image.Quantize.MEDIANCUT).getpalette() or []
+    counted: Any = image.getcolors(1 << 24)
+    common = [colour for _, colour in sorted(counted, reverse=True)[:PLAIN]]
+    # Pillow looks up colours on a coarse grid, where a neighbour could hide the exact colour
+    kept = np.empty((0, 3), int)
+    for colour in np.concatenate([common, np.reshape(mixed, (-1, 3))]):
+        if not (np.abs(kept - colour).max(-1) <= 8).any():
+            kept = np.append(kept, colour[None], axis=0)
+    palette = Image.new("P", (1, 1))
+    palette.putpalette(kept.ravel().tolist())
+    return palette
 
 
 def _mp4(frames: Iterator[Picture], rate: float) -> bytes:

@@ -49,6 +49,10 @@ class PlainConsole(Console):
         """One line, however long; a part may be (text, style)."""
         self.print(Text.assemble(*parts), soft_wrap=True)
 
+    def render_str(self, text: str, **how: Any) -> Text:
+        """Strings are made printable before they are measured."""
+        return super().render_str(printable(text), **how)
+
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:

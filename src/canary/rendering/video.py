@@ -55,7 +55,7 @@ def _gif(frames: Iterator[Picture], rate: float) -> bytes:
         return Image.fromarray(np.frombuffer(zlib.decompress(data), np.uint8).reshape(first.shape))
 
     sample = np.unique(np.linspace(0, len(packed) - 1, 6).astype(int))
-    palette = _palette(np.concatenate([unpack(packed[index]) for index in sample]))
+    palette = _palette(np.concatenate([np.asarray(unpack(packed[index])) for index in sample]))
     images = (unpack(data).quantize(palette=palette, dither=Image.Dither.NONE) for data in packed)
     file, shown = io.BytesIO(), 10 * round(100 / rate)
     next(images).save(

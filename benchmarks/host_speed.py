@@ -24,8 +24,7 @@ import numpy as np
 import canary
 from canary.config.config import make_config
 from canary.environments import from_gymnasium
-from canary.host_loop import lanes_of
-from canary.host_training import HostTraining
+from canary.host_loop import HostTraining, lanes_of
 from canary.runs.devices import prepare_devices
 from canary.runs.seeds import make_terms, make_trainer
 

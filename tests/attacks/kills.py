@@ -6,6 +6,7 @@ An attempt is a fork of this process, which has imported everything and computed
 fall into the work, not into the imports.
 """
 
+import csv
 import json
 import os
 import random
@@ -86,7 +87,10 @@ def content(folder: Path) -> dict[str, Any]:
         elif path.suffix == ".json":
             data = json.loads(path.read_text(), object_pairs_hook=_lasting)
             found |= {f"{name}: {key}": value for key, value in data.items()}
-        elif path.suffix in (".npz", ".md") or path.name == "log.csv":  # table.csv has a speed
+        elif path.suffix == ".csv":  # a table has a speed, the log nothing volatile
+            with path.open(newline="") as file:
+                found[name] = [_lasting([*row.items()]) for row in csv.DictReader(file)]
+        elif path.suffix in (".npz", ".md"):
             found[name] = path.read_bytes()
         else:  # events of TensorBoard have times in them, but always as many bytes
             found[name] = path.stat().st_size if "tensorboard" in name else "exists"

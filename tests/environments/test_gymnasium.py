@@ -17,8 +17,7 @@ from canary.environments.protocol import Discrete, Environment
 from canary.errors import CanaryError
 from canary.evaluation import make_player, make_recorder
 from canary.host.episodes import SEED_BITS
-from canary.host_loop import lanes_of
-from canary.host_training import HostTraining
+from canary.host_loop import HostTraining, lanes_of
 from canary.networks import make_policy
 from canary.rollout import CostAccount, transition
 from canary.runs.seeds import make_terms, make_trainer

@@ -68,15 +68,6 @@ def test_round_trip_into_arrays_and_into_shapes(tmp_path: Path):
     )
 
 
-def test_only_arrays_may_be_saved(tmp_path: Path):
-    for leaf in (3, 2.5, "text", jnp.tanh, np.array([None])):
-        with pytest.raises(TypeError, match=r"tree\['x'\] is not an array"):
-            checkpoint.save(tmp_path / "checkpoint-00000001.npz", {"x": leaf}, metadata={})
-    with pytest.raises(ValueError, match="JSON"):
-        checkpoint.save(tmp_path / "checkpoint-00000001.npz", {}, metadata={"x": float("nan")})
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_truncation_anywhere_is_detected(tmp_path: Path):
     path, broken = tmp_path / "whole.npz", tmp_path / "broken.npz"
     checkpoint.save(path, example(), metadata={})
@@ -170,7 +161,6 @@ def test_another_format_and_compressed_arrays_are_refused(
         ({"x": jnp.zeros((2, 4))}, r"tree\['x'\] is float32 of shape \(2, 3\), not float32 of"),
         ({"x": jnp.zeros((2, 3), jnp.int32)}, "not int32 of shape"),
         ({"y": jnp.zeros((2, 3))}, r"tree\['x'\] differs"),
-        ({"x": jnp.zeros((2, 3)), "y": jnp.zeros(1)}, r"tree\['y'\] differs"),
     ],
 )
 def test_another_configuration_is_refused(tmp_path: Path, like: Any, reason: str):

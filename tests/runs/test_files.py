@@ -116,7 +116,7 @@ def test_reading_takes_the_memory_of_the_file_and_no_more(tmp_path: Path):
 
 @pytest.mark.parametrize(
     "text",
-    ['{"a": NaN}', '{"a": 1e999}', "[1]", "[" * 100_000, "{", "\xff", '{"a": ' + "9" * 5000 + "}"],
+    ['{"a": NaN}', '{"a": 1e999}', "[1]", "[" * 100_000, '{"a": ' + "9" * 5000 + "}"],
 )
 def test_json_without_finite_numbers_is_refused(tmp_path: Path, text: str):
     (tmp_path / "x.json").write_text(text)

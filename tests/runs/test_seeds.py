@@ -18,7 +18,7 @@ from problems.small_runs import small_config
 from problems.terms import terms_of
 
 TESTS = Path(__file__).parents[1]
-ITERATIONS = 21
+ITERATIONS = 14
 VECTORISED_ITERATIONS = 3
 
 
@@ -69,33 +69,33 @@ def kind(request):
 
 
 @pytest.fixture(scope="module")
-def eight(kind):
-    return train(tuple(range(8)), (7, 7, 7), 7)
+def six(kind):
+    return train(tuple(range(6)), (7, 7), 7)
 
 
-def test_seeds_differ(eight):
-    states, records = eight
-    weights = states[".learner.policy.network.weights[0]"]
-    assert len(np.unique(weights.reshape(8, -1), axis=0)) == 8
+def test_seeds_differ(six):
+    states, records = six
+    wsixs = states[".learner.policy.network.wsixs[0]"]
+    assert len(np.unique(wsixs.reshape(6, -1), axis=0)) == 6
     assert (records["[0]['kl']"] > 0).any(axis=1).all()  # every seed has moved its policy
 
 
-def test_a_seed_alone_equals_itself_among_eight(eight):
-    alone = train((3,), (7, 7, 7), 7)
-    for found, among in zip(alone, eight, strict=True):
+def test_a_seed_alone_equals_itself_among_six(six):
+    alone = train((3,), (7, 7), 7)
+    for found, among in zip(alone, six, strict=True):
         assert_same(found, {name: leaf[3:4] for name, leaf in among.items()})
 
 
 @pytest.mark.parametrize("size", [1, 20])
-def test_chunk_length_does_not_matter(eight, size):
-    """Programs compiled for chunks of 1, 7 and 20 iterations, and chunks cut short."""
-    chunks = (1,) * ITERATIONS if size == 1 else (20, 1)
+def test_chunk_length_does_not_matter(six, size):
+    """Programs compiled for chunks of 1, 7 and 20 iterations, the last cut short."""
+    chunks = (1,) * ITERATIONS if size == 1 else (ITERATIONS,)
     found = train((3,), chunks, size)
-    for one, among in zip(found, eight, strict=True):
+    for one, among in zip(found, six, strict=True):
         assert_same(one, {name: leaf[3:4] for name, leaf in among.items()})
 
 
-def test_restoring_in_the_middle_changes_nothing(eight):
+def test_restoring_in_the_middle_changes_nothing(six):
     config = small_config(seeds=(3, 5), merge_capacity=0)
     trainer = make_trainer(config)
     first, second = (WarmGroups(trainer, terms_of(config), (3, 5), 0, 7) for _ in range(2))
@@ -107,12 +107,11 @@ def test_restoring_in_the_middle_changes_nothing(eight):
         assert shapes == jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), first.structure())
         second.restore(stacked)
         second.advance(7)
-        second.advance(7)
         found = flat(second.stacked())
     finally:
         first.close()
         second.close()
-    assert_same(found, {name: leaf[[3, 5]] for name, leaf in eight[0].items()})
+    assert_same(found, {name: leaf[[3, 5]] for name, leaf in six[0].items()})
 
 
 VECTORISED = f"""

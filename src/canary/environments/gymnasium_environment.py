@@ -1,5 +1,5 @@
 """Gymnasium environments. They live outside JAX, and a Python loop steps them
-(`canary.host_loop`, `canary.host_training`).
+(`canary.host_loop`).
 
     environment = from_gymnasium("Pendulum-v1", cost=speeding)
 

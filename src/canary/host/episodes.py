@@ -1,5 +1,4 @@
-"""Episodes on the host as pure functions of (seed, actions so far), with live environments as a
-cache.
+"""Episodes on the host as pure functions of (seed, actions so far); live environments are a cache.
 
 An environment that draws all its randomness from the seed of its reset is determined by that seed
 and the actions since, so these are the state that training keeps. After a resume an environment is
@@ -12,7 +11,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int, UInt32
 
-from canary.errors import CanaryError
 from canary.host.player import Player, Recipe
 from canary.host.rows import TAIL, open_row
 
@@ -21,9 +19,6 @@ SEED_BITS = 0x7FFFFFFF  # many environments take seeds of 31 bits only
 # The columns of a table of lanes after the observation: the last step, then the sums of the episode
 REWARD, COST, TERMINATED, TRUNCATED, TIME, SPENT, DISCOUNT, RETURN, LENGTH, VALID = range(-10, 0)
 COLUMNS = 10
-
-Choose = Callable[[int], np.ndarray]
-"""The actions of all lanes at a time."""
 
 
 class Episodes:
@@ -35,7 +30,6 @@ class Episodes:
     """
 
     def __init__(self, recipe: Recipe, first: Player, lanes: int, workers: int):
-        self._label, self._horizon = recipe.label, first.horizon
         self._row = open_row(recipe, lanes, workers)
         self._live = np.zeros(lanes, bool)  # whether the environment is in the state of the arrays
         self.everyone = np.arange(lanes)
@@ -43,6 +37,8 @@ class Episodes:
         self.steps = np.zeros(lanes, np.int32)
         self.actions = np.zeros((lanes, first.horizon, first.action_size), np.float32)
         self.table = np.zeros((lanes, first.observation_size + COLUMNS), np.float32)
+        self._fresh = np.zeros(COLUMNS, np.float32)
+        self._fresh[[DISCOUNT, VALID]] = 1.0
 
     @property
     def done(self) -> Bool[np.ndarray, "lane"]:
@@ -50,13 +46,15 @@ class Episodes:
 
     def start(self, lanes: Int[np.ndarray, "some"], identity: UInt32[np.ndarray, "some 2"]) -> None:
         """Start new episodes in these lanes."""
-        none = [self.actions[lane, :0] for lane in lanes]
-        seeds = (identity[:, 0] & SEED_BITS).tolist()
         self._live[lanes] = False
-        self.table[lanes] = 0.0
-        self.table[lanes, :REWARD] = self._row.reset(lanes.tolist(), seeds, none)[:, :-TAIL]
-        self.table[lanes, DISCOUNT] = self.table[lanes, VALID] = 1.0
+        results = self._reset(lanes, identity, [self.actions[0, :0]] * len(lanes))
+        self.table[lanes, :REWARD], self.table[lanes, REWARD:] = results[:, :-TAIL], self._fresh
         self.identity[lanes], self.steps[lanes], self._live[lanes] = identity, 0, True
+
+    def _reset(self, lanes: np.ndarray, identity: np.ndarray, actions: list[np.ndarray]) -> Any:
+        """Reset these lanes and replay actions; the results of `rows`."""
+        seeds = (identity[:, 0] & SEED_BITS).tolist()
+        return self._row.reset(lanes.tolist(), seeds, actions)
 
     def step(self, lanes: Any, action: np.ndarray, cost_discount: float) -> None:
         """One step in these lanes (an array of their numbers, or a slice), none of which is
@@ -69,7 +67,7 @@ class Episodes:
         self.steps[lanes] += 1
         table[:, TIME] += 1
         table[:, LENGTH] += 1
-        is_late = table[:, TIME] >= self._horizon
+        is_late = table[:, TIME] >= self.actions.shape[1]  # the horizon
         table[:, TRUNCATED] = (is_late | (table[:, TRUNCATED] > 0)) & (table[:, TERMINATED] == 0)
         table[:, SPENT] += table[:, DISCOUNT] * table[:, COST]
         table[:, DISCOUNT] *= np.float32(cost_discount)
@@ -80,11 +78,11 @@ class Episodes:
         self,
         lanes: Int[np.ndarray, "some"],
         identity: UInt32[np.ndarray, "some 2"],
-        choose: Choose,
+        choose: Callable[[int], np.ndarray],
         cost_discount: float = 1.0,
     ) -> Iterator[Int[np.ndarray, "moved"]]:
-        """One episode in each of these lanes, to its end. Yields the lanes that moved, after the
-        resets and after every step."""
+        """One episode in each of these lanes, to its end; `choose(time)` gives the actions of all
+        lanes. Yields the lanes that moved, after the resets and after every step."""
         self.start(lanes, identity)
         yield lanes
         time = 0
@@ -100,10 +98,8 @@ class Episodes:
         actions: Float[np.ndarray, "lane time action"],
         table: Float[np.ndarray, "lane column"],
     ) -> Bool[np.ndarray, "lane"]:
-        """Continue from these states; returns which lanes are in their state.
-
-        Where the live environment is in another state, it is reset and the actions are replayed.
-        """
+        """Continue from these states: where the live environment is in another state, it is reset
+        and the actions are replayed. Returns for which lanes that worked."""
         past = np.arange(actions.shape[1]) < steps[:, None]
         same = ((self.actions == actions).all(2) | ~past).all(1)
         here = self._live & (self.identity == identity).all(1) & (self.steps == steps) & same
@@ -112,21 +108,11 @@ class Episodes:
         self.actions[moved] = actions[moved]
         if len(moved):
             played = [actions[lane, : steps[lane]] for lane in moved]
-            seeds = (identity[moved, 0] & SEED_BITS).tolist()
-            results = self._row.reset(moved.tolist(), seeds, played)
+            results = self._reset(moved, identity[moved], played)
             seen, before = results[:, :-TAIL], table[moved, :REWARD]
             close = np.isclose(seen, before, rtol=1e-5, atol=1e-6, equal_nan=True).all(1)
             self._live[moved] = close & ~results[:, -2:].any(1)
         return self._live.copy()
-
-    def require_live(self) -> None:
-        """Raise a sentence if an episode could not be brought back to its state."""
-        if not self._live.all():
-            lane = int(np.argmin(self._live))
-            raise CanaryError(
-                f"{self._label} cannot be brought back to step {self.steps[lane]} of the episode "
-                f"of lane {lane}: the same seed and actions led to another observation."
-            )
 
     def close(self) -> None:
         self._row.close()

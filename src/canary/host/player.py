@@ -70,8 +70,8 @@ class Player:
             self._environment.action_space, self.label
         )
         self.horizon = recipe.horizon or _own_horizon(self._environment, self.label)
-        self._cost = _six_values if recipe.cost == SIX_VALUES else cost_reader(recipe.cost)
         self._values = 6 if recipe.cost == SIX_VALUES else 5
+        self._cost = cost_reader(recipe.cost) if self._values == 5 else None
         self._before: Any = None
         self._step = self._environment.step  # looking it up takes as long as a small step
 
@@ -80,9 +80,7 @@ class Player:
         self.steps = 0
         answer = self._environment.reset(seed=seed)
         if not (isinstance(answer, tuple) and len(answer) == 2):
-            raise CanaryError(
-                f"reset() returned {_kind(answer)}; Gymnasium's returns (observation, info)"
-            )
+            raise CanaryError(f"reset() returned {_kind(answer)}, not (observation, info)")
         self._before = answer[0]
         return self._before
 
@@ -91,8 +89,11 @@ class Player:
         self.steps += 1
         answer = self._step(action)
         if not (isinstance(answer, tuple) and len(answer) == self._values):
-            raise CanaryError(f"step() returned {_kind(answer)}; {_expected(self._values)}")
-        if self._values == 5:
+            raise CanaryError(
+                f"step() returned {_kind(answer)}, not {self._values}; cost='{SIX_VALUES}' is for "
+                "environments whose step returns six, with the cost third"
+            )
+        if self._cost is not None:
             observation, reward, terminated, truncated, info = answer
             cost = self._cost(self._before, action, observation, info)
         else:
@@ -107,11 +108,17 @@ class Player:
 
     def encode(self, observations: Sequence[Any]) -> Float[np.ndarray, "row obs"]:
         """Observations of environments like this one as rows."""
-        rows = self._encode(observations)
+        try:
+            rows = self._encode(observations)
+        except Exception as error:
+            raise CanaryError(
+                f"{self.label} failed: an observation does not fit observation_space "
+                f"({describe(error)})."
+            ) from error
         if rows.shape != (len(observations), self.observation_size):
             raise CanaryError(
-                f"the observation has {rows[0].size} numbers, but observation_space says "
-                f"{self.observation_size}"
+                f"{self.label} failed: the observation has {rows[0].size} numbers, but "
+                f"observation_space says {self.observation_size}."
             )
         return rows
 
@@ -189,10 +196,6 @@ def _own_horizon(environment: Any, label: str) -> int:
     return int(limit)
 
 
-def _six_values(*_: Any) -> Any:
-    """The cost is among the six values of a step."""
-
-
 def cost_reader(cost: Any, source: str = "info") -> Cost:
     """A function from what `cost=` says: itself, `info:KEY`, or `package.module:function`."""
     if callable(cost):
@@ -221,15 +224,3 @@ def cost_reader(cost: Any, source: str = "info") -> Cost:
 
 def _kind(answer: Any) -> str:
     return f"{len(answer)} values" if isinstance(answer, tuple) else f"a {type(answer).__name__}"
-
-
-def _expected(values: int) -> str:
-    if values == 6:
-        return (
-            "with cost='safety-gymnasium' it returns (observation, reward, cost, terminated, "
-            "truncated, info)"
-        )
-    return (
-        "Gymnasium's returns (observation, reward, terminated, truncated, info); for "
-        "Safety-Gymnasium's six values say cost='safety-gymnasium'"
-    )

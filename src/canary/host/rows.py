@@ -1,6 +1,8 @@
 """Rows of environments that are stepped together: in this process, or shared by worker processes.
 
-A worker ends when its pipe is closed, so none outlives this process, however it dies.
+Not Gymnasium's vector environments: those of Safety-Gymnasium's version cannot switch their
+automatic resets off. A worker ends when its pipe is closed, so none outlives this process, however
+it dies.
 """
 
 import multiprocessing
@@ -18,6 +20,7 @@ from canary.host.references import describe
 
 TAIL = 4  # entries of a result after the observation: reward, cost, terminated, truncated
 Lanes = Sequence[int]
+Results = Float[np.ndarray, "lane result"]
 
 
 class LocalRow:
@@ -27,54 +30,39 @@ class LocalRow:
         self._players = {lane: Player(recipe) for lane in lanes}
         self._first = self._players[lanes[0]]
 
-    def reset(
-        self, lanes: Lanes, seeds: Sequence[int], actions: Sequence[np.ndarray]
-    ) -> Float[np.ndarray, "lane result"]:
+    def reset(self, lanes: Lanes, seeds: Sequence[int], actions: Sequence[np.ndarray]) -> Results:
         """Start an episode in each of these lanes and replay its actions; the results of the last
         step, or of the reset."""
-        observations, tails = [], []
+        results = []
         for lane, seed, past in zip(lanes, seeds, actions, strict=True):
             player = self._players[lane]
             try:
-                observation, tail = player.reset(seed), (0.0, 0.0, False, False)
+                result = player.reset(seed), (0.0, 0.0, False, False)
                 for action in player.actions(past) if len(past) else ():
-                    if not (tail[2] or tail[3]):  # one with randomness of its own may end earlier
-                        observation, tail = player.step(action)
+                    if not any(result[1][2:]):  # own randomness may end an episode earlier
+                        result = player.step(action)
             except Exception as error:
                 raise _failure(player, lane, error) from error
-            observations.append(observation)
-            tails.append(tail)
-        return self._results(lanes, observations, tails)
+            results.append(result)
+        return self._joined(results)
 
-    def step(
-        self, lanes: Lanes, actions: Float[np.ndarray, "lane action"]
-    ) -> Float[np.ndarray, "lane result"]:
+    def step(self, lanes: Lanes, actions: Float[np.ndarray, "lane action"]) -> Results:
         """One step in each of these lanes."""
-        players, observations, tails = self._players, [], []
+        players, results = self._players, []
         try:
             for lane, action in zip(lanes, self._first.actions(actions), strict=True):
-                observation, tail = players[lane].step(action)
-                observations.append(observation)
-                tails.append(tail)
+                results.append(players[lane].step(action))
         except Exception as error:
-            lane = lanes[len(tails)]
+            lane = lanes[len(results)]
             raise _failure(players[lane], lane, error) from error
-        return self._results(lanes, observations, tails)
+        return self._joined(results)
 
-    def _results(self, lanes: Lanes, observations: list[Any], tails: list[Any]) -> np.ndarray:
-        first = self._first
-        results = np.empty((len(lanes), first.observation_size + TAIL), np.float32)
-        try:
-            results[:, :-TAIL] = first.encode(observations)
-        except Exception:
-            for lane, observation in zip(lanes, observations, strict=True):
-                try:  # which one is it?
-                    first.encode([observation])
-                except Exception as error:
-                    raise _failure(self._players[lane], lane, error) from error
-            raise
-        results[:, -TAIL:] = tails
-        return results
+    def _joined(self, results: list[tuple[Any, Any]]) -> Results:
+        observations, tails = zip(*results, strict=True)
+        joined = np.empty((len(tails), self._first.observation_size + TAIL), np.float32)
+        joined[:, :-TAIL] = self._first.encode(observations)
+        joined[:, -TAIL:] = tails
+        return joined
 
     def close(self) -> None:
         for player in self._players.values():
@@ -92,68 +80,56 @@ class WorkerRow:
 
     def __init__(self, recipe: Recipe, lanes: int, workers: int):
         context = multiprocessing.get_context("spawn")  # a fork would copy JAX's locks
-        self._label, self._pipes, self._processes = recipe.label, [], []
+        self._label, self._workers = recipe.label, []
         for index in range(workers):
             pipe, its_end = context.Pipe()
             work = (its_end, recipe, range(index, lanes, workers))
-            self._processes.append(context.Process(target=_serve, args=work, daemon=True))
-            self._processes[-1].start()
+            process = context.Process(target=_serve, args=work, daemon=True)
+            process.start()
             its_end.close()
-            self._pipes.append(pipe)
+            self._workers.append((pipe, process))
 
-    def reset(
-        self, lanes: Lanes, seeds: Sequence[int], actions: Sequence[np.ndarray]
-    ) -> Float[np.ndarray, "lane result"]:
-        return self._ask("reset", lanes, seeds, actions)
+    def reset(self, *arguments: Any) -> Results:
+        return self._ask("reset", *arguments)
 
-    def step(
-        self, lanes: Lanes, actions: Float[np.ndarray, "lane action"]
-    ) -> Float[np.ndarray, "lane result"]:
-        return self._ask("step", lanes, actions)
+    def step(self, *arguments: Any) -> Results:
+        return self._ask("step", *arguments)
 
-    def _ask(self, method: str, lanes: Lanes, *given: Any) -> np.ndarray:
+    def _ask(self, method: str, lanes: Lanes, *given: Sequence[Any]) -> Results:
         """Ask every worker that has some of the lanes, then wait for all of them."""
-        home = np.asarray(lanes) % len(self._pipes)
-        places = {
-            index: np.flatnonzero(home == index).tolist() for index in np.unique(home).tolist()
-        }
+        home, answers = np.asarray(lanes) % len(self._workers), {}
+        places = {index: np.flatnonzero(home == index).tolist() for index in set(home.tolist())}
         for index, some in places.items():
             arguments = [[each[place] for place in some] for each in (lanes, *given)]
             with suppress(OSError):  # a dead worker is reported by its answer
-                self._pipes[index].send((method, arguments))
-        answers = {index: self._answer(index, lanes[some[0]]) for index, some in places.items()}
+                self._workers[index][0].send((method, arguments))
+        for index, some in places.items():
+            pipe, process = self._workers[index]
+            try:
+                answers[index] = pipe.recv()
+            except (EOFError, OSError):
+                process.join()
+                answers[index] = (
+                    f"{self._label} failed: the worker process of lane {lanes[some[0]]} ended "
+                    f"with code {process.exitcode}."
+                )
         for answer in answers.values():
             if isinstance(answer, str):
                 raise CanaryError(answer)
-        width = next(iter(answers.values())).shape[1]
-        results = np.empty((len(lanes), width), np.float32)
-        for index, some in places.items():
-            results[some] = answers[index]
-        return results
-
-    def _answer(self, index: int, lane: int) -> Any:
-        """Its results, or a sentence about its failure."""
-        try:
-            return self._pipes[index].recv()
-        except (EOFError, OSError):
-            process = self._processes[index]
-            process.join()
-            return (
-                f"{self._label} failed: the worker process of lane {lane} ended with code "
-                f"{process.exitcode}."
-            )
+        order = [place for some in places.values() for place in some]
+        return np.concatenate([*answers.values()])[np.argsort(order)]
 
     def close(self) -> None:
-        for pipe in self._pipes:
+        for pipe, _ in self._workers:
             pipe.close()
-        for process in self._processes:
+        for _, process in self._workers:
             process.join(5)
             process.kill()
             process.join()
 
 
 def _serve(pipe: Any, recipe: Recipe, lanes: Lanes) -> None:
-    """What a worker does until its pipe is closed."""
+    """What a worker does until its pipe is closed; a failure is answered by its sentence."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the trainer, which closes the pipe
     row: LocalRow | None = None
     with suppress(EOFError, OSError):

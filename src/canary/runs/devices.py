@@ -17,8 +17,7 @@ REQUIRED = {
 
 
 def prepare_devices() -> None:
-    """Call it before JAX computes anything. Which devices are used (JAX_PLATFORMS) is left
-    alone."""
+    """Call it before JAX computes anything. JAX_PLATFORMS chooses the devices."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # XLA's C++ log, read once when it loads
     logging.getLogger("jax._src.xla_bridge").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", message=".*persistent compilation cache.*")
@@ -30,14 +29,11 @@ def prepare_devices() -> None:
                 f"JAX's setting {name} is {found!r}, and the numbers of a run need {value!r}: "
                 f"unset {name.upper()}, or do not change it in Python."
             )
-    if (
-        "JAX_COMPILATION_CACHE_DIR" not in os.environ
-        and getattr(jax.config, "jax_compilation_cache_dir", None) is None
-    ):
+    if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
         with contextlib.suppress(OSError):  # without a cache every start compiles anew
             jax.config.update("jax_compilation_cache_dir", str(_writable_cache()))
             jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
-    # Programs of a CPU run in the thread that calls them: handing over takes longer than to act
+    # On a CPU, programs run in the calling thread: to wake another takes longer than to act
     jax.config.update("jax_cpu_enable_async_dispatch", False)
     if jax.default_backend() != "cpu":  # GPUs and TPUs would round factors to 10 or 8 bits
         jax.config.update("jax_default_matmul_precision", "highest")

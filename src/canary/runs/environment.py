@@ -45,10 +45,10 @@ def agree(run: Path, *, trust: bool, ask: Callable[[str], bool] | None = None) -
     """Remember that the user trusts the code that a run names; else ask, or raise."""
     config = read_json(run / "config.json")
     stored = config.get("environment")
-    own = stored.get("source") if isinstance(stored, dict) else None
-    for source in (own and source_from_dict(own), method_source(config)):
-        if source is not None:
-            _agree_to(run, source, trust, ask)
+    if isinstance(stored, dict) and "source" in stored:
+        _agree_to(run, source_from_dict(stored["source"]), trust, ask)
+    if (method := method_source(config)) is not None:
+        _agree_to(run, method, trust, ask)
 
 
 def _agree_to(

@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -68,8 +68,8 @@ def start_run(
     watcher: Watcher | None = None,
     start: Start | None = None,
 ) -> Path:
-    """Train from the beginning, or from what another run has learnt (`start`), in a new run
-    directory below `out`; returns the directory."""
+    """Train in a new run directory below `out`, from the beginning or from what another run has
+    learnt (`start`); returns the directory."""
     files.check_name(out)
     tags, watcher = tuple(dict.fromkeys(tags)), watcher or Watcher()
     check_labels(out, name, tags)
@@ -78,14 +78,12 @@ def start_run(
     training, device = config.training, jax.devices()[0]
     with _enough_memory(config):
         groups = make_groups(config if start else with_initial_std(config))
-        structure = groups.structure()  # what cannot be built must fail before anything is written
+        structure = groups.structure()  # mistakes must show before anything is written
         start = start and start.fitted(structure, training.seeds)
     stored = config_to_dict(config) | {"environment": described}
+    steps = training.updates * training.batch
     headline = directory.Headline(
-        config.environment_name,
-        config.algorithm_name,
-        len(training.seeds),
-        training.updates * training.batch,
+        config.environment_name, config.algorithm_name, len(training.seeds), steps
     )
     run, is_new_place = None, not out.exists()
     try:
@@ -104,7 +102,7 @@ def start_run(
         with hold(run):
             _Training(config, groups, run, watcher, start).run(quiet)
     except BaseException:
-        # Leave nothing behind that cannot be resumed
+        # Leave nothing that cannot be resumed
         if run is not None and not checkpoint.checkpoints(run / NEWEST):
             shutil.rmtree(run, ignore_errors=True)
         with contextlib.suppress(OSError):
@@ -144,20 +142,19 @@ def resume_run(
             process=process_identity(),
             code=codes if codes[-1:] == [this] else [*codes, this],
         )
-        # The deviation at the start is of no use to a run that has begun
-        is_new = not checkpoint.checkpoints(run / NEWEST)
-        if is_new and manifest.get("start"):
+        has_begun = bool(checkpoint.checkpoints(run / NEWEST))
+        if manifest.get("start") and not has_begun:
             raise CanaryError(
                 f"{run} was killed before it stored what it begins with; start it anew."
             )
-        groups = make_groups(with_initial_std(config) if is_new else config)
+        groups = make_groups(config if has_begun else with_initial_std(config))
         _Training(config, groups, run, watcher).run(quiet, notes)
     return run
 
 
 def _extended(run: Path, config: RunConfig, total_steps: int) -> tuple[RunConfig, list[str]]:
-    """The configuration with a longer plan, which the manifest states from now on, and a sentence
-    about schedules. config.json stays as it is."""
+    """The configuration with a longer plan, and a sentence about schedules. The manifest states the
+    plan; config.json stays as it is."""
     training, done = config.training, stored_manifest(run)["steps"]
     if total_steps == training.total_steps:
         return config, []
@@ -172,10 +169,9 @@ def _extended(run: Path, config: RunConfig, total_steps: int) -> tuple[RunConfig
     update_manifest(run, extended_steps=total_steps, total_steps=updates * batch)
     before, after = (done / (count * batch) for count in (training.updates, updates))
     note = (
-        f"The plan is {total_steps:,} steps now, instead of {training.total_steps:,}. Schedules "
-        f"such as learning rates run over the whole plan, so they go back from {before:.0%} to "
-        f"{after:.0%}: this is not the run that {total_steps:,} steps planned from the start would "
-        "have been."
+        f"The plan is now {total_steps:,} steps instead of {training.total_steps:,}. Schedules such "
+        f"as learning rates run over the whole plan, so they go back from {before:.0%} to "
+        f"{after:.0%}: the result differs from a run planned for {total_steps:,} steps."
     )
     return longer, [note]
 
@@ -201,16 +197,14 @@ class _Training:
     def run(self, quiet: bool, notes: Sequence[str] = ()) -> None:
         """Train to the end, an interruption or a fault, and state which it was in the manifest."""
         config, started, status = self._config, time.monotonic(), "failed"
+        steps = config.training.updates * config.training.batch * len(config.training.seeds)
         heading = progress.RunHeading(
-            config.environment_name, config.algorithm_name, config.constraint,
-            config.training.updates * config.training.batch * len(config.training.seeds),
-        )  # fmt: skip
+            config.environment_name, config.algorithm_name, config.constraint, steps
+        )
         try:
             with (
                 progress.TrainingProgress(heading, quiet=quiet) as display,
-                interruptible(
-                    lambda: display.busy("stopping; Ctrl-C again stops at once")
-                ) as interrupted,
+                _interruptible(display) as interrupted,
                 _enough_memory(config),
             ):
                 for note in notes:
@@ -250,7 +244,7 @@ class _Training:
         began = time.monotonic()
         self._groups.compile()
         seconds = round(time.monotonic() - began, 2)
-        # A kill may have come between the last checkpoint and its steps
+        # A kill may have come between the last checkpoint and its steps in the manifest
         update_manifest(run, steps=self._first * config.training.batch, compile_seconds=seconds)
         about = config_to_dict(config) | {"tags": stored_manifest(run)["tags"]}
         done = tables.read_table(run, "metrics"), tables.read_table(run, "episodes")
@@ -354,8 +348,7 @@ class _Training:
         self._saved = time.monotonic()
 
     def _store_reference_episodes(self) -> None:
-        """Whole episodes of the last policies, by which certification recognises the
-        environment."""
+        """Whole episodes of the last policies: certification recognises the environment by them."""
         states = jax.tree.map(jnp.asarray, self._groups.stacked())
         done = int(states.terms.iteration[0])
         with contextlib.suppress(CanaryError):  # then nothing can be compared
@@ -365,7 +358,7 @@ class _Training:
 
 @contextmanager
 def _enough_memory(config: RunConfig) -> Iterator[None]:
-    """Turn a batch that this machine cannot hold, or a failed allocation, into a sentence."""
+    """Raise a sentence for a batch that this machine cannot hold, or a failed allocation."""
     training = config.training
     # A step of a rollout has two inputs and about ten numbers beside them.
     least = 4 * training.batch * (2 * config.environment.observation_size + 10)
@@ -384,9 +377,8 @@ def _enough_memory(config: RunConfig) -> Iterator[None]:
 
 
 @contextmanager
-def interruptible(announce: Callable[[], None]) -> Iterator[threading.Event]:
-    """Ctrl-C and SIGTERM stop after the current chunk; a second one stops at once, and the last
-    checkpoint stays good."""
+def _interruptible(display: progress.TrainingProgress) -> Iterator[threading.Event]:
+    """Ctrl-C and SIGTERM stop after the current chunk; a second one stops at once."""
     asked = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield asked
@@ -396,7 +388,7 @@ def interruptible(announce: Callable[[], None]) -> Iterator[threading.Event]:
         if asked.is_set():
             raise KeyboardInterrupt
         asked.set()
-        announce()
+        display.busy("stopping; Ctrl-C again stops at once")
 
     previous = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

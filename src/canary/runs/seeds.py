@@ -24,7 +24,7 @@ from canary.environments.gymnasium_environment import GymnasiumEnvironment
 from canary.environments.protocol import name_of_environment
 from canary.errors import CanaryError
 from canary.host.references import describe
-from canary.host_training import HostTraining
+from canary.host_loop import HostTraining
 from canary.identity import named
 from canary.numerics.sanity import sane
 from canary.rollout import CostAccount

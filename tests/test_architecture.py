@@ -94,7 +94,7 @@ ALLOWED: dict[str, set[str]] = {
     "studies.paper.estimators": MATHEMATICS,
     "reporting.page": {
         "errors", "constraints", "config", "numerics", "reporting", "runs.directory", "runs.files", "runs.manifest",
-        "runs.settings", "runs.tables", "studies.page", "studies.table", "exact", "exact.run",
+        "runs.settings", "runs.tables", "studies.page", "studies.store", "studies.table", "exact", "exact.run",
     },
     "api": RUNS | {
         "errors", "constraints", "values", "types", "environments", "training", "exploration", "runs", "reporting", "export",

@@ -21,38 +21,33 @@ def tables(seeds, limit=5.5, seed=0) -> dict[str, pl.DataFrame]:
     for number in seeds:
         iteration = np.repeat(np.arange(UPDATES), 10)
         cost = rng.poisson(1 + 6 * np.exp(-iteration / 8)).astype(np.float32)
-        episodes.append(
-            pl.DataFrame(
-                {
-                    "seed": np.full(len(cost), number, np.int32),
-                    "iteration": iteration.astype(np.int32),
-                    "environment": np.zeros(len(cost), np.int32),
-                    "return": (1 - 0.5 * np.exp(-iteration / 10) + 0 * cost).astype(np.float32),
-                    "cost": cost,
-                    "length": np.full(len(cost), 20, np.int32),
-                    "terminated": np.ones(len(cost), bool),
-                    "valid": np.ones(len(cost), bool),
-                }
-            )
-        )
-        update = np.arange(UPDATES)
-        metrics.append(
-            pl.DataFrame(
-                {
-                    "seed": np.full(UPDATES, number, np.int32),
-                    "iteration": update.astype(np.int32),
-                    "steps": (update + 1).astype(np.int64) * BATCH,
-                    "tier": (update < 15).astype(np.float32),
-                    "accepted": np.ones(UPDATES, np.float32),
-                    "backtracks": (1 + update % 3).astype(np.float32),
-                    "risk_bound": np.geomspace(1, 0.03, UPDATES).astype(np.float32),
-                    "window_episodes": np.full(UPDATES, 20, np.float32),
-                    "cost_mean": (1 + 6 * np.exp(-update / 8)).astype(np.float32),
-                    "cost_deviation": np.sqrt(1 + 6 * np.exp(-update / 8)).astype(np.float32),
-                    "bound_value": np.linspace(3, -0.1, UPDATES).astype(np.float32),
-                }
-            )
-        )
+        count, update = len(cost), np.arange(UPDATES)
+        mean = 1 + 6 * np.exp(-update / 8)
+        ended = {
+            "seed": np.full(count, number, np.int32),
+            "iteration": iteration.astype(np.int32),
+            "environment": np.zeros(count, np.int32),
+            "return": (1 - 0.5 * np.exp(-iteration / 10)).astype(np.float32),
+            "cost": cost,
+            "length": np.full(count, 20, np.int32),
+            "terminated": np.ones(count, bool),
+            "valid": np.ones(count, bool),
+        }
+        numbers = {
+            "tier": update < 15,
+            "accepted": np.ones(UPDATES),
+            "backtracks": 1 + update % 3,
+            "risk_bound": np.geomspace(1, 0.03, UPDATES),
+            "window_episodes": np.full(UPDATES, 20),
+            "cost_mean": mean,
+            "cost_deviation": np.sqrt(mean),
+            "bound_value": np.linspace(3, -0.1, UPDATES),
+        }
+        known = {"seed": np.full(UPDATES, number, np.int32), "iteration": update.astype(np.int32)}
+        known["steps"] = (update + 1).astype(np.int64) * BATCH
+        known |= {name: column.astype(np.float32) for name, column in numbers.items()}
+        episodes.append(pl.DataFrame(ended))
+        metrics.append(pl.DataFrame(known))
     return {"episodes": pl.concat(episodes), "metrics": pl.concat(metrics)}
 
 

@@ -1,6 +1,5 @@
 import os
 
-import matplotlib.pyplot as plt
 import numpy as np
 import polars as pl
 import pytest
@@ -20,7 +19,6 @@ def episodes() -> pl.DataFrame:
             "iteration": iteration,
             "return": 0.5 + seed / 4,
             "cost": cost,
-            "length": 10,
             "valid": True,
         }
         for seed in (0, 1)
@@ -41,7 +39,6 @@ def test_figure_shows_the_numbers_of_the_episodes(episodes):
     np.testing.assert_allclose(
         np.asarray(bold[returns].get_xdata(), float), [500, 1500, 2500, 3500]
     )
-    plt.close(figure)
 
 
 def test_figure_shows_another_constraint_by_what_it_limits(episodes):
@@ -51,7 +48,6 @@ def test_figure_shows_another_constraint_by_what_it_limits(episodes):
     block = episodes.filter(pl.col("valid") & (pl.col("iteration") == 0))["cost"].to_numpy()
     assert np.asarray(bold.get_ydata(), float)[0] == CVaR(5.5, 0.25).measure(block)
     assert middle.get_title(loc="left") == "CVaR 25%, all seeds, 95% band"
-    plt.close(figure)
 
 
 def test_a_figure_is_a_png_file_and_replaces_no_pipe(episodes, tmp_path):

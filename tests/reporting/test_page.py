@@ -13,6 +13,7 @@ import pytest
 
 import canary
 from canary.cli import main
+from canary.constraints import from_dict
 from canary.errors import CanaryError
 from canary.reporting.page import (
     cost_histogram,
@@ -21,7 +22,6 @@ from canary.reporting.page import (
     measured_policies,
     run_subjects,
     update_series,
-    with_window_violation,
 )
 from canary.runs import files
 from canary.runs.manifest import read_config
@@ -128,24 +128,16 @@ def test_numbers_of_the_histogram_by_hand():
     assert cost_histogram(episodes[:0], 2.0, 0.4) is None
 
 
-def test_bound_and_violations_are_of_the_same_episodes():
-    """Seed 1 sees its last 2, 3 and 3 episodes; seed 2 has none before update 1."""
-    metrics = pl.DataFrame(
-        {
-            "seed": [1, 1, 1, 2, 2],
-            "iteration": [0, 1, 2, 0, 1],
-            "window_episodes": [2.0, 3.0, 3.0, float("nan"), 1.0],
-        }
-    )
-    rows = [(1, 0, 9.0), (1, 0, 0.0), (1, 1, 9.0), (1, 2, 0.0), (1, 2, 0.0), (2, 1, 9.0)]
-    episodes = pl.DataFrame(rows, schema=["seed", "iteration", "cost"], orient="row")
-    found = with_window_violation(metrics, episodes, limit=5.0)["window_violation"].to_list()
-    assert found[:3] == pytest.approx([1 / 2, 2 / 3, 1 / 3])
-    assert found[3] != found[3]
-    assert found[4] == 1.0
-    assert (
-        update_series(pl.DataFrame({"iteration": [0], "steps": [9]}), episodes, 5.0) is None
-    )  # no such steps
+def test_updates_are_averaged_per_block_with_the_violations_beside_the_bound():
+    blocks = {"block": [0, 1, 0, 1], "steps": [5, 9, 5, 9], "violations": [1, 0, 2, 0]}
+    plain = pl.DataFrame(blocks | {"episodes": [4, 0, 2, 0]})
+    assert update_series(plain) is None
+    bound = plain.with_columns(update_risk_bound=pl.Series([0.5, 0.2, 0.7, 0.4]))
+    found = update_series(bound)
+    assert found["risk_bound"] == pytest.approx([0.6, 0.3])
+    assert (found["violation"], found["tiers"]) == ([0.5, None], None)
+    tiers = update_series(plain.with_columns(update_tier_0=pl.lit(0.25)))["tiers"]
+    assert list(tiers.values()) == [[0.25, 0.25], [0, 0], [0, 0], [0, 0]]
 
 
 def certificate(violations: int, updates: int = UPDATES) -> dict:
@@ -169,29 +161,33 @@ def test_certificates_and_evaluations_fill_the_final_columns(tmp_path):
     run = add_run(tmp_path, "good")
 
     def final():
-        return run_subjects(run, lambda run, config: None)[0]["final"]
+        (shown,) = run_subjects(run, lambda run, config: None)
+        names = ("violation", "violation_lower", "violation_upper", "safe", "reward")
+        return [shown[f"final_{name}"] for name in names]
 
-    assert final() is None
+    assert final() == [None] * 5
     (run / "evaluation.json").write_text(json.dumps(files.sealed(EVALUATED)))
-    found = final()
-    assert (found["violation"], found["largest"], found["safe"]) == (0.025, 0.05, 0.5)
-    assert found["lower"] < 10 / 400 < found["upper"]
+    violation, lower, upper, safe, _ = final()
+    assert (violation, safe) == (0.025, 0.5)
+    assert lower < 10 / 400 < upper
     (run / "certificate.json").write_text(json.dumps(certificate(4)))
-    assert (final()["violation"], final()["return"], final()["safe"]) == (0.004, 0.5, 1.0)
+    violation, _, _, safe, reward = final()
+    assert (violation, safe, reward) == (0.004, 1.0, 0.5)
     (run / "certificate.json").write_text(json.dumps(certificate(4, updates=7)))
-    assert final()["violation"] == 0.025  # the certificate is about an earlier policy
+    assert final()[0] == 0.025  # the certificate is about an earlier policy
     (run / "evaluation.json").write_text("{")
-    assert final() is None
+    assert final()[0] is None
 
 
 def test_an_evaluation_is_kept_for_the_page(tmp_path):
     run = untrained_run(tmp_path)
     summary = canary.evaluate(run, 50, seeds=[3], environment=LAKE)
-    (found,) = measured_policies(run, summary, summary["updates"])
+    constraint = from_dict(summary["constraint"])
+    (found,) = measured_policies(run, constraint, summary["updates"])
     assert (found["seed"], found["episodes"]) == (3, 50)
     assert found["violation"] == summary["violation_per_seed"][0]
     canary.evaluate(run, 20, deterministic=True, environment=LAKE)  # another policy
-    assert measured_policies(run, summary, summary["updates"]) == [found]
+    assert measured_policies(run, constraint, summary["updates"]) == [found]
 
 
 def test_the_frontier_of_a_real_run_with_its_policies(tmp_path):

@@ -7,7 +7,6 @@ from typing import Any
 import polars as pl
 import pytest
 
-from canary.errors import CanaryError
 from canary.reporting.summary import summarise_evaluation, summarise_run
 from canary.runs import directory
 from canary.runs.manifest import update_manifest
@@ -96,28 +95,16 @@ def test_the_second_half_of_what_was_done(tmp_path):
         "limit": 5.5,
         "epsilon": 0.25,
     }
-    known |= {"seeds": 3}
-    known |= {
-        "seed_ids": [3, 5, 9],
-        "total_steps": 400,
-        "planned_steps": 1000,
-        "status": "interrupted",
-    }
-    known |= {"wall_seconds": 9.0, "run_dir": str(run)}
+    known |= {"seeds": 3, "seed_ids": [3, 5, 9], "total_steps": 400, "planned_steps": 1000}
+    known |= {"status": "interrupted", "wall_seconds": 9.0, "run_dir": str(run)}
     assert {name: summary[name] for name in known} == known
     assert json.loads(json.dumps(summary, allow_nan=False)) == summary
 
 
 def test_an_evaluation_counts_every_episode_of_the_seeds_played(tmp_path):
     run = make_run(tmp_path)
-    frame = pl.DataFrame(
-        {
-            "seed": [5, 5, 3],
-            "return": [1.0, 0.0, 1.0],
-            "cost": [6.0, 1.0, 5.5],
-            "length": [4, 6, 10],
-        }
-    )
+    rows = [(5, 1.0, 6.0, 4), (5, 0.0, 1.0, 6), (3, 1.0, 5.5, 10)]
+    frame = pl.DataFrame(rows, schema=["seed", "return", "cost", "length"], orient="row")
     summary = summarise_evaluation(run, frame, seconds=2.0)
     assert summary["seed_ids"] == [5, 3]
     assert summary["seeds"] == 2
@@ -134,17 +121,3 @@ def test_numbers_that_are_none_become_null(tmp_path):
     assert (summary["return_mean"], summary["cost_mean"]) == (None, None)
     assert summary["violation_probability"] == 1.0
     json.dumps(summary, allow_nan=False)
-
-
-@pytest.mark.parametrize(
-    ("file", "text"),
-    [
-        ("config.json", '{"training": {}}'),
-        ("manifest.json", '{"status": "finished", "steps": "many"}'),
-    ],
-)
-def test_damaged_files_are_named(tmp_path, file: str, text: str):
-    run = make_run(tmp_path)
-    (run / file).write_text(text)
-    with pytest.raises(CanaryError, match=file):
-        summarise_run(run)

@@ -63,8 +63,7 @@ DRIVER = """
 import sys
 from pathlib import Path
 from attacks.death import Mortal
-from canary.studies.runner import ray_engine
-from canary.studies.runner import Places, reproduce
+from canary.studies.runner import Places, ray_engine, reproduce
 from studies.test_ray import STUDY
 
 root = Path(sys.argv[1])

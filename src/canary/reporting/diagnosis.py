@@ -1,10 +1,9 @@
-"""Is a seed stuck? A sentence about it, in plain words.
+"""Is a seed stuck? A sentence about it.
 
 Three failures are known (docs/algorithms/canary.md). A *stuck* seed violates its limit, and its
-updates try to restore the constraint without success. A *timid* seed is safe and has lost much of
-its best return. A seed that *chases* a bound is timid because its updates keep restoring a bound
-that does not come down; perhaps no policy meets it. The last `WINDOW` updates are compared with
-those before, so a seed that still improves gets no warning.
+updates fail to restore the constraint. A *timid* seed is safe but has lost much of its best return.
+A seed that *chases* a bound is timid because it keeps restoring a bound that does not come down;
+perhaps no policy meets it. A seed that still improves gets no warning.
 """
 
 from dataclasses import dataclass, fields
@@ -49,17 +48,14 @@ def joined(first: SeedSeries | None, second: SeedSeries) -> SeedSeries:
 
 def seed_series(metrics: pl.DataFrame, episodes: pl.DataFrame, seed: int) -> SeedSeries:
     """The series of a seed from the tables of a run. A trust region restores in some of its tiers, a
-    method with a price wherever its level is above 1; others never do."""
-    rows = metrics.filter(pl.col("seed") == seed).sort("iteration")
-    updates = rows.select(pl.col("iteration").cast(pl.Int64))
-    own = episodes.filter((pl.col("seed") == seed) & pl.col("valid")).sort(
-        "iteration", maintain_order=True
-    )
-    own = own.filter(pl.col("iteration").is_in(updates["iteration"].to_list()))
-    ended = own.group_by(pl.col("iteration").cast(pl.Int64)).agg(
-        pl.len().alias("n"), pl.col("return").mean()
-    )
-    counts = updates.join(ended, on="iteration", how="left", maintain_order="left")
+    method with a price whenever its level is above 1; others never do."""
+    integer = pl.col("iteration").cast(pl.Int64)
+    rows = metrics.filter(pl.col("seed") == seed).with_columns(integer).sort("iteration")
+    own = episodes.filter((pl.col("seed") == seed) & pl.col("valid")).with_columns(integer)
+    own = own.join(rows.select("iteration"), on="iteration", how="semi", maintain_order="left")
+    own = own.sort("iteration", maintain_order=True)
+    ended = own.group_by("iteration").agg(pl.len().alias("n"), pl.col("return").mean())
+    counts = rows.select("iteration").join(ended, on="iteration", how="left", maintain_order="left")
 
     def column(name: str) -> np.ndarray:
         known = rows[name].to_numpy() if name in rows.columns else np.full(len(rows), np.nan)
@@ -79,8 +75,8 @@ def seed_series(metrics: pl.DataFrame, episodes: pl.DataFrame, seed: int) -> See
 def diagnose(
     series: SeedSeries, constraint: Constraint, dead_zone: float | None = None
 ) -> str | None:
-    """A sentence about a seed that is stuck, timid or chasing its bound, else None: what it reached,
-    and what to try. `dead_zone` is that of the method, if it has one."""
+    """A sentence about a seed that is stuck, timid or chasing its bound: what it reached, and what to
+    try. None for any other. `dead_zone` is that of the method, if it has one."""
     if len(series.returns) < 2 * WINDOW:
         return None
     episodes = int(series.episodes[-WINDOW:].sum())
@@ -91,9 +87,9 @@ def diagnose(
     if measured.lower > constraint.allowed and _restores_in_vain(series):
         return (
             f"stuck: nearly all of its last {2 * WINDOW} updates tried to restore the constraint, "
-            f"which does not come down ({NAMES[constraint.kind]} {measured.value:.2g}, {entropy}); "
-            f"{_reached(series, constraint)}; train with a larger limit first and go on from there "
-            "(--from), or give it more steps"
+            f"without success ({NAMES[constraint.kind]} {measured.value:.2g}, {entropy}); "
+            f"{_reached(series, constraint)}; train with a larger limit first and continue from there "
+            "(--from), or train longer"
         )
     if measured.value <= constraint.allowed:
         return _timid(series, entropy, dead_zone)
@@ -114,7 +110,7 @@ def _reached(series: SeedSeries, constraint: Constraint) -> str:
     where = f"in updates {first + 1} to {first + WINDOW}"
     if value <= constraint.allowed:
         return f"{where} it stayed within the limit ({about})"
-    return f"the lowest that it reached was {where} ({about})"
+    return f"its lowest value was {where} ({about})"
 
 
 def _restores_in_vain(series: SeedSeries) -> bool:
@@ -132,13 +128,13 @@ def _timid(series: SeedSeries, entropy: str, dead_zone: float | None) -> str | N
     if len(known) < 2 or known[-1] >= max(known) - LOST * abs(max(known)):
         return None
     fell = f"its return fell from {max(known):.3g} to {known[-1]:.3g}"
-    advice = "a larger limit or epsilon leaves it more room"
+    advice = "a larger limit or epsilon gives it more room"
     if dead_zone is not None:
         wider = f"--set algo.dead_zone={(1 + dead_zone) / 2:.2g}"
         advice = f"a wider dead zone gives a weaker bound ({wider})"
     if _restores_in_vain(series):
         return (
-            "chasing a bound that it does not reach: it stays within its limit, but the bound does "
-            f"not come down, and {fell}; {advice}"
+            "chasing a bound out of reach: it stays within its limit, but the bound does not come "
+            f"down, and {fell}; {advice}"
         )
     return f"timid: it stays within its limit, but {fell} ({entropy}); {advice}"

@@ -1,18 +1,16 @@
 """Figures of runs, by matplotlib: tables in, figures out.
 
-What a constraint limits is drawn per block of training with a 95% band. It describes policies that
-were being trained and guarantees nothing.
+Curves are averages over blocks of training. They describe policies that were still changing, so
+their bands guarantee nothing.
 """
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
@@ -22,7 +20,8 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from canary.constraints import Chance, Constraint, One, from_dict, one_cost, parts_of
 from canary.numerics.measurement import measurement
-from canary.reporting.statistics import is_violation, seen_by, student_interval
+from canary.reporting.statistics import seen_by, student_interval
+from canary.reporting.summary import batch_of
 from canary.runs import files
 
 STYLE = {
@@ -39,24 +38,32 @@ BLUE, RED, GREY, GREEN = "#2f6db5", "#c8443c", "#8a8a8a", "#3a9a5b"
 BLOCKS = 40
 
 
+@contextmanager
+def canvas(
+    rows: int, columns: int, size: tuple[float, float], **how: Any
+) -> Iterator[tuple[Figure, Any]]:
+    """A figure and its grid of axes, without pyplot, whose backend and figures are the user's."""
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=size, layout="constrained")
+        yield figure, figure.subplots(rows, columns, squeeze=False, **how)
+
+
+def colours(count: int) -> list[Any]:
+    """So many colours, the same ones again after 20."""
+    known = matplotlib.colormaps["tab20" if count > 10 else "tab10"]
+    return [known(index % known.N) for index in range(count)]
+
+
 def training_figure(
     episodes: pl.DataFrame, *, title: str, constraint: Constraint, batch: int
 ) -> Figure:
     """Return, constraint and cost over training, a row for each constraint."""
     whole, parts = episodes.filter(pl.col("valid")), parts_of(constraint)
-    with plt.rc_context(STYLE):
-        size = (10.5, 3.1 * len(parts))
-        figure, axes = plt.subplots(
-            len(parts), 3, figsize=size, layout="constrained", squeeze=False
-        )
-        for row, part in zip(axes, parts, strict=True):
-            blocks = training_blocks(seen_by(part, whole), part.limit, batch)
-            _draw_returns(row[0], blocks)
-            _draw_constraint(row[1], blocks, part)
-            _draw_costs(row[2], blocks, part.limit)
-        for each in axes.flat:
-            each.set_xlabel("environment steps per seed")
-            show_steps(each)
+    with canvas(len(parts), 3, (10.5, 3.1 * len(parts))) as (figure, axes):
+        for panels, part in zip(axes, parts, strict=True):
+            _draw_training(panels, training_blocks(seen_by(part, whole), part, batch), part)
+        for panel in axes.flat:
+            show_steps(panel)
         figure.suptitle(title, x=0.01, ha="left", fontsize=10, color=GREY)
     return figure
 
@@ -64,31 +71,25 @@ def training_figure(
 def comparison_figure(runs: Sequence[tuple[dict[str, Any], pl.DataFrame, str]]) -> Figure:
     """Return and constraint of several runs, (configuration, episodes, label) each: the mean over
     seeds with a 95% band."""
-    with plt.rc_context(STYLE):
-        figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.6), layout="constrained")
-        colours = plt.get_cmap("tab10").colors  # type: ignore[attr-defined]
+    with canvas(1, 2, (9.5, 3.6)) as (figure, grid):
+        left, right = grid[0]
         kinds = set()
-        for index, (config, episodes, label) in enumerate(runs):
-            facts, colour = figure_arguments(config), colours[index % len(colours)]
+        for (config, episodes, label), colour in zip(runs, colours(len(runs)), strict=True):
+            facts = figure_arguments(config)
             constraint = one_cost(facts["constraint"], "The figure of a comparison")
             kinds.add(constraint.kind)
             whole = episodes.filter(pl.col("valid"))
             if whole.is_empty():
                 continue
-            blocks = training_blocks(whole, constraint.limit, facts["batch"])
-            values = [constraint.measure(costs.to_numpy()) for costs in blocks["costs"]]
-            blocks = blocks.with_columns(measured=pl.Series(values, dtype=pl.Float64))
-            _draw_mean(left, blocks, "return", colour, label)
-            _draw_mean(right, blocks, "measured", colour, label)
+            blocks = training_blocks(whole, constraint, facts["batch"])
+            for axes, column in ((left, "return"), (right, "measured")):
+                _draw_mean(axes, blocks, column, colour, label)
             right.axhline(constraint.allowed, color=colour, linestyle="--", linewidth=0.8)
         if kinds == {"chance"}:
             right.set_yscale("symlog", linthresh=0.001)
             right.set_ylim(0, 1)
-        left.set_title("mean return")
-        right.set_title("what the constraint limits (dashed: allowed)")
-        for axes in (left, right):
-            axes.set_xlabel("environment steps per seed")
-            show_steps(axes)
+        show_steps(left).set_title("mean return")
+        show_steps(right).set_title("what the constraint limits (dashed: allowed)")
         figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", fontsize=8)
         title = f"{runs[0][0]['environment']['name']}: means over seeds, 95% bands"
         figure.suptitle(title, x=0.01, ha="left", fontsize=10)
@@ -97,93 +98,66 @@ def comparison_figure(runs: Sequence[tuple[dict[str, Any], pl.DataFrame, str]]) 
 
 def figure_arguments(config: dict[str, Any]) -> dict[str, Any]:
     """The arguments of `training_figure` for a stored configuration."""
-    training = config["training"]
     title = (
         f"{config['algorithm']['name']} on {config['environment']['name']}, preset "
-        f"{config['preset']}, {len(training['seeds'])} seeds"
+        f"{config['preset']}, {len(config['training']['seeds'])} seeds"
     )
-    batch = training["environments"] * training["rollout_length"]
-    return {"title": title, "constraint": from_dict(config["constraint"]), "batch": batch}
+    constraint = from_dict(config["constraint"])
+    return {"title": title, "constraint": constraint, "batch": batch_of(config)}
 
 
-def training_blocks(
-    episodes: pl.DataFrame, limit: float, batch: int, blocks: int = BLOCKS
-) -> pl.DataFrame:
-    """Averages per seed over about so many equal blocks of training."""
+def training_blocks(episodes: pl.DataFrame, constraint: One, batch: int) -> pl.DataFrame:
+    """Averages per seed over about 40 equal blocks of training, by the steps at their middle. The
+    last block also takes the remainder of the division."""
     updates = int(episodes["iteration"].max() or 0) + 1  # type: ignore[arg-type]
-    over = pl.Series("over", is_violation(episodes["cost"].to_numpy(), limit), pl.Boolean)
-    return (
-        episodes.with_columns(over, steps=(block_of(updates, blocks) + 0.5) * batch)
-        .group_by("seed", "steps")
+    width = max(1, updates // BLOCKS)
+    block = (pl.col("iteration") // width).clip(upper_bound=updates // width - 1)
+    blocks = (
+        episodes.group_by("seed", steps=(block + 0.5) * width * batch)
         .agg(
             pl.col("return").mean(),
             pl.col("cost").mean(),
             deviation=pl.col("cost").std(ddof=0),
             costs=pl.col("cost"),
-            violations=pl.col("over").sum(),
-            count=pl.len(),
         )
-        .with_columns(violation=pl.col("violations") / pl.col("count"))
         .sort("seed", "steps")
     )
+    measured = [constraint.measure(costs.to_numpy()) for costs in blocks["costs"]]
+    return blocks.with_columns(measured=pl.Series(measured, dtype=pl.Float64))
 
 
-def block_of(updates: int, blocks: int = BLOCKS) -> pl.Expr:
-    """The middle update of each row's block. The last block also takes what the division leaves
-    over."""
-    width = max(1, updates // blocks)
-    block = (pl.col("iteration") // width).clip(upper_bound=max(updates // width - 1, 0))
-    return (block + 0.5) * width - 0.5
-
-
-def _draw_returns(axes: Axes, blocks: pl.DataFrame) -> None:
-    _draw_seeds(axes, blocks, "return")
-    mean = blocks.group_by("steps").agg(pl.col("return").mean()).sort("steps")
-    axes.plot(mean["steps"], mean["return"], color=BLUE, linewidth=1.8)
-    axes.set_title("mean return (thin: seeds)")
-
-
-def _draw_constraint(axes: Axes, blocks: pl.DataFrame, constraint: One) -> None:
-    """What the constraint limits, per block: of each seed, and of all seeds with a 95% band."""
+def _draw_training(panels: Sequence[Axes], blocks: pl.DataFrame, constraint: One) -> None:
+    """Thin lines are seeds, thick ones all seeds together."""
+    returns, limited, costs = panels
     # The logarithmic axis of a probability ends at a floor, along which zeros are drawn
-    floor = constraint.epsilon / 50 if isinstance(constraint, Chance) else 0.0
-
-    def measured(costs: pl.Series) -> np.ndarray:
-        return np.maximum(np.array(measurement(constraint, costs.to_numpy())), floor)
-
-    values = [measured(costs)[0] for costs in blocks["costs"]]
-    _draw_seeds(axes, blocks.with_columns(value=pl.Series(values, dtype=pl.Float64)), "value")
-    pairs = blocks.select("steps", "costs").explode("costs")
-    whole = pairs.group_by("steps").agg("costs").sort("steps")
-    value, lower, upper = np.array([measured(costs) for costs in whole["costs"]]).T
-    axes.fill_between(whole["steps"], lower, upper, color=BLUE, alpha=0.25)
-    axes.plot(whole["steps"], value, color=BLUE, linewidth=1.8)
-    if isinstance(constraint, Chance):
-        allowed_line(axes, constraint.epsilon, f"ε = {constraint.epsilon:g}")
-        axes.set_yscale("log")
-        axes.set_ylim(floor, 1)
-    else:
-        allowed_line(axes, constraint.limit, f"limit {constraint.limit:g}")
-        axes.set_ylim(bottom=0)
-    axes.set_title(f"{constraint.label}, all seeds, 95% band")
-
-
-def _draw_costs(axes: Axes, blocks: pl.DataFrame, limit: float) -> None:
-    _draw_seeds(axes, blocks, "cost")
-    means = pl.col("cost").mean(), pl.col("deviation").mean()
-    spread = blocks.group_by("steps").agg(*means).sort("steps")
-    steps, mean, deviation = (spread[name].to_numpy() for name in ("steps", "cost", "deviation"))
-    axes.plot(steps, mean, color=BLUE, linewidth=1.8)
-    low, high = np.maximum(mean - deviation, 0), mean + deviation
-    axes.fill_between(steps, low, high, color=BLUE, alpha=0.15)
-    allowed_line(axes, limit, f"limit {limit:g}")
-    axes.set_ylim(bottom=0)
-    axes.set_title("episode cost, mean ± deviation")
-
-
-def _draw_seeds(axes: Axes, blocks: pl.DataFrame, column: str) -> None:
+    floor = constraint.epsilon / 50 if isinstance(constraint, Chance) else -np.inf
     for _, seed in blocks.group_by("seed", maintain_order=True):
-        axes.plot(seed["steps"], seed[column], color=BLUE, linewidth=0.6, alpha=0.45)
+        style = {"color": BLUE, "linewidth": 0.6, "alpha": 0.45}
+        returns.plot(seed["steps"], seed["return"], **style)
+        limited.plot(seed["steps"], np.maximum(seed["measured"], floor), **style)
+        costs.plot(seed["steps"], seed["cost"], **style)
+    means = (pl.col(name).mean() for name in ("return", "cost", "deviation"))
+    pooled = blocks.group_by("steps").agg(*means, pl.col("costs").explode()).sort("steps")
+    steps, cost, deviation = (pooled[name].to_numpy() for name in ("steps", "cost", "deviation"))
+    found = np.array([measurement(constraint, one.to_numpy()) for one in pooled["costs"]])
+    value, lower, upper = np.maximum(found, floor).T
+    for axes, line in ((returns, pooled["return"]), (limited, value), (costs, cost)):
+        axes.plot(steps, line, color=BLUE, linewidth=1.8)
+    limited.fill_between(steps, lower, upper, color=BLUE, alpha=0.25)
+    low, high = np.maximum(cost - deviation, 0), cost + deviation
+    costs.fill_between(steps, low, high, color=BLUE, alpha=0.15)
+    if isinstance(constraint, Chance):
+        allowed_line(limited, constraint.epsilon, f"ε = {constraint.epsilon:g}")
+        limited.set_yscale("log")
+        limited.set_ylim(floor, 1)
+    else:
+        allowed_line(limited, constraint.limit, f"limit {constraint.limit:g}")
+        limited.set_ylim(bottom=0)
+    allowed_line(costs, constraint.limit, f"limit {constraint.limit:g}")
+    costs.set_ylim(bottom=0)
+    returns.set_title("mean return (thin: seeds)")
+    limited.set_title(f"{constraint.label}, all seeds, 95% band")
+    costs.set_title("episode cost, mean ± deviation")
 
 
 def _draw_mean(axes: Axes, blocks: pl.DataFrame, column: str, colour: Any, label: str) -> None:
@@ -197,18 +171,20 @@ def _draw_mean(axes: Axes, blocks: pl.DataFrame, column: str, colour: Any, label
 
 def show_steps(axes: Axes) -> Axes:
     """A horizontal axis of environment steps with few ticks, as 200k or 1.5M."""
+
+    def text(value: float, _: float) -> str:
+        if value >= 1e6:
+            return f"{value / 1e6:g}M"
+        return f"{value / 1e3:g}k" if value else "0"
+
     axes.xaxis.set_major_locator(MaxNLocator(5))
-    axes.xaxis.set_major_formatter(
-        lambda value, _: (
-            f"{value / 1e6:g}M" if value >= 1e6 else f"{value / 1e3:g}k" if value else "0"
-        )
-    )
+    axes.xaxis.set_major_formatter(text)
+    axes.set_xlabel("environment steps per seed")
     return axes
 
 
 def show_probabilities(axis: Axis) -> Axis:
-    """A logarithmic axis of probabilities: plain numbers that do not overlap, also within one
-    decade."""
+    """A logarithmic axis of probabilities with few plain numbers, also within one decade."""
     low, high = axis.get_view_interval()
     if high < 10 * low:
         axis.set_major_locator(MaxNLocator(5))
@@ -226,10 +202,16 @@ def allowed_line(axes: Axes, value: float, label: str) -> None:
     axes.annotate(label, (1, value), color=RED, fontsize=8, **place)
 
 
+def legend_beside(axes: Axes, columns: int = 1) -> None:
+    """A legend at the right of the axes."""
+    place: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1, 0.5)}
+    axes.legend(fontsize=8, labelcolor=GREY, ncols=columns, **place)
+
+
 def save(figure: Figure, path: Path) -> None:
     """Write the figure as PNG, without the version of matplotlib, which would change the file."""
     files.check_target(path)
     picture = io.BytesIO()
-    figure.savefig(picture, format="png", metadata={"Software": None})
-    plt.close(figure)
+    with matplotlib.rc_context(STYLE):
+        figure.savefig(picture, format="png", metadata={"Software": None})
     files.write_atomically(path, picture.getvalue())

@@ -192,13 +192,13 @@ function updateFigures(s, isLog) {
     key(price, lines.map(([name], i) => [name, COLOURS[i ? 0 : 2]]));
     pointer(price, u.steps, lines);
   }
-  if (!u.window_violation) return;
-  const b = frame("Bound against reality", { x, y: isLog ? [floorOf(s), 1] : [0, 1], log: isLog, caption: "Cantelli's bound on P at each update, and the share of violations among the same episodes." });
+  if (!u.violation) return;
+  const b = frame("Bound against reality", { x, y: isLog ? [floorOf(s), 1] : [0, 1], log: isLog, caption: "Cantelli's bound on P, and the share of violations, per block of training." });
   path(b, u.steps, u.risk_bound, { stroke: COLOURS[2], "stroke-width": 2 });
-  path(b, u.steps, u.window_violation, { stroke: COLOURS[0], "stroke-width": 2 });
+  path(b, u.steps, u.violation, { stroke: COLOURS[0], "stroke-width": 2 });
   rules(b, threshold(s, "y"));
   key(b, [["bound", COLOURS[2]], ["violations", COLOURS[0]]]);
-  pointer(b, u.steps, [["bound", u.risk_bound], ["violations", u.window_violation]]);
+  pointer(b, u.steps, [["bound", u.risk_bound], ["violations", u.violation]]);
 }
 function frontierFigure(s, isLog) {
   const found = s.frontier;
@@ -234,16 +234,16 @@ function draw() {
   table("versions", s.versions);
   document.querySelectorAll("#summary tbody tr").forEach((row, i) => row.classList.toggle("chosen", i === index));
 }
-function finalCells(n) {
-  if (!n) return ["–", "–", "–"];
-  const interval = n.upper === null ? "" : ` [${show(n.lower, 2)},\u00a0${show(n.upper, 2)}]`;
-  return [whole(`${show(n.violation)}${interval}, largest ${show(n.largest)}`), percent(n.safe), show(n.return, 4)];
+function finalCells(s) {
+  if (s.final_violation === null) return ["–", "–", "–"];
+  const interval = s.final_violation_upper === null ? "" : ` [${show(s.final_violation_lower, 2)},\u00a0${show(s.final_violation_upper, 2)}]`;
+  return [whole(`${show(s.final_violation)}${interval}, largest ${show(s.final_largest_violation)}`), percent(s.final_safe), show(s.final_reward, 4)];
 }
 subjects.forEach((s, index) => by("subject").append(make("option", { value: index }, s.name)));
 table("summary", subjects.map(s => [
-  s.name, `${s.env}, ${s.promise}`, `${s.measured.label} ${whole(`${show(s.measured.value)} ± ${show(s.measured.error, 2)}`)}`, show(s.violation_probability_whole),
-  whole(`${show(s.violation_jitter)} ± ${show(s.jitter_standard_error, 2)}`), percent(s.safe_fraction), whole(`${show(s.return_mean, 4)} ± ${show(s.return_standard_error, 2)}`),
-  ...finalCells(s.final), `${s.seeds} × ${steps(s.total_steps)}`, s.status,
+  s.name, `${s.environment}, ${s.promise}`, `${s.label} ${whole(`${show(s.measured)} ± ${show(s.measured_error, 2)}`)}`, show(s.violation_whole),
+  whole(`${show(s.jitter)} ± ${show(s.jitter_error, 2)}`), percent(s.safe), whole(`${show(s.reward, 4)} ± ${show(s.reward_error, 2)}`),
+  ...finalCells(s), `${s.seeds} × ${steps(s.steps)}`, s.status,
 ]));
 document.querySelectorAll("#summary tbody tr").forEach((row, index) => row.addEventListener("click", () => { by("subject").value = index; draw(); }));
 for (const id of ["subject", "seeds", "log"]) by(id).addEventListener("change", draw);

@@ -46,8 +46,8 @@ class Summary(TypedDict):
     constraint_interval_per_seed: list[list[float] | None]
     safe_fraction: float | None
     constraints: NotRequired[list[dict[str, Any]]]
-    """With several costs, for each of them what differs from the summary, which then states of the
-    constraints the worst, in units of what it allows."""
+    """With several costs, the same measures for each constraint. The summary itself then has the
+    worst, in units of what is allowed."""
     steps_per_second: float | None
     wall_seconds: float | None
     run_dir: NotRequired[str]

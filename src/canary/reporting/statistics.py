@@ -5,13 +5,12 @@ The paper's measures (tab:safety, app:jitter), over the second half of training:
     converged violation probability   P = share of episodes with C > limit
     violation-probability jitter      sqrt(max(0, Var_b[p_b] - mean_b[P (1 - P) / n_b]))
 
-The jitter splits the updates into 12 equal blocks b with n_b episodes and violation rate p_b. It
-subtracts the variance that counting alone gives the blocks of a frozen policy. Reliability (% safe)
-is the share of seeds with P <= epsilon.
+The jitter splits the updates into 12 equal blocks b with n_b episodes and violation rate p_b, and
+subtracts the binomial variance that a frozen policy would show. Reliability (% safe) is the share
+of seeds with P <= epsilon.
 
-Interquartile mean and probability of improvement with stratified bootstrap intervals follow Agarwal
-et al. (2021), "Deep reinforcement learning at the edge of the statistical precipice". The generator
-has a fixed seed, so a table that is made again is the same table.
+Interquartile mean and probability of improvement follow Agarwal et al. (2021), "Deep reinforcement
+learning at the edge of the statistical precipice".
 """
 
 import math
@@ -24,9 +23,6 @@ from jaxtyping import Bool, Float, Int
 from scipy.special import stdtrit
 
 from canary.constraints import One
-
-Strata = Sequence[Sequence[float]]
-"""Scores of the seeds of each environment. The bootstrap draws seeds within their environment."""
 
 BLOCKS, DRAWS = 12, 2000
 
@@ -122,54 +118,43 @@ def paired_difference(
     return None if found is None or found[1] is None else (found[0], found[1])
 
 
-def interquartile_mean(strata: Strata) -> float:
+def interquartile_mean(scores: Float[np.ndarray, "... seed"]) -> Float[np.ndarray, "..."]:
     """Mean of the scores without the highest and the lowest quarter, rounded down."""
-    scores = np.sort(np.concatenate([np.asarray(stratum, float) for stratum in strata]))
-    cut = len(scores) // 4
-    return float(scores[cut : len(scores) - cut].mean())
+    count = scores.shape[-1]
+    return np.sort(scores)[..., count // 4 : count - count // 4].mean(-1)
 
 
 def bootstrap(
-    statistic: Callable[[Strata], float],
-    strata: Strata,
+    statistic: Callable[..., np.ndarray],
+    *samples: Sequence[float],
     confidence: float = 0.95,
     draws: int = DRAWS,
 ) -> Interval:
-    """The statistic with its percentile interval, drawing the seeds of each stratum with
-    replacement."""
+    """The statistic of one or more samples with its percentile interval. Each sample is drawn with
+    replacement, by a generator with a fixed seed. The statistic works along the last axis."""
     rng = np.random.default_rng(0)
-    columns = [np.asarray(stratum, float) for stratum in strata]
-    picks = [rng.integers(0, len(column), (draws, len(column))) for column in columns]
-    values = [
-        statistic([column[pick[draw]] for column, pick in zip(columns, picks, strict=True)])
-        for draw in range(draws)
-    ]
+    columns = [np.asarray(sample, float) for sample in samples]
+    drawn = [column[rng.integers(0, len(column), (draws, len(column)))] for column in columns]
     tail = (1 - confidence) / 2
-    lower, upper = np.quantile(values, [tail, 1 - tail])
-    return Interval(statistic(strata), float(lower), float(upper))
+    lower, upper = np.quantile(statistic(*drawn), [tail, 1 - tail])
+    return Interval(float(statistic(*columns)), float(lower), float(upper))
 
 
-def improvement_probability(ours: Strata, theirs: Strata, confidence: float = 0.95) -> Interval:
-    """P(a seed of ours scores above a seed of theirs), ties count half, mean over environments."""
-    if len(ours) != len(theirs):
-        raise ValueError("both methods need scores on the same environments")
+def improvement_probability(ours: Sequence[float], theirs: Sequence[float]) -> Interval:
+    """P(a seed of ours scores above a seed of theirs); ties count half."""
 
-    def wins(ours: Sequence[float], theirs: Sequence[float]) -> float:
-        difference = np.subtract.outer(np.asarray(ours, float), np.asarray(theirs, float))
-        return float(np.mean((difference > 0) + 0.5 * (difference == 0)))
+    def wins(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+        difference = ours[..., :, None] - theirs[..., None, :]
+        return np.mean((difference > 0) + 0.5 * (difference == 0), axis=(-2, -1))
 
-    def statistic(both: Strata) -> float:
-        half = len(both) // 2
-        return float(np.mean([wins(x, y) for x, y in zip(both[:half], both[half:], strict=True)]))
-
-    return bootstrap(statistic, [*ours, *theirs], confidence)
+    return bootstrap(wins, ours, theirs)
 
 
 def margin_per_jitter(
     epsilon: float | None, violation: float | None, jitter: float | None
 ) -> float | None:
-    """The paper's margin (epsilon - P) / jitter; None if a number is unknown or the jitter is 0,
-    which only says that it is smaller than counting can show."""
+    """The paper's margin (epsilon - P) / jitter; None if a number is unknown, or if the jitter is 0,
+    that is, too small to be measured."""
     if epsilon is None or violation is None or not jitter:
         return None
     return (epsilon - violation) / jitter
@@ -178,8 +163,8 @@ def margin_per_jitter(
 def running_rate(
     violated: Bool[np.ndarray, "episode"], iteration: Int[np.ndarray, "episode"], width: int
 ) -> tuple[Int[np.ndarray, "update"], Float[np.ndarray, "update"]]:
-    """Violation rate of the last `width` episodes at the end of every update that ended one, from
-    the update on by which `width` episodes have ended. Episodes in the order of time."""
+    """Violation rate of the last `width` episodes after every update in which an episode ended, as
+    soon as there are so many. Episodes are in the order of time."""
     total = np.concatenate([[0], np.cumsum(violated)])
     last = np.flatnonzero(np.diff(iteration, append=iteration[-1:] + 1)) + 1  # of each update
     last = last[last >= width]
@@ -192,8 +177,8 @@ def collapse_time(
     high: float = 0.3,
     low: float = 0.1,
 ) -> float | None:
-    """Steps from the last time at `high` or above to the first time at `low` or below: the paper's
-    collapse of the violation probability. None if it does not fall so far."""
+    """Steps from the last rate of at least `high` to the first rate of at most `low`: the paper's
+    collapse of the violation probability. None if the rate does not fall so far."""
     below = np.flatnonzero(rate <= low)
     if not below.size:
         return None

@@ -1,8 +1,8 @@
 """The summary of a run or of an evaluation: the numbers of the paper's table, as JSON data.
 
-A run's summary is a pure function of its directory, so a run that was stopped has one too. It
-describes the second half of the updates done so far, whole episodes only. A seed without an episode
-has None (null in JSON), never 0.
+A run's summary is a function of its directory, so an interrupted run has one too. It describes the
+second half of the updates done so far, whole episodes only. A seed without an episode has None
+(null in JSON), never 0.
 """
 
 import math
@@ -33,17 +33,15 @@ YARDSTICK = "yardstick.json"  # constant and random actions, where a seed is stu
 
 def summarise_run(run: Path) -> dict[str, Any]:
     """The training of a run, from its stored files."""
-    head, manifest = _head_of_run(run), read_manifest(run)
+    config, manifest = read_config(run), read_manifest(run)
     metrics, episodes = (read_table(run, kind) for kind in ("metrics", "episodes"))
-    summary = _of_training(
-        head, episodes, metrics, manifest["steps"], manifest.get("train_seconds")
-    )
-    return summary | {
+    steps = manifest["steps"]
+    return summarise_tables(config, episodes, metrics, steps, manifest.get("train_seconds")) | {
         "status": manifest["status"],
         "planned_steps": manifest["total_steps"],
         "wall_seconds": manifest.get("wall_seconds"),
         "start": manifest.get("start"),
-        "final_check": read_evaluation(run, manifest["steps"] // head["batch"]),
+        "final_check": read_evaluation(run, steps // batch_of(config)),
         "yardstick": (_read(run / YARDSTICK) or {}).get("sentence"),
         "run_dir": str(run),
     }
@@ -56,100 +54,74 @@ def read_evaluation(run: Path, updates: int) -> dict[str, Any] | None:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """A sealed file; None if there is none, or none that can be read."""
+    """A sealed file; None if it is missing or damaged."""
     try:
-        return unsealed(read_json(path), path) if path.exists() else None
+        return unsealed(read_json(path), path)
     except CanaryError:
         return None
+
+
+def batch_of(config: dict[str, Any]) -> int:
+    """Steps per update."""
+    return int(config["training"]["environments"]) * int(config["training"]["rollout_length"])
 
 
 def summarise_tables(
     config: dict[str, Any],
     episodes: pl.DataFrame,
     metrics: pl.DataFrame,
-    *,
     steps: int,
-    seconds: float | None,
+    seconds: float | None = None,
 ) -> dict[str, Any]:
-    """The same for finished seeds that may come from several runs; `seconds` is the sum of their
-    training times."""
-    summary = _of_training(_head(config), episodes, metrics, steps, seconds)
-    return summary | {"status": "finished", "planned_steps": steps, "wall_seconds": seconds}
+    """The training of the configuration's seeds, from their tables; `seconds` is how long it took."""
+    constraint, seeds = from_dict(config["constraint"]), config["training"]["seeds"]
+    done = steps // batch_of(config)
+    half, iteration = -(-done // 2), pl.col("iteration")
+    episodes, metrics = (table.filter(iteration < done) for table in (episodes, metrics))
+    whole = episodes.filter(pl.col("valid"))
+    dead_zone = config["algorithm"]["settings"].get("dead_zone")
+    found = {
+        str(seed): diagnose(seed_series(metrics, episodes, seed), constraint, dead_zone)
+        for seed in seeds
+    }
+    return {
+        **_head(config, seeds),
+        "total_steps": steps,
+        **_measured(whole.filter(iteration >= half), seeds, constraint, (half, done), whole),
+        "warnings": {seed: sentence for seed, sentence in found.items() if sentence},
+        "steps_per_second": steps * len(seeds) / seconds if seconds else None,
+    }
 
 
 def summarise_evaluation(run: Path, episodes: pl.DataFrame, seconds: float) -> dict[str, Any]:
-    """The same for fresh episodes of the frozen policies, all of which count; without jitter."""
-    head = _head_of_run(run)
-    del head["batch"], head["dead_zone"]
-    head["seed_ids"] = episodes["seed"].unique(maintain_order=True).to_list()
+    """The same for fresh episodes of frozen policies, all of which count; without jitter."""
+    config = read_config(run)
+    seeds = episodes["seed"].unique(maintain_order=True).to_list()
     steps = int(episodes["length"].sum())
     return {
-        **head,
-        "seeds": len(head["seed_ids"]),
+        **_head(config, seeds),
         "total_steps": steps,
-        **_measured(episodes, head["seed_ids"], from_dict(head["constraint"]), None),
+        **_measured(episodes, seeds, from_dict(config["constraint"])),
         "steps_per_second": steps / seconds,
         "wall_seconds": round(seconds, 2),
         "run_dir": str(run),
     }
 
 
-def _of_training(
-    head: dict[str, Any],
-    episodes: pl.DataFrame,
-    metrics: pl.DataFrame,
-    steps: int,
-    seconds: float | None,
-) -> dict[str, Any]:
-    constraint, seeds, done = (
-        from_dict(head["constraint"]),
-        head["seed_ids"],
-        steps // head["batch"],
-    )
-    half, iteration = -(-done // 2), pl.col("iteration")
-    whole = episodes.filter(pl.col("valid") & (iteration < done))
-    rows = whole.filter(iteration >= half)
-    tables = metrics.filter(iteration < done), episodes.filter(iteration < done)
-    found = {
-        str(seed): diagnose(seed_series(*tables, seed), constraint, head["dead_zone"])
-        for seed in seeds
-    }
-    return {
-        **{name: value for name, value in head.items() if name not in ("batch", "dead_zone")},
-        "total_steps": steps,
-        **_measured(rows, seeds, constraint, (half, done), whole),
-        "warnings": {seed: sentence for seed, sentence in found.items() if sentence},
-        "steps_per_second": steps * len(seeds) / seconds if seconds else None,
-    }
-
-
-def _head_of_run(run: Path) -> dict[str, Any]:
-    config = read_config(run)
-    try:
-        return _head(config)
-    except (KeyError, TypeError, ValueError) as error:
-        raise CanaryError(
-            f"{run / 'config.json'} is damaged ({error}); restore it or start a new run."
-        ) from error
-
-
-def _head(config: dict[str, Any]) -> dict[str, Any]:
-    """What was trained on what, from a stored configuration; no JAX is needed to read it."""
-    training, constraint = config["training"], from_dict(config["constraint"])
+def _head(config: dict[str, Any], seeds: list[int]) -> dict[str, Any]:
+    """What was trained on what, from a stored configuration, without JAX."""
     return {
         "env": str(config["environment"]["name"]),
         "algorithm": str(config["algorithm"]["name"]),
         "preset": str(config["preset"]),
-        **_terms(constraint),
-        "seeds": len(training["seeds"]),
-        "seed_ids": [int(seed) for seed in training["seeds"]],
-        "batch": int(training["environments"]) * int(training["rollout_length"]),
-        "dead_zone": config["algorithm"]["settings"].get("dead_zone"),
+        **_terms(from_dict(config["constraint"])),
+        "seeds": len(seeds),
+        "seed_ids": [int(seed) for seed in seeds],
     }
 
 
 def _terms(constraint: Constraint) -> dict[str, Any]:
-    """The constraint, its limit and its epsilon; of several, a list of each."""
+    """The constraint, its limit and its epsilon; lists if there are several."""
     if isinstance(constraint, Joint):
         each = [_terms(part) for part in constraint.parts]
         return {name: [terms[name] for terms in each] for name in each[0]}
@@ -161,34 +133,15 @@ def _measured(
     episodes: pl.DataFrame,
     seeds: list[int],
     constraint: Constraint,
-    span: tuple[int, int] | None,
+    span: tuple[int, int] | None = None,
     whole: pl.DataFrame | None = None,
 ) -> dict[str, Any]:
-    """All measures. Of several constraints they are of the worst, and `constraints` lists what is
-    other for each of them. `whole` are the episodes from the first one on."""
-    found = _over_seeds(episodes, seeds, constraint, span)
-    if whole is not None:
-        parts = [whole.filter(pl.col("seed") == seed) for seed in seeds]
-        over_all = [_violation(part, constraint.limit) for part in parts]
-        found["violation_probability_whole"] = mean_over_seeds(over_all)
-        found["violation_whole_per_seed"] = over_all
-    if isinstance(constraint, Joint):
-        found["constraints"] = [
-            _terms(part)
-            | _measured(
-                seen_by(part, episodes), seeds, part, span,
-                None if whole is None else seen_by(part, whole),
-            )
-            for part in constraint.parts
-        ]  # fmt: skip
-    return found
+    """All measures, per seed and over seeds. In training `span` is the range of iterations of these
+    episodes, and `whole` has the episodes from the first on.
 
-
-def _over_seeds(
-    episodes: pl.DataFrame, seeds: list[int], constraint: Constraint, span: tuple[int, int] | None
-) -> dict[str, Any]:
-    """All measures per seed and over seeds; `span` gives the iterations [first, last) of the
-    episodes where a jitter is wanted."""
+    With several constraints the measures are those of the worst, and `constraints` lists the
+    measures of each.
+    """
     parts = [episodes.filter(pl.col("seed") == seed) for seed in seeds]
     measured = [measurement(constraint, part["cost"].to_numpy()) for part in parts]
     values = [None if one is None else _finite(one.value) for one in measured]
@@ -203,7 +156,7 @@ def _over_seeds(
     }
     mean = {name: mean_over_seeds(column) for name, column in each.items()}
     error = {name: standard_error(column) for name, column in each.items()}
-    return {
+    found = {
         "violation_probability": mean["violation"],
         "violation_standard_error": error["violation"],
         "violation_jitter": mean["jitter"],
@@ -224,10 +177,21 @@ def _over_seeds(
         "constraint_interval_per_seed": [_interval(one) for one in measured],
         "safe_fraction": safe_fraction(values, constraint.allowed),
     }
+    if whole is not None:
+        each_whole = (whole.filter(pl.col("seed") == seed) for seed in seeds)
+        rates = [_violation(part, constraint.limit) for part in each_whole]
+        found["violation_probability_whole"] = mean_over_seeds(rates)
+        found["violation_whole_per_seed"] = rates
+    if isinstance(constraint, Joint):
+        found["constraints"] = []
+        for part in constraint.parts:
+            own = seen_by(part, episodes), None if whole is None else seen_by(part, whole)
+            found["constraints"].append(_terms(part) | _measured(own[0], seeds, part, span, own[1]))
+    return found
 
 
 def _costs(part: pl.DataFrame) -> pl.Series:
-    """The cost of each episode; none where an episode has several."""
+    """The cost of each episode; empty if an episode has several."""
     costs = part["cost"]
     return costs.cast(pl.Float64) if costs.dtype.is_numeric() else pl.Series([], dtype=pl.Float64)
 

@@ -1,7 +1,7 @@
-"""A study as its views get it: the rows that the store has, and the page that a view writes. No
-JAX, no training."""
+"""A study as its views see it: the rows that the store has, and the page that a view writes. No JAX,
+no training."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from os.path import normpath
@@ -32,52 +32,36 @@ Numbers = dict[str, Any]
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a study with the seeds that are shown."""
+    """A row of a study with its results. One that is not shown has no seeds."""
 
     about: dict[str, Any]
     """Its entry in study.json."""
-    folder: Path
-    record: dict[str, Any] | None = None
-    """row.json; None if the row is not shown."""
+    config: dict[str, Any] = field(default_factory=dict)
+    steps: int = 0
+    seeds: dict[int, dict[str, Any]] = field(default_factory=dict)
+    """The measures of each seed (`store.measure`), its final policy, and the code that trained it."""
+    blocks: pl.DataFrame = field(default_factory=pl.DataFrame)
+    """Blocks of training of these seeds (`store.thin`)."""
     missing: str = "not trained"
     """Why it is not shown."""
-    seeds: dict[int, dict[str, Any]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
-        return str(self.about["row"])
+        return self.about["row"]
+
+    @property
+    def environment(self) -> str:
+        return self.about["environment"]
+
+    @property
+    def algorithm(self) -> str:
+        return self.about["algorithm"]
 
     @property
     def label(self) -> str:
         """Method, preset and overrides."""
         changed = "".join(f", {one.rpartition('.')[2]}" for one in self.about["overrides"])
-        return f"{self.about['algorithm']} (`{self.about['preset']}`{changed})"
-
-    @property
-    def is_shown(self) -> bool:
-        return bool(self.seeds)
-
-    @property
-    def config(self) -> dict[str, Any]:
-        assert self.record is not None
-        return self.record["config"]
-
-    @property
-    def steps(self) -> int:
-        assert self.record is not None
-        return int(self.record["steps"])
-
-    @property
-    def environment(self) -> str:
-        return str(self.config["environment"]["name"])
-
-    @property
-    def algorithm(self) -> str:
-        return str(self.config["algorithm"]["name"])
-
-    @property
-    def preset(self) -> str:
-        return str(self.config["preset"])
+        return f"{self.algorithm} (`{self.about['preset']}`{changed})"
 
     @property
     def constraint(self) -> One:
@@ -102,19 +86,13 @@ class Row:
         return " ".join(sorted({code[:6] for codes in known for code in codes.split()}))
 
     def each(self, name: str) -> list[Any]:
-        """A measure of every seed."""
-        return [one[name] for one in self.seeds.values()]
+        """A measure of every seed that has it."""
+        return [one[name] for one in self.seeds.values() if one[name] is not None]
 
     def final(self, name: str) -> list[Any]:
         """A number of the final policy of every seed that has one."""
         found = (one.get("final") or {} for one in self.seeds.values())
         return [one[name] for one in found if one.get(name) is not None]
-
-    def blocks(self) -> pl.DataFrame:
-        """Blocks of training of its seeds (`store.thin`)."""
-        assert self.record is not None
-        blocks = store.read_blocks(self.folder, self.record)
-        return blocks.filter(pl.col("seed").is_in(list(self.seeds)))
 
 
 @dataclass(frozen=True)
@@ -124,65 +102,67 @@ class Page:
     folder: Path
     study: dict[str, Any]
     rows: list[Row]
-    notes: list[str] = field(default_factory=list)
+    notes: list[str]
+    """Why rows are not shown, and which rows are the same."""
 
     @property
     def shown(self) -> list[Row]:
-        return [row for row in self.rows if row.is_shown]
+        return [row for row in self.rows if row.seeds]
 
-    def table(
+    def lines(
         self,
-        about: str,
         head: Sequence[str],
-        cells: Callable[[Row], Sequence[Sequence[str]]],
-        data: pl.DataFrame | list[Numbers],
-        figure: str | None = None,
+        cells: Callable[[Row], Iterable[Sequence[str]]],
         names: Callable[[Row], Sequence[str]] = lambda row: (row.name,),
-    ) -> Paths:
-        """Write table.md, with the lines that `cells` makes of each row, and table.csv. A row that
-        is not shown has its `names` and says why."""
+    ) -> list[Sequence[str]]:
+        """The lines that `cells` makes of each row. A row that is not shown says why after its
+        `names`."""
         lines: list[Sequence[str]] = []
         for row in self.rows:
             named = (*names(row), row.missing)
-            lines += cells(row) if row.is_shown else [(*named, *[""] * (len(head) - len(named)))]
-        return self.write(about, head, lines, data, figure)
+            empty = [""] * (len(head) - len(named))
+            lines += cells(row) if row.seeds else [(*named, *empty)]
+        return lines
 
     def write(
         self,
         about: str,
         head: Sequence[str],
-        lines: Sequence[Sequence[str]],
+        lines: Iterable[Sequence[str]],
         data: pl.DataFrame | list[Numbers],
-        figure: str | None = None,
+        figure: Any = None,
         footnote: str = "",
     ) -> Paths:
-        command = self.study.get("command") or f"canary reproduce {self.study['name']}"
-        text = [f"# {self.study['title']}", "", f"`{command}`. {about}", ""]
-        paths = {"table": self.folder / "table.md", "data": self.folder / "table.csv"}
-        if figure is not None:
-            text += [f"![{self.study['title']}]({figure})", ""]
-            paths["figure"] = self.folder / figure
-        text += [_line(head), "|" + "---|" * len(head), *map(_line, lines)]
-        below = [f"- {note}" for note in self.notes] + ([footnote] if footnote else [])
-        text += ["", *below] if below else []
-        write_atomically(paths["table"], ("\n".join(text) + "\n").encode())
-        frame = pl.DataFrame(data, infer_schema_length=None) if isinstance(data, list) else data
+        """Write table.md, the data as table.csv, and the figure under the name of the view."""
+        study, frame = self.study, pl.DataFrame(data, infer_schema_length=None)
+        command = study.get("command") or f"canary reproduce {study['name']}"
+        text = [f"# {study['title']}", "", f"`{command}`. {about}", ""]
+        paths = {"table": self.folder / "table.md"}
         if frame.is_empty():
-            paths["data"].unlink(missing_ok=True)
-            return {label: path for label, path in paths.items() if label != "data"}
-        write_atomically(paths["data"], frame.write_csv().encode())
+            (self.folder / "table.csv").unlink(missing_ok=True)
+        else:
+            paths["data"] = self.folder / "table.csv"
+            write_atomically(paths["data"], frame.write_csv().encode())
+        if figure is not None:
+            from canary.reporting.figures import save  # matplotlib takes a second
+
+            paths["figure"] = self.folder / f"{study['view']}.png"
+            save(figure, paths["figure"])
+            text += [f"![{study['title']}]({paths['figure'].name})", ""]
+        body = ["| " + " | ".join(cells) + " |" for cells in (head, *lines)]
+        text += [body[0], "|" + "---|" * len(head), *body[1:]]
+        if self.notes or footnote:
+            text += ["", *(f"- {note}" for note in self.notes), *([footnote] if footnote else [])]
+        write_atomically(paths["table"], ("\n".join(text) + "\n").encode())
         return paths
-
-
-def _line(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
 
 
 def stored_studies(results: Path) -> list[str]:
     return sorted(path.parent.name for path in results.glob("*/study.json"))
 
 
-def read_study(folder: Path) -> dict[str, Any]:
+def read_page(folder: Path) -> Page:
+    """A study with its rows; what cannot be read is named in the notes."""
     path = folder / "study.json"
     if not path.exists():
         raise CanaryError(
@@ -192,21 +172,13 @@ def read_study(folder: Path) -> dict[str, Any]:
     study = store.read_sealed(path)
     if not {"name", "title", "view", "rows"} <= set(study) or study["view"] not in VIEWS:
         raise CanaryError(f"{path} does not describe a study; reproduce the study again.")
-    return study
-
-
-def read_page(folder: Path) -> Page:
-    """A study with its rows; what cannot be read is named in the notes."""
-    study, notes = read_study(folder), []
-    rows = []
+    rows, notes = [], []
     for about in study["rows"]:
-        place = Path(normpath(folder / about["folder"]))
         try:
-            rows.append(_read_row(place, about))
+            rows.append(_read_row(Path(normpath(folder / about["folder"])), about))
         except CanaryError as error:
-            rows.append(Row(about, place, missing="not shown"))
+            rows.append(Row(about, missing="not shown"))
             notes.append(str(error))
-    for about in study["rows"]:
         notes += [f"`{name}` has the settings of `{about['row']}`." for name in about["also"]]
     return Page(folder, study, rows, notes)
 
@@ -214,13 +186,15 @@ def read_page(folder: Path) -> Page:
 def _read_row(folder: Path, about: dict[str, Any]) -> Row:
     record = store.read_row(folder)
     if record is None:
-        return Row(about, folder)
-    found = record["config"]["environment"]["name"], record["config"]["algorithm"]["name"]
+        return Row(about)
+    config = record["config"]
+    found = config["environment"]["name"], config["algorithm"]["name"]
     if record["row"] != folder.name or found != (about["environment"], about["algorithm"]):
         raise CanaryError(f"{folder} holds the results of another row; restore it.")
-    store.read_blocks(folder, record)
-    seeds = {seed: record["seeds"].get(str(seed)) for seed in about["seeds"]}
-    return Row(about, folder, record, seeds={seed: one for seed, one in seeds.items() if one})
+    known = {seed: record["seeds"].get(str(seed)) for seed in about["seeds"]}
+    seeds = {seed: one for seed, one in known.items() if one}
+    blocks = store.read_blocks(folder, record).filter(pl.col("seed").is_in(list(seeds)))
+    return Row(about, config, int(record["steps"]), seeds, blocks)
 
 
 def save_views(folder: Path) -> Paths:

@@ -1,20 +1,23 @@
 """`canary reproduce` and `canary sweep`: train the seeds of a study that the store does not have, on
 this machine or over a Ray cluster.
 
-RUNS/STUDY/ROW/    the runs; a stopped one continues, a finished one is not trained again
-RESULTS/STUDY/     the store (`studies.store`), and the study's table and figure
+    RUNS/STUDY/ROW/    the runs; an interrupted one continues, a finished one is not trained again
+    RESULTS/STUDY/     the store (`studies.store`), and the study's table and figure
 
-The unit of work is one seed of one row. A row is found again by its settings, also in the folder of
-another study. Settings are the same if they give the same numbers: the seeds, the name of the preset
-and the sizes of programs and checkpoints are left out.
+A row is found again by its settings, also in the folder of another study. Settings are the same if
+they give the same numbers: the seeds, the name of the preset and the sizes of programs and
+checkpoints do not count.
 """
 
 import logging
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
+
+import polars as pl
 
 from canary.config.config import RunConfig, config_from_dict, config_to_dict, make_config
 from canary.config.sources import build, source_from_dict, source_of
@@ -32,20 +35,37 @@ from canary.runs.runner import resume_run, start_run
 from canary.runs.tables import read_table
 from canary.studies import store
 from canary.studies.catalogue import Row, Study
-from canary.studies.page import Paths, save_views
+from canary.studies.page import VIEWS, Paths, save_views
 from canary.terminal.console import counting_bar
 
 WITHOUT_INFLUENCE = ("seeds", "chunk", "checkpoint_seconds", "seeds_per_device")
 FINAL_EPISODES = 500  # of each final policy, where the environment is not finite
 PAPER_SEEDS = tuple(range(30))
-RETRIES = 10  # of a unit whose Ray worker died
+RETRIES = 10  # of a seed whose Ray worker died
 
 Known = dict[int, dict[str, Any]]
-Results = tuple[Known, tuple[Any, Any], int]
-"""What is known of each seed, its tables of episodes and metrics, and its steps."""
-Stored = Callable[[int, RunConfig, Results], None]
-Engine = Callable[[list[RunConfig], list[Path], Stored], None]
-"""Trains the seeds of each configuration in its place, and hands each over as it is finished."""
+
+
+class Unit(NamedTuple):
+    """Seeds of one row that are to be trained: where, and where their results go."""
+
+    config: RunConfig
+    runs: Path
+    folder: Path
+
+
+class Results(NamedTuple):
+    """What the store needs of a finished run."""
+
+    config: dict[str, Any]
+    tables: tuple[pl.DataFrame, pl.DataFrame]
+    """Episodes and metrics."""
+    steps: int
+    known: Known
+
+
+Engine = Callable[[list[Unit]], Iterator[tuple[Unit, Results]]]
+"""Trains units and yields the results of their seeds as they are finished."""
 
 
 # What is trained
@@ -71,6 +91,17 @@ class Request:
     """`paper`: the `paper` preset, its steps, and 30 seeds."""
     only: tuple[str, ...] = ()
 
+    def chosen_seeds(self, stated: Sequence[int]) -> tuple[int, ...]:
+        stated = PAPER_SEEDS if self.scale == "paper" else tuple(stated)
+        if isinstance(self.seeds, int):
+            return tuple(range(stated[0], stated[0] + self.seeds))
+        return stated if self.seeds is None else self.seeds
+
+    def check_names(self, study: str, known: Sequence[str]) -> None:
+        for name in self.only:
+            if name not in known:
+                raise CanaryError(f"The study {study} has no row {name!r}{nearest(name, known)}")
+
 
 @dataclass(frozen=True)
 class Planned:
@@ -79,36 +110,40 @@ class Planned:
     row: Row
     config: RunConfig
     is_wanted: bool
-    also: tuple[str, ...] = ()
+    also: list[str] = field(default_factory=list)
     """Other rows that the request gives the same settings."""
 
-    @property
-    def about(self) -> str:
-        """What the row says of itself, or the preset that was asked for in its place."""
-        if self.config.preset == self.row.preset:
-            return self.row.about
-        return ", ".join((f"the `{self.config.preset}` preset", *self.row.overrides))
+    def described(self, folder: str) -> dict[str, Any]:
+        """Its entry in study.json."""
+        row, config, about = self.row, self.config, self.row.about
+        if config.preset != row.preset:
+            about = ", ".join((f"the `{config.preset}` preset", *row.overrides))
+        return {
+            "row": row.name,
+            "about": about,
+            "folder": folder,
+            "environment": config.environment_name,
+            "algorithm": config.algorithm_name,
+            "preset": config.preset,
+            "overrides": list(row.overrides),
+            "seeds": list(config.training.seeds),
+            "also": self.also,
+            "paper": row.paper,
+        }
 
 
 def planned(name: str, study: Study, request: Request) -> list[Planned]:
     """All rows of a study; those that the request gives the same settings are one."""
     known = [row.name for row in study.rows]
-    for wanted in request.only:
-        if wanted not in known:
-            raise CanaryError(f"The study {name} has no row {wanted!r}{nearest(wanted, known)}")
+    request.check_names(name, known)
     rows: dict[str, Planned] = {}
     for row in sorted(study.rows, key=lambda row: row.name not in request.only):
         is_wanted = not request.only or row.name in request.only
         config = configuration(row, request if is_wanted else Request())
-        same = rows.get(settings_of(config))
-        if same is None:
-            rows[settings_of(config)] = Planned(row, config, is_wanted)
-        else:
-            longer = len(config.training.seeds) > len(same.config.training.seeds)
-            seeds = (config if is_wanted and longer else same.config).training.seeds
-            rows[settings_of(config)] = replace(
-                same, config=with_seeds(same.config, seeds), also=(*same.also, row.name)
-            )
+        one = Planned(row, config, is_wanted)
+        same = rows.setdefault(settings_of(config), one)
+        if same is not one:
+            same.also.append(row.name)
     return sorted(rows.values(), key=lambda one: known.index(one.row.name))
 
 
@@ -117,22 +152,15 @@ def configuration(row: Row, request: Request | None = None) -> RunConfig:
     at_paper_scale = request.scale == "paper"
     stated = None if at_paper_scale else row.steps
     steps = stated if request.steps is None else request.steps
-    overrides = row.overrides + (() if steps is None else (f"training.total_steps={steps}",))
     return make_config(
         row.environment,
         row.algorithm,
         row.constraint or None,
         request.preset or ("paper" if at_paper_scale else row.preset),
-        overrides,
+        row.overrides + (() if steps is None else (f"training.total_steps={steps}",)),
         row.cost,
-        seeds=chosen_seeds(request.seeds, PAPER_SEEDS if at_paper_scale else tuple(row.seeds)),
+        seeds=request.chosen_seeds(row.seeds),
     )
-
-
-def chosen_seeds(wanted: int | tuple[int, ...] | None, stated: tuple[int, ...]) -> tuple[int, ...]:
-    if isinstance(wanted, int):
-        return tuple(range(stated[0], stated[0] + wanted))
-    return stated if wanted is None else wanted
 
 
 def reproduce(
@@ -145,40 +173,43 @@ def reproduce(
     quiet: bool = False,
 ) -> Paths:
     """Train what is missing; returns the paths of the table and the figure by label."""
-    request = request or Request()
+    request, page = request or Request(), places.results / name
     if not study.rows:
-        return _reproduce_points(name, study, places.results / name, request, quiet)
-    home = study.units_of or name
-    rows = planned(name, study, request)
-    folders = [folder_of(places.results, home, one) for one in rows]
-    write_study(places.results / name, name, study, rows, folders)
-    todo: list[RunConfig] = []
-    where: list[Path] = []
-    for one, folder in zip(rows, folders, strict=True):
-        missing = _missing(one.config, folder) if one.is_wanted else ()
-        if missing:
-            todo.append(with_seeds(one.config, missing))
-            where.append(folder)
-
-    def stored(index: int, config: RunConfig, results: Results) -> None:
-        known, tables, steps = results
-        store.add(where[index], config_to_dict(config), tables, steps, known)
-
-    runs = [places.runs / folder.parent.name / folder.name for folder in where]
-    (engine or local_engine(quiet))(todo, runs, stored)
-    return save_views(places.results / name)
+        return _reproduce_points(name, study, page, request, quiet)
+    units, rows = [], []
+    for one in planned(name, study, request):
+        folder = folder_of(places.results, study.units_of or name, one.row.name, one.config)
+        is_own = folder.parent == page
+        rows.append(
+            one.described(folder.name if is_own else f"../{folder.parent.name}/{folder.name}")
+        )
+        if one.is_wanted and (missing := _missing(one.config, folder)):
+            runs = places.runs / folder.parent.name / folder.name
+            units.append(Unit(with_seeds(one.config, missing), runs, folder))
+    _write_study(page, name, study, rows, command=study.command)
+    for unit, results in (engine or local_engine(quiet))(units):
+        store.add(unit.folder, *results)
+    return save_views(page)
 
 
-def folder_of(results: Path, home: str, one: Planned) -> Path:
-    """The folder that holds the row's settings, in its own study or in another; else a free one."""
-    wanted = settings_of(one.config)
-    plain = results / home / one.row.name
-    beside = results / home / f"{one.row.name}-{wanted[:8]}"
+def _write_study(
+    folder: Path, name: str, study: Study, rows: list[dict[str, Any]], **more: Any
+) -> None:
+    """Write study.json: all that a view needs besides the results."""
+    make_folder(folder)
+    content = {"name": name, "title": study.title, "view": study.view, "rows": rows}
+    store.write_sealed(folder / "study.json", content | more)
+
+
+def folder_of(results: Path, study: str, row: str, config: RunConfig) -> Path:
+    """The folder that holds these settings, of its own study or another; else a free one."""
+    wanted = settings_of(config)
+    plain, beside = results / study / row, results / study / f"{row}-{wanted[:8]}"
     others = (path.parent for path in sorted(results.glob("*/*/row.json")))
     for folder in (plain, beside, *others):
         try:
             record = store.read_row(folder)
-        except CanaryError:  # the view names it; a row of this name stays where it is
+        except CanaryError:  # damaged: the table names it
             if folder == plain:
                 return plain
             continue
@@ -188,7 +219,7 @@ def folder_of(results: Path, home: str, one: Planned) -> Path:
 
 
 def _missing(config: RunConfig, folder: Path) -> tuple[int, ...]:
-    """The seeds to train; none of a row that is damaged, which stays as it is."""
+    """The seeds to train; none of a damaged row, which stays as it is."""
     remove_orphans(folder)
     try:
         have = store.stored_seeds(folder)
@@ -197,56 +228,20 @@ def _missing(config: RunConfig, folder: Path) -> tuple[int, ...]:
     return tuple(seed for seed in config.training.seeds if seed not in have)
 
 
-def write_study(
-    folder: Path, name: str, study: Study, rows: list[Planned], folders: list[Path]
-) -> None:
-    """Write study.json: all that a view needs besides the rows themselves."""
-    make_folder(folder)
-    described = [
-        {
-            "row": one.row.name,
-            "about": one.about,
-            "folder": place.name if place.parent == folder else f"../{place.parent.name}/{place.name}",
-            "environment": one.config.environment_name,
-            "algorithm": one.config.algorithm_name,
-            "preset": one.config.preset,
-            "overrides": list(one.row.overrides),
-            "seeds": list(one.config.training.seeds),
-            "also": list(one.also),
-            "paper": one.row.paper,
-        }
-        for one, place in zip(rows, folders, strict=True)
-    ]  # fmt: skip
-    content = {"name": name, "title": study.title, "view": study.view, "rows": described}
-    store.write_sealed(folder / "study.json", content | {"command": study.command})
-
-
 def _reproduce_points(
     name: str, study: Study, folder: Path, request: Request, quiet: bool
 ) -> Paths:
     """A study without rows, whose module computes its points."""
-    from canary.studies.paper import variance_points, worst_case
-
-    module = {"relative-variance": variance_points, "worst-case": worst_case}[study.view]
-    for wanted in request.only:
-        if wanted not in module.PARTS:
-            known = nearest(wanted, module.PARTS)
-            raise CanaryError(f"The study {name} has no part {wanted!r}{known}")
+    module = import_module(VIEWS[study.view])
+    request.check_names(name, module.PARTS)
     for option, value in (("--steps", request.steps), ("--preset", request.preset)):
         if value is not None:
             raise CanaryError(f"{name} has no rows to train, so it has no {option}.")
-    stated = PAPER_SEEDS if request.scale == "paper" else module.SEEDS
-    seeds = chosen_seeds(request.seeds, stated)
-    make_folder(folder)
-    content = {"name": name, "title": study.title, "view": study.view, "rows": []}
-    shown = {} if request.only else {"seeds": list(seeds)}
-    store.write_sealed(folder / "study.json", content | shown)
+    seeds = request.chosen_seeds(module.SEEDS)
+    _write_study(folder, name, study, [], **({} if request.only else {"seeds": list(seeds)}))
     with counting_bar("points", quiet=quiet) as progress:
         module.complete(folder, seeds, request.only, progress)
     return save_views(folder)
-
-
-# How it is trained
 
 
 def settings_of(config: RunConfig) -> str:
@@ -277,6 +272,9 @@ def with_seeds(config: RunConfig, seeds: Sequence[int]) -> RunConfig:
     return replace(config, training=replace(config.training, seeds=tuple(seeds)))
 
 
+# How it is trained
+
+
 def engine_named(name: str, quiet: bool) -> Engine:
     return ray_engine(quiet) if name == "ray" else local_engine(quiet)
 
@@ -284,10 +282,10 @@ def engine_named(name: str, quiet: bool) -> Engine:
 def local_engine(quiet: bool) -> Engine:
     """One row after the other; its seeds share the cores of this machine."""
 
-    def train(configs: list[RunConfig], places: list[Path], stored: Stored) -> None:
-        for index, (config, place) in enumerate(zip(configs, places, strict=True)):
-            for part, run in _finished_runs(config, place, quiet=quiet):
-                stored(index, part, results_of(part, run))
+    def train(units: list[Unit]) -> Iterator[tuple[Unit, Results]]:
+        for unit in units:
+            for results in _finished_runs(unit.config, unit.runs, quiet=quiet):
+                yield unit, results
 
     return train
 
@@ -303,37 +301,38 @@ def ray_engine(quiet: bool) -> Engine:
     except ImportError:
         raise CanaryError("--engine ray needs Ray: pip install 'canary-rl[ray]'.") from None
 
-    def train(configs: list[RunConfig], places: list[Path], stored: Stored) -> None:
-        if not configs:
+    def train(units: list[Unit]) -> Iterator[tuple[Unit, Results]]:
+        if not units:
             return
         ray.init(ignore_reinit_error=True, log_to_driver=False, logging_level=logging.ERROR)
-        task = ray.remote(max_retries=RETRIES, num_cpus=1)(_train_unit)
-        waiting: dict[Any, tuple[int, str]] = {}
-        for index, (config, place) in enumerate(zip(configs, places, strict=True)):
-            source = None if is_ours(config.environment) else _source(config)
-            for seed in config.training.seeds:
-                plain = config_to_dict(with_seeds(config, (seed,)))
-                unit = task.remote(plain, source, str(place.resolve() / f"seed-{seed}"))
-                waiting[unit] = index, f"{place.name}, seed {seed}"
+        task = ray.remote(max_retries=RETRIES, num_cpus=1)(_train_seed)
+        waiting: dict[Any, tuple[Unit, str]] = {}
+        for unit in units:
+            source = _source(unit.config)
+            for seed in unit.config.training.seeds:
+                plain = config_to_dict(with_seeds(unit.config, (seed,)))
+                place = str(unit.runs.resolve() / f"seed-{seed}")
+                waiting[task.remote(plain, source, place)] = unit, f"{unit.runs.name}, seed {seed}"
         total = len(waiting)
         try:
             with counting_bar("units", quiet=quiet) as progress:
                 progress(0, total, "waiting for the first unit")
                 while waiting:
-                    done, _ = ray.wait(list(waiting), num_returns=1)
-                    index, label = waiting.pop(done[0])
-                    for seeds, results in _unit(ray, done[0], label):
-                        stored(index, with_seeds(configs[index], seeds), results)
+                    (done,), _ = ray.wait(list(waiting), num_returns=1)
+                    unit, label = waiting.pop(done)
+                    yield from ((unit, results) for results in _result(ray, done, label))
                     progress(total - len(waiting), total, label)
         finally:
-            for unit in waiting:
-                ray.cancel(unit, force=True)
+            for one in waiting:
+                ray.cancel(one, force=True)
 
     return train
 
 
-def _source(config: RunConfig) -> dict[str, Any]:
+def _source(config: RunConfig) -> dict[str, Any] | None:
     """How a Ray worker makes an environment that is not ours."""
+    if is_ours(config.environment):
+        return None
     source = source_of(config.environment)
     if source is None:
         raise CanaryError(
@@ -342,23 +341,20 @@ def _source(config: RunConfig) -> dict[str, Any]:
     return source.to_dict()
 
 
-def _train_unit(
-    plain: dict[str, Any], source: dict[str, Any] | None, place: str
-) -> list[tuple[tuple[int, ...], Results]]:
+def _train_seed(plain: dict[str, Any], source: dict[str, Any] | None, place: str) -> list[Results]:
     """What a Ray worker does: one seed, in a directory that it may share with others."""
     environment = None if source is None else build(source_from_dict(source))
     config = config_from_dict(plain, environment)
-    found = _finished_runs(config, Path(place), quiet=True, leave_running=True)
-    return [(part.training.seeds, results_of(part, run)) for part, run in found]
+    return list(_finished_runs(config, Path(place), quiet=True, leave_running=True))
 
 
-def _unit(ray: Any, unit: Any, label: str) -> list[tuple[tuple[int, ...], Results]]:
+def _result(ray: Any, task: Any, label: str) -> list[Results]:
     try:
-        return ray.get(unit)
+        return ray.get(task)
     except ray.exceptions.RayTaskError as error:
-        cause = error.cause
-        text = str(cause) if isinstance(cause, CanaryError) else f"{label} failed: {cause!r}"
-        raise CanaryError(text) from error
+        if isinstance(error.cause, CanaryError):
+            raise CanaryError(str(error.cause)) from error
+        raise CanaryError(f"{label} failed: {error.cause!r}") from error
     except ray.exceptions.RayError as error:
         reason = str(error).strip().partition("\n")[0]
         raise CanaryError(f"{label} failed after {RETRIES} retries ({reason}).") from error
@@ -366,34 +362,27 @@ def _unit(ray: Any, unit: Any, label: str) -> list[tuple[tuple[int, ...], Result
 
 def _finished_runs(
     config: RunConfig, runs: Path, *, quiet: bool, leave_running: bool = False
-) -> Iterator[tuple[RunConfig, Path]]:
-    """Finished runs of these seeds: those that exist, those that are resumed, and a new one for the
-    rest.
+) -> Iterator[Results]:
+    """The results of these seeds, of runs that exist or are resumed, and of a new one for the rest.
 
     A run that seems to be running elsewhere is an error or, with `leave_running`, left alone: a
     worker that died looks like that.
     """
     missing = set(config.training.seeds)
-    for run, seeds in runs_of(config, runs):
+    for run, seeds in _runs_of(config, runs):
         if leave_running and read_manifest(run)["status"] == "running":
             continue
         if set(seeds) <= missing:
             environment = None if is_ours(config.environment) else config.environment
             resumed = resume_run(run, environment=environment, quiet=quiet)
-            yield with_seeds(config, seeds), _finished(resumed)
+            yield results_of(with_seeds(config, seeds), resumed)
             missing -= set(seeds)
     if missing:
         rest = with_seeds(config, [seed for seed in config.training.seeds if seed in missing])
-        yield rest, _finished(start_run(rest, runs, quiet=quiet))
+        yield results_of(rest, start_run(rest, runs, quiet=quiet))
 
 
-def _finished(run: Path) -> Path:
-    if read_manifest(run)["status"] != "finished":
-        raise KeyboardInterrupt
-    return run
-
-
-def runs_of(config: RunConfig, runs: Path) -> list[tuple[Path, tuple[int, ...]]]:
+def _runs_of(config: RunConfig, runs: Path) -> list[tuple[Path, tuple[int, ...]]]:
     """The runs below `runs` with these settings, and their seeds; finished ones first, then the
     newest."""
     wanted, found = settings_of(config), []
@@ -407,10 +396,11 @@ def runs_of(config: RunConfig, runs: Path) -> list[tuple[Path, tuple[int, ...]]]
 
 
 def results_of(config: RunConfig, run: Path) -> Results:
-    """What the store needs of a finished run: what is known of each seed, its tables, its steps."""
+    """The results of a run, which must be finished: after Ctrl-C it is not."""
     manifest = read_manifest(run)
-    seeds = config.training.seeds
-    seconds = manifest.get("train_seconds")
+    if manifest["status"] != "finished":
+        raise KeyboardInterrupt
+    seeds, seconds = config.training.seeds, manifest.get("train_seconds")
     origin = {
         "code": codes_of(manifest),
         "versions": manifest.get("versions", {}),
@@ -419,7 +409,7 @@ def results_of(config: RunConfig, run: Path) -> Results:
     final = final_policies(config, run)
     known = {seed: {"final": final.get(seed), **origin} for seed in seeds}
     tables = read_table(run, "episodes"), read_table(run, "metrics")
-    return known, tables, int(manifest["steps"])
+    return Results(config_to_dict(config), tables, int(manifest["steps"]), known)
 
 
 def final_policies(config: RunConfig, run: Path) -> Known:

@@ -6,9 +6,9 @@
     RESULTS/STUDY/ROW/blocks-HASH.parquet of each seed, 48 blocks of training: counts, sums and
                                           quantiles of its episodes, means of its update metrics
 
-Every JSON file is sealed with the SHA-256 of its content, and row.json names the table by the
-table's own. A file that was changed since it was written does not match and is not shown. row.json
-is written after its table, so a process that is killed leaves the row as it was.
+Every JSON file is sealed with the SHA-256 of its content, and the name of a table has its own. A
+file that was changed does not match and is not shown. row.json is written after its table, so a
+process that is killed leaves the row as it was.
 """
 
 import hashlib
@@ -16,15 +16,13 @@ import io
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 
-from canary.constraints import from_dict, one_cost
+from canary.constraints import One, from_dict, one_cost
 from canary.errors import CanaryError
 from canary.reporting.statistics import collapse_time, is_violation, running_rate
-from canary.reporting.summary import summarise_tables
+from canary.reporting.summary import batch_of, summarise_tables
 from canary.runs.files import (
-    SEAL,
     make_folder,
     read_bytes,
     read_json,
@@ -37,16 +35,13 @@ from canary.runs.files import (
 HALF = 24  # blocks in each half of training
 QUANTILES = {"median": 0.5, "q90": 0.9, "q95": 0.95, "q98": 0.98, "largest": 1.0}  # of the cost
 RATE_EPISODES = 50  # episodes in the running violation rate whose collapse is timed
-LARGEST_TABLE = 64 * 2**20
-MEASURES = ("episodes", "violation", "jitter", "return", "cost", "cost_deviation", "length")
+MEASURES = (
+    "episodes", "violation", "jitter", "return", "cost", "cost_deviation", "length", "constraint"
+)  # fmt: skip
 
 
 def read_sealed(path: Path) -> dict[str, Any]:
-    """JSON data that are as they were written, or a sentence."""
-    content = read_json(path, missing="it is not stored")
-    if SEAL not in content:
-        raise CanaryError(f"{path} has no seal; restore it, or reproduce the study again.")
-    return unsealed(content, path)
+    return unsealed(read_json(path, missing="it is not stored"), path)
 
 
 def write_sealed(path: Path, content: dict[str, Any]) -> None:
@@ -60,28 +55,23 @@ def measure(
     it."""
     config = config | {"training": config["training"] | {"seeds": [seed]}}
     episodes, metrics = (table.filter(pl.col("seed") == seed) for table in (episodes, metrics))
-    summary = summarise_tables(config, episodes, metrics, steps=steps, seconds=None)
+    summary = summarise_tables(config, episodes, metrics, steps)
     constraint = one_cost(from_dict(config["constraint"]), "A study")
-    updates = steps // batch_of(config)
-    whole = episodes.filter(pl.col("valid") & (pl.col("iteration") < updates))
+    batch = batch_of(config)
+    whole = episodes.filter(pl.col("valid") & (pl.col("iteration") < steps // batch))
     violated = is_violation(whole["cost"].to_numpy(), constraint.limit)
-    iteration = whole["iteration"].to_numpy()
-    rate = running_rate(violated, iteration, RATE_EPISODES) if len(whole) else ([], np.array([]))
+    updates, rate = running_rate(violated, whole["iteration"].to_numpy(), RATE_EPISODES)
     return {
-        **{name: summary[f"{name}_per_seed"][0] for name in (*MEASURES, "constraint")},
+        **{name: summary[f"{name}_per_seed"][0] for name in MEASURES},
         "episodes_whole": len(whole),
-        "violation_whole": float(violated.mean()) if len(whole) else None,
-        "collapse_steps": collapse_time((np.asarray(rate[0]) + 1.0) * batch_of(config), rate[1]),
-        "cantelli": _cantelli(metrics, constraint, updates),
+        "violation_whole": summary["violation_whole_per_seed"][0],
+        "collapse_steps": collapse_time((updates + 1.0) * batch, rate),
+        "cantelli": _cantelli(metrics, constraint, steps // batch),
         "warning": summary["warnings"].get(str(seed)),
     }
 
 
-def batch_of(config: dict[str, Any]) -> int:
-    return int(config["training"]["environments"]) * int(config["training"]["rollout_length"])
-
-
-def _cantelli(metrics: pl.DataFrame, constraint: Any, updates: int) -> float | None:
+def _cantelli(metrics: pl.DataFrame, constraint: One, updates: int) -> float | None:
     """Mean of (1/epsilon - 1) (sigma/l)^2 - (1 - mu/l)^2 over the second half of the updates; None
     where the method does not report the moments of the cost."""
     if constraint.kind != "chance" or not {"cost_mean", "cost_deviation"} <= set(metrics.columns):
@@ -91,7 +81,7 @@ def _cantelli(metrics: pl.DataFrame, constraint: Any, updates: int) -> float | N
         & pl.col("cost_mean").is_not_nan()
     )
     mean, deviation = (half[name].to_numpy() for name in ("cost_mean", "cost_deviation"))
-    limit, beta = constraint.limit, 1 / constraint.epsilon - 1
+    limit, beta = constraint.limit, 1 / constraint.share - 1
     value = beta * (deviation / limit) ** 2 - (1 - mean / limit) ** 2
     return float(value.mean()) if len(half) else None
 
@@ -107,29 +97,41 @@ def thin(
     half = max(1, -(-updates // 2))
     update = pl.col("iteration").cast(pl.Int64)
     later = HALF + (update - half) * HALF // max(1, updates - half)
-    place = {"block": pl.when(update < half).then(update * HALF // half).otherwise(later)}
-    whole = episodes.filter(pl.col("valid") & (pl.col("iteration") < updates)).with_columns(**place)
+    block = pl.when(update < half).then(update * HALF // half).otherwise(later).alias("block")
+    whole = episodes.filter(pl.col("valid") & (pl.col("iteration") < updates)).with_columns(block)
     over = pl.Series("over", is_violation(whole["cost"].to_numpy(), limit), pl.Boolean)
     cost, reward = (pl.col(name).cast(pl.Float64) for name in ("cost", "return"))
-    counted = whole.with_columns(over).group_by("seed", "block").agg(
-        episodes=pl.len(), violations=pl.col("over").sum(),
-        cost=cost.sum(), cost_squares=(cost**2).sum(),
-        reward=reward.sum(), reward_squares=(reward**2).sum(),
-        length=pl.col("length").cast(pl.Int64).sum(),
-        **{f"cost_{name}": cost.quantile(q, "higher").cast(pl.Float32) for name, q in QUANTILES.items()},
-    )  # fmt: skip
-    known = [name for name in metrics.columns if name not in ("seed", "iteration", "steps", "tier")]
+    counted = (
+        whole.with_columns(over)
+        .group_by("seed", "block")
+        .agg(
+            episodes=pl.len(),
+            violations=pl.col("over").sum(),
+            cost=cost.sum(),
+            cost_squares=(cost**2).sum(),
+            reward=reward.sum(),
+            reward_squares=(reward**2).sum(),
+            length=pl.col("length").cast(pl.Int64).sum(),
+            **{
+                f"cost_{name}": cost.quantile(share, "higher").cast(pl.Float32)
+                for name, share in QUANTILES.items()
+            },
+        )
+    )
     averaged = {
         f"update_{name}": pl.col(name).cast(pl.Float64).fill_nan(None).mean().cast(pl.Float32)
-        for name in known
+        for name in metrics.columns
+        if name not in ("seed", "iteration", "steps", "tier")
     }
     if "tier" in metrics.columns:
         for tier in sorted(metrics["tier"].drop_nans().unique()):
             share = (pl.col("tier") == tier).mean().cast(pl.Float32)
             averaged[f"update_tier_{int(tier)}"] = share
-    blocks = metrics.filter(pl.col("iteration") < updates).with_columns(**place)
-    blocks = blocks.group_by("seed", "block").agg(
-        steps=pl.col("steps").max(), updates=pl.len(), **averaged
+    blocks = (
+        metrics.filter(pl.col("iteration") < updates)
+        .with_columns(block)
+        .group_by("seed", "block")
+        .agg(steps=pl.col("steps").max(), updates=pl.len(), **averaged)
     )
     joined = blocks.join(counted, on=["seed", "block"], how="left").sort("seed", "block")
     counts = ("episodes", "violations", "length")
@@ -137,21 +139,16 @@ def thin(
 
 
 def read_row(folder: Path) -> dict[str, Any] | None:
-    """row.json as it was written; None where nothing was ever stored."""
+    """row.json; None where nothing was ever stored."""
     path = folder / "row.json"
-    if not path.exists():
-        return None
-    content = read_sealed(path)
-    if not {"row", "config", "steps", "seeds", "blocks"} <= set(content):
-        raise CanaryError(f"{path} is not the record of a row; restore it.")
-    return content
+    return read_sealed(path) if path.exists() else None
 
 
 def read_blocks(folder: Path, record: dict[str, Any]) -> pl.DataFrame:
     path = folder / str(record["blocks"])
     if not path.exists():
         raise CanaryError(f"{path} is missing; restore it, or delete the folder and reproduce.")
-    data = read_bytes(path, LARGEST_TABLE)
+    data = read_bytes(path)
     if _name_of(data) != path.name:
         raise CanaryError(f"{path} was changed since it was written; restore it.")
     return pl.read_parquet(data)

@@ -1,9 +1,10 @@
-"""The noise of the algorithms' own constraint estimates: GAE with fitted critics, on a fixed policy.
+"""The noise of the algorithms' own constraint estimates on IcyLake: GAE with fitted critics, on a
+fixed policy.
 
 The policy is a network that imitates a soft policy of the lake. It does not see the spent cost, so
 one network serves all limits. The algorithm's own update fits critics to it; the new policy is
-discarded. Then, over many batches, the constraint value and its gradient are computed as in an
-update (eqs. taylor-c, taylor-b).
+discarded. Then the constraint's value and gradient are computed on many batches, as in an update
+(eqs. taylor-c, taylor-b).
 """
 
 from collections.abc import Callable
@@ -46,9 +47,15 @@ from canary.numerics.units import in_limits
 from canary.rollout import CostAccount, Lane, collect, start_lanes
 from canary.types import Rollout, Terms
 
+LAKE = IcyLake()
 ENVIRONMENTS, LENGTH = 20, 200
 FITTING, MEASURING = 30, 200  # batches
 HIDDEN = (64, 64)
+TASK = Task(
+    input_size=LAKE.observation_size + CostAccount.SIZE,
+    action_space=LAKE.action_space,
+    horizon=LAKE.horizon,
+)
 
 Measure = Callable[[Learner, Rollout, EpisodeWindow, Terms], tuple[Array, Array]]
 """The value of a constraint and its gradient by the parameters of the policy."""
@@ -64,11 +71,11 @@ class Estimator:
     """A fresh learner with another policy."""
 
 
-def estimator(constraint: str, dead_zone: float | None, lake: IcyLake) -> Estimator:
+def estimator(constraint: str, dead_zone: float | None) -> Estimator:
     """`indicator` is CPO's, `cvar` CVaR-CPO's, `cantelli` that of the paper's Canary, on the shaped
     cost if there is a dead zone, `priced` Canary's."""
     if constraint == "priced":
-        return _priced(dead_zone, lake)
+        return _priced(dead_zone)
     if constraint == "indicator":
         config = _small(CPOConfig())
         risk = RiskConstraint(critics=1, estimate=expectation_constraint(config))
@@ -79,18 +86,13 @@ def estimator(constraint: str, dead_zone: float | None, lake: IcyLake) -> Estima
     else:
         config = _small(CantelliCPOConfig())
         estimate = cantelli_constraint(config)
-        risk = RiskConstraint(
-            critics=2, estimate=estimate if dead_zone is None else _on_shaped(estimate, dead_zone)
-        )
+        if dead_zone is not None:
+            estimate = _on_shaped(estimate, dead_zone)
+        risk = RiskConstraint(critics=2, estimate=estimate)
     algorithm = trust_region_algorithm(
-        risk, _task(lake), config.estimation, config.trust_region, config.critic
+        risk, TASK, config.estimation, config.trust_region, config.critic
     )
     return Estimator(algorithm, partial(_surrogate_gradient, risk), _with_policy)
-
-
-def _task(lake: IcyLake) -> Task:
-    size = lake.observation_size + CostAccount.SIZE
-    return Task(input_size=size, action_space=lake.action_space, horizon=lake.horizon)
 
 
 def _small(config: Any) -> Any:
@@ -153,12 +155,12 @@ def _surrogate_gradient(
     return levels.constraints[0], gradients[1]
 
 
-def _priced(dead_zone: float | None, lake: IcyLake) -> Estimator:
+def _priced(dead_zone: float | None) -> Estimator:
     """The priced local advantage of the cost, as in an update of Canary without rewards; its value is
     the bound on P(C > limit), less epsilon."""
     config = _small(CanaryConfig(dead_zone=dead_zone or 0.0))
     penalties = [cantelli_penalty(config)]
-    objective = priced_objective(penalties, lake.horizon, config.estimation.window)
+    objective = priced_objective(penalties, LAKE.horizon, config.estimation.window)
 
     def measure(
         learner: Learner, rollout: Rollout, window: EpisodeWindow, terms: Terms
@@ -184,7 +186,7 @@ def _priced(dead_zone: float | None, lake: IcyLake) -> Estimator:
         learner = _with_policy(learner, policy)
         return eqx.tree_at(lambda one: one.extra.optimiser, learner, state)
 
-    return Estimator(config.make(_task(lake)), measure, begin)
+    return Estimator(config.make(TASK), measure, begin)
 
 
 def imitate(
@@ -192,7 +194,7 @@ def imitate(
 ) -> CategoricalPolicy:
     """A network whose action probabilities are `chance`, by descent on the KL divergence."""
     states = len(chance)
-    policy = make_policy(key, states, IcyLake().action_space, HIDDEN)
+    policy = make_policy(key, states, LAKE.action_space, HIDDEN)
     assert isinstance(policy, CategoricalPolicy)
     optimiser = optax.adam(3e-3)
     target = jnp.asarray(chance)
@@ -209,60 +211,47 @@ def imitate(
     return policy
 
 
-class Batches:
-    """Batches of a fixed policy for one estimator; one program serves all limits and seeds."""
+def batches(estimator: Estimator) -> Callable[..., dict[str, np.ndarray]]:
+    """A function of (policy, limit, epsilon, seed) that gives value, gradient and episodes of every
+    batch; one program serves all of them."""
+    algorithm = estimator.algorithm
 
-    def __init__(self, estimator: Estimator, lake: IcyLake):
-        self._lake, self._estimator, self._algorithm = lake, estimator, estimator.algorithm
-        self._run = jax.jit(self._fit_and_measure)
+    def collected(policy: CategoricalPolicy, lanes: Lane, terms: Terms, key: PRNGKeyArray):
+        account = CostAccount(terms.limit, 1.0)
+        lanes, rollout, _ = collect(LAKE, account, policy, lanes, None, key, LENGTH)
+        window = record_episodes(empty_window(ENVIRONMENTS * LENGTH), rollout.episodes)
+        return lanes, rollout, window
 
-    def __call__(
-        self, policy: CategoricalPolicy, limit: float, epsilon: float, seed: int
-    ) -> dict[str, np.ndarray]:
-        """Value, gradient and episodes of every batch."""
-        terms = Terms(jnp.float32(limit), jnp.float32(epsilon), jnp.int32(FITTING), jnp.int32(0))
-        return jax.tree.map(np.asarray, self._run(policy, terms, jax.random.key(seed)))
-
-    def _fit_and_measure(
-        self, policy: CategoricalPolicy, terms: Terms, key: PRNGKeyArray
-    ) -> dict[str, Array]:
+    @jax.jit
+    def run(policy: CategoricalPolicy, terms: Terms, key: PRNGKeyArray) -> dict[str, Array]:
         key_init, key_lanes, key_fit, key_measure = jax.random.split(key, 4)
-        learner = self._estimator.begin(self._algorithm.init(key_init), policy)
-        lanes = start_lanes(self._lake, ENVIRONMENTS, key_lanes, stagger=True)
+        learner = estimator.begin(algorithm.init(key_init), policy)
+        lanes = start_lanes(LAKE, ENVIRONMENTS, key_lanes, stagger=True)
 
         def fit(carry: tuple[Learner, Lane], item: tuple[PRNGKeyArray, Array]):
             learner, lanes = carry
             key_rollout, key_update = jax.random.split(item[0])
-            lanes, rollout = self._collect(policy, lanes, terms, key_rollout)
+            lanes, rollout, window = collected(policy, lanes, terms, key_rollout)
             now = eqx.tree_at(lambda t: t.iteration, terms, item[1])
-            learner, _ = self._algorithm.update(
-                learner, rollout, self._window(rollout), now, key_update
-            )
+            learner, _ = algorithm.update(learner, rollout, window, now, key_update)
             return (_with_policy(learner, policy), lanes), None
 
-        (learner, lanes), _ = jax.lax.scan(
-            fit, (learner, lanes), (jax.random.split(key_fit, FITTING), jnp.arange(FITTING))
-        )
-
         def measure(lanes: Lane, key: PRNGKeyArray):
-            lanes, rollout = self._collect(policy, lanes, terms, key)
-            return lanes, self._measured(learner, rollout, terms)
+            lanes, rollout, window = collected(policy, lanes, terms, key)
+            value, gradient = estimator.measure(learner, rollout, window, terms)
+            return lanes, {"value": value, "gradient": gradient, "episodes": window.new}
 
+        keys = jax.random.split(key_fit, FITTING), jnp.arange(FITTING)
+        (learner, lanes), _ = jax.lax.scan(fit, (learner, lanes), keys)
         return jax.lax.scan(measure, lanes, jax.random.split(key_measure, MEASURING))[1]
 
-    def _collect(self, policy: CategoricalPolicy, lanes: Lane, terms: Terms, key: PRNGKeyArray):
-        lanes, rollout, _ = collect(
-            self._lake, CostAccount(terms.limit, 1.0), policy, lanes, None, key, LENGTH
-        )
-        return lanes, rollout
+    def found(
+        policy: CategoricalPolicy, limit: float, epsilon: float, seed: int
+    ) -> dict[str, np.ndarray]:
+        terms = Terms(jnp.float32(limit), jnp.float32(epsilon), jnp.int32(FITTING), jnp.int32(0))
+        return jax.tree.map(np.asarray, run(policy, terms, jax.random.key(seed)))
 
-    def _window(self, rollout: Rollout):
-        return record_episodes(empty_window(ENVIRONMENTS * LENGTH), rollout.episodes)
-
-    def _measured(self, learner: Learner, rollout: Rollout, terms: Terms) -> dict[str, Array]:
-        window = self._window(rollout)
-        value, gradient = self._estimator.measure(learner, rollout, window, terms)
-        return {"value": value, "gradient": gradient, "episodes": window.new}
+    return found
 
 
 def relative_variance(samples: Float[np.ndarray, "batch number"]) -> float:

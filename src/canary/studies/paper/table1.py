@@ -14,7 +14,9 @@ from canary.studies.table import (
     ABOUT_IMPROVEMENT,
     FINAL_COLUMNS,
     final_cells,
+    improvement_cell,
     margin_cell,
+    reward,
     shown,
     table_numbers,
     with_error,
@@ -22,7 +24,7 @@ from canary.studies.table import (
 )
 
 SEEDS = 30  # of a published row
-HALF_DIGIT = {"violation": 0.0005, "jitter": 0.00005}  # half of the last printed digit
+MEASURES = ("violation", "jitter", "reward", "safe")
 COLUMNS = (
     "environment", "method", "P", "jitter × 10³", "safe", "J", "(ε−P)/jitter", "P, whole training",
     "IQM J [95%]", "P(J above the first's) [95%]", *FINAL_COLUMNS, "seeds × steps", "code",
@@ -30,67 +32,61 @@ COLUMNS = (
 
 
 def save(page: Page) -> Paths:
-    data = [
-        values | outside(values, row.about["paper"])
-        for row, values in zip(page.shown, table_numbers(page.shown), strict=True)
-    ]
-    by_name = {values["row"]: values for values in data}
-    return page.table(
+    found = table_numbers(page.shown)
+    data = {
+        row.name: found[row.name] | outside(found[row.name], row.about["paper"])
+        for row in page.shown
+    }
+    return page.write(
         "Second half of training, ± standard error over seeds; the published rows are of "
         f"{SEEDS} seeds.\nA star marks a number of ours outside the published 95% interval (mean ± "
         "1.96 standard errors and half of the\nlast printed digit; for the share of safe seeds the "
         f"exact binomial interval).\n{ABOUT_IMPROVEMENT}\n{ABOUT_FINAL}",
         COLUMNS,
-        lambda row: [_cells(row, by_name[row.name]), *_published(row)],
-        data,
-        names=_names,
+        page.lines(COLUMNS, lambda row: [_cells(row, data[row.name]), *_published(row)], _names),
+        list(data.values()),
     )
 
 
 def _names(row: Row) -> tuple[str, str]:
-    return row.about["environment"], row.label
+    return row.environment, row.label
 
 
 def outside(values: Numbers, paper: dict[str, Any] | None) -> dict[str, bool | None]:
-    """For P, jitter, J and safe: does ours lie outside the published interval? None: not known."""
-    result: dict[str, bool | None] = {}
-    for name in ("violation", "jitter", "reward", "safe"):
-        ours = values[name]
-        if paper is None or ours is None:
-            result[f"{name}_outside"] = None
+    """For each measure: does ours lie outside the published interval? None: not known."""
+    result: dict[str, bool | None] = {f"{name}_outside": None for name in MEASURES}
+    for name in MEASURES:
+        if paper is None or values[name] is None:
             continue
         if name == "safe":
             lower, upper = clopper_pearson_interval(round(paper["safe"] * SEEDS), SEEDS)
         else:
-            digit = HALF_DIGIT.get(name) or half_digit(paper["reward"])
-            half = 1.96 * paper[f"{name}_error"] + digit
+            half_digit = {"violation": 0.0005, "jitter": 0.00005}.get(name)
+            if half_digit is None:  # 0.5 of 81, 0.05 of 4.0, 0.005 of 0.67
+                half_digit = 0.5 * 10.0 ** -len(repr(paper[name]).partition(".")[2])
+            half = 1.96 * paper[f"{name}_error"] + half_digit
             lower, upper = paper[name] - half, paper[name] + half
-        result[f"{name}_outside"] = not bool(lower <= ours <= upper)
+        result[f"{name}_outside"] = not bool(lower <= values[name] <= upper)
     return result
 
 
-def half_digit(printed: float) -> float:
-    """Half of the last printed digit: 0.5 of 81, 0.05 of 4.0, 0.005 of 0.67."""
-    return 0.5 * 10.0 ** -len(repr(printed).partition(".")[2])
-
-
 def _cells(row: Row, values: Numbers) -> tuple[str, ...]:
-    def scaled(name: str, scale: float, form: str) -> str:
-        return shown(None if values[name] is None else values[name] * scale, form)
+    def thousandths(value: float | None, _: float | None = None) -> str:
+        return shown(None if value is None else 1e3 * value, ".1f")
 
-    star = {name: "*" if values[f"{name}_outside"] else "" for name in ("violation", "jitter", "safe", "reward")}  # fmt: skip
-    form = ".3f" if abs(values["reward"] or 0) < 10 else ".1f"
+    star = {name: "*" if values[f"{name}_outside"] else "" for name in MEASURES}
+    jitter = with_error(values["jitter"], values["jitter_error"], thousandths)
     return (
         *_names(row),
         with_error(values["violation"], values["violation_error"]) + star["violation"],
-        f"{scaled('jitter', 1e3, '.1f')} ± {scaled('jitter_error', 1e3, '.1f')}{star['jitter']}",
+        jitter + star["jitter"],
         shown(values["safe"], ".0%") + star["safe"],
-        f"{shown(values['reward'], form)} ± {shown(values['reward_error'], form)}{star['reward']}",
+        with_error(values["reward"], values["reward_error"], reward) + star["reward"],
         margin_cell(values),
         with_error(values["violation_whole"], values["violation_whole_error"]),
-        with_interval(values, "iqm_reward", "iqm_reward", form),
-        with_interval(values, "improvement", "improvement", ".2f"),
-        *final_cells(values, form),
+        with_interval(values, "iqm_reward", "iqm_reward", reward),
+        improvement_cell(values),
+        *final_cells(values),
         row.size,
         row.codes,
     )

@@ -12,13 +12,19 @@ from statistics import median
 from typing import Any
 
 import polars as pl
+from matplotlib.figure import Figure
 
 from canary.constraints import one_cost
 from canary.errors import CanaryError
 from canary.numerics.tiers import Tier
+from canary.reporting.figures import BLUE, GREY, RED, canvas
 from canary.studies.page import Page, Paths
 from canary.studies.store import read_sealed, write_sealed
 
+COLUMNS = (
+    "tier", "updates", "α", "α of the batch", "error of L_μ", "its bound Kα", "bound / error", "μ",
+    "bound on μ", "B", "bound on B", "σ", "σ needed", "updates with σ ≥ √β K α",
+)  # fmt: skip
 SEEDS = (4700,)
 UPDATES = 300
 PARTS = ()  # it is computed as a whole
@@ -34,8 +40,8 @@ OVERRIDES = (
 def complete(
     folder: Path,
     seeds: tuple[int, ...],
-    only: tuple[str, ...],
-    progress: Callable[[int, int, str], None],
+    only: tuple[str, ...] = (),
+    progress: Callable[[int, int, str], None] = lambda done, total, what: None,
 ) -> None:
     """Train the seeds that are missing in updates.json."""
     path = folder / "updates.json"
@@ -80,11 +86,14 @@ def updates_of(seed: int) -> list[dict[str, Any]]:
             continue
         update = exact_update(lake, before, chances(state), DISCOUNT)
         tier, alpha = Tier(int(metrics["tier"])), update.alpha / limit
-        start = update.old_mean / limit if tier is Tier.MEAN_RESTORATION else 1.0
+        restores_mean = tier is Tier.MEAN_RESTORATION
+        # The bounds count from here: exactly, and as training estimates it
+        start = update.old_mean / limit if restores_mean else 1.0
+        batch_start = metrics["cost_mean"] / limit if restores_mean else 1.0
         mean, deviation = update.mean / limit, update.deviation / limit
         numbers = {
             "alpha": alpha,
-            "batch_alpha": (metrics["worst_case_mean"] - start_of(metrics, tier, limit))
+            "batch_alpha": (metrics["worst_case_mean"] - batch_start)
             / risk.surrogate_error_factor(**region),
             "error": abs(update.mean - update.surrogate_mean) / limit,
             "error_bound": risk.worst_case_mean(0.0, alpha, **region),
@@ -103,66 +112,57 @@ def updates_of(seed: int) -> list[dict[str, Any]]:
     return found
 
 
-def start_of(metrics: dict[str, Any], tier: Tier, limit: float) -> Any:
-    """The mean, in limits, from which the training's own bound counts."""
-    return metrics["cost_mean"] / limit if tier is Tier.MEAN_RESTORATION else 1.0
-
-
 def save(page: Page) -> Paths:
     path = page.folder / "updates.json"
     if not path.exists():
         raise CanaryError(f"{path} is missing; `canary reproduce {page.folder.name}` makes it.")
     data = pl.DataFrame(read_sealed(path)["updates"], infer_schema_length=None)
-    _figure(data, page.folder / "worst-case.png")
     return page.write(
         "Medians over the accepted updates of each tier, in units of the limit. All numbers are "
         "exact except the\nbatch's α, max |ratio · A|, which training logs. |μ − L_μ| ≤ Kα is the "
         "error of the surrogate, on which all\nbounds rest. B has a bound in tier a (nominal), μ "
         "in every tier. The corollary excludes provable violation\nwhere σ ≥ √β K α.",
-        ("tier", "updates", "α", "α of the batch", "error of L_μ", "its bound Kα", "bound / error",
-         "μ", "bound on μ", "B", "bound on B", "σ", "σ needed", "updates with σ ≥ √β K α"),
+        COLUMNS,
         [_cells(rows) for rows in data.partition_by("tier", maintain_order=True)],
         data,
-        "worst-case.png",
-    )  # fmt: skip
+        _figure(data),
+    )
 
 
 def _cells(rows: pl.DataFrame) -> tuple[str, ...]:
-    def middle(name: str) -> str:
-        return f"{median(rows[name]):.3g}"
+    def middle(*names: str) -> list[str]:
+        return [f"{median(rows[name]):.3g}" for name in names]
 
-    nominal = rows["tier"][0] == Tier.NOMINAL.label
-    restores_mean = rows["tier"][0] == Tier.MEAN_RESTORATION.label
+    tier = rows["tier"][0]
     loose = median(rows["error_bound"] / rows["error"])
     excluded = (rows["deviation"] >= rows["deviation_needed"]).sum()
+    needed = [*middle("deviation_needed"), f"{excluded} of {len(rows)}"]
+    if tier == Tier.MEAN_RESTORATION.label:
+        needed = ["-", "-"]
     return (
-        rows["tier"][0],
+        tier,
         str(len(rows)),
-        *(middle(name) for name in ("alpha", "batch_alpha", "error", "error_bound")),
+        *middle("alpha", "batch_alpha", "error", "error_bound"),
         f"{loose:,.0f}",
-        *(middle(name) for name in ("mean", "mean_bound", "bound")),
-        middle("bound_bound") if nominal else "-",
-        middle("deviation"),
-        *(("-", "-") if restores_mean else (middle("deviation_needed"), f"{excluded} of {len(rows)}")),
-    )  # fmt: skip
+        *middle("mean", "mean_bound", "bound"),
+        *(middle("bound_bound") if tier == Tier.NOMINAL.label else ["-"]),
+        *middle("deviation"),
+        *needed,
+    )
 
 
-def _figure(data: pl.DataFrame, path: Path) -> None:
-    import matplotlib.pyplot as plt
-
-    from canary.reporting.figures import BLUE, GREY, RED, STYLE, save
-
+def _figure(data: pl.DataFrame) -> Figure:
     first = data.filter(pl.col("seed") == data["seed"][0])
     nominal = first.filter(pl.col("tier") == Tier.NOMINAL.label)
-    with plt.rc_context(STYLE):
-        figure, panels = plt.subplots(1, 2, figsize=(8.4, 3.2), layout="constrained")
-        panels[0].plot(first["update"], first["error_bound"], ".", color=GREY, label="bound K α")
-        panels[0].plot(first["update"], first["error"], ".", color=BLUE, label="|μ − L_μ|")
-        panels[0].set(yscale="log", xlabel="update", title="error of the mean's surrogate / ℓ")
-        panels[1].plot(nominal["update"], nominal["bound_bound"], ".", color=GREY, label="bound")
-        panels[1].plot(nominal["update"], nominal["bound"], ".", color=RED, label="B")
-        panels[1].set_yscale("symlog", linthresh=1)
-        panels[1].set(xlabel="update", title="B / ℓ² after nominal updates")
-        for axes in panels:
+    with canvas(1, 2, (8.4, 3.2)) as (figure, grid):
+        left, right = grid[0]
+        left.plot(first["update"], first["error_bound"], ".", color=GREY, label="bound K α")
+        left.plot(first["update"], first["error"], ".", color=BLUE, label="|μ − L_μ|")
+        left.set(yscale="log", xlabel="update", title="error of the mean's surrogate / ℓ")
+        right.plot(nominal["update"], nominal["bound_bound"], ".", color=GREY, label="bound")
+        right.plot(nominal["update"], nominal["bound"], ".", color=RED, label="B")
+        right.set_yscale("symlog", linthresh=1)
+        right.set(xlabel="update", title="B / ℓ² after nominal updates")
+        for axes in (left, right):
             axes.legend(fontsize=8)
-        save(figure, path)
+    return figure

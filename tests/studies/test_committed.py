@@ -45,7 +45,7 @@ def test_committed_tables_are_rebuilt_without_jax(tmp_path):
     before = {path: path.read_bytes() for path in made}
     for path in made:
         path.unlink()
-    subprocess.run([sys.executable, "-c", REBUILD, str(copy)], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", REBUILD, str(copy)], check=True, timeout=600)
     for path, content in before.items():
         name = path.relative_to(copy)
         assert path.exists(), name

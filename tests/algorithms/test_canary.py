@@ -119,8 +119,9 @@ def scale_by_hand(costs):
 
 
 def prices(found, weight):
-    """p(x) = lambda w(x) / rms(w)."""
-    return float(found.metrics["multiplier"]) * weight / np.sqrt(np.mean(weight**2))
+    """p(x) = lambda w(x) / max(rms(w), sqrt(epsilon))."""
+    typical = max(np.sqrt(np.mean(weight**2)), np.sqrt(EPSILON))
+    return float(found.metrics["multiplier"]) * weight / typical
 
 
 @pytest.mark.parametrize("dead_zone", [0.0, 0.3, 0.7])

@@ -1,9 +1,9 @@
 """The reward minus a price on each constraint: what Canary and PPO-Lagrangian share.
 
-    A(x, a) = (A^r / sd(A^r) - p(x) A^c / sd(A^c)) / (1 + p(x))
+    A(x, a) = (A^r / sd(A^r) - p(x) A^c / sd(A^c)) / (1 + p(x)),    p(x) = lambda w(x)
 
-A^c is the advantage of what is priced and p(x) its price: lambda everywhere (PPO-Lagrangian), or
-lambda times a weight of the state (Canary). Each advantage is in units of its own deviation, so
+A^c is the advantage of what is priced and p(x) its price: lambda everywhere (PPO-Lagrangian, w = 1),
+or lambda times a weight of the state (Canary). Each advantage is in units of its own deviation, so
 p / (1 + p) is the constraint's share of the step in a state, whatever the units of reward and cost.
 Dividing by 1 + p gives every state the same say. Without it a few states at risk would drown out all
 others, and the policy would forget what earns the reward where cost is free.
@@ -11,13 +11,14 @@ others, and the policy would forget what earns the reward where cost is free.
 lambda is a proportional-integral controller in logarithms. With K what the constraint limits, in
 units of what it allows:
 
-    e = clip(s log K, -1, 1),    log I <- clip(log I + k_i e),    lambda = exp(clip(log I + k_p e))
+    e = clip(s (K - 1), -1, 1),    log I <- clip(log I + k_i e),    lambda = exp(clip(log I + k_p e))
 
-with a sensitivity s: a probability varies by factors, a mean by per cents (`SENSITIVITY`).
-The policy integrates what lambda asks for, so the proportional term does most of the work. K is
-measured over a window of episodes and lags by as long as the window takes to renew. Meanwhile a high
-price overshoots: the reward has no share left, and the policy forgets what it could do. So the
-highest price is in proportion to the share of the window that one batch renews.
+with a sensitivity s: a probability varies by factors, a mean by per cents (`SENSITIVITY`). The
+integral holds the mean of K at 1, not that of log K, which is lower the noisier K is.
+K is measured over a window of episodes and lags by as long as the window takes to renew. Meanwhile a
+high price overshoots: the reward has no share left, and the policy forgets what it could do. lambda
+integrates K and the policy integrates lambda, so the overshoot grows with the square of the lag, and
+the highest price falls with it (`highest_price`).
 
 Several constraints have a price each: p A^c / sd(A^c) and p are sums over them.
 """
@@ -47,9 +48,9 @@ Steps = Float[Array, "time env"]
 
 INTEGRAL_GAIN = 0.03
 PROPORTIONAL_GAIN = 1.0
+LOWEST_PRICE = 0.02
 SENSITIVITY: dict[Kind, float] = {"chance": 1.0, "mean": 10.0, "cvar": 10.0}
-LOWEST = -4.0  # log lambda
-START = 1.5  # log lambda: safe first, then rich
+START = 1.0  # log lambda: safe first, then rich
 START_OF_SEVERAL = 0.0  # log lambda: together, high prices would drown out the reward
 
 
@@ -66,20 +67,22 @@ class Price(eqx.Module):
 
 
 def highest_price(steps: int, horizon: int, window: int) -> float:
-    """300 times the share of the window that a batch of so many steps renews; at least e^2."""
-    return max(300 * steps / (horizon * window), math.exp(2))
+    """In proportion to the squared share of the window that a batch of so many steps renews; 20 for
+    a share of 4%, and at least 12."""
+    return max(20 * (steps / (0.04 * horizon * window)) ** 2, 12.0)
 
 
 def next_price(
     price: Price,
     level: Float[Array, "*constraint"],
     highest: float,
+    lowest: ArrayLike,
     sensitivity: ArrayLike = 1.0,
 ) -> tuple[Price, Float[Array, "*constraint"]]:
     """The controller and lambda after K was measured as `level`; NaN, no measurement, is no error."""
-    bounds = LOWEST, math.log(highest)
-    error = jnp.clip(sensitivity * jnp.log(jnp.maximum(level, 1e-6)), -1, 1)
-    error = jnp.where(jnp.isfinite(error), error, 0.0)
+    bounds = jnp.log(lowest), math.log(highest)
+    error = jnp.clip(sensitivity * (level - 1), -1, 1)
+    error = jnp.where(jnp.isnan(error), 0.0, error)
     log_integral = jnp.clip(price.log_integral + INTEGRAL_GAIN * error, *bounds)
     multiplier = jnp.exp(jnp.clip(log_integral + PROPORTIONAL_GAIN * error, *bounds))
     return Price(log_integral), multiplier
@@ -109,7 +112,7 @@ class Charge:
     advantage: Steps
     """A^c, of what is priced."""
     weight: Steps
-    """Of the price in each state, up to a factor."""
+    """w, of the price in each state."""
     targets: Sequence[Steps]
     """Of the constraint's own critics."""
     metrics: Metrics
@@ -122,6 +125,8 @@ class Penalty:
     critics: int
     sensitivity: float
     """Of the price."""
+    lowest_price: float
+    """Above 0, so that the price can rise again in time."""
     charge: Callable[[Batch, Terms], Charge]
     """The batch has the values of the constraint's own critics, and one cost."""
 
@@ -161,12 +166,12 @@ def priced_objective(
             charges.append(penalty.charge(own, asked))
             first = last
         levels = jnp.stack([charge.level for charge in charges])
-        shape, sensitivity = memory.log_integral.shape, [each.sensitivity for each in penalties]
+        shape = memory.log_integral.shape
+        lowest = np.array([each.lowest_price for each in penalties], np.float32).reshape(shape)
+        sensitivity = np.array([each.sensitivity for each in penalties], np.float32).reshape(shape)
+        highest = highest_price(batch.rollout.reward.size, horizon, window)
         controller, multiplier = next_price(
-            memory,
-            levels.reshape(shape),
-            highest_price(batch.rollout.reward.size, horizon, window),
-            np.array(sensitivity, np.float32).reshape(shape),
+            memory, levels.reshape(shape), highest, lowest, sensitivity
         )
         multipliers = list(multiplier.reshape(-1))
         found = [
@@ -175,8 +180,7 @@ def priced_objective(
         ]
         joint = {"multiplier": multiplier.sum(), "constraint_level": levels.max()}
         prices = [
-            each * charge.weight / (jnp.sqrt(jnp.mean(charge.weight**2)) + 1e-8)
-            for each, charge in zip(multipliers, charges, strict=True)
+            each * charge.weight for each, charge in zip(multipliers, charges, strict=True)
         ]
         return Objective(
             advantage=priced_advantage(
@@ -206,7 +210,7 @@ def expected_sum(estimation: EstimationConfig, kind: Kind, aim: float = 1.0) -> 
         metrics = {"eta": eta * terms.limit}
         return Charge(level / aim, weight * advantage, jnp.ones_like(advantage), [target], metrics)
 
-    return Penalty(1, SENSITIVITY[kind], charge)
+    return Penalty(1, SENSITIVITY[kind], LOWEST_PRICE, charge)
 
 
 def constrained(

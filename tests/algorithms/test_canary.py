@@ -119,8 +119,8 @@ def scale_by_hand(costs):
 
 
 def prices(found, weight):
-    """p(x) = lambda w(x) / max(rms(w), sqrt(epsilon))."""
-    typical = max(np.sqrt(np.mean(weight**2)), np.sqrt(EPSILON))
+    """p(x) = lambda w(x) / max(rms(w), sqrt(epsilon / 3))."""
+    typical = max(np.sqrt(np.mean(weight**2)), np.sqrt(EPSILON / 3))
     return float(found.metrics["multiplier"]) * weight / typical
 
 

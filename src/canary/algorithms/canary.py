@@ -19,11 +19,12 @@ the cost (second factor). The two want opposite estimators:
 psi' is proportional to X inside (d, 1), so w stands for E[psi' | x]. The policy follows the reward
 minus the cost at the price (see `canary.algorithms.priced`)
 
-    p(x) = lambda w(x) / max(rms(w), sqrt(epsilon))
+    p(x) = lambda w(x) / max(rms(w), sqrt(epsilon / 3))
 
-Where the constraint is tight, X has a root mean square of about sqrt(epsilon), so lambda is the
-price where the risk is typical. As the policy becomes riskier or safer, w follows at once, and the
-price with it; lambda, which must wait for whole episodes, corrects the rest.
+Where the constraint is tight, E[X^2] is about epsilon, and that of its forecast w less. As the policy
+becomes safer than that or riskier again, w follows at once, and the price with it; lambda, which
+must wait for whole episodes, corrects the rest. While the risk is far too high, rms(w) keeps the
+typical price at lambda, so that the reward keeps its share.
 docs/algorithms/canary.md derives the error of the product and measures it.
 """
 
@@ -53,7 +54,7 @@ DeadZone = Annotated[float, Range(0, 0.99)]
 LOCAL_UNIT = 0.1  # limits: what lies within a hundred steps is a small part of the limit
 AIM = 0.9  # share of epsilon that the bound is held at: its mean over updates is what is controlled
 MEAN_AIM = 0.98  # the same of the limit on a mean or a CVaR, among several constraints
-LOWEST_PRICE = 0.6  # of lambda; where nothing is at risk, w is 0 and so is the price
+LOWEST_PRICE = 0.37  # of lambda; where nothing is at risk, w is 0 and so is the price
 TARGET_DECAY = 0.97  # lambda of V_X's targets: news of a late cost must travel a long way back
 
 
@@ -113,7 +114,7 @@ def cantelli_penalty(config: CanaryConfig) -> Penalty:
             discount=config.local_discount * estimation.cost_discount, decay=estimation.gae_lambda,
         )  # fmt: skip
         weight = jnp.clip(before + ahead, 0, 1) * rollout.discount
-        typical = jnp.sqrt(jnp.maximum(jnp.mean(weight**2), terms.epsilon))
+        typical = jnp.sqrt(jnp.maximum(jnp.mean(weight**2), terms.epsilon / 3))
         return Charge(
             level=tightened / (AIM * terms.epsilon),
             advantage=effect,

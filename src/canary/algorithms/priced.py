@@ -11,14 +11,13 @@ others, and the policy would forget what earns the reward where cost is free.
 lambda is a proportional-integral controller in logarithms. With K what the constraint limits, in
 units of what it allows:
 
-    e = clip(s (K - 1), -1, 1),    log I <- clip(log I + k_i e),    lambda = exp(clip(log I + k_p e))
+    e = clip(s log K, -1, 1),    log I <- clip(log I + k_i e),    lambda = exp(clip(log I + k_p e))
 
-with a sensitivity s: a probability varies by factors, a mean by per cents (`SENSITIVITY`). The
-integral holds the mean of K at 1, not that of log K, which is lower the noisier K is.
-K is measured over a window of episodes and lags by as long as the window takes to renew. Meanwhile a
-high price overshoots: the reward has no share left, and the policy forgets what it could do. lambda
-integrates K and the policy integrates lambda, so the overshoot grows with the square of the lag, and
-the highest price falls with it (`highest_price`).
+with a sensitivity s: a probability varies by factors, a mean by per cents (`SENSITIVITY`).
+The policy integrates what lambda asks for, so the proportional term does most of the work. K is
+measured over a window of episodes and lags by as long as the window takes to renew. Meanwhile a high
+price overshoots: the reward has no share left, and the policy forgets what it could do. So the
+highest price is in proportion to the share of the window that one batch renews.
 
 Several constraints have a price each: p A^c / sd(A^c) and p are sums over them.
 """
@@ -50,7 +49,7 @@ INTEGRAL_GAIN = 0.03
 PROPORTIONAL_GAIN = 1.0
 LOWEST_PRICE = 0.02
 SENSITIVITY: dict[Kind, float] = {"chance": 1.0, "mean": 10.0, "cvar": 10.0}
-START = 1.0  # log lambda: safe first, then rich
+START = 0.5  # log lambda: safe first, then rich
 START_OF_SEVERAL = 0.0  # log lambda: together, high prices would drown out the reward
 
 
@@ -67,9 +66,8 @@ class Price(eqx.Module):
 
 
 def highest_price(steps: int, horizon: int, window: int) -> float:
-    """In proportion to the squared share of the window that a batch of so many steps renews; 20 for
-    a share of 4%, and at least 12."""
-    return max(20 * (steps / (0.04 * horizon * window)) ** 2, 12.0)
+    """300 times the share of the window that a batch of so many steps renews; at least e^2."""
+    return max(300 * steps / (horizon * window), math.exp(2))
 
 
 def next_price(
@@ -81,7 +79,7 @@ def next_price(
 ) -> tuple[Price, Float[Array, "*constraint"]]:
     """The controller and lambda after K was measured as `level`; NaN, no measurement, is no error."""
     bounds = jnp.log(lowest), math.log(highest)
-    error = jnp.clip(sensitivity * (level - 1), -1, 1)
+    error = jnp.clip(sensitivity * jnp.log(jnp.maximum(level, 1e-6)), -1, 1)
     error = jnp.where(jnp.isnan(error), 0.0, error)
     log_integral = jnp.clip(price.log_integral + INTEGRAL_GAIN * error, *bounds)
     multiplier = jnp.exp(jnp.clip(log_integral + PROPORTIONAL_GAIN * error, *bounds))

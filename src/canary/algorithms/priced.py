@@ -177,9 +177,7 @@ def priced_objective(
             for each, charge in zip(multipliers, charges, strict=True)
         ]
         joint = {"multiplier": multiplier.sum(), "constraint_level": levels.max()}
-        prices = [
-            each * charge.weight for each, charge in zip(multipliers, charges, strict=True)
-        ]
+        prices = [each * charge.weight for each, charge in zip(multipliers, charges, strict=True)]
         return Objective(
             advantage=priced_advantage(
                 reward_advantage, [charge.advantage for charge in charges], prices

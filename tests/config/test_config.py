@@ -166,7 +166,7 @@ WRONG = [
     ("training.seeds=[]", "At least one seed"),
     ("training.total_steps=10", "less than one update.*give more, or .*training.environments"),
     ("env.slip=0.6", "slip"),
-    ("env.map=SFX", "'X'"),
+    ("env.map=SFX", "not 'SFX'"),
 ]
 
 

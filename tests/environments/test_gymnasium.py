@@ -13,7 +13,7 @@ import canary
 from canary import host_loop
 from canary.config.config import make_config
 from canary.environments import from_gymnasium
-from canary.environments.protocol import Discrete, Environment
+from canary.environments.protocol import Environment
 from canary.errors import CanaryError
 from canary.evaluation import make_player, make_recorder
 from canary.host.episodes import SEED_BITS
@@ -21,7 +21,6 @@ from canary.host_loop import HostTraining, lanes_of
 from canary.networks import make_policy
 from canary.rollout import CostAccount, transition
 from canary.runs.seeds import make_terms, make_trainer
-from problems import host_environments
 from problems.host_environments import WALK, Walk, depth
 
 ACCOUNT = CostAccount(limit=2.0, cost_discount=1.0)
@@ -153,33 +152,6 @@ def test_the_cost_can_come_from_info_a_function_a_name_or_the_six_values(make, c
     assert rollout.cost.any()
 
 
-def test_counted_spaces_that_do_not_begin_at_zero():
-    environment = from_gymnasium(host_environments.Rooms, horizon=10)
-    assert environment.action_space == Discrete(3)
-    assert environment.observation_size == 5
-    assert not environment.normalise_observation
-    _, _, rollout, raw = play(environment)
-    assert (raw.sum(-1) == 1).all()
-    after = (raw.argmax(-1) + rollout.action - 1) % 5
-    np.testing.assert_array_equal(rollout.next_inputs[..., :5].argmax(-1), after)
-
-
-def test_nested_observations_are_flattened():
-    class Nested(Walk):
-        def __init__(self):
-            super().__init__()
-            inner = self.observation_space
-            self.observation_space = gymnasium.spaces.Dict(x=inner, y=gymnasium.spaces.Discrete(3))
-
-        def _see(self):
-            return {"x": super()._see(), "y": 2}
-
-    environment = from_gymnasium(Nested, cost=lambda *_: 0, horizon=10)
-    assert environment.observation_size == 5
-    raw = play(environment)[3]
-    np.testing.assert_array_equal(raw[..., 2:], np.broadcast_to([0, 0, 1], (*raw.shape[:2], 3)))
-
-
 def test_workers_give_the_same_numbers_as_this_process():
     here, there = (from_gymnasium(WALK, horizon=9, workers=workers) for workers in (0, 2))
     jax.tree.map(np.testing.assert_array_equal, play(here), play(there))
@@ -216,13 +188,6 @@ def test_evaluation_plays_in_rounds_what_it_cannot_play_at_once(monkeypatch):
     assert results[0].ended.all()
     assert (results[0].length <= 12).all()
     jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5), *results)
-
-
-def test_an_episode_with_an_observation_that_is_not_finite_is_not_valid():
-    environment = from_gymnasium(Walk, horizon=12, fails_at=3, how="nan", noise=0.01, drift=0.0)
-    policy = make_policy(jax.random.key(0), 4, environment.action_space, (4,))
-    ends = make_player(environment, ACCOUNT)(policy, None, jax.random.split(jax.random.key(5), 3))
-    assert not np.asarray(ends.valid).any()
 
 
 @pytest.mark.parametrize(
@@ -279,8 +244,6 @@ class Strange(Walk):
             return observation, reward, terminated, info
         if self.what == "shape":
             return np.zeros(3), reward, terminated, truncated, info
-        if self.what == "words":
-            return observation, "much", terminated, truncated, info
         return observation, reward, terminated, truncated, {"hazard": 1.0}
 
 
@@ -290,7 +253,6 @@ class Strange(Walk):
         ("reset", "reset.. returned a ndarray"),
         ("four", r"in lane 0 in step 1 of its episode: step.. returned 4 values"),
         ("shape", "the observation has 3 numbers, but observation_space says 2"),
-        ("words", "must be numbers, not 'much'"),
         ("cost", "info has no 'cost' to take the cost from; it has hazard"),
     ],
 )

@@ -127,11 +127,6 @@ class Player:
         return describe_spaces(self._environment.observation_space, self._environment.action_space)
 
     @property
-    def render_modes(self) -> Sequence[str]:
-        """The ways in which the environment says that it can be drawn."""
-        return list((getattr(self._environment, "metadata", None) or {}).get("render_modes") or [])
-
-    @property
     def render_mode(self) -> str | None:
         return getattr(self._environment, "render_mode", None)
 

@@ -12,7 +12,7 @@ import pytest
 
 from canary.environments.eco_ant import INITIAL_POSITION
 from canary.environments.physics import native
-from canary.environments.physics.engine import PhysicsState, load_model, make_engine, resolve
+from canary.environments.physics.engine import PhysicsState, load_model, make_engine
 from canary.errors import CanaryError
 
 MODEL = load_model("eco_ant.xml")
@@ -170,15 +170,6 @@ def test_a_diverged_simulation_is_marked_and_stays_finite(monkeypatch, tmp_path,
     assert capfd.readouterr() == ("", "")
 
 
-def test_one_diverged_environment_leaves_its_neighbours_alone():
-    rows = random_rows(4)
-    alone = NATIVE.advance(rows[3])
-    rows[2, 20] = np.inf
-    together = NATIVE.advance(rows)
-    assert np.isnan(together[2]).all()
-    np.testing.assert_array_equal(together[3], alone)
-
-
 @pytest.mark.parametrize("name", ["native", "mjx"])
 def test_sensors_belong_to_the_state_they_come_with(name):
     model = mujoco.MjModel.from_xml_string(SWINGER)
@@ -212,13 +203,6 @@ def _batch(count):
     rows = random_rows(count)
     states = jax.vmap(lambda q, v: start(MODEL, q, v))(rows[:, :15], rows[:, 15:29])
     return states, jnp.asarray(rows[:, 29:])
-
-
-def test_auto_is_native_on_a_cpu_and_mjx_elsewhere(monkeypatch):
-    assert resolve("auto") == "native"
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert resolve("auto") == "mjx"
-    assert resolve("native") == "native"
 
 
 def test_without_mujoco_a_sentence_says_what_to_install(monkeypatch):

@@ -152,20 +152,6 @@ def test_commands_without_the_word_do_not_advise_it(run, monkeypatch, capsys):
     )
 
 
-@pytest.mark.usefixtures("stranger")
-def test_the_advice_about_trust_can_be_followed_in_python(run, tmp_path):
-    for use in (canary.evaluate, canary.certify, canary.export):
-        with pytest.raises(CanaryError, match="trust=True, or pass environment="):
-            use(run.directory)
-    own = Walk(noise=0.25)
-    assert canary.evaluate(run.directory, 20, environment=own)["updates"] == 3
-    with pytest.raises(CanaryError, match="accept_change=True"):
-        canary.certify(run.directory, environment=Walk(noise=0.0))
-    path = tmp_path / "policy.npz"
-    assert canary.export(run.directory, "numpy", path, environment=own)["path"] == str(path)
-    assert canary.certify(run.directory, episodes=60, trust=True)["results"]
-
-
 def test_randomness_that_no_key_determines_is_no_change():
     forgetful = from_gymnasium(Forgetful, horizon=9)
     stored = json.loads(json.dumps(describe_environment(forgetful)))

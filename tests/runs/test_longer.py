@@ -1,7 +1,6 @@
 """One run that is stopped by its callback, resumed, trained longer, and whose kept states are
 used."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from polars.testing import assert_frame_equal
 
 from attacks.warm import warm
 from canary.api import Run
-from canary.cli import main
 from canary.errors import CanaryError
 from canary.reporting.summary import summarise_run
 from canary.runs.checkpoint import load_states
@@ -122,17 +120,3 @@ def test_a_kept_state_of_another_configuration_is_refused(longer: dict):
         CanaryError, match=r"another configuration: constraint.limit is 9.0 and was 5.5"
     ):
         load_states(other, run.directory, 400)
-
-
-def test_compare_draws_both(
-    longer: dict, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    figure = tmp_path / "both.png"
-    runs = [str(whole), str(longer["run"].directory)]
-    assert main(["compare", *runs, "--out", str(figure), "--json", "-"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert [one["differs"] for one in found["runs"]] == [
-        {"training.total_steps": 1200},
-        {"training.total_steps": 1800},
-    ]
-    assert figure.read_bytes()[:4] == b"\x89PNG"

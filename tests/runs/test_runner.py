@@ -1,7 +1,6 @@
 """A run that is killed anywhere and resumed equals one that was left alone."""
 
 import io
-import os
 import shutil
 from contextlib import redirect_stderr
 from pathlib import Path
@@ -19,7 +18,7 @@ from canary.reporting.summary import summarise_run
 from canary.runs import checkpoint
 from canary.runs.checkpoint import load_states
 from canary.runs.files import read_json, write_json
-from canary.runs.manifest import hold, read_config, read_manifest, update_manifest
+from canary.runs.manifest import read_config, read_manifest, update_manifest
 from canary.runs.runner import resume_run, start_run
 from problems.small_runs import SEEDS, UPDATES, run_config
 
@@ -117,12 +116,6 @@ def test_finished_runs_are_left_alone(whole):
     assert {path: path.stat().st_mtime_ns for path in whole.rglob("*")} == before
 
 
-def test_a_run_in_training_cannot_be_resumed(whole):
-    sentence = f"being trained by process {os.getpid()} on "
-    with hold(whole), pytest.raises(CanaryError, match=sentence):
-        resume_run(whole, quiet=True)
-
-
 def test_an_edited_configuration_is_refused_by_every_reader(whole, tmp_path):
     run = shutil.copytree(whole, tmp_path / "copy")
     config = read_json(run / "config.json")
@@ -143,11 +136,3 @@ def test_a_checkpoint_of_another_update_than_its_name_says_is_skipped(whole, tmp
     newest.rename(checkpoint.checkpoint_path(newest.parent, UPDATES + 1))
     _, found, notes = load_states(config_from_dict(read_config(run)), run)
     assert (found, len(notes)) == (UPDATES - 1, 1)
-
-
-def test_states_can_be_loaded_for_use(whole):
-    config = config_from_dict(read_json(whole / "config.json"))
-    assert config == run_config()
-    states, iteration, notes = load_states(config, whole)
-    assert (iteration, notes) == (UPDATES, [])
-    assert np.asarray(states.terms.iteration).tolist() == [UPDATES] * len(SEEDS)

@@ -63,7 +63,7 @@ def command(out: Path, *words: str) -> None:
     assert canary_command([*words, *places]) == 0
 
 
-SWEEP = ["sweep", "--algo", "ppo", "--seeds", "1", "--steps", "300", "--limit", "3.5,5.5"]
+SWEEP = ["sweep", "--algo", "ppo", "--seeds", "1", "--total-steps", "300", "--limit", "3.5,5.5"]
 WORK: dict[str, Callable[[Path], None]] = {
     "train": train,
     "certify": certify,

@@ -78,7 +78,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "certification.verify": RUNS | {
         "errors", "constraints", "environments", "certification", "certification.page", "certification.run",
-        "certification.signature",
+        "certification.signature", "terminal",
     },
     "certification.best": RUNS | {
         "errors", "constraints", "values", "environments", "certification", "certification.run", "terminal",

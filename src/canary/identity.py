@@ -66,7 +66,7 @@ def place_of(environment: Environment, name: str | None = None) -> Place:
     """An environment as plain data, by default with its own name."""
     return Place(
         name or name_of_environment(environment),
-        environment_settings(environment),
+        settings_of(environment),
         environment.horizon,
         environment.observation_size,
         environment.action_space,
@@ -133,11 +133,6 @@ def describe_actions(place: Place) -> dict[str, Any]:
                 "clipped_by": "environment" if place.interface is None else "interface",
             }
     raise CanaryError(f"An action space is Discrete or Continuous, not {place.action_space!r}.")
-
-
-def environment_settings(environment: Environment) -> dict[str, Any]:
-    """The settings of the environment as plain data."""
-    return settings_of(environment)
 
 
 def refuse_nonfinite(identity: Identity, seed: int | None = None) -> None:

@@ -49,42 +49,36 @@ def trained(environment, folder: Path) -> canary.Run:
     return canary.train(environment, "ppo", CHANCE, out=folder, **more)
 
 
-def test_a_cost_that_is_switched_off_late_is_found(tmp_path: Path):
+def test_a_cost_that_is_switched_off_late_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     switch = tmp_path / "off"
     environment = LateCost(switch=str(switch))
     run = trained(environment, tmp_path)
-    certificate = canary.certify(run.directory, environment=environment, episodes=20)
+
+    def certified(**options) -> dict:
+        return canary.certify(run.directory, environment=environment, episodes=20, **options)
+
+    certificate = certified()
     check = certificate["environment_check"]
     assert check["compared"]
     assert check["file_sha256"] == hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
     assert check["file_sha256"] in render_page(certificate)
+    assert "has changed since" not in check["sentence"]
+
+    with monkeypatch.context() as other_file:
+        other_file.setattr(certificates, "source_file_digest", lambda environment: "0" * 64)
+        assert "has changed since" in certified()["environment_check"]["sentence"]
+
     switch.touch()
     for step in (None, 30):
         with pytest.raises(CanaryError, match="the cost is 0 and was 21"):
-            canary.certify(run.directory, environment=environment, episodes=20, step=step)
-    changed = canary.certify(
-        run.directory, environment=environment, episodes=20, accept_change=True
-    )
+            certified(step=step)
+    changed = certified(accept_change=True)
     assert "not the environment of training" in changed["sentence"]
     assert "the cost is 0 and was 21" in render_page(changed)
 
-
-def test_a_changed_file_with_the_same_episodes_is_noted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    environment = LateCost()
-    run = trained(environment, tmp_path)
-
-    def check() -> dict:
-        made = canary.certify(run.directory, environment=environment, episodes=20)
-        return made["environment_check"]
-
-    assert "has changed since" not in check()["sentence"]
-    monkeypatch.setattr(certificates, "source_file_digest", lambda environment: "0" * 64)
-    assert "has changed since" in check()["sentence"]
     update_manifest(run.directory, reference_episodes=None)  # as if training had not ended
-    found = check()
-    assert (found["compared"], "could not be compared" in found["sentence"]) == (False, True)
+    check = certified()["environment_check"]
+    assert (check["compared"], "could not be compared" in check["sentence"]) == (False, True)
 
 
 def test_randomness_of_its_own_cannot_be_compared(tmp_path: Path):

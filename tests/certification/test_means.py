@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from canary.certification import tails
-from canary.certification.betting import mean_bounds
+from canary.certification.anytime import mean_bounds
 from canary.certification.plan import Plan, complete
 from canary.certification.verdict import PlayedEpisodes, assess, encode_costs, may_stop
 from canary.constraints import Constraint, CVaR, Mean

@@ -33,7 +33,6 @@ def test_a_signature_names_its_key_and_breaks_with_the_text():
     problems, who = signature.check(SIGNED, KEY.public_key())
     assert problems == []
     assert signature.check(SIGNED, None) == ([], who)
-    assert signature.check(CONTENT, None) == ([], None)
     assert "no signature" in signature.check(CONTENT, KEY.public_key())[0][0]
     for forged in (
         SIGNED | {"limit": 5.0},
@@ -61,14 +60,11 @@ def test_keys_are_read_from_files_of_both_formats(tmp_path: Path):
 
 def test_what_is_no_key_is_a_sentence(tmp_path: Path):
     path, other = tmp_path / "key", rsa.generate_private_key(65537, 2048)
-    for data in (b"", b"-----BEGIN OPENSSH PRIVATE KEY-----\nx", private(KEY, password=b"secret")):
+    for data in (b"", private(KEY, password=b"secret"), private(other)):
         path.write_bytes(data)
-        with pytest.raises(CanaryError, match="no Ed25519 private key"):
+        with pytest.raises(CanaryError, match="Ed25519 private key"):
             signature.private_key(path)
-    path.write_bytes(private(other))
-    with pytest.raises(CanaryError, match="Ed25519"):
-        signature.private_key(path)
-    for data in (b"ssh-ed25519 nonsense", b"\0", private(KEY), public(other)):
+    for data in (b"ssh-ed25519 nonsense", private(KEY), public(other)):
         path.write_bytes(data)
         with pytest.raises(CanaryError, match="no Ed25519 public key"):
             signature.public_key(path)

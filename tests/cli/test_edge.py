@@ -50,9 +50,7 @@ def test_mistakes_with_a_run_are_sentences(tmp_path, capsys, monkeypatch):
         raise CanaryError("Cannot write here (No space left on device); choose a place.")
 
     monkeypatch.setattr("canary.certification.run.files.check_writable", full)
-    monkeypatch.setattr(
-        "canary.certification.run.certify_each", lambda *a, **k: pytest.fail("it played")
-    )
+    monkeypatch.setattr("canary.certification.run.gather", lambda *a, **k: pytest.fail("it played"))
     assert "No space left" in sentence(capsys, ["certify", run])
 
 

@@ -120,7 +120,7 @@ def test_an_accepted_change_is_shown_wherever_a_certificate_is(run, tmp_path):
     assert "in an environment that changed since training" in lines.export_text()
     assert verify_file(place / "certificate.html", environment=other)["level"] == "belongs"
     problems = verify_file(place / "certificate.html", environment=Walk(noise=0.25))["problems"]
-    assert "settings.noise is 0.0 in the certificate and 0.25 in the run." in problems
+    assert "settings.noise is 0.0 in the certificate but should be 0.25." in problems
 
 
 def test_a_changed_environment_is_evaluated_but_neither_trained_on_nor_exported(run, capsys):

@@ -202,8 +202,11 @@ def certify(
     different. For a policy that belongs to no run there is `canary.certification.certify`.
     """
     from canary.certification.run import CertificateRequest, certify_run
-    from canary.certification.signature import private_key
 
+    if sign is not None:
+        from canary.certification.signature import private_key  # needs cryptography
+
+        sign = private_key(sign)
     request = CertificateRequest(
         confidence=confidence,
         episodes=episodes,
@@ -216,7 +219,7 @@ def certify(
         deterministic=deterministic,
         evaluation_seed=evaluation_seed,
         largest_step_cost=largest_step_cost,
-        sign=None if sign is None else private_key(sign),
+        sign=sign,
     )
     run = as_run(run, environment, trust=trust, accept_change=accept_change)
     return certify_run(

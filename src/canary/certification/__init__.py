@@ -4,9 +4,7 @@ highest return that is certified."""
 
 from canary.certification.certify import Subject as Subject
 from canary.certification.certify import certify as certify
-from canary.certification.certify import shift_grid as shift_grid
 from canary.certification.plan import Plan as Plan
-from canary.certification.plan import clean_episodes as clean_episodes
 from canary.certification.plan import planned_episodes as planned_episodes
 from canary.certification.verdict import Assessment as Assessment
 from canary.certification.verdict import PlayedEpisodes as PlayedEpisodes

@@ -17,6 +17,7 @@ from canary.certification.certificate import changed_sentence
 from canary.certification.plan import check_confidence
 from canary.certification.run import CertificateRequest, certify_run
 from canary.certification.verdict import percent
+from canary.config.config import RunConfig
 from canary.constraints import Constraint
 from canary.environments.protocol import Environment
 from canary.errors import CanaryError
@@ -102,11 +103,10 @@ def find_best(
     config = open_config(run, environment, accept_change=accept_change)
     ranking = ranked(_measured(run, config, search, quiet))
     tries = min(search.tries, sum(policy.keeps for policy in ranking))
-    level = 1 - (1 - search.confidence) / max(tries, 1)
     found = Best(seed=None, step=None, sentence="", search=search, candidates=(), certificate=None)
     for place, policy in enumerate(ranking[:tries]):
         request = CertificateRequest(
-            confidence=level,
+            confidence=1 - (1 - search.confidence) / tries,
             episodes=search.episodes,
             seeds=(policy.seed,),
             step=policy.step,
@@ -120,15 +120,15 @@ def find_best(
             found = replace(found, seed=policy.seed, step=policy.step, certificate=certificate)
             break
     found = replace(found, candidates=tuple(ranking))
-    changes = config.environment_changes
-    said = [_sentence(found, tries, config.constraint)]
-    said += [changed_sentence(changes)] if changes else []
-    found = replace(found, sentence=" ".join(said))
+    sentence = _sentence(found, tries, config.constraint)
+    if config.environment_changes:
+        sentence += f" {changed_sentence(config.environment_changes)}"
+    found = replace(found, sentence=sentence)
     files.write_json(run / NAME, found.to_dict(), within=run)
     return found
 
 
-def _measured(run: Path, config: Any, search: Search, quiet: bool) -> list[RankedPolicy]:
+def _measured(run: Path, config: RunConfig, search: Search, quiet: bool) -> list[RankedPolicy]:
     """All stored policies, each played for the ranking; the states of a seed play the same
     episodes."""
     seeds = config.training.seeds if search.seeds is None else search.seeds
@@ -136,12 +136,13 @@ def _measured(run: Path, config: Any, search: Search, quiet: bool) -> list[Ranke
         episodes=search.selection_episodes, seeds=seeds, evaluation_seed=secrets.randbits(31)
     )
     steps = [update * config.training.batch for update in sorted(stored_updates(run))]
+    if not steps:
+        raise CanaryError(f"{run} has no stored state yet, so there is nothing to choose from.")
     found: list[RankedPolicy] = []
     with evaluation_bar(len(steps) * len(seeds) * plan.episodes, quiet=quiet) as (report, _):
         for step in steps:
             table, _ = play(load_policies(config, run, step), plan, report)
-            parts = table.partition_by("seed", as_dict=True, maintain_order=True)
-            for (seed,), part in parts.items():
+            for (seed,), part in table.partition_by("seed", as_dict=True).items():
                 value = config.constraint.measure(part["cost"].to_numpy())
                 found.append(
                     RankedPolicy(
@@ -152,8 +153,6 @@ def _measured(run: Path, config: Any, search: Search, quiet: bool) -> list[Ranke
                         keeps=value <= config.constraint.allowed,
                     )
                 )
-    if not found:
-        raise CanaryError(f"{run} has no stored state yet, so there is nothing to choose from.")
     return found
 
 
@@ -167,25 +166,24 @@ def ranked(policies: list[RankedPolicy]) -> list[RankedPolicy]:
 
 
 def _sentence(best: Best, tries: int, constraint: Constraint) -> str:
-    count, within = len(best.candidates), sum(one.keeps for one in best.candidates)
+    count, first = len(best.candidates), best.candidates[0]
     advice = "train longer, under a tighter constraint or with more kept checkpoints"
-    if not within:
-        safest = best.candidates[0]
+    if not tries:
         return (
             f"None of {count} stored policies is within {constraint.text} in the "
             f"{best.search.selection_episodes:,} episodes of its ranking, so none was certified. "
-            f"The safest, seed {safest.seed} at step {safest.step:,}, has "
-            f"{safest.constraint_value:.4g}; {advice}."
+            f"The safest, seed {first.seed} at step {first.step:,}, has "
+            f"{first.constraint_value:.4g}; {advice}."
         )
     if not best.certified:
-        verdicts = [one.verdict for one in best.candidates if one.verdict is not None]
-        more = ", or allow more --tries" if len(verdicts) < within else ""
+        verdicts = ", ".join(str(one.verdict).lower() for one in best.candidates[:tries])
+        within = sum(one.keeps for one in best.candidates)
+        more = ", or allow more --tries" if tries < within else ""
         return (
-            f"None of the first {len(verdicts)} was certified ({', '.join(verdicts).lower()}); "
-            f"{within} of {count} stored policies are within the limit in the ranking; "
-            f"{advice}{more}."
+            f"None of the first {tries} was certified ({verdicts}); {within} of {count} stored "
+            f"policies are within the limit in the ranking; {advice}{more}."
         )
-    chosen = next(one for one in best.candidates if (one.seed, one.step) == (best.seed, best.step))
+    chosen = next(one for one in best.candidates if one.verdict == "SATISFIED")
     return (
         f"Seed {best.seed} at step {best.step:,} has the highest return that was certified, "
         f"{chosen.return_mean:.4g}. With {percent(best.search.confidence)} confidence, corrected "

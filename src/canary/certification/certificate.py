@@ -1,66 +1,111 @@
 """The certificate: everything that was played and found, as plain data that anybody can check.
 
-`verify` issues it again from its costs or from its episodes played again, and `signature` shows who
-issued it. The hash is no signature: it shows damage and careless edits.
+    environment, settings, cost_discount     what was played
+    constraint, limit, epsilon               what was judged; lists if there are several costs, and
+                                             epsilon is 1 for a mean
+    plan, evaluation_seed                    how; together with the constraint and the statements they
+                                             determine every episode
+    results                                  a table per statement: seed, changes of the environment's
+                                             settings, evidence (`PlayedEpisodes`), assessment
+                                             (`Assessment`), and with several costs `promise`, the
+                                             number of the cost, from 1
+    verdict, sentence                        about the unchanged environment
+    environment_check                        whether it could be compared with that of training, and how
+    origin, versions, time, format, sha256   labels, and the hash of all the rest
+
+The hash is no signature: it shows damage and careless edits.
 """
 
 import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from canary.certification.plan import Plan
-from canary.certification.verdict import Assessment, PlayedEpisodes, Verdict, joint, overall
-from canary.constraints import Chance, Constraint, Joint, Kind, One, from_dict
+from canary.certification.verdict import Assessment, PlayedEpisodes, Verdict, statement_start
+from canary.constraints import Chance, Constraint, Joint, One, from_dict
 
 FORMAT = 5
 
-
-@dataclass(frozen=True, kw_only=True)
-class PolicyResult:
-    """One policy in one environment: that of training, or the same with some settings changed."""
-
-    seed: int
-    changes: dict[str, int | float]
-    evidence: PlayedEpisodes
-    assessment: Assessment
+Changes = dict[str, int | float]
+"""New values of an environment's settings; empty: nothing is changed."""
+Found = tuple[int, Changes, list[tuple[PlayedEpisodes, Assessment]]]
+"""A seed, what was changed, and what was found about each constraint."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class PromiseResult(PolicyResult):
-    """The same about one of several constraints."""
+def judge(
+    found: Iterable[Found], plan: Plan, constraint: Constraint, accepted: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The part of a certificate that follows from the episodes. `accepted` are differences from the
+    environment of training."""
+    results: list[dict[str, Any]] = []
+    for seed, changes, each in found:
+        for index, (played, assessment) in enumerate(each):
+            promise = {"promise": index + 1} if isinstance(constraint, Joint) else {}
+            evidence = {"evidence": asdict(played), "assessment": asdict(assessment)}
+            results.append({"seed": seed, "changes": changes, **evidence, **promise})
+    verdict, sentence = summarise(results, plan, constraint, accepted)
+    data = {"verdict": verdict, "sentence": sentence, **terms(constraint), "plan": asdict(plan)}
+    return json.loads(json.dumps(data | {"results": results}, allow_nan=False))
 
-    promise: int
-    """Its number, from 1."""
+
+def summarise(
+    results: Sequence[dict[str, Any]],
+    plan: Plan,
+    constraint: Constraint,
+    accepted: Sequence[str] = (),
+) -> tuple[Verdict, str]:
+    """The verdict in the unchanged environment (SATISFIED if all policies are, VIOLATED if any is),
+    and a sentence about all results."""
+    nominal: dict[int, list[dict[str, Any]]] = {}
+    for result in results:
+        if not result["changes"]:
+            nominal.setdefault(result["seed"], []).append(result["assessment"])
+    by_seed = {seed: _worst(one["verdict"] for one in each) for seed, each in nominal.items()}
+    verdict = _worst(by_seed.values())
+    if len(nominal) == 1:
+        (each,) = nominal.values()
+        sentence = " ".join(one["sentence"] for one in each)
+    else:
+        promise = "the limit" if isinstance(constraint, Chance) else constraint.text
+        place = "environment as it is now" if accepted else "environment they were trained in"
+        where = f" in the {place}" if plan.statements > len(by_seed) else ""
+        said = _seeds_sentence(by_seed, verdict, promise)
+        sentence = f"{statement_start(plan)}, {said}{where}."
+    shifted = [result["assessment"]["verdict"] for result in results if result["changes"]]
+    if shifted:
+        phrases = {
+            "SATISFIED": "stay within the limit",
+            "VIOLATED": "break it",
+            "UNDECIDED": "are undecided",
+        }
+        counts = [f"{shifted.count(v)} {phrase}" for v, phrase in phrases.items() if v in shifted]
+        sentence += f" Of {len(shifted)} statements about changed settings, {', '.join(counts)}."
+    return verdict, f"{sentence} {changed_sentence(accepted)}" if accepted else sentence
 
 
-@dataclass(frozen=True, kw_only=True)
-class Certificate:
-    environment: str
-    settings: dict[str, Any]
-    constraint: Kind | list[Kind]
-    """With several costs, here and in the next two, a list with one entry for each."""
-    limit: float | list[float]
-    epsilon: float | list[float]
-    """The share of episodes that the constraint looks at: 1 for the mean."""
-    cost_discount: float
-    plan: Plan
-    evaluation_seed: int
-    results: tuple[PolicyResult, ...]
-    """One per statement: every seed in the unchanged environment, which decides the verdict, then
-    every seed under each change; of several constraints, each about the same episodes."""
-    verdict: Verdict
-    sentence: str
-    environment_check: dict[str, Any]
-    """`compared`: whether the environment was compared with that of training; `sentence`: how, or
-    why not; `file_sha256`: of the file that defines it, if it is not canary's own."""
-    origin: dict[str, Any]
-    """Where the policies come from: run, algorithm, updates, and how many certificates the run had
-    before; `environment_changes`, if a changed environment was accepted."""
-    versions: dict[str, str]
-    time: str
-    format: int = FORMAT
+def _worst(verdicts: Iterable[Verdict]) -> Verdict:
+    order: tuple[Verdict, ...] = ("VIOLATED", "UNDECIDED", "SATISFIED")
+    return min(verdicts, key=order.index)
+
+
+def _seeds_sentence(by_seed: dict[int, Verdict], verdict: Verdict, promise: str) -> str:
+    phrases: dict[Verdict, str] = {
+        "SATISFIED": f"stay within {promise}",
+        "VIOLATED": f"break {promise}",
+        "UNDECIDED": "remain undecided",
+    }
+    groups = {each: [str(s) for s, v in by_seed.items() if v == each] for each in phrases}
+    if len(groups[verdict]) == len(by_seed):
+        return f"the policies of all {len(by_seed)} seeds {phrases[verdict]}"
+    parts = [f"{phrases[each]}: {', '.join(seeds)}" for each, seeds in groups.items() if seeds]
+    return f"these seeds {'; these '.join(parts)}"
+
+
+def changed_sentence(changes: Sequence[str]) -> str:
+    """That a changed environment was accepted, and how it differs from that of training."""
+    return f"This is not the environment of training: {'; '.join(changes)}."
 
 
 def terms(constraint: Constraint) -> dict[str, Any]:
@@ -73,66 +118,16 @@ def terms(constraint: Constraint) -> dict[str, Any]:
 
 def constraint_of(data: dict[str, Any]) -> Constraint:
     """The constraint that a certificate is about."""
-    if isinstance(data["constraint"], list):
-        names = ("constraint", "limit", "epsilon")
-        rows = zip(*(data[name] for name in names), strict=True)
-        parts: Any = (constraint_of(dict(zip(names, row, strict=True))) for row in rows)
-        return Joint(tuple(parts))
-    share = {} if data["constraint"] == "mean" else {"epsilon": data["epsilon"]}
-    return from_dict({"kind": data["constraint"], "limit": data["limit"], **share})
+    kind, limit, epsilon = (data[name] for name in ("constraint", "limit", "epsilon"))
+    if isinstance(kind, list):
+        rows = zip(kind, limit, epsilon, strict=True)
+        return from_dict([_one_constraint(*row) for row in rows])
+    return from_dict(_one_constraint(kind, limit, epsilon))
 
 
-def results_of(
-    seed: int,
-    changes: dict[str, int | float],
-    found: Sequence[tuple[PlayedEpisodes, Assessment]],
-) -> list[PolicyResult]:
-    """The results of one policy in one environment, for each constraint."""
-    about = [{"seed": seed, "changes": changes, "evidence": e, "assessment": a} for e, a in found]
-    if len(about) == 1:
-        return [PolicyResult(**about[0])]
-    return [PromiseResult(**one, promise=index + 1) for index, one in enumerate(about)]
-
-
-def summarise(
-    results: Sequence[PolicyResult],
-    plan: Plan,
-    constraint: Constraint | None = None,
-    changes: Sequence[str] = (),
-) -> tuple[Verdict, str]:
-    """The verdict in the unchanged environment, and a sentence about all results. `changes` are
-    accepted differences from the environment of training."""
-    nominal: dict[int, list[Assessment]] = {}  # by seed; of several constraints, of each
-    for result in results:
-        if not result.changes:
-            nominal.setdefault(result.seed, []).append(result.assessment)
-    place = "the environment as it is now" if changes else "the environment they were trained in"
-    is_chance = constraint is None or isinstance(constraint, Chance)
-    verdict, sentence = overall(
-        [joint(each) for each in nominal.values()],
-        list(nominal),
-        plan,
-        "the limit" if is_chance else constraint.text,
-        place,
-    )
-    shifted = [result.assessment.verdict for result in results if result.changes]
-    parts = [
-        f"{shifted.count(verdict)} {phrase}"
-        for verdict, phrase in (
-            ("SATISFIED", "stay within the limit"),
-            ("VIOLATED", "break it"),
-            ("UNDECIDED", "are undecided"),
-        )
-        if verdict in shifted
-    ]
-    if shifted:
-        sentence += f" Of {len(shifted)} statements about changed settings, {', '.join(parts)}."
-    return verdict, f"{sentence} {changed_sentence(changes)}" if changes else sentence
-
-
-def changed_sentence(changes: Sequence[str]) -> str:
-    """That a changed environment was accepted, and how it differs from that of training."""
-    return f"This is not the environment of training: {'; '.join(changes)}."
+def _one_constraint(kind: str, limit: float, epsilon: float) -> dict[str, Any]:
+    share = {} if kind == "mean" else {"epsilon": epsilon}
+    return {"kind": kind, "limit": limit, **share}
 
 
 def results_about(data: dict[str, Any], constraint: One) -> list[dict[str, Any]]:
@@ -148,29 +143,24 @@ def result_name(result: dict[str, Any]) -> str:
 
 
 def commitment(
-    plan: dict[str, Any], terms: dict[str, Any], statements: Sequence[tuple[dict[str, Any], int]]
+    plan: Plan, constraint: Constraint, statements: Sequence[tuple[Changes, int]]
 ) -> tuple[int, ...]:
     """Four numbers that stand for everything decided before the first episode: plan, constraint
     and the (changes, seed) of each statement. All episodes are drawn from them, so another plan has
     other episodes."""
-    decided = {"plan": plan, **terms, "statements": statements}
-    text = json.dumps(decided, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    digest = hashlib.sha256(text.encode()).digest()
+    decided = {"plan": asdict(plan), **terms(constraint), "statements": statements}
+    digest = hashlib.sha256(_canonical(decided)).digest()
     return tuple(int.from_bytes(digest[place : place + 4], "big") for place in range(0, 16, 4))
 
 
-def to_dict(certificate: Certificate) -> dict[str, Any]:
-    """Plain data with the hash of its content."""
-    data = json.loads(json.dumps(asdict(certificate), allow_nan=False))
-    return data | {"sha256": content_hash(data)}
-
-
 def content(data: dict[str, Any]) -> bytes:
-    """Everything but the hash and the signature, as JSON with sorted keys and no spaces."""
-    kept = {key: value for key, value in data.items() if key not in ("sha256", "signature")}
-    return json.dumps(kept, sort_keys=True, separators=(",", ":")).encode()
+    """What is hashed and signed: everything but the hash and the signature."""
+    return _canonical({k: v for k, v in data.items() if k not in ("sha256", "signature")})
 
 
 def content_hash(data: dict[str, Any]) -> str:
-    """SHA-256 of the content."""
     return hashlib.sha256(content(data)).hexdigest()
+
+
+def _canonical(data: dict[str, Any]) -> bytes:
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()

@@ -9,19 +9,20 @@ import numpy as np
 from jaxtyping import Bool, Int
 from scipy.special import betainc, betaincc
 
-from canary.constraints import Chance, Constraint, Joint, One
+from canary.constraints import Chance, Constraint, One, parts_of
 from canary.errors import CanaryError
 from canary.values import Count, convert_fields
 
 RATE_TO_DETECT = 0.5  # of epsilon: a policy this safe should get its verdict,
 POWER = 0.9  # with this probability
-# An anytime test needs, at worst, about twice the episodes for the same power
-ANYTIME_FACTOR = 2
+ANYTIME_FACTOR = 2  # at worst, an anytime test needs about twice the episodes
 FEWEST_FOR_MEANS, MOST_FOR_MEANS = 1000, 1_000_000
 # Times b log(1/alpha) / (share limit), with which unseen rare costs alone could fill the limit
 MARGIN_FOR_MEANS = 8
 LARGEST_PLAN = 1_000_000  # episodes; beyond this, P and epsilon are practically equal
 ROUNDING = 64
+
+Counts = Int[np.ndarray, "count"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,11 +50,6 @@ class Plan:
         check_confidence(self.confidence)
 
     @property
-    def bound(self) -> float | None:
-        """The largest possible cost of an episode, where the plan is about one cost."""
-        return None if isinstance(self.cost_bound, tuple) else self.cost_bound
-
-    @property
     def corrected_confidence(self) -> float:
         """The confidence of each statement, so that all hold together with `confidence`."""
         return 1 - (1 - self.confidence) / self.statements
@@ -66,87 +62,69 @@ def check_confidence(value: float) -> None:
         )
 
 
-def plan_for(plan: Plan, constraint: One) -> Plan:
-    """The plan as one of several constraints sees it: with the bound on its own cost."""
-    if not isinstance(plan.cost_bound, tuple) or constraint.number is None:
-        return plan
-    return replace(plan, cost_bound=plan.cost_bound[constraint.number - 1])
+def cost_bound(plan: Plan, constraint: One) -> float | None:
+    """The largest possible cost of an episode, of the cost that a constraint is about."""
+    bound = plan.cost_bound
+    return bound[(constraint.number or 1) - 1] if isinstance(bound, tuple) else bound
+
+
+def largest_cost(plan: Plan, constraint: One) -> float:
+    """The same; without one no number of episodes bounds a mean."""
+    bound = cost_bound(plan, constraint)
+    if bound is None:
+        raise CanaryError(
+            f"Certifying {constraint.text} needs the largest cost of a step: without it an unseen "
+            "episode could cost anything. State it as `largest_step_cost` of the environment, or to "
+            "canary.certify(run, largest_step_cost=...) or canary certify --largest-step-cost."
+        )
+    return bound
 
 
 def complete(plan: Plan, constraint: Constraint) -> Plan:
-    """The plan with its number of episodes, planned from the constraint if it was left open; of
-    several constraints, enough for each."""
-    if isinstance(constraint, Joint):
-        each = [complete(plan_for(plan, part), part).episodes or 0 for part in constraint.parts]
-        return replace(plan, episodes=max(each))
-    if not isinstance(constraint, Chance):
-        episodes = _tail_mean_episodes(
-            constraint, largest_cost(plan, constraint), plan.corrected_confidence
-        )
-        return plan if plan.episodes is not None else replace(plan, episodes=episodes)
-    if plan.episodes is not None:
-        return plan
+    """The plan with its number of episodes: if left open, enough for every constraint."""
+    enough = max(_enough_episodes(plan, part) for part in parts_of(constraint))
+    return replace(plan, episodes=enough)
+
+
+def _enough_episodes(plan: Plan, constraint: One) -> int:
     confidence = plan.corrected_confidence
+    if not isinstance(constraint, Chance):  # costs too rare to be seen must not fill the limit
+        rarest = largest_cost(plan, constraint) * -math.log(1 - confidence)
+        rarest /= constraint.share * constraint.limit
+        wanted = max(FEWEST_FOR_MEANS, math.ceil(MARGIN_FOR_MEANS * rarest))
+        return plan.episodes or int(min(wanted, MOST_FOR_MEANS))
+    if plan.episodes is not None:
+        return plan.episodes
     rate = RATE_TO_DETECT * constraint.epsilon
-    episodes = planned_episodes(constraint.epsilon, rate, confidence=confidence, power=POWER)
+    episodes = planned_episodes(constraint.epsilon, rate, confidence=confidence)
     if episodes is None:
         raise CanaryError(
             f"Certifying P <= {constraint.epsilon:g} takes too many episodes to plan them; give "
-            f"their number yourself ({clean_episodes(constraint.epsilon, confidence):,} might do, "
-            "without any violation) or a larger epsilon."
+            "their number yourself or a larger epsilon."
         )
-    return replace(plan, episodes=episodes * ANYTIME_FACTOR if plan.early_stop else episodes)
-
-
-def largest_cost(plan: Plan, constraint: Constraint) -> float:
-    """The plan's cost bound; without one no number of episodes bounds a mean."""
-    if plan.bound is None:
-        raise CanaryError(
-            f"Certifying {constraint.text} needs the largest cost of a step: without it an unseen "
-            "episode could cost anything, and so could the mean. State it as `largest_step_cost` "
-            "of the environment, or to canary.certify(run, largest_step_cost=...) or canary "
-            "certify --largest-step-cost."
-        )
-    return plan.bound
-
-
-def _tail_mean_episodes(constraint: Constraint, cost_bound: float, confidence: float) -> int:
-    """Enough for a mean well within the limit: costs too rare to be seen must not fill it."""
-    rarest = cost_bound * -math.log(1 - confidence) / (constraint.share * constraint.limit)
-    return int(min(max(FEWEST_FOR_MEANS, math.ceil(MARGIN_FOR_MEANS * rarest)), MOST_FOR_MEANS))
-
-
-def clean_episodes(epsilon: float, confidence: float) -> int:
-    """Episodes without any violation that show P <= epsilon: the smallest n with
-    (1 - epsilon)^n <= alpha."""
-    _check(epsilon, confidence)
-    return int(_episodes_for(np.zeros(1, int), epsilon, 1 - confidence)[0])
+    return episodes * ANYTIME_FACTOR if plan.early_stop else episodes
 
 
 @lru_cache(maxsize=1024)
-def planned_episodes(
-    epsilon: float, rate: float, *, confidence: float = 0.95, power: float = 0.9
-) -> int | None:
-    """Smallest fixed n at which a policy with P = `rate` gets its verdict with probability >=
-    `power`; None beyond 10^6.
+def planned_episodes(epsilon: float, rate: float, *, confidence: float = 0.95) -> int | None:
+    """Smallest fixed n at which a policy with P = `rate` gets its verdict with probability 0.9;
+    None beyond 10^6.
 
     For rate < epsilon the verdict is upper bound <= epsilon, for rate > epsilon it is lower bound >
     epsilon. With at most k violations allowed, the first needs P(Bin(n, epsilon) <= k) <= alpha and
-    P(Bin(n, rate) > k) <= 1 - power; the second the same with the two probabilities exchanged. The
-    first k that can do both gives n.
+    P(Bin(n, rate) > k) <= 0.1; the second the same with the two probabilities exchanged. The first
+    k that can do both gives n.
     """
-    _check(epsilon, confidence)
-    if not (0 <= rate <= 1 and 0 < power < 1):
+    if not (0 < epsilon < 1 and 0 <= rate <= 1):
         raise CanaryError(
-            f"A plan needs a rate within [0, 1] and a power within (0, 1), not {rate} and {power}."
+            f"Epsilon and a rate lie between 0 and 1, unlike {epsilon!r} and {rate!r}."
         )
-    few, many = (rate, 1 - power), (epsilon, 1 - confidence)
+    check_confidence(confidence)
+    few, many = (rate, 1 - POWER), (epsilon, 1 - confidence)
     if rate > epsilon:
         few, many = many, few
 
-    def plan(
-        k: Int[np.ndarray, "count"],
-    ) -> tuple[Int[np.ndarray, "count"], Bool[np.ndarray, "count"]]:
+    def plan(k: Counts) -> tuple[Counts, Bool[np.ndarray, "count"]]:
         n = _episodes_for(k, *many)
         return n, (n <= LARGEST_PLAN) & (betainc(k + 1, n - k, few[0]) <= few[1])
 
@@ -160,9 +138,7 @@ def planned_episodes(
     return int(n[fits.argmax()]) if fits.any() else None
 
 
-def _episodes_for(
-    k: Int[np.ndarray, "count"], rate: float, tail: float
-) -> Int[np.ndarray, "count"]:
+def _episodes_for(k: Counts, rate: float, tail: float) -> Counts:
     """For each k the smallest n with P(Bin(n, rate) <= k) <= tail, or more than LARGEST_PLAN."""
     low, high = k, np.maximum(LARGEST_PLAN, k) + 1  # not enough; enough, or beyond the search
     while (high - low > 1).any():
@@ -170,9 +146,3 @@ def _episodes_for(
         enough = betaincc(k + 1, middle - k, rate) <= tail
         low, high = np.where(enough, low, middle), np.where(enough, middle, high)
     return high
-
-
-def _check(epsilon: float, confidence: float) -> None:
-    if not 0 < epsilon < 1:
-        raise CanaryError(f"Epsilon must lie strictly between 0 and 1, not {epsilon!r}.")
-    check_confidence(confidence)

@@ -6,42 +6,27 @@ key(evaluation seed) with i, a stream of its own, the four numbers of the `commi
 folded in. So a certificate can be replayed, and only with the plan that it was played by.
 """
 
-import re
+import itertools
 import secrets
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
 import jax
 
-from canary.certification import signature
-from canary.certification.certificate import (
-    Certificate,
-    PolicyResult,
-    commitment,
-    results_of,
-    summarise,
-    terms,
-    to_dict,
-)
-from canary.certification.certify import (
-    Progress,
-    Subject,
-    certify_each,
-    make_player,
-    shift_grid,
-)
+from canary.certification.certificate import FORMAT, Changes, Found, commitment, content_hash, judge
+from canary.certification.certify import Progress, Subject, gather, make_player
 from canary.certification.page import render_page
 from canary.certification.plan import Plan, check_confidence, complete
 from canary.config.config import RunConfig
 from canary.config.run_config import complete as complete_constraint
 from canary.constraints import Constraint, Joint, Mean, parts_of
 from canary.environments.protocol import Environment, close, largest_step_cost
-from canary.errors import CanaryError
-from canary.identity import environment_settings
+from canary.environments.settings import settings_of, with_settings
+from canary.errors import CanaryError, nearest
 from canary.runs import files
 from canary.runs.directory import versions
 from canary.runs.environment import MAY_ACCEPT, is_ours, open_config, source_file_digest
@@ -51,9 +36,10 @@ from canary.terminal.certificate_table import CertificationBar
 from canary.values import Amount, Count, Whole, convert_fields
 
 STREAM = 0x63657274  # "cert": neither training nor evaluation uses these keys
+LARGEST_SETTING = 2**31 - 1  # environments count in 32-bit integers
 JSON_NAME, PAGE_NAME = "certificate.json", "certificate.html"
 
-Rows = list[tuple[dict[str, int | float], Environment]]
+Rows = list[tuple[Changes, Environment]]
 """What was changed, and the environment with that change; the first row changes nothing."""
 
 
@@ -78,7 +64,7 @@ class CertificateRequest:
     evaluation_seed: Whole | None = None
     """None draws a new one, so that nobody can train, or choose, for known episodes."""
     largest_step_cost: Amount | None = None
-    """The largest cost of one step: gives bounds on mean and CVaR if the environment states none."""
+    """For bounds on mean and CVaR, if the environment does not state it."""
     batch: Count = 256
     sign: Any = None
     """A private Ed25519 key, or the path of its file."""
@@ -99,11 +85,11 @@ def certify_run(
 ) -> dict[str, Any]:
     """Certify the policies of a run; writes certificate.json and .html into `out`, or the run."""
     request, folder = request or CertificateRequest(), out or run
-    key = None if request.sign is None else signature.private_key(request.sign)
+    sign = _signer(request.sign)
     config = open_config(run, environment, accept_change=accept_change)
     policies = load_policies(config, run, request.step)
     seeds = _seeds(request, policies)
-    rows = environment_rows(config.environment, request.shift)
+    rows = shifted_rows(config.environment, request.shift)
     constraint = _constraint(request, config.constraint)
     plan = complete(_plan(request, rows, len(seeds), len(parts_of(constraint))), constraint)
     evaluation_seed = request.evaluation_seed
@@ -119,51 +105,47 @@ def certify_run(
                 f"The environment is not the one that {run} was trained on: {'; '.join(changes)}. "
                 f"{MAY_ACCEPT}"
             )
-        results = play_statements(
-            policies, seeds, rows, constraint, plan, evaluation_seed, bar.start
-        )
-    verdict, sentence = summarise(results, plan, constraint, changes)
-    certificate = to_dict(
-        Certificate(
-            **about(policies),
-            **terms(constraint),
-            plan=plan,
-            evaluation_seed=evaluation_seed,
-            results=results,
-            verdict=verdict,
-            sentence=sentence,
-            environment_check=check,
-            origin=_origin(run, folder, policies, changes),
-            versions=versions(),
-            time=datetime.now().astimezone().isoformat(timespec="seconds"),
-        )
-    )
-    certificate = certificate if key is None else signature.sign(certificate, key)
+        found = play_statements(policies, seeds, rows, constraint, plan, evaluation_seed, bar.start)
+        judged = judge(found, plan, constraint, changes)
+    facts = about(policies)
+    facts["origin"] |= {"run": run.name, "earlier": len(list(folder.glob("certificate*.json")))}
+    if changes:
+        facts["origin"]["environment_changes"] = list(changes)
+    certificate = {
+        **facts,
+        **judged,
+        "evaluation_seed": evaluation_seed,
+        "environment_check": check,
+        "versions": versions(),
+        "time": datetime.now().astimezone().isoformat(timespec="seconds"),
+        "format": FORMAT,
+    }
+    certificate["sha256"] = content_hash(certificate)
+    certificate = sign(certificate)
     kept = save(certificate, folder)
     if kept is not None:
         bar.message(f"The earlier certificate is kept as {kept.name}.")
     return certificate
 
 
+def _signer(key: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """What signs a certificate with a key, or leaves it as it is without one."""
+    if key is None:
+        return lambda certificate: certificate
+    from canary.certification import signature  # needs cryptography
+
+    return partial(signature.sign, key=signature.private_key(key))
+
+
 def about(policies: FrozenPolicies) -> dict[str, Any]:
-    """The environment that policies are certified in."""
+    """The part of a certificate that its run determines."""
+    config = policies.config
     return {
-        "environment": policies.config.environment_name,
-        "settings": environment_settings(policies.config.environment),
+        "environment": config.environment_name,
+        "settings": settings_of(config.environment),
         "cost_discount": float(policies.account.cost_discount),
+        "origin": {"algorithm": config.algorithm_name, "updates": policies.iteration},
     }
-
-
-def _origin(
-    run: Path, folder: Path, policies: FrozenPolicies, changes: tuple[str, ...]
-) -> dict[str, Any]:
-    origin = {
-        "run": run.name,
-        "algorithm": policies.config.algorithm_name,
-        "updates": policies.iteration,
-        "earlier": len(_certificates(folder)),
-    }
-    return origin | ({"environment_changes": list(changes)} if changes else {})
 
 
 def check_environment(run: Path, config: RunConfig) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -210,26 +192,33 @@ def _seeds(request: CertificateRequest, policies: FrozenPolicies) -> tuple[int, 
     return tuple(seeds)
 
 
-def environment_rows(environment: Environment, shift: tuple[str, ...]) -> Rows:
-    """The environment itself, then those of the shift grid."""
-    values: dict[str, list[int | float]] = {}
-    for item in shift:
-        name, _, texts = (part.strip() for part in item.partition("="))
+def shifted_rows(environment: Environment, shifts: Sequence[str]) -> Rows:
+    """The environment itself, then under every combination of shifts such as "slip=0.1,0.2"."""
+    settings, values = settings_of(environment), {}
+    known = [name for name, value in settings.items() if type(value) in (int, float)]
+    for shift in shifts:
+        name, _, texts = (part.strip() for part in shift.partition("="))
+        if name not in known:
+            raise CanaryError(
+                f"{type(environment).__name__} has no numeric setting {name!r} to "
+                f"shift{nearest(name, known)}"
+            )
+        words = [text.strip() for text in texts.split(",")]
         try:
-            values[name] = [_number(text) for text in texts.split(",") if text.strip()]
+            values[name] = [int(word) if word.isdigit() else float(word) for word in words]
         except ValueError:
             raise CanaryError(
-                "--shift expects SETTING=NUMBER,NUMBER,..., for example slip=0.1,0.2, not "
-                f"{item!r:.60}."
+                f"--shift expects SETTING=NUMBER,NUMBER,..., such as slip=0.1,0.2, not {shift!r:.60}."
             ) from None
-    return [({}, environment), *(shift_grid(environment, values) if values else [])]
-
-
-def _number(text: str) -> int | float:
-    try:
-        return int(text)
-    except ValueError:
-        return float(text)
+        if not all(abs(value) < LARGEST_SETTING for value in values[name]):
+            raise CanaryError(f"The shift {shift!r:.60} is too large for a 32-bit integer.")
+    rows: Rows = [({}, environment)]
+    for row in itertools.product(*values.values()) if values else ():
+        changes = dict(zip(values, row, strict=True))
+        rows.append((changes, with_settings(environment, changes)))
+        if rows[-1][1].observation_size != environment.observation_size:
+            raise CanaryError(f"Another {', '.join(changes)} changes what the policy sees.")
+    return rows
 
 
 def _plan(request: CertificateRequest, rows: Rows, seeds: int, promises: int) -> Plan:
@@ -244,21 +233,19 @@ def _plan(request: CertificateRequest, rows: Rows, seeds: int, promises: int) ->
     )
 
 
-def _cost_bound(rows: Rows, step: float | None) -> float | tuple[float | None, ...] | None:
+def _cost_bound(rows: Rows, given: float | None) -> float | tuple[float | None, ...] | None:
     """The largest possible cost of an episode: that of a step, times the longest horizon."""
+    longest = max(environment.horizon for _, environment in rows)
     stated = largest_step_cost(rows[0][1])
     if isinstance(stated, list | tuple):  # several costs
-        longest = max(environment.horizon for _, environment in rows)
         return tuple(None if each is None else float(each * longest) for each in stated)
-    if stated is not None and step is not None and step != stated:
+    if stated is not None and given is not None and given != stated:
         raise CanaryError(
             f"The environment states that a step costs at most {stated:g}; leave out the largest "
-            f"step cost {step:g}."
+            f"step cost {given:g}."
         )
-    step = stated if step is None else step
-    if step is None:
-        return None
-    return float(step * max(environment.horizon for _, environment in rows))
+    step = stated if given is None else given
+    return None if step is None else float(step * longest)
 
 
 def play_statements(
@@ -268,33 +255,28 @@ def play_statements(
     constraint: Constraint,
     plan: Plan,
     evaluation_seed: int,
-    progress_of: Callable[[int, dict[str, int | float]], Progress],
+    progress_of: Callable[[int, Changes], Progress],
     interrupt_at: Sequence[int] = (),
-) -> tuple[PolicyResult, ...]:
-    """One result per row, seed and constraint. After Ctrl-C the others get no episode, hence no
-    verdict. A replay ends each result after as many episodes as before (`interrupt_at`)."""
-    results, stopped = [], False
-    statements = [(changes, seed) for changes, _ in rows for seed in seeds]
-    decided = commitment(asdict(plan), terms(constraint), statements)
+) -> Iterator[Found]:
+    """Row by row, seed by seed. After Ctrl-C the others get no episode, hence no verdict. A replay
+    ends each policy after as many episodes as before (`interrupt_at`)."""
+    stops, stopped = iter(interrupt_at), False
+    decided = commitment(plan, constraint, [(changes, s) for changes, _ in rows for s in seeds])
     for index, (changes, environment) in enumerate(rows):
-        subject = Subject(environment, policies.account, constraint)
-        player = make_player(subject, plan)
+        player = make_player(Subject(environment, policies.account, constraint), plan)
         for seed in seeds:
-            again = interrupt_at[len(results)] if interrupt_at else None
-            found = certify_each(
-                subject,
-                *policies.of_seed(seed),
+            key = episode_key(evaluation_seed, seed, index, decided)
+            found = gather(
+                partial(player, *policies.of_seed(seed), key),
                 plan,
-                key=episode_key(evaluation_seed, seed, index, decided),
-                identity=policies.identity(seed),
-                progress=progress_of(seed, changes),
-                player=player,
-                interrupt_at=0 if stopped else again,
+                constraint,
+                policies.identity(seed).sha256,
+                progress_of(seed, changes),
+                0 if stopped else next(stops, None),
             )
             stopped = stopped or found[0][0].interrupted
-            results += results_of(seed, changes, found)
+            yield seed, changes, found
         close(environment)
-    return tuple(results)
 
 
 def episode_key(evaluation_seed: int, seed: int, row: int, decided: tuple[int, ...]) -> Any:
@@ -304,28 +286,15 @@ def episode_key(evaluation_seed: int, seed: int, row: int, decided: tuple[int, .
 
 
 def save(certificate: dict[str, Any], folder: Path) -> Path | None:
-    """Write the certificate and its page. An earlier certificate is copied to a name of its own
-    first; returns that name."""
-    present, place = folder / JSON_NAME, None
-    if present in _certificates(folder):
+    """Write the certificate and its page. An earlier one is first copied to a name of its own,
+    which is returned."""
+    present, page, kept = folder / JSON_NAME, folder / PAGE_NAME, None
+    if present.is_file():
         when = datetime.fromtimestamp(present.stat().st_mtime)
-        number, place = 1, folder / f"certificate-{when:%Y%m%d-%H%M%S}.json"
-        while place.exists():
-            number += 1
-            place = folder / f"certificate-{when:%Y%m%d-%H%M%S}-{number}.json"
-        for source, target in ((folder / PAGE_NAME, place.with_suffix(".html")), (present, place)):
-            if source.is_file() and not source.is_symlink():
+        kept = folder / f"certificate-{when:%Y%m%d-%H%M%S-%f}.json"
+        for source, target in ((page, kept.with_suffix(".html")), (present, kept)):
+            if source.is_file():
                 files.write_atomically(target, files.read_bytes(source))
     files.write_json(present, certificate)
-    files.write_atomically(folder / PAGE_NAME, render_page(certificate).encode())
-    return place
-
-
-def _certificates(folder: Path) -> list[Path]:
-    """The certificates in a directory: the present one and the earlier ones."""
-    paths = folder.glob("certificate*.json")
-    return [
-        path
-        for path in paths
-        if re.fullmatch(r"certificate(-[\d-]+)?\.json", path.name) and not path.is_symlink()
-    ]
+    files.write_atomically(page, render_page(certificate).encode())
+    return kept

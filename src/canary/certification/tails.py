@@ -22,6 +22,7 @@ over J order statistics k_j = 0, 1, 2, ... in geometric progression, all valid t
 with l_j the Clopper-Pearson lower bound of k_j >= 1 events in n at alpha / J.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -31,47 +32,32 @@ from jaxtyping import Float, Int
 
 from canary.numerics.binomial import clopper_pearson_lower, clopper_pearson_upper
 
-# Of successive order statistics: a smaller ratio costs confidence, a larger one resolution
-RATIO = 1.2
+RATIO = 1.2  # of successive order statistics: smaller costs confidence, larger costs resolution
 
 Bound = Callable[[int, int, float], Any]
 """(violations, episodes, confidence) -> bound on P."""
 
 
-def value_at_risk_upper(
-    costs: Float[np.ndarray, "episode"], epsilon: float, confidence: float, upper: Bound
+def value_at_risk_bound(
+    costs: Float[np.ndarray, "episode"], epsilon: float, confidence: float, bound: Bound
 ) -> float | None:
-    """VaR is at most this; None where the episodes are too few for any finite bound."""
-    within = counts_within(upper, len(costs), epsilon, confidence)
-    return float(np.sort(costs)[len(costs) - within]) if within > 0 else None
-
-
-def value_at_risk_lower(
-    costs: Float[np.ndarray, "episode"], epsilon: float, confidence: float, lower: Bound
-) -> float | None:
-    """VaR is at least this; None where the episodes are too few."""
-    within = counts_within(lower, len(costs), epsilon, confidence)
-    return float(np.sort(costs)[len(costs) - within]) if within <= len(costs) else None
+    """An upper (lower) bound on VaR from one on P; None if there are too few episodes."""
+    place = len(costs) - counts_within(bound, len(costs), epsilon, confidence)
+    return float(np.sort(costs)[place]) if 0 <= place < len(costs) else None
 
 
 @lru_cache(maxsize=1024)  # all policies of a certificate ask the same
 def counts_within(bound: Bound, episodes: int, epsilon: float, confidence: float) -> int:
-    """How many of the counts 0, 1, ..., episodes have a bound <= epsilon, by bisection."""
-    low, high = 0, episodes + 1
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (
-            (middle + 1, high) if bound(middle, episodes, confidence) <= epsilon else (low, middle)
-        )
-    return low
+    """How many of the counts 0, 1, ..., episodes have a bound <= epsilon."""
+    counts = range(episodes + 1)
+    return bisect_right(counts, epsilon, key=lambda k: bound(k, episodes, confidence))
 
 
 def tail_mean_upper(
     costs: Float[np.ndarray, "episode"], share: float, cost_bound: float, confidence: float
 ) -> float:
-    """The mean cost of the worst `share` of episodes is at most this, if no episode can cost more
-    than the bound.
-    """
+    """The mean cost of the worst `share` of episodes is at most this, if none can cost more than
+    `cost_bound`."""
     episodes = len(costs)
     if episodes == 0:
         return float(cost_bound)
@@ -104,10 +90,8 @@ def geometric_levels(episodes: int) -> Int[np.ndarray, "level"]:
 
 
 def cantelli_plug_in(costs: Float[np.ndarray, "episode"], limit: float) -> float:
-    """s^2 / (s^2 + (limit - m)^2) of the sample's mean m < limit and variance s^2, else 1.
-
-    A description, no bound: Cantelli's inequality needs the true moments.
-    """
+    """s^2 / (s^2 + (limit - m)^2) of the sample's mean m < limit and variance s^2, else 1. Not a
+    bound: Cantelli's inequality needs the true moments."""
     gap, variance = limit - float(np.mean(costs)), float(np.var(costs))
     if gap < 0 or (gap == 0 and variance > 0):
         return 1.0

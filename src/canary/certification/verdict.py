@@ -6,7 +6,7 @@ lower bound is above it. For a given law of the costs only one of the two can be
 bound at confidence 1 - alpha a wrong verdict has probability at most alpha.
 
 Chance   Clopper-Pearson for a fixed number of episodes, a mixture martingale otherwise (`anytime`)
-Mean     betting (`betting`), for either
+Mean     betting (`anytime`), for either
 CVaR     the integrated survival function (`tails`); look j of a test that may stop early spends
          alpha / (j (j + 1)), which add up to alpha over all looks
 
@@ -17,16 +17,16 @@ but gives no simple bounds.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
 
-from canary.certification import anytime, betting, tails
-from canary.certification.plan import POWER, Plan, largest_cost, planned_episodes
+from canary.certification import anytime, tails
+from canary.certification.plan import Plan, cost_bound, largest_cost, planned_episodes
 from canary.constraints import Chance, Mean, One
 from canary.errors import CanaryError
 from canary.numerics.binomial import clopper_pearson_lower, clopper_pearson_upper
@@ -34,6 +34,7 @@ from canary.numerics.violations import violates
 
 Method = Literal["fixed", "anytime"]
 Verdict = Literal["SATISFIED", "VIOLATED", "UNDECIDED"]
+Costs = Float[np.ndarray, "episode"]
 MOST_EPISODES = 10**8  # of one policy in a certificate: more would not fit into memory
 
 UPPER = {"fixed": clopper_pearson_upper, "anytime": anytime.anytime_upper}
@@ -89,14 +90,14 @@ class Assessment:
     sentence: str
 
 
-def encode_costs(costs: Float[np.ndarray, "episode"]) -> str:
+def encode_costs(costs: Costs) -> str:
     """Runs of equal costs as text; every number comes back exactly."""
     texts = (repr(cost).removesuffix(".0") for cost in costs.tolist())
     runs = ((text, len(list(group))) for text, group in groupby(texts))
     return " ".join(f"{count}x{text}" if count > 1 else text for text, count in runs)
 
 
-def decode_costs(text: str) -> Float[np.ndarray, "episode"]:
+def decode_costs(text: str) -> Costs:
     """The cost of every episode."""
     runs = [word.rpartition("x") for word in text.split()]
     counts = [int(count or 1) for count, _, _ in runs]
@@ -110,34 +111,32 @@ def assess(played: PlayedEpisodes, plan: Plan, constraint: One) -> Assessment:
     costs = decode_costs(played.costs)
     if not isinstance(constraint, Mean):  # only the bets depend on the order
         costs = np.sort(costs)
-    episodes, violations = len(costs), int(violates(costs, constraint.limit).sum())
-    refuse_larger(costs, plan)
-    look, allowed = Look(played.method, played.looks), constraint.allowed
-    bounds = constraint_bounds(constraint, costs, look, plan, plan.corrected_confidence)
+    look = played.method, played.looks
+    lower, upper = constraint_bounds(constraint, costs, look, plan, plan.corrected_confidence)
     alone = constraint_bounds(constraint, costs, look, plan, plan.confidence)
+    verdict = decide(lower, upper, constraint.allowed)
+    episodes, violations = len(costs), int(violates(costs, constraint.limit).sum())
     rate = violations / episodes if episodes else None
     needed = None
     if rate is not None and isinstance(constraint, Chance):
-        needed = planned_episodes(
-            constraint.epsilon, rate, confidence=plan.corrected_confidence, power=POWER
-        )
-    verdict = decide(*bounds, allowed)
+        confidence = plan.corrected_confidence
+        needed = planned_episodes(constraint.epsilon, rate, confidence=confidence)
     return Assessment(
         episodes=episodes,
         violations=violations,
         rate=rate,
-        lower=bounds[0],
-        upper=bounds[1],
+        lower=lower,
+        upper=upper,
         alone_lower=alone[0],
         alone_upper=alone[1],
-        alone_verdict=decide(*alone, allowed),
-        **_tail_bounds(costs, look, plan, constraint, bounds[1]),
+        alone_verdict=decide(*alone, constraint.allowed),
+        **_tail_bounds(costs, look, plan, constraint, upper),
         mean=float(costs.mean()) if episodes else None,
         deviation=float(costs.std()) if episodes else None,
         cantelli_plug_in=tails.cantelli_plug_in(costs, constraint.limit) if episodes else None,
         episodes_needed=needed,
         verdict=verdict,
-        sentence=_sentence(verdict, costs, bounds, needed, plan, constraint),
+        sentence=_sentence(verdict, costs, (lower, upper), needed, plan, constraint),
     )
 
 
@@ -147,69 +146,64 @@ def decide(lower: float, upper: float, allowed: float) -> Verdict:
     return "VIOLATED" if lower > allowed else "UNDECIDED"
 
 
-def may_stop(costs: np.ndarray, looks: int, plan: Plan, constraint: One) -> bool:
+def may_stop(costs: Costs, looks: int, plan: Plan, constraint: One) -> bool:
     """Whether an anytime test has its verdict after so many looks."""
-    refuse_larger(costs, plan)
     confidence, allowed = plan.corrected_confidence, constraint.allowed
-    if isinstance(constraint, Mean) and (not len(costs) or costs.min() >= 0):
+    if isinstance(constraint, Mean):
+        _refuse_impossible(costs, plan, constraint)
         largest = largest_cost(plan, constraint)
-        return betting.is_apart(costs, constraint.limit, largest, confidence, allowed)
-    bounds = constraint_bounds(constraint, costs, Look("anytime", looks), plan, confidence)
+        return anytime.excludes_mean(costs, constraint.limit, largest, confidence, allowed)
+    bounds = constraint_bounds(constraint, costs, ("anytime", looks), plan, confidence)
     return decide(*bounds, allowed) != "UNDECIDED"
 
 
-@dataclass(frozen=True)
-class Look:
-    """When the data were looked at: by which method, and the index of the look, from 1."""
-
-    method: Method
-    number: int
-
-    def spent(self, confidence: float) -> float:
-        """The confidence of a bound that is not by itself valid at all times."""
-        if self.method == "fixed" or self.number == 0:
-            return confidence
-        return 1 - (1 - confidence) / (self.number * (self.number + 1))
-
-
 def constraint_bounds(
-    constraint: One, costs: np.ndarray, look: Look, plan: Plan, confidence: float
+    constraint: One, costs: Costs, look: tuple[Method, int], plan: Plan, confidence: float
 ) -> tuple[float, float]:
-    """Lower and upper bound, each with the given confidence, on what the constraint limits."""
+    """Lower and upper bound, each with the given confidence, on what the constraint limits. A look
+    is a method and its index, from 1."""
+    _refuse_impossible(costs, plan, constraint)
     if isinstance(constraint, Chance):
         if not len(costs):
             return 0.0, 1.0
-        violations = int(violates(costs, constraint.limit).sum())
-        return (
-            float(LOWER[look.method](violations, len(costs), confidence)),
-            float(UPPER[look.method](violations, len(costs), confidence)),
-        )
+        seen = int(violates(costs, constraint.limit).sum()), len(costs)
+        lower, upper = LOWER[look[0]](*seen, confidence), UPPER[look[0]](*seen, confidence)
+        return float(lower), float(upper)
     largest = largest_cost(plan, constraint)
-    if len(costs) and costs.min() < 0:
-        raise CanaryError(
-            f"An episode cost {costs.min():g}: {constraint.text} can be certified only if no cost "
-            "is negative."
-        )
     if isinstance(constraint, Mean):
-        return betting.mean_bounds(costs, constraint.limit, largest, confidence)
-    level = look.spent(confidence)
+        return anytime.mean_bounds(costs, constraint.limit, largest, confidence)
+    level = _spent(look, confidence)
     return (
         tails.tail_mean_lower(costs, constraint.share, level),
         tails.tail_mean_upper(costs, constraint.share, largest, level),
     )
 
 
-def refuse_larger(costs: np.ndarray, plan: Plan) -> None:
-    """No bound on a mean holds if an episode cost more than the largest possible cost."""
-    if plan.bound is not None and len(costs) and costs.max() > plan.bound * (1 + 1e-6):
+def _spent(look: tuple[Method, int], confidence: float) -> float:
+    """The confidence at this look of a bound that is not by itself valid at all times."""
+    method, number = look
+    if method == "fixed" or number == 0:
+        return confidence
+    return 1 - (1 - confidence) / (number * (number + 1))
+
+
+def _refuse_impossible(costs: Costs, plan: Plan, constraint: One) -> None:
+    """Bounds on means assume that costs lie between 0 and the largest possible one."""
+    bound = cost_bound(plan, constraint)
+    if bound is not None and len(costs) and costs.max() > bound * (1 + 1e-6):
         raise CanaryError(
             f"An episode cost {costs.max():g}, but the largest possible cost was given as "
-            f"{plan.bound:g}; correct it or leave it out."
+            f"{bound:g}; correct it or leave it out."
+        )
+    if not isinstance(constraint, Chance) and len(costs) and costs.min() < 0:
+        raise CanaryError(
+            f"An episode cost {costs.min():g}: {constraint.text} can be certified only if no cost "
+            "is negative."
         )
 
 
 def _tail_bounds(
-    costs: np.ndarray, look: Look, plan: Plan, constraint: One, judged: float
+    costs: Costs, look: tuple[Method, int], plan: Plan, constraint: One, judged: float
 ) -> dict[str, float | None]:
     """Bounds beside the one that is judged. A mean constraint names no share of worst episodes."""
     names = ("value_at_risk_lower", "value_at_risk_upper", "conditional_value_at_risk_upper")
@@ -217,70 +211,27 @@ def _tail_bounds(
     if isinstance(constraint, Mean):
         return result | {"mean_upper": judged}
     confidence, epsilon = plan.corrected_confidence, constraint.epsilon
-    result["value_at_risk_lower"] = tails.value_at_risk_lower(
-        costs, epsilon, confidence, LOWER[look.method]
-    )
-    result["value_at_risk_upper"] = tails.value_at_risk_upper(
-        costs, epsilon, confidence, UPPER[look.method]
-    )
-    if plan.bound is not None and len(costs):
-        level, bound = look.spent(confidence), plan.bound
-        result["conditional_value_at_risk_upper"] = tails.tail_mean_upper(
-            costs, epsilon, bound, level
-        )
-        result["mean_upper"] = tails.tail_mean_upper(costs, 1.0, bound, level)
+    for name, bounds in zip(names, (LOWER, UPPER), strict=False):
+        result[name] = tails.value_at_risk_bound(costs, epsilon, confidence, bounds[look[0]])
+    bound, level = cost_bound(plan, constraint), _spent(look, confidence)
+    if bound is not None and len(costs):
+        for name, share in ((names[2], epsilon), ("mean_upper", 1.0)):
+            result[name] = tails.tail_mean_upper(costs, share, bound, level)
     return result
-
-
-def joint(assessments: Sequence[Assessment]) -> Assessment:
-    """That of several constraints on one policy: the worst verdict, and what is said of each."""
-    order: tuple[Verdict, ...] = ("VIOLATED", "UNDECIDED", "SATISFIED")
-    worst = min(assessments, key=lambda one: order.index(one.verdict))
-    return replace(worst, sentence=" ".join(one.sentence for one in assessments))
-
-
-def overall(
-    assessments: Sequence[Assessment],
-    seeds: Sequence[int],
-    plan: Plan,
-    promise: str = "the limit",
-    place: str = "the environment they were trained in",
-) -> tuple[Verdict, str]:
-    """The verdict on several policies: SATISFIED if all are, VIOLATED if any is."""
-    if not assessments:
-        return "UNDECIDED", "No policy was played in its environment, so nothing is known."
-    if len(assessments) == 1:
-        return assessments[0].verdict, assessments[0].sentence
-    groups = {
-        verdict: [
-            str(s) for s, one in zip(seeds, assessments, strict=True) if one.verdict == verdict
-        ]
-        for verdict in ("SATISFIED", "VIOLATED", "UNDECIDED")
-    }
-    verdict: Verdict = (
-        "VIOLATED" if groups["VIOLATED"] else "UNDECIDED" if groups["UNDECIDED"] else "SATISFIED"
-    )
-    where = f" in {place}" if plan.statements > len(seeds) else ""
-    phrases = {
-        "SATISFIED": f"stay within {promise}",
-        "VIOLATED": f"break {promise}",
-        "UNDECIDED": "remain undecided",
-    }
-    if len(groups[verdict]) == len(seeds):
-        said = f"the policies of all {len(seeds)} seeds {phrases[verdict]}"
-    else:
-        parts = [f"{phrases[name]}: {', '.join(group)}" for name, group in groups.items() if group]
-        said = f"these seeds {'; these '.join(parts)}"
-    return verdict, f"{_start(plan)}, {said}{where}."
 
 
 def percent(value: float) -> str:
     return f"{100 * value:.4g}%"
 
 
+def statement_start(plan: Plan) -> str:
+    together = f" in all {plan.statements} statements together" if plan.statements > 1 else ""
+    return f"With {percent(plan.confidence)} confidence{together}"
+
+
 def _sentence(
     verdict: Verdict,
-    costs: np.ndarray,
+    costs: Costs,
     bounds: tuple[float, float],
     needed: int | None,
     plan: Plan,
@@ -294,34 +245,22 @@ def _sentence(
     if isinstance(constraint, Chance):
         violations = int(violates(costs, constraint.limit).sum())
         cost = "cost more than" if constraint.number is None else f"have {constraint.cost} above"
-        start, more = _start(plan), f"of episodes {cost} {constraint.limit:g}"
+        start, more = f"{statement_start(plan)},", f" of episodes {cost} {constraint.limit:g}"
         seen = f"allowed are {percent(constraint.epsilon)}, and {violations:,} of {count:,} did"
-        match verdict:
-            case "SATISFIED":
-                return f"{start}, at most {percent(upper)} {more} ({seen})."
-            case "VIOLATED":
-                return f"{start}, more than {percent(lower)} {more} ({seen})."
-        advice = (
-            f" About {needed:,} would decide if the rate seen is the true one." if needed else ""
-        )
-        between = f"between {percent(bounds[0])} and {percent(bounds[1])}"
-        return f"{start}, {between} {more} ({seen}): these episodes cannot tell.{advice}"
-    is_mean = isinstance(constraint, Mean)
-    which = "an episode" if is_mean else f"the worst {percent(constraint.share)} of episodes"
-    start = f"{_start(plan)}, the mean {constraint.cost} of {which} is"
-    value = constraint.measure(costs)
-    seen = f"allowed is {constraint.allowed:g}, and {count:,} episodes had {value:.4g}"
-    match verdict:
-        case "SATISFIED":
-            return f"{start} at most {upper:.6g} ({seen})."
-        case "VIOLATED":
-            return f"{start} more than {lower:.6g} ({seen})."
-    return f"{start} between {lower:.6g} and {upper:.6g} ({seen}): these episodes cannot tell."
-
-
-def _start(plan: Plan) -> str:
-    together = f" in all {plan.statements} statements together" if plan.statements > 1 else ""
-    return f"With {percent(plan.confidence)} confidence{together}"
+        least, most, (low, high) = percent(lower), percent(upper), map(percent, bounds)
+    else:
+        is_mean = isinstance(constraint, Mean)
+        which = "an episode" if is_mean else f"the worst {percent(constraint.share)} of episodes"
+        start, more = f"{statement_start(plan)}, the mean {constraint.cost} of {which} is", ""
+        value = constraint.measure(costs)
+        seen = f"allowed is {constraint.allowed:g}, and {count:,} episodes had {value:.4g}"
+        least, most = low, high = f"{lower:.6g}", f"{upper:.6g}"
+    if verdict == "SATISFIED":
+        return f"{start} at most {most}{more} ({seen})."
+    if verdict == "VIOLATED":
+        return f"{start} more than {least}{more} ({seen})."
+    advice = f" About {needed:,} would decide if the rate seen is the true one." if needed else ""
+    return f"{start} between {low} and {high}{more} ({seen}): these episodes cannot tell.{advice}"
 
 
 def _round(value: float, rounding: Callable[[float], int]) -> float:

@@ -21,7 +21,7 @@ from canary.cli.common import (
     whole,
 )
 from canary.errors import CanaryError
-from canary.terminal.console import check_json, console_for, emit_json, evaluation_bar
+from canary.terminal.console import check_json, console_for, emit_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,19 +160,17 @@ def _best(options: Certify, run: Any, console: Any) -> int:
 
 
 def _verify(options: Certify, console: Any) -> int:
-    from canary.certification.signature import public_key
-    from canary.certification.verify import read, run_around, verify, verify_file
+    from canary.certification.verify import run_around, verify_file
     from canary.terminal.certificate_table import print_verification
 
-    path = Path(options.verify or "")
-    key = None if options.key is None else public_key(options.key)
-    certificate, _ = read(path)
+    path, key = Path(options.verify or ""), None
+    if options.key is not None:
+        from canary.certification.signature import public_key  # needs cryptography
+
+        key = public_key(options.key)
     name = options.run or str(run_around(path) or "")
     run = opened(name, options.out, trust=options.trust) if name else None
-    results = certificate["results"] if options.replay and not verify(certificate) else []
-    episodes = sum(one["assessment"]["episodes"] for one in results)
-    with evaluation_bar(episodes, quiet=options.quiet or not options.replay) as (report, _):
-        result = verify_file(path, run=run, replay=options.replay, key=key, report=report)
+    result = verify_file(path, run=run, replay=options.replay, key=key, quiet=options.quiet)
     if not options.quiet:
         print_verification(console, result)
     emit_json(options.json, result)

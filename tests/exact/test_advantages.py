@@ -1,14 +1,48 @@
-"""Exact advantages of a function of the cost, and how near Canary's product comes to them."""
+"""Exact advantages of a function of the cost, and how near Canary's product comes to them.
+
+For psi(C), with x = (time, state, spent), A^psi(x, a) = E[psi(C) | x, a] - E[psi(C) | x]. Canary
+estimates it as the price E[psi'(C) | x] times the advantage of the discounted cost A^c(x, a): the
+first-order term in what one action does to the cost.
+"""
 
 import numpy as np
 import pytest
 
 from canary.environments.icy_lake import IcyLake
 from canary.exact import best_under_var, from_environment, markov_policy, visits
-from canary.exact.advantages import cost_function_advantages, local_cost_advantages
+from canary.exact.distribution import tabulate
 from canary.numerics.shaped_cost import shaped
 
 LIMIT, EPSILON, DEAD_ZONE = 5.5, 0.02, 0.5
+
+
+def backward(mdp, policy, last, paid, discount):
+    """Advantages and values of sum_t discount^t paid(c_t) + last(C) on every (time, state, spent)."""
+    table, levels = tabulate(mdp, policy), len(last)
+    value = np.broadcast_to(last, (mdp.states, levels))
+    advantages = np.zeros((mdp.horizon, mdp.states, levels, mdp.actions))
+    values = np.zeros(advantages.shape[:3])
+    for time in reversed(range(mdp.horizon)):
+        after = [np.minimum(np.arange(levels) + step, levels - 1) for step in mdp.steps_of_cost]
+        ahead = [
+            paid * step + discount * value[:, level]
+            for step, level in zip(mdp.steps_of_cost, after, strict=True)
+        ]
+        quality = mdp.kernel @ np.concatenate(ahead)
+        quality = np.moveaxis(quality.reshape(mdp.states, mdp.actions, -1), 1, 2)
+        mean = (quality * table[time]).sum(-1)
+        running = ~mdp.terminal[:, None]
+        values[time] = value = np.where(running, mean, last)
+        advantages[time] = np.where(running[..., None], quality - mean[..., None], 0)
+    return advantages, values
+
+
+def cost_function_advantages(mdp, policy, psi):
+    return backward(mdp, policy, psi(mdp.support), 0.0, 1.0)
+
+
+def local_cost_advantages(mdp, policy, discount):
+    return backward(mdp, policy, np.zeros(len(mdp.support)), float(mdp.unit), discount)[0]
 
 
 @pytest.fixture(scope="module")

@@ -81,7 +81,6 @@ def test_a_soft_policy_is_found_for_every_violation_probability():
     found = with_violation(lake, 5.5, 0.01)
     assert cost_law(lake, found).violation(5.5) == pytest.approx(0.01, rel=1e-5)
     assert found.sum(1) == pytest.approx(1)
-    with pytest.raises(CanaryError, match="as often as"):
-        with_violation(lake, 5.5, 0.999)
-    with pytest.raises(CanaryError, match="as rarely as"):
-        with_violation(lake, 5.5, 1e-300)
+    for impossible in (0.999, 1e-300):
+        with pytest.raises(CanaryError, match="No soft policy"):
+            with_violation(lake, 5.5, impossible)

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from canary.theory.worst_case import exact_update
+from canary.exact.worst_case import exact_update
 from theory.episodes import MDP, softmax
 
 OLD = softmax(np.array([[0.3, -0.5], [0.8, 0.1], [0.0, 0.0]]))

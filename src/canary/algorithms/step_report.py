@@ -54,7 +54,7 @@ def worst_case_metrics(
 
 def largest_batch_advantages(surrogates: Surrogates, new: Policy) -> Float[Array, "signal"]:
     """max over the batch of |ratio A|: stands in for the theorem's alpha = max_x |E_{a ~ new} A(x,
-    a)|, which `canary.theory.worst_case` computes exactly in finite environments."""
+    a)|, which `canary.exact.worst_case` computes exactly in finite environments."""
     samples = surrogates.samples
     log_prob = surrogates.inputs.evaluate(new).log_prob(samples.action)
     ratio = jnp.exp(log_prob - surrogates.old.log_prob(samples.action))

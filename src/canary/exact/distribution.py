@@ -149,69 +149,44 @@ def visits(mdp: FiniteMDP, policy: Policy) -> Float[np.ndarray, "time state spen
 def tabulate(mdp: FiniteMDP, policy: Policy) -> np.ndarray:
     """A policy as probabilities [time, state, spent, action] or, for actions, as integers [time,
     state, spent]."""
-    grid = (mdp.horizon, mdp.states, len(mdp.support))
+    states, spent = np.meshgrid(np.arange(mdp.states), mdp.support, indexing="ij")
     if callable(policy):
-        states, spent = np.meshgrid(np.arange(mdp.states), mdp.support, indexing="ij")
         policy = np.asarray(policy(states.ravel(), spent.ravel()), float)
         if policy.size == states.size * mdp.actions:
-            policy = policy.reshape(*grid[1:], mdp.actions)
+            policy = policy.reshape(*states.shape, mdp.actions)
     policy = np.asarray(policy)
-    if np.issubdtype(policy.dtype, np.integer):
-        return _tabulate_actions(mdp, policy, grid)
-    full = (*grid, mdp.actions)
-    forms = {2: (mdp.states, mdp.actions), 3: full[1:], 4: full}
-    if policy.ndim not in forms or policy.shape != forms[policy.ndim]:
+    is_actions = np.issubdtype(policy.dtype, np.integer)
+    last = () if is_actions else (mdp.actions,)
+    by_level = (*states.shape, *last)
+    forms = [(mdp.states, *last), by_level, (mdp.horizon, *by_level)]
+    if policy.shape not in forms:
         raise CanaryError(
-            f"A policy table must have shape {list(forms[2])} [state, action], {list(forms[3])} "
-            f"[state, spent, action] or {list(full)} [time, state, spent, action], not "
-            f"{list(policy.shape)}."
+            f"A policy table must have shape {', '.join(map(str, forms))}, for [state], [state, "
+            f"spent] or [time, state, spent], not {policy.shape}."
         )
-    policy = policy.astype(float)
-    total = policy.sum(axis=-1, keepdims=True)
-    if not ((policy >= 0).all() and (np.abs(total - 1) <= 1e-5).all()):
-        raise CanaryError("Action probabilities must be non-negative and add up to 1 everywhere.")
-    policy = policy / total  # removes the rounding of a float32 network
-    policy = policy[:, None, :] if policy.ndim == 2 else policy
-    return np.broadcast_to(policy, full)
-
-
-def _tabulate_actions(
-    mdp: FiniteMDP, actions: np.ndarray, grid: tuple[int, int, int]
-) -> np.ndarray:
-    forms = {1: grid[1:2], 2: grid[1:], 3: grid}
-    if actions.ndim not in forms or actions.shape != forms[actions.ndim]:
-        raise CanaryError(
-            f"A table of actions must have shape {list(forms[1])} [state], {list(forms[2])} "
-            f"[state, spent] or {list(grid)} [time, state, spent], not {list(actions.shape)}."
-        )
-    if not ((actions >= 0).all() and (actions < mdp.actions).all()):
+    if is_actions and not ((policy >= 0).all() and (policy < mdp.actions).all()):
         raise CanaryError(f"Actions must be numbers from 0 to {mdp.actions - 1}.")
-    return np.broadcast_to(actions[:, None] if actions.ndim == 1 else actions, grid)
+    if not is_actions:
+        total = policy.sum(axis=-1, keepdims=True)
+        if not ((policy >= 0).all() and (np.abs(total - 1) <= 1e-5).all()):
+            raise CanaryError(
+                "Action probabilities must be non-negative and add up to 1 everywhere."
+            )
+        policy = policy.astype(float) / total  # removes the rounding of a float32 network
+    policy = policy[:, None] if policy.shape == forms[0] else policy
+    return np.broadcast_to(policy, forms[2])
 
 
 def _flows(mdp: FiniteMDP, table: np.ndarray) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
     """For each time 0..horizon: the flow [state, action, level] of running episodes, and the mass
     [level] of those that just ended. At the horizon all end."""
-    mass = np.zeros((mdp.states, 1))
-    mass[:, 0] = mdp.initial
+    mass = mdp.initial[:, None]
     every_action = np.arange(mdp.actions)[:, None]
-    for time in range(mdp.horizon + 1):
-        if time == mdp.horizon:
-            yield time, np.zeros((mdp.states, mdp.actions, 1)), mass.sum(axis=0)
-            return
-        ended = mass[mdp.terminal].sum(axis=0)
-        mass[mdp.terminal] = 0.0
-        levels = mass.shape[1]
-        here = table[time, :, :levels]
-        if here.ndim == 2:
-            chance = here[:, None, :] == every_action
-        else:
-            chance = np.moveaxis(here, 2, 1)
-        flow = mass[:, None, :] * chance
-        yield time, flow, ended
-        arrivals = mdp.kernel_transposed @ flow.reshape(mdp.states * mdp.actions, levels)
-        mass = np.zeros((mdp.states, mdp.levels_at(time + 1)))
-        for step, arrived in zip(
-            mdp.steps_of_cost, arrivals.reshape(-1, mdp.states, levels), strict=True
-        ):
-            mass[:, step : step + levels] += arrived
+    for time in range(mdp.horizon):
+        running = np.where(mdp.terminal[:, None], 0.0, mass)
+        here = table[time, :, : mass.shape[1]]
+        chance = here[:, None] == every_action if here.ndim == 2 else np.moveaxis(here, 2, 1)
+        flow = running[:, None] * chance
+        yield time, flow, mass[mdp.terminal].sum(axis=0)
+        mass = mdp.advance(flow)
+    yield mdp.horizon, np.zeros((mdp.states, mdp.actions, 1)), mass.sum(axis=0)

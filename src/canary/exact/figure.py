@@ -106,26 +106,17 @@ def _draw_curve(axes: Axes, report: dict[str, Any], name: str) -> None:
 
 
 def _draw_seeds(axes: Axes, name: str, seeds: list[dict[str, Any]], index: int) -> None:
-    """A point per policy; those outside the axes are arrows at the edge, the low ones with their
-    return."""
-    (left, _), (bottom, _) = axes.get_xlim(), axes.get_ylim()
-    colour = RUN_COLOURS[index % len(RUN_COLOURS)]
+    """A point per policy; those outside the axes are hollow, at the edge."""
     chance = np.array([row["violation_probability"] for row in seeds])
     value = np.array([row["return"] for row in seeds])
-    is_low, is_left = value < bottom, chance < left
-    x, y = np.maximum(chance, left), np.maximum(value, bottom)
-    style = {"s": 36, "color": colour, "edgecolors": "white", "linewidths": 0.6, "zorder": 5, "clip_on": False}  # fmt: skip
-    label = f"{name}, trained: {len(seeds)} seed{'s' * (len(seeds) > 1)}"
-    inside = RUN_MARKERS[index % len(RUN_MARKERS)]
-    for which, marker in ((~is_low & ~is_left, inside), (is_left & ~is_low, "<"), (is_low, "v")):
-        if which.any():
-            axes.scatter(x[which], y[which], marker=marker, label=label, **style)
-            label = None
-    for here, low in zip(x[is_low], value[is_low], strict=True):
-        axes.annotate(
-            f"{low:.2f}", (here, bottom), xytext=(0, 6), textcoords="offset points",
-            ha="center", fontsize=7, color=colour,
-        )  # fmt: skip
+    x, y = np.maximum(chance, axes.get_xlim()[0]), np.maximum(value, axes.get_ylim()[0])
+    colour = RUN_COLOURS[index % len(RUN_COLOURS)]
+    is_inside = (x == chance) & (y == value)
+    axes.scatter(
+        x, y, s=36, marker=RUN_MARKERS[index % len(RUN_MARKERS)], edgecolors=colour, zorder=5,
+        clip_on=False, facecolors=[colour if inside else "white" for inside in is_inside],
+        label=f"{name}, trained: {len(seeds)} seed{'s' * (len(seeds) > 1)}",
+    )  # fmt: skip
 
 
 def _span(report: dict[str, Any]) -> tuple[float, float]:

@@ -40,10 +40,7 @@ class FiniteMDP:
         for name in ("transition", "reward", "cost", "initial"):
             object.__setattr__(self, name, np.asarray(getattr(self, name), float))
         object.__setattr__(self, "terminal", np.asarray(self.terminal, bool))
-        _check_shapes(self)
-        _check_values(self)
-        if self.cost_unit is not None and not 0 < self.cost_unit < math.inf:
-            raise CanaryError(f"The cost unit must be positive, not {self.cost_unit}.")
+        _check_tables(self)
         given = self.cost_unit
         unit = _common_unit(self.used_costs) if given is None else _as_fraction(given)
         object.__setattr__(self, "cost_unit", unit)
@@ -110,8 +107,20 @@ class FiniteMDP:
         return _sparse_if_large(np.concatenate(blocks, axis=1))
 
     @cached_property
-    def kernel_transposed(self) -> np.ndarray | sparse.csr_array:
+    def _kernel_transposed(self) -> np.ndarray | sparse.csr_array:
         return _sparse_if_large(self.kernel.T)
+
+    def advance(
+        self, flow: Float[np.ndarray, "state action level *more"]
+    ) -> Float[np.ndarray, "state level_after *more"]:
+        """One step: what is in (state, action, level) moves to the next states and levels."""
+        levels, more = flow.shape[2], flow.shape[3:]
+        arrivals = self._kernel_transposed @ flow.reshape(self.states * self.actions, -1)
+        mass = np.zeros((self.states, levels + self.largest_level, *more))
+        by_step = arrivals.reshape(-1, self.states, levels, *more)
+        for step, arrived in zip(self.steps_of_cost, by_step, strict=True):
+            mass[:, step : step + levels] += arrived
+        return mass
 
 
 def from_environment(environment: Environment) -> FiniteMDP:
@@ -134,43 +143,38 @@ def _sparse_if_large(matrix: Any) -> np.ndarray | sparse.csr_array:
     return np.ascontiguousarray(matrix)
 
 
-def _check_shapes(mdp: FiniteMDP) -> None:
-    shape = mdp.transition.shape
-    if len(shape) != 3 or shape[0] != shape[2] or 0 in shape:
-        raise CanaryError(
-            f"The transition table must have shape [state, action, state], not {list(shape)}."
-        )
-    wanted = {"reward": shape, "cost": shape, "terminal": shape[:1], "initial": shape[:1]}
-    for name, right in wanted.items():
+def _check_tables(mdp: FiniteMDP) -> None:
+    if mdp.transition.ndim != 3:
+        raise CanaryError("The transition table must have shape [state, action, state].")
+    states, actions, _ = mdp.transition.shape
+    full = dict.fromkeys(("transition", "reward", "cost"), (states, actions, states))
+    for name, shape in (full | dict.fromkeys(("terminal", "initial"), (states,))).items():
         found = getattr(mdp, name).shape
-        if found != right:
-            raise CanaryError(f"The {name} table must have shape {list(right)}, not {list(found)}.")
-    if not isinstance(mdp.horizon, int) or mdp.horizon < 1:
-        raise CanaryError(f"The horizon must be a positive whole number, not {mdp.horizon!r}.")
-
-
-def _check_values(mdp: FiniteMDP) -> None:
-    if not (np.isfinite(mdp.transition).all() and (mdp.transition >= 0).all()):
-        raise CanaryError("Transition probabilities must be finite and not negative.")
-    off = np.abs(mdp.transition.sum(axis=2) - 1) > 1e-9
-    if off[~mdp.terminal].any():
-        state, action = np.argwhere(off & ~mdp.terminal[:, None])[0]
-        raise CanaryError(
-            f"The transition probabilities of state {state}, action {action} add up to "
-            f"{mdp.transition[state, action].sum():.12g} instead of 1."
-        )
-    if not ((mdp.initial >= 0).all() and abs(mdp.initial.sum() - 1) <= 1e-9):
-        raise CanaryError("The initial distribution must be non-negative and add up to 1.")
-    if not (np.isfinite(mdp.reward[mdp.possible]).all() and np.isfinite(mdp.used_costs).all()):
-        raise CanaryError("Rewards and costs of possible transitions must be finite.")
-    if (mdp.used_costs < 0).any():
-        raise CanaryError("Costs must not be negative.")
+        if found != shape or 0 in shape:
+            raise CanaryError(f"The {name} table must have shape {shape}, not {found}.")
+    chances = mdp.transition[~mdp.terminal]
+    demands = {
+        "The horizon must be a whole number from 1 on.": isinstance(mdp.horizon, int)
+        and mdp.horizon > 0,
+        "Transition probabilities must be non-negative and add up to 1.": (chances >= 0).all()
+        and (np.abs(chances.sum(axis=2) - 1) <= 1e-9).all(),
+        "The initial distribution must be non-negative and add up to 1.": (mdp.initial >= 0).all()
+        and abs(mdp.initial.sum() - 1) <= 1e-9,
+        "Rewards must be finite.": np.isfinite(mdp.reward[mdp.possible]).all(),
+        "Costs must be finite and not negative.": np.isfinite(mdp.used_costs).all()
+        and (mdp.used_costs >= 0).all(),
+    }
+    for sentence, is_met in demands.items():
+        if not is_met:
+            raise CanaryError(sentence)
 
 
 def _as_fraction(value: Fraction | float | int) -> Fraction:
     fraction = Fraction(value).limit_denominator(LARGEST_DENOMINATOR)
-    if fraction == 0:
-        raise CanaryError(f"Costs as small as {float(value):.3g} are too small; scale them up.")
+    if fraction <= 0:
+        raise CanaryError(
+            f"A unit of cost must be positive and not below 1e-6, not {float(value):.3g}."
+        )
     return fraction
 
 
@@ -193,9 +197,8 @@ def _check_levels(mdp: FiniteMDP) -> None:
             f"With the cost unit {mdp.cost_unit} a policy on (time, state, spent) has "
             f"{entries:.2g} entries; round the costs to a coarser unit or shorten the horizon."
         )
-    wrong = np.abs(counts - np.rint(counts)) > 1e-9 * np.maximum(1, counts)
-    if wrong.any():
+    if (np.abs(counts - np.rint(counts)) > 1e-9 * np.maximum(1, counts)).any():
         raise CanaryError(
-            f"The cost {mdp.used_costs[wrong][0]:.12g} is not a whole multiple of the cost unit "
-            f"{mdp.cost_unit}; round the costs or give another cost_unit."
+            f"The costs are not whole multiples of the cost unit {mdp.cost_unit}; round them or "
+            "give another cost_unit."
         )

@@ -5,6 +5,7 @@ law of the episode cost follows by dynamic programming.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +18,20 @@ from jaxtyping import Array, Float
 from canary.config.config import RunConfig
 from canary.constraints import one_cost
 from canary.environments.protocol import Environment
+from canary.environments.settings import settings_of
 from canary.errors import CanaryError
 from canary.exact import (
     CONSTRAINTS,
     CostLaw,
     FiniteMDP,
     Infeasible,
+    Optimum,
     best_response,
     best_under_cantelli,
     best_under_var,
     cost_law,
     from_environment,
 )
-from canary.identity import environment_settings
 from canary.networks import Categorical, Policy
 from canary.numerics.running_statistics import RunningStatistics
 from canary.rollout import CostAccount, policy_inputs
@@ -40,6 +42,7 @@ from canary.types import Chance
 Progress = Callable[[int, int, str], None]
 """Called before each piece of work with the pieces done, their number, and the name of the next."""
 
+MEASURES = ("violation_probability", "cost_mean", "cost_deviation", "cantelli_value", "cvar")
 DEAD_ZONES = (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8)
 SMALLEST_EPSILON = 1e-9  # in double precision a smaller one is a worst-case constraint
 
@@ -55,34 +58,36 @@ def frontier_report(
 ) -> dict[str, Any]:
     """The optima at `epsilon`, the frontier over many epsilons, and the seeds of `runs`, as JSON
     data."""
+    progress = progress or (lambda done, total, label: None)
     constraint = Chance(limit=limit, epsilon=epsilon)
     mdp = from_environment(environment)
     configs = [_comparable(run, environment, limit) for run in runs]
-    grid = sorted({*(default_epsilons(epsilon) if epsilons is None else epsilons), epsilon})
-    allowed = {each: Chance(limit=limit, epsilon=each) for each in grid}
-    problems: list[dict[str, Any]] = [
-        *({"constraint": name, "epsilon": each} for name in CONSTRAINTS for each in grid),
-        *({"constraint": "shaped", "epsilon": epsilon, "dead_zone": zone} for zone in DEAD_ZONES),
-    ]
-    total = len(problems) + sum(len(config.training.seeds) for config in configs)
-    report = progress or (lambda done, total, label: None)
+    others = default_epsilons(epsilon) if epsilons is None else epsilons
+    grid = [Chance(limit=limit, epsilon=each) for each in sorted({*others, epsilon})]
     pool: list[Any] = []  # the policies of one problem help to solve the next
-    points: list[dict[str, Any]] = []
-    for done, names in enumerate(problems):
-        report(done, total, _label(names))
-        points.append(names | _point(mdp, names, allowed[names["epsilon"]], pool))
-    curves = [point for point in points if point["constraint"] in CONSTRAINTS]
-    shaped = [point for point in points if point["constraint"] == "shaped"]
+    done, total = 0, len(grid) * len(CONSTRAINTS) + len(DEAD_ZONES) + len(runs)
+    curves, shaped, trained = [], [], []
+    for name, solve in CONSTRAINTS.items():
+        for allowed in grid:
+            progress(done, total, f"{name} at epsilon {allowed.epsilon:g}")
+            names = {"constraint": name, "epsilon": allowed.epsilon}
+            curves.append(names | _point(solve, mdp, allowed, pool))
+            done += 1
+    for zone in DEAD_ZONES:
+        progress(done, total, f"shaped with dead zone {zone:g}")
+        names = {"constraint": "shaped", "epsilon": epsilon, "dead_zone": zone}
+        solve = partial(best_under_cantelli, dead_zone=zone)
+        shaped.append(names | _point(solve, mdp, constraint, pool))
+        done += 1
     optima = {point["constraint"]: point for point in curves if point["epsilon"] == epsilon}
-    done, trained = len(problems), []
     for run, config in zip(runs, configs, strict=True):
-        report(done, total, f"the policies of {run.name}")
-        trained.append(_trained(run, config, mdp, constraint, (optima, pool)))
-        done += len(config.training.seeds)
-    report(total, total, "")
+        progress(done, total, f"the policies of {run.name}")
+        trained.append(_trained(run, config, mdp, constraint, optima, pool))
+        done += 1
+    progress(total, total, "")
     return {
         "env": type(environment).__name__,
-        "settings": environment_settings(environment),
+        "settings": settings_of(environment),
         "limit": limit,
         "epsilon": epsilon,
         "unconstrained_return": best_response(mdp, np.zeros_like(mdp.support))[0],
@@ -93,12 +98,6 @@ def frontier_report(
         "shaped": shaped,
         "runs": trained,
     }
-
-
-def _label(names: dict[str, Any]) -> str:
-    if "dead_zone" in names:
-        return f"shaped with dead zone {names['dead_zone']:g}"
-    return f"{names['constraint']} at epsilon {names['epsilon']:g}"
 
 
 def default_epsilons(epsilon: float) -> list[float]:
@@ -148,25 +147,19 @@ def policy_law(
 
 
 def _point(
-    mdp: FiniteMDP, names: dict[str, Any], constraint: Chance, pool: list[Any]
-) -> dict[str, float | None]:
-    """The optimum in numbers; all are None where no policy satisfies the constraint. "shaped" is
-    Cantelli's bound on the shaped cost (`canary.numerics.shaped_cost`)."""
-    solve: Callable[..., Any] = CONSTRAINTS.get(names["constraint"], best_under_cantelli)
-    zone = {name: names[name] for name in ("dead_zone",) if name in names}
+    solve: Callable[..., Optimum], mdp: FiniteMDP, constraint: Chance, pool: list[Any]
+) -> dict[str, Any]:
+    """The optimum in numbers; all are None where no policy satisfies the constraint."""
     try:
-        optimum = solve(mdp, constraint.limit, constraint.epsilon, pool, **zone)
+        optimum = solve(mdp, constraint.limit, constraint.epsilon, pool)
     except Infeasible:
-        return dict.fromkeys(("return", "upper_bound", *_numbers(None, constraint)))
+        return dict.fromkeys(("return", "upper_bound", *MEASURES))
     best = {"return": float(optimum.value), "upper_bound": float(optimum.upper_bound)}
-    return best | _numbers(optimum.law, constraint)
+    return best | _measures(optimum.law, constraint)
 
 
-def _numbers(law: CostLaw | None, constraint: Chance) -> dict[str, float | None]:
-    """P, the moments of the cost, B and CVaR; raw units."""
-    names = ("violation_probability", "cost_mean", "cost_deviation", "cantelli_value", "cvar")
-    if law is None:
-        return dict.fromkeys(names)
+def _measures(law: CostLaw, constraint: Chance) -> dict[str, float]:
+    """In raw units."""
     limit, epsilon = constraint.limit, constraint.epsilon
     values = (
         law.violation(limit),
@@ -175,33 +168,25 @@ def _numbers(law: CostLaw | None, constraint: Chance) -> dict[str, float | None]
         law.cantelli(limit, epsilon),
         law.conditional_value_at_risk(epsilon),
     )
-    return dict(zip(names, values, strict=True))
+    return dict(zip(MEASURES, values, strict=True))
 
 
 def _comparable(run: Path, environment: Environment, limit: float) -> RunConfig:
     """The configuration of a run, if its policies belong on this frontier."""
     config = open_config(run)
-    if config.environment != environment:
-        raise CanaryError(
-            f"{run} was trained on {config.environment_name} with "
-            f"{environment_settings(config.environment)}, not on {type(environment).__name__} with "
-            f"{environment_settings(environment)}; ask for the frontier of the run's own environment."
-        )
     constraint = one_cost(config.constraint, "A frontier")
-    if constraint.kind == "mean":
-        raise CanaryError(
-            f"{run} was trained under {constraint.text}; a frontier is of tail constraints."
-        )
-    if constraint.limit != limit:
-        raise CanaryError(
-            f"{run} was trained with the limit {constraint.limit:g}, not {limit:g}; "
-            f"ask for the frontier of that limit."
-        )
-    if config.algorithm.estimation.cost_discount != 1:
-        raise CanaryError(
-            f"{run} was trained with the cost discount "
-            f"{config.algorithm.estimation.cost_discount:g}; exact laws are of the undiscounted cost."
-        )
+    discount = config.algorithm.estimation.cost_discount
+    reasons = {
+        f"on {config.environment_name} with {settings_of(config.environment)}; ask for the frontier "
+        "of the run's own environment": config.environment != environment,
+        f"under {constraint.text}; a frontier is of tail constraints": constraint.kind == "mean",
+        f"with the limit {constraint.limit:g}, not {limit:g}": constraint.limit != limit,
+        f"with the cost discount {discount:g}; exact laws are of the undiscounted cost": discount
+        != 1,
+    }
+    for reason, applies in reasons.items():
+        if applies:
+            raise CanaryError(f"{run} was trained {reason}.")
     return config
 
 
@@ -210,24 +195,33 @@ def _trained(
     config: RunConfig,
     mdp: FiniteMDP,
     constraint: Chance,
-    known: tuple[dict[str, Any], list[Any]],
+    optima: dict[str, Any],
+    pool: list[Any],
 ) -> dict[str, Any]:
+    """The policies of a run, evaluated exactly, and their distances from the optima."""
     policies = load_policies(config, run)
-    dead_zone = getattr(config.algorithm, "dead_zone", None)
-    optima, pool = known
+    dead_zone, limit = getattr(config.algorithm, "dead_zone", None), constraint.limit
+    best = {name: point["return"] for name, point in optima.items()}
     seeds = []
     for seed in config.training.seeds:
         law = policy_law(config.environment, mdp, policies.account, *policies.of_seed(seed))
-        value, chance = law.expected_return, law.violation(constraint.limit)
-        own = best_under_var(mdp, constraint.limit, _as_epsilon(chance), pool)
-        best = {name: point["return"] for name, point in optima.items()}
+        value, chance = law.expected_return, law.violation(limit)
+        # As an epsilon that allows it and lies strictly between 0 and 1
+        own_epsilon = min(max(chance * (1 + 1e-9), SMALLEST_EPSILON), 1 - SMALLEST_EPSILON)
+        own = best_under_var(mdp, limit, own_epsilon, pool).value
+        bound = None if dead_zone is None else law.guaranteed_violation(limit, dead_zone)
         seeds.append(
-            {"seed": seed, "return": value, "length": law.expected_length}
-            | _numbers(law, constraint)
-            | {"is_safe": chance <= constraint.epsilon}
-            | {f"gap_to_{n}": None if b is None else b - value for n, b in best.items()}
-            | {"gap_at_own_violation": own.value - value}
-            | _shaped_bound(law, constraint.limit, dead_zone)
+            {
+                "seed": seed,
+                "return": value,
+                "length": law.expected_length,
+                **_measures(law, constraint),
+                "is_safe": chance <= constraint.epsilon,
+                **{f"gap_to_{n}": None if b is None else b - value for n, b in best.items()},
+                "gap_at_own_violation": own - value,
+                "dead_zone": dead_zone,
+                "shaped_bound": bound,
+            }
         )
     return {
         "run_dir": str(run),
@@ -238,14 +232,3 @@ def _trained(
         "seeds": seeds,
         "notes": policies.notes,
     }
-
-
-def _shaped_bound(law: CostLaw, limit: float, dead_zone: float | None) -> dict[str, float | None]:
-    """Cantelli's guarantee for the cost as the run shaped it."""
-    bound = None if dead_zone is None else law.guaranteed_violation(limit, dead_zone)
-    return {"dead_zone": dead_zone, "shaped_bound": bound}
-
-
-def _as_epsilon(probability: float) -> float:
-    """A violation probability as an epsilon that allows it and lies strictly between 0 and 1."""
-    return min(max(probability * (1 + 1e-9), SMALLEST_EPSILON), 1 - SMALLEST_EPSILON)

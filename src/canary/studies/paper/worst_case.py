@@ -2,7 +2,7 @@
 every update beside what the update did.
 
 Canary with the paper's equations on IcyLake, cost discount 0.99, and a policy that sees the tile
-alone: then the moments of the cost and the theorem's alpha are exact (`canary.theory.worst_case`).
+alone: then the moments of the cost and the theorem's alpha are exact (`canary.exact.worst_case`).
 Costs are in units of the limit.
 """
 
@@ -61,9 +61,9 @@ def updates_of(seed: int) -> list[dict[str, Any]]:
 
     from canary.config.config import make_config
     from canary.exact import from_environment
+    from canary.exact.worst_case import exact_update
     from canary.numerics import risk
     from canary.runs.seeds import make_terms, make_trainer
-    from canary.theory.worst_case import exact_update
     from canary.training import init_training, train_iteration
 
     config = make_config("IcyLake", preset="paper", overrides=OVERRIDES)

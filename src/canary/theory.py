@@ -1,9 +1,14 @@
-"""The paper's constraints in one form, J_C = E[x(tau)] + b <= 0, and the relative variance of their
-estimates.
+"""The relative variance of estimates of tail-risk constraints, exactly (docs/relative-variance.md).
 
-The relative variance is kappa^2[m] = Var[m^] / |m|^2 (eq:relative-variance), in the exact form of
-the paper's two lemmas. For N independent episodes, with q the probability of the active event E, R
-the relative second moment of one active contribution and r the signal share,
+With s(tau) = sum_t grad_theta log pi(a_t | x_t) the score of an episode, every relative variance of
+the paper's appendix (app:scaling) is a function of three numbers for each cost k:
+
+    probability  P(C = k),        score  E[s 1(C = k)],        square  E[|s|^2 1(C = k)].
+
+In a finite environment they follow by dynamic programming, because |s + u|^2 = |s|^2 + 2 s.u +
+|u|^2 (`scored_law`). The paper's constraints have one form, J_C = E[x(tau)] + b <= 0. For N
+independent episodes, with q the probability of the active event E, R the relative second moment of
+one active contribution and r the signal share, kappa^2[m] = Var[m^] / |m|^2 is
 
     value      kappa^2 = r^2 (R_x / (q N) - 1/N),   R_x = E[x^2 | E] / E[x | E]^2,       r = |E[x]| / |J_C|    (lem:value)
     gradient   kappa^2 =      R_g / (q N) - 1/N ,   R_g = E[|s x|^2 | E] / |E[s x | E]|^2                      (lem:grad)
@@ -13,11 +18,8 @@ while q shrinks, kappa^2 = Theta(1 / (q N)): prop:ess.
 
 These estimators use the true mean mu inside Canary's constraint. The plug-in estimators replace it
 by the sample mean. With Y = X - mu and W = beta Y^2 + 2 (b - mu) Y the plug-in value
-(eq:cantelli-plugin) is
-
-    B^ = mean(W) - (b - mu)^2 - mean(Y)^2 / epsilon
-
-so its bias and variance over N episodes are exact functions of the central moments m_2, m_3, m_4:
+(eq:cantelli-plugin) is B^ = mean(W) - (b - mu)^2 - mean(Y)^2 / epsilon, so its bias and variance over
+N episodes are exact functions of the central moments m_2, m_3, m_4:
 
     bias      -m_2 / (epsilon N)                                                   (eq:cantelli-remainder)
     variance  Var[W]/N - (2/epsilon) Cov[W, Y^2]/N^2 + (m_4/N^3 + 3 (N-1) m_2^2/N^3 - m_2^2/N^2) / epsilon^2
@@ -31,8 +33,130 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Bool, Float
 
-from canary.exact.distribution import bounded_variable
-from canary.theory.law import ScoredLaw
+from canary.errors import CanaryError
+from canary.exact.distribution import Policy, bounded_variable, cost_law, tabulate
+from canary.exact.mdp import FiniteMDP
+
+TEMPERATURE = 0.05
+HIGHEST_PRICE = 100.0
+
+
+@dataclass(frozen=True, eq=False)
+class ScoredLaw:
+    """The law of the episode cost with the first two moments of the score on every cost."""
+
+    cost: Float[np.ndarray, "atom"] = field(repr=False)
+    probability: Float[np.ndarray, "atom"] = field(repr=False)
+    score: Float[np.ndarray, "atom parameter"] = field(repr=False)
+    """E[s 1(C = cost)]."""
+    square: Float[np.ndarray, "atom"] = field(repr=False)
+    """E[|s|^2 1(C = cost)]."""
+
+    def mean(self, values: Float[np.ndarray, "atom"]) -> float:
+        """E[f(C)] for f given on the atoms."""
+        return float(self.probability @ values)
+
+    def gradient(self, values: Float[np.ndarray, "atom"]) -> Float[np.ndarray, "parameter"]:
+        """E[s f(C)], which is the gradient of E[f(C)] (the score-function identity)."""
+        return values @ self.score
+
+    def violation(self, limit: float) -> float:
+        """P(C > limit), strictly."""
+        return float(self.probability[self.cost > limit].sum())
+
+    def value_at_risk(self, epsilon: float) -> float:
+        """The smallest cost eta with P(C > eta) <= epsilon (eq:strict-var)."""
+        order = np.argsort(self.cost, kind="stable")
+        cost, below = self.cost[order], np.cumsum(self.probability[order])
+        return float(cost[np.argmax(1 - below <= epsilon + 1e-12)])
+
+
+def from_trajectories(
+    cost: Float[np.ndarray, "episode"],
+    score: Float[np.ndarray, "episode parameter"],
+    probability: Float[np.ndarray, "episode"] | None = None,
+) -> ScoredLaw:
+    """The law of listed episodes with their probabilities; without them, equal ones."""
+    weight = np.full(len(cost), 1 / len(cost)) if probability is None else probability
+    return ScoredLaw(cost, weight, weight[:, None] * score, weight * (score**2).sum(1))
+
+
+def scored_law(mdp: FiniteMDP, policy: Policy) -> ScoredLaw:
+    """The exact law under a policy with parameters theta[state, action], added to its logits.
+
+    In state s the score of action a is e_a - pi(. | s, spent) in the block of s. The policy may be
+    any that `cost_law` takes.
+    """
+    table = np.asarray(tabulate(mdp, policy))
+    if table.ndim == 3:  # actions: probabilities 0 and 1, scores 0
+        table = np.eye(mdp.actions)[table]
+    size = mdp.states * mdp.actions
+    ended = np.zeros((len(mdp.support), 2 + size))  # columns: probability, square, score
+    mass = np.zeros((mdp.states, 1, 2 + size))
+    mass[:, 0, 0] = mdp.initial
+    for time in range(mdp.horizon):
+        levels = mass.shape[1]
+        ended[:levels] += mass[mdp.terminal].sum(0)
+        mass[mdp.terminal] = 0.0
+        mass = mdp.advance(_after_action(mass, table[time, :, :levels]))
+    ended += mass.sum(0)
+    return ScoredLaw(mdp.support, ended[:, 0], ended[:, 2:], ended[:, 1])
+
+
+def _after_action(
+    mass: Float[np.ndarray, "state level moment"], chance: Float[np.ndarray, "state level action"]
+) -> Float[np.ndarray, "state action level moment"]:
+    """The moments of probability, |s|^2 and s after the score u of the action was added to s."""
+    states, actions = mass.shape[0], chance.shape[2]
+    flow = np.repeat(mass[:, None], actions, axis=1)
+    for state in range(states):
+        block = slice(2 + state * actions, 2 + (state + 1) * actions)
+        score = np.eye(actions)[:, None, :] - chance[state][None]  # [action, level, parameter]
+        inner = (flow[state, :, :, block] * score).sum(-1)
+        weight = flow[state, :, :, 0]
+        flow[state, :, :, 1] += 2 * inner + weight * (score**2).sum(-1)
+        flow[state, :, :, block] += weight[..., None] * score
+    return flow * chance.transpose(0, 2, 1)[..., None]
+
+
+def soft_policy(
+    mdp: FiniteMDP, price: float, temperature: float = TEMPERATURE
+) -> Float[np.ndarray, "state action"]:
+    """The stationary soft-optimal policy for r - price * c, by `horizon` soft backups.
+
+    A higher price makes it safer, smoothly: a bisection finds the policy of every violation
+    probability, as prop:ess needs them (p = c epsilon while epsilon falls).
+    """
+    cost = np.where(mdp.possible, mdp.transition * mdp.cost, 0.0).sum(2)
+    gain = mdp.expected_reward - price * cost
+    value, q = np.zeros(mdp.states), gain
+    for _ in range(mdp.horizon):
+        q = gain + mdp.transition @ np.where(mdp.terminal, 0.0, value)
+        top = q.max(1)
+        value = top + temperature * np.log(np.exp((q - top[:, None]) / temperature).mean(1))
+    weight = np.exp((q - q.max(1, keepdims=True)) / temperature)
+    return weight / weight.sum(1, keepdims=True)
+
+
+def with_violation(
+    mdp: FiniteMDP, limit: float, violation: float, temperature: float = TEMPERATURE
+) -> Float[np.ndarray, "state action"]:
+    """The soft policy with P(C > limit) = violation, to a relative error of 1e-6."""
+
+    def excess(price: float) -> float:
+        return cost_law(mdp, soft_policy(mdp, price, temperature)).violation(limit) - violation
+
+    low, high = 0.0, 1.0
+    while high <= HIGHEST_PRICE and excess(high) > 0:
+        high *= 2
+    if excess(low) < 0 or high > HIGHEST_PRICE:
+        raise CanaryError(f"No soft policy violates the limit {limit} with P = {violation:g}.")
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if excess(middle) > 0 else (low, middle)
+        if abs(excess(high)) <= 1e-6 * violation:
+            break
+    return soft_policy(mdp, high, temperature)
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,21 +235,9 @@ class RelativeVariance:
 
     def of_batch(self, episodes: int) -> float:
         """kappa^2 of `episodes` independent episodes, exactly."""
-        if self.active == 0:
-            return self._of_nothing
+        if self.active == 0:  # a value has no noise, and a gradient no signal
+            return 0.0 if self.share == 0 else np.nan
         return self.share**2 * (self.ratio / self.active - 1) / episodes
-
-    def bounds(self, episodes: int) -> tuple[float, float]:
-        """The sandwich of the lemmas around it (eq:value-sandwich, eq:grad-sandwich)."""
-        if self.active == 0:
-            return self._of_nothing, self._of_nothing
-        scale = self.share**2 / (self.active * episodes)
-        return (1 - self.active) * scale, self.ratio * scale
-
-    @property
-    def _of_nothing(self) -> float:
-        """Without active episodes a value has no noise, and a gradient no signal."""
-        return 0.0 if self.share == 0 else np.nan
 
 
 def of_value(constraint: SampledConstraint, law: ScoredLaw) -> RelativeVariance:

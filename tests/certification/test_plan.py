@@ -3,8 +3,6 @@ force."""
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy.stats import binom, binomtest
 
 from canary.certification.plan import planned_episodes
@@ -14,28 +12,6 @@ from canary.numerics.binomial import (
     clopper_pearson_lower,
     clopper_pearson_upper,
 )
-
-
-def test_textbook_values():
-    assert clopper_pearson_upper(0, 10, 0.95) == pytest.approx(0.2589, abs=5e-5)
-    assert clopper_pearson_lower(10, 10, 0.95) == pytest.approx(1 - 0.2589, abs=5e-5)
-    # Clopper and Pearson's own table: 4.9% to 17.6%
-    lower, upper = clopper_pearson_interval(10, 100, 0.95)
-    assert (float(lower), float(upper)) == pytest.approx((0.0490, 0.1762), abs=5e-5)
-    assert clopper_pearson_upper(7, 7, 0.95) == 1
-    assert clopper_pearson_lower(0, 7, 0.95) == 0
-
-
-@given(st.integers(1, 3000), st.floats(0, 1), st.floats(0.5, 0.9999))
-def test_bounds_solve_their_equations(episodes: int, share: float, confidence: float):
-    violations, alpha = round(share * episodes), 1 - confidence
-    upper = clopper_pearson_upper(violations, episodes, confidence)
-    lower = clopper_pearson_lower(violations, episodes, confidence)
-    assert 0 <= lower <= violations / episodes <= upper <= 1
-    if violations < episodes:
-        assert binom.cdf(violations, episodes, upper) == pytest.approx(alpha, rel=1e-6)
-    if violations > 0:
-        assert binom.sf(violations - 1, episodes, lower) == pytest.approx(alpha, rel=1e-6)
 
 
 def test_the_interval_is_scipys():

@@ -133,7 +133,7 @@ def test_the_whole_is_satisfied_if_all_are_and_violated_if_any_is():
     assert whole(good, open_, good, plan=plan)[0] == "UNDECIDED"
     verdict, sentence = whole(good, bad, open_, plan=plan)
     assert verdict == "VIOLATED"
-    assert "within the limit: 4; these break the limit: 5; these remain undecided: 6." in sentence
+    assert "seeds 5: VIOLATED; seeds 6: UNDECIDED; seeds 4: SATISFIED." in sentence
     assert whole(bad, plan=plan) == ("VIOLATED", bad.sentence)
 
 
@@ -156,14 +156,6 @@ def test_plans_are_completed_from_epsilon():
     assert binom.pmf(np.arange(1272), 1271, 0.01) @ decided >= 0.9
     with pytest.raises(CanaryError, match="too many episodes"):
         complete(Plan(), dataclasses.replace(CHANCE, epsilon=1e-6))
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"confidence": 95.0}, {"confidence": 1.0}, {"episodes": 0}, {"cost_bound": np.nan}]
-)
-def test_mistakes_in_a_plan_are_sentences(wrong: dict):
-    with pytest.raises(CanaryError, match=r"must (lie|be)"):
-        Plan(**wrong)
 
 
 def test_costs_are_compared_with_the_limit_in_the_precision_in_which_they_are_added():

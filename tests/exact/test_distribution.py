@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from canary.environments.icy_lake import IcyLake
 from canary.errors import CanaryError
-from canary.exact import CostLaw, cost_law, from_environment, mix, visits
+from canary.exact import CostLaw, cost_law, from_environment, visits
 from exact.tiny_mdps import random_mdp, trajectories
 
 LAKE = IcyLake()
@@ -176,18 +176,6 @@ def test_risk_measures_are_ordered(weights, epsilon):
     assert var == 0 or law.violation(var - 1) > epsilon
     assert var <= cvar + 1e-9
     assert cvar <= law.mean + np.sqrt((1 / epsilon - 1) * law.variance) + 1e-9
-
-
-def test_mixing_is_linear():
-    mdp = random_mdp(7)
-    laws = [cost_law(mdp, np.full(3, action)) for action in (0, 1)]
-    mixed = mix(laws, np.array([0.3, 0.7]))
-    assert mixed.expected_return == pytest.approx(
-        0.3 * laws[0].expected_return + 0.7 * laws[1].expected_return
-    )
-    assert mixed.violation(1.0) == pytest.approx(
-        0.3 * laws[0].violation(1.0) + 0.7 * laws[1].violation(1.0)
-    )
 
 
 @pytest.mark.parametrize(

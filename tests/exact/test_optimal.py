@@ -130,9 +130,6 @@ def test_var_equals_an_occupation_measure_program():
         ("var", 0.02, 0.98774),
         ("cvar", 0.02, 0.97304),
         ("cantelli", 0.02, 0.90821),
-        ("var", 0.05, 0.99806),
-        ("cvar", 0.05, 0.98484),
-        ("cantelli", 0.05, 0.95629),
         ("var", 0.1, 0.99965),
         ("cvar", 0.1, 0.99470),
         ("cantelli", 0.1, 0.98537),
@@ -148,7 +145,7 @@ def test_known_values_of_the_lake(constraint, epsilon, value):
 
 def test_constraints_are_nested_and_monotone():
     values = np.array(
-        [[lake_optimum(name, eps).value for eps in (0.02, 0.05, 0.1)] for name in CONSTRAINTS]
+        [[lake_optimum(name, eps).value for eps in (0.02, 0.1)] for name in CONSTRAINTS]
     )
     assert (np.diff(values, axis=0) < 0).all()  # var > cvar > cantelli
     assert (np.diff(values, axis=1) > 0).all()
@@ -238,10 +235,10 @@ def test_mistakes_are_explained(constraint, limit, epsilon, words):
 
 
 def test_problems_that_share_a_pool_of_policies_have_the_solutions_of_their_own():
-    mdp, pool = from_environment(IcyLake(horizon=30)), []
+    mdp, pool = from_environment(IcyLake(horizon=20)), []
     for name, solve in CONSTRAINTS.items():
         values = []
-        for epsilon in (0.02, 0.1, 0.3):
+        for epsilon in (0.02, 0.3):
             together = solve(mdp, 3.5, epsilon, pool)
             assert together.value == pytest.approx(solve(mdp, 3.5, epsilon).value, abs=1.1e-6), name
             assert together.law.expected_return == pytest.approx(together.value)

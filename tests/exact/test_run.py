@@ -12,7 +12,7 @@ from canary.config.config import config_from_dict
 from canary.environments.icy_lake import IcyLake
 from canary.errors import CanaryError
 from canary.evaluation import play_episodes
-from canary.exact import best_under_cantelli, best_under_var, cost_law, from_environment
+from canary.exact import best_under_cantelli, best_under_var, from_environment
 from canary.exact.run import (
     DEAD_ZONES,
     default_epsilons,
@@ -126,15 +126,6 @@ def test_rows_of_the_grid_are_what_a_policy_sees_in_play(clock: int | None):
     assert spent == [0, 0, 1, 1, 2, 2, 2, 2, 3, 3]
 
 
-def test_a_uniform_policy_has_the_law_of_a_uniform_policy(tmp_path: Path):
-    run = untrained_run(tmp_path, sharpness=0.0)
-    policies = load_policies(config_from_dict(read_json(run / "config.json"), LAKE), run)
-    mdp = from_environment(LAKE)
-    law = policy_law(LAKE, mdp, policies.account, policies.of_seed(0)[0])
-    uniform = cost_law(mdp, np.full((mdp.states, mdp.actions), 0.25))
-    np.testing.assert_allclose(law.probabilities, uniform.probabilities, atol=1e-7)
-
-
 def test_impossible_constraints_are_none_not_errors():
     # Every move may slip onto ice
     report = frontier_report(IcyLake(map="SH/HG", horizon=3), 0.5, 0.01, epsilons=[])
@@ -153,30 +144,24 @@ def test_the_default_grid_surrounds_epsilon(epsilon: float):
     assert len(grid) < 20
 
 
-class TestRefusals:
-    def test_environments_without_tables(self):
-        class Endless:
-            pass
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"environment": replace(LAKE, horizon=9)}, "the run's own environment"),
+        ({"limit": 2.0}, r"with the limit 1\.5, not 2"),
+        ({"epsilon": 1.0}, "Epsilon"),
+        ({"epsilons": [0.0]}, "Epsilon"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(run: Path, change: dict, words: str):
+    asked = {"environment": LAKE, "limit": LIMIT, "epsilon": 0.1, "runs": [run]}
+    with pytest.raises(CanaryError, match=words):
+        frontier_report(**asked | change)
 
-        with pytest.raises(CanaryError, match="Endless has no finite table"):
-            frontier_report(Endless(), 1.0, 0.1)
 
-    def test_another_environment(self, run: Path):
-        with pytest.raises(CanaryError, match="ask for the frontier of the run's own environment"):
-            frontier_report(replace(LAKE, horizon=9), LIMIT, 0.1, runs=[run])
-
-    def test_another_limit(self, run: Path):
-        with pytest.raises(CanaryError, match=r"with the limit 1\.5, not 2"):
-            frontier_report(LAKE, 2.0, 0.1, runs=[run])
-
-    def test_a_discounted_cost(self, tmp_path: Path):
-        discounted = untrained_run(tmp_path, overrides=("algo.cost_discount=0.9",))
-        with pytest.raises(CanaryError, match="undiscounted"):
-            frontier_report(LAKE, LIMIT, 0.1, runs=[discounted])
-
-    @pytest.mark.parametrize("epsilon", [0.0, 1.0, float("nan")])
-    def test_epsilon(self, epsilon: float):
-        with pytest.raises(CanaryError, match="Epsilon"):
-            frontier_report(LAKE, LIMIT, epsilon)
-        with pytest.raises(CanaryError, match="Epsilon"):
-            frontier_report(LAKE, LIMIT, 0.1, epsilons=[epsilon])
+def test_a_discounted_cost_and_an_environment_without_tables_are_refused(tmp_path: Path):
+    discounted = untrained_run(tmp_path, overrides=("algo.cost_discount=0.9",))
+    with pytest.raises(CanaryError, match="undiscounted"):
+        frontier_report(LAKE, LIMIT, 0.1, runs=[discounted])
+    with pytest.raises(CanaryError, match="object has no finite table"):
+        frontier_report(object(), 1.0, 0.1)

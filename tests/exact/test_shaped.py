@@ -82,7 +82,7 @@ def random_laws(count, seed):
 
 def test_the_bound_holds_for_every_law():
     tight = 0
-    for law, limit, rng in random_laws(5000, seed=0):
+    for law, limit, rng in random_laws(2000, seed=0):
         dead_zone = rng.choice([0.0, rng.uniform(0, 1), 1 - 1e-9])
         bound = law.guaranteed_violation(limit, dead_zone)
         assert law.violation(limit) <= bound + 1e-12
@@ -94,17 +94,17 @@ def test_the_bound_holds_for_every_law():
             and law.shaped_moments(limit, dead_zone)[0] < 1 - 1e-9
         ):
             assert law.violation(limit) <= epsilon + 1e-9
-    assert tight > 100  # it is not all slack
+    assert tight > 40  # it is not all slack
 
 
 def test_a_larger_dead_zone_never_weakens_the_bound_of_any_law():
     strictly = 0
-    for law, limit, rng in random_laws(3000, seed=1):
+    for law, limit, rng in random_laws(1000, seed=1):
         zones = [None, *np.sort(rng.uniform(0, 1, 6))]
         bounds = [law.guaranteed_violation(limit, zone) for zone in zones]
         assert (np.diff(bounds) <= 1e-9).all()
         strictly += bounds[-1] < bounds[0] - 0.01
-    assert strictly > 1000
+    assert strictly > 300
 
 
 def test_towards_one_it_is_the_probability_of_reaching_the_limit():
@@ -134,11 +134,11 @@ def best_of_all(laws, variable, bound, epsilon):
         return -solution.fun if solution.status == 0 else -np.inf
 
     low, high, best = means.min(), min(means.max(), 0.999 * bound), -np.inf
-    for _ in range(7):  # zoom in on the best mean
-        grid = np.linspace(low, high, 41)
+    for count in (41, *[13] * 7):  # zoom in on the best mean
+        grid = np.linspace(low, high, count)
         values = [best_with_mean(mean) for mean in grid]
         best = max(best, *values)
-        middle, reach = grid[int(np.argmax(values))], (high - low) / 20
+        middle, reach = grid[int(np.argmax(values))], grid[1] - grid[0]
         low, high = max(middle - reach, low), min(middle + reach, high)
     return best
 
@@ -146,13 +146,10 @@ def best_of_all(laws, variable, bound, epsilon):
 @pytest.mark.parametrize(
     ("seed", "limit", "epsilon", "dead_zone"),
     [
-        *((*setting, None) for setting in SETTINGS),
+        *((*setting, None) for setting in SETTINGS[1:6]),
         (0, 0.5, 0.3, 0.0),
-        (0, 2.5, 0.1, 0.0),
         (0, 2.5, 0.1, 0.5),
-        (1, 1.5, 0.25, 0.3),
         (3, 2.0, 0.2, 0.4),  # costs of exactly the limit
-        (4, 2.3, 0.3, 0.2),
         (4, 2.3, 0.3, 0.7),
         (2, 1.0, 0.2, 0.5),  # no policy
     ],

@@ -27,6 +27,7 @@ from canary.certification.verdict import Assessment, PlayedEpisodes, Verdict, st
 from canary.constraints import Chance, Constraint, Joint, One, from_dict
 
 FORMAT = 5
+VERDICTS: tuple[Verdict, ...] = ("VIOLATED", "UNDECIDED", "SATISFIED")  # the worst first
 
 Changes = dict[str, int | float]
 """New values of an environment's settings; empty: nothing is changed."""
@@ -71,36 +72,20 @@ def summarise(
         promise = "the limit" if isinstance(constraint, Chance) else constraint.text
         place = "environment as it is now" if accepted else "environment they were trained in"
         where = f" in the {place}" if plan.statements > len(by_seed) else ""
-        said = _seeds_sentence(by_seed, verdict, promise)
+        said = f"the policies of all {len(by_seed)} seeds stay within {promise}"
+        if verdict != "SATISFIED":
+            seeds = {v: [str(s) for s, own in by_seed.items() if own == v] for v in VERDICTS}
+            said = "; ".join(f"seeds {', '.join(own)}: {v}" for v, own in seeds.items() if own)
         sentence = f"{statement_start(plan)}, {said}{where}."
     shifted = [result["assessment"]["verdict"] for result in results if result["changes"]]
     if shifted:
-        phrases = {
-            "SATISFIED": "stay within the limit",
-            "VIOLATED": "break it",
-            "UNDECIDED": "are undecided",
-        }
-        counts = [f"{shifted.count(v)} {phrase}" for v, phrase in phrases.items() if v in shifted]
-        sentence += f" Of {len(shifted)} statements about changed settings, {', '.join(counts)}."
+        counts = ", ".join(f"{shifted.count(v)} {v}" for v in VERDICTS if v in shifted)
+        sentence += f" Of {len(shifted)} statements about changed settings: {counts}."
     return verdict, f"{sentence} {changed_sentence(accepted)}" if accepted else sentence
 
 
 def _worst(verdicts: Iterable[Verdict]) -> Verdict:
-    order: tuple[Verdict, ...] = ("VIOLATED", "UNDECIDED", "SATISFIED")
-    return min(verdicts, key=order.index)
-
-
-def _seeds_sentence(by_seed: dict[int, Verdict], verdict: Verdict, promise: str) -> str:
-    phrases: dict[Verdict, str] = {
-        "SATISFIED": f"stay within {promise}",
-        "VIOLATED": f"break {promise}",
-        "UNDECIDED": "remain undecided",
-    }
-    groups = {each: [str(s) for s, v in by_seed.items() if v == each] for each in phrases}
-    if len(groups[verdict]) == len(by_seed):
-        return f"the policies of all {len(by_seed)} seeds {phrases[verdict]}"
-    parts = [f"{phrases[each]}: {', '.join(seeds)}" for each, seeds in groups.items() if seeds]
-    return f"these seeds {'; these '.join(parts)}"
+    return min(verdicts, key=VERDICTS.index)
 
 
 def changed_sentence(changes: Sequence[str]) -> str:

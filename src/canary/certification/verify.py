@@ -128,16 +128,15 @@ def verify(
     try:
         if content_hash(data) != data.get("sha256"):
             return ["The content does not match its SHA-256 hash: it was changed or damaged."]
-        problems = _problems(data, _issued(data, policies))
-        if problems or policies is None or not replay:
-            return problems
-        episodes = sum(result["assessment"]["episodes"] for result in data["results"])
-        with evaluation_bar(episodes, quiet=quiet) as (report, _):
-            again = _issued(data, policies, report)
-            problems = _problems(data, again)
-            if problems and again != _issued(data, policies, report):
+        is_played = replay and policies is not None
+        episodes = sum(one["assessment"]["episodes"] for one in data["results"])
+        with evaluation_bar(episodes, quiet=quiet or not is_played) as (bar, _):
+            report = bar if is_played else None
+            issued = _issued(data, policies, report)
+            problems = _problems(data, issued)
+            if problems and is_played and issued != _issued(data, policies, report):
                 return ["It could not be compared: the environment has randomness of its own."]
-        if problems and data["versions"] != versions():
+        if problems and is_played and data["versions"] != versions():
             problems.append("It was made with other versions, which may round differently.")
         return problems
     except CanaryError as error:

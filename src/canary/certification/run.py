@@ -24,8 +24,13 @@ from canary.certification.plan import Plan, check_confidence, complete
 from canary.config.config import RunConfig
 from canary.config.run_config import complete as complete_constraint
 from canary.constraints import Constraint, Joint, Mean, parts_of
-from canary.environments.protocol import Environment, close, largest_step_cost
-from canary.environments.settings import settings_of, with_settings
+from canary.environments.protocol import (
+    Environment,
+    close,
+    largest_step_cost,
+    settings_of,
+    with_settings,
+)
 from canary.errors import CanaryError, nearest
 from canary.runs import files
 from canary.runs.directory import versions

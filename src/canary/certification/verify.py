@@ -22,8 +22,7 @@ from canary.certification.plan import Plan, complete
 from canary.certification.run import JSON_NAME, about, play_statements
 from canary.certification.verdict import decode_costs
 from canary.constraints import Constraint, parts_of
-from canary.environments.protocol import Environment
-from canary.environments.settings import with_settings
+from canary.environments.protocol import Environment, with_settings
 from canary.errors import CanaryError
 from canary.runs import files
 from canary.runs.checkpoint import stored_updates

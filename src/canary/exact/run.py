@@ -17,8 +17,7 @@ from jaxtyping import Array, Float
 
 from canary.config.config import RunConfig
 from canary.constraints import one_cost
-from canary.environments.protocol import Environment
-from canary.environments.settings import settings_of
+from canary.environments.protocol import Environment, settings_of
 from canary.errors import CanaryError
 from canary.exact import (
     CONSTRAINTS,

@@ -99,7 +99,7 @@ def test_an_interruption_leaves_a_valid_certificate(
         ({"shift": "slip=much"}, "--shift expects"),
         ({"shift": "slip"}, "--shift expects"),
         ({"shift": "map=1"}, "no numeric setting 'map'"),
-        ({"shift": "slip=0.9"}, "slip of IcyLake"),
+        ({"shift": "slip=0.9"}, "slip must be at most 0.5"),
         ({"shift": "horizon=99999999999"}, "too large"),
         ({"confidence": 1.5}, "confidence must lie strictly"),
         ({"episodes": 0}, "episodes must be at least 1"),

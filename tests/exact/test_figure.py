@@ -94,7 +94,7 @@ def test_tables_show_optima_frontier_and_seeds(report: dict):
 
 def test_the_shaped_bound_has_its_table(report: dict):
     _, _, text = printed(report).partition("shaped cost")
-    assert row_of(text, "0") == ["0", "-"]  # no policy
+    assert row_of(text, "0") == ["0", "-", "-"]  # no policy
     assert row_of(text, "0.4") == ["0.4", "0.8500", "0.0040"]
     assert row_of(text, "0.8") == ["0.8", "0.9400", "0.0040"]
 

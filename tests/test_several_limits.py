@@ -16,7 +16,8 @@ from canary.algorithms.clipped import Batch
 from canary.algorithms.priced import Price, expected_sum, priced_objective
 from canary.certification.verify import verify_file
 from canary.checking.check import full_check
-from canary.cli.train import Train, _choices
+from canary.cli.options import parse
+from canary.cli.train import Train
 from canary.config.config import make_config
 from canary.constraints import Chance, CVaR, Joint, Mean, from_dict, parts_of, to_dict
 from canary.errors import CanaryError
@@ -168,8 +169,9 @@ def test_other_promises_than_those_of_training_may_be_certified(run):
 
 
 def test_the_command_line_takes_lists():
-    options = Train(constraint="chance,mean", limit="3,40", epsilon="0.1")
-    said = _choices(options)["constraint"]
+    words = ["--constraint", "chance,mean", "--limit", "3,40", "--epsilon", "0.1"]
+    command = parse("train", Train, words)
+    said = {"kind": command.constraint, "limit": command.limit, "epsilon": command.epsilon}
     text = "P(cost 1 > 3) <= 0.1 and mean cost 2 <= 40"
     assert make_config(Courier(), constraint=said).constraint.text == text
 

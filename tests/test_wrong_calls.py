@@ -11,6 +11,7 @@ from canary import CanaryError
 from canary.algorithms.canary import CanaryConfig
 from canary.api import Run
 from canary.checking.check import full_check
+from canary.config.config import make_config
 from canary.environments.icy_lake import IcyLake
 from canary.exact import best_under_cantelli, best_under_cvar, best_under_var, from_environment
 
@@ -141,9 +142,5 @@ def test_so_it_is_below_the_face(function, arguments, words):
     ("text", "steps"), [("12M", 12_000_000), ("600k", 600_000), ("1.5M", 1_500_000), ("1e6", 10**6)]
 )
 def test_steps_may_be_written_short(text: str, steps: int):
-    from canary.cli.common import whole
-    from canary.config.config import make_config
-
     assert make_config(total_steps=text).training.total_steps == steps
     assert make_config(overrides=(f"training.total_steps={text}",)).training.total_steps == steps
-    assert whole("--steps", text) == steps

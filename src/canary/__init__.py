@@ -1,9 +1,9 @@
 """Reinforcement learning under a hard tail-risk limit: P(episode cost > limit) <= epsilon, trained,
 measured and certified.
 
-The names below are loaded when they are first used: `import canary` is light, JAX takes its second
-only where needed.
+The names below are loaded when they are first used: `import canary` does not import JAX.
 """
+# ruff: noqa: F401
 
 import importlib
 import sys
@@ -22,52 +22,18 @@ if TYPE_CHECKING:
 
     __version__: str
 
-__all__ = [
-    "ALGORITHMS",
-    "ENVIRONMENTS",
-    "CVaR",
-    "CanaryError",
-    "Chance",
-    "Continuous",
-    "Discrete",
-    "Environment",
-    "EnvironmentState",
-    "Mean",
-    "Run",
-    "Update",
-    "__version__",
-    "certify",
-    "compare",
-    "evaluate",
-    "export",
-    "load",
-    "make_train",
-    "to_gymnasium",
-    "train",
-]
-
-_HOMES = {
-    "ALGORITHMS": "canary.algorithms",
-    "CanaryError": "canary.errors",
-    "CVaR": "canary.constraints",
-    "Chance": "canary.constraints",
-    "Continuous": "canary.environments.protocol",
-    "Discrete": "canary.environments.protocol",
-    "ENVIRONMENTS": "canary.environments",
-    "Environment": "canary.environments.protocol",
-    "EnvironmentState": "canary.environments.protocol",
-    "Mean": "canary.constraints",
-    "Run": "canary.api",
-    "Update": "canary.watching.update",
-    "certify": "canary.api",
-    "compare": "canary.api",
-    "evaluate": "canary.api",
-    "export": "canary.api",
-    "load": "canary.api",
-    "make_train": "canary.api",
-    "to_gymnasium": "canary.environments.to_gymnasium",
-    "train": "canary.api",
+_NAMES = {
+    "canary.algorithms": "ALGORITHMS",
+    "canary.api": "Run certify compare evaluate export load make_train train",
+    "canary.constraints": "CVaR Chance Mean",
+    "canary.environments": "ENVIRONMENTS",
+    "canary.environments.protocol": "Continuous Discrete Environment EnvironmentState",
+    "canary.environments.to_gymnasium": "to_gymnasium",
+    "canary.errors": "CanaryError",
+    "canary.watching.update": "Update",
 }
+_HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
+__all__ = ["__version__", *_HOMES]
 
 
 class _Face(ModuleType):
@@ -84,7 +50,12 @@ sys.modules[__name__].__class__ = _Face
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        return _version()
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            return version("canary-rl")
+        except PackageNotFoundError:  # the source is on the path but was never installed
+            return "0+unknown"
     if name not in _HOMES:
         raise AttributeError(f"module 'canary' has no attribute {name!r}")
     value = getattr(importlib.import_module(_HOMES[name]), name)
@@ -94,12 +65,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return __all__
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("canary-rl")
-    except PackageNotFoundError:  # the source is on the path but was never installed
-        return "0+unknown"

@@ -14,14 +14,15 @@ An environment may have several costs. `Joint` then holds a constraint for each,
 
 import math
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float
 
 from canary.errors import CanaryError
+from canary.values import Kind as Kind
+from canary.values import Range, convert
 
-Kind = Literal["chance", "mean", "cvar"]
 Costs = Float[np.ndarray, "episode"]
 
 
@@ -36,21 +37,13 @@ class _Limit:
     kind: ClassVar[Kind]
 
     def __post_init__(self):
-        limit = _number(self.limit, "The limit")
-        if not (math.isfinite(limit) and limit > 0):
-            raise CanaryError(f"The limit must be a positive finite number, not {self.limit!r}.")
-        if not 1e-30 <= limit <= 1e30:  # beyond, sums in float32 tell nothing apart
-            raise CanaryError(
-                f"The limit must lie between 1e-30 and 1e30, not {limit:g}; choose another unit of "
-                "cost."
-            )
+        # Beyond this range sums in float32 lose costs
+        limit = convert(Annotated[float, Range(1e-30, 1e30)], self.limit, "The limit")
         object.__setattr__(self, "limit", limit)
         if hasattr(self, "epsilon"):
-            epsilon = _number(self.epsilon, "Epsilon, a share of the episodes,")
+            epsilon = convert(float, self.epsilon, "Epsilon")
             if not 0 < epsilon < 1:
-                raise CanaryError(
-                    f"Epsilon must lie strictly between 0 and 1, not {self.epsilon!r}."
-                )
+                raise CanaryError(f"Epsilon must lie strictly between 0 and 1, not {epsilon:g}.")
             object.__setattr__(self, "epsilon", epsilon)
 
     @property
@@ -235,17 +228,5 @@ def from_dict(data: Any) -> Constraint:
     try:
         fields = dict(data)
         return CONSTRAINTS[fields.pop("kind")](**fields)
-    except (KeyError, TypeError, ValueError) as error:
-        if isinstance(error, CanaryError):
-            raise
+    except (KeyError, TypeError, ValueError):
         raise CanaryError(f"A constraint cannot be made of {data!r:.80}.") from None
-
-
-def _number(value: Any, what: str) -> float:
-    """A real number as a float; texts, truth values and the like are refused by name."""
-    try:
-        if isinstance(value, str | bool | np.bool_):
-            raise TypeError
-        return float(value)
-    except (TypeError, ValueError, OverflowError):
-        raise CanaryError(f"{what} must be a number, not {value!r}.") from None

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, ParamSpec, TypeVar
+from typing import Annotated, Any, Literal, ParamSpec, TypeVar
 
 from canary.errors import CanaryError, nearest
 
@@ -56,7 +56,8 @@ class Range:
 
     @property
     def _most(self) -> str:
-        return str(int(self.most)) if float(self.most).is_integer() else f"{self.most:g}"
+        is_whole = self.most < 2**64 and float(self.most).is_integer()
+        return str(int(self.most)) if is_whole else f"{self.most:g}"
 
 
 @dataclass(frozen=True)
@@ -74,17 +75,24 @@ def _texts(value: Any, where: str) -> tuple[str, ...]:
     return convert(tuple[str, ...], (value,) if isinstance(value, str) else value, where)
 
 
-def _seed_ids(value: Any, where: str) -> tuple[int, ...]:
-    """4 means seeds 0 to 3; a list names them."""
+def _seeds(value: Any, where: str) -> int | tuple[int, ...]:
+    """4 is a number of seeds; a list names them, and so do the texts 3,5,7 and 0-9."""
     if isinstance(value, Iterable) and not isinstance(value, str):
         return convert(tuple[Whole, ...], value, where)
-    try:
-        return tuple(range(_number(int, value, where, Range(0, MOST_SEEDS))))
-    except CanaryError:
-        raise CanaryError(
-            f"{where} must be a number of seeds up to {MOST_SEEDS} or a list of whole numbers, not "
-            f"{value!r:.60}."
-        ) from None
+    with contextlib.suppress(CanaryError):
+        return _number(int, value, where, Range(0, MOST_SEEDS))
+    one = "[0-9]{1,9}(-[0-9]{1,9})?"
+    if re.fullmatch(f"{one}(,{one})*,?", str(value)) and not str(value).isdecimal():
+        seeds: list[int] = []
+        for part in value.rstrip(",").split(","):
+            first, _, last = part.partition("-")
+            seeds.extend(range(int(first), int(last or first) + 1)[: MOST_SEEDS + 1])
+        if 0 < len(seeds) <= MOST_SEEDS:
+            return tuple(seeds)
+    raise CanaryError(
+        f"{where} must be a number of seeds up to {MOST_SEEDS}, or a list such as 3,5,7 or 0-9, not "
+        f"{value!r:.60}."
+    )
 
 
 ANY_INTEGER, ANY_NUMBER = Range(-LARGEST_INTEGER, LARGEST_INTEGER), Range(-math.inf)
@@ -96,10 +104,10 @@ Positive = Annotated[float, Range(0, open=True)]
 Share = Annotated[float, Range(0, 1)]
 PositiveShare = Annotated[float, Range(0, 1, open=True)]
 Layers = tuple[Annotated[int, Range(1, 2**16)], ...]
-# As a caller may give them; a body gets an int and tuples.
+Kind = Literal["chance", "mean", "cvar"]
+# As a caller may give them; a body gets an int, an int or a tuple, and a tuple.
 AnySteps = Annotated[int | str, Reader(_steps)]
-Seeds = Annotated[Sequence[Whole], Reader(_seed_ids)]
-SeedsOrCount = Annotated[int | Sequence[Whole], Reader(_seed_ids)]
+Seeds = Annotated[int | Sequence[int], Reader(_seeds)]
 Texts = Annotated[str | Sequence[str], Reader(_texts)]
 
 
@@ -163,7 +171,15 @@ def convert(hint: Any, value: Any, where: str) -> Any:
             return _number(inside[0], value, where, allowed)
         return convert(inside[0], value, where)
     if origin in (typing.Union, types.UnionType):
-        return _convert_alternative(hint, value, where)
+        kinds = [kind for kind in inside if kind is not type(None)]
+        if value is None and len(kinds) < len(inside):
+            return None
+        if len(kinds) == 1:  # which has a sentence of its own
+            return convert(kinds[0], value, where)
+        for kind in kinds:
+            with contextlib.suppress(CanaryError):
+                return convert(kind, value, where)
+        raise _wrong(hint, value, where)
     if hint in (int, float):
         return _number(hint, value, where, ANY_INTEGER if hint is int else ANY_NUMBER)
     if origin is Sequence or (origin is tuple and inside[-1] is Ellipsis):
@@ -210,26 +226,13 @@ def type_hints(kind: Any) -> dict[str, Any]:
 def _fits(hint: Any, value: Any) -> bool:
     """Whether a value is of a type; protocols and classes of other packages say nothing."""
     kind = typing.get_origin(hint) or hint
-    if kind is typing.Literal:
+    if kind is Literal:
         return value in typing.get_args(hint)
     if kind is Callable:
         return callable(value)
     is_class = isinstance(kind, type) and not getattr(kind, "_is_protocol", False)
     is_known = is_class and kind.__module__.partition(".")[0] in KNOWN
     return isinstance(value, kind) if is_known else True
-
-
-def _convert_alternative(hint: Any, value: Any, where: str) -> Any:
-    """The first kind that the value is one of. A single kind beside None has its own sentence."""
-    kinds = [kind for kind in typing.get_args(hint) if kind is not type(None)]
-    if value is None and len(kinds) < len(typing.get_args(hint)):
-        return None
-    if len(kinds) == 1:
-        return convert(kinds[0], value, where)
-    for kind in kinds:
-        with contextlib.suppress(CanaryError):
-            return convert(kind, value, where)
-    raise _wrong(hint, value, where)
 
 
 def _number(kind: Any, value: Any, where: str, allowed: Range) -> Any:
@@ -270,7 +273,7 @@ def words(hint: Any) -> str:
         return words(inside[0]) if limits is None else f"{words(inside[0])} {limits}"
     if origin in (typing.Union, types.UnionType):
         return " or ".join(words(each) for each in inside)
-    if origin is typing.Literal:
+    if origin is Literal:
         return f"one of {', '.join(map(str, inside))}"
     if origin in (tuple, Sequence):
         item = words(inside[0])

@@ -4,13 +4,12 @@ import io
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from rich.text import Text
 
-from canary.cli import listing
+from canary.cli import show
 from canary.cli.main import BUG, main
 from canary.errors import CanaryError
 from canary.runs import directory
@@ -60,12 +59,10 @@ class PanicException(BaseException):
 
 @pytest.mark.parametrize("kind", [ZeroDivisionError, PanicException])
 def test_what_nobody_foresaw_is_one_sentence_and_a_file(kind, capsys, monkeypatch):
-    def broken(options):
+    def broken(command):
         raise kind("a \x1b[31mred\x1b[0m surprise\nand more")
 
-    monkeypatch.setitem(
-        sys.modules["canary.cli.main"].__dict__, "COMMANDS", {"list": (listing.List, broken)}
-    )
+    monkeypatch.setattr(show.List, "__call__", broken)
     said = sentence(capsys, ["list"], BUG)
     assert f"{kind.__name__}: a \\x1b[31mred" in said
     path = Path(said.split(" is in ")[1].split(":")[0])

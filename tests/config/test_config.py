@@ -14,7 +14,6 @@ from canary.algorithms import ALGORITHMS
 from canary.algorithms.base import EstimationConfig
 from canary.algorithms.canary import CanaryConfig
 from canary.algorithms.cantelli_cpo import CantelliCPOConfig
-from canary.config.catalogue import settings_of
 from canary.config.config import (
     RunConfig,
     TrainingConfig,
@@ -22,6 +21,7 @@ from canary.config.config import (
     config_from_dict,
     config_to_dict,
     make_config,
+    settings_table,
 )
 from canary.config.presets import PAPER_BATCHES, PRESETS, of_kind
 from canary.constraints import CVaR, Mean
@@ -307,19 +307,19 @@ def test_a_preset_sees_the_problem_as_it_is_put():
 
 def test_every_setting_has_a_default_a_range_and_a_meaning():
     for name in [*ALGORITHMS, *ENVIRONMENTS, "training"]:
-        for row in settings_of(name):
+        for row in settings_table(name):
             assert all(row.values()), row
             assert "typing" not in row["range"], row
             assert "class" not in row["range"], row
-    (row,) = [row for row in settings_of("Canary") if row["setting"] == "algo.dead_zone"]
+    (row,) = [row for row in settings_table("Canary") if row["setting"] == "algo.dead_zone"]
     assert (row["default"], row["range"]) == ("0.5", "number >= 0, <= 0.99")
     with pytest.raises(CanaryError, match="did you mean canary"):
-        settings_of("canari")
+        settings_table("canari")
 
 
 def test_every_default_that_is_shown_can_be_set():
     for name in ALGORITHMS:
-        overrides = [f"{row['setting']}={row['default']}" for row in settings_of(name)]
+        overrides = [f"{row['setting']}={row['default']}" for row in settings_table(name)]
         config = make_config("IcyLake", name, overrides=overrides)
         assert config.algorithm == ALGORITHMS[name]()
 
@@ -335,5 +335,5 @@ def test_every_setting_has_somebody_who_turns_it():
         ROOT / "tests/test_training.py",
     ]
     words = set(re.findall(r"\w+", " ".join(path.read_text() for path in used)))
-    rows = [row for name in [*ALGORITHMS, *ENVIRONMENTS] for row in settings_of(name)]
+    rows = [row for name in [*ALGORITHMS, *ENVIRONMENTS] for row in settings_table(name)]
     assert not {row["setting"].rpartition(".")[2] for row in rows} - words

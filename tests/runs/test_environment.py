@@ -222,18 +222,18 @@ def test_the_command_line_asks_for_consent(run, capsys, monkeypatch):
         questions.append(question)
         return len(questions) > 1
 
-    from canary.cli import common
+    from canary.cli import options
 
-    monkeypatch.setattr(common, "_ask", answer)
+    monkeypatch.setattr(options, "_ask", answer)
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     with pytest.raises(CanaryError):
-        common.opened(str(run.directory), ".", trust=False)
-    common.opened(str(run.directory), ".", trust=False)
+        options.opened(str(run.directory), ".", trust=False)
+    options.opened(str(run.directory), ".", trust=False)
     assert len(questions) == 2
     assert "was trained on problems.faulty_environments:Walk(" in questions[0]
     assert "Import and call this code?" in questions[0]
-    common.opened(str(run.directory), ".", trust=False)
+    options.opened(str(run.directory), ".", trust=False)
     assert len(questions) == 2
 
 

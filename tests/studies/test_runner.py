@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from canary.cli import main
-from canary.cli.sweep import sweep_study, swept
+from canary.cli.studies import sweep_study, swept
 from canary.config.config import config_to_dict
 from canary.errors import CanaryError
 from canary.studies import runner, store

@@ -13,6 +13,7 @@ For example:
 from canary.api.run import Run as Run
 from canary.api.run import TrainingInterrupted as TrainingInterrupted
 from canary.api.run import certify as certify
+from canary.api.run import chosen_seeds as chosen_seeds
 from canary.api.run import compare as compare
 from canary.api.run import evaluate as evaluate
 from canary.api.run import export as export

@@ -1,7 +1,5 @@
 """A run and what can be done with it. Each function takes a run or its path, and is a method of
-`Run` as well.
-
-All arguments are checked by their types (`canary.values.checked`) before anything is done.
+`Run` as well. All arguments are checked by their types before anything is done.
 """
 
 import importlib.util
@@ -9,7 +7,6 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union, cast
 
@@ -19,7 +16,6 @@ from canary.config.run_config import RunConfig
 from canary.environments.protocol import Environment, close
 from canary.errors import CanaryError
 from canary.export.trained_policy import TrainedPolicy
-from canary.identity import place_of
 from canary.reporting.records import EvaluationSummary, ExportRecord, TrainingSummary
 from canary.reporting.summary import (
     EVALUATION,
@@ -82,7 +78,7 @@ def compare(
     places = [
         run.directory if isinstance(run, Run) else find_run(str(run), Path(out)) for run in runs
     ]
-    return compare_runs(places, _path(figure))
+    return compare_runs(places, None if figure is None else Path(figure))
 
 
 @checked
@@ -101,39 +97,40 @@ def evaluate(
     accept_change: bool = False,
 ) -> EvaluationSummary:
     """The summary of so many fresh episodes of each seed's frozen policy, the newest or that after
-    `step` steps.
+    `step` steps. `seeds` names some, or says how many of the first.
 
     `report(seed, episodes)` is called after every batch. With a `video` (a `VideoRequest`), the
-    worst and the median episode are drawn, and the summary says under "video" what was written;
-    `Run.video` is the short way. The summary of the newest policies is also kept in the run, for
-    `canary report`. `environment`, `trust` and `accept_change` are those of `canary.load`; after a
-    change the summary has "environment_changes".
+    worst and the median episode are drawn (`Run.video` is shorter). The summary of the newest
+    policies is kept in the run, for `canary report`. `environment`, `trust` and `accept_change` are
+    those of `canary.load`.
     """
     run = as_run(run, environment, trust=trust, accept_change=accept_change)
     plan = EvaluationPlan(
         episodes=episodes,
-        seeds=None if seeds is None else tuple(seeds),
+        seeds=chosen_seeds(run, seeds),
         deterministic=deterministic,
         evaluation_seed=evaluation_seed,
     )
-    film = None if video is None else _film(video, run)
-    policies = loaded(run, step)
-    if film is None:
-        (table, seconds), drawn = play(policies, plan, report), {}
+    how: dict[str, Any] = {"deterministic": deterministic, "evaluation_seed": evaluation_seed}
+    if video is None:
+        policies = loaded(run, step)
+        table, seconds = play(policies, plan, report)
     else:
-        table, seconds, made = film(policies, plan, report)
-        drawn = {"video": made}
-    changes = run.config.environment_changes
-    how = {
-        "deterministic": deterministic,
-        "evaluation_seed": evaluation_seed,
-        "updates": policies.iteration,
-        "policy_sha256": {
-            str(seed): policies.identity(seed).sha256
-            for seed in table["seed"].unique(maintain_order=True)
-        },
-    } | ({"environment_changes": list(changes)} if changes else {})
-    summary = summarise_evaluation(run.directory, table, seconds) | how | drawn
+        from canary.rendering import run as videos  # Pillow and fonts: only where they are needed
+
+        if not isinstance(video, videos.VideoRequest):
+            raise CanaryError(f"video must be a VideoRequest, not {video!r:.60}; or use Run.video.")
+        filmed = videos.plan_video(video, run.config.environment, run.directory)
+        policies = loaded(run, step)
+        table, seconds, how["video"] = videos.play_and_film(filmed, policies, plan, report)
+    if changes := run.config.environment_changes:
+        how["environment_changes"] = list(changes)
+    how["updates"] = policies.iteration
+    how["policy_sha256"] = {
+        str(seed): policies.identity(seed).sha256
+        for seed in table["seed"].unique(maintain_order=True)
+    }
+    summary = summarise_evaluation(run.directory, table, seconds) | how
     if step is None and not deterministic and not changes:
         try:  # for `canary report`
             files.write_json(run.directory / EVALUATION, files.sealed(summary))
@@ -212,7 +209,6 @@ def certify(
         episodes=episodes,
         early_stop=early_stop,
         step=step,
-        seeds=None if seeds is None else tuple(seeds),
         shift=tuple(shift),
         limit=limit,
         epsilon=epsilon,
@@ -223,7 +219,11 @@ def certify(
     )
     run = as_run(run, environment, trust=trust, accept_change=accept_change)
     return certify_run(
-        run.directory, request, **_environment(run, accept_change=accept_change), quiet=quiet
+        run.directory,
+        replace(request, seeds=chosen_seeds(run, seeds)),
+        environment=run.config.environment,
+        accept_change=accept_change or bool(run.config.environment_changes),
+        quiet=quiet,
     )
 
 
@@ -253,12 +253,15 @@ def best(
         tries=tries,
         selection_episodes=selection_episodes,
         episodes=episodes,
-        seeds=None if seeds is None else tuple(seeds),
         largest_step_cost=largest_step_cost,
     )
     run = as_run(run, accept_change=accept_change)
     return find_best(
-        run.directory, search, **_environment(run, accept_change=accept_change), quiet=quiet
+        run.directory,
+        replace(search, seeds=chosen_seeds(run, seeds)),
+        environment=run.config.environment,
+        accept_change=accept_change or bool(run.config.environment_changes),
+        quiet=quiet,
     )
 
 
@@ -287,7 +290,7 @@ def export(
         format=format,
         seed=seed,
         step=step,
-        out=_path(path),
+        out=None if path is None else Path(path),
         environment=run.config.environment,
     )
     return cast(ExportRecord, record)
@@ -340,12 +343,10 @@ class Run:
     def policy(self, seed: Whole | None = None, *, step: Whole | None = None) -> TrainedPolicy:
         """The policy of a seed (the first, if not said), after so many steps (the newest, if not
         said)."""
-        policies = loaded(self, step)
+        from canary.export.run import trained_policy
+
         seed = self.config.training.seeds[0] if seed is None else seed
-        chosen, statistics = policies.of_seed(seed)
-        place = place_of(self.config.environment, self.config.environment_name)
-        critics = policies.risk_critics(seed)
-        return TrainedPolicy(chosen, statistics, policies.account, place, critics)
+        return trained_policy(loaded(self, step), seed)
 
     @checked
     def plot(self, path: str | Path | None = None) -> Path:
@@ -353,7 +354,7 @@ class Run:
         if not said."""
         from canary.reporting import figures  # matplotlib takes a second: only where it is needed
 
-        place = _path(path) or self.directory / "training.png"
+        place = Path(path or self.directory / "training.png")
         arguments = figures.figure_arguments(read_config(self.directory))
         figures.save(figures.training_figure(self.episodes, **arguments), place)
         return place
@@ -484,23 +485,11 @@ def loaded(run: Run, step: int | None) -> FrozenPolicies:
     return policies
 
 
-def _path(place: str | Path | None) -> Path | None:
-    return None if place is None else Path(place)
-
-
-def _environment(run: Run, *, accept_change: bool) -> dict[str, Any]:
-    """The environment of an opened run, and whether a change of it is accepted."""
-    return {
-        "environment": run.config.environment,
-        "accept_change": accept_change or bool(run.config.environment_changes),
-    }
-
-
-def _film(video: Any, run: Run) -> Callable[..., Any]:
-    """What plays the episodes and draws two of them; mistakes in the request are found now."""
-    from canary.rendering import run as videos  # Pillow and fonts: only where they are needed
-
-    if not isinstance(video, videos.VideoRequest):
-        raise CanaryError(f"video must be a VideoRequest, not {video!r:.60}; or use Run.video.")
-    plan = videos.plan_video(video, run.config.environment, run.directory)
-    return partial(videos.play_and_film, plan)
+def chosen_seeds(run: Run, seeds: Any) -> tuple[int, ...]:
+    """The seeds that are named, the first so many of the run, or all."""
+    known = run.config.training.seeds
+    if not isinstance(seeds, int):
+        return known if seeds is None else tuple(seeds)
+    if not 1 <= seeds <= len(known):
+        raise CanaryError(f"The run has {len(known)} seeds; take 1 to {len(known)}, or name some.")
+    return known[:seeds]

@@ -25,7 +25,7 @@ from canary.runs.seeds import make_terms, make_trainer
 from canary.runs.warm_start import Start, start_from_policy, start_from_run
 from canary.training import TrainingState, train_whole
 from canary.types import Metrics, Terms
-from canary.values import AnySteps, SeedsOrCount, Texts, checked
+from canary.values import AnySteps, Seeds, Texts, checked
 from canary.watching.watcher import Callback, Watcher
 
 Number = float | Float[Array, ""]
@@ -37,7 +37,7 @@ def train(
     algorithm: Any = "canary",
     constraint: Said = None,
     *,
-    seeds: SeedsOrCount | None = None,
+    seeds: Seeds | None = None,
     total_steps: AnySteps | None = None,
     preset: str = "fast",
     out: str | Path = RUNS,
@@ -54,31 +54,29 @@ def train(
     """Train and return the run.
 
     `env` is an environment, the name of one of ours, or a reference such as "my_package.shop:Shop"
-    or "gymnasium:Pendulum-v1" (docs/environments/your-own.md); of other packages `cost` says where
-    the cost is. `algorithm` is a name, settings such as `CanaryConfig(dead_zone=0.6)`, whose other
-    fields the `preset` chooses, or a method of your own (docs/examples/own-constraint.md). `seeds`
-    says how many (4 means 0 to 3, if not said) or which; `total_steps` are environment steps per
-    seed, 600_000 or "600k". The `constraint` is a `Chance`, a `Mean` or a `CVaR`, a list of them for
-    several costs, or some of "kind", "limit" and "epsilon" where the rest is the environment's own.
-    `overrides` change single settings, {"algo.dead_zone": 0.6}
-    or ("algo.dead_zone=0.6",). Ctrl-C saves and raises `TrainingInterrupted`, a KeyboardInterrupt
-    that knows its `run`.
+    or "gymnasium:Pendulum-v1" (docs/environments/your-own.md); `cost` says where the cost of another
+    package's environment is. `algorithm` is a name, settings such as `CanaryConfig(dead_zone=0.6)`,
+    or a method of your own (docs/examples/own-constraint.md). The `constraint` is a `Chance`, a
+    `Mean` or a `CVaR`, a list of them for several costs, or some of "kind", "limit" and "epsilon".
+    The `preset` chooses what is not said, and `overrides` change single settings:
+    {"algo.dead_zone": 0.6} or ("algo.dead_zone=0.6",).
 
-    `name` is what the run is called below `out`, `tags` are words to find it by. `callback` gets a
-    `canary.Update` after every update, and stops training there by returning False; `log` names
-    logs for other tools, "csv", "tensorboard" or "wandb" (docs/watching.md). At the end the frozen
-    policies play up to 300 fresh episodes per seed, unless `final_check` is False; the summary has
-    them under "final_check".
+    `seeds` says how many (4 means 0 to 3) or which; `total_steps` are environment steps per seed,
+    600_000 or "600k". `name` is what the run is called below `out`, `tags` are words to find it by.
+    `callback` gets a `canary.Update` after every update and stops training by returning False; `log`
+    names logs for other tools, "csv", "tensorboard" or "wandb" (docs/watching.md). At the end the
+    frozen policies play up to 300 fresh episodes per seed, unless `final_check` is False. Ctrl-C
+    saves and raises `TrainingInterrupted`, a KeyboardInterrupt that knows its `run`.
 
     `start` begins with what another run has learnt, its policy, normaliser and critics, seed by
-    seed (those of the run, if `seeds` are not said); or with one policy, `run.policy(seed=2)`.
-    Limit, settings and environment may be others, as long as observations, actions and networks
-    have the same sizes.
+    seed; or with one policy, `run.policy(seed=2)`. Limit, settings and environment may differ, as
+    long as observations, actions and networks have the same sizes.
     """
     begun = _start(start, Path(out))
     if seeds is None:
-        seeds = range(4) if begun is None or begun.seed is not None else begun.seeds
-    training = {"seeds": seeds} | ({} if total_steps is None else {"total_steps": total_steps})
+        seeds = 4 if begun is None or begun.seed is not None else begun.seeds
+    training: dict[str, Any] = {"seeds": range(seeds) if isinstance(seeds, int) else seeds}
+    training |= {} if total_steps is None else {"total_steps": total_steps}
     config = make_config(env, algorithm, constraint, preset, overrides, cost, **training)
     watcher = Watcher(callback, tuple(log))
     place = runner.start_run(
@@ -113,10 +111,10 @@ def make_train(
     `jax.vmap`, over keys, limits and epsilons alike (docs/examples/functional.md).
 
     The arguments are those of `canary.train`, or one `RunConfig`, such as `run.config`. `limit` and
-    `epsilon` take the place of the constraint's; settings that the preset chose for the constraint
-    stay. The state has the policy (`state.learner.policy`); metrics are arrays over the updates.
-    Seed i of `canary.train` has the key `fold_in(key(0), i)`. Nothing is written, and numbers that
-    are not finite raise nothing: the metric "fault" is then positive.
+    `epsilon` replace the constraint's; settings that the preset chose for the constraint stay. The
+    state has the policy (`state.learner.policy`); metrics are arrays over the updates. Seed i of
+    `canary.train` has the key `fold_in(key(0), i)`. Nothing is written. Non-finite numbers raise
+    nothing: the metric "fault" is then positive.
     """
     said = (algorithm, constraint, total_steps, preset, overrides, cost)
     if isinstance(env, RunConfig):
@@ -160,7 +158,7 @@ def _with_numbers(config: RunConfig, terms: Terms, **numbers: Number | None) -> 
     for name, array in arrays.items():
         if array.shape != terms.limit.shape:
             raise CanaryError(
-                f"{name} has the shape {array.shape} and must have {terms.limit.shape}: a number, or "
-                "one for each of several costs; jax.vmap goes over more."
+                f"{name} must have the shape {terms.limit.shape}, not {array.shape}; jax.vmap goes "
+                "over more."
             )
     return replace(terms, **arrays)

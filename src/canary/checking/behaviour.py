@@ -24,9 +24,8 @@ def check_behaviour(environment: Environment, record: Probe) -> list[Finding]:
     """All that a record shows; sentences name the first step and lane."""
     name = name_of_environment(environment)
     found = [
-        *_not_finite(name, record),
-        *_negative(name, record),
-        *_flags(environment, name, record),
+        *_numbers(name, record),
+        *_ends(environment.horizon, name, record),
         *_start(name, record),
     ]
     if not any(finding.level == "error" for finding in found):
@@ -37,61 +36,51 @@ def check_behaviour(environment: Environment, record: Probe) -> list[Finding]:
 def check_cut(record: Probe) -> Iterator[Finding]:
     """An episode must end when its `time` reaches the horizon, wherever its clock started."""
     if record.cut is not None and not np.all(record.cut.terminated | record.cut.truncated):
-        yield Finding(
-            "warning",
-            "truncated",
-            "An episode whose time is set to horizon - 1 is not over after one step. Training "
-            "starts first episodes at random times, so `truncated` should be time >= horizon; else "
-            "say --set training.stagger=false.",
+        text = (
+            "An episode whose time is set to horizon - 1 is not over after one step. Training starts "
+            "first episodes at random times, so `truncated` should be time >= horizon; otherwise "
+            "say --set training.stagger=false."
         )
+        yield Finding("warning", "truncated", text)
 
 
 def same_again(first: Probe, second: Probe) -> Iterator[Finding]:
     """The same keys must give the same numbers; the second record may be shorter."""
-    length = len(second.states.time)
-    pairs: list[Any] = [
-        (getattr(first.states, field)[:length], getattr(second.states, field)) for field in FIELDS
-    ]
-    if not all(np.array_equal(one, other, equal_nan=True) for one, other in pairs):
-        yield Finding(
-            "warning",
-            "step",
-            "The same seeds and actions gave other numbers the second time: the environment has "
-            "randomness that does not come from the seed of its reset. A run that stops cannot be "
-            "resumed exactly, and a certificate cannot be replayed.",
-        )
-
-
-def _not_finite(name: str, record: Probe) -> Iterator[Finding]:
-    first = record.states.observation[0]
-    if not sane(first).all():
-        lane = int(np.argwhere(~sane(first))[0][0])
-        yield error("observation", f"The first observation of {name} is not finite (lane {lane}).")
     for field in FIELDS:
-        values = record.after(field)
-        bad = ~sane(values).reshape(*values.shape[:2], -1).all(-1) & record.taken
-        if bad.any():
-            step, lane = np.argwhere(bad)[0]
-            example = np.ravel(values[step, lane])[~sane(np.ravel(values[step, lane]))][0]
-            yield error(
-                field,
-                f"The {field} of {name} is {example} in step {step + 1} of lane {lane}; it must be "
-                f"finite, and at most {LARGEST:g} ({int(bad.sum())} of {int(record.taken.sum())} "
-                "steps are not).",
+        again = getattr(second.states, field)
+        if not np.array_equal(getattr(first.states, field)[: len(again)], again, equal_nan=True):
+            text = (
+                "The same seeds and actions gave other numbers the second time: the environment has "
+                "randomness that does not come from the seed of its reset. A run that stops cannot "
+                "be resumed exactly, and a certificate cannot be replayed."
             )
+            yield Finding("warning", "step", text)
+            return
 
 
-def _negative(name: str, record: Probe) -> Iterator[Finding]:
+def _numbers(name: str, record: Probe) -> Iterator[Finding]:
+    """Numbers that are not finite, and negative costs. A reset is step 0."""
+    moved = np.concatenate([np.ones((1, record.taken.shape[1]), bool), record.taken])
+    for field in FIELDS:
+        values = getattr(record.states, field).reshape(*moved.shape, -1)
+        bad = ~sane(values) & moved[..., None]
+        if bad.any():
+            step, lane, _ = where = tuple(np.argwhere(bad)[0])
+            text = (
+                f"The {field} of {name} is {values[where]} in step {step} of lane {lane}; it must "
+                f"be finite, and at most {LARGEST:g}."
+            )
+            yield error(field, text)
     costs = record.after("cost")[record.taken]
-    if (negative := costs < 0).any():
-        yield error(
-            "cost",
-            f"The cost of {name} is negative in {negative.mean():.0%} of the steps (lowest "
-            f"{costs.min():.4g}); a cost must be at least 0. If less is worse, change the sign.",
+    if (costs < 0).any():
+        text = (
+            f"The cost of {name} is negative in {(costs < 0).mean():.0%} of the steps (lowest "
+            f"{costs.min():.4g}); a cost must be at least 0. If less is worse, change the sign."
         )
+        yield error("cost", text)
 
 
-def _flags(environment: Environment, name: str, record: Probe) -> Iterator[Finding]:
+def _ends(horizon: int, name: str, record: Probe) -> Iterator[Finding]:
     truncated, taken = record.after("truncated"), record.taken
     both, where = record.after("terminated") & truncated & taken, ""
     if both.any():
@@ -100,53 +89,44 @@ def _flags(environment: Environment, name: str, record: Probe) -> Iterator[Findi
     elif record.cut is not None and (record.cut.terminated & record.cut.truncated).any():
         where = f"in the last step before the horizon of {name}"
     if where:
-        yield error(
-            "truncated",
+        text = (
             f"Both terminated and truncated hold {where}; an episode that ends by itself is "
-            f"terminated only: {RULE}",
+            f"terminated only: {RULE}"
         )
+        yield error("truncated", text)
     if record.done[0].any():
         yield error("terminated", f"An episode of {name} is over right after reset().")
-    horizon = environment.horizon
     if len(taken) > horizon and taken[horizon].any():
-        lane = int(np.flatnonzero(taken[horizon])[0])
-        yield error(
-            "truncated",
-            f"The episode of lane {lane} of {name} is not over after {horizon} steps, its horizon; "
-            f"{RULE}",
-        )
+        text = f"An episode of {name} is not over after {horizon} steps, its horizon; {RULE}"
+        yield error("truncated", text)
     early = truncated & taken & (np.arange(1, len(taken) + 1)[:, None] < horizon)
     if early.any():
-        step, lane = np.argwhere(early)[0]
-        yield Finding(
-            "warning",
-            "truncated",
-            f"Lane {lane} of {name} is truncated after {step + 1} steps, before its horizon of "
-            f"{horizon}; state the smaller horizon, or call it terminated if the episode ends by "
-            "itself.",
+        text = (
+            f"An episode of {name} is truncated after {np.argwhere(early)[0][0] + 1} steps, before "
+            f"its horizon of {horizon}; state the smaller horizon, or call it terminated if the "
+            "episode ends by itself."
         )
+        yield Finding("warning", "truncated", text)
 
 
 def _start(name: str, record: Probe) -> Iterator[Finding]:
     """The clock counts the steps of the episode, and a cost belongs to a step."""
-    lanes = record.taken.shape[1]
-    expected = np.concatenate([np.zeros((1, lanes), int), record.taken.cumsum(0)])
-    wrong = record.states.time != expected
+    steps = np.concatenate([np.zeros((1, record.taken.shape[1]), int), record.taken.cumsum(0)])
+    wrong = record.states.time != steps
     if wrong.any():
         step, lane = np.argwhere(wrong)[0]
-        found, right = int(record.states.time[step, lane]), int(expected[step, lane])
-        yield error(
-            "time",
-            f"The time of {name} is {found} after {right} steps; it must count the steps of the "
-            "episode.",
+        text = (
+            f"The time of {name} is {record.states.time[step, lane]} after {steps[step, lane]} "
+            "steps; it must count the steps of the episode."
         )
+        yield error("time", text)
     costs = record.states.cost[0]
     if costs.any():
-        yield error(
-            "cost",
+        text = (
             f"The cost of {name} after reset() is {costs[costs != 0][0]:.4g}; it must be 0, because "
-            "only the costs of steps count. Add it to the cost of the first step.",
+            "only the costs of steps count. Add it to the cost of the first step."
         )
+        yield error("cost", text)
 
 
 def _oddities(record: Probe) -> Iterator[Finding]:
@@ -189,15 +169,14 @@ def fingerprint(record: Probe) -> dict[str, list[float]]:
 
 def behaviour_differences(stored: Any, found: dict[str, list[float]]) -> list[str]:
     """Which kinds of numbers differ between two fingerprints, and from which step on."""
-    try:
-        columns = {kind: np.asarray(stored[kind], float) for kind in found}
-    except (KeyError, TypeError, ValueError):
-        return ["the stored behaviour cannot be read"]
     different = []
-    for kind, before in columns.items():
-        after = np.asarray(found[kind], float)
-        common = min(len(before), len(after))
-        before, after = before[:common], after[:common]
+    for kind, now in found.items():
+        try:
+            before = np.asarray(stored[kind], float)
+        except (KeyError, TypeError, ValueError):
+            return ["the stored behaviour cannot be read"]
+        common = min(len(before), len(now))
+        before, after = before[:common], np.asarray(now[:common], float)
         scale = max(np.abs(before).max(initial=0), np.abs(after).max(initial=0))
         apart = np.abs(before - after) > TOLERANCE * scale
         if apart.any():

@@ -10,7 +10,7 @@ from canary.checking.behaviour import check_behaviour, check_cut, same_again
 from canary.checking.structure import Finding, check_structure, error
 from canary.checking.yardstick import LONGEST, RANDOM, Player, Progress, advise_each
 from canary.constraints import Constraint
-from canary.environments.protocol import Discrete, Environment, name_of_environment, settings_of
+from canary.environments.protocol import Discrete, name_of_environment, settings_of
 from canary.errors import CanaryError
 from canary.values import Count, checked
 
@@ -54,21 +54,30 @@ def full_check(
     episodes: Count = 128,
     progress: Progress = lambda done, total, what: None,
 ) -> Report:
-    """Everything: tracing, whole random episodes, the same again, and advice about the limit from
-    simple policies: so many `episodes` of each, until `progress` returns False."""
+    """Trace the environment, play whole random episodes twice, and up to so many `episodes` of each
+    simple policy, until `progress` returns False."""
     is_class = isinstance(environment, type)
     name = environment.__name__ if is_class else name_of_environment(environment)
     progress(0, 1, "tracing reset and step")
     findings = check_structure(environment)
     if any(finding.level == "error" for finding in findings):
         return Report(name, findings, {}, {}, [], {})
-    facts = _facts(environment)
+    space = environment.action_space
+    facts = {
+        "settings": settings_of(environment),
+        "observation_size": int(environment.observation_size),
+        "actions": f"{space.count} choices"
+        if isinstance(space, Discrete)
+        else f"[-1, 1] x {space.size}",
+        "horizon": int(environment.horizon),
+        "normalise_observation": environment.normalise_observation,
+    }
     progress(0, 1, f"random episodes of up to {environment.horizon} steps")
     try:
         player = Player(environment)
-        record = player.first(episodes)
+        record, again = player.first(episodes)
         findings += check_behaviour(environment, record)
-        findings += [*same_again(record, player.again(episodes)), *check_cut(record)]
+        findings += [*same_again(record, again), *check_cut(record)]
         played = player.play(episodes, progress)
     except CanaryError as mistake:  # the environment failed on the host
         return Report(name, [*findings, error("step", str(mistake))], facts, {}, [], {})
@@ -88,19 +97,6 @@ def full_check(
     }
     measured = [one.to_dict(constraint) for one in played]
     return Report(name, findings, facts, summary, measured, advise_each(played, constraint))
-
-
-def _facts(environment: Environment) -> dict[str, Any]:
-    space = environment.action_space
-    return {
-        "settings": settings_of(environment),
-        "observation_size": int(environment.observation_size),
-        "actions": f"{space.count} choices"
-        if isinstance(space, Discrete)
-        else f"[-1, 1] x {space.size}",
-        "horizon": int(environment.horizon),
-        "normalise_observation": environment.normalise_observation,
-    }
 
 
 def describe_costs(costs: Float[np.ndarray, "episode"]) -> dict[str, Any]:

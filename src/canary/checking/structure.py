@@ -3,7 +3,7 @@
 import inspect
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -22,7 +22,7 @@ from canary.environments.protocol import (
 )
 from canary.errors import CanaryError
 from canary.host.references import describe
-from canary.values import LARGEST_INTEGER
+from canary.values import Count, convert
 
 MEMBERS = ("horizon", "observation_size", "action_space", "normalise_observation", "reset", "step")
 TYPES = {
@@ -59,36 +59,23 @@ def raise_first_error(findings: Sequence[Finding]) -> None:
 
 def check_structure(environment: Any) -> list[Finding]:
     """All that is wrong with the members, the settings, and what `reset` and `step` return."""
-    if found := list(_members(environment)):
-        return found
-    try:
-        settings_of(environment)
-    except CanaryError as mistake:
-        found.append(error("settings", str(mistake)))
-    if isinstance(
-        environment, GymnasiumEnvironment
-    ):  # nothing to trace; playing it shows its mistakes
+    found = list(_members(environment))
+    if found or isinstance(environment, GymnasiumEnvironment):  # playing that shows its mistakes
         return found
     space, key = environment.action_space, jax.random.key(0)
     shape, kind = ((), jnp.int32) if isinstance(space, Discrete) else ((space.size,), jnp.float32)
     action = jax.ShapeDtypeStruct(shape, kind)
-    reset, problems = _traced(environment, "reset", key)
-    if found := found + problems:
+    reset, found = _traced(environment, "reset", key)
+    if found:
         return found
     step, found = _traced(environment, "step", reset, action, key)
-    found = found or _differences(environment, reset, step)
-    if not found and environment.horizon > 1 and _is_endless(environment, reset, action, key):
-        text = (
-            f"step() of {name_of_environment(environment)} does not end an episode at its horizon; "
-            "write truncated = (time >= horizon) & ~terminated."
-        )
-        found.append(error("truncated", text))
+    if found or (found := list(_differences(environment, reset, step))):
+        return found
     for method, arguments in (("reset", (key,)), ("step", (reset, action, key))):
-        if step is not None and _is_frozen(getattr(environment, method), arguments):
-            name = name_of_environment(environment)
+        if _is_frozen(getattr(environment, method), arguments):
             text = (
-                f"{method}() of {name} draws random numbers without its key (np.random or random): "
-                "they are drawn once, while the program is made, and stay the same for ever; use "
+                f"{method}() of {name_of_environment(environment)} draws random numbers without its "
+                "key: they are drawn once, while the program is made, and never change; use "
                 "jax.random with the key."
             )
             found.append(error(method, text))
@@ -103,10 +90,11 @@ def costs_of(environment: Environment) -> int:
 
 
 def _members(environment: Any) -> Iterator[Finding]:
-    name = environment.__name__ if inspect.isclass(environment) else type(environment).__name__
     if inspect.isclass(environment):
+        name = environment.__name__
         yield error("environment", f"{name} is a class; pass an instance of it: {name}().")
         return
+    name = type(environment).__name__
     if missing := [member for member in MEMBERS if not hasattr(environment, member)]:
         advice = (
             "; it looks like a Gymnasium environment: use canary.environments.from_gymnasium"
@@ -116,51 +104,50 @@ def _members(environment: Any) -> Iterator[Finding]:
         text = f"{name} is not an environment: it has no {', no '.join(missing)}{advice}."
         yield error("environment", text)
         return
-    for member in ("horizon", "observation_size"):
-        if not _is_size(value := getattr(environment, member)):
-            text = f"The {member} of {name} must be a positive whole number, not {value!r}."
-            yield error(member, text)
-    field, value = "normalise_observation", environment.normalise_observation
-    if not isinstance(value, bool):
-        yield error(field, f"{field} of {name} must be True or False, not {value!r}.")
     space = environment.action_space
     if not isinstance(space, Discrete | Continuous):
-        module, kind = type(space).__module__, type(space).__name__
-        shown = f"{module.split('.')[0]}'s {kind}" if "gym" in module else repr(space)
-        text = f"is {shown}; it must be canary.Discrete(count) or canary.Continuous(size)."
+        kind = f"{type(space).__module__.partition('.')[0]}'s {type(space).__name__}"
+        text = f"is {kind}; it must be canary.Discrete(count) or canary.Continuous(size)."
         yield error("action_space", f"The action_space of {name} {text}")
-    elif not _is_size(space.count if isinstance(space, Discrete) else space.size):
-        text = f"The action_space of {name} is {space!r}; its size must be positive."
-        yield error("action_space", text)
-
-
-def _is_size(value: Any) -> bool:
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    return whole and 1 <= int(value) <= LARGEST_INTEGER
+        return
+    members = [
+        ("horizon", environment.horizon, Count),
+        ("observation_size", environment.observation_size, Count),
+        ("normalise_observation", environment.normalise_observation, bool),
+        ("action_space", space.count if isinstance(space, Discrete) else space.size, Count),
+    ]
+    for member, value, kind in members:
+        try:
+            convert(kind, value, f"The {member} of {name}")
+        except CanaryError as mistake:
+            yield error(member, str(mistake))
+    try:
+        settings_of(environment)
+    except CanaryError as mistake:
+        yield error("settings", str(mistake))
 
 
 def _traced(environment: Environment, method: str, *arguments: Any) -> tuple[Any, list[Finding]]:
-    """The shapes of what a method returns, and what is wrong with it; None if it fails."""
+    """The shapes of what a method returns, and what is wrong with it."""
     name = name_of_environment(environment)
     try:
         state = jax.eval_shape(getattr(environment, method), *arguments)
     except CanaryError as mistake:
         return None, [error(method, str(mistake))]
     except Exception as failure:
-        text, kind = describe(failure), type(failure).__name__
-        short = re.sub(r"(See https\S*|The error occurred while tracing.*)", "", text)[:300].strip()
+        text = re.sub(r"(See https\S*|The error occurred while tracing.*)", "", describe(failure))
         hint = (
             " It must be written with jax.numpy and jax.lax: `if`, float() and numpy cannot act on "
             "traced values"
-            if "Tracer" in kind or "Concretization" in kind
+            if isinstance(failure, jax.errors.JAXTypeError)
             else ""
         )
-        return None, [error(method, f"{method}() of {name} failed: {short}.{hint}")]
+        text = f"{method}() of {name} failed: {text[:300].strip()}.{hint}"
+        return None, [error(method, text)]
     if not isinstance(state, EnvironmentState):
-        kind = f"a {type(state).__name__}"
-        kind = f"a tuple of {len(state)}" if isinstance(state, tuple) else kind
-        text = f"{method}() of {name} returned {kind}; it must return a canary.EnvironmentState."
-        return state, [error(method, text)]
+        kind = f"tuple of {len(state)}" if isinstance(state, tuple) else type(state).__name__
+        text = f"{method}() of {name} returned a {kind}; it must return a canary.EnvironmentState."
+        return None, [error(method, text)]
     return state, list(_fields(environment, method, state))
 
 
@@ -172,18 +159,16 @@ def _fields(environment: Environment, method: str, state: EnvironmentState) -> I
         fits = jnp.issubdtype(dtype, jnp.integer) if field == "time" else dtype == kind
         is_vector = field == "cost" and len(shape) == 1 and shape[0] > 1  # several costs
         if not fits or not (shape == expected or is_vector):
-            found = f"The {field} of {method}() is {dtype} of shape {shape}"
-            rules = {
-                "observation": f" (observation_size says {size})",
-                "cost": ", or a vector of several costs",
-            }
-            rule = rules.get(field, "")
-            text = f"{found}; it must be {jnp.dtype(kind).name} of shape {expected}{rule}."
+            rule = f" (observation_size says {size})" if field == "observation" else ""
+            text = (
+                f"The {field} of {method}() is {dtype} of shape {shape}; it must be "
+                f"{jnp.dtype(kind).name} of shape {expected}{rule}."
+            )
             yield error(field, text)
 
 
-def _differences(environment: Environment, reset: Any, step: Any) -> list[Finding]:
-    """Where the states after a reset and after a step have not the same shapes and types."""
+def _differences(environment: Environment, reset: Any, step: Any) -> Iterator[Finding]:
+    """Where the states after a reset and after a step differ in shape or type."""
     before, after = (
         {
             jax.tree_util.keystr(path).lstrip("."): f"{leaf.dtype} of shape {leaf.shape}"
@@ -191,43 +176,14 @@ def _differences(environment: Environment, reset: Any, step: Any) -> list[Findin
         }
         for state in (reset, step)
     )
-    name = name_of_environment(environment)
-    found = [
-        error(
-            field,
-            f"{field} of {name} is {before.get(field, 'missing')} after reset() but "
-            f"{after.get(field, 'missing')} after step(); both must be the same.",
-        )
-        for field in sorted(before.keys() | after.keys())
-        if before.get(field) != after.get(field)
-    ]
-    if not found and jax.tree.structure(reset) != jax.tree.structure(step):
-        text = f"The states that reset() and step() of {name} return have different structures."
-        found.append(error("inner", text))
-    return found
-
-
-def _is_endless(environment: Environment, reset: Any, action: Any, key: Any) -> bool:
-    """Whether `truncated` is a constant and `terminated` does not look at the time."""
-
-    def flags(*given: Any) -> tuple[Any, Any]:
-        after = environment.step(*given)
-        return after.terminated, after.truncated
-
-    program = jax.make_jaxpr(flags)(reset, action, key).jaxpr
-    paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(reset)]
-    time, truncated = (program.invars[paths.index(path)] for path in (".time", ".truncated"))
-
-    def reached(sources: Iterable[Any]) -> set[int]:
-        found = {id(source) for source in sources}
-        for equation in program.eqns:
-            if any(id(given) in found for given in equation.invars):
-                found.update(map(id, equation.outvars))
-        return found
-
-    others = [given for given in program.invars if given is not truncated]
-    ended, cut = map(id, program.outvars)
-    return ended not in reached([time]) and cut not in reached(others)
+    for field in sorted(before.keys() | after.keys()):
+        first, second = before.get(field, "missing"), after.get(field, "missing")
+        if first != second:
+            text = (
+                f"{field} of {name_of_environment(environment)} is {first} after reset() but "
+                f"{second} after step(); both must be the same."
+            )
+            yield error(field, text)
 
 
 def _is_frozen(method: Any, arguments: tuple[Any, ...]) -> bool:

@@ -1,8 +1,5 @@
-"""What can be had without learning: return and constraint of constant and of random actions.
-
-A limit that a constant action meets can be met; one that the best of these already meets asks for
-little. Advice about limits rests on that.
-"""
+"""What can be had without learning: return and constraint of constant and of random actions. A
+limit that the best of these already meets asks for little."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -87,52 +84,49 @@ class Player:
         if isinstance(environment, GymnasiumEnvironment):  # every step takes its time
             self._lanes = HOST_LANES
             self._play_again = make_probe(environment, min(environment.horizon + 1, SHORT_STEPS))
-        self._parts: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
+        self._sums: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {
+            name: [] for name in self.policies
+        }
 
-    def record(self, name: str, number: int, lanes: int) -> Probe:
-        """Batch `number` of a policy, with every state; its episodes are counted."""
-        record = self._play(lanes, number, self.policies[name])
+    def first(self, episodes: int) -> tuple[Probe, Probe]:
+        """The first batch of random actions, and the same once more, or its beginning."""
+        lanes = min(self._lanes, episodes)
+        return self._batch(RANDOM, lanes), self._play_again(lanes, 0, None)
+
+    def _batch(self, name: str, lanes: int) -> Probe:
+        """The next batch of a policy; costs and returns of its episodes are kept."""
+        record = self._play(lanes, len(self._sums[name]), self.policies[name])
         done = record.finished
-        part = record.episode("cost")[done], record.episode("reward")[done]
-        self._parts.setdefault(name, []).append(part)
+        self._sums[name].append((record.episode("cost")[done], record.episode("reward")[done]))
         return record
 
     def play(self, episodes: int, progress: Progress) -> list[Played]:
-        """Up to so many episodes of every policy, in turns, until `progress` says stop."""
+        """Up to so many episodes of every policy, in turns, until `progress` returns False."""
         lanes = min(self._lanes, episodes)
         rounds, count = -(-episodes // lanes), len(self.policies)
         for number in range(rounds):
             for index, name in enumerate(self.policies):
                 if progress(number * count + index, rounds * count, name) is False:
-                    return self.played(episodes)
-                if number >= len(self._parts.get(name, [])):
-                    self.record(name, number, lanes)
-        return self.played(episodes)
+                    return self._played(episodes)
+                if number == len(self._sums[name]):
+                    self._batch(name, lanes)
+        return self._played(episodes)
 
-    def first(self, episodes: int) -> Probe:
-        """The first batch of random actions, with every state."""
-        return self.record(RANDOM, 0, min(self._lanes, episodes))
-
-    def again(self, episodes: int) -> Probe:
-        """The same once more, or its beginning; its episodes are not counted."""
-        return self._play_again(min(self._lanes, episodes), 0, None)
-
-    def played(self, episodes: int) -> list[Played]:
+    def _played(self, episodes: int) -> list[Played]:
         """What was played, without episodes that did not end or have non-finite numbers."""
         found = []
-        for name, parts in self._parts.items():
-            costs, returns = (
-                np.concatenate(column)[:episodes] for column in zip(*parts, strict=True)
-            )
-            good = np.isfinite(costs).reshape(len(costs), -1).all(1) & np.isfinite(returns)
-            if good.any():
-                found.append(Played(name, costs[good], returns[good]))
+        for name, sums in self._sums.items():
+            if sums:
+                costs, returns = map(np.concatenate, zip(*sums, strict=True))
+                good = np.isfinite(costs).reshape(len(costs), -1).all(1) & np.isfinite(returns)
+                if good.any():
+                    found.append(Played(name, costs[good][:episodes], returns[good][:episodes]))
         return found
 
 
 def constant_actions(environment: Environment) -> dict[str, Any]:
-    """Each action of a discrete space, up to a number; low, middle and high of a continuous one,
-    and the environment's own zero where that is another."""
+    """Each action of a discrete space, up to a number of them; low, middle and high of a continuous
+    one, and its zero in the environment's own units if that is not the middle."""
     space = environment.action_space
     if isinstance(space, Discrete):
         chosen = np.unique(np.linspace(0, space.count - 1, min(space.count, MOST_ACTIONS)).round())

@@ -2,26 +2,17 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from tyro.conf import UseAppendAction
+from canary.cli import options
+from canary.terminal.console import console_for, emit_json
+from canary.values import Count, Positive, Whole
 
-from canary.cli.common import (
-    AcceptChange,
-    Json,
-    OneRun,
-    RunsFolder,
-    SomeSeeds,
-    Switch,
-    Trust,
-    chosen_seeds,
-    flag,
-    number,
-    opened,
-    whole,
-)
-from canary.errors import CanaryError
-from canary.terminal.console import check_json, console_for, emit_json
+if TYPE_CHECKING:
+    from canary.api import Run
+
+CHOOSING = ("step", "fixed", "shift", "deterministic", "seed", "sign")
+MAKING = ("best", "tries", "episodes", "seeds", "largest_step_cost", *CHOOSING)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,130 +39,103 @@ are kept under names of their own. Exit code 0 if the verdict is SATISFIED (or t
 --verify issues the certificate again from the costs that it lists, compares it with the policies of RUN (or of the run
 it lies in), and with --replay plays all its episodes again."""
 
-    run: OneRun = ""
-    confidence: Annotated[str, flag("LEVEL", "0.95")] = "0.95"
+    run: options.OneRun = ""
+    confidence: Annotated[float, options.flag("LEVEL", "0.95")] = 0.95
     """Confidence of the verdict, over all seeds and shifts together."""
-    episodes: Annotated[str | None, flag("N", "planned")] = None
+    episodes: Annotated[Count | None, options.flag("N", "planned")] = None
     """Most episodes per seed."""
-    fixed: Switch = False
+    fixed: options.Switch = False
     """Play exactly that many episodes, without early stopping: the bound on P is then the exact
     binomial one."""
-    seeds: SomeSeeds = None
-    step: Annotated[str | None, flag("STEP", "the newest")] = None
-    """The policies after so many steps per seed, if the run kept that state."""
-    best: Switch = False
+    seeds: options.ChosenSeeds = None
+    step: options.Step = None
+    best: options.Switch = False
     """Find and certify the stored policy with the highest return: one seed, one step."""
-    tries: Annotated[str | None, flag("N", "3")] = None
+    tries: Annotated[Count, options.flag("N", "3")] = 3
     """With --best: the most policies that are certified until one is SATISFIED."""
-    shift: Annotated[tuple[str, ...], UseAppendAction, flag("SETTING=A,B,...")] = ()
+    shift: Annotated[options.Repeated, options.flag("SETTING=A,B,...")] = ()
     """Also certify with a changed environment setting, for each of the values. Repeatable."""
-    largest_step_cost: Annotated[str | None, flag("COST", "the environment's")] = None
+    largest_step_cost: Annotated[Positive | None, options.flag("COST", "the environment's")] = None
     """The largest cost of a step, if the environment does not state it: bounds on means need it."""
-    deterministic: Switch = False
+    deterministic: options.Switch = False
     """Take the most likely action instead of sampling."""
-    seed: Annotated[str | None, flag("N", "fresh")] = None
+    seed: Annotated[Whole | None, options.flag("N", "fresh")] = None
     """Seed of the evaluation episodes, to repeat them."""
-    verify: Annotated[str | None, flag("FILE")] = None
+    verify: Annotated[str | None, options.flag("FILE")] = None
     """Check a certificate (its .json, its .html or their directory) instead of making one."""
-    replay: Switch = False
+    replay: options.Switch = False
     """With --verify: play all its episodes again."""
-    key: Annotated[str | None, flag("PUB")] = None
+    key: Annotated[str | None, options.flag("PUB")] = None
     """With --verify: the public key (.pub or .pem) that must have signed it."""
-    sign: Annotated[str | None, flag("KEY")] = None
+    sign: Annotated[str | None, options.flag("KEY")] = None
     """Sign the certificate with this Ed25519 private key, as ssh-keygen makes it (needs
     canary-rl[sign])."""
-    trust: Trust = False
-    accept_change: AcceptChange = False
-    out: RunsFolder = "runs"
-    json: Json = None
-    """Write the certificate as JSON to a file, or to standard output (-) and nothing else there."""
-    quiet: Switch = False
-    """Show no progress and no table."""
+    trust: options.Trust = False
+    accept_change: options.AcceptChange = False
+    out: options.RunsFolder = "runs"
+    json: options.Json = None
+    quiet: options.Quiet = False
 
+    def __call__(self) -> int:
+        if self.verify is not None:
+            options.refuse(self, MAKING, "--verify checks a certificate as it is")
+            return self._verify(Path(self.verify))
+        options.refuse(self, ("replay", "key"), "it belongs to --verify FILE")
+        from canary import api
 
-def certify(options: Certify) -> int:
-    check_json(options.json)
-    console = console_for(options.json)
-    if options.verify is not None:
-        _refuse(options, "--verify checks a certificate as it is", MAKING)
-        return _verify(options, console)
-    _refuse(options, "it belongs to --verify FILE", ("replay", "key"))
-    if options.best:
-        _refuse(options, "--best chooses the policy and how it is certified", CHOOSING)
-    else:
-        _refuse(options, "it belongs to --best", ("tries",))
-    from canary import api
+        if self.best:
+            options.refuse(self, CHOOSING, "--best chooses the policy and how it is certified")
+        else:
+            options.refuse(self, ("tries",), "it belongs to --best")
+        place = options.opened(self.run or "latest", self.out, trust=self.trust)
+        run = api.load(place, accept_change=self.accept_change)
+        return self._best(run) if self.best else self._certify(run)
 
-    place = opened(options.run or "latest", options.out, trust=options.trust)
-    run = api.load(place, accept_change=options.accept_change)
-    return _best(options, run, console) if options.best else _certify(options, run, console)
+    def _shared(self) -> dict[str, Any]:
+        """What a certificate and a search have in common."""
+        names = ("confidence", "episodes", "seeds", "largest_step_cost", "accept_change", "quiet")
+        return {name: getattr(self, name) for name in names}
 
+    def _certify(self, run: "Run") -> int:
+        from canary.terminal.certificate_table import print_certificate
 
-CHOOSING = ("step", "fixed", "shift", "deterministic", "seed", "sign")
-MAKING = ("best", "tries", "episodes", "seeds", "largest_step_cost", *CHOOSING)
+        certificate = run.certify(
+            **self._shared(),
+            early_stop=not self.fixed,
+            step=self.step,
+            shift=self.shift,
+            deterministic=self.deterministic,
+            evaluation_seed=self.seed,
+            sign=self.sign,
+        )
+        if not self.quiet:
+            paths = [run.directory / name for name in ("certificate.json", "certificate.html")]
+            print_certificate(console_for(self.json), certificate, paths)
+        emit_json(self.json, certificate)
+        return 0 if certificate["verdict"] == "SATISFIED" else 1
 
+    def _best(self, run: "Run") -> int:
+        from canary.terminal.certificate_table import print_best
 
-def _refuse(options: Certify, why: str, names: tuple[str, ...]) -> None:
-    """A sentence about the first of these options that was given."""
-    for name in names:
-        if getattr(options, name):
-            raise CanaryError(f"Leave out --{name.replace('_', '-')}: {why}.")
+        best = run.best(**self._shared(), tries=self.tries)
+        if not self.quiet:
+            print_best(console_for(self.json), best.to_dict())
+        emit_json(self.json, best.to_dict())
+        return 0 if best.certified else 1
 
+    def _verify(self, path: Path) -> int:
+        from canary.certification.verify import run_around, verify_file
+        from canary.terminal.certificate_table import print_verification
 
-def _shared(options: Certify, run: Any) -> dict[str, Any]:
-    """What a certificate and a search have in common."""
-    return {
-        "confidence": number("--confidence", options.confidence),
-        "episodes": whole("--episodes", options.episodes),
-        "seeds": chosen_seeds(options.seeds, run.config.training.seeds),
-        "largest_step_cost": number("--largest-step-cost", options.largest_step_cost),
-        "accept_change": options.accept_change,
-        "quiet": options.quiet,
-    }
+        key = None
+        if self.key is not None:
+            from canary.certification.signature import public_key  # needs cryptography
 
-
-def _certify(options: Certify, run: Any, console: Any) -> int:
-    from canary.terminal.certificate_table import print_certificate
-
-    certificate = run.certify(
-        **_shared(options, run),
-        early_stop=not options.fixed,
-        step=whole("--step", options.step),
-        shift=options.shift,
-        deterministic=options.deterministic,
-        evaluation_seed=whole("--seed", options.seed),
-        sign=options.sign,
-    )
-    if not options.quiet:
-        paths = [run.directory / name for name in ("certificate.json", "certificate.html")]
-        print_certificate(console, certificate, paths)
-    emit_json(options.json, certificate)
-    return 0 if certificate["verdict"] == "SATISFIED" else 1
-
-
-def _best(options: Certify, run: Any, console: Any) -> int:
-    from canary.terminal.certificate_table import print_best
-
-    found = run.best(**_shared(options, run), tries=whole("--tries", options.tries or "3"))
-    if not options.quiet:
-        print_best(console, found.to_dict())
-    emit_json(options.json, found.to_dict())
-    return 0 if found.certified else 1
-
-
-def _verify(options: Certify, console: Any) -> int:
-    from canary.certification.verify import run_around, verify_file
-    from canary.terminal.certificate_table import print_verification
-
-    path, key = Path(options.verify or ""), None
-    if options.key is not None:
-        from canary.certification.signature import public_key  # needs cryptography
-
-        key = public_key(options.key)
-    name = options.run or str(run_around(path) or "")
-    run = opened(name, options.out, trust=options.trust) if name else None
-    result = verify_file(path, run=run, replay=options.replay, key=key, quiet=options.quiet)
-    if not options.quiet:
-        print_verification(console, result)
-    emit_json(options.json, result)
-    return 0 if result["valid"] else 1
+            key = public_key(self.key)
+        name = self.run or str(run_around(path) or "")
+        run = options.opened(name, self.out, trust=self.trust) if name else None
+        result = verify_file(path, run=run, replay=self.replay, key=key, quiet=self.quiet)
+        if not self.quiet:
+            print_verification(console_for(self.json), result)
+        emit_json(self.json, result)
+        return 0 if result["valid"] else 1

@@ -1,26 +1,29 @@
 """`canary train`."""
 
 import sys
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from tyro.conf import UseAppendAction, arg
+from tyro.conf import arg
 
-from canary.cli.common import (
-    Json,
-    RunsFolder,
-    Switch,
-    flag,
-    opened,
-    parse_seeds,
-    said_constraint,
-    whole,
-)
+from canary.cli import options
 from canary.errors import CanaryError
-from canary.terminal.console import check_json, console_for, emit_json
+from canary.terminal.console import console_for, emit_json
+from canary.values import Seeds, Steps, Whole
+
+if TYPE_CHECKING:
+    from canary.api import Run
 
 NOTE = "Second half of training. These are episodes of a changing policy: a description, not a guarantee."
+FILES = {
+    "run": "",
+    "episodes": "episodes.parquet",
+    "metrics": "metrics.parquet",
+    "summary": "summary.json",
+    "figure": "training.png",
+}
+WITH_RESUME = {"resume", "total_steps", "log", "no_final_check", "trust", "out", "json", "quiet"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +37,7 @@ class Train:
   canary train --constraint mean --limit 3 --algo cpo          a limit on the mean cost
   canary train --constraint cvar --limit 5 --epsilon 0.05 --algo ppo-lagrangian
   canary train --env examples.courier:Courier --constraint chance,mean --limit 2.65,30 --epsilon 0.05      two costs
-  canary train --set algo.dead_zone=0.6             another setting of the algorithm
+  canary train --set algo.dead_zone=0.6              another setting of the algorithm
   canary train --set env.map=8x8                     another lake
   canary train --env shop:Shop --set env.price=2 --limit 6 --epsilon 0.05     an environment of yours, in shop.py
   canary train --env gymnasium:Pendulum-v1 --cost shop:speed --limit 100 --epsilon 0.1
@@ -48,162 +51,122 @@ class Train:
 Everything goes into a new directory below --out: configuration, metrics, every episode, checkpoints and
 the summary. `canary list` shows what --env, --algo and --preset can be."""
 
-    env: Annotated[str | None, flag("NAME", "IcyLake")] = None
-    """Environment to train on: one of ours, package.module:Factory, gymnasium:ID,
-    gymnasium:package.module:Class, gymnax:ID,
-    brax:NAME, crax:NAME or playground:NAME; the code that it names is imported."""
-    cost: Annotated[str | None, flag("WHERE")] = None
-    """Where the cost of another package's environment is: info:KEY, safety-gymnasium, or
-    package.module:function."""
-    algo: Annotated[str | None, flag("NAME", "canary")] = None
-    """Algorithm to train with: one of ours, or package.module:Class of a method of yours."""
-    constraint: Annotated[
-        str | None, flag("chance|mean|cvar", "the environment's own, or chance")
-    ] = None
-    """What is limited: P(cost > limit), the mean cost, or the mean cost of the worst share epsilon
-    of the episodes. With several costs, here and in the next two, a list: chance,mean."""
-    limit: Annotated[str | None, flag("COST", "the environment's own")] = None
-    """Cost limit: of an episode (chance), of the mean (mean), or of the mean of the worst episodes
-    (cvar)."""
-    epsilon: Annotated[str | None, flag("PROBABILITY", "the environment's own")] = None
-    """Largest allowed probability of a violation (chance), or the share of episodes that count as
-    the worst (cvar)."""
-    seeds: Annotated[str | None, flag("N|LIST", "4, or those of --from")] = None
+    env: Annotated[str, options.flag("NAME", "IcyLake")] = "IcyLake"
+    """Environment: one of ours, package.module:Factory, gymnasium:ID,
+    gymnasium:package.module:Class, gymnax:ID, brax:NAME, crax:NAME or playground:NAME; the code
+    that it names is imported."""
+    cost: options.Cost = None
+    algo: Annotated[str, options.flag("NAME", "canary")] = "canary"
+    """Algorithm: one of ours, or package.module:Class of a method of yours."""
+    constraint: options.Constraint = None
+    limit: options.Limit = None
+    epsilon: options.Epsilon = None
+    seeds: Annotated[Seeds | None, options.flag("N|LIST", "4, or those of --from")] = None
     """How many seeds (4 means 0 to 3), or which: 3,5,7 or 0-9 or 7-7."""
-    total_steps: Annotated[str | None, flag("STEPS", "by environment")] = None
-    """Environment steps per seed. With --resume: a longer plan than the run's; schedules then run
-    over that."""
-    name: Annotated[str | None, flag("NAME", "environment, algorithm and time")] = None
+    total_steps: Annotated[Steps | None, options.flag("STEPS", "by environment")] = None
+    """Environment steps per seed. With --resume: a longer plan, over which schedules then run."""
+    name: Annotated[str | None, options.flag("NAME", "environment, algorithm and time")] = None
     """What the run is called: its directory below --out."""
-    tag: Annotated[tuple[str, ...], UseAppendAction, flag("TAG")] = ()
+    tag: Annotated[options.Repeated, options.flag("TAG")] = ()
     """A word to find the run by, in `canary list`. Repeatable."""
-    log: Annotated[tuple[str, ...], UseAppendAction, flag("csv|tensorboard|wandb")] = ()
+    log: Annotated[options.Repeated, options.flag("csv|tensorboard|wandb")] = ()
     """Write every update for another tool, into the run. Repeatable. tensorboard and wandb are
     extras of canary-rl."""
-    preset: Annotated[str | None, flag("NAME", "fast")] = None
+    preset: Annotated[str, options.flag("NAME", "fast")] = "fast"
     """Settings to start from: fast, or paper for the paper's equations, hyper-parameters and
     steps."""
-    set: Annotated[tuple[str, ...], UseAppendAction, flag("SECTION.NAME=VALUE")] = ()
+    set: Annotated[options.Repeated, options.flag("SECTION.NAME=VALUE")] = ()
     """Change one setting; sections are algo, env, training and constraint. Repeatable."""
-    trust: Switch = False
-    """With --resume: import the code that the run was trained on, if it is not canary's own; asked
-    once for each run."""
-    out: RunsFolder = "runs"
-    json: Json = None
-    """Write the summary as JSON to a file, or to standard output (-) and nothing else there."""
+    trust: options.Trust = False
+    out: options.RunsFolder = "runs"
+    json: options.Json = None
     start: Annotated[str | None, arg(name="from", metavar="RUN", help_behavior_hint="")] = None
-    """Begin with what this run has learnt: its policies, normalisers and critics, seed by seed. The
-    limit, settings and environment may be others."""
-    seed: Annotated[str | None, flag("N")] = None
+    """Begin with what this run has learnt: its policies, normalisers and critics, seed by seed.
+    Limit, settings and environment may differ."""
+    seed: Annotated[Whole | None, options.flag("N")] = None
     """With --from: the seed of that run which all seeds begin with."""
-    resume: Annotated[str | None, flag("RUN")] = None
+    resume: Annotated[str | None, options.flag("RUN")] = None
     """Go on with a stopped run: its path, its name below --out, or latest."""
-    no_final_check: Switch = False
+    no_final_check: options.Switch = False
     """Do not play fresh episodes with the final policies at the end."""
-    quiet: Switch = False
-    """Show no progress and no table; print only the run's directory."""
+    quiet: options.Quiet = False
 
+    def __call__(self) -> int:
+        from canary import api
 
-def train(options: Train) -> int:
-    check_json(options.json)
-    console = console_for(options.json)
-    from canary import api
+        status = 0
+        try:
+            run = self._train() if self.resume is None else self._resume(self.resume)
+        except api.TrainingInterrupted as stop:
+            run, status = stop.run, 130
+        summary = run.summary()
+        if not self.quiet:
+            from canary.terminal.tables import print_summary
 
-    status = 0
-    try:
-        if options.resume is not None:
-            run = _resume(options, console)
-        else:
-            labels = {"name": options.name, "tags": options.tag, "log": options.log}
-            run = api.train(
-                **_choices(options), **labels, out=options.out, quiet=options.quiet,
-                final_check=not options.no_final_check, start=_start(options),
-            )  # fmt: skip
-    except api.TrainingInterrupted as stop:
-        run, status = stop.run, 130
-    summary = run.summary()
-    if not options.quiet:
-        from canary.terminal.tables import print_summary
+            places = {label: run.directory / name for label, name in FILES.items()}
+            paths: dict[str, Any] = {label: at for label, at in places.items() if at.exists()}
+            if summary["start"] and summary["start"].get("run"):
+                paths["began with"] = summary["start"]["run"]
+            print_summary(console_for(self.json), summary | {"note": NOTE, "paths": paths})
+        elif self.json != "-":
+            print(run.directory)
+        emit_json(self.json, summary)
+        if status:
+            text = f"Interrupted and saved; go on with: canary train --resume {run.directory}"
+            print(text, file=sys.stderr)
+        return status
 
-        names = {
-            "run": "",
-            "episodes": "episodes.parquet",
-            "metrics": "metrics.parquet",
-            "summary": "summary.json",
-            "figure": "training.png",
-        }
-        paths = {
-            label: run.directory / name
-            for label, name in names.items()
-            if (run.directory / name).exists()
-        }
-        began = (summary["start"] or {}).get("run")
-        paths |= {"began with": began} if began else {}
-        print_summary(console, summary | {"note": NOTE, "paths": paths})
-    elif options.json != "-":
-        print(run.directory)
-    emit_json(options.json, summary)
-    if status == 130:
-        print(
-            f"Interrupted and saved; go on with: canary train --resume {run.directory}",
-            file=sys.stderr,
+    def _train(self) -> "Run":
+        from canary import api
+
+        return api.train(
+            self.env,
+            self.algo,
+            {"kind": self.constraint, "limit": self.limit, "epsilon": self.epsilon},
+            seeds=self.seeds,
+            total_steps=self.total_steps,
+            preset=self.preset,
+            out=self.out,
+            overrides=self.set,
+            cost=self.cost,
+            name=self.name,
+            tags=self.tag,
+            log=self.log,
+            quiet=self.quiet,
+            final_check=not self.no_final_check,
+            start=self._start(),
         )
-    return status
 
+    def _start(self) -> Any:
+        if self.start is None:
+            if self.seed is not None:
+                raise CanaryError("--seed belongs to --from RUN; --seeds says which are trained.")
+            return None
+        from canary.runs.directory import find_run
+        from canary.runs.warm_start import start_from_run
 
-def _choices(options: Train) -> dict[str, Any]:
-    """The arguments of `canary.train`; what was not said keeps its default there."""
-    said = {
-        "env": options.env,
-        "algorithm": options.algo,
-        "preset": options.preset,
-        "cost": options.cost,
-    }
-    steps = options.total_steps
-    overrides = (*options.set, *(() if steps is None else (f"training.total_steps={steps}",)))
-    choices: dict[str, Any] = {name: text for name, text in said.items() if text is not None}
-    constraint = said_constraint(options.constraint, options.limit, options.epsilon)
-    if any(part is not None for part in constraint.values()):
-        choices["constraint"] = constraint
-    if options.seeds is not None:
-        choices["seeds"] = parse_seeds(options.seeds)
-    return choices | {"overrides": overrides}
+        return start_from_run(find_run(self.start, Path(self.out)), self.seed)
 
+    def _resume(self, name: str) -> "Run":
+        from canary import api
+        from canary.runs.environment import open_config
 
-def _start(options: Train) -> Any:
-    """What --from and --seed say."""
-    if options.start is None:
-        if options.seed is not None:
-            raise CanaryError("--seed belongs to --from RUN; --seeds says which seeds are trained.")
-        return None
-    from canary.runs.directory import find_run
-    from canary.runs.warm_start import start_from_run
-
-    seed = whole("--seed", options.seed)
-    return start_from_run(find_run(options.start, Path(options.out)), seed)
-
-
-def _resume(options: Train, console: Any) -> Any:
-    from canary import api
-    from canary.runs.environment import open_config
-
-    keeps = {"out", "json", "resume", "quiet", "trust", "total_steps", "log", "no_final_check"}
-    steps = whole("--total-steps", options.total_steps)
-    for field in fields(options):
-        if field.name not in keeps and getattr(options, field.name) != field.default:
-            name = {"start": "from"}.get(field.name, field.name.replace("_", "-"))
-            raise CanaryError(f"--resume goes on with the run's own settings; leave out --{name}.")
-    place = opened(options.resume or "", options.out, trust=options.trust)
-    run = api.Run(place, open_config(place))
-    if run.summary()["status"] == "finished" and (
-        steps is None or steps <= run.config.training.total_steps
-    ):
-        if not options.quiet:
-            console.say(f"{run.directory} is finished already; nothing was trained.")
-        complete = (run.directory / "summary.json").exists()
-        # A kill may have left it without its summary
-        return run if complete else run.resume(quiet=True)
-    return run.resume(
-        total_steps=steps, log=options.log, quiet=options.quiet,
-        final_check=not options.no_final_check,
-    )  # fmt: skip
+        options.refuse(
+            self, options.given(self).keys() - WITH_RESUME, "--resume keeps the settings of the run"
+        )
+        place = options.opened(name, self.out, trust=self.trust)
+        run = api.Run(place, open_config(place))
+        longer = (self.total_steps or 0) > run.config.training.total_steps
+        if run.summary()["status"] == "finished" and not longer:
+            if not self.quiet:
+                text = f"{run.directory} is finished already; nothing was trained."
+                console_for(self.json).say(text)
+            complete = (run.directory / "summary.json").exists()
+            # A kill may have left it without its summary
+            return run if complete else run.resume(quiet=True)
+        return run.resume(
+            total_steps=self.total_steps,
+            log=self.log,
+            quiet=self.quiet,
+            final_check=not self.no_final_check,
+        )

@@ -9,9 +9,9 @@ from typing import Any
 from canary.algorithms import ALGORITHMS
 from canary.checking.structure import check_structure, raise_first_error
 from canary.config import presets
-from canary.config.run_config import SECTIONS, RunConfig, Said, TrainingConfig, checked, complete
+from canary.config.run_config import RunConfig, Said, TrainingConfig, checked, complete
 from canary.config.settings import check as check_settings
-from canary.config.settings import override, parse, said, to_dict
+from canary.config.settings import leaves, override, parse, table, to_dict
 from canary.config.sources import Source, build
 from canary.constraints import from_dict as constraint_from_dict
 from canary.constraints import to_dict as constraint_to_dict
@@ -30,6 +30,8 @@ from canary.values import Texts, from_dict
 Overrides = Mapping[str, Any] | Texts
 """{"algo.dead_zone": 0.6} or ("algo.dead_zone=0.6",)."""
 Pairs = list[tuple[str, Any]]
+SECTIONS = {"algo": "algorithm", "training": "training", "constraint": "constraint"}
+"""The parts of a run by the names that `--set` gives them; `env` comes first, by itself."""
 
 
 def canonical(name: str, known: Iterable[str], what: str) -> str:
@@ -58,10 +60,9 @@ def make_config(
     `env` may refer to code (`canary.config.sources`): then `cost` says where the cost is, and
     `env.NAME=VALUE` gives an argument. `algorithm` is a name, settings, or a method of the user's
     own (`make_method`); the fields that were named in settings are kept, and the preset chooses the
-    others. `constraint` may be whole, or some of `kind`, `limit` and `epsilon`; `overrides` change
-    single settings; `training` holds fields of `TrainingConfig`.
+    others. `overrides` change single settings; `training` holds fields of `TrainingConfig`.
     """
-    environment, name, pairs = make_environment(env, _pairs(overrides), cost)
+    environment, name, pairs = make_environment(env, pairs_of(overrides), cost)
     settings, algorithm_name = make_method(algorithm)
     preset = canonical(preset, presets.PRESETS, "preset")
     problem = RunConfig(
@@ -72,18 +73,19 @@ def make_config(
         constraint=complete(constraint, default_constraint(environment), name),
         preset=preset,
     )
-    posed = [pair for pair in pairs if pair[0].startswith(("env.", "constraint."))]
-    # A preset looks at the problem as it is put.
-    config = presets.PRESETS[preset](_changed(problem, posed))
-    chosen = [] if isinstance(algorithm, str | type) else list(said(settings, "algo"))
+    limits = [pair for pair in pairs if pair[0].startswith("constraint.")]
+    # A preset looks at the problem as it is put
+    config = presets.PRESETS[preset](_changed(problem, limits))
+    is_named = isinstance(algorithm, str | type)
+    chosen = [] if is_named else [(f"algo.{s.path}", s.value) for s in leaves(settings, named=True)]
     if chosen and type(config.algorithm) is not type(settings):
         raise CanaryError(
             f"The preset {preset} trains {type(config.algorithm).__name__} in the place of "
             f"{type(settings).__name__}; pass settings of that, or another preset."
         )
-    rest = [pair for pair in pairs if pair not in posed]
-    kept = [(f"training.{name}", value) for name, value in training.items()]
-    return checked(_changed(config, [*chosen, *rest, *kept]))
+    rest = [pair for pair in pairs if pair not in limits]
+    last = [(f"training.{name}", value) for name, value in training.items()]
+    return checked(_changed(config, [*chosen, *rest, *last]))
 
 
 def make_method(algorithm: Any) -> tuple[Any, str]:
@@ -107,15 +109,12 @@ def make_method(algorithm: Any) -> tuple[Any, str]:
 def check_method(kind: Any) -> None:
     """A sentence unless this is a class of settings that can make an algorithm, and that a run can
     find again by its name."""
-    parts = ("estimation", "serves", "make")
     known = {*dir(kind), *getattr(kind, "__dataclass_fields__", ())}
-    missing = [part for part in parts if part not in known]
-    name = getattr(kind, "__name__", repr(kind))
-    if not isinstance(kind, type) or not dataclasses.is_dataclass(kind) or missing:
+    if not dataclasses.is_dataclass(kind) or not {"estimation", "serves", "make"} <= known:
         raise CanaryError(
             "algorithm must be a name such as canary, settings such as CanaryConfig(dead_zone=0.6), "
-            "or a method of your own, a frozen dataclass with estimation, serves and make(task) "
-            f"(docs/examples/own-constraint.md); {name} is none of these."
+            "or a method of your own (docs/examples/own-constraint.md); "
+            f"{getattr(kind, '__name__', repr(kind))} is none of these."
         )
     if not looks_up(label_of(kind)):
         raise CanaryError(
@@ -131,23 +130,15 @@ def method_name(kind: type) -> str:
 
 
 def make_environment(
-    env: str | Environment,
-    pairs: Sequence[tuple[str, Any]] = (),
-    cost: str | None = None,
-    *,
-    check: bool = True,
+    env: str | Environment, pairs: Pairs, cost: str | None = None, *, check: bool = True
 ) -> tuple[Environment, str, Pairs]:
     """An environment from a name, a reference to code, or itself; its name, and the pairs that were
-    not about it.
-
-    Of a reference the pairs `env.NAME` are arguments; those of a named environment are changed in
-    it later.
-    """
-    pairs = list(pairs)
+    not about it."""
+    rest = [pair for pair in pairs if not pair[0].startswith("env.")]
+    changes = {path.removeprefix("env."): v for path, v in pairs if path.startswith("env.")}
     if isinstance(env, str) and ":" in env:
-        ours = {path.partition(".")[2]: parse(v) for path, v in pairs if path.startswith("env.")}
-        environment = build(Source(env, ours, cost))
-        pairs = [pair for pair in pairs if not pair[0].startswith("env.")]
+        arguments = {name: parse(value) for name, value in changes.items()}
+        environment, changes = build(Source(env, arguments, cost)), {}
     elif isinstance(env, str) and re.search(r"-v\d+$", env):  # as Gymnasium names them
         raise CanaryError(f"There is no environment called {env!r}; try gymnasium:{env}.")
     elif cost is not None:
@@ -156,60 +147,59 @@ def make_environment(
         )
     elif isinstance(env, str):
         name = canonical(env, ENVIRONMENTS, "environment")
-        return ENVIRONMENTS[name](), name, pairs
+        return override(ENVIRONMENTS[name](), changes, "env"), name, rest
     else:
         environment = env
     if check:
         raise_first_error(check_structure(environment))
-    return environment, name_of_environment(environment), pairs
+    if changes and callable(getattr(environment, "with_settings", None)):
+        spelled = {name: parse(value) for name, value in changes.items()}
+        environment = with_settings(environment, spelled)
+    elif changes:
+        environment = override(environment, changes, "env")
+    return environment, name_of_environment(environment), rest
 
 
-def _pairs(overrides: Overrides) -> Pairs:
+def pairs_of(overrides: Overrides) -> Pairs:
     """The paths and values of overrides, which are a dictionary or texts."""
     if isinstance(overrides, Mapping):
-        for path in overrides:
-            if not isinstance(path, str):
-                raise _no_override(path)
-        return list(overrides.items())
-    items = [overrides] if isinstance(overrides, str) else overrides
-    split = [item.partition("=") for item in items]
-    for item, (_, equals, _) in zip(items, split, strict=True):
-        if not equals:
-            raise _no_override(item)
-    return [(path.strip(), text.strip()) for path, _, text in split]
+        items: list[Any] = list(overrides.items())
+    else:
+        texts = [overrides] if isinstance(overrides, str) else overrides
+        items = [[part.strip() for part in text.split("=", 1)] for text in texts]
+    for item in items:
+        if len(item) < 2 or not isinstance(item[0], str) or "." not in item[0]:
+            raise CanaryError(
+                "--set expects section.setting=value, for example algo.dead_zone=0.6, not "
+                f"{item[0]!r:.60}."
+            )
+    return [(path, value) for path, value in items]
 
 
-def _changed(config: RunConfig, pairs: Pairs) -> RunConfig:
-    """All settings replaced, those of a section together: a long map needs a long horizon."""
+def _changed(config: RunConfig, pairs: Sequence[tuple[str, Any]]) -> RunConfig:
+    """All settings replaced, those of a section together."""
     changes: dict[str, dict[str, Any]] = {}
     for path, value in pairs:
         section, _, rest = path.partition(".")
-        if not rest:
-            raise _no_override(path)
         if section not in SECTIONS:
-            raise CanaryError(f"--set knows no section {section!r}{nearest(section, SECTIONS)}")
+            known = ("env", *SECTIONS)
+            raise CanaryError(f"--set knows no section {section!r:.60}{nearest(section, known)}")
         changes.setdefault(section, {})[rest] = value
     parts: dict[str, Any] = {}
     for section, values in changes.items():
-        part = getattr(config, SECTIONS[section])
-        is_env = section == "env"
-        parts[SECTIONS[section]] = (
-            changed_environment(part, values) if is_env else override(part, values, section)
-        )
+        part = SECTIONS[section]
+        parts[part] = override(getattr(config, part), values, section)
     return replace(config, **parts)
 
 
-def changed_environment(environment: Environment, changes: Mapping[str, Any]) -> Environment:
-    """The environment with some settings replaced; values may be texts."""
-    if callable(getattr(environment, "with_settings", None)):
-        return with_settings(environment, {name: parse(value) for name, value in changes.items()})
-    return override(environment, changes, "env")
-
-
-def _no_override(item: Any) -> CanaryError:
-    return CanaryError(
-        f"--set expects section.setting=value, for example algo.dead_zone=0.6, not {item!r:.60}."
-    )
+def settings_table(name: str) -> list[dict[str, str]]:
+    """The settings of the algorithm or environment of this name, or of `training`, as rows."""
+    name = canonical(name, [*ALGORITHMS, *ENVIRONMENTS, "training"], "algorithm or environment")
+    if name == "training":
+        return table(TrainingConfig(), "training")
+    if name in ALGORITHMS:
+        return table(ALGORITHMS[name](), "algo")
+    return table(ENVIRONMENTS[name](), "env")
 
 
 def config_to_dict(config: RunConfig) -> dict[str, Any]:
@@ -240,26 +230,21 @@ def config_from_dict(
     differs from the one that was trained on."""
     try:
         name, settings = data["environment"]["name"], data["environment"]["settings"]
-        algorithm = data["algorithm"]
-        known = algorithm["method"]
-        if not (isinstance(name, str) and isinstance(known, str)):
-            raise TypeError(f"{name!r:.60} and {known!r:.60} are no names")
+        known = data["algorithm"]["method"]
+        if environment is None:
+            if name not in ENVIRONMENTS:
+                raise CanaryError(
+                    f"The run was trained on {name!r:.60}, which is not a named environment: pass "
+                    "environment=... in Python."
+                )
+            environment = from_dict(ENVIRONMENTS[name], settings, "env")
         if method is None and known not in ALGORITHMS:
             raise CanaryError(f"The run was trained with {known!r:.60}, which is not canary's own.")
-        if environment is None and name not in ENVIRONMENTS:
-            raise CanaryError(
-                f"The run was trained on {name!r:.60}, which is not a named environment: pass "
-                "environment=... in Python. The command line needs it, and the function of its "
-                "cost if it has one, in a module that can be imported, not in the script that runs."
-            )
-        kind: Any = ALGORITHMS[known] if method is None else method
         config = RunConfig(
-            environment=from_dict(ENVIRONMENTS[name], settings, "env")
-            if environment is None
-            else environment,
+            environment=environment,
             environment_name=name,
-            algorithm=_algorithm_settings(kind, algorithm["settings"]),
-            algorithm_name=algorithm["name"],
+            algorithm=from_dict(method or ALGORITHMS[known], data["algorithm"]["settings"], "algo"),
+            algorithm_name=data["algorithm"]["name"],
             constraint=constraint_from_dict(data["constraint"]),
             training=from_dict(TrainingConfig, data["training"], "training"),
             preset=data["preset"],
@@ -267,14 +252,8 @@ def config_from_dict(
         )
     except (KeyError, TypeError) as error:
         raise CanaryError(f"The run's configuration is incomplete ({error}).") from None
-    return checked(config)
-
-
-def _algorithm_settings(kind: type, settings: Any) -> Any:
-    try:
-        return from_dict(kind, settings, "algo")
     except CanaryError as error:
         raise CanaryError(
-            f"The run's configuration does not fit this version of canary: {error} "
-            "Use the version that trained it (manifest.json names it), or train it again."
+            f"{error} If another version of canary made the run (manifest.json names it), use that."
         ) from None
+    return checked(config)

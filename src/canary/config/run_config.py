@@ -1,7 +1,7 @@
 """What a run is: an environment, an algorithm, a constraint, and how much is trained on which
 batches."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -122,84 +122,67 @@ CHOICES = (
     "canary.Chance(limit=..., epsilon=...), canary.Mean(limit=...) or canary.CVaR(limit=..., "
     "epsilon=...)"
 )
-
-
 Said = Mapping[str, Any] | Constraint | Sequence[One] | None
-"""A constraint as people say it."""
+"""A constraint as people say it: whole, a list of them for several costs, or some of `kind`, `limit`
+and `epsilon`, each a value or a list."""
 
 
 def complete(said: Said, suggested: Any, environment: str) -> Constraint:
-    """The constraint that was said: a whole one, some of `kind`, `limit` and `epsilon`, or nothing;
-    several costs have a list of constraints, or lists of these.
-
-    What was left out comes from the environment's suggestion, if it has one: the kind too.
-    """
+    """The constraint that was said. What was left out comes from the environment's suggestion."""
+    if isinstance(said, One | Joint):
+        return said
+    if isinstance(said, list | tuple):
+        return said[0] if len(said) == 1 and isinstance(said[0], One) else Joint(tuple(said))
     if isinstance(suggested, list | tuple):
         suggested = Joint(tuple(suggested))
-    if said is None and isinstance(suggested, Joint):
-        return suggested
-    if isinstance(said, list | tuple):
-        return _complete_one(said[0], None, environment) if len(said) == 1 else Joint(tuple(said))
-    if isinstance(said, Mapping) and (
-        isinstance(suggested, Joint) or any(isinstance(each, tuple) for each in said.values())
-    ):
-        return Joint(tuple(_by_cost(said, suggested, environment)))
-    return _complete_one(said, suggested, environment)
-
-
-def _by_cost(said: Mapping[str, Any], suggested: Any, environment: str) -> Iterator[One]:
-    """The constraint of each cost from lists of kinds, limits and epsilons. A mean has no epsilon,
-    so the next one is for the next cost that has."""
-    lists = {
-        name: value if isinstance(value, tuple) else (value,)
-        for name, value in said.items()
-        if value is not None
-    }
-    own = suggested.parts if isinstance(suggested, Joint) else None
-    count = len(own or max(lists.get("kind", ()), lists.get("limit", ()), key=len))
-    own = own or (None,) * count
-    kinds = lists.get("kind", tuple("chance" if each is None else each.kind for each in own))
-    kinds = kinds * count if len(kinds) == 1 else kinds
-    limits, tails = lists.get("limit", (None,) * count), sum(kind != "mean" for kind in kinds)
-    epsilons = lists.get("epsilon", (None,) * tails)
-    if not (len(kinds) == len(limits) == count and len(epsilons) == tails):
-        raise CanaryError(
-            f"{count} costs need {count} limits, a kind for all or for each, and an epsilon for each "
-            f"that is not a mean; there are {len(limits)} limits, {len(kinds)} kinds and "
-            f"{len(epsilons)} epsilons."
-        )
-    rest = iter(epsilons)
-    for kind, limit, suggestion in zip(kinds, limits, own, strict=True):
-        epsilon = None if kind == "mean" else next(rest)
-        parts = {"kind": kind, "limit": limit, "epsilon": epsilon}
-        yield _complete_one(parts, suggestion, environment)
-
-
-def _complete_one(said: Any, suggested: Any, environment: str) -> One:
-    if isinstance(said, One):
-        return said
-    if suggested is not None and not isinstance(suggested, One):
+    if not isinstance(suggested, One | Joint | None):
         raise CanaryError(
             f"The default_constraint of {environment} must be {CHOICES}, not {suggested!r:.60}."
         )
-    if said is not None and not isinstance(said, Mapping):
+    if not isinstance(said, Mapping | None) or not {*(said or ())} <= {"kind", "limit", "epsilon"}:
         raise CanaryError(f"The constraint must be {CHOICES}, not {said!r:.60}.")
-    parts = {name: value for name, value in (said or {}).items() if value is not None}
-    kind = parts.pop("kind", "chance" if suggested is None else suggested.kind)
-    if str(kind) not in CONSTRAINTS or not parts.keys() <= {"limit", "epsilon"}:
-        raise CanaryError(f"The constraint must be one of {', '.join(CONSTRAINTS)}, not {kind!r}.")
-    if kind == "mean" and "epsilon" in parts:
+
+    def listed(name: str) -> tuple[Any, ...]:
+        value = (said or {}).get(name)
+        if value is None:
+            return ()
+        return tuple(value) if isinstance(value, list | tuple) else (value,)
+
+    kinds, limits, epsilons = map(listed, ("kind", "limit", "epsilon"))
+    own: tuple[One | None, ...] = () if suggested is None else parts_of(suggested)
+    count = len(own) if len(own) > 1 else max(len(kinds), len(limits), 1)
+    if len(own) != count:
+        own = (None,) * count
+    kinds = kinds or tuple("chance" if part is None else part.kind for part in own)
+    kinds = kinds * count if len(kinds) == 1 else kinds
+    tails = sum(kind != "mean" for kind in kinds)
+    limits, epsilons = limits or (None,) * count, epsilons or (None,) * tails
+    if not (len(kinds) == len(limits) == count and len(epsilons) == tails):
         raise CanaryError(
-            f"A constraint on the mean cost, as {environment} has it, has no epsilon; leave it out."
+            f"{environment} needs {count} limits, a kind for all or for each, and an epsilon for "
+            f"each but a mean, which has no epsilon; there are {len(limits)} limits, {len(kinds)} "
+            f"kinds and {len(epsilons)} epsilons."
         )
-    for name in ("limit",) if kind == "mean" else ("limit", "epsilon"):
-        if name not in parts and not hasattr(suggested, name):
+    rest = iter(epsilons)
+    parts = tuple(
+        _one(kind, limit, None if kind == "mean" else next(rest), suggestion, environment)
+        for kind, limit, suggestion in zip(kinds, limits, own, strict=True)
+    )
+    return parts[0] if count == 1 else Joint(parts)
+
+
+def _one(kind: Any, limit: Any, epsilon: Any, suggested: One | None, environment: str) -> One:
+    if kind not in CONSTRAINTS:
+        raise CanaryError(f"The constraint must be one of {', '.join(CONSTRAINTS)}, not {kind!r}.")
+    values = {"limit": limit} if kind == "mean" else {"limit": limit, "epsilon": epsilon}
+    for name, value in values.items():
+        if value is None and not hasattr(suggested, name):
             raise CanaryError(
                 f"{environment} has no default {name} for a {kind} constraint: say the {name} "
                 f"(--{name}), or pass constraint={CHOICES}."
             )
-        parts.setdefault(name, getattr(suggested, name, None))
-    return CONSTRAINTS[kind](**parts)
+        values[name] = getattr(suggested, name) if value is None else value
+    return CONSTRAINTS[kind](**values)
 
 
 def _check_served(name: str, settings: Any, constraint: Constraint) -> None:

@@ -1,15 +1,42 @@
-"""Settings are frozen dataclasses: as plain data, changed by path, and what was said in one."""
+"""Settings are frozen dataclasses: as plain data, changed by path, and as a table for people."""
 
 import dataclasses
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
+
+from docstring_parser import parse_from_object
 
 from canary.errors import CanaryError, nearest
-from canary.values import convert, type_hints
+from canary.values import convert, type_hints, words
 
 # Any: a dataclass; the type checker has no name for "any dataclass" that generic code could use.
 Settings = Any
+
+
+class Setting(NamedTuple):
+    """One value of nested settings."""
+
+    path: str
+    """The names that lead to it, such as `trust_region.target_kl`."""
+    hint: Any
+    value: Any
+    owner: type
+    """The class that has it as a field."""
+
+
+def leaves(settings: Settings, group: str = "", *, named: bool = False) -> Iterator[Setting]:
+    """All values of nested settings; or only those `named` when they were made, all of them where
+    nothing is known about that."""
+    names = getattr(settings, "_named", None) if named else None
+    for name, hint in type_hints(type(settings)).items():
+        value = getattr(settings, name)
+        if names is not None and name not in names:
+            continue
+        if dataclasses.is_dataclass(value):
+            yield from leaves(value, f"{group}{name}.", named=named)
+        else:
+            yield Setting(f"{group}{name}", hint, value, type(settings))
 
 
 def to_dict(settings: Settings) -> dict[str, Any]:
@@ -17,56 +44,45 @@ def to_dict(settings: Settings) -> dict[str, Any]:
     return json.loads(json.dumps(dataclasses.asdict(settings)))
 
 
-def said(settings: Settings, place: str) -> Iterator[tuple[str, Any]]:
-    """Paths and values of the fields that were named when settings were made; all of them where
-    nothing is known about that."""
-    named = getattr(settings, "_named", None)
-    for field in dataclasses.fields(settings):
-        if named is None or field.name in named:
-            value, path = getattr(settings, field.name), f"{place}.{field.name}"
-            yield from said(value, path) if dataclasses.is_dataclass(value) else [(path, value)]
+def check(settings: Settings, where: str) -> None:
+    """A sentence if a value is not what its type says."""
+    for each in leaves(settings):
+        convert(each.hint, each.value, f"{where}.{each.path}")
 
 
 def override(settings: Settings, changes: Mapping[str, Any], where: str) -> Settings:
-    """`settings` with some replaced, by path: each by a value, or by what a text spells.
+    """`settings` with some replaced, each by a value or by what a text spells.
 
     A path may leave out levels where its last name is unique: `target_kl` for
     `trust_region.target_kl`.
     """
-    hints, values, groups = type_hints(type(settings)), {}, {}
+    known = {each.path: each for each in leaves(settings)}
+    values = {}
     for path, value in changes.items():
-        head, _, rest = path.partition(".")
-        if head not in hints:
-            head, rest = _find_level(settings, head, rest, where)
-        place, is_group = f"{where}.{head}", dataclasses.is_dataclass(getattr(settings, head))
-        if rest and not is_group:
-            raise CanaryError(f"{place} is a single value; {rest!r} cannot be set in it.")
-        if is_group and not rest:
-            inside = ", ".join(type_hints(type(getattr(settings, head))))
-            raise CanaryError(f"{place} is a group of settings; set one of {inside} in it.")
-        if is_group:
-            groups.setdefault(head, {})[rest] = value
-        else:
-            spelled = value if hints[head] is str else parse(value)
-            values[head] = convert(hints[head], spelled, place)
-    for head, inside in groups.items():
-        values[head] = override(getattr(settings, head), inside, f"{where}.{head}")
-    return dataclasses.replace(settings, **values)
+        found = [each for each in known if path == each] or [
+            each for each in known if each.endswith(f".{path}")
+        ]
+        if not found:
+            names = {each.rpartition(".")[2] for each in known}
+            name = path.rpartition(".")[2]
+            raise CanaryError(f"{where} has no setting {path!r:.60}{nearest(name, names)}")
+        if len(found) > 1:
+            choices = " or ".join(f"{where}.{each}" for each in found)
+            raise CanaryError(f"{where}.{path} could mean {choices}; say which.")
+        hint = known[found[0]].hint
+        spelled = value if hint is str else parse(value)
+        values[found[0]] = convert(hint, spelled, f"{where}.{found[0]}")
+    return _replaced(settings, values)
 
 
-def _find_level(settings: Settings, head: str, rest: str, where: str) -> tuple[str, str]:
-    """The group that holds a setting named `head`, and the path of that setting inside the
-    group."""
-    groups = {f.name: getattr(settings, f.name) for f in dataclasses.fields(settings)}
-    groups = {name: group for name, group in groups.items() if dataclasses.is_dataclass(group)}
-    holders = [name for name, group in groups.items() if head in type_hints(type(group))]
-    if len(holders) == 1:
-        return holders[0], f"{head}.{rest}" if rest else head
-    if holders:
-        choices = " or ".join(f"{where}.{name}.{head}" for name in holders)
-        raise CanaryError(f"{where}.{head} could mean {choices}; say which.")
-    known = {*type_hints(type(settings))}.union(*(type_hints(type(g)) for g in groups.values()))
-    raise CanaryError(f"{where} has no setting {head!r}{nearest(head, known)}")
+def _replaced(settings: Settings, values: Mapping[str, Any]) -> Settings:
+    """All at once: values of one class are checked together."""
+    own = {path: value for path, value in values.items() if "." not in path}
+    for group in {path.partition(".")[0] for path in values} - own.keys():
+        inside = {path: value for path, value in values.items() if path.startswith(f"{group}.")}
+        inside = {path.partition(".")[2]: value for path, value in inside.items()}
+        own[group] = _replaced(getattr(settings, group), inside)
+    return dataclasses.replace(settings, **own)
 
 
 def parse(value: Any) -> Any:
@@ -81,11 +97,37 @@ def parse(value: Any) -> Any:
         return value
 
 
-def check(settings: Any, where: str) -> None:
-    """A sentence if a value of nested settings is not what its type says."""
-    for name, hint in type_hints(type(settings)).items():
-        value, place = getattr(settings, name), f"{where}.{name}"
-        if dataclasses.is_dataclass(value):
-            check(value, place)
-        else:
-            convert(hint, value, place)
+def table(settings: Settings, section: str) -> list[dict[str, str]]:
+    """Rows `setting`, `default`, `range`, `about` of all that `--set` can change."""
+    rows, found = [], list(leaves(settings))
+    names = [each.path.rpartition(".")[2] for each in found]
+    for each, name in zip(found, names, strict=True):
+        rows.append(
+            {
+                # The group can be left out where the name is unique
+                "setting": f"{section}.{name if names.count(name) == 1 else each.path}",
+                "default": written(each.value),
+                "range": words(each.hint).removeprefix("a "),
+                "about": _about(each.owner, name),
+            }
+        )
+    return rows
+
+
+def _about(owner: type, name: str) -> str:
+    """The first sentence of the text below a field."""
+    for base in owner.__mro__[:-1]:
+        for each in parse_from_object(base).params:
+            if each.arg_name == name:
+                text = " ".join((each.description or "").split())
+                return text.partition(". ")[0].rstrip(".")
+    return ""
+
+
+def written(value: Any) -> str:
+    """A value as `--set` reads it."""
+    if isinstance(value, tuple):
+        return ",".join(map(written, value))
+    if value is None or isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)

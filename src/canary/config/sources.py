@@ -9,9 +9,7 @@ A reference is data until `build` is called; then it imports and runs what it na
 """
 
 import dataclasses
-import inspect
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -72,20 +70,13 @@ def build(source: Source) -> Environment:
         return _adapt(source, source.adapter, source.name.partition(":")[2])
     if source.cost is not None:
         raise CanaryError(
-            f"{source.name} states its own cost; --cost is for environments of other packages "
-            f"({', '.join(f'{name}:...' for name in ADAPTERS)})."
-        )
-    if not looks_up(source.name):
-        raise CanaryError(
-            f"{source.name!r} names no environment; write package.module:Factory or one of "
-            f"{', '.join(f'{name}:NAME' for name in ADAPTERS)}."
+            f"{source.name} states its own cost; --cost is for environments of other packages."
         )
     factory = look_up(source.name)
     if not callable(factory):
         raise CanaryError(f"{source.name} is a {type(factory).__name__}, not a class or function.")
-    arguments = typed_arguments(factory, source.arguments, source.name)
     try:
-        environment = factory(**arguments)
+        environment = factory(**converted(factory, source.arguments, "env."))
     except CanaryError:
         raise
     except (Exception, SystemExit) as error:
@@ -124,18 +115,3 @@ def source_of(environment: Environment) -> Source | None:
     names = {each.name for each in dataclasses.fields(cast(Any, environment)) if each.init}
     arguments = {key: value for key, value in settings_of(environment).items() if key in names}
     return Source(name, arguments)
-
-
-def typed_arguments(factory: Any, arguments: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The arguments as the types that the factory's annotations ask for; a sentence about what it
-    does not take."""
-    try:
-        parameters = inspect.signature(factory).parameters
-    except (TypeError, ValueError):  # some built-in things have no signature; calling them tells
-        return dict(arguments)
-    takes_all = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
-    for key in arguments:
-        if key not in parameters and not takes_all:
-            known = ", ".join(parameters) or "none"
-            raise CanaryError(f"{name} takes no argument {key!r}; it takes {known}.")
-    return converted(factory, arguments, "env.")

@@ -1,0 +1,163 @@
+"""`canary check-env` and `canary frontier`: what can be said about an environment without training."""
+
+import math
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from tyro.conf import Positional
+
+from canary.cli import options
+from canary.errors import CanaryError
+from canary.terminal.console import console_for, counting_bar, emit_json
+from canary.values import Count
+
+if TYPE_CHECKING:
+    from canary.environments.protocol import Environment
+
+EPISODES, SECONDS = 128, 45.0  # of each policy, and for all of them, if the user says nothing
+EnvironmentSettings = Annotated[
+    options.Repeated,
+    options.flag("env.NAME=VALUE", about="Change a setting of the environment. Repeatable."),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckEnv:
+    """Check an environment: shapes, types, randomness, ends and costs; and which limits are
+    interesting."""
+
+    EXAMPLES: ClassVar[str] = """
+  canary check-env shop:Shop                         an environment of yours, in shop.py
+  canary check-env shop:Shop --set env.price=2 --limit 6 --epsilon 0.05
+  canary check-env shop:Shop --constraint mean --limit 3
+  canary check-env gymnasium:Pendulum-v1 --cost shop:speed
+  canary check-env gymnasium:shop:Tank --set env.horizon=200     a Gymnasium class of yours, which has no spec
+  canary check-env IcyLake --json -
+
+It traces the environment, plays random episodes to their end, and plays them once more to see that the same seeds give the
+same numbers. Then constant actions (each one, or low, middle and high) show what can be had without learning, and which limits
+are interesting. Every training begins with the fast part of it. Exit code 0 if nothing is wrong, 1 if something is."""
+
+    env: Annotated[Positional[str], options.flag("ENV")]
+    """One of ours, package.module:Factory, gymnasium:ID, gymnax:ID, brax:NAME, crax:NAME or
+    playground:NAME."""
+    set: EnvironmentSettings = ()
+    cost: options.Cost = None
+    constraint: options.Constraint = None
+    limit: options.Limit = None
+    epsilon: options.Epsilon = None
+    episodes: Annotated[Count | None, options.flag("N", "128, or what a minute allows")] = None
+    """Episodes of random actions, and of every constant action."""
+    json: options.Json = None
+    quiet: options.Quiet = False
+
+    def __call__(self) -> int:
+        from canary.checking.check import full_check
+        from canary.config.config import make_environment, pairs_of
+        from canary.environments.protocol import close
+        from canary.runs.devices import prepare_devices
+        from canary.terminal.tables import print_check
+
+        prepare_devices()
+        environment, _, rest = make_environment(
+            self.env, pairs_of(self.set), self.cost, check=False
+        )
+        for path, _ in rest:
+            raise CanaryError(f"--set takes env.NAME=VALUE here, not {path!r:.60}.")
+        constraint = self._constraint(environment)
+        last, until = time.monotonic(), math.inf if self.episodes else time.monotonic() + SECONDS
+        try:
+            with counting_bar("checking", quiet=self.quiet) as show:
+
+                def progress(done: int, total: int, what: str) -> bool:
+                    """Whether another batch, which takes as long as the last, ends in time."""
+                    nonlocal last
+                    show(done, total, what)
+                    now, before, last = time.monotonic(), last, time.monotonic()
+                    return now + (now - before) < until
+
+                report = full_check(
+                    environment,
+                    constraint=constraint,
+                    episodes=self.episodes or EPISODES,
+                    progress=progress,
+                )
+        finally:
+            close(environment)
+        if not self.quiet:
+            print_check(console_for(self.json), report.to_dict(), constraint)
+        emit_json(self.json, report.to_dict())
+        return 0 if report.ok else 1
+
+    def _constraint(self, environment: "Environment") -> Any:
+        """What was said, completed by the environment's own constraint; None without a limit."""
+        from canary.config.run_config import complete
+        from canary.constraints import Chance
+        from canary.environments.protocol import default_constraint
+
+        own = default_constraint(environment)
+        said = {"kind": self.constraint, "limit": self.limit, "epsilon": self.epsilon}
+        constraint = complete(said, own or Chance(limit=1.0, epsilon=0.05), self.env)
+        return None if own is None and self.limit is None else constraint
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frontier:
+    """The exact best return under each kind of constraint, and how far trained runs are from it."""
+
+    EXAMPLES: ClassVar[str] = """
+  canary frontier                                    IcyLake, the paper's limit and epsilon
+  canary frontier --limit 15 --epsilon 0.1 --set env.map=8x8
+  canary frontier --run latest --out frontier        with the policies of a run, evaluated exactly
+
+By dynamic programming over (time, state, spent cost), so only for finite environments. Beside VaR,
+CVaR and Cantelli's bound over epsilon it shows Cantelli's bound on the shaped cost over the dead
+zone. --out gets the figure and the tables as files."""
+
+    env: Annotated[str | None, options.flag("NAME", "that of the first --run, else IcyLake")] = None
+    """Environment: one of ours or package.module:Factory; it must be finite, and state its
+    finite_tables()."""
+    limit: Annotated[float | None, options.flag("COST", "the paper's: 5.5 on IcyLake")] = None
+    """Cost limit."""
+    epsilon: Annotated[float | None, options.flag("PROBABILITY", "the paper's: 0.02")] = None
+    """Largest allowed probability of a violation."""
+    set: EnvironmentSettings = ()
+    run: Annotated[options.Repeated, options.flag("RUN")] = ()
+    """Draw the policies of a run into it: its path, its name below --runs, or latest.
+    Repeatable."""
+    trust: options.Trust = False
+    runs: options.RunsFolder = "runs"
+    out: Annotated[str | None, options.flag("DIR")] = None
+    """Write figure and tables there."""
+    json: options.Json = None
+    quiet: options.Quiet = False
+
+    def __call__(self) -> int:
+        from canary.config.config import make_config
+        from canary.constraints import one_cost
+        from canary.exact.figure import save_frontier
+        from canary.exact.run import frontier_report
+        from canary.runs.environment import open_config
+        from canary.terminal.tables import print_frontier
+
+        asked = {"limit": self.limit, "epsilon": self.epsilon}
+        runs = [options.opened(name, self.runs, trust=self.trust) for name in self.run]
+        if runs and (self.env, self.set, self.limit, self.epsilon) == (None, (), None, None):
+            config = open_config(runs[0])
+        else:
+            config = make_config(self.env or "IcyLake", constraint=asked, overrides=self.set)
+        constraint = one_cost(config.constraint, "A frontier")
+        with counting_bar("solving", quiet=self.quiet) as show:
+            result = frontier_report(
+                config.environment, constraint.limit, constraint.share, runs=runs, progress=show
+            )
+        paths: dict[str, Any] = save_frontier(result, Path(self.out)) if self.out else {}
+        if not self.quiet:
+            console = console_for(self.json)
+            print_frontier(console, result)
+            for label, path in paths.items():
+                console.say(f"{label:<12}{path}")
+        emit_json(self.json, result)
+        return 0

@@ -1,0 +1,172 @@
+"""Options of commands. A command is a dataclass: a field's type says what the option may be, the text
+below it is its help, and calling the command runs it.
+
+tyro finds the words. A number or a choice stays a text until `canary.values` converts it, so that a
+wrong one ends in the same sentence as in Python.
+"""
+
+import contextlib
+import io
+import sys
+from collections.abc import Iterable
+from dataclasses import fields
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from tyro.conf import Positional, UseAppendAction, arg
+from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
+
+from canary.errors import CanaryError
+from canary.values import Kind, Seeds, convert, type_hints
+
+
+def flag(metavar: str | None = None, default: str = "", about: str | None = None) -> Any:
+    """How help shows an option; what it is about is said here or, as a text, below its field."""
+    hint = f"(default: {default})" if default else ""
+    return arg(metavar=metavar, help=about, help_behavior_hint=hint)
+
+
+# Options that several commands have
+Switch = Annotated[bool, flag()]
+Quiet = Annotated[bool, flag(about="Show no progress and no table.")]
+Json = Annotated[
+    str | None,
+    flag("FILE|-", about="Write the result as JSON to a file, or to standard output (-) alone."),
+]
+OneRun = Annotated[
+    Positional[str], flag("RUN", "latest", "The run: its path, its name below --out, or latest.")
+]
+RunsFolder = Annotated[str, flag("DIR", "runs", "Directory that holds the runs.")]
+ResultsFolder = Annotated[
+    str, flag("DIR", "results", "Directory that holds the results of studies.")
+]
+ChosenSeeds = Annotated[
+    Seeds | None,
+    flag("N|LIST", "all", "Which seeds of the run: the first N, or a list such as 3,5,7 or 0-9."),
+]
+Step = Annotated[
+    int | None,
+    flag("STEP", "the newest", "The policies after so many steps per seed, if the run kept them."),
+]
+Trust = Annotated[
+    bool,
+    flag(about="Import the code that the run names, if it is not canary's own; asked once a run."),
+]
+AcceptChange = Annotated[
+    bool, flag(about="Go on although the environment has changed; a certificate says how.")
+]
+Cost = Annotated[
+    str | None,
+    flag(
+        "WHERE",
+        about="Where the cost of another package's environment is: info:KEY, safety-gymnasium, or "
+        "package.module:function.",
+    ),
+]
+Constraint = Annotated[
+    Kind | tuple[Kind, ...] | None,
+    flag(
+        "chance|mean|cvar",
+        "the environment's own, or chance",
+        "What is limited: P(cost > limit), the mean cost, or the mean cost of the worst share "
+        "epsilon of the episodes. With several costs, here and in the next two, a list: chance,mean.",
+    ),
+]
+Limit = Annotated[
+    float | tuple[float, ...] | None,
+    flag(
+        "COST",
+        "the environment's own",
+        "Cost limit: of an episode (chance), of the mean (mean), or of the mean of the worst "
+        "episodes (cvar).",
+    ),
+]
+Epsilon = Annotated[
+    float | tuple[float, ...] | None,
+    flag(
+        "PROBABILITY",
+        "the environment's own",
+        "Largest allowed probability of a violation (chance), or the share of episodes that count "
+        "as the worst (cvar).",
+    ),
+]
+Repeated = Annotated[tuple[str, ...], UseAppendAction]
+
+STYLE = (tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes)
+READ_BY_TYRO = (bool, tuple[str, ...], tuple[str, ...] | None)
+registry = ConstructorRegistry()
+
+
+@registry.primitive_rule
+def _as_text(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
+    if info.type in READ_BY_TYRO:
+        return None
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="TEXT",
+        instance_from_str=lambda words: words[0],
+        is_instance=lambda value: True,
+        str_from_instance=lambda value: [str(value)],
+    )
+
+
+def parse(name: str, kind: Any, words: list[str]) -> Any:
+    """The command with its options, or a sentence."""
+    flags = {field.name: flag_of(field.name) for field in fields(kind)}
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):
+            command, unknown = tyro.cli(
+                kind, args=words, return_unknown_args=True, config=STYLE, registry=registry
+            )
+    except SystemExit:
+        raise CanaryError(
+            f"An option needs a value, or an argument is missing; see `canary {name} --help`."
+        ) from None
+    if unknown:
+        near = get_close_matches(unknown[0].partition("=")[0], flags.values(), n=1)
+        hint = f"did you mean {near[0]}?" if near else f"see `canary {name} --help`."
+        raise CanaryError(f"canary {name} does not know {unknown[0]!r}; {hint}")
+    for field, hint in type_hints(kind).items():
+        object.__setattr__(command, field, convert(hint, getattr(command, field), flags[field]))
+    return command
+
+
+def print_help(name: str, kind: Any) -> None:
+    with contextlib.suppress(SystemExit):
+        tyro.cli(kind, prog=f"canary {name}", args=["--help"], config=STYLE, registry=registry)
+    print(f"examples:{kind.EXAMPLES}")
+
+
+def flag_of(field: str) -> str:
+    return "--from" if field == "start" else f"--{field.replace('_', '-')}"
+
+
+def given(command: Any) -> dict[str, Any]:
+    """The options that differ from their defaults, by field."""
+    values = ((field, getattr(command, field.name)) for field in fields(command))
+    return {field.name: value for field, value in values if value != field.default}
+
+
+def refuse(command: Any, names: Iterable[str], why: str) -> None:
+    """A sentence about the first of these options that was given."""
+    for name in names:
+        if name in given(command):
+            raise CanaryError(f"Leave out {flag_of(name)}: {why}.")
+
+
+def opened(name: str, out: str, *, trust: bool) -> Path:
+    """The run of that name, once the user agreed to import the code that it names."""
+    from canary.runs.directory import find_run
+    from canary.runs.environment import agree
+
+    run = find_run(name, Path(out))
+    agree(run, trust=trust, ask=_ask if sys.stdin.isatty() and sys.stderr.isatty() else None)
+    return run
+
+
+def _ask(question: str) -> bool:
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

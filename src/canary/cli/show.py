@@ -1,0 +1,146 @@
+"""`canary list`, `canary compare` and `canary report`: what there is, side by side and as a page."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+from tyro.conf import Positional
+
+from canary.cli import options
+from canary.errors import CanaryError
+from canary.terminal.console import console_for, counting_bar, emit_json
+
+
+@dataclass(frozen=True, kw_only=True)
+class List:
+    """Show the runs below a directory, and the environments, algorithms and presets there are; or
+    all settings of one."""
+
+    EXAMPLES: ClassVar[str] = """
+  canary list
+  canary list --settings canary        everything that --set algo.NAME=VALUE can change
+  canary list --settings IcyLake       the same of an environment; `training` has settings too
+  canary list --tag sizes              runs with a tag
+  canary list --out elsewhere --json - | jq -r '.runs[].path'"""
+
+    out: options.RunsFolder = "runs"
+    tag: Annotated[str | None, options.flag("TAG")] = None
+    """Show only runs with this tag."""
+    settings: Annotated[str | None, options.flag("NAME")] = None
+    """Show the settings of this algorithm or environment, or of training, with default, range and
+    meaning."""
+    json: options.Json = None
+
+    def __call__(self) -> int:
+        if self.settings is not None:
+            return self._show_settings(self.settings)
+        from canary.algorithms import DESCRIPTIONS as ALGORITHMS
+        from canary.config import PRESETS
+        from canary.environments import DESCRIPTIONS
+        from canary.runs.directory import list_runs
+        from canary.runs.settings import differing
+        from canary.terminal.tables import print_lists, run_record
+
+        rows = [row for row in list_runs(Path(self.out)) if self.tag in (None, *row.tags)]
+        differences = differing([row.config for row in rows])
+        runs = [run_record(row, differs) for row, differs in zip(rows, differences, strict=True)]
+        known = {"environments": DESCRIPTIONS, "algorithms": ALGORITHMS, "presets": PRESETS}
+        if self.json != "-":
+            print_lists(console_for(self.json), self.out, runs, known)
+        emit_json(self.json, {"runs": runs, **known})
+        return 0
+
+    def _show_settings(self, name: str) -> int:
+        from canary.config.config import settings_table
+        from canary.terminal.tables import print_settings
+
+        rows = settings_table(name)
+        if self.json != "-":
+            print_settings(console_for(self.json), rows)
+        emit_json(self.json, {"settings": rows})
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compare:
+    """Draw runs of one environment together: what differs, return and constraint with intervals
+    over seeds."""
+
+    EXAMPLES: ClassVar[str] = """
+  canary compare baseline wide                       two runs by name: a table, and compare.png
+  canary compare runs/A runs/B runs/C --out abc.png
+  canary compare baseline wide --json - | jq .runs[1].return_against_first
+
+The numbers are of the second half of training, the intervals Student's over seeds at 95%. The others are compared with the
+first run, seed by seed."""
+
+    names: Annotated[Positional[tuple[str, ...]], options.flag("RUN RUN [RUN ...]")] = ()
+    """Two or more runs: path, name below --runs, or latest."""
+    out: Annotated[str, options.flag("FILE", "compare.png")] = "compare.png"
+    """Where the figure goes."""
+    runs: options.RunsFolder = "runs"
+    json: options.Json = None
+    quiet: options.Quiet = False
+
+    def __call__(self) -> int:
+        out = Path(self.out)
+        if out.suffix != ".png" or out.is_dir():
+            raise CanaryError(
+                f"--out names the figure, a file that ends in .png, not {self.out!r:.80}."
+            )
+        from canary.reporting.comparison import compare_runs
+        from canary.runs.directory import find_run
+        from canary.terminal.tables import print_comparison
+
+        comparison = compare_runs([find_run(name, Path(self.runs)) for name in self.names], out)
+        if not self.quiet:
+            console = console_for(self.json)
+            print_comparison(console, comparison)
+            console.say(f"figure      {out}")
+        elif self.json != "-":
+            print(out)
+        emit_json(self.json, comparison)
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """One HTML page to look at: curves, costs, tiers, bound and frontier of runs or of a study; it
+    opens offline."""
+
+    EXAMPLES: ClassVar[str] = """
+  canary report                                      the newest run, into report.html
+  canary report RUN RUN --out compare.html           several runs on one page
+  canary report table1                               all rows of a study with stored results
+
+The page is one file without any address in it. A run may still be training."""
+
+    names: Annotated[Positional[tuple[str, ...]], options.flag("RUN|STUDY", "latest")] = ("latest",)
+    """Runs (path, name below --runs, or latest) and studies (a name below --results)."""
+    out: Annotated[str, options.flag("FILE", "report.html")] = "report.html"
+    """Where the page goes."""
+    runs: options.RunsFolder = "runs"
+    results: options.ResultsFolder = "results"
+    no_frontier: options.Switch = False
+    """Leave out the exact frontier, which takes a while to compute."""
+    quiet: options.Quiet = False
+
+    def __call__(self) -> int:
+        from canary.reporting.page import make_report
+
+        out = Path(self.out)
+        if out.is_dir() or not out.parent.is_dir():
+            raise CanaryError(
+                f"--out names the file of the page, such as report.html; {out} cannot be one."
+            )
+        with counting_bar("solving", quiet=self.quiet or self.no_frontier) as progress:
+            path = make_report(
+                self.names or ("latest",),
+                Path(self.runs),
+                Path(self.results),
+                out,
+                frontier=not self.no_frontier,
+                progress=progress,
+            )
+        print(path if self.quiet else f"page    {path}")
+        return 0

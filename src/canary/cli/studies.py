@@ -1,0 +1,288 @@
+"""`canary reproduce` and `canary sweep`: many runs, compared."""
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+from tyro.conf import Positional
+
+from canary.cli import options
+from canary.errors import CanaryError, nearest
+from canary.studies.catalogue import ALL_STUDIES, Row, Study
+from canary.values import Seeds, Steps, convert
+
+ABOUT_TRAINING = ("only", "scale", "seeds", "steps", "preset", "engine")
+LARGEST_SWEEP = 1000  # combinations
+NAME = r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}"
+
+Axes = list[tuple[str, list[str]]]
+"""The settings of a sweep, each with its values."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reproduce:
+    """Train what is missing of a study and write its table and figure, or only write them."""
+
+    EXAMPLES: ClassVar[str] = """
+  canary reproduce                                   which studies there are
+  canary reproduce table1                            the paper's table at a scale for a CPU: five methods, three environments
+  canary reproduce table1 --only icy-lake-cpo        one row of it; the table shows what is there
+  canary reproduce table1 --scale paper              the paper's equations, steps and 30 seeds
+  canary reproduce epsilon-sweep --seeds 20          more seeds: those that are there are kept
+  canary reproduce table1 --rebuild                  tables and figures from stored results, without training
+  canary reproduce --rebuild                         the same of every study that is stored
+
+What is finished is not trained again, whichever study trained it. After Ctrl-C the same command continues. Results with other
+settings are kept beside the new ones."""
+
+    study: Annotated[Positional[str], options.flag("STUDY")] = ""
+    """The study; without it they are listed."""
+    only: Annotated[options.Repeated, options.flag("ROW")] = ()
+    """Train this row alone; the other options apply to it. Repeatable."""
+    rebuild: options.Switch = False
+    """Train nothing: write tables and figures from stored results."""
+    scale: Annotated[Literal["cpu", "paper"], options.flag("cpu|paper", "cpu")] = "cpu"
+    """`cpu`: the study's seeds and steps. `paper`: the paper's equations, steps and 30 seeds."""
+    seeds: Annotated[Seeds | None, options.flag("N|LIST")] = None
+    """How many seeds, from the row's first on, or which (3,5,7 or 0-9)."""
+    steps: Annotated[Steps | None, options.flag("N")] = None
+    """Environment steps per seed."""
+    preset: Annotated[str | None, options.flag("NAME")] = None
+    """Preset of all rows."""
+    engine: Annotated[Literal["local", "ray"], options.flag("local|ray", "local")] = "local"
+    """Train on all cores of this machine, or over a Ray cluster (docs/clusters.md)."""
+    runs: options.RunsFolder = "runs"
+    results: options.ResultsFolder = "results"
+    quiet: options.Quiet = False
+
+    def __call__(self) -> int:
+        if self.rebuild:
+            options.refuse(self, ABOUT_TRAINING, "--rebuild trains nothing")
+            return self._rebuild()
+        if not self.study:
+            options.refuse(self, ABOUT_TRAINING, "it needs a study, canary reproduce STUDY")
+            for name, study in ALL_STUDIES.items():
+                print(f"{name:<20}{study.title}: {_size(study)}")
+            return 0
+        self._check_name(ALL_STUDIES)
+        from canary.studies.runner import Places, Request, engine_named, reproduce
+
+        study = ALL_STUDIES[self.study]
+        if not study.rows:
+            options.refuse(self, ("engine",), f"{self.study} trains nothing")
+        request = Request(
+            seeds=self.seeds if isinstance(self.seeds, int | None) else tuple(self.seeds),
+            steps=self.steps,
+            preset=self.preset,
+            scale=self.scale,
+            only=self.only,
+        )
+        places = Places(runs=Path(self.runs), results=Path(self.results))
+        engine = engine_named(self.engine, self.quiet)
+        paths = reproduce(self.study, study, places, request, engine=engine, quiet=self.quiet)
+        print_study(paths, self.quiet)
+        return 0
+
+    def _check_name(self, known: Sequence[str] | dict[str, Study]) -> None:
+        if self.study not in known:
+            raise CanaryError(
+                f"There is no study called {self.study!r:.60}{nearest(self.study, known)}"
+            )
+
+    def _rebuild(self) -> int:
+        """One study, or all that are stored. One that cannot be shown does not stop the others."""
+        from canary.studies.page import save_views, stored_studies
+
+        results = Path(self.results)
+        stored = stored_studies(results)
+        if self.study:
+            self._check_name([*dict.fromkeys([*stored, *ALL_STUDIES])])
+        names = [self.study] if self.study else stored
+        if not names:
+            raise CanaryError(f"{results} holds no study; `canary reproduce NAME` makes one.")
+        problems = []
+        for name in names:
+            try:
+                print_study(save_views(results / name), self.quiet)
+            except CanaryError as error:
+                problems.append(str(error))
+        if problems:
+            raise CanaryError(" ".join(problems))
+        return 0
+
+
+def print_study(paths: dict[str, Path], quiet: bool) -> None:
+    """The table, and where everything is."""
+    if not quiet:
+        print(paths["table"].read_text())
+    for label, path in paths.items():
+        print(path if quiet else f"{label:<8}{path}")
+
+
+def _size(study: Study) -> str:
+    if study.units_of is not None:
+        return f"shows {study.units_of}"
+    if not study.rows:
+        return "computes points of its own"
+    steps = sum(len(row.seeds) * (row.steps or 0) for row in study.rows)
+    return f"{len(study.rows)} rows, {steps / 1e6:g}M steps in all"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """Train every combination of settings on the same seeds, and compare them."""
+
+    EXAMPLES: ClassVar[str] = """
+  canary sweep --set algo.dead_zone=0.5,0.7 --limit 3.5,5.5          four combinations on four seeds
+  canary sweep --set "algo.hidden=[64,64],[32,32]" --seeds 2           a list is written in brackets
+  canary sweep --env shop:Shop --limit 4,6 --epsilon 0.05 --total-steps 200000      an environment of yours
+  canary sweep --algo cpo --set algo.damping=0.1,1 --engine ray        over the nodes of a Ray cluster
+
+What is finished is not trained again. After Ctrl-C the same command continues. docs/clusters.md is about Ray and Slurm."""
+
+    env: Annotated[str, options.flag("NAME", "IcyLake")] = "IcyLake"
+    """Environment, as in `canary train`."""
+    cost: options.Cost = None
+    algo: Annotated[str, options.flag("NAME", "canary")] = "canary"
+    """Algorithm."""
+    set: Annotated[options.Repeated, options.flag("SECTION.NAME=VALUE,VALUE")] = ()
+    """Values of one setting. Repeatable: all combinations are trained."""
+    constraint: Annotated[str | None, options.flag("chance|mean|cvar", "the environment's own")] = (
+        None
+    )
+    """What is limited."""
+    limit: Annotated[str | None, options.flag("COST,COST")] = None
+    """Values of the limit."""
+    epsilon: Annotated[str | None, options.flag("PROBABILITY,PROBABILITY")] = None
+    """Values of epsilon."""
+    seeds: Annotated[Seeds, options.flag("N|LIST", "4")] = 4
+    """How many seeds, or which."""
+    total_steps: Annotated[Steps | None, options.flag("STEPS", "the preset's")] = None
+    """Environment steps per seed."""
+    preset: Annotated[str, options.flag("NAME", "fast")] = "fast"
+    """Settings to start from."""
+    name: Annotated[str | None, options.flag("NAME", "sweep-ENV-ALGO")] = None
+    """Name of the sweep: its folder below --runs and --results."""
+    engine: Annotated[Literal["local", "ray"], options.flag("local|ray", "local")] = "local"
+    """Train on this machine or over a Ray cluster."""
+    runs: options.RunsFolder = "runs"
+    results: options.ResultsFolder = "results"
+    quiet: options.Quiet = False
+
+    def __call__(self) -> int:
+        from canary.studies.runner import Places, engine_named, reproduce
+
+        name = self._name()
+        said = {"kind": self.constraint, "limit": self.limit, "epsilon": self.epsilon}
+        limits = [f"constraint.{part}={values}" for part, values in said.items() if values]
+        base = Row(
+            name="",
+            environment=self.env,
+            cost=self.cost,
+            algorithm=self.algo,
+            preset=self.preset,
+            seeds=range(self.seeds) if isinstance(self.seeds, int) else self.seeds,
+            steps=self.total_steps,
+        )
+        paths = reproduce(
+            name,
+            sweep_study(base, swept([*self.set, *limits]), self._command()),
+            Places(runs=Path(self.runs), results=Path(self.results)),
+            engine=engine_named(self.engine, self.quiet),
+            quiet=self.quiet,
+        )
+        print_study(paths, self.quiet)
+        return 0
+
+    def _name(self) -> str:
+        """The name of the sweep's folders, which must not be those of a study."""
+        name = self.name or folder_name(f"sweep-{self.env}-{self.algo}", "-")
+        if self.name == "" or not re.fullmatch(NAME, name):
+            raise CanaryError(
+                "A sweep's name has at most 100 letters, digits and _ . + -, and begins with a "
+                f"letter, a digit or _; {self.name!r:.60} does not."
+            )
+        if name in ALL_STUDIES:
+            raise CanaryError(f"{name} is the name of a study; choose another --name.")
+        return name
+
+    def _command(self) -> str:
+        """The command without the places where it trains and stores."""
+        words = ["canary", "sweep"]
+        for name, value in options.given(self).items():
+            if name not in ("set", "engine", "runs", "results", "quiet"):
+                text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+                words += [options.flag_of(name), text]
+        for setting in self.set:
+            words += ["--set", setting]
+        return shlex.join(words)
+
+
+def folder_name(text: str, between: str) -> str:
+    """The text with `between` in place of what a folder's name should not contain."""
+    return re.sub(r"[^A-Za-z0-9_.+-]+", between, text)
+
+
+def swept(texts: Sequence[str]) -> Axes:
+    """`algo.target_kl=0.01,0.02` as (setting, values). A list is written in brackets:
+    `algo.hidden=[64,64],[32]`."""
+    axes: Axes = []
+    for text in texts:
+        path, _, values = text.partition("=")
+        parts = [part.strip() for part in re.findall(r"\[[^\]]*\]|[^,\[\]]+", values)]
+        if not path.strip() or not parts:
+            raise CanaryError(
+                "A sweep takes section.setting=value,value, such as algo.target_kl=0.01,0.02, not "
+                f"{text!r:.60}."
+            )
+        if path.strip() in dict(axes) or len(set(parts)) < len(parts):
+            raise CanaryError(
+                f"{path} or one of its values is given twice. Give all values at once; a list is "
+                f"written in brackets: {path}=[{','.join(parts)}]."
+            )
+        axes.append((path.strip(), parts))
+    return axes
+
+
+def sweep_study(base: Row, axes: Axes, command: str | None = None) -> Study:
+    """`base` with every combination of values, named by those that vary."""
+    combinations = list(product(*(values for _, values in axes)))
+    if len(combinations) > LARGEST_SWEEP:
+        raise CanaryError(
+            f"The sweep has {len(combinations)} combinations; at most {LARGEST_SWEEP} are allowed."
+        )
+    varying = {path for path, values in axes if len(values) > 1}
+    rows = []
+    for combination in combinations:
+        settings = {path: value for (path, _), value in zip(axes, combination, strict=True)}
+        named = {path: value for path, value in settings.items() if path in varying} or settings
+        parts = [f"{path.rpartition('.')[2]}-{value}" for path, value in named.items()]
+        limits = {
+            path.removeprefix("constraint."): convert(
+                str if path.endswith("kind") else float, value, path
+            )
+            for path, value in settings.items()
+            if path.startswith("constraint.")
+        }
+        rows.append(
+            replace(
+                base,
+                name=folder_name("--".join(parts) or "default", "_")[:120],
+                about=" ".join(f"{path}={value}" for path, value in named.items()),
+                overrides=tuple(
+                    f"{path}={value}"
+                    for path, value in settings.items()
+                    if not path.startswith("constraint.")
+                ),
+                constraint=limits,
+            )
+        )
+    if len({row.name for row in rows}) < len(rows):
+        raise CanaryError("Two combinations would have the same name; sweep fewer settings.")
+    what = ", ".join(path for path, _ in axes) or "as it is"
+    title = f"{base.algorithm} on {base.environment}: {what}"
+    return Study(title=title, rows=tuple(rows), command=command)

@@ -37,7 +37,7 @@ RUNS = {
 # module of a room.
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
-    "constraints": {"errors"},
+    "constraints": {"errors", "values"},
     "values": {"errors"},
     "types": {"errors", "constraints", "values"},
     "numerics": {"errors", "constraints", "types"},

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-import canary
 from canary.algorithms import ALGORITHMS
 from canary.config.config import make_config
 from canary.constraints import CONSTRAINTS, Chance, CVaR, Mean, from_dict, to_dict
@@ -55,16 +54,14 @@ def test_numbers_of_numpy_are_numbers_and_others_are_refused_in_words():
     assert Chance(limit=np.float32(5.5), epsilon=np.float64(0.5)) == Chance(5.5, 0.5)
     assert isinstance(Mean(np.int64(3)).limit, float)
     for wrong, word in (
-        ("5", "number"),
+        ("x", "number"),
         (None, "number"),
         (True, "number"),
         ([1.0], "number"),
-        (-1, "positive"),
+        (-1, "at least"),
     ):
         with pytest.raises(CanaryError, match=word):
             Mean(wrong)
-    with pytest.raises(CanaryError, match="number"):
-        Chance("5", 0.02)
     with pytest.raises(CanaryError, match="between 0 and 1"):
         CVaR(5.0, 1.0)
 
@@ -88,10 +85,6 @@ def test_stored_and_read_again(constraint):
 def test_what_is_no_constraint_is_a_sentence(wrong):
     with pytest.raises(CanaryError, match="A constraint cannot be made of"):
         from_dict(wrong)
-
-
-def test_top_level_names():
-    assert (canary.Chance, canary.Mean, canary.CVaR) == tuple(CONSTRAINTS.values())
 
 
 # --- which algorithm serves which ---

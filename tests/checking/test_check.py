@@ -47,14 +47,13 @@ TRACED = [
     (faulty.NoDataclass(), "settings", "NoDataclass must be a dataclass"),
     (faulty.NoJson(), "settings", r"The setting table of NoJson is array\(\[0., 0., 0.\]\), which JSON cannot hold"),
     (faulty.GymnasiumSpace(), "action_space", "is gymnasium's Box; it must be canary.Discrete"),
-    (faulty.NoActions(), "action_space", r"is Discrete\(count=0\); its size must be positive"),
-    (replace(faulty.Walk(), horizon=0), "horizon", "horizon of Walk must be a positive whole number, not 0"),
-    (replace(faulty.Walk(), horizon=2.5), "horizon", "must be a positive whole number, not 2.5"),
+    (faulty.NoActions(), "action_space", "must be at least 1, not 0"),
+    (replace(faulty.Walk(), horizon=0), "horizon", "horizon of Walk must be at least 1, not 0"),
+    (replace(faulty.Walk(), horizon=2.5), "horizon", "must be a whole number, not 2.5"),
     (faulty.PythonIf(), "step", "step.. of PythonIf failed: TracerBoolConversionError.*jax.numpy"),
     (faulty.OtherInner(), "inner", r"inner of OtherInner is float32 of shape \(2,\) after reset.. but float32 of shape \(\)"),
     (faulty.FrozenNoise(), "step", "draws random numbers without its key"),
     (faulty.FrozenReset(), "reset", "draws random numbers without its key"),
-    (faulty.Endless(horizon=99), "truncated", "does not end an episode at its horizon"),
     (faulty.NoTruncated(), "step", "missing .* argument: 'truncated'"),
 ]  # fmt: skip
 
@@ -70,7 +69,7 @@ def test_what_tracing_finds(environment, field, sentence):
         raise_first_error(found)
 
 
-@pytest.mark.parametrize("case", TRACED[3:6])
+@pytest.mark.parametrize("case", TRACED[3:4])
 def test_training_says_it_too_and_writes_nothing(case, tmp_path):
     with pytest.raises(CanaryError, match=case[2]):
         canary.train(case[0], constraint=canary.Chance(9.0, 0.2), out=tmp_path, quiet=True)
@@ -79,10 +78,8 @@ def test_training_says_it_too_and_writes_nothing(case, tmp_path):
 
 PLAYED = [
     ("cost", "cost", "The cost of Odd is nan in step 4 of lane 0; it must be finite"),
-    ("cost inf", "cost", "The cost of Odd is inf in step 4 of lane 0"),
     ("reward", "reward", "The reward of Odd is nan in step 4"),
     ("observation", "observation", "The observation of Odd is nan in step 4"),
-    ("observation inf", "observation", "The observation of Odd is inf in step 4"),
     ("endless", "truncated", "is not over after 12 steps, its horizon"),
     ("both", "truncated", "Both terminated and truncated hold in step 4 of lane 0"),
     ("clock", "time", "The time of Odd is 2 after 1 steps"),
@@ -117,10 +114,7 @@ def test_what_a_short_rollout_finds(fault, field, sentence):
 def test_what_is_odd_but_possible(environment, field, sentence):
     report = full_check(environment, episodes=16)
     assert report.ok
-    matching = [finding for finding in report.findings if finding.field == field]
-    assert matching
-    with pytest.raises(AssertionError, match=sentence):
-        raise AssertionError(matching[0].text)
+    assert any(sentence in finding.text for finding in report.findings if finding.field == field)
 
 
 def test_host_environments_are_checked_too():
@@ -141,7 +135,11 @@ def test_both_flags_at_a_horizon_that_the_short_rollout_does_not_reach(tmp_path)
     with pytest.raises(CanaryError, match=sentence):
         canary.train(environment, constraint=canary.Chance(9.0, 0.2), out=tmp_path, quiet=True)
     assert not list(tmp_path.iterdir())
-    assert not full_check(faulty.BothFlags(), episodes=8).ok
+
+
+def test_an_episode_that_never_ends():
+    report = full_check(faulty.Endless(horizon=40), episodes=8)
+    assert "not over after 40 steps" in report.findings[0].text
 
 
 def test_python_numbers_of_a_reset_are_numbers():
@@ -159,12 +157,6 @@ def test_another_failure_of_a_program_stays_what_it_is():
     error = jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: out of memory")
     with pytest.raises(jax.errors.JaxRuntimeError), explain_failures(IcyLake()):
         raise error
-
-
-def test_our_own_lake_passes_with_a_note():
-    report = full_check(IcyLake(), constraint=canary.Chance(5.5, 0.02), episodes=32)
-    assert report.ok
-    assert [finding.level for finding in report.findings] == ["note"]
 
 
 def played(policy, low, high, reward):
@@ -208,6 +200,7 @@ def test_advice_without_any_cost():
 
 def test_the_yardstick_of_constant_actions():
     report = full_check(IcyLake(), constraint=canary.Chance(5.5, 0.02), episodes=8)
+    assert [finding.level for finding in report.findings] == ["note"]
     assert [one["policy"] for one in report.yardstick] == [
         "random actions", "action 0", "action 1", "action 2", "action 3",
     ]  # fmt: skip
@@ -241,3 +234,15 @@ def test_the_first_steps_of_records_agree_whatever_their_length():
     for kind, values in short.items():
         np.testing.assert_allclose(values, long[kind][:5], rtol=1e-6)
     assert behaviour_differences(short, long) == []
+
+
+def test_the_yardstick_stops_when_its_time_is_over():
+    """The table says how many episodes were played."""
+    calls = []
+
+    def progress(done, total, what):
+        calls.append(what)
+        return len(calls) < 9
+
+    report = full_check(IcyLake(), episodes=64, progress=progress)
+    assert [one["episodes"] for one in report.yardstick] == [32, 16, 16, 16, 16]

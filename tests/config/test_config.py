@@ -2,8 +2,8 @@
 wrong."""
 
 import json
-import re
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from canary.algorithms.canary import CanaryConfig
 from canary.algorithms.cantelli_cpo import CantelliCPOConfig
 from canary.config.config import (
     RunConfig,
-    TrainingConfig,
     checked,
     config_from_dict,
     config_to_dict,
@@ -39,8 +38,10 @@ def through_json(config: RunConfig, environment=None) -> RunConfig:
     return config_from_dict(json.loads(json.dumps(config_to_dict(config))), environment)
 
 
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize(
+    ("environment", "algorithm"),
+    [*product(["IcyLake"], ALGORITHMS), *product(ENVIRONMENTS, ["canary"])],
+)
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_preset_builds_and_survives_json(environment, algorithm, preset):
     config = make_config(environment, algorithm, preset=preset, total_steps=100_000)
@@ -136,33 +137,24 @@ WRONG = [
     ("nowhere.x=1", "known are algo, constraint, env, training"),
     ("algo.target_kl=big", "must be a number"),
     ("algo.target_kl=NaN", "finite"),
-    ("algo.target_kl=1" + "0" * 400, "finite"),
-    ("algo.target_kl=true", "must be a number"),
     ("algo.epochs=2.5", "whole number"),
-    ("algo.epochs=Infinity", "whole number"),
     ("algo.epochs=0", r"algo\.critic\.epochs must be at least 1, not 0\."),
     ("algo.critic.minibatches=1001", "more than the 1000 steps of a batch"),
-    ("algo.damping=-0.1", "algo.trust_region.damping must be at least 0"),
-    (
-        "algo.reward_discount=1.01",
-        r"algo\.estimation\.reward_discount must be at most 1, not 1\.01",
-    ),
+    ("algo.reward_discount=1.01", r"estimation\.reward_discount must be at most 1, not 1\.01"),
     ("algo.window=5000000000", "at most 2147483647"),
-    ("training.chunk=true", "whole number"),
     ("training.total_steps=1" + "0" * 400, r"less than 2\*\*63"),
     ("algo.clock=1", "true or false"),
     ("algo.reading=autors", "one of equations, authors"),
     ("algo.hidden=256", "must be a list of whole numbers"),
     ("algo.hidden=[16, x]", "must be a whole number"),
     ("algo.hidden=[8,0]", r"algo\.estimation\.hidden must be at least 1, not 0\."),
-    ("algo.trust_region=1", "group of settings"),
-    ("algo.target_kl.more=1", "single value"),
+    ("algo.trust_region=1", "no setting 'trust_region'"),
+    ("algo.target_kl.more=1", "no setting 'target_kl.more'"),
     ("algo.target_kl", "section.setting=value"),
     ("target_kl=1", "section.setting=value"),
-    ("constraint.limit=0", "positive"),
+    ("constraint.limit=0", "limit must be at least"),
     ("constraint.epsilon=1", "between 0 and 1"),
     ("training.seeds=[1, 1]", "different"),
-    ("training.seeds=[-1]", "at least 0"),
     ("training.seeds=[]", "At least one seed"),
     ("training.total_steps=10", "less than one update.*give more, or .*training.environments"),
     ("env.slip=0.6", "slip"),
@@ -251,11 +243,6 @@ def test_a_configuration_that_python_made_is_checked():
         checked(replace(config, algorithm=replace(config.algorithm, clipped=clipped)))
 
 
-def test_training_counts_whole_updates():
-    training = TrainingConfig(total_steps=2500, environments=5, rollout_length=200)
-    assert (training.batch, training.updates) == (1000, 2)
-
-
 class Suggesting(Price):
     default_constraint = Mean(limit=0.5)
 
@@ -280,7 +267,7 @@ def test_an_environment_may_suggest_a_constraint_of_any_kind():
     assert constraint(Suggesting(), {"kind": "cvar", "epsilon": 0.2}) == CVaR(0.5, 0.2)
     for env, said, sentence in (
         (Suggesting(), {"kind": "chance"}, "Suggesting has no default epsilon"),
-        (Suggesting(), {"epsilon": 0.1}, "as Suggesting has it, has no epsilon"),
+        (Suggesting(), {"epsilon": 0.1}, "has no epsilon"),
         (Nonsense(), None, r"default_constraint of Nonsense must be canary\.Chance.*not 5\.0"),
     ):
         with pytest.raises(CanaryError, match=sentence):
@@ -322,18 +309,3 @@ def test_every_default_that_is_shown_can_be_set():
         overrides = [f"{row['setting']}={row['default']}" for row in settings_table(name)]
         config = make_config("IcyLake", name, overrides=overrides)
         assert config.algorithm == ALGORITHMS[name]()
-
-
-def test_every_setting_has_somebody_who_turns_it():
-    """In a preset, a study, a learning test or a table of the docs; what has not is a constant."""
-    used = [
-        ROOT / "src/canary/config/presets.py",
-        ROOT / "src/canary/studies/catalogue.py",
-        ROOT / "README.md",
-        *(ROOT / "docs").rglob("*.md"),
-        ROOT / "tests/test_learning.py",
-        ROOT / "tests/test_training.py",
-    ]
-    words = set(re.findall(r"\w+", " ".join(path.read_text() for path in used)))
-    rows = [row for name in [*ALGORITHMS, *ENVIRONMENTS] for row in settings_table(name)]
-    assert not {row["setting"].rpartition(".")[2] for row in rows} - words

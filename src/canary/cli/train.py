@@ -96,7 +96,26 @@ the summary. `canary list` shows what --env, --algo and --preset can be."""
 
         status = 0
         try:
-            run = self._train() if self.resume is None else self._resume(self.resume)
+            if self.resume is not None:
+                run = self._resume(self.resume)
+            else:
+                run = api.train(
+                    self.env,
+                    self.algo,
+                    {"kind": self.constraint, "limit": self.limit, "epsilon": self.epsilon},
+                    seeds=self.seeds,
+                    total_steps=self.total_steps,
+                    preset=self.preset,
+                    out=self.out,
+                    overrides=self.set,
+                    cost=self.cost,
+                    name=self.name,
+                    tags=self.tag,
+                    log=self.log,
+                    quiet=self.quiet,
+                    final_check=not self.no_final_check,
+                    start=self._start(),
+                )
         except api.TrainingInterrupted as stop:
             run, status = stop.run, 130
         summary = run.summary()
@@ -115,27 +134,6 @@ the summary. `canary list` shows what --env, --algo and --preset can be."""
             text = f"Interrupted and saved; go on with: canary train --resume {run.directory}"
             print(text, file=sys.stderr)
         return status
-
-    def _train(self) -> "Run":
-        from canary import api
-
-        return api.train(
-            self.env,
-            self.algo,
-            {"kind": self.constraint, "limit": self.limit, "epsilon": self.epsilon},
-            seeds=self.seeds,
-            total_steps=self.total_steps,
-            preset=self.preset,
-            out=self.out,
-            overrides=self.set,
-            cost=self.cost,
-            name=self.name,
-            tags=self.tag,
-            log=self.log,
-            quiet=self.quiet,
-            final_check=not self.no_final_check,
-            start=self._start(),
-        )
 
     def _start(self) -> Any:
         if self.start is None:

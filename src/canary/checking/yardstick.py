@@ -118,7 +118,7 @@ class Player:
         for name, sums in self._sums.items():
             if sums:
                 costs, returns = map(np.concatenate, zip(*sums, strict=True))
-                good = np.isfinite(costs).reshape(len(costs), -1).all(1) & np.isfinite(returns)
+                good = np.isfinite(costs.sum(tuple(range(1, costs.ndim)))) & np.isfinite(returns)
                 if good.any():
                     found.append(Played(name, costs[good][:episodes], returns[good][:episodes]))
         return found

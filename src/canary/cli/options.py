@@ -19,7 +19,7 @@ from tyro.conf import Positional, UseAppendAction, arg
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from canary.errors import CanaryError
-from canary.values import Kind, Seeds, convert, type_hints
+from canary.values import Kind, Seeds, Whole, convert, type_hints
 
 
 def flag(metavar: str | None = None, default: str = "", about: str | None = None) -> Any:
@@ -33,7 +33,7 @@ Switch = Annotated[bool, flag()]
 Quiet = Annotated[bool, flag(about="Show no progress and no table.")]
 Json = Annotated[
     str | None,
-    flag("FILE|-", about="Write the result as JSON to a file, or to standard output (-) alone."),
+    flag("FILE|-", about="Write the result as JSON to a file, or as all of standard output (-)."),
 ]
 OneRun = Annotated[
     Positional[str], flag("RUN", "latest", "The run: its path, its name below --out, or latest.")
@@ -47,7 +47,7 @@ ChosenSeeds = Annotated[
     flag("N|LIST", "all", "Which seeds of the run: the first N, or a list such as 3,5,7 or 0-9."),
 ]
 Step = Annotated[
-    int | None,
+    Whole | None,
     flag("STEP", "the newest", "The policies after so many steps per seed, if the run kept them."),
 ]
 Trust = Annotated[

@@ -82,7 +82,7 @@ def test_it_takes_a_configuration_and_old_keys(trained):
 
 def test_mistakes_are_sentences(trained):
     train, _ = trained
-    with pytest.raises(CanaryError, match="limit must be a positive"):
+    with pytest.raises(CanaryError, match="limit must be at least"):
         train(seed_key(0), limit=-1.0)
     mean = canary.make_train("IcyLake", "cpo", canary.Mean(2.0), total_steps=STEPS, overrides=LAKE)
     with pytest.raises(CanaryError, match="has no epsilon"):

@@ -273,7 +273,6 @@ def test_missing_seeds_and_runs_are_named(run: Run, tmp_path: Path):
 def test_the_summary_ends_with_the_frozen_policies(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    assert run.summary()["final_check"] is None  # too few steps to spend some on it
     monkeypatch.setattr("canary.api.run.CHECK_EPISODES", (3,))
     copy = shutil.copytree(run.directory, tmp_path / "copy")
     checked = canary.load(copy).resume(total_steps=STEPS + 1000, quiet=True)

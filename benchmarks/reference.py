@@ -20,8 +20,8 @@ from canary.algorithms.base import Algorithm, Learner, Task
 from canary.algorithms.cantelli_cpo import CantelliCPOConfig, cantelli_constraint
 from canary.algorithms.critics import Critics, init_critics, learning_rates, make_optimiser
 from canary.algorithms.signals import reward_advantages
-from canary.algorithms.surrogates import Samples
 from canary.algorithms.trust_region import Evidence, flatten
+from canary.algorithms.trust_region_step import Samples
 from canary.networks import Policy, critic_values, make_critics, make_policy
 from canary.numerics.line_search import Candidate, acceptable, backtrack
 from canary.numerics.moments import EpisodeWindow

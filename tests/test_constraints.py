@@ -9,8 +9,8 @@ from canary.algorithms import ALGORITHMS
 from canary.config.config import make_config
 from canary.constraints import CONSTRAINTS, Chance, CVaR, Mean, from_dict, to_dict
 from canary.errors import CanaryError
-from canary.numerics.measurement import measurement
 from canary.numerics.risk import conditional_value_at_risk
+from canary.numerics.statistics import measurement
 
 COSTS = np.array([0.0, 1.0, 2.0, 3.0, 10.0])
 

@@ -146,9 +146,3 @@ def test_a_deviation_at_its_floor_feels_a_gradient_and_comes_back():
             eqx.tree_at(lambda p: p.log_std, found, found.log_std + 0.1 * jnp.sign(slope))
         )
     assert (found.log_std > LOG_STD_FLOOR + 0.5).all()
-
-
-def test_bounds_leave_all_else_as_it_is():
-    for space in (Discrete(3), Continuous(2)):
-        policy = make_policy(jax.random.key(0), 2, space, (4,))
-        jax.tree.map(np.testing.assert_array_equal, within_bounds(policy), policy)

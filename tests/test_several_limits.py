@@ -22,8 +22,8 @@ from canary.config.config import make_config
 from canary.constraints import Chance, CVaR, Joint, Mean, from_dict, parts_of, to_dict
 from canary.errors import CanaryError
 from canary.export import numpy_policy
-from canary.numerics.measurement import measurement
 from canary.numerics.moments import empty_window, record_episodes
+from canary.numerics.statistics import measurement
 from canary.reporting.page import make_report
 from canary.types import Rollout
 from problems.probe_mdps import EPSILON, LIMIT, population

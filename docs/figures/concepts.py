@@ -17,7 +17,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Circle
 
-from canary.numerics.shaped_cost import shaped
+from canary.numerics.costs import shaped
 from canary.numerics.tiers import Tier
 from canary.numerics.trust_region import solve
 from canary.reporting.figures import BLUE, GREEN, GREY, RED, STYLE

@@ -17,8 +17,7 @@ import numpy as np
 
 from canary.environments.icy_lake import IcyLake
 from canary.exact import FiniteMDP, cost_law, from_environment
-from canary.numerics.gaussian_tail import gaussian_tail
-from canary.numerics.regression import fitted_exponent
+from canary.numerics.statistics import fitted_exponent, gaussian_tail
 from canary.reporting.figures import GREY, STYLE
 from canary.theory import (
     ScoredLaw,

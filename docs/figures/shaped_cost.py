@@ -16,7 +16,7 @@ import numpy as np
 
 from canary.environments.icy_lake import IcyLake
 from canary.exact import best_under_cantelli, best_under_cvar, best_under_var, from_environment
-from canary.numerics.shaped_cost import shaped
+from canary.numerics.costs import shaped
 from canary.reporting.figures import GREY, RED, STYLE
 
 LIMIT, EPSILON = 5.5, 0.02

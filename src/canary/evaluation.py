@@ -1,8 +1,6 @@
-"""Whole episodes of a frozen policy: one episode per key, all in parallel, each from a fresh reset
-to its own end.
+"""Whole episodes of a frozen policy: one per key, in parallel, each from a fresh reset to its end.
 
-One episode per key, rather than the first so many that end, because short episodes end first and
-would be overcounted.
+The first episodes to end would be the short ones; one episode per key counts all alike.
 """
 
 from collections.abc import Callable
@@ -21,8 +19,7 @@ from canary.environments.protocol import Environment
 from canary.errors import CanaryError
 from canary.host_loop import HostPlayer
 from canary.networks import Policy
-from canary.numerics.running_statistics import RunningStatistics
-from canary.numerics.sanity import sane
+from canary.numerics.running_statistics import RunningStatistics, sane
 from canary.rollout import CostAccount, Lane, advance, select, start_lane
 from canary.types import EpisodeEnds
 
@@ -36,12 +33,8 @@ def play_episodes(
     *,
     deterministic: bool = False,
 ) -> EpisodeEnds:
-    """One episode per key, sampling actions as in training or, if `deterministic`, taking the most
-    likely ones.
-
-    An episode in which the policy saw an observation that is not finite, or absurdly large, is not
-    `valid`.
-    """
+    """One episode per key, with sampled actions or, if `deterministic`, the most likely ones. It is
+    not `valid` if the policy saw an observation that is not sane."""
     lanes, move = _start(environment, account, policy, statistics, keys, deterministic)
 
     def unfinished(carry: tuple[Lane, jax.Array]):
@@ -62,8 +55,8 @@ Player = Callable[[Policy, RunningStatistics | None, Key[Array, "episode"]], Epi
 def make_player(
     environment: Environment, account: CostAccount, *, deterministic: bool = False
 ) -> Player:
-    """A function that plays one episode per key. It is compiled once for all limits, and for a host
-    environment it is a Python loop."""
+    """A function that plays one episode per key, compiled once for all limits; a Python loop for a
+    host environment."""
     if isinstance(environment, GymnasiumEnvironment):
         return HostPlayer(environment, account, deterministic=deterministic).play
 
@@ -74,13 +67,9 @@ def make_player(
         statistics: RunningStatistics | None,
         keys: Key[Array, "episode"],
     ) -> EpisodeEnds:
+        own = replace(account, limit=limit)
         return play_episodes(
-            environment,
-            replace(account, limit=limit),
-            policy,
-            statistics,
-            keys,
-            deterministic=deterministic,
+            environment, own, policy, statistics, keys, deterministic=deterministic
         )
 
     return partial(play, account.limit)
@@ -90,11 +79,7 @@ def refuse_faulty(
     ends: EpisodeEnds, name: Callable[[int], str] = lambda index: "An episode"
 ) -> None:
     """Raise a sentence about the first episode that did not end, or that has a number that is not
-    finite or absurdly large: NaN > limit is false, so it would pass for a safe one.
-
-    All such numbers are named: a cost that is not finite spoils the next action, and that the next
-    observation, or the reverse.
-    """
+    sane: NaN > limit is false, so it would pass for a safe one."""
     late = ~np.asarray(ends.ended)
     bad = {
         "a cost": ~sane(ends.cost.reshape(len(ends.ended), -1)).all(1),
@@ -117,15 +102,15 @@ class Recorder(NamedTuple):
 
     play: Player
     film: Callable[[Policy, RunningStatistics | None, Key[Array, "episode"], int], Lane]
-    """Every state of the chosen episode of these keys, from time 0 on. States after its end mean
-    nothing."""
+    """Every state of the chosen episode of these keys, at times 0, ..., horizon. States after its
+    end mean nothing."""
 
 
 def make_recorder(
     environment: Environment, account: CostAccount, *, deterministic: bool = False
 ) -> Recorder:
-    """One program for both: two programs may round differently, and in a chaotic environment the
-    last digit grows into another episode."""
+    """One program for both: two may round differently, and chaos turns that into another
+    episode."""
     if isinstance(environment, GymnasiumEnvironment):
         player = HostPlayer(environment, account, deterministic=deterministic)
         return Recorder(player.play, player.film)
@@ -137,46 +122,31 @@ def make_recorder(
         keys: Key[Array, "episode"],
         chosen: Int[Array, ""],
     ) -> tuple[EpisodeEnds, Lane]:
-        inputs = environment, account, policy, statistics, keys, chosen
-        return film_episodes(*inputs, deterministic=deterministic)
+        lanes, move = _start(environment, account, policy, statistics, keys, deterministic)
+
+        def pick(lanes: Lane) -> Lane:
+            return jax.tree.map(lambda leaf: leaf[chosen], lanes)
+
+        def play(carry: tuple[Lane, Lane, jax.Array]):
+            lanes, film, time = carry
+            lanes = move(lanes, time)
+            film = jax.tree.map(lambda all, now: all.at[time + 1].set(now), film, pick(lanes))
+            return lanes, film, time + 1
+
+        def unfinished(carry: tuple[Lane, Lane, jax.Array]):
+            return ~_done(carry[0]).all() & (carry[2] <= environment.horizon)
+
+        film = jax.tree.map(
+            lambda leaf: jnp.broadcast_to(leaf, (environment.horizon + 1, *leaf.shape)), pick(lanes)
+        )
+        start = lanes, film, jnp.zeros((), jnp.int32)
+        lanes, film, _ = jax.lax.while_loop(unfinished, play, start)
+        return _ends(lanes), film
 
     return Recorder(
         lambda *inputs: record(*inputs, jnp.asarray(0))[0],
         lambda *inputs: record(*inputs[:3], jnp.asarray(inputs[3]))[1],
     )
-
-
-def film_episodes(
-    environment: Environment,
-    account: CostAccount,
-    policy: Policy,
-    statistics: RunningStatistics | None,
-    keys: Key[Array, "episode"],
-    chosen: Int[Array, ""],
-    *,
-    deterministic: bool = False,
-) -> tuple[EpisodeEnds, Lane]:
-    """`play_episodes`, and every state of the episode `chosen` at times 0, ..., horizon."""
-    lanes, move = _start(environment, account, policy, statistics, keys, deterministic)
-
-    def pick(lanes: Lane) -> Lane:
-        return jax.tree.map(lambda leaf: leaf[chosen], lanes)
-
-    def play(carry: tuple[Lane, Lane, jax.Array]):
-        lanes, film, time = carry
-        lanes = move(lanes, time)
-        film = jax.tree.map(lambda all, now: all.at[time + 1].set(now), film, pick(lanes))
-        return lanes, film, time + 1
-
-    def unfinished(carry: tuple[Lane, Lane, jax.Array]):
-        return ~_done(carry[0]).all() & (carry[2] <= environment.horizon)
-
-    film = jax.tree.map(
-        lambda leaf: jnp.broadcast_to(leaf, (environment.horizon + 1, *leaf.shape)), pick(lanes)
-    )
-    start = lanes, film, jnp.zeros((), jnp.int32)
-    lanes, film, _ = jax.lax.while_loop(unfinished, play, start)
-    return _ends(lanes), film
 
 
 def _start(
@@ -193,7 +163,6 @@ def _start(
     key_act, key_step = split[:, 1], split[:, 2]
 
     def move(lanes: Lane, time: jax.Array) -> Lane:
-        # An action chosen by what is no number proves nothing: such an episode does not count.
         seen = sane(lanes.environment.observation).all(-1)
         lanes = eqx.tree_at(lambda lane: lane.valid, lanes, lanes.valid & (seen | _done(lanes)))
         distribution = policy(lanes.inputs(account, statistics))
@@ -203,12 +172,11 @@ def _start(
             action = jax.vmap(lambda d, key: d.sample(jax.random.fold_in(key, time)))(
                 distribution, key_act
             )
-        moved = jax.vmap(
-            lambda lane, a, key: advance(
-                environment, account, lane, a, jax.random.fold_in(key, time)
-            )
-        )(lanes, action, key_step)
-        return select(_done(lanes), lanes, moved)
+
+        def step(lane: Lane, action: Array, key: Array) -> Lane:
+            return advance(environment, account, lane, action, jax.random.fold_in(key, time))
+
+        return select(_done(lanes), lanes, jax.vmap(step)(lanes, action, key_step))
 
     return lanes, move
 

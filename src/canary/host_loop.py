@@ -39,8 +39,7 @@ from canary.host.episodes import (
     Episodes,
 )
 from canary.networks import Policy
-from canary.numerics.running_statistics import RunningStatistics
-from canary.numerics.sanity import sane
+from canary.numerics.running_statistics import RunningStatistics, sane
 from canary.rollout import CostAccount, Lane, transition
 from canary.training import Trainer, TrainingState, batch_keys, fresh_state, improve, seed_key
 from canary.types import EpisodeEnds, Terms

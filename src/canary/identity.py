@@ -29,8 +29,7 @@ from canary.environments.protocol import (
 )
 from canary.errors import CanaryError
 from canary.networks import LOG_STD_FLOOR, Policy
-from canary.numerics.running_statistics import CLIP, FLOOR, RunningStatistics
-from canary.numerics.sanity import sane
+from canary.numerics.running_statistics import CLIP, FLOOR, RunningStatistics, sane
 from canary.rollout import SPENT_CLIP, CostAccount
 
 VERSION = 1

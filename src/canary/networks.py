@@ -1,10 +1,4 @@
-"""Policies and critics: tanh networks of two hidden layers of 256 units, and the two action
-distributions.
-
-A policy maps inputs x to an action distribution; the distribution knows how to sample, its
-log-probability, entropy and KL divergence. Both distributions are pytrees, so the Fisher matrix of
-a policy is that of its distribution's few numbers, pulled back through the network.
-"""
+"""Policies and critics, tanh networks both, and the two action distributions, which are pytrees."""
 
 import math
 from collections.abc import Sequence
@@ -26,13 +20,11 @@ class MLP(eqx.Module):
     """Fully connected tanh network with a linear head; acts on the last axis of a batch of any
     shape.
 
-    It reads as many leading entries of its input as its first layer has rows: a network that shall
-    not see the spent cost is built without the last entries of x = (s, g, y), and can be handed x
-    all the same.
+    It reads as many leading entries of its input as its first layer has rows. So a network built
+    without the last entries of x = (s, g, y) does not see the spent cost.
     """
 
-    # Layers differ in size, so their axes have no names to be held equal; a stack of networks has
-    # one axis more.
+    # A stack of networks has one axis more.
     weights: tuple[Float[Array, "*stack _ _"], ...]
     biases: tuple[Float[Array, "*stack _"], ...]
 
@@ -60,11 +52,10 @@ def make_mlp(key: PRNGKeyArray, sizes: Sequence[int], *, head_scale: float) -> M
 
 
 def orthogonal(matrix: Float[Array, "rows columns"]) -> Float[Array, "rows columns"]:
-    """The nearest matrix with orthonormal rows (or columns, whichever are fewer): of a Gaussian
-    draw, a uniform one.
+    """The nearest matrix with orthonormal rows (or columns, whichever are fewer).
 
-    X <- 1.5 X - 0.5 X X' X moves every singular value to 1. Products only: no LAPACK call, which
-    would cost seconds of compile time and a lock that threads can deadlock on.
+    X <- 1.5 X - 0.5 X X' X moves every singular value to 1, without a LAPACK call, which takes
+    seconds to compile and can deadlock threads.
     """
     rows, columns = matrix.shape
     wide = matrix if rows <= columns else matrix.T
@@ -173,8 +164,7 @@ Policy = CategoricalPolicy | GaussianPolicy
 
 
 def within_bounds(policy: Policy) -> Policy:
-    """The same policy with log deviations lifted to the floor: below it they would feel no gradient
-    and never return."""
+    """The policy with log deviations lifted to the floor: below it they would have no gradient."""
     if isinstance(policy, CategoricalPolicy):
         return policy
     return GaussianPolicy(policy.network, jnp.maximum(policy.log_std, LOG_STD_FLOOR))

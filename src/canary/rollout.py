@@ -1,8 +1,7 @@
-"""Collect a batch of on-policy experience from parallel environments that are never reset between
-batches.
+"""Collect a batch of on-policy experience from parallel environments.
 
-Each environment runs in a `Lane`, which adds what the paper's augmented state needs (spent cost y_t
-and discount g_t, eqs. y-recursion and aug-state) and the running sums of its episode.
+Each runs in a `Lane`, which adds what the paper's augmented state needs (spent cost y_t and discount
+g_t, eqs. y-recursion and aug-state) and the running sums of its episode. Batches do not reset it.
 """
 
 from dataclasses import dataclass
@@ -16,26 +15,24 @@ from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, Shaped
 
 from canary.environments.protocol import Environment, EnvironmentState
 from canary.networks import Policy
+from canary.numerics.costs import in_limits
 from canary.numerics.running_statistics import RunningStatistics, normalise
-from canary.numerics.units import in_limits
 from canary.types import EpisodeEnds, Rollout
 
-# Networks see at most this many limits of spent cost: beyond, nothing is left to decide
+# Networks see at most this many limits of spent cost
 SPENT_CLIP = 10.0
 
 
 @dataclass(frozen=True)
 class CostAccount:
-    """How the cost of an episode is counted: in units of `limit`, discounted by `cost_discount` per
-    step."""
+    """How the cost of an episode is counted."""
 
     limit: float | Float[Array, "..."] | Float[np.ndarray, "cost"]
-    """A run-time value while training, so that another limit needs no other program. With several
-    costs there is one for each."""
+    """A run-time value while training; with several costs, one for each."""
     cost_discount: float
     clock: int | None = None
-    """The horizon, if networks see the clock t / horizon in the place of g_t. That is the limit of
-    (1 - g_t) / (1 - g_H) at discount 1, where g_t itself is constant and says nothing."""
+    """The horizon, if networks see the clock t / horizon in the place of g_t, which is constant at
+    discount 1."""
 
     SIZE = 2
     """Entries that the account of one cost appends to an observation: g_t or the clock, and y_t."""
@@ -55,8 +52,7 @@ class Lane(eqx.Module):
 
     environment: EnvironmentState
     spent: Float[Array, "..."]
-    """y_t, still in raw units: it is divided by the limit where it enters a rollout or a
-    network."""
+    """y_t in raw units."""
     discount: Float[Array, "*env"]
     """g_t = cost_discount ** t."""
     reward: Float[Array, "*env"]
@@ -82,9 +78,8 @@ def start_lane(environment: Environment, key: PRNGKeyArray) -> Lane:
 def start_lanes(environment: Environment, count: int, key: PRNGKeyArray, *, stagger: bool) -> Lane:
     """`count` lanes, started together or, if `stagger`, at random times of the episode clock.
 
-    Environments of a fixed horizon that start together end together for ever, and each batch then
-    sees one phase of the episode only. A staggered first episode is not a whole one, so it is
-    marked invalid and enters no statistic.
+    Environments of a fixed horizon that start together always end together, and each batch then
+    sees one phase of the episode only. A staggered first episode is marked invalid.
     """
     key_reset, key_time = jax.random.split(key)
     lanes = jax.vmap(lambda k: start_lane(environment, k))(jax.random.split(key_reset, count))
@@ -104,11 +99,7 @@ def policy_inputs(
     statistics: RunningStatistics | None,
 ) -> Float[Array, "*env input"]:
     """x = (s, g, y): observation (standardised if statistics are given), pace (`CostAccount.pace`),
-    spent cost in limits.
-
-    This is the one place where networks get their inputs from, in training and wherever a trained
-    policy acts.
-    """
+    spent cost in limits. The only source of network inputs, in training and afterwards."""
     if statistics is not None:
         observation = normalise(statistics, observation)
     spent = jnp.clip(in_limits(spent_raw, account.limit), -SPENT_CLIP, SPENT_CLIP)
@@ -140,8 +131,8 @@ def collect(
     key: PRNGKeyArray,
     length: int,
 ) -> tuple[Lane, Rollout, Float[Array, "time env obs"]]:
-    """Play `length` steps in every lane; finished lanes are reset with fresh keys. Also returns the
-    raw observations."""
+    """Play `length` steps in every lane, and reset finished ones. Also returns the raw
+    observations."""
     count = lanes.spent.shape[0]
 
     def play(lanes: Lane, keys: Key[Array, "3"]):

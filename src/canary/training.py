@@ -1,9 +1,8 @@
 """One training iteration as a pure function, and a chunk of them.
 
-Randomness is addressed, never threaded: the key of seed i is fold_in(key(0), i) and that of
-iteration k is fold_in(key of the seed, k). So a seed does not depend on how many others run beside
-it, nor its numbers on how iterations are grouped into chunks or where a run was stopped and
-resumed.
+The key of seed i is fold_in(key(0), i) and that of iteration k is fold_in(key of the seed, k). So the
+numbers of a seed depend neither on other seeds, nor on how iterations are grouped into chunks, nor
+on where a run was stopped and resumed.
 """
 
 from dataclasses import dataclass
@@ -44,7 +43,7 @@ class Trainer:
 
 
 class TrainingState(eqx.Module):
-    """Everything about one seed that does change; that of many seeds has them as a first axis."""
+    """Everything about one seed that does change; of many seeds, with them as a first axis."""
 
     learner: Learner
     lanes: Lane
@@ -126,8 +125,8 @@ def improve(
 
 
 def first_fault(rollout: Rollout, observations: Float[Array, "time env obs"]) -> Float[Array, ""]:
-    """Where a batch has its first number that is not finite: 1 + (step x lanes + lane) x kinds +
-    kind; 0 if nowhere."""
+    """Where a batch has its first non-finite number: 1 + (step x lanes + lane) x kinds + kind; 0 if
+    nowhere."""
 
     def bad(array: Array) -> Bool[Array, "time env"]:
         entries = ~jnp.isfinite(array.astype(jnp.float32))
@@ -145,9 +144,8 @@ def train_whole(
 ) -> tuple[TrainingState, Metrics]:
     """A whole training as one function; metrics are stacked over the updates.
 
-    Beside the algorithm's own metrics there are, of the episodes that ended in each update, their
-    number, the means of return and cost, and the share that exceeds the limit. These are not a
-    number where none ended.
+    Beside the algorithm's own metrics there are the number of episodes that ended in each update,
+    and their mean return, mean cost and violation rate (NaN if none ended).
     """
 
     def over_episodes(column: Array, counts: Bool[Array, "time env"]) -> Array:
@@ -175,15 +173,12 @@ def train_chunk(
     """`count` iterations in one program; records are stacked along a first axis of `size`, of which
     `count` are filled.
 
-    The count is a run-time value, so one compiled program serves chunks of any length up to `size`,
-    and the body of its loop is the same machine code however iterations are grouped.
+    The count is a run-time value, so one compiled program serves chunks of any length up to `size`.
     """
-    # Traced once, for the shapes of its records and for the loop; inlined, so that the program is
-    # the same.
+    # Traced once, for the shapes of its records and for the loop.
     iterate = jax.jit(partial(train_iteration, trainer), inline=True)
     _, record = jax.eval_shape(iterate, state)
-    # XLA treats arrays of a few places specially and would round what goes there differently, so a
-    # program for short chunks has room for longer ones.
+    # XLA treats arrays of a few places specially, and may round what goes there differently.
     places = max(size, 8)
     records = jax.tree.map(lambda leaf: jnp.zeros((places, *leaf.shape), leaf.dtype), record)
 

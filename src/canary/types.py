@@ -1,10 +1,8 @@
-"""The records that travel between the rooms, and the one sign convention: a constraint value <= 0
-is safe.
+"""The records that travel between the rooms. A constraint value <= 0 is safe.
 
-Units. Costs are divided by the limit where they enter a rollout, so every cost-type quantity below
-(costs, spent cost, values, advantages, moments) is in units of the limit and the limit itself is 1.
-Only what is reported to a person, the episode cost, and the test C > limit stay in raw units, so
-that rounding can never flip a tie.
+Costs are divided by the limit where they enter a rollout, so every cost-type quantity (costs, spent
+cost, values, advantages, moments) is in units of the limit. Reports, the episode cost and the test
+C > limit stay in raw units, so that rounding cannot flip a tie.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,15 +16,14 @@ from canary.constraints import Chance as Chance
 
 
 class Terms(eqx.Module):
-    """What a run is asked for and how far it is, as run-time values: other terms need no other
-    program."""
+    """What a run is asked for and how far it is, as run-time values of one program."""
 
     limit: Float[Array, "..."]
     """With several costs, here and below, there is an axis of them at the end."""
     epsilon: Float[Array, "..."]
     """The constraint's share of episodes: 1 under a constraint on the mean."""
     updates: Int[Array, "*seed"]
-    """Updates of the whole run: learning rates and radii are annealed over them."""
+    """Of the whole run; learning rates are annealed over them."""
     iteration: Int[Array, "*seed"]
     """Updates done."""
 
@@ -44,7 +41,7 @@ Tree = TypeVar("Tree")
 
 
 def by_cost(tree: Tree, is_several: bool, costs: Callable[[Tree], Sequence[Array]]) -> list[Tree]:
-    """The tree as each of several costs sees it: without the last axis of `costs(tree)`; with one
+    """The tree as each of several costs sees it: without the last axis of `costs(tree)`. With one
     cost, the tree itself."""
     if not is_several:
         return [tree]
@@ -60,23 +57,17 @@ class EpisodeEnds(eqx.Module):
 
     ended: Bool[Array, "*batch"]
     valid: Bool[Array, "*batch"]
-    """False for a first episode that was started in mid-clock (staggered starts); such episodes
-    enter no statistic."""
+    """False for a first episode that started in mid-clock; it enters no statistic."""
     reward: Float[Array, "*batch"]
     """Undiscounted return."""
     cost: Float[Array, "..."]
-    """Cost return C in raw units (discounted by the cost discount, which is 1 unless set
-    otherwise)."""
+    """C in raw units, discounted by the cost discount."""
     length: Int[Array, "*batch"]
     terminated: Bool[Array, "*batch"]
 
 
 class Rollout(eqx.Module):
-    """A batch of on-policy experience; time along the first axis, parallel environments along the
-    second.
-
-    Of a single step, as `collect` stacks them, it has no time axis.
-    """
+    """A batch of on-policy experience; that of a single step has no time axis."""
 
     inputs: Float[Array, "*time env input"]
     """x_t = (s_t, g_t, y_t), what the policy sees (paper eq. aug-state); a clock may stand for g_t

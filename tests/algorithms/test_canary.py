@@ -22,8 +22,8 @@ from canary.algorithms.canary import (
 from canary.algorithms.clipped import Batch
 from canary.algorithms.priced import Price, priced_objective
 from canary.algorithms.signals import cost_advantages
+from canary.numerics.costs import shaped
 from canary.numerics.moments import EpisodeWindow, Span, empty_window, record_episodes
-from canary.numerics.shaped_cost import shaped
 from canary.types import EpisodeEnds
 from problems.breach_truth import Law
 from problems.probe_mdps import (

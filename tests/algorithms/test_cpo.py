@@ -16,9 +16,8 @@ from canary.algorithms.base import EstimationConfig, Task
 from canary.algorithms.cpo import CPOConfig, expectation_constraint
 from canary.algorithms.inputs import Inputs
 from canary.algorithms.signals import breach_indicator
-from canary.algorithms.surrogates import Surrogates
 from canary.algorithms.trust_region import Evidence, flatten
-from canary.algorithms.trust_region_step import TrustRegionConfig, trust_region_step
+from canary.algorithms.trust_region_step import Surrogates, TrustRegionConfig, trust_region_step
 from canary.environments.protocol import Discrete
 from canary.numerics.moments import empty_window, record_episodes
 from canary.numerics.trust_region import Tier, solve

@@ -79,16 +79,6 @@ def test_under_a_joint_clip_huge_targets_starve_the_other_critic():
     assert moved(1e9, joint_clip=True) < 0.2 * moved(1.0, joint_clip=True)
 
 
-def test_huge_targets_of_one_critic_do_not_touch_the_other(trained):
-    critics, losses = train(jnp.stack([VALUE, 1e6 * VALUE]))
-    assert losses[0] == trained[1][0]
-    for one, other in zip(
-        jax.tree.leaves(critics.networks), jax.tree.leaves(trained[0].networks), strict=True
-    ):
-        np.testing.assert_array_equal(one[0], other[0])
-    assert error(critics, 1) > 0.05  # it did see other targets
-
-
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 1e30])
 def test_a_critic_without_a_finite_loss_stays_as_it_is(bad):
     """One bad sample is enough; 1e30 is finite but its square is not."""

@@ -17,19 +17,17 @@ from canary.algorithms.base import EstimationConfig
 from canary.algorithms.critics import CriticConfig
 from canary.algorithms.cvar_cpo import (
     CVaRCPOConfig,
-    cvar_constraint,
-    tail_threshold,
-    worst_episodes,
-)
-from canary.algorithms.inputs import Inputs, merge_duplicates
-from canary.algorithms.quantile_critic import (
     QuantileConfig,
+    cvar_constraint,
     levels,
     quantile_critic,
     quantile_slope,
     quantiles,
     sampled_returns,
+    tail_threshold,
+    worst_episodes,
 )
+from canary.algorithms.inputs import Inputs, merge_duplicates
 from canary.algorithms.trust_region import Evidence, flatten
 from canary.numerics.moments import empty_window, record_episodes
 from problems.breach_truth import COPIES, Law, difference_quotients

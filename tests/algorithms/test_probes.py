@@ -12,7 +12,7 @@ from canary.algorithms.base import EstimationConfig, Task
 from canary.algorithms.canary import AIM
 from canary.algorithms.clipped import ClippedConfig
 from canary.algorithms.critics import CriticConfig
-from canary.algorithms.quantile_critic import QuantileConfig
+from canary.algorithms.cvar_cpo import QuantileConfig
 from canary.networks import critic_values
 from canary.rollout import CostAccount
 from canary.training import Trainer, init_training, train_chunk

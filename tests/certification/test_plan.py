@@ -7,7 +7,7 @@ from scipy.stats import binom, binomtest
 
 from canary.certification.plan import planned_episodes
 from canary.errors import CanaryError
-from canary.numerics.binomial import (
+from canary.numerics.statistics import (
     clopper_pearson_interval,
     clopper_pearson_lower,
     clopper_pearson_upper,

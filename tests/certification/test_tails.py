@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from canary.certification import tails
 from canary.certification.anytime import anytime_lower, anytime_upper
-from canary.numerics.binomial import clopper_pearson_lower, clopper_pearson_upper
+from canary.numerics.statistics import clopper_pearson_lower, clopper_pearson_upper
 
 # Discrete laws on [0, 100]: exact VaR and CVaR are sums. One is like a lake, one is rare and large,
 # one nearly continuous.

@@ -19,7 +19,7 @@ from canary.certification.verdict import (
     encode_costs,
 )
 from canary.errors import CanaryError
-from canary.numerics.binomial import clopper_pearson_upper
+from canary.numerics.statistics import clopper_pearson_upper
 from canary.types import Chance
 
 CHANCE = Chance(limit=5.5, epsilon=0.02)

@@ -11,7 +11,7 @@ import pytest
 from canary.environments.icy_lake import IcyLake
 from canary.exact import best_under_var, from_environment, markov_policy, visits
 from canary.exact.distribution import tabulate
-from canary.numerics.shaped_cost import shaped
+from canary.numerics.costs import shaped
 
 LIMIT, EPSILON, DEAD_ZONE = 5.5, 0.02, 0.5
 

@@ -26,7 +26,7 @@ def search(longest: float, *, attempts: int = 10, step=STEP):
     return backtrack(length, lambda found: found <= longest, START, step, attempts=attempts)
 
 
-@pytest.mark.parametrize("index", range(10))
+@pytest.mark.parametrize("index", [0, 3, 9])
 def test_the_first_acceptable_point_is_taken_including_the_last_attempt(index):
     result = search(0.8**index * 1.001)
     assert result.accepted
@@ -61,18 +61,6 @@ def test_it_stops_evaluating_once_a_point_is_accepted():
     result = backtrack(evaluate, lambda found: found <= 0.65, START, STEP)
     jax.effects_barrier()
     assert len(evaluations) == result.attempts_used == 3
-
-
-def test_members_of_a_batch_equal_their_solo_runs():
-    longest = jnp.array([2.0, 0.65, 0.0, 0.8**9 * 1.001])
-    together = jax.jit(jax.vmap(search))(longest)
-    np.testing.assert_array_equal(together.accepted, [True, True, False, True])
-    np.testing.assert_array_equal(together.attempts_used, [1, 3, 10, 10])
-    for index in range(4):
-        alone = search(longest[index])
-        np.testing.assert_allclose(together.point[index], alone.point, atol=1e-6)
-        np.testing.assert_allclose(together.evaluation[index], alone.evaluation, rtol=1e-5)
-    np.testing.assert_array_equal(together.point[2], START)
 
 
 RADIUS = 0.01

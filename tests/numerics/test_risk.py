@@ -59,7 +59,7 @@ def exceedance(distribution, limit):
 
 
 @given(distributions(), st.integers(-20, 60).map(lambda n: n / 4))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_cantelli_probability_bounds_every_distribution(distribution, limit):
     mean, variance = moments(distribution)
     assert exceedance(distribution, limit) <= cantelli_probability(mean, variance, limit) + 1e-5
@@ -88,8 +88,12 @@ def test_cantelli_probability_at_the_edges(mean, variance, probability):
     assert cantelli_probability(mean, variance, 1.0) == pytest.approx(probability)
 
 
+def test_a_cost_that_saturates_at_its_limit_violates_it():
+    assert risk.cantelli_probability(1.0, 0.0, 1.0, or_equal=True) == 1
+
+
 @given(distributions(), st.integers(-20, 60).map(lambda n: n / 4), thresholds)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_a_safe_cantelli_value_implies_the_chance_constraint(distribution, limit, epsilon):
     mean, variance = moments(distribution)
     value = float(cantelli_value(mean, variance, limit, epsilon))
@@ -101,7 +105,7 @@ def test_a_safe_cantelli_value_implies_the_chance_constraint(distribution, limit
 
 
 @given(distributions(), st.integers(-20, 60).map(lambda n: n / 4), thresholds)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_the_provably_violating_region_violates(distribution, limit, epsilon):
     mean, variance = moments(distribution)
     if provably_violating(mean, np.sqrt(variance), limit, epsilon) and mean > limit + 1e-5:
@@ -109,7 +113,7 @@ def test_the_provably_violating_region_violates(distribution, limit, epsilon):
 
 
 @given(costs, thresholds)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_value_at_risk_is_the_smallest_level_with_few_enough_exceedances(sample, epsilon):
     array, valid = padded(sample)
     level = float(value_at_risk(array, epsilon, valid))
@@ -124,7 +128,7 @@ def test_value_at_risk_is_the_smallest_level_with_few_enough_exceedances(sample,
 
 
 @given(costs, thresholds)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_conditional_value_at_risk_is_the_minimum_over_thresholds(sample, epsilon):
     array, (filled, valid) = np.array(sample), padded(sample)
     found = float(conditional_value_at_risk(filled, epsilon, valid))
@@ -132,21 +136,6 @@ def test_conditional_value_at_risk_is_the_minimum_over_thresholds(sample, epsilo
     brute = (grid + np.maximum(array - grid[:, None], 0).mean(axis=1) / epsilon).min()
     assert found == pytest.approx(brute, rel=1e-5, abs=1e-4)
     assert found >= float(value_at_risk(filled, epsilon, valid))
-
-
-@pytest.mark.parametrize("epsilon", [0.02, 0.3])
-def test_masked_episodes_do_not_count(epsilon):
-    rng = np.random.default_rng(0)
-    sample, valid = rng.normal(size=60), rng.integers(0, 2, 60).astype(bool)
-    kept, everything, marked = jnp.asarray(sample[valid]), jnp.asarray(sample), jnp.asarray(valid)
-    for masked, plain, level in [
-        (value_at_risk, risk.value_at_risk, epsilon),
-        (conditional_value_at_risk, risk.conditional_value_at_risk, epsilon),
-        (violation_rate, risk.violation_rate, 0.7),
-    ]:
-        assert masked(everything, level, marked) == pytest.approx(
-            float(plain(kept, level)), rel=1e-5
-        )
 
 
 def test_without_valid_episodes_nothing_is_claimed():
@@ -246,7 +235,7 @@ def random_policies(rng, tree: Tree) -> tuple[list[np.ndarray], list[np.ndarray]
     return tuple([scipy.special.softmax(x, axis=1) for x in policy] for policy in (logits, moved))
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", range(8))
 def test_the_worst_case_bounds_hold_on_a_random_decision_process(seed):
     rng = np.random.default_rng(seed)
     tree = random_tree(rng, discount=rng.choice([0.3, 0.7, 0.9]))

@@ -11,7 +11,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis.extra.numpy import arrays
 
 from canary.numerics.trust_region import Tier, TrustRegionSolution, solve
-from problems.convex_oracle import NEVER, minimise_in_ball, normalise, reachable
+from problems.convex_oracle import minimise_in_ball, normalise, reachable
 from problems.random_programs import SHAPES, Program, random_program, random_programs
 
 TOLERANCE = 1e-5
@@ -142,13 +142,6 @@ def test_predictions_describe_the_step():
         np.testing.assert_array_less(
             np.abs(predicted - actual), 1e-7 * scales + 1e-6 * np.abs(actual) + 1e-300
         )
-        mean, bound = reachable(problem)
-        if abs(problem.excess[1]) < NEVER:
-            assert solution.reachable_mean == pytest.approx(mean * scales[2], abs=1e-5 * scales[2])
-        if np.isfinite(bound) and abs(problem.excess[0]) < NEVER:
-            assert solution.reachable_bound == pytest.approx(
-                bound * scales[1], abs=1e-5 * scales[1]
-            )
 
 
 def vectors_and_excess():
@@ -166,7 +159,7 @@ OPPOSITE = np.array([[0, 0, 0.5, 0.5], [0, 0, 0, -0.5], [0, 0, 0, 0.5]]), np.zer
 @given(vectors_and_excess(), st.floats(-4, 2))
 @example(OPPOSITE, 0.0)
 @example((OPPOSITE[0][[0, 2, 1]], OPPOSITE[1]), 0.0)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_multipliers_satisfy_the_optimality_conditions(drawn, log_radius):
     whitened, excess = drawn
     radius = 10.0**log_radius
@@ -203,7 +196,7 @@ def test_multipliers_satisfy_the_optimality_conditions(drawn, log_radius):
     st.sampled_from(["generic", "on the boundary", "objective in span"]),
     st.floats(-6, 6),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_the_step_ignores_the_scale_of_the_objective_and_of_each_constraint(seed, kind, log_scale):
     program = random_program(np.random.default_rng(seed), kind)
     problem = normalise(program)
@@ -249,7 +242,7 @@ def test_single_precision_is_finite_and_inside_the_trust_region_on_every_kind():
     st.lists(st.integers(-18, 18), min_size=3, max_size=3),
     st.lists(st.floats(-38, 38), min_size=2, max_size=2),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_extreme_scales_in_single_precision_never_give_nan(exponents, value_exponents):
     rows = np.array([[1, 2, -1], [0.5, 1, 1], [1, -1, 0.25]]) * 10.0 ** np.array(exponents)[:, None]
     values = np.sign(np.array([1, -1])) * 10.0 ** np.array(value_exponents)
@@ -284,11 +277,7 @@ def test_a_trust_region_without_interior_gives_no_step(radius):
 @pytest.mark.parametrize(
     ("present", "values", "tier"),
     [
-        (
-            [1, 0, 0],
-            [-1.0, -1.0],
-            Tier.NOMINAL,
-        ),  # no episode costs anything: plain natural gradient
+        ([1, 0, 0], [-1.0, -1.0], Tier.NOMINAL),  # nothing costs anything: natural gradient
         ([1, 0, 0], [0.0, 0.0], Tier.NOMINAL),  # 0 <= 0 holds whatever the step
         ([1, 0, 1], [0.3, -1.0], Tier.NO_STEP),  # bound violated and nothing lowers it
         ([1, 0, 1], [0.3, 0.05], Tier.BOUND_RESTORATION),  # the mean at least can be met
@@ -328,13 +317,3 @@ def test_opposed_constraints_are_both_respected():
     assert solution.tier == Tier.NOMINAL
     assert (np.asarray(solution.predicted_values) <= 1e-5).all()
     assert solution.predicted_objective > 0.02
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("constraints", [1, 2])
-def test_the_precision_of_the_input_is_kept(dtype, constraints):
-    gram, values = np.eye(1 + constraints, dtype=dtype), np.full(constraints, -0.1, dtype)
-    solution = solve_batch(gram[None], values[None], np.array([0.01], dtype))
-    assert solution.tier.dtype == np.int32
-    leaves = [leaf for leaf in jax.tree.leaves(solution) if leaf is not solution.tier]
-    assert {leaf.dtype for leaf in leaves} == {np.dtype(dtype)}

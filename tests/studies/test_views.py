@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import beta
 
 from canary.errors import CanaryError
-from canary.numerics.gaussian_tail import gaussian_tail
+from canary.numerics.statistics import gaussian_tail
 from canary.reporting.statistics import collapse_time, running_rate, violation_jitter
 from canary.studies import store
 from canary.studies.catalogue import PUBLISHED

@@ -13,7 +13,7 @@ from rich.console import Console
 from scipy import stats
 
 from canary.constraints import Chance
-from canary.numerics.binomial import clopper_pearson_interval
+from canary.numerics.statistics import clopper_pearson_interval
 from canary.runs.records import RecentHistory
 from canary.terminal.formatting import clock_time, number
 from canary.terminal.progress import RunHeading, SeedStatus, TrainingProgress

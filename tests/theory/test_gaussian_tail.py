@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from canary.numerics.gaussian_tail import gaussian_tail
+from canary.numerics.statistics import gaussian_tail
 
 
 def test_one_and_two_deviations():

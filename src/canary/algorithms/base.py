@@ -17,27 +17,27 @@ from canary.values import Count, Layers, Positive, PositiveShare, Settings, Shar
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """What an algorithm must know of the problem it is made for."""
+    """The problem that an algorithm is made for."""
 
     input_size: int
     action_space: ActionSpace
     horizon: int = 1
     """Most steps of an episode."""
     constraint: Kind | tuple[Kind, ...] = "chance"
-    """What is constrained, of each cost if there are several; its numbers are run-time values."""
+    """The kind of constraint, one for each cost if there are several."""
     merge_capacity: int = 0
     """Evaluate networks once per distinct input if there are at most this many; 0 to evaluate every
     sample."""
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """What is constrained, by cost."""
+        """The kind of constraint of each cost."""
         return self.constraint if isinstance(self.constraint, tuple) else (self.constraint,)
 
 
 @dataclass(frozen=True, kw_only=True)
 class EstimationConfig(Settings):
-    """Networks, inputs and how returns are estimated: shared by all algorithms."""
+    """Networks, inputs and estimates of returns: shared by all algorithms."""
 
     hidden: Layers = (256, 256)
     """Units of the hidden tanh layers, for the policy and each scalar critic."""
@@ -72,12 +72,12 @@ class EstimationConfig(Settings):
 
 
 class Learner(eqx.Module):
-    """Everything that learns. `extra` is what an algorithm keeps between updates beside its
-    networks."""
+    """Everything that learns."""
 
     policy: Policy
     critics: Critics
     extra: PyTree = None
+    """What an algorithm keeps between updates beside its networks."""
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
     maximise J(pi)  subject to  P(C > l) <= sigma^2 / (sigma^2 + (1 - mu)^2) <= epsilon
 
 with mu and sigma the moments of the shaped cost X = phi_d(C / l) over whole episodes (see
-`canary.numerics.shaped_cost`). The bound holds for every law of the cost and every way to estimate
+`canary.numerics.costs`). The bound holds for every law of the cost and every way to estimate
 its gradient; the gradient is what this file is about.
 
 The advantage of psi(C), with psi = phi^2, is to first order in what one action does to the cost
@@ -40,10 +40,9 @@ from canary.algorithms.clipped import Batch, ClippedConfig, clipped_algorithm
 from canary.algorithms.priced import SENSITIVITY, Charge, Penalty, expected_sum, priced_method
 from canary.algorithms.signals import cost_advantages, spent_after
 from canary.constraints import Kind
+from canary.numerics.costs import in_limits, shaped
 from canary.numerics.moments import EpisodeWindow, Span, cost_moments, recent
 from canary.numerics.risk import cantelli_probability, value_at_risk
-from canary.numerics.shaped_cost import shaped
-from canary.numerics.units import in_limits
 from canary.types import Terms
 from canary.values import PositiveShare, Range, Settings
 

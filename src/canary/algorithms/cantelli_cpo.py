@@ -14,11 +14,10 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from canary.algorithms.base import Algorithm, EstimationConfig, Task
 from canary.algorithms.critics import CriticConfig
-from canary.algorithms.reading import READINGS
 from canary.algorithms.signals import cost_advantages
 from canary.algorithms.trust_region import (
     Evidence,
@@ -28,17 +27,9 @@ from canary.algorithms.trust_region import (
 )
 from canary.algorithms.trust_region_step import TrustRegionConfig
 from canary.constraints import Kind
-from canary.numerics.advantages import augmented_cost
+from canary.numerics.costs import augmented_cost
 from canary.numerics.moments import CostMoments, cost_moments
-from canary.numerics.risk import (
-    cantelli_probability,
-    cantelli_value,
-    excluding_deviation,
-    provably_violating,
-    worst_case_cantelli,
-    worst_case_mean,
-)
-from canary.numerics.tiers import Tier
+from canary.numerics.risk import cantelli_probability, cantelli_value, provably_violating
 from canary.types import Metrics, Terms
 from canary.values import Settings
 
@@ -72,8 +63,9 @@ def cantelli_constraint(config: CantelliCPOConfig):
             bounded = value + (1 / epsilon - 1) * z_square + 2 * z - credit
             return jnp.stack([bounded, moments.mean - 1 + z])
 
-        folded = READINGS[config.trust_region.reading].folded_critic
-        advantages, targets = cost_signals(evidence, config.estimation, folded=folded)
+        advantages, targets = cost_signals(
+            evidence, config.estimation, folded=config.trust_region.as_authors
+        )
         return RiskEstimate(
             advantages=advantages,
             targets=targets,
@@ -81,7 +73,6 @@ def cantelli_constraint(config: CantelliCPOConfig):
             length=moments.length,
             metrics=cantelli_metrics(moments, terms),
             weight=evidence.rollout.discount,
-            worst_case=worst_case(config, terms, moments),
         )
 
     return estimate
@@ -91,8 +82,8 @@ def cost_signals(
     evidence: Evidence, estimation: EstimationConfig, *, folded: bool
 ) -> tuple[Float[Array, "signal time env"], Float[Array, "critic time env"]]:
     """Advantages and critic targets of c_t and of c~_t (eq. aug-cost), whose discounted sums over
-    an episode are C and C^2. With a `folded` critic the targets are of l c_t and of l^2 (beta c~_t +
-    2 c_t): raw units, and all of B that is linear in the policy."""
+    an episode are C and C^2. With a `folded` critic (docs/readings.md) the targets are of l c_t and
+    of l^2 (beta c~_t + 2 c_t), in raw units."""
     rollout, limit = evidence.rollout, evidence.terms.limit
     beta = 1 / evidence.terms.epsilon - 1
     signals = rollout.cost, augmented_cost(rollout.cost, rollout.spent, rollout.discount)
@@ -118,39 +109,7 @@ def cantelli_metrics(moments: CostMoments, terms: Terms) -> Metrics:
     return {
         "cost_mean": moments.mean * terms.limit,
         "cost_deviation": deviation * terms.limit,
-        "mean_value": moments.mean - 1,
         "window_episodes": moments.count,
         "provably_violating": violates.astype(jnp.float32),
         "risk_bound": cantelli_probability(moments.mean, moments.variance, 1.0),
     }
-
-
-def worst_case(config: CantelliCPOConfig, terms: Terms, moments: CostMoments):
-    """The paper's theorem and its corollary in units of the limit; with an undiscounted cost they
-    say nothing (K is infinite)."""
-    discount = config.estimation.cost_discount
-    if discount == 1:
-        return None
-    region = {"radius": config.trust_region.target_kl, "discount": discount}
-
-    def bounds(largest: Float[Array, "signal"], tier: Int[Array, ""]) -> Metrics:
-        cost, square = largest
-        bound = worst_case_cantelli(
-            mean=moments.mean,
-            limit=1.0,
-            epsilon=terms.epsilon,
-            advantage=cost,
-            augmented_advantage=square,
-            **region,
-        )
-        restores_mean = tier == Tier.MEAN_RESTORATION
-        deviation = excluding_deviation(terms.epsilon, cost, **region)
-        return {
-            "worst_case_bound": jnp.where(tier == Tier.NOMINAL, bound, jnp.nan),
-            "worst_case_mean": worst_case_mean(
-                jnp.where(restores_mean, moments.mean, 1.0), cost, **region
-            ),
-            "worst_case_deviation": jnp.where(restores_mean, jnp.nan, deviation),
-        }
-
-    return bounds

@@ -18,7 +18,6 @@ import jax.numpy as jnp
 
 from canary.algorithms.base import Algorithm, EstimationConfig, Task
 from canary.algorithms.critics import CriticConfig
-from canary.algorithms.reading import READINGS
 from canary.algorithms.signals import breach_indicator, cost_advantages, episode_metrics
 from canary.algorithms.trust_region import (
     Evidence,
@@ -51,7 +50,7 @@ class CPOConfig(Settings):
         risk = RiskConstraint(
             critics=1,
             estimate=expectation_constraint(config),
-            sees_spent=not READINGS[self.trust_region.reading].blind_cpo,
+            sees_spent=not self.trust_region.as_authors,
         )
         return trust_region_algorithm(risk, task, self.estimation, self.trust_region, self.critic)
 
@@ -64,12 +63,8 @@ def expectation_constraint(config: CPOConfig):
         moments = cost_moments(window, config.estimation.span, terms.limit)
         metrics = episode_metrics(window, config.estimation, terms.limit)
         if config.constraint == "mean":
-            signal, discount, weight = (
-                rollout.cost,
-                config.estimation.cost_discount,
-                rollout.discount,
-            )
-            value = moments.mean - 1
+            signal, value = rollout.cost, moments.mean - 1
+            discount, weight = config.estimation.cost_discount, rollout.discount
         else:
             at_end = config.constraint == "indicator-at-end"
             signal = breach_indicator(rollout, terms.limit, at_end=at_end)

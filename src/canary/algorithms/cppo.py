@@ -8,9 +8,9 @@ penalty with
     state   penalty_t = lambda / eps * (G_t - eta)+                          as in the published code
     post    penalty_t = lambda / eps * GAE of the tail excess (G - eta)+     what the Lagrangian asks for
 
-The first is a function of the state alone. It is a baseline: its expected policy gradient is zero,
-so the constraint steers nothing. The second sees what the action led to. The multiplier is driven
-by a proportional-integral controller of the error e = CVaR - l in raw cost units (paper
+The first is a function of the state alone, a baseline: its expected policy gradient is zero, so the
+constraint steers nothing. The second depends on what the action led to. The multiplier follows from
+a proportional-integral controller of the error e = CVaR - l in raw cost units (paper
 tab:baseline-hyperparams):
 
     I <- clip(I + step * e, 0, cap),      lambda = clip(I + k_p * e, 0, cap)
@@ -40,8 +40,6 @@ from canary.types import Terms
 from canary.values import Amount, Positive, Settings
 
 Steps = Float[Array, "time env"]
-
-
 MULTIPLIER_CAP = 4000.0  # the largest multiplier; the paper states one only for EcoAnt
 
 
@@ -86,8 +84,7 @@ class Controller(eqx.Module):
 
 
 def penalised_objective(config: CPPOConfig):
-    """The reward minus the tail penalty with the multiplier from before this batch, which then
-    moves on."""
+    """The reward minus the tail penalty, with the multiplier from before this batch."""
     estimation = config.estimation
 
     def objective(batch: Batch, terms: Terms, memory: Controller) -> Objective:
@@ -116,17 +113,14 @@ def penalised_objective(config: CPPOConfig):
             rollout, rollout.cost, values[1], next_values[1],
             discount=estimation.cost_discount, decay=estimation.gae_lambda,
         )  # fmt: skip
-        targets = jnp.stack([reward_target, cost_target])
         return Objective(
             advantage=reward_advantage - jnp.where(jnp.isfinite(penalty), penalty, 0),
-            targets=targets,
+            targets=jnp.stack([reward_target, cost_target]),
             memory=control(memory, error, ready, config),
             metrics={
                 "multiplier": memory.multiplier,
                 "eta": eta * limit,
                 "cvar": cvar * limit,
-                "penalty_mean": penalty.mean(),
-                "penalty_deviation": penalty.std(),
             },
         )
 
@@ -147,8 +141,7 @@ def tail_mean(
 def control(
     memory: Controller, error: Float[Array, ""], ready: Bool[Array, ""], config: CPPOConfig
 ) -> Controller:
-    """The next multiplier; it waits until enough episodes ended, for early predictions mean
-    nothing."""
+    """The next multiplier; the same one until enough episodes have ended."""
     integral = jnp.clip(memory.integral + config.multiplier_step * error, 0, MULTIPLIER_CAP)
     multiplier = jnp.clip(integral + config.proportional_gain * error, 0, MULTIPLIER_CAP)
     usable = ready & jnp.isfinite(error)

@@ -1,8 +1,8 @@
-"""Fit critics to their targets by mean squared error: one network, one optimiser, one gradient clip
-each.
+"""Fit critics to their targets by mean squared error, each with its own network, optimiser and
+gradient clip.
 
-A joint clip lets the critic with the largest targets starve the others: Adam undoes the scale of a
-gradient, but not where it falls below Adam's epsilon.
+A joint clip lets the critic with the largest targets starve the others: their gradients fall below
+Adam's epsilon.
 """
 
 from collections.abc import Callable
@@ -48,8 +48,7 @@ class Critics(eqx.Module):
 
 @dataclass(frozen=True)
 class CriticModel:
-    """A critic of another kind than the scalar ones: how it begins, predicts, and learns from a
-    rollout."""
+    """A critic of another kind than the scalar ones."""
 
     init: Callable[[PRNGKeyArray, int], PyTree]
     """`init(key, input_size)`: networks and optimiser."""
@@ -72,8 +71,7 @@ NO_MODEL = CriticModel(
 
 
 def make_optimiser(gradient_clip: float) -> optax.GradientTransformation:
-    """Adam on the clipped gradient. Its result still wants a learning rate, which is a run-time
-    value."""
+    """Adam on the clipped gradient, without the learning rate, which is a run-time value."""
     return optax.chain(optax.clip_by_global_norm(gradient_clip), optax.scale_by_adam(eps=1e-5))
 
 
@@ -92,8 +90,7 @@ def guarded_step(
 
 
 def learning_rates(config: CriticConfig, terms: Terms) -> Float[Array, "step"]:
-    """Of the gradient steps of this update: the rate falls linearly to zero over all steps of the
-    run."""
+    """Of the gradient steps of this update; linear to zero over the run."""
     done = terms.iteration + jnp.arange(config.steps) / config.steps
     return config.learning_rate * jnp.maximum(1 - done / terms.updates, 0)
 
@@ -113,12 +110,11 @@ def fit_critics(
     *,
     joint_clip: bool = False,
 ) -> tuple[Critics, Float[Array, "critic"]]:
-    """Returns the fitted critics and the loss of each at its last gradient step. With a
-    `joint_clip` the norm of all gradients together is clipped, as with one summed loss.
+    """The fitted critics and the loss of each at its last gradient step. With a `joint_clip` the
+    norm of all gradients together is clipped, as with one summed loss.
 
     A critic whose loss is not finite keeps its weights for that step. Samples that share a row pull
-    its value towards their mean and only towards it: their squared error is that of the mean plus
-    their spread around it.
+    its value towards their mean, so the mean is the target, and their spread is added to the loss.
     """
     means = inputs.averaged(targets)
     merged_shares = inputs.row_weights() if inputs.merged else None
@@ -152,10 +148,8 @@ def over_minibatches(
     rates: Float[Array, "step"],
     key: PRNGKeyArray,
 ) -> tuple[PyTree, Array]:
-    """All gradient steps of an update, each on the whole batch or on a share of it; their reports
-    stacked."""
-    if config.minibatches == 1 or inputs.merged:
-        # Merged inputs are so few that every gradient step can afford all of them.
+    """All gradient steps of an update, each on the whole batch or on a share of it."""
+    if config.minibatches == 1 or inputs.merged:  # merged inputs are few
         return jax.lax.scan(lambda s, rate: step(s, (inputs, targets, rate)), state, rates)
     samples = targets.shape[1]
     size = samples // config.minibatches

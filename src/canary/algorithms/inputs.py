@@ -1,8 +1,8 @@
 """Network inputs of a batch, each distinct one evaluated once.
 
-In a finite environment a batch of a thousand steps holds only a few hundred distinct inputs x = (s,
-g, y). A network is a function, so evaluating it on the distinct rows and copying the results gives
-every loss, gradient and Fisher product of the whole batch exactly, at a fraction of the arithmetic.
+In a finite environment a batch of a thousand steps has a few hundred distinct inputs x = (s, g, y).
+Evaluating networks on the distinct rows and copying the results gives every loss, gradient and
+Fisher product of the batch exactly, with less arithmetic.
 """
 
 from collections.abc import Callable
@@ -17,8 +17,7 @@ Result = TypeVar("Result")
 
 
 class Inputs(eqx.Module):
-    """Rows to evaluate, and the 0-1 matrix that says which row each sample of the batch reads
-    (None: its own)."""
+    """Rows to evaluate, and the 0-1 matrix of which row each sample reads (None: its own)."""
 
     rows: Float[Array, "row input"]
     row_of_sample: Float[Array, "sample row"] | None = None
@@ -33,9 +32,8 @@ class Inputs(eqx.Module):
         result = network(self.rows)
         if self.row_of_sample is None:
             return result
-        # A product with the 0-1 matrix copies exactly, and so does its transpose in the backward
-        # pass; a gather's backward pass is a scatter, which XLA runs one element at a time on a
-        # CPU.
+        # A product with the 0-1 matrix copies exactly. The backward pass of a gather would be a
+        # scatter, which XLA runs one element at a time on a CPU.
         return jax.tree.map(lambda leaf: self.row_of_sample @ leaf, result)
 
     def subset(self, samples: Int[Array, "sample"]) -> "Inputs":
@@ -45,8 +43,7 @@ class Inputs(eqx.Module):
         return Inputs(self.rows, self.row_of_sample[samples])
 
     def row_weights(self, weight: Float[Array, "sample"] | None = None) -> Float[Array, "row"]:
-        """Share of the batch that reads each row, its samples counted with their weight (default:
-        1)."""
+        """Share of the batch that reads each row, with samples counted by weight."""
         count = self.rows.shape[0]
         if self.row_of_sample is None:
             return jnp.full(count, 1 / count, self.rows.dtype) if weight is None else weight / count
@@ -64,15 +61,14 @@ class Inputs(eqx.Module):
 def merge_duplicates(
     rows: Float[Array, "sample input"], capacity: int
 ) -> tuple[Inputs, Int[Array, ""], Bool[Array, ""]]:
-    """The distinct rows first, padded to `capacity`; how many they are; and whether they represent
-    the batch exactly.
+    """The distinct rows padded to `capacity`, their number, and whether they represent the batch
+    exactly.
 
-    Rows are sorted by a random projection, so equal rows fall together. Should two different rows
-    share a projection, or should there be more than `capacity` of them, the comparison on the last
-    line says so.
+    Rows are sorted by a random projection, so equal rows fall together. Two different rows with one
+    projection, or more rows than the capacity, are found by a comparison.
     """
     projection = jax.random.normal(jax.random.key(0), (rows.shape[1],))
-    # A sum, not a matrix product: equal rows must give equal bits wherever they stand in the batch.
+    # A sum, not a matrix product: equal rows must give equal bits wherever they stand.
     label = (rows * projection).sum(1)
     order = jnp.argsort(label)
     starts = jnp.concatenate([jnp.zeros(1, bool), label[order][1:] != label[order][:-1]])
@@ -88,11 +84,7 @@ def on_distinct_rows(
     rows: Float[Array, "sample input"], capacity: int, compute: Callable[[Inputs], Result]
 ) -> Result:
     """`compute` on the merged inputs where that is exact, else on the rows as they are; capacity 0
-    never merges.
-
-    A good policy visits few inputs, so parts of the capacity are tried as well: arithmetic is in
-    proportion to it.
-    """
+    never merges. A good policy visits few inputs, so there are smaller sizes, too."""
     if capacity == 0:
         return compute(Inputs(rows))
     merged, count, exact = merge_duplicates(rows, capacity)

@@ -38,9 +38,9 @@ from canary.algorithms.base import EstimationConfig, Task
 from canary.algorithms.clipped import Batch, ClippedMethod, Objective
 from canary.algorithms.signals import breach_indicator, cost_advantages, numbered, spent_after
 from canary.constraints import Kind
+from canary.numerics.costs import in_limits
 from canary.numerics.moments import EpisodeWindow, Span, recent
 from canary.numerics.risk import value_at_risk, violation_rate
-from canary.numerics.units import in_limits
 from canary.types import Metrics, Rollout, Terms
 
 Steps = Float[Array, "time env"]

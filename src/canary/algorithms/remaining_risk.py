@@ -11,8 +11,7 @@ makes a bound of
 
     E[C | x] = y + g V(x),        E[C^2 | x] = y^2 + g V~(x)
 
-Critics are estimates, so these are estimates too: they tell a person or a supervisor when an episode
-turns risky. A guarantee comes from certification.
+Critics are estimates, so these are estimates too. A guarantee comes from certification.
 """
 
 from dataclasses import dataclass
@@ -26,13 +25,13 @@ from jaxtyping import Array, Float
 from canary.algorithms.canary import CanaryConfig
 from canary.algorithms.cantelli_cpo import CantelliCPOConfig
 from canary.networks import MLP, critic_values
+from canary.numerics.costs import shaped
 from canary.numerics.risk import cantelli_probability
-from canary.numerics.shaped_cost import shaped
 
 
 @dataclass(frozen=True)
 class RiskCritics:
-    """The critics that the risk left in an episode is estimated with."""
+    """The critics that estimate the risk left in an episode."""
 
     networks: MLP
     """V_X alone, or V and V~; stacked along the first axis."""
@@ -63,13 +62,13 @@ def remaining_risk(
 ) -> Float[Array, "*batch"]:
     """Bound on P(C > limit | x) from the stacked critics and what they see; y in units of the
     limit."""
-    # A fit can put V a little below 0, which no cost is: a spent budget must not look unspent.
+    # A fit can put V a little below 0. A spent budget must not look unspent.
     values = critic_values(critics, inputs)
     value = jnp.maximum(values[0], 0)
     if dead_zone is not None:
         return jnp.minimum(shaped(spent, dead_zone) + value, 1)
     mean, variance = episode_moments(value, values[1], spent, discount)
-    # Two fits can contradict each other: no variance does not mean no risk.
+    # Two fits can contradict each other: a variance <= 0 does not mean no risk.
     return jnp.where(
         variance > 0, cantelli_probability(mean, variance, 1.0), markov(discount * value, 1 - spent)
     )

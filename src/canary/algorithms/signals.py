@@ -18,7 +18,7 @@ Steps = Float[Array, "time env"]
 def reward_advantages(
     rollout: Rollout, value: Steps, next_value: Steps, config: EstimationConfig
 ) -> tuple[Steps, Steps]:
-    """GAE and critic target of the reward, whose value goes on past a truncation."""
+    """GAE and critic target of the reward, which bootstraps at a truncation."""
     return generalised_advantages(
         rollout.reward, value, next_value, stops=rollout.terminated, done=rollout.done,
         discount=config.reward_discount, decay=config.gae_lambda,
@@ -34,28 +34,18 @@ def cost_advantages(
     discount: float,
     decay: float,
 ) -> tuple[Steps, Steps]:
-    """GAE and critic target of a cost-type signal: a sum over the episode as it was played, so it
-    ends with it."""
+    """GAE and critic target of a cost-type signal, which ends with the episode."""
+    done = rollout.done
     return generalised_advantages(
-        signal,
-        value,
-        next_value,
-        stops=rollout.done,
-        done=rollout.done,
-        discount=discount,
-        decay=decay,
+        signal, value, next_value, stops=done, done=done, discount=discount, decay=decay
     )
 
 
 def tail_advantages(
     rollout: Rollout, value: Steps, next_value: Steps, threshold: Float[Array, ""], decay: float
 ) -> Steps:
-    """GAE of the tail excess (C - threshold)+, which is paid once, when the episode ends,
-    undiscounted.
-
-    `value` estimates E[(C - threshold)+ | x_t] with the spent cost inside it: single steps cost
-    nothing.
-    """
+    """GAE of the tail excess (C - threshold)+, which is paid undiscounted at the end of the
+    episode; `value` estimates E[(C - threshold)+ | x_t]."""
     excess = jnp.maximum(spent_after(rollout) - threshold, 0)
     return cost_advantages(
         rollout, excess * rollout.done, value, next_value, discount=1.0, decay=decay
@@ -65,8 +55,8 @@ def tail_advantages(
 def breach_indicator(
     rollout: Rollout, limit: ArrayLike, *, at_end: bool = False
 ) -> Float[Array, "time env"]:
-    """1 for the step that takes the episode over the limit or, `at_end`, for the last step of one
-    that is over it. Compared in raw units, so that no rounding can flip a tie."""
+    """1 for the step that takes the episode over the limit or, `at_end`, for the last step of such
+    an episode. Compared in raw units, so that no rounding can flip a tie."""
     over = rollout.episodes.cost > limit
     pays = over & (rollout.done if at_end else rollout.spent_raw <= limit)
     return pays.astype(rollout.cost.dtype)
@@ -89,7 +79,7 @@ def numbered(metrics: Sequence[Metrics]) -> Metrics:
 def episode_metrics(
     window: EpisodeWindow, estimation: EstimationConfig, limit: ArrayLike
 ) -> Metrics:
-    """What the recent episodes cost, in raw units; not a number while there is none."""
+    """What the recent episodes cost, in raw units; NaN without any."""
     limits = jnp.asarray(limit)
     if limits.ndim:
         pairs = zip(window.by_cost(), limits, strict=True)

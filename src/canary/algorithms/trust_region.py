@@ -1,7 +1,6 @@
-"""The trust-region engine, which the paper's Canary, CPO and CVaR-CPO share: they differ only in the
-`RiskConstraint` they hand to it.
+"""The trust-region engine: Canary as published, CPO and CVaR-CPO hand it a `RiskConstraint` each.
 
-It reads as the paper's Algorithm 1: estimate advantages and cost statistics, construct the
+`update` reads as the paper's Algorithm 1: estimate advantages and cost statistics, construct the
 constraint, step the policy, fit the critics.
 """
 
@@ -23,11 +22,16 @@ from canary.algorithms.critics import (
     make_optimiser,
 )
 from canary.algorithms.inputs import Inputs, on_distinct_rows
-from canary.algorithms.reading import READINGS
 from canary.algorithms.signals import reward_advantages
-from canary.algorithms.step_report import WorstCase, report_metrics, worst_case_metrics
-from canary.algorithms.surrogates import Bound, Samples, Surrogates
-from canary.algorithms.trust_region_step import TrustRegionConfig, trust_region_step
+from canary.algorithms.trust_region_step import (
+    Bound,
+    Samples,
+    Surrogates,
+    TrustRegionConfig,
+    largest_advantage,
+    step_metrics,
+    trust_region_step,
+)
 from canary.networks import critic_values, make_critics, make_policy
 from canary.numerics.advantages import centred, standardised
 from canary.numerics.moments import EpisodeWindow
@@ -45,7 +49,7 @@ class Evidence:
     values: Values
     """Of the constraint's critics at each step."""
     next_values: Values
-    """After it."""
+    """After each step."""
     window: EpisodeWindow
     terms: Terms
 
@@ -64,12 +68,11 @@ class RiskEstimate:
     metrics: Metrics
     weight: Float[Array, "time env"]
     """Weight of each step in the surrogates: the cost discount g_t, or 1."""
-    worst_case: WorstCase | None = None
 
 
 @dataclass(frozen=True)
 class RiskConstraint:
-    """What a method says about its risk: which critics it needs and what it makes of a batch."""
+    """What a method hands to the engine."""
 
     critics: int
     """Scalar critics."""
@@ -77,7 +80,7 @@ class RiskConstraint:
     model: CriticModel = NO_MODEL
     """A critic of another kind; its predictions follow the values of the scalar ones."""
     sees_spent: bool = True
-    """Whether the scalar critics see g_t and y_t, and so does the policy unless told otherwise."""
+    """Whether the scalar critics see g_t and y_t. So does the policy by default."""
 
 
 def trust_region_algorithm(
@@ -89,7 +92,6 @@ def trust_region_algorithm(
 ) -> Algorithm:
     """The trust-region method for one risk constraint."""
     optimiser = make_optimiser(critic.gradient_clip)
-    reading = READINGS[trust_region.reading]
 
     def init(key: PRNGKeyArray) -> Learner:
         key_policy, key_critics, key_model = jax.random.split(key, 3)
@@ -129,7 +131,7 @@ def trust_region_algorithm(
         )
         targets = jnp.concatenate([reward_target[None], estimate.targets])
         samples = flatten(rollout, reward_advantage, estimate)
-        scale = estimate.length if reading.episode_units else jnp.ones(())
+        scale = jnp.ones(()) if trust_region.as_authors else estimate.length
         key_critics, key_model = jax.random.split(key)
         ready = window.total >= estimation.warmup_episodes
 
@@ -137,16 +139,16 @@ def trust_region_algorithm(
             old = inputs.evaluate(learner.policy)
             surrogates = Surrogates(learner.policy, inputs, old, samples, estimate.bound, scale)
             policy, step = trust_region_step(surrogates, ready, trust_region)
-            metrics = report_metrics(surrogates, step, trust_region.target_kl)
-            if estimate.worst_case is not None:
-                metrics |= worst_case_metrics(surrogates, policy, step, estimate.worst_case)
+            metrics = step_metrics(surrogates, step, trust_region)
+            if estimation.cost_discount < 1:  # else the theorem's bounds are infinite
+                metrics["largest_advantage"] = largest_advantage(surrogates, policy)
             return policy, metrics
 
         def learn(inputs: Inputs):
             flat = targets.reshape(targets.shape[0], -1)
             fitted = fit_critics(
                 learner.critics, optimiser, critic, inputs, flat, terms, key_critics,
-                joint_clip=reading.joint_clip,
+                joint_clip=trust_region.as_authors,
             )  # fmt: skip
             return fitted, risk.model.fit(
                 learner.extra, inputs, rollout, predicted_next, terms, key_model

@@ -2,26 +2,40 @@
 
     maximise L(theta)  subject to  L_i(theta) <= 0 for each constraint i,  mean KL(theta, theta_k) <= delta
 
-(paper eq. varcpo-constraint). The step linearises the surrogates (eq. practical-update),
-preconditions their gradients with the curvature of the KL divergence, solves the small problem that
-is left in closed form (appendix "Closed-Form Solver"), and searches backwards along the solution
-until the surrogates themselves accept it.
+(paper eq. varcpo-constraint) with the surrogates of one batch, and
+ratio_t = pi_theta(a_t | x_t) / pi_k(a_t | x_t):
+
+    L(theta)   = mean_t[ ratio_t A_t ]                of the reward
+    Z(theta)   = scale * mean_t[ g_t ratio_t A^i_t ]  of each cost signal i
+    L_i(theta) = bound_i(Z(theta))                    of each constraint
+
+The step linearises the surrogates (eq. practical-update), preconditions their gradients with the
+curvature H of the KL divergence, solves the small problem that is left in closed form (appendix
+"Closed-Form Solver"), and searches backwards until the surrogates themselves accept the point.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Bool, Float, Int, Shaped
 
-from canary.algorithms.natural_gradient import NaturalGradients, curvature, natural_gradients
-from canary.algorithms.reading import ReadingName
-from canary.algorithms.surrogates import Levels, Parameters, Surrogates
-from canary.networks import Policy, within_bounds
+from canary.algorithms.inputs import Inputs
+from canary.networks import Distribution, Policy, within_bounds
+from canary.numerics.conjugate_gradient import Product, conjugate_gradient
 from canary.numerics.line_search import Candidate, LineSearchResult, acceptable, backtrack
 from canary.numerics.tiers import Tier
 from canary.numerics.trust_region import TrustRegionSolution, solve
+from canary.types import Metrics
 from canary.values import Amount, Count, Positive, PositiveShare, Settings
+
+Parameters = Float[Array, "params"]
+Bound = Callable[[Float[Array, "signal"]], Float[Array, "constraint"]]
+"""The constraint surrogates L_i from the surrogate changes Z of the signals; <= 0 is safe."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,9 +54,82 @@ class TrustRegionConfig(Settings):
     """Attempts of the line search."""
     shrink: PositiveShare = 0.8
     """Factor between two attempts."""
-    reading: ReadingName = "equations"
+    reading: Literal["equations", "authors"] = "equations"
     """`equations`: as the paper's equations say. `authors`: as its authors' public code does, which
     comes near the published table."""
+
+    @property
+    def as_authors(self) -> bool:
+        """Whether to do as the authors' code where it differs from the equations
+        (docs/readings.md)."""
+        return self.reading == "authors"
+
+
+class Samples(eqx.Module):
+    """A flattened batch as the policy update sees it."""
+
+    action: Shaped[Array, "sample ..."]
+    reward_advantage: Float[Array, "sample"]
+    cost_advantages: Float[Array, "signal sample"]
+    """Centred advantage of every signal that the constraints are made of."""
+    weight: Float[Array, "sample"]
+    """Weight g_t of each step in the constraints."""
+
+
+class Levels(eqx.Module):
+    """All surrogates at one theta."""
+
+    reward: Float[Array, ""]
+    constraints: Float[Array, "constraint"]
+    kl: Float[Array, ""]
+    """KL divergence from the old policy: the larger of its mean over the batch and its mean
+    weighted with g_t, which is the one of the paper's theorem."""
+
+
+@dataclass(frozen=True)
+class Surrogates:
+    """The surrogates of a batch, at any theta."""
+
+    policy: Policy
+    """pi_k, which collected the batch."""
+    inputs: Inputs
+    old: Distribution
+    """Of pi_k on the inputs."""
+    samples: Samples
+    bound: Bound
+    scale: Float[Array, ""]
+
+    def parameters(self) -> Parameters:
+        return ravel_pytree(self.policy)[0]
+
+    def policy_at(self, theta: Parameters) -> Policy:
+        return ravel_pytree(self.policy)[1](theta)
+
+    def distribution(self, theta: Parameters) -> Distribution:
+        return self.inputs.evaluate(self.policy_at(theta))
+
+    def __call__(self, theta: Parameters) -> Levels:
+        new, old, samples = self.distribution(theta), self.old, self.samples
+        ratio = jnp.exp(new.log_prob(samples.action) - old.log_prob(samples.action))
+        change = self.scale * (samples.cost_advantages * samples.weight * ratio).mean(1)
+        kl = new.kl_from(old)
+        discounted = (kl * samples.weight).mean() / samples.weight.mean()
+        return Levels(
+            reward=(ratio * samples.reward_advantage).mean(),
+            constraints=self.bound(change),
+            kl=jnp.maximum(kl.mean(), discounted),
+        )
+
+    def gradients(self, theta: Parameters) -> tuple[Levels, Float[Array, "vector params"]]:
+        """The surrogates at theta and the gradients (g, b_1, ...) of reward and constraints
+        there."""
+
+        def stacked(theta: Parameters) -> tuple[Float[Array, "vector"], Levels]:
+            levels = self(theta)
+            return jnp.append(levels.reward, levels.constraints), levels
+
+        values, pullback, levels = jax.vjp(stacked, theta, has_aux=True)
+        return levels, jax.vmap(lambda row: pullback(row)[0])(jnp.eye(values.shape[0]))
 
 
 class Linearised(eqx.Module):
@@ -53,8 +140,17 @@ class Linearised(eqx.Module):
     gradients: Float[Array, "vector params"]
 
 
+class NaturalGradients(eqx.Module):
+    """H^-1 v of every gradient v, and the inner products of the v in the H^-1 metric."""
+
+    directions: Float[Array, "vector params"]
+    gram: Float[Array, "vector vector"]
+    residual: Float[Array, ""]
+    """Largest relative residual of the conjugate gradients."""
+
+
 class StepResult(eqx.Module):
-    """Everything about one step, for whoever wants to report on it."""
+    """Everything about one step."""
 
     linear: Linearised
     natural: NaturalGradients
@@ -66,10 +162,12 @@ class StepResult(eqx.Module):
 def trust_region_step(
     surrogates: Surrogates, ready: Bool[Array, ""], config: TrustRegionConfig
 ) -> tuple[Policy, StepResult]:
-    """The policy after one constrained step; the same policy if there is nothing safe to do, or if
-    it is not `ready`."""
-    linear = linearise(surrogates)
-    natural = precondition(surrogates, linear, config)
+    """The policy after one constrained step; the same policy if no safe step exists, or if it is
+    not `ready`."""
+    theta = surrogates.parameters()
+    linear = Linearised(theta, *surrogates.gradients(theta))  # eqs. taylor-c, taylor-b, taylor-cmu
+    product = curvature(surrogates, theta, config.damping)
+    natural = natural_gradients(product, linear.gradients, config)
     solution = solve(natural.gram, linear.levels.constraints, config.target_kl)
     tier = jnp.where(ready, solution.tier, Tier.NO_STEP)
     found = search(surrogates, linear, solution.coefficients @ natural.directions, tier, config)
@@ -77,20 +175,51 @@ def trust_region_step(
     return policy, StepResult(linear, natural, solution, tier, found)
 
 
-def linearise(surrogates: Surrogates) -> Linearised:
-    """Values c_i and gradients g, b_i at theta_k (eqs. taylor-c, taylor-b, taylor-cmu)."""
-    theta = surrogates.parameters()
-    return Linearised(theta, *surrogates.gradients(theta))
-
-
-def precondition(
-    surrogates: Surrogates, linear: Linearised, config: TrustRegionConfig
+def natural_gradients(
+    product: Product, gradients: Float[Array, "vector params"], config: TrustRegionConfig
 ) -> NaturalGradients:
-    """H^-1 g and H^-1 b_i, and the Gram matrix that the closed-form solver works with."""
-    product = curvature(surrogates, linear.theta, config.damping)
-    return natural_gradients(
-        product, linear.gradients, iterations=config.cg_iterations, tolerance=config.cg_tolerance
+    """All at once: one batched product serves every gradient."""
+    found = jax.vmap(
+        lambda v: conjugate_gradient(
+            product, v, iterations=config.cg_iterations, tolerance=config.cg_tolerance
+        )
+    )(gradients)
+    gram = found.solution @ found.image.T
+    return NaturalGradients(found.solution, 0.5 * (gram + gram.T), found.residual_norm.max())
+
+
+def curvature(surrogates: Surrogates, theta: Parameters, damping: float) -> Product:
+    """v -> H v.
+
+    A state's weight is the mean of the two in which the KL divergence is bounded: 1, and g_t over
+    its mean.
+    """
+    inputs, weight = surrogates.inputs, surrogates.samples.weight
+    weights = inputs.row_weights(0.5 * (1 + weight / weight.mean()))
+    return fisher_product(
+        lambda theta: surrogates.policy_at(theta)(inputs.rows), theta, weights, damping
     )
+
+
+def fisher_product(
+    distribution: Callable[[Parameters], Distribution],
+    theta: Parameters,
+    weights: Float[Array, "row"],
+    damping: float,
+) -> Product:
+    """v -> (J' M J + damping) v, with M the Hessian of the mean KL in the distribution's own few
+    numbers and J the Jacobian of the network, which is linearised once."""
+    old, push = jax.linearize(distribution, theta)
+    pull = jax.linear_transpose(push, theta)
+
+    def mean_kl(new: Distribution) -> Float[Array, ""]:
+        return new.kl_from(old) @ weights
+
+    def product(vector: Parameters) -> Parameters:
+        _, curved = jax.jvp(jax.grad(mean_kl), (old,), (push(vector),))
+        return pull(curved)[0] + damping * vector
+
+    return product
 
 
 def search(
@@ -115,3 +244,33 @@ def search(
     return backtrack(
         evaluate, accept, linear.theta, step, shrink=config.shrink, attempts=config.backtracks
     )
+
+
+def step_metrics(surrogates: Surrogates, step: StepResult, config: TrustRegionConfig) -> Metrics:
+    """What the step did."""
+    found, gram = step.search, step.natural.gram
+    kl = jnp.where(found.accepted, found.evaluation.kl, 0.0)
+    return {
+        "tier": step.tier.astype(jnp.float32),
+        "accepted": found.accepted.astype(jnp.float32),
+        "backtracks": found.attempts_used.astype(jnp.float32),
+        "kl": kl,
+        "kl_fraction": kl / config.target_kl,
+        "entropy": surrogates.old.entropy().mean(),
+        "exploration": surrogates.old.exploration(),
+        "gradient_cosine": gram[0, 1] / jnp.sqrt(jnp.maximum(gram[0, 0] * gram[1, 1], 1e-30)),
+        "cg_residual": step.natural.residual,
+        "bound_value": step.linear.levels.constraints[0],
+        "bound_surrogate_change": jnp.where(
+            found.accepted, found.evaluation.constraint_changes[0], 0.0
+        ),
+    }
+
+
+def largest_advantage(surrogates: Surrogates, new: Policy) -> Float[Array, ""]:
+    """max over the batch of |ratio A| of the first signal: stands in for the theorem's alpha =
+    max_x |E_{a ~ new} A(x, a)|, which `canary.theory.worst_case` computes exactly."""
+    samples = surrogates.samples
+    log_prob = surrogates.inputs.evaluate(new).log_prob(samples.action)
+    ratio = jnp.exp(log_prob - surrogates.old.log_prob(samples.action))
+    return jnp.abs(ratio * samples.cost_advantages[0]).max()

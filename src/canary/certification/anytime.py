@@ -31,7 +31,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import betainc, betaincc, betaln, xlog1py, xlogy
 
-from canary.numerics.binomial import Numbers
+from canary.numerics.statistics import Numbers
 
 Side = Literal["below", "above"]
 """Where the bets expect the truth."""

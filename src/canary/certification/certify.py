@@ -21,8 +21,8 @@ from canary.constraints import Chance, Constraint, one_cost, parts_of
 from canary.environments.protocol import Environment, explain_failures
 from canary.identity import identify, place_of, refuse_nonfinite
 from canary.networks import Policy
+from canary.numerics.costs import violates
 from canary.numerics.running_statistics import RunningStatistics
-from canary.numerics.violations import violates
 from canary.rollout import CostAccount
 
 Progress = Callable[[int, int | None], None]

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from canary.numerics.binomial import clopper_pearson_lower, clopper_pearson_upper
+from canary.numerics.statistics import clopper_pearson_lower, clopper_pearson_upper
 
 RATIO = 1.2  # of successive order statistics: smaller costs confidence, larger costs resolution
 

@@ -29,8 +29,8 @@ from canary.certification import anytime, tails
 from canary.certification.plan import Plan, cost_bound, largest_cost, planned_episodes
 from canary.constraints import Chance, Mean, One
 from canary.errors import CanaryError
-from canary.numerics.binomial import clopper_pearson_lower, clopper_pearson_upper
-from canary.numerics.violations import violates
+from canary.numerics.costs import violates
+from canary.numerics.statistics import clopper_pearson_lower, clopper_pearson_upper
 
 Method = Literal["fixed", "anytime"]
 Verdict = Literal["SATISFIED", "VIOLATED", "UNDECIDED"]

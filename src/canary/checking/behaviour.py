@@ -13,7 +13,7 @@ import numpy as np
 from canary.checking.probe import Probe
 from canary.checking.structure import Finding, error
 from canary.environments.protocol import Environment, name_of_environment
-from canary.numerics.sanity import LARGEST, sane
+from canary.numerics.running_statistics import LARGEST, sane
 
 FIELDS = ("cost", "reward", "observation")
 RULE = "write truncated = (time >= horizon) & ~terminated."

@@ -12,7 +12,7 @@ from canary.checking.probe import SHORT_STEPS, Probe, make_probe
 from canary.constraints import Chance, Constraint, One, parts_of
 from canary.environments.gymnasium_environment import GymnasiumEnvironment
 from canary.environments.protocol import Discrete, Environment, policy_interface
-from canary.numerics.measurement import measurement
+from canary.numerics.statistics import measurement
 
 RANDOM = "random actions"
 LANES, HOST_LANES = 16, 2  # whole episodes at once; those of a host environment take turns

@@ -16,7 +16,7 @@ from jaxtyping import Float
 
 from canary.errors import CanaryError
 from canary.exact.mdp import FiniteMDP
-from canary.numerics.shaped_cost import shaped
+from canary.numerics.costs import shaped
 
 ROUNDING = 1e-12  # slack when sums of probabilities are compared
 

@@ -15,7 +15,7 @@ Cantelli line is the paper's B(pi) <= 0 with both squares replaced by tangents a
 with equality at m = mu. So every m <= l gives only safe policies (mu <= (l + m) / 2 <= l follows),
 and m = mu loses nothing.
 
-With a dead zone d, X = phi_d(C / l) replaces C and 1 replaces l (`canary.numerics.shaped_cost`).
+With a dead zone d, X = phi_d(C / l) replaces C and 1 replaces l (`canary.numerics.costs`).
 """
 
 import heapq

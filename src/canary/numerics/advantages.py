@@ -1,12 +1,11 @@
 """Generalised advantage estimation (GAE) for any per-step signal.
 
-    delta_t = f_t + gamma * V(x_{t+1}) * bootstrap_t - V(x_t)
+    delta_t = f_t + gamma * V(x_{t+1}) * (1 - stops_t) - V(x_t)
     A_t     = delta_t + gamma * lambda * (1 - done_t) * A_{t+1}
 
-A signal bootstraps from the next state unless the episode ended there. What counts as an end
-differs: a cost return is a sum over the episode as it was played, so it stops at termination and at
-truncation alike; the discounted reward return only stops at termination. At the end of the rollout
-both bootstrap from the last state.
+A cost return is a sum over the episode as it was played: it stops at termination and at truncation.
+The reward return stops at termination only. At the end of the rollout both bootstrap from the last
+state.
 """
 
 import jax
@@ -28,13 +27,12 @@ def generalised_advantages(
     """GAE of `signal` with lambda = `decay`, and the lambda-return that its critic should learn,
     with its own lambda if one is given.
 
-    `stops` marks steps after which the signal is worth nothing (no bootstrap), `done` the ends of
-    episodes.
+    `stops` marks steps after which there is no bootstrap, `done` the ends of episodes.
     """
     residual = signal + discount * next_value * ~stops - value
     fades = discount * jnp.array([decay, decay if target_decay is None else target_decay])[:, None]
 
-    def backwards(later, step):
+    def backwards(later: Float[Array, "2 env"], step: tuple[Array, Array]):
         residual_t, done_t = step
         advantage = residual_t + fades * later * ~done_t
         return advantage, advantage
@@ -44,14 +42,6 @@ def generalised_advantages(
     return both[:, 0], both[:, 1] + value
 
 
-def augmented_cost(
-    cost: Float[Array, "*batch"], spent: Float[Array, "*batch"], discount: Float[Array, "*batch"]
-) -> Float[Array, "*batch"]:
-    """c~_t = g_t c_t^2 + 2 y_t c_t, whose discounted sum over an episode is C^2 (paper eqs.
-    square-cost, aug-cost)."""
-    return discount * cost**2 + 2 * spent * cost
-
-
 def standardised(advantage: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
     return (advantage - advantage.mean()) / (advantage.std() + 1e-8)
 
@@ -59,6 +49,5 @@ def standardised(advantage: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
 def centred(
     advantage: Float[Array, "*batch"], weight: Float[Array, "*batch"]
 ) -> Float[Array, "*batch"]:
-    """Remove the weighted mean only: a cost-type advantage keeps its units, so it is never
-    rescaled."""
+    """Without its weighted mean. It is not rescaled: a cost-type advantage carries units."""
     return advantage - (weight * advantage).sum() / weight.sum()

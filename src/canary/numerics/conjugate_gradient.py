@@ -1,8 +1,8 @@
 """Conjugate gradients: solve H x = b when only products with H are available.
 
-The closed-form solver of the paper (appendix "Closed-Form Solver") needs H⁻¹g, H⁻¹b_B and H⁻¹b_μ,
-where H is the Hessian of the mean KL divergence. One right-hand side is solved here; callers `vmap`
-over several, so that one batched product serves all of them.
+The paper's closed-form solver (appendix "Closed-Form Solver") needs H⁻¹g, H⁻¹b_B and H⁻¹b_μ, where H
+is the Hessian of the mean KL divergence. One right-hand side is solved here; under `vmap` one batched
+product serves several.
 """
 
 from collections.abc import Callable
@@ -16,15 +16,11 @@ Product = Callable[[Float[Array, "params"]], Float[Array, "params"]]
 
 
 class ConjugateGradientResult(eqx.Module):
-    """An approximate solution, together with what the iteration learned about it.
-
-    `image` is H @ solution, known without another product. `residual_norm` is relative: ‖b - H x‖ /
-    ‖b‖.
-    """
-
     solution: Float[Array, "params"]
     image: Float[Array, "params"]
+    """H @ solution, known without another product."""
     residual_norm: Float[Array, ""]
+    """‖b - H x‖ / ‖b‖."""
     iterations_used: Int[Array, ""]
 
 
@@ -40,11 +36,11 @@ class _State(eqx.Module):
 def conjugate_gradient(
     product: Product, rhs: Float[Array, "params"], *, iterations: int, tolerance: float
 ) -> ConjugateGradientResult:
-    """Solve H x = rhs for a symmetric positive definite H, in at most `iterations` products.
+    """Solve H x = rhs for a symmetric positive definite H, in at most `iterations` products, until
+    ‖rhs - H x‖ <= tolerance · ‖rhs‖.
 
-    Stops when ‖rhs - H x‖ <= tolerance · ‖rhs‖. The right-hand side is scaled to unit norm first,
-    so neither a tiny nor a huge gradient changes the iteration. A zero right-hand side gives zeros.
-    A non-finite one stops at once and stays non-finite in the result, for the caller to notice.
+    The right-hand side is scaled to unit norm first, so its size does not change the iteration. A
+    non-finite one stops at once and stays non-finite in the result.
     """
     norm = _norm(rhs)
     unit = rhs / jnp.where(norm == 0, 1, norm)
@@ -58,8 +54,7 @@ def conjugate_gradient(
     def advance(state: _State) -> _State:
         image = product(state.direction)
         curvature = state.direction @ image
-        # Rounding can make the curvature of a nearly solved system non-positive: keep what was
-        # found so far.
+        # Rounding can make the curvature of a nearly solved system non-positive.
         broken = ~(curvature > 0)
         length = jnp.where(broken, 0, state.squared_residual / jnp.where(broken, 1, curvature))
         residual = state.residual - length * image
@@ -81,7 +76,6 @@ def conjugate_gradient(
         iteration=jnp.zeros((), jnp.int32),
         broken=jnp.asarray(False),
     )
-    # `while_loop` under `vmap` leaves the members that have finished as they are.
     end = jax.lax.while_loop(unfinished, advance, start)
     return ConjugateGradientResult(
         solution=norm * end.solution,

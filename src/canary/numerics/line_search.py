@@ -1,9 +1,8 @@
 """Backtracking along a trust-region step, and the rule that decides which point may be kept.
 
-The step of `trust_region` solves a linear-quadratic model of OP (eq:varcpo-constraint). As in CPO,
-the paper returns to the surrogates themselves: θ = θ_k + shrinkʲ s for j = 0, 1, ..., and the first
-θ that satisfies them is taken. What must be satisfied depends on the tier of eq:recovery that
-produced the step:
+The step of `trust_region` solves a model of eq:varcpo-constraint. As in CPO, the surrogates
+themselves decide: of θ = θ_k + shrinkʲ s for j = 0, 1, ..., the first that satisfies them is taken.
+What must be satisfied depends on the tier of eq:recovery that produced the step:
 
 | tier                                  | reward | constraints, with Δ = L(θ) - L(θ_k)               |
 |---------------------------------------|--------|---------------------------------------------------|
@@ -12,7 +11,7 @@ produced the step:
 | bound restoration                     | free   | Δ_B <= 0 and Δ_μ <= max(-c_μ, 0)                  |
 | mean restoration                      | free   | Δ_μ <= 0                                          |
 
-Everything must be finite and the mean KL divergence within the radius in every row.
+In every row all numbers must be finite, and the mean KL divergence within the radius.
 """
 
 from collections.abc import Callable
@@ -73,8 +72,6 @@ def backtrack(
         return index + 1, accept(evaluation), evaluation
 
     evaluate = jax.jit(evaluate, inline=True)  # traced once, for its shapes and for the loop
-    # Zeros are the truth about staying at the start, and the shape that the loop needs to begin
-    # with.
     nothing = jax.tree.map(
         lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(evaluate, start)
     )
@@ -98,24 +95,16 @@ def acceptable(
     values: Float[Array, "constraints"],
     radius: ArrayLike,
 ) -> Bool[Array, ""]:
-    """Whether a trial point may be kept, by the row of the table above that the tier selects.
-
-    `values` are the constraint values c at the start, (bound,) or (bound, mean), in units of the
-    changes.
-    """
+    """Whether a trial point may be kept, by the row of the table that the tier selects. `values`
+    are the constraint values c at the start, (bound,) or (bound, mean)."""
     changes = candidate.constraint_changes
     within_slack = changes <= jnp.maximum(-values, 0)
-    not_worse = changes <= 0
     started_feasible = jnp.all(values < 0)
-    nominal = jnp.all(within_slack) & (~started_feasible | (candidate.reward_change >= 0))
-    bound_restoration = not_worse[0] & jnp.all(within_slack[1:])
-    mean_restoration = not_worse[-1]
-    never = jnp.asarray(False)
     by_tier = {
-        Tier.NOMINAL: nominal,
-        Tier.BOUND_RESTORATION: bound_restoration,
-        Tier.MEAN_RESTORATION: mean_restoration,
-        Tier.NO_STEP: never,
+        Tier.NOMINAL: jnp.all(within_slack) & (~started_feasible | (candidate.reward_change >= 0)),
+        Tier.BOUND_RESTORATION: (changes[0] <= 0) & jnp.all(within_slack[1:]),
+        Tier.MEAN_RESTORATION: changes[-1] <= 0,
+        Tier.NO_STEP: jnp.asarray(False),
     }
     finite = (
         jnp.isfinite(candidate.reward_change)

@@ -1,9 +1,7 @@
 """Moments of the episode cost over the newest batches or, if those are few, over recent episodes.
 
-With few episodes per batch (EcoAnt: about two) a batch estimate would be noise, and a batch in
-which no episode ended says nothing about the cost: it must never read as "cost 0". So finished
-episodes go into a ring, and statistics are taken over the newest `max(batches * new, minimum)` of
-them.
+A batch may hold few episodes (EcoAnt: about two), or none, which must never read as "cost 0". So
+finished episodes go into a ring, and statistics are taken over its newest ones.
 """
 
 from typing import NamedTuple
@@ -13,8 +11,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
-from canary.numerics.shaped_cost import shaped
-from canary.numerics.units import in_limits
+from canary.numerics.costs import in_limits, shaped
 from canary.types import EpisodeEnds, by_cost
 
 
@@ -36,8 +33,7 @@ class EpisodeWindow(eqx.Module):
 
 
 class CostMoments(eqx.Module):
-    """Plug-in moments of the (shaped) episode cost in units of the limit (paper: MC estimates of mu
-    and sigma^2)."""
+    """Plug-in moments of the (shaped) episode cost, in units of the limit."""
 
     mean: Float[Array, ""]
     variance: Float[Array, ""]
@@ -62,27 +58,28 @@ def record_episodes(window: EpisodeWindow, ends: EpisodeEnds) -> EpisodeWindow:
     # `size` is out of range: dropped
     place = jnp.where(counts, (window.total + order) % size, size)
     new = counts.sum(dtype=jnp.int32)
+
+    def put(ring: Array, values: Array) -> Array:
+        return ring.at[place].set(values.reshape(-1, *ring.shape[1:]), mode="drop")
+
     return EpisodeWindow(
-        cost=window.cost.at[place].set(ends.cost.reshape(-1, *window.cost.shape[1:]), mode="drop"),
-        reward=window.reward.at[place].set(ends.reward.reshape(-1), mode="drop"),
-        length=window.length.at[place].set(
-            ends.length.reshape(-1).astype(jnp.float32), mode="drop"
-        ),
+        cost=put(window.cost, ends.cost),
+        reward=put(window.reward, ends.reward),
+        length=put(window.length, ends.length.astype(jnp.float32)),
         total=window.total + new,
         new=new,
     )
 
 
 class Span(NamedTuple):
-    """How far back to look: at the episodes of about so many batches, and at no fewer than the
-    minimum."""
+    """How far back to look: at the episodes of so many batches, and at least at `minimum`."""
 
     minimum: int
     batches: int = 1
 
 
 def recent(window: EpisodeWindow, span: Span) -> Bool[Array, "ring"]:
-    """Marks the newest `max(batches * new, minimum)` episodes, as many as there are."""
+    """Marks the newest max(batches * new, minimum) episodes, as many as there are."""
     size = window.cost.shape[0]
     age = (window.total - 1 - jnp.arange(size)) % size
     wanted = jnp.maximum(span.batches * window.new, span.minimum)
@@ -92,7 +89,7 @@ def recent(window: EpisodeWindow, span: Span) -> Bool[Array, "ring"]:
 def cost_moments(
     window: EpisodeWindow, span: Span, limit: ArrayLike, dead_zone: ArrayLike | None = None
 ) -> CostMoments:
-    """Moments of phi(C / limit) over the recent episodes; NaN if there is none yet, never 0."""
+    """Moments of phi(C / limit) over the recent episodes; NaN without any, never 0."""
     weight = recent(window, span).astype(window.cost.dtype)
     count = weight.sum()
     cost = shaped(in_limits(window.cost, limit), dead_zone)

@@ -1,10 +1,8 @@
-"""Formulas of tail risk: (Conditional) Value-at-Risk, Cantelli's bound, and the guarantees of the
-paper.
+"""Formulas of tail risk: (Conditional) Value-at-Risk, Cantelli's bound, and the paper's guarantees.
 
-Symbols: C the cost of an episode, μ and σ its mean and standard deviation, ℓ the cost limit, ε the
+Symbols: C the cost of an episode, μ and σ its mean and standard deviation, ℓ the limit, ε the
 violation threshold, β = 1/ε - 1, δ the trust-region radius, γ_c the cost discount, α = max_x
-|E_{a~π}[A_{π_k}(x, a)]| the largest expected advantage of the new policy. A constraint value <= 0
-is safe; a violation is C > ℓ.
+|E_{a~π}[A_{π_k}(x, a)]| the largest expected advantage of the new policy. A violation is C > ℓ.
 """
 
 import jax.numpy as jnp
@@ -30,8 +28,8 @@ def cantelli_probability(
     """The largest P(C > ℓ) that the moments allow: σ² / (σ² + (ℓ - μ)²) for μ < ℓ (eq:cantelli),
     else 1.
 
-    At μ = ℓ with σ = 0 the cost equals the limit almost surely, which is no violation: 0. But 1 if
-    the question is P(C >= ℓ), `or_equal`, as it is for a cost that saturates at the limit.
+    `or_equal` asks for P(C >= ℓ), as for a cost that saturates at the limit: then the answer at
+    μ = ℓ, σ = 0 is 1, not 0.
     """
     gap = jnp.asarray(limit) - mean
     variance = jnp.asarray(variance)
@@ -44,16 +42,13 @@ def cantelli_probability(
 def value_at_risk(
     costs: Episodes, epsilon: ArrayLike, valid: Valid | None = None
 ) -> Float[Array, ""]:
-    """VaR_ε = inf{η : P(C > η) <= ε} (eq:strict-var) of the sample: a share of at most ε exceeds
-    it.
+    """VaR_ε = inf{η : P(C > η) <= ε} (eq:strict-var) of the valid episodes; -inf without any.
 
-    An order statistic, never an interpolation: interpolating would allow more than ε · n
-    exceedances. Only the episodes marked `valid` count (default: all); without any the result is
-    -inf.
+    An order statistic: interpolating would allow more than ε · n exceedances.
     """
     valid = jnp.ones(costs.shape, bool) if valid is None else valid
     descending = -jnp.sort(-jnp.where(valid, costs, -jnp.inf))
-    # ε · n may fall a rounding error short of the whole number it stands for, e.g. 0.29 · 100.
+    # ε · n may fall a rounding error short of a whole number, e.g. 0.29 · 100.
     rounding = 1 + 4 * jnp.finfo(costs.dtype).eps
     exceedances = jnp.floor(jnp.asarray(epsilon, costs.dtype) * jnp.sum(valid) * rounding).astype(
         int
@@ -98,8 +93,8 @@ def worst_case_cantelli(
 ) -> Real:
     """Largest B after a nominal step: K (β α̃ + 2|ℓ| α + 2α M / ε), M = |μ_k| + α / (1 - γ_c).
 
-    th:worst-case-violation. `mean` is μ of the old policy; `advantage` is α of the cost,
-    `augmented_advantage` α̃ of the augmented cost, both of the new policy against the old one.
+    th:worst-case-violation. `mean` is μ of the old policy, `advantage` is α of the cost,
+    `augmented_advantage` α̃ of the augmented cost.
     """
     factor = surrogate_error_factor(radius, discount)
     advantage = jnp.asarray(advantage)
@@ -113,8 +108,7 @@ def worst_case_mean(
 ) -> Real:
     """Largest μ after a nominal or bound-restoring step: ℓ + K α (eq:mean-overshoot, cor:recovery).
 
-    After a mean-restoring step it is μ_k + K α, with the mean of the old policy in the place of the
-    limit.
+    After a mean-restoring step it is μ_k + K α.
     """
     return jnp.asarray(limit) + _product(surrogate_error_factor(radius, discount), advantage)
 
@@ -122,8 +116,8 @@ def worst_case_mean(
 def excluding_deviation(
     epsilon: ArrayLike, advantage: ArrayLike, radius: ArrayLike, discount: ArrayLike
 ) -> Real:
-    """√β K α: after a nominal or bound-restoring step a policy whose σ is at least this is not in V
-    (cor:recovery, see `provably_violating`)."""
+    """√β K α: after a nominal or bound-restoring step no policy whose σ is at least this is
+    `provably_violating` (cor:recovery)."""
     factor = surrogate_error_factor(radius, discount)
     return jnp.sqrt(_beta(epsilon)) * _product(factor, advantage)
 
@@ -142,7 +136,6 @@ def _beta(epsilon: ArrayLike) -> Real:
 
 
 def _product(factor: ArrayLike, advantage: ArrayLike) -> Real:
-    """factor · advantage; 0 for a zero advantage even if the factor is infinite, for nothing
-    changes then."""
+    """factor · advantage; 0 for a zero advantage even if the factor is infinite."""
     advantage = jnp.asarray(advantage)
     return jnp.where(advantage == 0, 0.0, factor * jnp.where(advantage == 0, 1.0, advantage))

@@ -1,14 +1,20 @@
 """Running mean and variance of observations (Welford's merge), frozen within a rollout and updated
-after it."""
+after it; and which numbers can be worked with."""
+
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from canary.numerics.sanity import sane
-
 CLIP = 10.0  # deviations that a network sees at most
 FLOOR = 1e-8  # of the variance
+LARGEST = 1e15  # the square of a larger number may overflow
+
+
+def sane(numbers: Any) -> Any:
+    """Which entries are finite and not absurdly large, for arrays of numpy and of JAX."""
+    return abs(numbers) <= LARGEST
 
 
 class RunningStatistics(eqx.Module):
@@ -23,11 +29,8 @@ def initial_statistics(size: int) -> RunningStatistics:
 
 
 def merge(statistics: RunningStatistics, batch: Float[Array, "*batch obs"]) -> RunningStatistics:
-    """The statistics of all observations so far; one that is not finite, or absurdly large, counts
-    as the mean.
-
-    It would spoil the mean for good otherwise.
-    """
+    """The statistics of all observations so far. Entries that are not sane count as the mean, which
+    they would spoil for good."""
     rows = batch.reshape(-1, batch.shape[-1])
     rows = jnp.where(sane(rows), rows, statistics.mean)
     count = statistics.count + rows.shape[0]
@@ -41,8 +44,7 @@ def merge(statistics: RunningStatistics, batch: Float[Array, "*batch obs"]) -> R
 def normalise(
     statistics: RunningStatistics, observation: Float[Array, "*batch obs"]
 ) -> Float[Array, "*batch obs"]:
-    """(s - mean) / deviation, clipped to +-10; the identity (up to the clip) before any observation
-    was seen."""
+    """(s - mean) / deviation, clipped to +-10; the clip alone before the first observation."""
     variance = jnp.where(
         statistics.count > 1, statistics.squares / jnp.maximum(statistics.count, 1), 1.0
     )

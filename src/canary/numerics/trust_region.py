@@ -3,17 +3,21 @@ form.
 
     max g·s   subject to   c_B + b_B·s <= 0,   c_μ + b_μ·s <= 0,   ½ s'Hs <= δ
 
-lies in the span of H⁻¹g, H⁻¹b_B, H⁻¹b_μ, so the inner products q = g'H⁻¹g, r = b'H⁻¹g, S = b'H⁻¹b,
-the values c and the radius δ decide everything (appendix "Closed-Form Solver"). The tier follows
-from the reachable minima (eq:reachability), here in excess of their limits: m_μ of c_μ + b_μ·s over
-the trust region, and m_B of c_B + b_B·s over the trust region cut by the mean half-space.
+The solution lies in the span of H⁻¹g, H⁻¹b_B, H⁻¹b_μ, so the inner products q = g'H⁻¹g, r = b'H⁻¹g,
+S = b'H⁻¹b, the values c and the radius δ decide everything (appendix "Closed-Form Solver"). The tier
+follows from the reachable minima (eq:reachability): of c_μ + b_μ·s over the trust region, and of
+c_B + b_B·s over the trust region cut by the mean half-space.
 
 All algebra is dimensionless: unit vectors ĝ, b̂_i in the H⁻¹ metric, u = step / √(2δ) in the unit
-ball, and ĉ_i = c_i / κ_i with κ_i = √(2δ S_ii), the largest change of constraint i that the trust
-region allows: beyond 1 it is out of reach, below -1 it cannot bind, and tiny or huge gradients are
-no special case. Tier a enumerates active sets: the optimum is the best feasible one among their
-maximisers. Tiers b and c are the same problem with -b_B or -b_μ in the place of g and fewer
-constraints.
+ball, and excesses ĉ_i = c_i / κ_i with κ_i = √(2δ S_ii), the largest change of constraint i within
+the trust region. ĉ_i > 1 is out of reach, ĉ_i < -1 cannot bind, and tiny or huge gradients are no
+special case. Tier a enumerates active sets: for each set of constraints that may be tight, the best
+step with exactly these tight. The optimum is the best feasible one. Tiers b and c are the same
+problem with -b_B or -b_μ in the place of g and fewer constraints.
+
+A Gram matrix resolves angles only to about the square root of the rounding error ε. Below a squared
+sine of ε^(2/3), where the error of using a nearly degenerate direction equals the gain from using
+it, that direction is left out.
 """
 
 import equinox as eqx
@@ -22,16 +26,6 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
-from canary.numerics.active_sets import (
-    Candidate,
-    Problem,
-    both_active,
-    none_active,
-    one_active,
-    squared_sine,
-    straight,
-    tolerances,
-)
 from canary.numerics.tiers import Tier
 
 BOUND, MEAN = 0, 1
@@ -40,22 +34,38 @@ BOUND, MEAN = 0, 1
 NEGLIGIBLE = 1e-6
 
 
+class Problem(eqx.Module):
+    """Maximise ĝ·u in the unit ball with ĉ_i + b̂_i·u <= 0. An absent vector is zero, so are its
+    cosines."""
+
+    alignment: Float[Array, "2"]  # cosines of ĝ with b̂_B, b̂_μ
+    cosine: Float[Array, ""]  # of b̂_B with b̂_μ
+    excess: Float[Array, "2"]  # ĉ, clipped to [-2, 2]: beyond ±1 only the sign matters
+    has_objective: Bool[Array, ""]
+    has_gradient: Bool[Array, "2"]
+
+
+class Candidate(eqx.Module):
+    """The point u = Σ_i weights[i] · (ĝ, b̂_B, b̂_μ)[i], and the multipliers it would have as an
+    optimum."""
+
+    weights: Float[Array, "3"]
+    objective: Float[Array, ""]
+    violation: Float[Array, ""]  # largest ĉ_i + b̂_i·u of the others; inf if there is no such point
+    kl_multiplier: Float[Array, ""]
+    constraint_multipliers: Float[Array, "2"]
+
+
 class TrustRegionSolution(eqx.Module):
     """The step s = Σ_i coefficients[i] · H⁻¹v_i with v = (g, b_1, ...), and what the model predicts
-    of it.
-
-    `reachable_mean` (m_μ) and `reachable_bound` (m_B) are excesses: <= 0 means reachable. Where the
-    mean is out of reach there is no m_B, and the bound's value at the mean-restoring step stands
-    in. The multipliers satisfy v - Σ_i ν_i b_i = λ H s, where v is what the tier maximises: g, -b_B
-    or -b_μ.
+    of it. The multipliers satisfy v - Σ_i ν_i b_i = λ H s, where v is what the tier maximises: g,
+    -b_B or -b_μ.
     """
 
     coefficients: Float[Array, "vectors"]
     tier: Int[Array, ""]
     predicted_objective: Float[Array, ""]
     predicted_values: Float[Array, "constraints"]
-    reachable_mean: Float[Array, ""]
-    reachable_bound: Float[Array, ""]
     kl_multiplier: Float[Array, ""]
     constraint_multipliers: Float[Array, "constraints"]
 
@@ -66,9 +76,8 @@ def solve(
     """Solve the trust-region problem given by `gram`, the inner products of (g, b_1, ...) in the
     H⁻¹ metric.
 
-    `values` holds the constraint values c: (bound, mean), or (bound,) alone, which is the problem
-    of CPO and has no mean-restoring tier. Non-finite input, or a radius that is not positive, gives
-    `Tier.NO_STEP`.
+    `values` holds the constraint values c: (bound, mean), or (bound,) alone, the problem of CPO,
+    which has no mean-restoring tier. Non-finite input or a radius <= 0 gives `Tier.NO_STEP`.
     """
     constraints = values.shape[0]
     if constraints == 1:
@@ -85,7 +94,7 @@ def solve(
     problem, magnitudes, cosines = _normalise(
         jnp.where(usable, gram, 0), jnp.where(usable, values, 0), reach
     )
-    tier, step, bound_change = _select(problem)
+    tier, step = _select(problem)
     weights = jnp.where(usable, step.weights, 0)
     tier = jnp.where(jnp.any(weights != 0), tier, Tier.NO_STEP).astype(jnp.int32)
 
@@ -98,8 +107,6 @@ def solve(
         tier=tier,
         predicted_objective=changes[0],
         predicted_values=(values + changes[1:])[:constraints],
-        reachable_mean=values[MEAN] - reach * magnitudes[1 + MEAN],
-        reachable_bound=values[BOUND] + reach * magnitudes[1 + BOUND] * bound_change,
         kl_multiplier=step.kl_multiplier * maximised / reach,
         constraint_multipliers=multipliers[:constraints],
     )
@@ -130,13 +137,12 @@ def _normalise(
     return problem, jnp.where(present, magnitudes, 0), cosines
 
 
-def _select(problem: Problem) -> tuple[Int[Array, ""], Candidate, Float[Array, ""]]:
-    """The tier of eq:recovery, its step, and the largest decrease of b̂_B·u under the mean
-    constraint."""
-    smallest, _ = tolerances(problem.excess.dtype)
-    bound_step, bound_change = _restore_bound(problem)
+def _select(problem: Problem) -> tuple[Int[Array, ""], Candidate]:
+    """The tier of eq:recovery and its step."""
+    smallest, _ = _tolerances(problem.excess.dtype)
+    bound_step, lowest_bound = _restore_bound(problem)
     mean_unreachable = problem.excess[MEAN] > 1 + smallest
-    bound_unreachable = problem.excess[BOUND] + bound_change > smallest
+    bound_unreachable = problem.excess[BOUND] + lowest_bound > smallest
     otherwise = jnp.where(bound_unreachable, Tier.BOUND_RESTORATION, Tier.NOMINAL)
     tier = jnp.where(mean_unreachable, Tier.MEAN_RESTORATION, otherwise)
 
@@ -147,17 +153,17 @@ def _select(problem: Problem) -> tuple[Int[Array, ""], Candidate, Float[Array, "
     usable = found & (problem.has_objective | safe)
     nominal = jax.tree.map(lambda first, second: jnp.where(usable, first, second), best, bound_step)
     options = [nominal, bound_step, _restore_mean(problem)]  # in the order of `Tier`
-    return tier, jax.tree.map(lambda *leaves: jnp.stack(leaves)[tier], *options), bound_change
+    return tier, jax.tree.map(lambda *leaves: jnp.stack(leaves)[tier], *options)
 
 
 def _maximise(problem: Problem) -> tuple[Candidate, Bool[Array, ""]]:
     """The best feasible candidate, and whether there is any."""
-    smallest, smallest_sine = tolerances(problem.excess.dtype)
-    alone = [one_active(problem, active) for active in (BOUND, MEAN)]
-    candidates = [none_active(problem), *alone, both_active(problem)]
+    smallest, smallest_sine = _tolerances(problem.excess.dtype)
+    alone = [_one_active(problem, active) for active in (BOUND, MEAN)]
+    candidates = [_none_active(problem), *alone, _both_active(problem)]
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *candidates)
     # Parallel constraints are not tried together: each alone meets the other up to their angle.
-    parallel = jnp.all(problem.has_gradient) & (squared_sine(problem.cosine) <= smallest)
+    parallel = jnp.all(problem.has_gradient) & (_squared_sine(problem.cosine) <= smallest)
     settled = jnp.any(stacked.violation <= smallest)
     feasible = stacked.violation <= jnp.where(parallel & ~settled, 2 * smallest_sine, smallest)
     objective = jnp.where(feasible, stacked.objective, -jnp.inf)
@@ -187,5 +193,99 @@ def _restore_bound(problem: Problem) -> tuple[Candidate, Float[Array, ""]]:
 
 def _restore_mean(problem: Problem) -> Candidate:
     """Tier c: the lowest mean in the trust region, u = -b̂_μ."""
-    step = straight(1 + MEAN, problem.has_gradient[MEAN], problem.excess[MEAN] - 1)
+    step = _straight(1 + MEAN, problem.has_gradient[MEAN], problem.excess[MEAN] - 1)
     return eqx.tree_at(lambda c: c.weights, step, -step.weights)
+
+
+def _tolerances(dtype: jnp.dtype) -> tuple[float, float]:
+    """(ε^(2/3), ε^(1/3)): the smallest squared sine, and the smallest sine, that do not count as
+    zero."""
+    rounding = float(jnp.finfo(dtype).eps)
+    return rounding ** (2 / 3), rounding ** (1 / 3)
+
+
+def _none_active(problem: Problem) -> Candidate:
+    """The natural-gradient step u = ĝ."""
+    return _straight(0, problem.has_objective, jnp.max(problem.excess + problem.alignment))
+
+
+def _straight(index: int, present: Bool[Array, ""], violation: Float[Array, ""]) -> Candidate:
+    """All of the ball spent along one vector, if it is there."""
+    length = present.astype(violation.dtype)
+    weights = jnp.zeros(3, length.dtype).at[index].set(length)
+    return Candidate(weights, length, violation, length, jnp.zeros(2, length.dtype))
+
+
+def _one_active(problem: Problem, active: int) -> Candidate:
+    """The step of CPO: b̂·u = -ĉ for the active constraint, the rest of the ball spent on the
+    objective."""
+    smallest, _ = _tolerances(problem.excess.dtype)
+    other = 1 - active
+    excess, alignment = problem.excess[active], problem.alignment[active]
+    available = _squared_sine(excess)
+    free = problem.has_objective * _squared_sine(alignment)
+    weight, gain, multiplier = _spend(available, free, smallest)
+    other_change = (
+        weight * (problem.alignment[other] - alignment * problem.cosine) - excess * problem.cosine
+    )
+    exists = problem.has_gradient[active] & (available >= -smallest)
+    zeros = jnp.zeros(2, problem.excess.dtype)
+    return Candidate(
+        weights=jnp.append(weight, zeros.at[active].set(-excess - weight * alignment)),
+        objective=gain - excess * alignment,
+        violation=jnp.where(exists, problem.excess[other] + other_change, jnp.inf),
+        kl_multiplier=multiplier,
+        constraint_multipliers=zeros.at[active].set(alignment + multiplier * excess),
+    )
+
+
+def _both_active(problem: Problem) -> Candidate:
+    """Both constraints tight: ν = S⁻¹(r + λc), S⁻¹ by elimination so that nothing cancels."""
+    smallest, _ = _tolerances(problem.excess.dtype)
+    excess, alignment, cosine = problem.excess, problem.alignment, problem.cosine
+    distinct = jnp.all(problem.has_gradient) & (_squared_sine(cosine) > smallest)
+    apart = jnp.where(distinct, _squared_sine(cosine), 1)
+
+    def invert(right: Float[Array, "2"]) -> Float[Array, "2"]:
+        second = (right[1] - cosine * right[0]) / apart
+        return jnp.array([right[0] - cosine * second, second])
+
+    available = _squared_sine(excess[0]) - (excess[1] - cosine * excess[0]) ** 2 / apart
+    # What of ĝ lies outside the plane of b̂_B and b̂_μ, seen from the nearer of them to keep the
+    # rounding small; the plane itself is the more blurred the smaller the angle between the two.
+    near, far = jnp.where(
+        jnp.abs(alignment[0]) >= jnp.abs(alignment[1]), alignment, alignment[::-1]
+    )
+    outside = _squared_sine(near) - (far - cosine * near) ** 2 / apart
+    blur = jnp.maximum(1, _squared_sine(near) / apart) ** (2 / 3)
+    weight, gain, multiplier = _spend(available, problem.has_objective * outside, smallest * blur)
+    return Candidate(
+        weights=jnp.append(weight, invert(-excess - weight * alignment)),
+        objective=gain - excess @ invert(alignment),
+        violation=jnp.where(distinct & (available >= -smallest), 0, jnp.inf),
+        kl_multiplier=multiplier,
+        constraint_multipliers=invert(alignment + multiplier * excess),
+    )
+
+
+def _spend(
+    available: Float[Array, ""], free: Float[Array, ""], smallest: ArrayLike
+) -> tuple[Array, Array, Array]:
+    """Move along the part of the objective that the active constraints leave free, to the edge of
+    the ball.
+
+    `available` is 1 - |u|² before the move and `free` the squared length of that part. Returns the
+    weight of the objective vector, the gain, and λ = √(free / available), kept finite where nothing
+    is available.
+    """
+    degenerate = free <= smallest
+    sine = jnp.sqrt(jnp.where(degenerate, 1, free))
+    length = jnp.sqrt(jnp.maximum(available, 0))
+    multiplier = sine / jnp.maximum(length, _tolerances(sine.dtype)[1])
+    spent = length / sine, length * sine, multiplier
+    weight, gain, multiplier = (jnp.where(degenerate, 0, number) for number in spent)
+    return weight, gain, multiplier
+
+
+def _squared_sine(cosine: Float[Array, ""]) -> Float[Array, ""]:
+    return (1 - cosine) * (1 + cosine)

@@ -13,7 +13,7 @@ import polars as pl
 from jaxtyping import Bool, Float, Int
 
 from canary.constraints import Constraint
-from canary.numerics.measurement import measurement
+from canary.numerics.statistics import measurement
 from canary.numerics.tiers import Tier
 
 RESTORING_TIERS = (Tier.BOUND_RESTORATION, Tier.MEAN_RESTORATION, Tier.NO_STEP)

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from canary.constraints import Chance, Constraint, One, from_dict, one_cost, parts_of
-from canary.numerics.measurement import measurement
+from canary.numerics.statistics import measurement
 from canary.reporting.statistics import seen_by, student_interval
 from canary.reporting.summary import batch_of
 from canary.runs import files

@@ -16,7 +16,7 @@ import polars as pl
 
 from canary.constraints import Chance, CVaR, One, from_dict, parts_of, threshold, to_dict
 from canary.errors import CanaryError
-from canary.numerics.binomial import clopper_pearson_interval
+from canary.numerics.statistics import clopper_pearson_interval
 from canary.numerics.tiers import Tier
 from canary.reporting.statistics import mean_over_seeds, seen_by, standard_error
 from canary.reporting.summary import batch_of, read_evaluation

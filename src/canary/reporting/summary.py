@@ -13,7 +13,7 @@ import polars as pl
 
 from canary.constraints import Constraint, Joint, from_dict, to_dict
 from canary.errors import CanaryError
-from canary.numerics.measurement import Measurement, measurement
+from canary.numerics.statistics import Measurement, measurement
 from canary.reporting.diagnosis import diagnose, seed_series
 from canary.reporting.statistics import (
     is_violation,

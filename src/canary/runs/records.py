@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from canary.config.config import RunConfig
 from canary.constraints import Constraint
-from canary.numerics.sanity import sane
+from canary.numerics.running_statistics import sane
 from canary.numerics.tiers import Tier
 from canary.reporting.diagnosis import SeedSeries, diagnose, joined, seed_series
 from canary.terminal.progress import SeedStatus

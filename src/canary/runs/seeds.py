@@ -26,7 +26,7 @@ from canary.errors import CanaryError
 from canary.host.references import describe
 from canary.host_loop import HostTraining
 from canary.identity import named
-from canary.numerics.sanity import sane
+from canary.numerics.running_statistics import sane
 from canary.rollout import CostAccount
 from canary.training import (
     Trainer,

@@ -8,7 +8,7 @@ training, and the final policies. Rows on the same problem are compared with the
 from collections.abc import Sequence
 from typing import Any
 
-from canary.numerics.binomial import clopper_pearson_interval, clopper_pearson_upper
+from canary.numerics.statistics import clopper_pearson_interval, clopper_pearson_upper
 from canary.reporting.statistics import (
     bootstrap,
     improvement_probability,

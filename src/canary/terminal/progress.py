@@ -56,7 +56,7 @@ class SeedStatus:
 
     def judged(self, constraint: One) -> tuple[str, str, str]:
         """What the constraint limits, its band, and their colour."""
-        from canary.numerics.measurement import measurement  # needs scipy
+        from canary.numerics.statistics import measurement  # needs scipy
 
         costs = np.asarray(self.costs, float)
         measured = measurement(constraint, own_costs(constraint, costs) if len(costs) else costs)

@@ -26,12 +26,10 @@ from canary.algorithms.cantelli_cpo import CantelliCPOConfig, cantelli_constrain
 from canary.algorithms.clipped import Batch
 from canary.algorithms.cpo import CPOConfig, expectation_constraint
 from canary.algorithms.critics import make_optimiser
-from canary.algorithms.cvar_cpo import CVaRCPOConfig, cvar_constraint
+from canary.algorithms.cvar_cpo import CVaRCPOConfig, cvar_constraint, quantile_critic
 from canary.algorithms.inputs import Inputs
 from canary.algorithms.priced import priced_objective
-from canary.algorithms.quantile_critic import quantile_critic
 from canary.algorithms.signals import spent_after
-from canary.algorithms.surrogates import Surrogates
 from canary.algorithms.trust_region import (
     Evidence,
     RiskConstraint,
@@ -39,11 +37,11 @@ from canary.algorithms.trust_region import (
     flatten,
     trust_region_algorithm,
 )
+from canary.algorithms.trust_region_step import Surrogates
 from canary.environments.icy_lake import IcyLake
 from canary.networks import CategoricalPolicy, critic_values, make_policy
+from canary.numerics.costs import in_limits, shaped
 from canary.numerics.moments import EpisodeWindow, empty_window, record_episodes
-from canary.numerics.shaped_cost import shaped
-from canary.numerics.units import in_limits
 from canary.rollout import CostAccount, Lane, collect, start_lanes
 from canary.types import Rollout, Terms
 

@@ -7,7 +7,7 @@ probability of a violation, and by how many orders of magnitude it is too small.
 
 from statistics import median
 
-from canary.numerics.gaussian_tail import gaussian_tail
+from canary.numerics.statistics import gaussian_tail
 from canary.studies.page import Numbers, Page, Paths, Row
 from canary.studies.table import probability
 

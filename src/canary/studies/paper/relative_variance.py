@@ -16,7 +16,7 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from canary.errors import CanaryError
-from canary.numerics.regression import fitted_exponent
+from canary.numerics.statistics import fitted_exponent
 from canary.reporting.figures import canvas, legend_beside
 from canary.studies.page import Page, Paths
 from canary.studies.store import read_sealed, write_sealed

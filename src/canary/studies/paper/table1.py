@@ -6,7 +6,7 @@ half of the last printed digit; for the share of safe seeds the exact binomial i
 
 from typing import Any
 
-from canary.numerics.binomial import clopper_pearson_interval
+from canary.numerics.statistics import clopper_pearson_interval
 from canary.reporting.statistics import margin_per_jitter
 from canary.studies.page import Numbers, Page, Paths, Row
 from canary.studies.table import (

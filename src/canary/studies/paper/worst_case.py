@@ -89,12 +89,10 @@ def updates_of(seed: int) -> list[dict[str, Any]]:
         restores_mean = tier is Tier.MEAN_RESTORATION
         # The bounds count from here: exactly, and as training estimates it
         start = update.old_mean / limit if restores_mean else 1.0
-        batch_start = metrics["cost_mean"] / limit if restores_mean else 1.0
         mean, deviation = update.mean / limit, update.deviation / limit
         numbers = {
             "alpha": alpha,
-            "batch_alpha": (metrics["worst_case_mean"] - batch_start)
-            / risk.surrogate_error_factor(**region),
+            "batch_alpha": metrics["largest_advantage"],
             "error": abs(update.mean - update.surrogate_mean) / limit,
             "error_bound": risk.worst_case_mean(0.0, alpha, **region),
             "mean": mean,

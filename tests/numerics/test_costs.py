@@ -1,4 +1,4 @@
-"""The shaped cost, and Cantelli's inequality for it, which is a guarantee."""
+"""The shaped cost with the guarantee of Cantelli's inequality, and the augmented cost."""
 
 import jax
 import jax.numpy as jnp
@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from canary.numerics.costs import augmented_cost, shaped
 from canary.numerics.risk import cantelli_probability
-from canary.numerics.shaped_cost import shaped
 
 zones = st.one_of(st.just(0.0), st.floats(0, 0.95))
 
@@ -48,13 +48,6 @@ def test_the_bound_is_a_guarantee_for_any_law(seed, zone):
     assert (bound <= 1).all()
 
 
-def test_a_law_that_always_violates_has_the_bound_one():
-    """X = 1 without variance. Of the cost itself, equal to its limit, the same moments say that it
-    never violates."""
-    assert cantelli_probability(1.0, 0.0, 1.0, or_equal=True) == 1
-    assert cantelli_probability(1.0, 0.0, 1.0) == 0
-
-
 def test_a_dead_zone_near_one_is_nearly_the_violation_rate():
     cost = np.array([0.2, 0.6, 0.9, 2.0])
     chance = np.array([0.5, 0.3, 0.15, 0.05])
@@ -67,3 +60,17 @@ def test_a_dead_zone_near_one_is_nearly_the_violation_rate():
         )
     assert bounds[0] > bounds[1] > bounds[2]
     assert bounds[2] == pytest.approx(0.05, rel=1e-4)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(st.floats(-3, 3), min_size=1, max_size=30), st.sampled_from([1.0, 0.99, 0.9, 0.5, 0.0])
+)
+def test_discounted_augmented_costs_sum_to_the_square(costs, gamma):
+    costs = np.array(costs)
+    discount = gamma ** np.arange(len(costs))
+    spent = np.concatenate([[0], np.cumsum(discount * costs)[:-1]])
+    square = np.asarray(augmented_cost(costs, spent, discount))
+    np.testing.assert_allclose(
+        (discount * square).sum(), (discount * costs).sum() ** 2, rtol=1e-9, atol=1e-9
+    )

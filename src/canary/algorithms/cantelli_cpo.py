@@ -109,6 +109,7 @@ def cantelli_metrics(moments: CostMoments, terms: Terms) -> Metrics:
     return {
         "cost_mean": moments.mean * terms.limit,
         "cost_deviation": deviation * terms.limit,
+        "mean_value": moments.mean - 1,
         "window_episodes": moments.count,
         "provably_violating": violates.astype(jnp.float32),
         "risk_bound": cantelli_probability(moments.mean, moments.variance, 1.0),

@@ -121,6 +121,8 @@ def penalised_objective(config: CPPOConfig):
                 "multiplier": memory.multiplier,
                 "eta": eta * limit,
                 "cvar": cvar * limit,
+                "penalty_mean": penalty.mean(),
+                "penalty_deviation": penalty.std(),
             },
         )
 

@@ -117,14 +117,6 @@ def test_exploration_is_a_share_of_the_actions():
     ) == pytest.approx(1)
 
 
-def test_a_policy_that_stops_exploring_keeps_a_finite_divergence():
-    policy = make_policy(jax.random.key(0), 2, Continuous(1), (4,))
-    frozen = eqx.tree_at(lambda p: p.log_std, policy, jnp.array([-80.0]))
-    x = jnp.ones((3, 2))
-    np.testing.assert_allclose(frozen(x).log_std, LOG_STD_FLOOR)
-    assert np.isfinite(policy(x).kl_from(frozen(x))).all()
-
-
 def test_a_deviation_at_its_floor_feels_a_gradient_and_comes_back():
     """Below the floor it would feel none. So it is lifted to the floor, from where a few steps take
     it up."""

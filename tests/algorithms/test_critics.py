@@ -101,14 +101,6 @@ def test_learning_rate_falls_linearly_over_all_gradient_steps_of_the_run():
     np.testing.assert_allclose(rates, expected, rtol=1e-4)
 
 
-@pytest.mark.parametrize(("iteration", "moves"), [(UPDATES - 1, True), (UPDATES, False)])
-def test_critics_learn_until_the_end_of_the_run_and_not_beyond(trained, iteration, moves):
-    critics, _ = trained
-    further, _ = fit(critics, jnp.stack([VALUE + 1, VALUE + 1]), iteration)
-    change = float(jnp.abs(further.networks.weights[0] - critics.networks.weights[0]).max())
-    assert change > 1e-4 if moves else change == 0
-
-
 def test_minibatches_visit_the_whole_batch_and_merged_inputs_take_as_many_steps():
     """Only the last sample of the batch is off, and both paths must notice in epochs * minibatches
     steps."""

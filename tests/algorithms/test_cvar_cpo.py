@@ -27,7 +27,7 @@ from canary.algorithms.cvar_cpo import (
     tail_threshold,
     worst_episodes,
 )
-from canary.algorithms.inputs import Inputs, merge_duplicates
+from canary.algorithms.inputs import Inputs
 from canary.algorithms.trust_region import Evidence, flatten
 from canary.numerics.moments import empty_window, record_episodes
 from problems.breach_truth import COPIES, Law, difference_quotients
@@ -187,8 +187,7 @@ def coin_chain(key, length, envs):
     )
 
 
-@pytest.mark.parametrize("merged", [False, True])
-def test_critic_converges_to_the_law_of_a_chain(merged):
+def test_critic_converges_to_the_law_of_a_chain():
     updates = 120
     critic = CriticConfig(learning_rate=0.02, epochs=10, minibatches=2)
     estimation = EstimationConfig(gae_lambda=0.8)
@@ -199,8 +198,7 @@ def test_critic_converges_to_the_law_of_a_chain(merged):
     def update(state, iteration):
         key_play, key_fit = jax.random.split(jax.random.key(iteration))
         rollout = coin_chain(key_play, 10, 16)  # two episodes and a half: the rest is bootstrapped
-        rows = rollout.inputs.reshape(-1, 4)
-        inputs = merge_duplicates(rows, 8)[0] if merged else Inputs(rows)
+        inputs = Inputs(rollout.inputs.reshape(-1, 4))
         terms = make_terms(1.0, 0.1, updates, iteration)
         after = model.predict(state, rollout.next_inputs)
         state, metrics = model.fit(state, inputs, rollout, after, terms, key_fit)

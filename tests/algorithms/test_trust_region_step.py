@@ -302,26 +302,6 @@ def test_a_rejected_line_search_leaves_the_policy_bit_identical(problem):
     assert float(metrics["kl"]) == 0
 
 
-def test_merged_inputs_take_the_same_step(problem):
-    merged, _, exact = merge_duplicates(problem.x, 16)
-    assert exact
-
-    @jax.jit
-    def take():
-        surrogates = surrogates_of(
-            problem, problem.samples, jnp.array([0.02, -0.01]), inputs=merged
-        )
-        return trust_region_step(surrogates, jnp.array(True), CONFIG)
-
-    policy, step = take()
-    plain, plain_step, _ = problem.step(problem.samples, (0.02, -0.01))
-    np.testing.assert_allclose(
-        step.search.evaluation.kl, plain_step.search.evaluation.kl, rtol=1e-3
-    )
-    start, one, other = (ravel_pytree(each)[0] for each in (problem.policy, policy, plain))
-    assert np.linalg.norm(one - other) < 1e-2 * np.linalg.norm(other - start)
-
-
 @pytest.mark.parametrize("problem", ["gaussian"], indirect=True)
 def test_deviations_never_leave_their_floor_for_good(problem):
     """A step that would take log deviations below -5 ends at -5, where the next gradient can lift

@@ -86,9 +86,8 @@ def updates_of(seed: int) -> list[dict[str, Any]]:
             continue
         update = exact_update(lake, before, chances(state), DISCOUNT)
         tier, alpha = Tier(int(metrics["tier"])), update.alpha / limit
-        restores_mean = tier is Tier.MEAN_RESTORATION
-        # The bounds count from here: exactly, and as training estimates it
-        start = update.old_mean / limit if restores_mean else 1.0
+        # The bounds count from here
+        start = update.old_mean / limit if tier is Tier.MEAN_RESTORATION else 1.0
         mean, deviation = update.mean / limit, update.deviation / limit
         numbers = {
             "alpha": alpha,

@@ -269,7 +269,7 @@ def step_metrics(surrogates: Surrogates, step: StepResult, config: TrustRegionCo
 
 def largest_advantage(surrogates: Surrogates, new: Policy) -> Float[Array, ""]:
     """max over the batch of |ratio A| of the first signal: stands in for the theorem's alpha =
-    max_x |E_{a ~ new} A(x, a)|, which `canary.theory.worst_case` computes exactly."""
+    max_x |E_{a ~ new} A(x, a)|, which `canary.exact.worst_case` computes exactly."""
     samples = surrogates.samples
     log_prob = surrogates.inputs.evaluate(new).log_prob(samples.action)
     ratio = jnp.exp(log_prob - surrogates.old.log_prob(samples.action))

@@ -15,6 +15,7 @@ from canary.algorithms.base import EstimationConfig
 from canary.algorithms.canary import (
     LOCAL_UNIT,
     CanaryConfig,
+    aim,
     cantelli_penalty,
     shaped_bound,
     tightening,
@@ -107,7 +108,7 @@ def objective_of(rollout, window, local, ahead, *, dead_zone, decay):
     local = [value / LOCAL_UNIT for value in local]
     values, next_values = (jnp.stack([nothing, *each]) for each in zip(local, ahead, strict=True))
     batch = Batch(rollout, (nothing, nothing), values, next_values, window)
-    objective = priced_objective([cantelli_penalty(config)], 1, estimation.window)
+    objective = priced_objective([cantelli_penalty(config, 1)], 1, estimation.window)
     found = objective(batch, make_terms(LIMIT, EPSILON), Price.at_start())
     return replace(found, targets=found.targets.at[1].multiply(LOCAL_UNIT))
 
@@ -270,3 +271,8 @@ def test_price_times_effect_points_along_the_true_gradient(bursts, dead_zone):
     cosine = gradient @ truth / np.linalg.norm(gradient) / np.linalg.norm(truth)
     assert np.linalg.norm(truth) > 1e-4
     assert cosine > 0.9
+
+
+def test_the_aim_is_lower_where_the_window_renews_slowly():
+    assert aim(0.04) == pytest.approx(0.72)
+    assert aim(0.1) == aim(1.0) == pytest.approx(0.9)

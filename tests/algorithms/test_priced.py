@@ -58,9 +58,9 @@ def test_the_price_stays_within_its_caps_and_leaves_them_at_once(measured):
 
 
 def test_the_highest_price_is_lower_where_the_window_renews_slowly():
-    assert highest_price(4_000, horizon=1_000, window=100) == pytest.approx(12)
-    assert highest_price(1_000, horizon=100, window=40) == pytest.approx(75)
-    assert highest_price(125, horizon=1_000, window=100) == pytest.approx(np.exp(2))
+    assert highest_price(0.04) == pytest.approx(12)
+    assert highest_price(0.25) == pytest.approx(75)
+    assert highest_price(0.001) == pytest.approx(np.exp(2))
 
 
 @pytest.mark.parametrize("multiplier", [0.05, 1.0, 10.0])

@@ -9,7 +9,7 @@ import pytest
 
 from canary.algorithms import ALGORITHMS
 from canary.algorithms.base import EstimationConfig, Task
-from canary.algorithms.canary import AIM
+from canary.algorithms.canary import aim
 from canary.algorithms.clipped import ClippedConfig
 from canary.algorithms.critics import CriticConfig
 from canary.algorithms.cvar_cpo import QuantileConfig
@@ -118,7 +118,7 @@ def test_continuous_action_follows_the_observation(name):
 CANTELLI = (1 - np.sqrt(1 - EPSILON)) / 2  # (1/eps - 1) 4 p (1 - p) = (1 - 2 p)^2
 OPTIMA = [
     # A cost of 0 or 2 is shaped to 0 or 1: the bound is p.
-    ("canary", {}, AIM * EPSILON),
+    ("canary", {}, aim(1.0) * EPSILON),
     ("cantelli-cpo", {}, CANTELLI),
     ("ppo", {}, 1.0),
     ("cpo", {}, EPSILON),  # P(C > 1) = p

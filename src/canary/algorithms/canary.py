@@ -37,7 +37,14 @@ from jaxtyping import Array, Float
 
 from canary.algorithms.base import Algorithm, EstimationConfig, Task
 from canary.algorithms.clipped import Batch, ClippedConfig, clipped_algorithm
-from canary.algorithms.priced import SENSITIVITY, Charge, Penalty, expected_sum, priced_method
+from canary.algorithms.priced import (
+    SENSITIVITY,
+    Charge,
+    Penalty,
+    expected_sum,
+    priced_method,
+    renewed_share,
+)
 from canary.algorithms.signals import cost_advantages, spent_after
 from canary.constraints import Kind
 from canary.numerics.costs import in_limits, shaped
@@ -51,7 +58,6 @@ Scalar = Float[Array, ""]
 DeadZone = Annotated[float, Range(0, 0.99)]
 
 LOCAL_UNIT = 0.1  # limits: what lies within a hundred steps is a small part of the limit
-AIM = 0.9  # share of epsilon that the bound is held at: its mean over updates is what is controlled
 MEAN_AIM = 0.98  # the same of the limit on a mean or a CVaR, among several constraints
 LOWEST_PRICE = 0.37  # of lambda; where nothing is at risk, w is 0 and so is the price
 TARGET_DECAY = 0.97  # lambda of V_X's targets: news of a late cost must travel a long way back
@@ -79,7 +85,7 @@ class CanaryConfig(Settings):
             task,
             self.estimation,
             lambda kind: (
-                cantelli_penalty(self)
+                cantelli_penalty(self, task.horizon)
                 if kind == "chance"
                 else expected_sum(self.estimation, kind, MEAN_AIM)
             ),
@@ -88,7 +94,13 @@ class CanaryConfig(Settings):
         return clipped_algorithm(method, task, self.estimation, self.clipped)
 
 
-def cantelli_penalty(config: CanaryConfig) -> Penalty:
+def aim(renewed: float) -> float:
+    """The share of epsilon that the bound is held at. The smaller the share of the window that a
+    batch renews, the later the price reacts, and the more P varies around its mean."""
+    return min(0.6 + 3 * renewed, 0.9)
+
+
+def cantelli_penalty(config: CanaryConfig, horizon: int) -> Penalty:
     """The price of the cost in this episode times what the action does to it."""
     estimation = config.estimation
 
@@ -115,7 +127,8 @@ def cantelli_penalty(config: CanaryConfig) -> Penalty:
         weight = jnp.clip(before + ahead, 0, 1) * rollout.discount
         typical = jnp.sqrt(jnp.maximum(jnp.mean(weight**2), terms.epsilon / 3))
         return Charge(
-            level=tightened / (AIM * terms.epsilon),
+            level=tightened
+            / (aim(renewed_share(batch, horizon, estimation.window)) * terms.epsilon),
             advantage=effect,
             weight=weight / typical,
             targets=[local_target, ahead_target],

@@ -65,9 +65,14 @@ class Price(eqx.Module):
         )
 
 
-def highest_price(steps: int, horizon: int, window: int) -> float:
-    """300 times the share of the window that a batch of so many steps renews; at least e^2."""
-    return max(300 * steps / (horizon * window), math.exp(2))
+def renewed_share(batch: Batch, horizon: int, window: int) -> float:
+    """Of a window of so many episodes, the share that a batch renews, if episodes are whole."""
+    return batch.rollout.reward.size / (horizon * window)
+
+
+def highest_price(renewed: float) -> float:
+    """300 times the share of the window that a batch renews; at least e^2."""
+    return max(300 * renewed, math.exp(2))
 
 
 def next_price(
@@ -167,7 +172,7 @@ def priced_objective(
         shape = memory.log_integral.shape
         lowest = np.array([each.lowest_price for each in penalties], np.float32).reshape(shape)
         sensitivity = np.array([each.sensitivity for each in penalties], np.float32).reshape(shape)
-        highest = highest_price(batch.rollout.reward.size, horizon, window)
+        highest = highest_price(renewed_share(batch, horizon, window))
         controller, multiplier = next_price(
             memory, levels.reshape(shape), highest, lowest, sensitivity
         )

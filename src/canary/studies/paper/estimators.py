@@ -157,7 +157,7 @@ def _priced(dead_zone: float | None) -> Estimator:
     """The priced local advantage of the cost, as in an update of Canary without rewards; its value is
     the bound on P(C > limit), less epsilon."""
     config = _small(CanaryConfig(dead_zone=dead_zone or 0.0))
-    penalties = [cantelli_penalty(config)]
+    penalties = [cantelli_penalty(config, LAKE.horizon)]
     objective = priced_objective(penalties, LAKE.horizon, config.estimation.window)
 
     def measure(

@@ -273,7 +273,7 @@ def test_an_interruption_while_compiling(times, number, tmp_path, monkeypatch, c
     (row,) = directory.list_runs(tmp_path)
     assert (row.status, row.steps) == ("interrupted", 0)
     shown = capsys.readouterr()
-    assert f"Interrupted and saved; go on with: canary train --resume {row.path}" in shown.err
+    assert f"Interrupted and saved; continue with: canary train --resume {row.path}" in shown.err
     assert "Traceback" not in shown.err + shown.out
 
 

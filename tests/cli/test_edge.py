@@ -1,4 +1,4 @@
-"""The edge: hostile names and broken streams end in one sentence; so does what nobody foresaw."""
+"""The edge: hostile names and broken streams end in one sentence; so does a bug."""
 
 import io
 import json
@@ -38,7 +38,7 @@ def test_mistakes_with_a_run_are_sentences(tmp_path, capsys, monkeypatch):
     run = str(untrained_run(tmp_path / "runs"))
     for arguments, words in (
         (["certify", run, "--seed", "4294967296"], "at most 2147483647"),
-        (["certify", run, "--replay"], "it belongs to --verify"),
+        (["certify", run, "--replay"], "works only with --verify"),
         (["certify", run, "--shift", "horizon=99999999999"], "too large"),
         (["certify", run, "--sign", "no-such-key"], "There is no key"),
         (["export", run, "--file", "x" * 300], "Cannot write"),

@@ -24,37 +24,35 @@ class Certify:
   canary certify runs/NAME --confidence 0.99 --episodes 10000
   canary certify --shift slip=0.2,0.3,0.4            at which slip does the limit fail?
   canary certify --best                              the stored policy with the highest certified return
-  canary certify --sign ~/.ssh/id_ed25519            sign it with a key of yours
+  canary certify --sign ~/.ssh/id_ed25519            sign it with your key
   canary certify --verify certificate.json           do its bounds follow from its costs?
   canary certify runs/NAME --verify certificate.json --replay --key issuer.pub
 
-With --best, the stored states of all seeds (--set training.keep_checkpoints=10 keeps some) play episodes of their own. Those
-within the limit there are ranked by return, and the first --tries of them are certified in turn on fresh episodes, at a
-confidence that is corrected for trying several.
+--best plays episodes with every stored policy (--set training.keep_checkpoints=10 stores some) and ranks those within the
+limit by return. It certifies the first --tries of them in turn on fresh episodes, at a confidence corrected for several tries.
 
-Episodes are played until the verdict is clear or the planned number is reached; early stopping and Ctrl-C are
-both covered by an anytime-valid bound. Writes certificate.json and certificate.html into the run; earlier ones
-are kept under names of their own. Exit code 0 if the verdict is SATISFIED (or the certificate valid), 1 if not.
+Episodes are played until the verdict is clear or the planned number is reached. The bound is valid at any time, so early
+stopping and Ctrl-C are allowed. Writes certificate.json and certificate.html into the run and renames earlier ones. Exit
+code 0 if the verdict is SATISFIED (or the certificate valid), else 1.
 
---verify issues the certificate again from the costs that it lists, compares it with the policies of RUN (or of the run
-it lies in), and with --replay plays all its episodes again."""
+--verify issues the certificate again from its costs and compares it with the policies of RUN (or of the run that contains
+it). --replay also plays all its episodes again."""
 
     run: options.OneRun = ""
     confidence: Annotated[float, options.flag("LEVEL", "0.95")] = 0.95
     """Confidence of the verdict, over all seeds and shifts together."""
     episodes: Annotated[Count | None, options.flag("N", "planned")] = None
-    """Most episodes per seed."""
+    """Largest number of episodes per seed."""
     fixed: options.Switch = False
-    """Play exactly that many episodes, without early stopping: the bound on P is then the exact
-    binomial one."""
+    """Play exactly that many episodes, without early stopping; the bound on P is exact binomial."""
     seeds: options.ChosenSeeds = None
     step: options.Step = None
     best: options.Switch = False
     """Find and certify the stored policy with the highest return: one seed, one step."""
     tries: Annotated[Count, options.flag("N", "3")] = 3
-    """With --best: the most policies that are certified until one is SATISFIED."""
+    """With --best: certify at most this many policies."""
     shift: Annotated[options.Repeated, options.flag("SETTING=A,B,...")] = ()
-    """Also certify with a changed environment setting, for each of the values. Repeatable."""
+    """Also certify with each of these values of an environment setting. Repeatable."""
     largest_step_cost: Annotated[Positive | None, options.flag("COST", "the environment's")] = None
     """The largest cost of a step, if the environment does not state it: bounds on means need it."""
     deterministic: options.Switch = False
@@ -68,7 +66,7 @@ it lies in), and with --replay plays all its episodes again."""
     key: Annotated[str | None, options.flag("PUB")] = None
     """With --verify: the public key (.pub or .pem) that must have signed it."""
     sign: Annotated[str | None, options.flag("KEY")] = None
-    """Sign the certificate with this Ed25519 private key, as ssh-keygen makes it (needs
+    """Sign the certificate with this Ed25519 private key, for instance from ssh-keygen (needs
     canary-rl[sign])."""
     trust: options.Trust = False
     accept_change: options.AcceptChange = False
@@ -78,15 +76,15 @@ it lies in), and with --replay plays all its episodes again."""
 
     def __call__(self) -> int:
         if self.verify is not None:
-            options.refuse(self, MAKING, "--verify checks a certificate as it is")
+            options.refuse(self, MAKING, "--verify only checks a certificate")
             return self._verify(Path(self.verify))
-        options.refuse(self, ("replay", "key"), "it belongs to --verify FILE")
+        options.refuse(self, ("replay", "key"), "it works only with --verify FILE")
         from canary import api
 
         if self.best:
             options.refuse(self, CHOOSING, "--best chooses the policy and how it is certified")
         else:
-            options.refuse(self, ("tries",), "it belongs to --best")
+            options.refuse(self, ("tries",), "it works only with --best")
         place = options.opened(self.run or "latest", self.out, trust=self.trust)
         run = api.load(place, accept_change=self.accept_change)
         return self._best(run) if self.best else self._certify(run)

@@ -1,4 +1,4 @@
-"""`canary check-env` and `canary frontier`: what can be said about an environment without training."""
+"""`canary check-env` and `canary frontier`: about an environment, without training."""
 
 import math
 import time
@@ -25,20 +25,19 @@ EnvironmentSettings = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class CheckEnv:
-    """Check an environment: shapes, types, randomness, ends and costs; and which limits are
-    interesting."""
+    """Check an environment (shapes, types, randomness, ends, costs) and suggest limits."""
 
     EXAMPLES: ClassVar[str] = """
-  canary check-env shop:Shop                         an environment of yours, in shop.py
+  canary check-env shop:Shop                         your own environment, in shop.py
   canary check-env shop:Shop --set env.price=2 --limit 6 --epsilon 0.05
   canary check-env shop:Shop --constraint mean --limit 3
   canary check-env gymnasium:Pendulum-v1 --cost shop:speed
-  canary check-env gymnasium:shop:Tank --set env.horizon=200     a Gymnasium class of yours, which has no spec
+  canary check-env gymnasium:shop:Tank --set env.horizon=200     your own Gymnasium class, which has no spec
   canary check-env IcyLake --json -
 
-It traces the environment, plays random episodes to their end, and plays them once more to see that the same seeds give the
-same numbers. Then constant actions (each one, or low, middle and high) show what can be had without learning, and which limits
-are interesting. Every training begins with the fast part of it. Exit code 0 if nothing is wrong, 1 if something is."""
+The check traces the environment and plays random episodes twice: the same seeds must give the same numbers. Then it plays
+constant actions (each one, or low, middle and high) and suggests limits. Every training begins with the fast part of this
+check. Exit code 0 if nothing is wrong, else 1."""
 
     env: Annotated[Positional[str], options.flag("ENV")]
     """One of ours, package.module:Factory, gymnasium:ID, gymnax:ID, brax:NAME, crax:NAME or
@@ -92,7 +91,7 @@ are interesting. Every training begins with the fast part of it. Exit code 0 if 
         return 0 if report.ok else 1
 
     def _constraint(self, environment: "Environment") -> Any:
-        """What was said, completed by the environment's own constraint; None without a limit."""
+        """The given options, completed by the environment's constraint; None without a limit."""
         from canary.config.run_config import complete
         from canary.constraints import Chance
         from canary.environments.protocol import default_constraint
@@ -105,32 +104,30 @@ are interesting. Every training begins with the fast part of it. Exit code 0 if 
 
 @dataclass(frozen=True, kw_only=True)
 class Frontier:
-    """The exact best return under each kind of constraint, and how far trained runs are from it."""
+    """Compute the exact best return under each kind of constraint, and compare trained runs."""
 
     EXAMPLES: ClassVar[str] = """
   canary frontier                                    IcyLake, the paper's limit and epsilon
   canary frontier --limit 15 --epsilon 0.1 --set env.map=8x8
-  canary frontier --run latest --out frontier        with the policies of a run, evaluated exactly
+  canary frontier --run latest --out frontier        with the exact values of a run's policies
 
-By dynamic programming over (time, state, spent cost), so only for finite environments. Beside VaR,
-CVaR and Cantelli's bound over epsilon it shows Cantelli's bound on the shaped cost over the dead
-zone. --out gets the figure and the tables as files."""
+Uses dynamic programming over (time, state, spent cost), so the environment must be finite. Shows VaR,
+CVaR and Cantelli's bound over epsilon, and the bound on the shaped cost over the dead zone. --out
+gets the figure and the tables."""
 
     env: Annotated[str | None, options.flag("NAME", "that of the first --run, else IcyLake")] = None
-    """Environment: one of ours or package.module:Factory; it must be finite, and state its
-    finite_tables()."""
+    """Environment with finite_tables(): one of ours or package.module:Factory."""
     limit: Annotated[float | None, options.flag("COST", "the paper's: 5.5 on IcyLake")] = None
     """Cost limit."""
     epsilon: Annotated[float | None, options.flag("PROBABILITY", "the paper's: 0.02")] = None
     """Largest allowed probability of a violation."""
     set: EnvironmentSettings = ()
     run: Annotated[options.Repeated, options.flag("RUN")] = ()
-    """Draw the policies of a run into it: its path, its name below --runs, or latest.
-    Repeatable."""
+    """Also show the policies of a run: its path, its name below --runs, or latest. Repeatable."""
     trust: options.Trust = False
     runs: options.RunsFolder = "runs"
     out: Annotated[str | None, options.flag("DIR")] = None
-    """Write figure and tables there."""
+    """Directory for the figure and the tables."""
     json: options.Json = None
     quiet: options.Quiet = False
 

@@ -1,8 +1,7 @@
 """The `canary` command: find the command, read its options, call it.
 
-Exit codes: 0 done; 2 a mistake of the caller, which one sentence on standard error explains; 70 a
-mistake of canary's: the sentence says where the traceback is (CANARY_TRACEBACK=1 shows it); 130
-Ctrl-C.
+Exit codes: 0 done; 2 a mistake of the caller, explained in one sentence on standard error; 70 a bug in
+canary: the sentence names the file with the traceback (CANARY_TRACEBACK=1 shows it); 130 Ctrl-C.
 """
 
 import contextlib
@@ -49,8 +48,8 @@ commands:
 examples:
   canary train               train Canary on IcyLake and watch it
   canary evaluate            measure the policies of the newest run on fresh episodes
-  canary train --help        all options of a command
-  canary --version           the version"""
+  canary train --help        show all options of a command
+  canary --version           show the version"""
 
 MISTAKE, BUG, INTERRUPTED = 2, 70, 130
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -81,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def find_command(arguments: list[str]) -> Any:
-    """The command with its options; None if help or the version was asked for, and printed."""
+    """The command with its options; None after printing help or the version."""
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         lines = (f"  {name:<10} {kind.__doc__}" for name, kind in COMMANDS.items())
         print(HELP.format(commands="\n".join(lines)))
@@ -103,7 +102,7 @@ def find_command(arguments: list[str]) -> Any:
 
 
 def say(text: str, code: int) -> int:
-    """One sentence on one line of standard error; a very long one without its middle."""
+    """Print one line on standard error; a very long one without its middle."""
     text = " ".join(text.split())
     text = text if len(text) <= 1200 else f"{text[:800]} ... {text[-300:]}"
     with contextlib.suppress(OSError, ValueError):
@@ -116,7 +115,7 @@ def _show_warning(message: Any, category: type, *_: Any) -> None:
 
 
 def _unforeseen(error: BaseException) -> int:
-    """A missing extra and a full disk are sentences; of all else the traceback is kept in a file."""
+    """Explain a missing extra or a full disk; for anything else save the traceback."""
     if isinstance(error, ModuleNotFoundError) and error.name in ("matplotlib", "PIL"):
         text = "Figures and videos need the extra plot: pip install 'canary-rl[plot]'."
         return say(text, MISTAKE)
@@ -134,8 +133,8 @@ def _unforeseen(error: BaseException) -> int:
         place = f"is in {name}"
     reason = f"{type(error).__name__}: {error}".partition("\n")[0][:200]
     return say(
-        f"canary failed in a way that nobody foresaw ({reason}); the traceback {place}: please "
-        "report it with the command. CANARY_TRACEBACK=1 shows it here.",
+        f"canary failed unexpectedly ({reason}); the traceback {place}: please report it with the "
+        "command. CANARY_TRACEBACK=1 shows it here.",
         BUG,
     )
 

@@ -1,8 +1,8 @@
-"""Options of commands. A command is a dataclass: a field's type says what the option may be, the text
+"""Options of commands. A command is a dataclass: a field's type is the type of the option, the text
 below it is its help, and calling the command runs it.
 
-tyro finds the words. A number or a choice stays a text until `canary.values` converts it, so that a
-wrong one ends in the same sentence as in Python.
+tyro splits the words. `canary.values` converts numbers and choices, so a wrong one gives the same
+message as in Python.
 """
 
 import contextlib
@@ -23,17 +23,17 @@ from canary.values import Kind, Seeds, Whole, convert, type_hints
 
 
 def flag(metavar: str | None = None, default: str = "", about: str | None = None) -> Any:
-    """How help shows an option; what it is about is said here or, as a text, below its field."""
+    """How help shows an option. Its description is `about` or the text below its field."""
     hint = f"(default: {default})" if default else ""
     return arg(metavar=metavar, help=about, help_behavior_hint=hint)
 
 
 # Options that several commands have
 Switch = Annotated[bool, flag()]
-Quiet = Annotated[bool, flag(about="Show no progress and no table.")]
+Quiet = Annotated[bool, flag(about="Print no progress and no table.")]
 Json = Annotated[
     str | None,
-    flag("FILE|-", about="Write the result as JSON to a file, or as all of standard output (-)."),
+    flag("FILE|-", about="Write the result as JSON to a file, or to standard output (-)."),
 ]
 OneRun = Annotated[
     Positional[str], flag("RUN", "latest", "The run: its path, its name below --out, or latest.")
@@ -48,14 +48,18 @@ ChosenSeeds = Annotated[
 ]
 Step = Annotated[
     Whole | None,
-    flag("STEP", "the newest", "The policies after so many steps per seed, if the run kept them."),
+    flag(
+        "STEP",
+        "the newest",
+        "Use the policies after this many steps per seed, if the run kept them.",
+    ),
 ]
 Trust = Annotated[
     bool,
-    flag(about="Import the code that the run names, if it is not canary's own; asked once a run."),
+    flag(about="Allow importing the code that the run names; asked once per run otherwise."),
 ]
 AcceptChange = Annotated[
-    bool, flag(about="Go on although the environment has changed; a certificate says how.")
+    bool, flag(about="Continue although the environment has changed; a certificate says how.")
 ]
 Cost = Annotated[
     str | None,
@@ -71,7 +75,7 @@ Constraint = Annotated[
         "chance|mean|cvar",
         "the environment's own, or chance",
         "What is limited: P(cost > limit), the mean cost, or the mean cost of the worst share "
-        "epsilon of the episodes. With several costs, here and in the next two, a list: chance,mean.",
+        "epsilon of the episodes. For several costs, this and the next two take lists: chance,mean.",
     ),
 ]
 Limit = Annotated[
@@ -79,8 +83,8 @@ Limit = Annotated[
     flag(
         "COST",
         "the environment's own",
-        "Cost limit: of an episode (chance), of the mean (mean), or of the mean of the worst "
-        "episodes (cvar).",
+        "Limit on the cost of an episode (chance), the mean cost (mean), or the mean cost of the "
+        "worst episodes (cvar).",
     ),
 ]
 Epsilon = Annotated[
@@ -150,14 +154,14 @@ def given(command: Any) -> dict[str, Any]:
 
 
 def refuse(command: Any, names: Iterable[str], why: str) -> None:
-    """A sentence about the first of these options that was given."""
+    """Raise for the first of these options that was given."""
     for name in names:
         if name in given(command):
             raise CanaryError(f"Leave out {flag_of(name)}: {why}.")
 
 
 def opened(name: str, out: str, *, trust: bool) -> Path:
-    """The run of that name, once the user agreed to import the code that it names."""
+    """The run of that name, after the user agreed to import the code that it names."""
     from canary.runs.directory import find_run
     from canary.runs.environment import agree
 

@@ -1,4 +1,4 @@
-"""`canary evaluate` and `canary export`: what is done with the trained policies of a run."""
+"""`canary evaluate` and `canary export`: the trained policies of a run."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,27 +12,26 @@ from canary.values import Count, Whole
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluate:
-    """Play fresh episodes with the frozen policies of a run; count how often the cost exceeds the
-    limit."""
+    """Play fresh episodes with the frozen policies of a run and count violations of the limit."""
 
     EXAMPLES: ClassVar[str] = """
   canary evaluate                                    the newest run, 1000 episodes per seed
-  canary evaluate runs/NAME --episodes 10000         a certain run, more episodes
+  canary evaluate runs/NAME --episodes 10000         another run, more episodes
   canary evaluate latest --deterministic --seeds 0-3 --json -
   canary evaluate runs/NAME --episodes 200 --video   watch the worst episode beside the median one
 
-The newest intact checkpoint is used, and every episode is played from its start to its end. A video shows, of all
-episodes of all seeds, the one with the highest cost and the median one, with the cost spent so far against the limit."""
+Plays whole episodes with the newest intact checkpoint. A video shows the episode with the highest cost beside the median
+one, over all seeds, with the spent cost against the limit."""
 
     run: options.OneRun = "latest"
     episodes: Annotated[Count, options.flag("N", "1000")] = 1000
     """Episodes per seed."""
     step: options.Step = None
     deterministic: options.Switch = False
-    """Take the most likely action instead of sampling, as training does."""
+    """Take the most likely action. Training and the default sample."""
     seeds: options.ChosenSeeds = None
     seed: Annotated[Whole, options.flag("N", "0")] = 0
-    """Seed of the evaluation itself; another one gives other episodes."""
+    """Seed of the evaluation; another one gives other episodes."""
     video: Annotated[tuple[str, ...] | None, options.flag("[FILE]")] = None
     """Draw the worst and the median episode: a .gif, or an .mp4 (needs canary-rl[video]). Without
     FILE: RUN/video.gif."""
@@ -79,7 +78,7 @@ episodes of all seeds, the one with the highest cost and the median one, with th
         return 0
 
     def _video_path(self) -> str | None:
-        """The file that --video names, if any; what follows it may be a run by mistake."""
+        """The file that --video names, if any. A run after --video is a mistake."""
         names = self.video or ()
         if len(names) > 1 or not all(name.lower().endswith((".gif", ".mp4")) for name in names):
             raise CanaryError(
@@ -91,21 +90,20 @@ episodes of all seeds, the one with the highest cost and the median one, with th
 
 @dataclass(frozen=True, kw_only=True)
 class Export:
-    """Write a trained policy with its normaliser and cost account as one file, checked against
-    JAX."""
+    """Export a trained policy with its normaliser and cost account to one file."""
 
     EXAMPLES: ClassVar[str] = """
   canary export                                      the newest run, its first seed, as ONNX
-  canary export runs/NAME --format numpy --seed 2    for a machine that has only numpy
+  canary export runs/NAME --format numpy --seed 2    for a machine with numpy only
   canary export --file policy.onnx
 
 A policy depends on the cost spent so far; docs/export.md shows how to serve one."""
 
     run: options.OneRun = "latest"
     format: Annotated[str, options.flag("onnx|numpy", "onnx")] = "onnx"
-    """Kind of file."""
+    """File format."""
     seed: Annotated[Whole | None, options.flag("N", "the run's first")] = None
-    """Which seed's policy."""
+    """Seed of the policy."""
     step: options.Step = None
     file: Annotated[str | None, options.flag("FILE", "in RUN/exports")] = None
     """Where to write it."""

@@ -1,4 +1,4 @@
-"""`canary list`, `canary compare` and `canary report`: what there is, side by side and as a page."""
+"""`canary list`, `canary compare` and `canary report`."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +13,12 @@ from canary.terminal.console import console_for, counting_bar, emit_json
 
 @dataclass(frozen=True, kw_only=True)
 class List:
-    """Show the runs below a directory, and the environments, algorithms and presets there are; or
-    all settings of one."""
+    """List runs, environments, algorithms and presets, or all settings of one of them."""
 
     EXAMPLES: ClassVar[str] = """
   canary list
   canary list --settings canary        everything that --set algo.NAME=VALUE can change
-  canary list --settings IcyLake       the same of an environment; `training` has settings too
+  canary list --settings IcyLake       those of an environment; `training` has settings too
   canary list --tag sizes              runs with a tag
   canary list --out elsewhere --json - | jq -r '.runs[].path'"""
 
@@ -27,7 +26,7 @@ class List:
     tag: Annotated[str | None, options.flag("TAG")] = None
     """Show only runs with this tag."""
     settings: Annotated[str | None, options.flag("NAME")] = None
-    """Show the settings of this algorithm or environment, or of training, with default, range and
+    """Show the settings of this algorithm, this environment or training: default, range and
     meaning."""
     json: options.Json = None
 
@@ -63,21 +62,20 @@ class List:
 
 @dataclass(frozen=True, kw_only=True)
 class Compare:
-    """Draw runs of one environment together: what differs, return and constraint with intervals
-    over seeds."""
+    """Compare runs of one environment: differing settings, return and constraint."""
 
     EXAMPLES: ClassVar[str] = """
   canary compare baseline wide                       two runs by name: a table, and compare.png
   canary compare runs/A runs/B runs/C --out abc.png
   canary compare baseline wide --json - | jq .runs[1].return_against_first
 
-The numbers are of the second half of training, the intervals Student's over seeds at 95%. The others are compared with the
-first run, seed by seed."""
+The numbers describe the second half of training, with Student's 95% intervals over seeds. Each run is compared with the
+first, seed by seed."""
 
     names: Annotated[Positional[tuple[str, ...]], options.flag("RUN RUN [RUN ...]")] = ()
     """Two or more runs: path, name below --runs, or latest."""
     out: Annotated[str, options.flag("FILE", "compare.png")] = "compare.png"
-    """Where the figure goes."""
+    """File of the figure."""
     runs: options.RunsFolder = "runs"
     json: options.Json = None
     quiet: options.Quiet = False
@@ -105,20 +103,19 @@ first run, seed by seed."""
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """One HTML page to look at: curves, costs, tiers, bound and frontier of runs or of a study; it
-    opens offline."""
+    """Write an HTML page about runs or a study: curves, costs, tiers, bound and frontier."""
 
     EXAMPLES: ClassVar[str] = """
   canary report                                      the newest run, into report.html
   canary report RUN RUN --out compare.html           several runs on one page
   canary report table1                               all rows of a study with stored results
 
-The page is one file without any address in it. A run may still be training."""
+The page is one file and loads nothing from the network. A run may still be training."""
 
     names: Annotated[Positional[tuple[str, ...]], options.flag("RUN|STUDY", "latest")] = ("latest",)
     """Runs (path, name below --runs, or latest) and studies (a name below --results)."""
     out: Annotated[str, options.flag("FILE", "report.html")] = "report.html"
-    """Where the page goes."""
+    """File of the page."""
     runs: options.RunsFolder = "runs"
     results: options.ResultsFolder = "results"
     no_frontier: options.Switch = False

@@ -25,34 +25,34 @@ Axes = list[tuple[str, list[str]]]
 
 @dataclass(frozen=True, kw_only=True)
 class Reproduce:
-    """Train what is missing of a study and write its table and figure, or only write them."""
+    """Train the missing seeds of a study and write its table and figure."""
 
     EXAMPLES: ClassVar[str] = """
-  canary reproduce                                   which studies there are
-  canary reproduce table1                            the paper's table at a scale for a CPU: five methods, three environments
-  canary reproduce table1 --only icy-lake-cpo        one row of it; the table shows what is there
+  canary reproduce                                   list the studies
+  canary reproduce table1                            the paper's table, scaled to a CPU: five methods, three environments
+  canary reproduce table1 --only icy-lake-cpo        one row; the table shows all finished rows
   canary reproduce table1 --scale paper              the paper's equations, steps and 30 seeds
-  canary reproduce epsilon-sweep --seeds 20          more seeds: those that are there are kept
+  canary reproduce epsilon-sweep --seeds 20          more seeds; finished ones are kept
   canary reproduce table1 --rebuild                  tables and figures from stored results, without training
-  canary reproduce --rebuild                         the same of every study that is stored
+  canary reproduce --rebuild                         the same for every stored study
 
-What is finished is not trained again, whichever study trained it. After Ctrl-C the same command continues. Results with other
-settings are kept beside the new ones."""
+Finished seeds are not trained again, even if another study trained them. After Ctrl-C the same command continues. Results
+with other settings are kept beside the new ones."""
 
     study: Annotated[Positional[str], options.flag("STUDY")] = ""
-    """The study; without it they are listed."""
+    """The study. Without it, all are listed."""
     only: Annotated[options.Repeated, options.flag("ROW")] = ()
-    """Train this row alone; the other options apply to it. Repeatable."""
+    """Train only this row. Repeatable."""
     rebuild: options.Switch = False
     """Train nothing: write tables and figures from stored results."""
     scale: Annotated[Literal["cpu", "paper"], options.flag("cpu|paper", "cpu")] = "cpu"
     """`cpu`: the study's seeds and steps. `paper`: the paper's equations, steps and 30 seeds."""
     seeds: Annotated[Seeds | None, options.flag("N|LIST")] = None
-    """How many seeds, from the row's first on, or which (3,5,7 or 0-9)."""
+    """Number of seeds, from the row's first on, or a list (3,5,7 or 0-9)."""
     steps: Annotated[Steps | None, options.flag("N")] = None
     """Environment steps per seed."""
     preset: Annotated[str | None, options.flag("NAME")] = None
-    """Preset of all rows."""
+    """Preset for all rows."""
     engine: Annotated[Literal["local", "ray"], options.flag("local|ray", "local")] = "local"
     """Train on all cores of this machine, or over a Ray cluster (docs/clusters.md)."""
     runs: options.RunsFolder = "runs"
@@ -139,10 +139,10 @@ class Sweep:
     EXAMPLES: ClassVar[str] = """
   canary sweep --set algo.dead_zone=0.5,0.7 --limit 3.5,5.5          four combinations on four seeds
   canary sweep --set "algo.hidden=[64,64],[32,32]" --seeds 2           a list is written in brackets
-  canary sweep --env shop:Shop --limit 4,6 --epsilon 0.05 --total-steps 200000      an environment of yours
+  canary sweep --env shop:Shop --limit 4,6 --epsilon 0.05 --total-steps 200000      your own environment
   canary sweep --algo cpo --set algo.damping=0.1,1 --engine ray        over the nodes of a Ray cluster
 
-What is finished is not trained again. After Ctrl-C the same command continues. docs/clusters.md is about Ray and Slurm."""
+Finished seeds are not trained again. After Ctrl-C the same command continues. docs/clusters.md explains Ray and Slurm."""
 
     env: Annotated[str, options.flag("NAME", "IcyLake")] = "IcyLake"
     """Environment, as in `canary train`."""
@@ -160,7 +160,7 @@ What is finished is not trained again. After Ctrl-C the same command continues. 
     epsilon: Annotated[str | None, options.flag("PROBABILITY,PROBABILITY")] = None
     """Values of epsilon."""
     seeds: Annotated[Seeds, options.flag("N|LIST", "4")] = 4
-    """How many seeds, or which."""
+    """Number of seeds, or a list."""
     total_steps: Annotated[Steps | None, options.flag("STEPS", "the preset's")] = None
     """Environment steps per seed."""
     preset: Annotated[str, options.flag("NAME", "fast")] = "fast"
@@ -223,7 +223,7 @@ What is finished is not trained again. After Ctrl-C the same command continues. 
 
 
 def folder_name(text: str, between: str) -> str:
-    """The text with `between` in place of what a folder's name should not contain."""
+    """The text with `between` in place of characters that a folder name should not have."""
     return re.sub(r"[^A-Za-z0-9_.+-]+", between, text)
 
 
@@ -283,6 +283,6 @@ def sweep_study(base: Row, axes: Axes, command: str | None = None) -> Study:
         )
     if len({row.name for row in rows}) < len(rows):
         raise CanaryError("Two combinations would have the same name; sweep fewer settings.")
-    what = ", ".join(path for path, _ in axes) or "as it is"
+    what = ", ".join(path for path, _ in axes) or "default settings"
     title = f"{base.algorithm} on {base.environment}: {what}"
     return Study(title=title, rows=tuple(rows), command=command)

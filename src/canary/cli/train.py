@@ -28,8 +28,7 @@ WITH_RESUME = {"resume", "total_steps", "log", "no_final_check", "trust", "out",
 
 @dataclass(frozen=True, kw_only=True)
 class Train:
-    """Train a policy under a limit on the episode cost, such as P(cost > limit) <= epsilon; several
-    seeds side by side."""
+    """Train a policy under a limit on the episode cost, such as P(cost > limit) <= epsilon."""
 
     EXAMPLES: ClassVar[str] = """
   canary train                                       Canary on IcyLake, 4 seeds
@@ -37,19 +36,19 @@ class Train:
   canary train --constraint mean --limit 3 --algo cpo          a limit on the mean cost
   canary train --constraint cvar --limit 5 --epsilon 0.05 --algo ppo-lagrangian
   canary train --env examples.courier:Courier --constraint chance,mean --limit 2.65,30 --epsilon 0.05      two costs
-  canary train --set algo.dead_zone=0.6              another setting of the algorithm
+  canary train --set algo.dead_zone=0.6              a setting of the algorithm
   canary train --set env.map=8x8                     another lake
-  canary train --env shop:Shop --set env.price=2 --limit 6 --epsilon 0.05     an environment of yours, in shop.py
+  canary train --env shop:Shop --set env.price=2 --limit 6 --epsilon 0.05     your own environment, in shop.py
   canary train --env gymnasium:Pendulum-v1 --cost shop:speed --limit 100 --epsilon 0.1
-  canary train --name wide --tag sizes --set algo.hidden=128,128       a name to call it by; `canary list` shows what differs
+  canary train --name wide --tag sizes --set algo.hidden=128,128       a name and a tag; `canary list` shows what differs
   canary train --log csv --log tensorboard           logs for other tools, written into the run
-  canary train --resume latest                       go on after Ctrl-C, which saves and stops
-  canary train --resume latest --total-steps 600000  train longer; schedules now run over the longer plan
-  canary train --from latest --limit 3 --name tight  begin with the policies of another run
+  canary train --resume latest                       continue after Ctrl-C, which saves and stops
+  canary train --resume latest --total-steps 600000  train longer; schedules follow the longer plan
+  canary train --from latest --limit 3 --name tight  start from the policies of another run
   canary train --quiet --json - | jq .return_mean    for scripts
 
-Everything goes into a new directory below --out: configuration, metrics, every episode, checkpoints and
-the summary. `canary list` shows what --env, --algo and --preset can be."""
+A new directory below --out gets the configuration, metrics, every episode, checkpoints and the summary.
+`canary list` shows the values of --env, --algo and --preset."""
 
     env: Annotated[str, options.flag("NAME", "IcyLake")] = "IcyLake"
     """Environment: one of ours, package.module:Factory, gymnasium:ID,
@@ -57,16 +56,16 @@ the summary. `canary list` shows what --env, --algo and --preset can be."""
     that it names is imported."""
     cost: options.Cost = None
     algo: Annotated[str, options.flag("NAME", "canary")] = "canary"
-    """Algorithm: one of ours, or package.module:Class of a method of yours."""
+    """Algorithm: one of ours, or package.module:Class of your own method."""
     constraint: options.Constraint = None
     limit: options.Limit = None
     epsilon: options.Epsilon = None
     seeds: Annotated[Seeds | None, options.flag("N|LIST", "4, or those of --from")] = None
-    """How many seeds (4 means 0 to 3), or which: 3,5,7 or 0-9 or 7-7."""
+    """Number of seeds (4 means 0 to 3), or a list: 3,5,7 or 0-9 or 7-7."""
     total_steps: Annotated[Steps | None, options.flag("STEPS", "by environment")] = None
-    """Environment steps per seed. With --resume: a longer plan, over which schedules then run."""
+    """Environment steps per seed. With --resume: the new, longer plan, which schedules follow."""
     name: Annotated[str | None, options.flag("NAME", "environment, algorithm and time")] = None
-    """What the run is called: its directory below --out."""
+    """Name of the run and of its directory below --out."""
     tag: Annotated[options.Repeated, options.flag("TAG")] = ()
     """A word to find the run by, in `canary list`. Repeatable."""
     log: Annotated[options.Repeated, options.flag("csv|tensorboard|wandb")] = ()
@@ -81,14 +80,14 @@ the summary. `canary list` shows what --env, --algo and --preset can be."""
     out: options.RunsFolder = "runs"
     json: options.Json = None
     start: Annotated[str | None, arg(name="from", metavar="RUN", help_behavior_hint="")] = None
-    """Begin with what this run has learnt: its policies, normalisers and critics, seed by seed.
-    Limit, settings and environment may differ."""
+    """Start from the policies, normalisers and critics of this run, seed by seed. Limit, settings
+    and environment may differ."""
     seed: Annotated[Whole | None, options.flag("N")] = None
-    """With --from: the seed of that run which all seeds begin with."""
+    """With --from: start all seeds from this seed of that run."""
     resume: Annotated[str | None, options.flag("RUN")] = None
-    """Go on with a stopped run: its path, its name below --out, or latest."""
+    """Continue a stopped run: its path, its name below --out, or latest."""
     no_final_check: options.Switch = False
-    """Do not play fresh episodes with the final policies at the end."""
+    """Skip the fresh episodes with the final policies."""
     quiet: options.Quiet = False
 
     def __call__(self) -> int:
@@ -131,14 +130,16 @@ the summary. `canary list` shows what --env, --algo and --preset can be."""
             print(run.directory)
         emit_json(self.json, summary)
         if status:
-            text = f"Interrupted and saved; go on with: canary train --resume {run.directory}"
+            text = f"Interrupted and saved; continue with: canary train --resume {run.directory}"
             print(text, file=sys.stderr)
         return status
 
     def _start(self) -> Any:
         if self.start is None:
             if self.seed is not None:
-                raise CanaryError("--seed belongs to --from RUN; --seeds says which are trained.")
+                raise CanaryError(
+                    "--seed works only with --from RUN; --seeds says which are trained."
+                )
             return None
         from canary.runs.directory import find_run
         from canary.runs.warm_start import start_from_run

@@ -1,9 +1,9 @@
-"""Is a seed stuck? A sentence about it.
+"""Warnings about seeds that went wrong (docs/algorithms/canary.md).
 
-Three failures are known (docs/algorithms/canary.md). A *stuck* seed violates its limit, and its
-updates fail to restore the constraint. A *timid* seed is safe but has lost much of its best return.
-A seed that *chases* a bound is timid because it keeps restoring a bound that does not come down;
-perhaps no policy meets it. A seed that still improves gets no warning.
+A *stuck* seed violates its limit, and its updates fail to restore the constraint. A *timid* seed is
+safe but has lost much of its best return. A seed that *chases* a bound is timid because it keeps
+restoring a bound that does not come down; perhaps no policy meets it. A seed that still improves
+gets no warning.
 """
 
 from dataclasses import dataclass, fields
@@ -38,7 +38,7 @@ class SeedSeries:
 
 
 def joined(first: SeedSeries | None, second: SeedSeries) -> SeedSeries:
-    """The second after the first."""
+    """The two series concatenated."""
     if first is None:
         return second
     names = (field.name for field in fields(SeedSeries))
@@ -48,7 +48,7 @@ def joined(first: SeedSeries | None, second: SeedSeries) -> SeedSeries:
 
 def seed_series(metrics: pl.DataFrame, episodes: pl.DataFrame, seed: int) -> SeedSeries:
     """The series of a seed from the tables of a run. A trust region restores in some of its tiers, a
-    method with a price whenever its level is above 1; others never do."""
+    method with a price while its level is above 1, others never."""
     integer = pl.col("iteration").cast(pl.Int64)
     rows = metrics.filter(pl.col("seed") == seed).with_columns(integer).sort("iteration")
     own = episodes.filter((pl.col("seed") == seed) & pl.col("valid")).with_columns(integer)
@@ -75,8 +75,8 @@ def seed_series(metrics: pl.DataFrame, episodes: pl.DataFrame, seed: int) -> See
 def diagnose(
     series: SeedSeries, constraint: Constraint, dead_zone: float | None = None
 ) -> str | None:
-    """A sentence about a seed that is stuck, timid or chasing its bound: what it reached, and what to
-    try. None for any other. `dead_zone` is that of the method, if it has one."""
+    """What a stuck, timid or chasing seed reached and what to try; None for any other seed.
+    `dead_zone` is that of the method, if it has one."""
     if len(series.returns) < 2 * WINDOW:
         return None
     episodes = int(series.episodes[-WINDOW:].sum())
@@ -86,9 +86,9 @@ def diagnose(
     entropy = f"entropy {series.entropy[-WINDOW:].mean():.2g}"
     if measured.lower > constraint.allowed and _restores_in_vain(series):
         return (
-            f"stuck: nearly all of its last {2 * WINDOW} updates tried to restore the constraint, "
-            f"without success ({NAMES[constraint.kind]} {measured.value:.2g}, {entropy}); "
-            f"{_reached(series, constraint)}; train with a larger limit first and continue from there "
+            f"stuck: nearly all of its last {2 * WINDOW} updates tried and failed to restore the "
+            f"constraint ({NAMES[constraint.kind]} {measured.value:.2g}, {entropy}); "
+            f"{_reached(series, constraint)}; train with a larger limit first and start from that run "
             "(--from), or train longer"
         )
     if measured.value <= constraint.allowed:
@@ -97,7 +97,7 @@ def diagnose(
 
 
 def _reached(series: SeedSeries, constraint: Constraint) -> str:
-    """The window of updates whose episodes were the safest."""
+    """What the safest window of updates reached."""
     ends = np.concatenate([[0], np.cumsum(series.episodes)])
     windows = [
         (constraint.measure(series.costs[ends[first] : ends[first + WINDOW]]), first)
@@ -114,7 +114,7 @@ def _reached(series: SeedSeries, constraint: Constraint) -> str:
 
 
 def _restores_in_vain(series: SeedSeries) -> bool:
-    """Whether nearly all of the last updates restored the constraint, and it did not come down."""
+    """Whether nearly all of the last updates tried to restore the constraint, and failed."""
     recent, before = series.bound[-WINDOW:], series.bound[-2 * WINDOW : -WINDOW]
     if not np.isfinite(recent).any() or np.nanmean(recent) < PROGRESS * np.nanmean(before):
         return False
@@ -128,13 +128,13 @@ def _timid(series: SeedSeries, entropy: str, dead_zone: float | None) -> str | N
     if len(known) < 2 or known[-1] >= max(known) - LOST * abs(max(known)):
         return None
     fell = f"its return fell from {max(known):.3g} to {known[-1]:.3g}"
-    advice = "a larger limit or epsilon gives it more room"
+    advice = "try a larger limit or epsilon"
     if dead_zone is not None:
         wider = f"--set algo.dead_zone={(1 + dead_zone) / 2:.2g}"
-        advice = f"a wider dead zone gives a weaker bound ({wider})"
+        advice = f"a wider dead zone is less conservative ({wider})"
     if _restores_in_vain(series):
         return (
-            "chasing a bound out of reach: it stays within its limit, but the bound does not come "
-            f"down, and {fell}; {advice}"
+            "chasing a bound out of reach: it stays within its limit, but the bound does not fall, "
+            f"and {fell}; {advice}"
         )
     return f"timid: it stays within its limit, but {fell} ({entropy}); {advice}"

@@ -75,8 +75,8 @@ def six(kind):
 
 def test_seeds_differ(six):
     states, records = six
-    wsixs = states[".learner.policy.network.wsixs[0]"]
-    assert len(np.unique(wsixs.reshape(6, -1), axis=0)) == 6
+    weights = states[".learner.policy.network.weights[0]"]
+    assert len(np.unique(weights.reshape(6, -1), axis=0)) == 6
     assert (records["[0]['kl']"] > 0).any(axis=1).all()  # every seed has moved its policy
 
 

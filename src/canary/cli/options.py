@@ -99,7 +99,7 @@ Epsilon = Annotated[
 Repeated = Annotated[tuple[str, ...], UseAppendAction]
 
 STYLE = (tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes)
-READ_BY_TYRO = (bool, tuple[str, ...], tuple[str, ...] | None)
+READ_BY_TYRO = (bool, type(None), tuple[str, ...], tuple[str, ...] | None)
 registry = ConstructorRegistry()
 
 

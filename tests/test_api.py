@@ -4,10 +4,8 @@ import shutil
 import struct
 import subprocess
 import sys
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -29,7 +27,7 @@ from canary.reporting import figures
 from canary.reporting.figures import training_figure
 from canary.reporting.records import EvaluationSummary, TrainingSummary
 from canary.rollout import CostAccount
-from canary.runs import checkpoint, directory
+from canary.runs import directory
 from canary.runs.environment import describe_environment
 from problems.probe_environments import Price
 from tiny_runs import SETTINGS, STEPS, environment
@@ -160,18 +158,6 @@ def test_an_environment_with_a_cost_that_is_no_number_is_not_called_safe(
         canary.evaluate(run, episodes=3)
 
 
-def test_a_damaged_checkpoint_is_passed_over_with_a_warning(run: Run, tmp_path: Path):
-    folder = run.directory / "checkpoints"
-    newest = checkpoint.checkpoints(folder)[0]
-    broken = checkpoint.checkpoint_path(folder, 99)
-    broken.write_bytes(newest.read_bytes()[:1000])
-    try:
-        with pytest.warns(UserWarning, match="checkpoint-00000099"):
-            run.policy(0)
-    finally:
-        broken.unlink()
-
-
 def test_an_episode_handle_plays_as_evaluation_does(run: Run):
     """Step by step with the handle, the same key gives the same episode as the vectorised
     program."""
@@ -196,17 +182,6 @@ def test_an_episode_handle_plays_as_evaluation_does(run: Run):
         assert episode.remaining == 5.5 - episode.spent
 
 
-def test_discounted_costs_are_accounted_as_in_training(run: Run):
-    trained = run.policy(0)
-    halving = TrainedPolicy(trained.policy, None, CostAccount(5.5, 0.5), trained.place)
-    assert halving.sha256 != trained.sha256
-    episode = halving.start(0)
-    for _ in range(3):
-        episode.act(HERE)
-        episode.spend(1.0)
-    assert episode.spent == 1.75
-
-
 def test_a_handle_says_what_is_wrong_and_stays_usable(run: Run):
     episode = run.policy().start(seed=5)
     with pytest.raises(CanaryError, match="act"):
@@ -228,20 +203,6 @@ def test_a_handle_says_what_is_wrong_and_stays_usable(run: Run):
         run.policy().start("x")  # type: ignore[arg-type]
 
 
-def test_unseeded_episodes_differ_and_seeded_ones_repeat(run: Run):
-    trained = run.policy(0)
-
-    def actions(seed: int | None) -> list[Any]:
-        episode, result = trained.start(seed), []
-        for _ in range(30):
-            result.append(episode.act(HERE))
-            episode.spend(0.0)
-        return result
-
-    assert actions(4) == actions(4)
-    assert actions(None) != actions(None)
-
-
 def test_continuous_actions_are_vectors_that_the_environment_clips():
     """As in training and certification, where an environment with noise of its own clips after the
     noise."""
@@ -258,16 +219,6 @@ def test_continuous_actions_are_vectors_that_the_environment_clips():
     x = jnp.array([1.0, -2.0, 0.5, 3.0, 1.0, 0.0])
     np.testing.assert_allclose(action, network(x), atol=1e-5)
     assert np.abs(action).max() > 1.0
-
-
-def test_missing_seeds_and_runs_are_named(run: Run, tmp_path: Path):
-    with pytest.raises(CanaryError, match="no seed 1; it has 0, 3"):
-        run.policy(1)
-    with pytest.raises(CanaryError, match="no run"):
-        canary.load("nothing", out=tmp_path)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        canary.load(run.directory).policy(0)
 
 
 def test_the_summary_ends_with_the_frozen_policies(

@@ -7,7 +7,7 @@ from scipy import stats
 
 from canary.algorithms import ALGORITHMS
 from canary.config.config import make_config
-from canary.constraints import CONSTRAINTS, Chance, CVaR, Mean, from_dict, to_dict
+from canary.constraints import CONSTRAINTS, Chance, CVaR, Mean
 from canary.errors import CanaryError
 from canary.numerics.risk import conditional_value_at_risk
 from canary.numerics.statistics import measurement
@@ -64,27 +64,6 @@ def test_numbers_of_numpy_are_numbers_and_others_are_refused_in_words():
             Mean(wrong)
     with pytest.raises(CanaryError, match="between 0 and 1"):
         CVaR(5.0, 1.0)
-
-
-@pytest.mark.parametrize("constraint", [Chance(5.5, 0.02), Mean(3.0), CVaR(5.0, 0.1)])
-def test_stored_and_read_again(constraint):
-    assert from_dict(to_dict(constraint)) == constraint
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"kind": "median", "limit": 1},
-        {"kind": "mean", "limit": 1, "epsilon": 0.1},
-        {"kind": "cvar"},
-        {"kind": [], "limit": 1},
-        {"limit": 5.5, "epsilon": 0.02},
-        5,
-    ],
-)
-def test_what_is_no_constraint_is_a_sentence(wrong):
-    with pytest.raises(CanaryError, match="A constraint cannot be made of"):
-        from_dict(wrong)
 
 
 # --- which algorithm serves which ---

@@ -8,17 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 import polars as pl
 import pytest
-from examples import limits_grid
 from examples.own_constraint import Excess
 
 import canary
 from canary import CanaryError
 from canary.algorithms.canary import CanaryConfig
 from canary.config.config import config_to_dict, make_config
-from canary.environments import from_gymnasium
 from canary.runs import directory
 from canary.training import seed_key
-from problems.host_environments import Walk
 
 LAKE = (
     "env.horizon=20", "training.environments=4", "training.rollout_length=30", "algo.hidden=[8]",
@@ -69,31 +66,6 @@ def test_limits_and_epsilons_are_values(trained):
     assert (metrics["episode_violation"][1, :, 0] >= metrics["episode_violation"][0, :, 0]).all()
     levels = metrics["constraint_level"][:, 0, -1]
     assert len({float(level) for level in levels}) == 3
-
-
-def test_it_takes_a_configuration_and_old_keys(trained):
-    train, _ = trained
-    config = make_config("IcyLake", total_steps=STEPS, overrides=LAKE)
-    same = jax.eval_shape(canary.make_train(config), jax.random.PRNGKey(0))
-    assert jax.tree.structure(same) == jax.tree.structure(jax.eval_shape(train, seed_key(0)))
-    with pytest.raises(CanaryError, match="leave out the other arguments"):
-        canary.make_train(config, total_steps=960)
-
-
-def test_mistakes_are_sentences(trained):
-    train, _ = trained
-    with pytest.raises(CanaryError, match="limit must be at least"):
-        train(seed_key(0), limit=-1.0)
-    mean = canary.make_train("IcyLake", "cpo", canary.Mean(2.0), total_steps=STEPS, overrides=LAKE)
-    with pytest.raises(CanaryError, match="has no epsilon"):
-        mean(seed_key(0), epsilon=0.1)
-    with pytest.raises(CanaryError, match="outside JAX"):
-        canary.make_train(from_gymnasium(Walk, horizon=8), constraint=canary.Chance(1.0, 0.1))
-
-
-def test_a_grid_of_limits_in_one_program(capsys: pytest.CaptureFixture[str]):
-    limits_grid.main(total_steps=STEPS, seeds=2, overrides=LAKE)
-    assert len(capsys.readouterr().out.splitlines()) == 1 + len(limits_grid.LIMITS)
 
 
 def test_a_method_of_ones_own_trains_and_is_opened_again(tmp_path: Path):
@@ -148,12 +120,3 @@ def test_mistakes_of_a_method_are_found_before_training(method, words, tmp_path:
     with pytest.raises(CanaryError, match=words):
         canary.train("IcyLake", algorithm=method, out=tmp_path, **HOW)
     assert not list(tmp_path.iterdir())
-
-
-def test_a_method_inside_a_function_could_not_be_found_again():
-    @dataclass(frozen=True, kw_only=True)
-    class Local(Excess):
-        pass
-
-    with pytest.raises(CanaryError, match="defined inside a function"):
-        make_config("IcyLake", Local)

@@ -12,8 +12,6 @@ from canary.networks import (
     LOG_STD_FLOOR,
     Categorical,
     Gaussian,
-    critic_values,
-    make_critics,
     make_mlp,
     make_policy,
     orthogonal,
@@ -42,18 +40,6 @@ def test_network_starts_scaled_and_unbiased_and_does_what_it_says():
     np.testing.assert_allclose(
         network(x), np.tanh(np.tanh(x @ first) @ second) @ head, rtol=1e-4, atol=1e-6
     )
-
-
-def test_layers_and_critics_start_from_different_draws():
-    critics = make_critics(jax.random.key(0), 3, 4, (4, 4))
-    assert critics.weights[0].shape == (3, 4, 4)
-    assert not np.allclose(critics.weights[0][0], critics.weights[0][1])
-    assert not np.allclose(critics.weights[0][0], critics.weights[1][0])
-    x = RNG.normal(size=(6, 5, 4)).astype(np.float32)
-    values = critic_values(critics, x)
-    assert values.shape == (3, 6, 5)
-    second = eqx.filter_jit(lambda c: c(x)[..., 0])(jax.tree.map(lambda leaf: leaf[1], critics))
-    np.testing.assert_allclose(values[1], second, rtol=1e-4, atol=1e-5)
 
 
 def test_policies_start_uniform_or_standard():

@@ -15,7 +15,6 @@ from canary.algorithms.base import EstimationConfig
 from canary.algorithms.clipped import Batch
 from canary.algorithms.priced import Price, expected_sum, priced_objective
 from canary.certification.verify import verify_file
-from canary.checking.check import full_check
 from canary.cli.options import parse
 from canary.cli.train import Train
 from canary.config.config import make_config
@@ -162,27 +161,6 @@ def test_summary_and_evaluation_tell_of_each_promise(run, capsys):
     assert again.evaluate(50)["return_per_seed"] == evaluation["return_per_seed"]
 
 
-def test_other_promises_than_those_of_training_may_be_certified(run):
-    certificate = run.certify(episodes=50, evaluation_seed=1, limit=(3.5, 39.0), epsilon=0.5)
-    assert certificate["limit"] == [3.5, 39.0]
-    assert certificate["epsilon"] == [0.5, 1.0]
-
-
-def test_the_command_line_takes_lists():
-    words = ["--constraint", "chance,mean", "--limit", "3,40", "--epsilon", "0.1"]
-    command = parse("train", Train, words)
-    said = {"kind": command.constraint, "limit": command.limit, "epsilon": command.epsilon}
-    text = "P(cost 1 > 3) <= 0.1 and mean cost 2 <= 40"
-    assert make_config(Courier(), constraint=said).constraint.text == text
-
-
-def test_an_environment_with_several_costs_is_checked():
-    report = full_check(Courier(), constraint=BOTH, episodes=32).to_dict()
-    assert report["ok"]
-    assert len(report["episodes"]["costs"]) == 2
-    assert len(report["advice"]["each"]) == 2
-
-
 @pytest.mark.parametrize("format", ["numpy", "onnx"])
 def test_a_policy_sees_what_was_spent_of_each_cost(run, tmp_path, format):
     """The handle and the exports agree with JAX (`check_parity`), and keep both accounts."""
@@ -230,3 +208,11 @@ def test_all_promises_are_certified_together_and_verified(run):
     for name in ("certificate.json", "certificate.html"):
         found = verify_file(run.directory / name, environment=Courier(), replay=True)
         assert found["level"] == "replayed", found["problems"]
+
+
+def test_the_command_line_takes_lists():
+    words = ["--constraint", "chance,mean", "--limit", "3,40", "--epsilon", "0.1"]
+    command = parse("train", Train, words)
+    said = {"kind": command.constraint, "limit": command.limit, "epsilon": command.epsilon}
+    text = "P(cost 1 > 3) <= 0.1 and mean cost 2 <= 40"
+    assert make_config(Courier(), constraint=said).constraint.text == text

@@ -160,20 +160,3 @@ def test_exact_critics_learn_themselves(exact):
     targets, critics = np.asarray(exact.estimate.targets), np.asarray(exact.critics)
     for here in copies(exact.nodes).values():
         np.testing.assert_allclose(targets[:, here].mean(1), critics[:, here[0]], atol=1e-9)
-
-
-def test_surrogate_bound_is_that_formula(exact):
-    mean, square = exact.truth.remaining(ROOT)
-    z, z_square = 0.03, -0.07
-    beta = 1 / EPSILON - 1
-    with jax.enable_x64(True):
-        found = exact.estimate.bound(jnp.array([z, z_square]))
-    expected = beta * (square + z_square) + 2 * (mean + z) - (mean + z) ** 2 / EPSILON - 1
-    np.testing.assert_allclose(found, [expected, mean + z - 1], rtol=1e-12)
-
-
-def test_no_episode_yet_gives_no_safe_looking_value(exact):
-    with jax.enable_x64(True):
-        nothing = replace(exact.evidence, window=empty_window(exact.rollout.done.size))
-        estimate = constraint_at(exact.gamma)(nothing)
-        assert np.isnan(estimate.bound(jnp.zeros(2))).all()

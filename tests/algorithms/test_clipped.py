@@ -22,7 +22,7 @@ from canary.algorithms.clipped import (
     policy_loss,
 )
 from canary.algorithms.critics import init_critics, make_optimiser
-from canary.algorithms.inputs import Inputs, merge_duplicates
+from canary.algorithms.inputs import Inputs
 from canary.algorithms.ppo import reward_objective
 from canary.environments.protocol import Continuous, Discrete
 from canary.networks import critic_values, make_critics, make_policy
@@ -70,22 +70,6 @@ def test_policy_loss_by_hand(space):
     assert float(report["clipped_share"]) == pytest.approx((np.abs(ratio - 1) > 0.2).mean())
 
 
-def test_advantage_is_standardised_over_the_minibatch_if_asked():
-    policy = make_policy(jax.random.key(0), 4, Discrete(3), (8,))
-    inputs = jax.random.normal(jax.random.key(1), (50, 4))
-    action = policy(inputs).sample(jax.random.key(2))
-    old = policy(inputs).log_prob(action) - 0.1 * (action - 1)
-
-    def loss(scale, shift, standardise):
-        advantage = shift + scale * jnp.sin(jnp.arange(50.0))
-        zeros = jnp.zeros((50, 1))
-        batch = Minibatch(Inputs(inputs), action, old, advantage, zeros)
-        return float(policy_loss(policy, batch, ClippedConfig(), standardise)[0])
-
-    assert loss(7.0, 3.0, "minibatch") == pytest.approx(loss(1.0, 0.0, "minibatch"), abs=1e-5)
-    assert abs(loss(7.0, 3.0, "batch") - loss(1.0, 0.0, "batch")) > 0.1
-
-
 def test_every_epoch_deals_each_step_once_in_a_new_order():
     config = ClippedConfig(epochs=3, minibatch_size=40)
     orders = np.asarray(minibatch_orders(jax.random.key(0), 1000, config)).reshape(3, 25, 40)
@@ -95,14 +79,6 @@ def test_every_epoch_deals_each_step_once_in_a_new_order():
     assert (orders[1] != orders[2]).mean() > 0.9
     # Steps, not stretches of time: neighbours are as far apart as in any shuffle.
     assert np.abs(np.diff(orders[0], axis=1)).mean() > 250
-
-
-@pytest.mark.parametrize(
-    ("samples", "size", "shape"), [(1000, 300, (4 * 3, 333)), (100, 500, (4, 100))]
-)
-def test_minibatches_of_uneven_batches(samples, size, shape):
-    orders = minibatch_orders(jax.random.key(0), samples, ClippedConfig(minibatch_size=size))
-    assert orders.shape == shape
 
 
 @pytest.mark.parametrize("share", [1.0, 0.6, 0.0])
@@ -205,20 +181,3 @@ def test_a_minibatch_that_is_no_number_is_dropped():
     assert same(moved.policy, learner.policy)
     assert same(moved.extra.optimiser, learner.extra.optimiser)
     assert not same(moved.critics.networks, learner.critics.networks)
-
-
-def test_minibatches_of_merged_inputs_take_the_same_step():
-    learner, batch = learner_and_batch()
-    rows = jnp.tile(batch.inputs.rows[:10], (3, 1))
-    merged, _, exact = merge_duplicates(rows, 16)
-    assert exact
-    order = jnp.arange(30)[::2]
-    plain, shared = (
-        take_step(
-            learner, eqx.tree_at(lambda b: b.inputs, batch, inputs).subset(order), ClippedConfig()
-        )
-        for inputs in (Inputs(rows), merged)
-    )
-    assert not same(plain.policy, learner.policy)
-    for one, other in zip(jax.tree.leaves(plain), jax.tree.leaves(shared), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)

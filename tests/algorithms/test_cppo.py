@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from canary.algorithms.base import EstimationConfig, Task
+from canary.algorithms.base import EstimationConfig
 from canary.algorithms.clipped import Batch
 from canary.algorithms.cppo import (
     Controller,
@@ -16,7 +16,6 @@ from canary.algorithms.cppo import (
     penalised_objective,
     tail_mean,
 )
-from canary.environments.protocol import Discrete
 from canary.numerics.moments import Span, empty_window, record_episodes
 from problems.breach_truth import Law, difference_quotients
 from problems.probe_mdps import EPSILON, LIMIT, ROOT, TABLE, TablePolicy, Truth, population
@@ -107,16 +106,6 @@ def test_penalty_never_exceeds_its_share_of_the_reward_value(case):
             assert found.max() == pytest.approx(0.03)
 
 
-def test_critics_learn_reward_and_undiscounted_cost(case):
-    """Over the copies of the first state the mean cost target is E[C]; that of the reward is handed
-    on."""
-    with jax.enable_x64(True):
-        targets = np.asarray(objective(case, "state").targets)
-    first = np.asarray(case.rollout.episodes.length)[:, 0] == 1
-    assert targets[1, first].mean() == pytest.approx(Truth(TABLE, case.gamma).remaining(ROOT)[0])
-    np.testing.assert_array_equal(targets[0], 7)
-
-
 def test_cvar_of_episodes_or_of_predictions(case):
     with jax.enable_x64(True):
         predicted = jnp.full((10, 1), 0.25)
@@ -153,26 +142,3 @@ def test_controller_stays_between_zero_and_the_cap_without_winding_up():
 def test_controller_waits_for_episodes_and_ignores_what_is_no_number():
     assert controlled(4.0, 2.0, NO) == (4.0, 7.0)
     assert controlled(4.0, np.nan) == (4.0, 7.0)
-
-
-def test_batch_uses_the_multiplier_from_before_it(case):
-    with jax.enable_x64(True):
-        found = objective(case, "state", multiplier_step=0.0, proportional_gain=1.0)
-        error = (Law(TABLE, case.gamma).cvar() - 1) * LIMIT
-    assert error > 0
-    assert float(found.metrics["multiplier"]) == MULTIPLIER
-    assert float(found.memory.multiplier) == pytest.approx(MULTIPLIER + error)
-    assert float(found.memory.integral) == MULTIPLIER
-
-
-@pytest.mark.parametrize(
-    ("penalty", "observe", "size"),
-    [("state", None, 3), ("post", None, 5), ("state", True, 5), ("post", False, 3)],
-)
-def test_spent_cost_is_seen_where_the_penalty_needs_it(penalty, observe, size):
-    task = Task(input_size=5, action_space=Discrete(2))
-    estimation = EstimationConfig(hidden=(4,), observe_spent=observe)
-    algorithm = CPPOConfig(estimation=estimation, penalty=penalty).make(task)
-    learner = jax.eval_shape(algorithm.init, jax.random.key(0))
-    assert learner.policy.network.weights[0].shape == (size, 4)
-    assert learner.critics.networks.weights[0].shape == (2, size, 4)

@@ -1,7 +1,6 @@
 """Each critic learns alone: nobody's targets can slow or spoil another."""
 
 from dataclasses import replace
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -99,30 +98,6 @@ def test_learning_rate_falls_linearly_over_all_gradient_steps_of_the_run():
         1 - np.arange(UPDATES * CONFIG.steps) / (UPDATES * CONFIG.steps)
     )
     np.testing.assert_allclose(rates, expected, rtol=1e-4)
-
-
-def test_minibatches_visit_the_whole_batch_and_merged_inputs_take_as_many_steps():
-    """Only the last sample of the batch is off, and both paths must notice in epochs * minibatches
-    steps."""
-    config = replace(CONFIG, epochs=4, minibatches=4)
-
-    @partial(jax.jit, static_argnums=0)
-    def fit_both(merge: bool, targets):
-        inputs = merge_duplicates(ROWS, 32)[0] if merge else Inputs(ROWS)
-        return fit_critics(start(), OPTIMISER, config, inputs, targets, at(0), jax.random.key(2))[0]
-
-    targets = jnp.stack([VALUE, VALUE.at[-1].add(100.0)])
-    for merge in (False, True):
-        critics = fit_both(merge, targets)
-        counts = [
-            leaf
-            for leaf in jax.tree.leaves(critics.optimiser)
-            if jnp.issubdtype(leaf.dtype, jnp.integer)
-        ]
-        assert counts
-        assert all((leaf == config.steps).all() for leaf in counts)
-        first, second = critic_values(critics.networks, ROWS)
-        assert not np.allclose(first, second, atol=1e-3)
 
 
 def test_merged_inputs_give_the_fit_and_the_loss_of_the_whole_batch():

@@ -7,11 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from canary.algorithms.base import EstimationConfig, Task
+from canary.algorithms.base import EstimationConfig
 from canary.algorithms.clipped import Batch
-from canary.algorithms.ppo_lagrangian import PPOLagrangianConfig
 from canary.algorithms.priced import Price, constrained, expected_sum, priced_objective
-from canary.environments.protocol import Discrete
 from canary.numerics.moments import Span, empty_window, record_episodes
 from problems.breach_truth import Law, difference_quotients
 from problems.probe_mdps import EPSILON, LIMIT, ROOT, TABLE, TablePolicy, Truth, population
@@ -101,11 +99,3 @@ def test_tail_level_has_a_slope_where_the_tail_mean_is_flat():
     window = type(window)(costs, costs, costs, jnp.array(4), jnp.array(4))
     found, eta = constrained(window, Span(1), make_terms(1.0, 0.2), "cvar")
     assert (float(found), float(eta)) == (pytest.approx(1 + 0.5 / 0.2), 1.0)
-
-
-@pytest.mark.parametrize(("kind", "size"), [("chance", 5), ("cvar", 5), ("mean", 3)])
-def test_spent_cost_is_seen_where_the_constraint_needs_it(kind, size):
-    task = Task(input_size=5, action_space=Discrete(2), constraint=kind)
-    algorithm = PPOLagrangianConfig(estimation=EstimationConfig(hidden=(4,))).make(task)
-    learner = jax.eval_shape(algorithm.init, jax.random.key(0))
-    assert learner.policy.network.weights[0].shape == (size, 4)

@@ -101,18 +101,6 @@ def test_discrete_action_follows_the_observation(name):
     assert np.asarray(episodes.reward)[-5:].mean() > 0.95
 
 
-@pytest.mark.parametrize(
-    "name", ["ppo", slow("canary"), slow("cantelli-cpo"), slow("cpo"), slow("cvar-cpo")]
-)
-def test_continuous_action_follows_the_observation(name):
-    """The reward is 1 - (a - 0.5 s)^2 with s = -1 or 1."""
-    state, _ = trained(name, Kind.ACTION, continuous=True)
-    policy = state.learner.policy
-    found = policy(jnp.asarray([[1.0, 0, 1, 0], [-1.0, 0, 1, 0]]))
-    np.testing.assert_allclose(found.mode()[:, 0], [0.5, -0.5], atol=0.15)
-    assert float(jnp.exp(found.log_std).max()) < 0.7
-
-
 # The costly action's probability p at the optimum: C is 2 with probability p, else 0; limit 1,
 # epsilon 0.3.
 CANTELLI = (1 - np.sqrt(1 - EPSILON)) / 2  # (1/eps - 1) 4 p (1 - p) = (1 - 2 p)^2

@@ -118,12 +118,6 @@ def test_any_critics_give_a_probability(
         assert risk == 1  # costs are never negative: what is spent is spent
 
 
-def test_nothing_to_come_means_no_risk_within_the_limit():
-    done = constant_critics(0.0, 0.0)
-    assert remaining_risk(done, jnp.zeros(1), jnp.array(1.0), jnp.array(1.0), dead_zone=None) == 0
-    assert remaining_risk(done, jnp.zeros(1), jnp.array(1.01), jnp.array(1.0), dead_zone=None) == 1
-
-
 def test_contradicting_critics_do_not_pass_for_safe():
     """E[C^2] < E[C]^2 cannot be; then only the mean is believed."""
     risk = remaining_risk(

@@ -3,11 +3,8 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
-from canary.algorithms import trust_region
 from canary.algorithms.base import EstimationConfig, Task
-from canary.algorithms.cantelli_cpo import CantelliCPOConfig
 from canary.algorithms.critics import CriticConfig, CriticModel
 from canary.algorithms.trust_region import RiskConstraint, RiskEstimate, trust_region_algorithm
 from canary.algorithms.trust_region_step import TrustRegionConfig
@@ -63,45 +60,3 @@ def test_units_of_the_surrogates():
 
 def test_policy_rests_until_enough_episodes_ended():
     assert one_update(warmup=1)["tier"] == Tier.NO_STEP
-
-
-@pytest.mark.parametrize("cost_discount", [1.0, 0.9])
-def test_the_theorems_alpha_is_logged_with_a_discounted_cost_only(cost_discount):
-    estimation = EstimationConfig(hidden=(4,), cost_discount=cost_discount)
-    algorithm = CantelliCPOConfig(estimation=estimation).make(TASK)
-
-    def update(key):
-        window = empty_window(STEPS * LANES)
-        return algorithm.update(
-            algorithm.init(key), small_rollout(), window, make_terms(1.0, 0.1), key
-        )
-
-    _, metrics = jax.eval_shape(update, jax.random.key(0))
-    assert ("largest_advantage" in metrics) == (cost_discount < 1)
-
-
-def test_no_key_is_used_twice(monkeypatch):
-    """The key of the scalar critics' minibatches and that of the other critic, and all that is
-    drawn from either."""
-    keys = []
-
-    def note(name, key):
-        jax.debug.callback(lambda data: keys.append((name, tuple(data.tolist()))), jax.random.key_data(key))  # fmt: skip
-
-    def fit_critics(critics, optimiser, config, inputs, targets, terms, key, **clip):
-        note("critics", key)
-        for epoch in jax.random.split(key, config.epochs):
-            note("permutation", epoch)
-        return critics, jnp.zeros(targets.shape[0])
-
-    def fit_model(state, inputs, rollout, after, terms, key):
-        note("model", key)
-        for part in jax.random.split(key):
-            note("model's own", part)
-        return state, {}
-
-    monkeypatch.setattr(trust_region, "fit_critics", fit_critics)
-    one_update(model=CriticModel(NO_MODEL.init, NO_MODEL.predict, fit_model))
-    jax.effects_barrier()
-    assert {name for name, _ in keys} == {"critics", "permutation", "model", "model's own"}
-    assert len({key for _, key in keys}) == len(keys) == 1 + 3 + 1 + 2

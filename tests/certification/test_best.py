@@ -14,7 +14,6 @@ from rich.console import Console
 from canary.certification import best
 from canary.certification.best import RankedPolicy, Search, find_best, ranked
 from canary.constraints import Chance
-from canary.errors import CanaryError
 from canary.terminal.certificate_table import print_best
 
 RETURNS = {(0, 100): 0.9, (0, 200): 0.7, (3, 100): 0.5, (3, 200): 0.8}
@@ -103,16 +102,3 @@ def test_where_none_is_within_the_limit_nothing_is_certified(
     lines = Console(width=100, record=True, file=io.StringIO())
     print_best(lines, found.to_dict())
     assert "stored policies, the safest first" in lines.export_text()
-
-
-def test_a_change_of_the_environment_is_reported(
-    asked: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(Config, "environment_changes", ("slip is 0.1 here and was 0.2",))
-    found = find_best(tmp_path, Search(tries=3), accept_change=True, quiet=True)
-    assert found.sentence.endswith("environment of training: slip is 0.1 here and was 0.2.")
-
-
-def test_a_search_that_cannot_be_is_refused():
-    with pytest.raises(CanaryError):
-        Search(tries=0)

@@ -14,7 +14,6 @@ from canary.certification.verdict import (
     Assessment,
     PlayedEpisodes,
     assess,
-    decide,
     decode_costs,
     encode_costs,
 )
@@ -135,12 +134,6 @@ def test_the_whole_is_satisfied_if_all_are_and_violated_if_any_is():
     assert verdict == "VIOLATED"
     assert "seeds 5: VIOLATED; seeds 6: UNDECIDED; seeds 4: SATISFIED." in sentence
     assert whole(bad, plan=plan) == ("VIOLATED", bad.sentence)
-
-
-def test_decide_is_strict_on_the_right_side():
-    assert decide(0.0, 0.02, 0.02) == "SATISFIED"
-    assert decide(0.02, 0.5, 0.02) == "UNDECIDED"
-    assert decide(0.0201, 0.5, 0.02) == "VIOLATED"
 
 
 def test_plans_are_completed_from_epsilon():

@@ -2,7 +2,6 @@
 
 import copy
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -50,17 +49,6 @@ def test_it_is_consistent_belongs_and_is_replayed(run: Path, certificate: dict, 
     assert verify_file(elsewhere, run=run)["level"] == "belongs"
     with pytest.raises(CanaryError, match="needs its run"):
         verify_file(elsewhere, replay=True)
-
-
-def test_four_things_are_enough_to_replay_it_elsewhere(
-    run: Path, certificate: dict, tmp_path: Path
-):
-    """What to commit beside a certificate, as docs/certification.md says."""
-    for name in ("config.json", "manifest.json"):
-        shutil.copy(run / name, tmp_path)
-    shutil.copytree(run / "checkpoints", tmp_path / "checkpoints")
-    write_json(tmp_path / "certificate.json", certificate)
-    assert verify_file(tmp_path, replay=True)["level"] == "replayed"
 
 
 def test_an_edit_without_a_new_hash_is_found(certificate: dict):

@@ -3,19 +3,17 @@ and what is expected."""
 
 from dataclasses import replace
 
-import jax
 import numpy as np
 import pytest
 
 import canary
 from canary.checking.behaviour import behaviour_differences, check_behaviour, fingerprint
 from canary.checking.check import full_check
-from canary.checking.probe import make_probe, short_record
+from canary.checking.probe import short_record
 from canary.checking.structure import check_structure, raise_first_error
 from canary.checking.yardstick import Played, advise, constant_actions
 from canary.environments import from_gymnasium
 from canary.environments.icy_lake import IcyLake
-from canary.environments.protocol import explain_failures
 from canary.errors import CanaryError
 from problems import faulty_environments as faulty
 from problems.host_environments import Forgetful
@@ -67,13 +65,6 @@ def test_what_tracing_finds(environment, field, sentence):
     assert found[0].field == field
     with pytest.raises(CanaryError, match=sentence):
         raise_first_error(found)
-
-
-@pytest.mark.parametrize("case", TRACED[3:4])
-def test_training_says_it_too_and_writes_nothing(case, tmp_path):
-    with pytest.raises(CanaryError, match=case[2]):
-        canary.train(case[0], constraint=canary.Chance(9.0, 0.2), out=tmp_path, quiet=True)
-    assert not list(tmp_path.iterdir())
 
 
 PLAYED = [
@@ -137,26 +128,11 @@ def test_both_flags_at_a_horizon_that_the_short_rollout_does_not_reach(tmp_path)
     assert not list(tmp_path.iterdir())
 
 
-def test_an_episode_that_never_ends():
-    report = full_check(faulty.Endless(horizon=40), episodes=8)
-    assert "not over after 40 steps" in report.findings[0].text
-
-
-def test_python_numbers_of_a_reset_are_numbers():
-    assert full_check(faulty.PythonReset(), episodes=8).findings == []
-
-
 def test_a_callback_that_fails_is_a_finding():
     report = full_check(faulty.Calls(fault="3"), episodes=8)
     assert not report.ok
     sentence = "A Python callback of Calls failed: OSError: the line is dead at faulty_environments"
     assert report.findings[-1].text.startswith(sentence)
-
-
-def test_another_failure_of_a_program_stays_what_it_is():
-    error = jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: out of memory")
-    with pytest.raises(jax.errors.JaxRuntimeError), explain_failures(IcyLake()):
-        raise error
 
 
 def played(policy, low, high, reward):
@@ -193,11 +169,6 @@ def test_advice_rests_on_what_can_be_had_without_learning(constraint, kind, word
     assert all(9 < value < 99 for value in advice["limits"])
 
 
-def test_advice_without_any_cost():
-    free = Played("random actions", np.zeros(50), np.zeros(50))
-    assert advise([free], canary.Chance(3.0, 0.1))["kind"] == "unknown"
-
-
 def test_the_yardstick_of_constant_actions():
     report = full_check(IcyLake(), constraint=canary.Chance(5.5, 0.02), episodes=8)
     assert [finding.level for finding in report.findings] == ["note"]
@@ -227,15 +198,6 @@ def test_a_fingerprint_tells_behaviours_apart():
     assert behaviour_differences({"cost": "high"}, one) == ["the stored behaviour cannot be read"]
 
 
-def test_the_first_steps_of_records_agree_whatever_their_length():
-    environment = faulty.Walk()
-    short, long = (fingerprint(make_probe(environment, length)(16, 0)) for length in (4, 9))
-    assert [len(values) for values in short.values()] == [5] * 4
-    for kind, values in short.items():
-        np.testing.assert_allclose(values, long[kind][:5], rtol=1e-6)
-    assert behaviour_differences(short, long) == []
-
-
 def test_the_yardstick_stops_when_its_time_is_over():
     """The table says how many episodes were played."""
     calls = []
@@ -246,3 +208,8 @@ def test_the_yardstick_stops_when_its_time_is_over():
 
     report = full_check(IcyLake(), episodes=64, progress=progress)
     assert [one["episodes"] for one in report.yardstick] == [32, 16, 16, 16, 16]
+
+
+def test_an_episode_that_never_ends():
+    report = full_check(faulty.Endless(horizon=40), episodes=8)
+    assert "not over after 40 steps" in report.findings[0].text

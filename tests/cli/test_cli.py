@@ -3,7 +3,6 @@ resume."""
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -11,12 +10,10 @@ from pathlib import Path
 import pytest
 from polars.testing import assert_frame_equal
 
-from canary.cli.main import COMMANDS, main
-from canary.export import numpy_policy
+from canary.cli.main import main
 from canary.runs import checkpoint, directory, runner, seeds
 from canary.runs.files import unsealed, write_json
 from canary.runs.tables import read_table
-from canary.values import Seeds, convert
 from tiny_runs import FLAGS, STEPS, command, environment, run_canary
 
 KEYS = {
@@ -74,12 +71,6 @@ def test_help_version_and_list_are_quick_and_light(tmp_path):
     assert "canary train --resume latest" in done.stdout
 
 
-def test_no_command_shows_the_commands(capsys):
-    assert main([]) == 0
-    shown = capsys.readouterr().out
-    assert all(f"  {name}" in shown for name in COMMANDS)
-
-
 @pytest.mark.parametrize(
     ("line", "words"),
     [
@@ -121,12 +112,6 @@ def test_a_mistake_is_one_sentence_and_leaves_nothing(line, words, sentence):
     assert words in sentence(*line.split())
 
 
-@pytest.mark.parametrize("target", ["file/summary.json", "missing/summary.json", ".", "a\0b"])
-def test_json_must_be_writable_before_anything_is_trained(target, tmp_path, sentence):
-    (tmp_path / "file").touch()
-    assert "--json cannot write" in sentence("train", "--json", target)
-
-
 def test_places_that_cannot_be_written_are_sentences(tmp_path, sentence, monkeypatch, capsys):
     assert main(["list", "--out", str(tmp_path), "--json", "/dev/full"]) == 2
     assert "Cannot write /dev/full" in capsys.readouterr().err
@@ -138,14 +123,6 @@ def test_places_that_cannot_be_written_are_sentences(tmp_path, sentence, monkeyp
         checkpoint, "save", lambda path, *a, **k: write_json(Path("/dev/full/x"), {})
     )
     sentence("train", *FLAGS, "--quiet", "--out", "runs")
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [("4", 4), ("3,5,7", (3, 5, 7)), ("0-3", (0, 1, 2, 3)), ("7,", (7,)), ("0-1,9", (0, 1, 9))],
-)
-def test_seeds_are_a_number_or_a_list(text, found):
-    assert convert(Seeds, text, "--seeds") == found
 
 
 def test_frontier_has_its_stable_keys(capsys):
@@ -212,21 +189,6 @@ def test_evaluate_prints_a_table_and_stable_json(trained, tmp_path, capsys):
         assert words in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("file", "content"),
-    [
-        ("config.json", b"{"),
-        ("config.json", b'{"environment": 3, "algorithm": "x"}'),
-        ("manifest.json", b"{}"),
-        ("manifest.json", b"\xff\x00"),
-    ],
-)
-def test_a_corrupt_run_is_a_sentence(file, content, trained, tmp_path, sentence):
-    run = shutil.copytree(trained[0], tmp_path / "copy")
-    (run / file).write_bytes(content)
-    sentence("train", "--resume", str(run))
-
-
 def test_ctrl_c_saves_and_resume_ends_as_if_nothing_had_happened(
     trained, tmp_path, capsys, monkeypatch
 ):
@@ -288,11 +250,3 @@ def test_a_trained_run_is_certified_and_the_certificate_verified(trained, capsys
     file.write_text(file.read_text().replace('"VIOLATED"', '"SATISFIED"'))
     assert main(["certify", "--verify", str(file)]) == 1
     assert "NOT VALID" in capsys.readouterr().out
-
-
-def test_a_trained_run_is_exported(trained, tmp_path, capsys):
-    run, _ = trained
-    file = tmp_path / "policy.npz"
-    assert main(["export", str(run), "--format", "numpy", "--file", str(file), "--json", "-"]) == 0
-    assert json.loads(capsys.readouterr().out)["max_abs_difference"] < 1e-5
-    assert numpy_policy.load(str(file)).start(0).act([1.0] + [0.0] * 15) in range(4)

@@ -1,13 +1,11 @@
 """The edge: hostile names and broken streams end in one sentence; so does a bug."""
 
-import io
 import json
 import os
 import subprocess
 from pathlib import Path
 
 import pytest
-from rich.text import Text
 
 from canary.cli import show
 from canary.cli.main import BUG, main
@@ -15,7 +13,6 @@ from canary.errors import CanaryError
 from canary.runs import directory
 from canary.runs.files import sealed, write_json
 from canary.runs.manifest import update_manifest
-from canary.terminal.console import PlainConsole, printable
 from runs.untrained_runs import untrained_run
 from tiny_runs import command, environment
 
@@ -82,19 +79,6 @@ def test_names_are_printed_as_text(capsys, tmp_path, monkeypatch):
     assert all(part in shown for part in ("x[not a tag]y[b]", "\\x1b[2J", "\\u202e[red]"))
     assert not {"\x1b", "\x07", "\u202e"} & set(shown)
     assert "\\x1b" in sentence(capsys, ["evaluate", f"{hostile}z", "--out", str(tmp_path)])
-
-
-def test_the_console_obeys_its_own_styles_and_no_others():
-    out = io.StringIO()
-    console = PlainConsole(file=out, force_terminal=True, width=80)
-    console.print(Text("a\x1b[5mb [bold]c[/]", "red"), ":smile:")
-    assert "\x1b[31m" in out.getvalue()
-    assert "\x1b[5m" not in out.getvalue()
-    assert "a\\x1b[5mb [bold]c[/]" in out.getvalue()
-    assert ":smile:" in out.getvalue()
-    assert printable("tab\tand\nnewline stay") == "tab\tand\nnewline stay"
-    assert printable("a\u200bb\ufeffc") == "a\\u200bb\\ufeffc"
-    assert printable("می\u200cخواهم") == "می\u200cخواهم"  # a joiner that Persian needs
 
 
 @pytest.mark.parametrize("name", ["nan", "digits", "pipe", "seconds"])

@@ -13,10 +13,8 @@ import pytest
 from canary.algorithms import ALGORITHMS
 from canary.algorithms.base import EstimationConfig
 from canary.algorithms.canary import CanaryConfig
-from canary.algorithms.cantelli_cpo import CantelliCPOConfig
 from canary.config.config import (
     RunConfig,
-    checked,
     config_from_dict,
     config_to_dict,
     make_config,
@@ -236,13 +234,6 @@ def test_damaged_configurations_end_in_one_sentence(spoil):
     assert "\n" not in str(caught.value)
 
 
-def test_a_configuration_that_python_made_is_checked():
-    config = make_config()
-    clipped = replace(config.algorithm.clipped, epochs=-1)
-    with pytest.raises(CanaryError, match="epochs"):
-        checked(replace(config, algorithm=replace(config.algorithm, clipped=clipped)))
-
-
 class Suggesting(Price):
     default_constraint = Mean(limit=0.5)
 
@@ -274,24 +265,6 @@ def test_an_environment_may_suggest_a_constraint_of_any_kind():
             constraint(env, said)
 
 
-def test_a_preset_sees_the_problem_as_it_is_put():
-    """Two violations are expected in the window, and a batch of continuous control holds the steps
-    of four whole episodes."""
-
-    def window(*overrides: str) -> int:
-        return make_config("IcyLake", overrides=overrides).algorithm.estimation.window
-
-    assert window() == 100
-    assert window("constraint.epsilon=0.001") == 2000
-    assert window("constraint.epsilon=0.5") == 20
-    assert window("constraint.epsilon=0.001", "algo.window=50") == 50
-    for name in ("PointGoal", "PointGoal2500"):
-        config = make_config(name)
-        assert config.training.batch >= 4 * config.environment.horizon
-    assert isinstance(make_config(preset="paper").algorithm, CantelliCPOConfig)
-    assert make_config(preset="paper").algorithm_name == "canary"
-
-
 def test_every_setting_has_a_default_a_range_and_a_meaning():
     for name in [*ALGORITHMS, *ENVIRONMENTS, "training"]:
         for row in settings_table(name):
@@ -302,10 +275,3 @@ def test_every_setting_has_a_default_a_range_and_a_meaning():
     assert (row["default"], row["range"]) == ("0.5", "number >= 0, <= 0.99")
     with pytest.raises(CanaryError, match="did you mean canary"):
         settings_table("canari")
-
-
-def test_every_default_that_is_shown_can_be_set():
-    for name in ALGORITHMS:
-        overrides = [f"{row['setting']}={row['default']}" for row in settings_table(name)]
-        config = make_config("IcyLake", name, overrides=overrides)
-        assert config.algorithm == ALGORITHMS[name]()

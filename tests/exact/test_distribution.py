@@ -113,42 +113,6 @@ def test_the_table_of_the_documentation(penalty, expected):
     np.testing.assert_allclose(found, expected, atol=1e-3)
 
 
-def test_all_forms_of_a_policy_agree():
-    mdp = random_mdp(4)
-    levels = len(mdp.support)
-    probabilities = np.random.default_rng(0).dirichlet(np.ones(2), size=3)
-    forms = [
-        probabilities,
-        np.repeat(probabilities[:, None], levels, axis=1),
-        np.broadcast_to(probabilities[:, None], (mdp.horizon, 3, levels, 2)),
-        lambda states, spent: probabilities[states],
-    ]
-    laws = [cost_law(mdp, form) for form in forms]
-    for law in laws[1:]:
-        np.testing.assert_allclose(law.probabilities, laws[0].probabilities)
-    actions = np.array([1, 0, 0])
-    by_action = cost_law(mdp, actions)
-    by_chance = cost_law(mdp, np.eye(2)[actions])
-    np.testing.assert_allclose(by_action.probabilities, by_chance.probabilities)
-
-
-def test_a_policy_function_sees_spent_cost_in_its_own_units():
-    mdp = random_mdp(1, unit=0.25)
-    seen = []
-
-    def policy(states, spent):
-        seen.append((states, spent))
-        return np.where((spent > 0.3)[:, None], [[1.0, 0.0]], [[0.0, 1.0]])
-
-    law = cost_law(mdp, policy)
-    assert len(seen) == 1
-    assert set(seen[0][1]) == set(mdp.support) == {0.0, 0.25, 0.5, 0.75}
-    table = np.where(mdp.support > 0.3, 0, 1)
-    np.testing.assert_allclose(
-        law.probabilities, cost_law(mdp, np.broadcast_to(table, (3, 4)).copy()).probabilities
-    )
-
-
 def test_risk_measures_of_a_known_law():
     law = CostLaw(np.arange(5.0), np.array([0.5, 0.3, 0.1, 0.06, 0.04]), 0.0, 1.0)
     assert law.violation(2.0) == pytest.approx(0.10)  # strictly more

@@ -92,23 +92,6 @@ def test_tables_show_optima_frontier_and_seeds(report: dict):
     assert "cpo mean" not in " ".join(text.split())
 
 
-def test_the_shaped_bound_has_its_table(report: dict):
-    _, _, text = printed(report).partition("shaped cost")
-    assert row_of(text, "0") == ["0", "-", "-"]  # no policy
-    assert row_of(text, "0.4") == ["0.4", "0.8500", "0.0040"]
-    assert row_of(text, "0.8") == ["0.8", "0.9400", "0.0040"]
-
-
-def test_no_policy_and_no_runs(report: dict):
-    report["runs"] = []
-    report["optima"]["cantelli"] = point("cantelli", 0.05, None)
-    report["shaped"] = [one | point("shaped", 0.05, None) for one in report["shaped"]]
-    text = printed(report)
-    assert row_of(text, "Cantelli", "no") == ["Cantelli", "no", "policy"]
-    assert "trained" not in text
-    plt.close(frontier.frontier_figure(report))
-
-
 def test_the_figure_shows_curves_points_and_the_line_at_epsilon(report: dict):
     figure = frontier.frontier_figure(report)
     axes, _ = figure.axes

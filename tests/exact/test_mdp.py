@@ -5,12 +5,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from canary.environments.icy_lake import IcyLake
 from canary.errors import CanaryError
-from canary.exact import from_environment
 from exact.tiny_mdps import line, random_mdp
 
 
@@ -32,29 +28,9 @@ def test_the_unit_is_the_greatest_common_divisor(costs, unit):
     np.testing.assert_allclose(steps * float(unit), costs)
 
 
-@given(st.lists(st.integers(0, 50), min_size=1, max_size=4), st.integers(1, 60), st.integers(1, 60))
-def test_every_cost_is_a_whole_number_of_units(counts, numerator, denominator):
-    mdp = line([count * numerator / denominator for count in counts])
-    steps = mdp.levels[range(len(counts)), 0, range(1, len(counts) + 1)]
-    np.testing.assert_allclose(
-        steps * float(mdp.cost_unit), [count * numerator / denominator for count in counts]
-    )
-
-
 def test_the_support_is_correctly_rounded():
     assert list(line([0.1, 0.1, 0.1]).support) == [0.0, 0.1, 0.2, 0.3]
     assert len(line([1, 1], cost_unit=0.5).support) == 5
-
-
-def test_icy_lake_tables():
-    lake = IcyLake(slip=0.2)
-    mdp = from_environment(lake)
-    np.testing.assert_allclose(mdp.transition.sum(axis=2), 1)
-    assert mdp.transition[9, 2, 10] == pytest.approx(0.6)
-    assert mdp.cost[8, 1, 12] == 1
-    assert mdp.cost[12, 3, 8] == 0
-    assert mdp.reward[14, 2, 15] == 1
-    assert (mdp.horizon, mdp.cost_unit, len(mdp.support)) == (100, 1, 101)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from canary.evaluation import play_episodes
 from canary.exact import best_under_cantelli, best_under_var, from_environment
 from canary.exact.run import (
     DEAD_ZONES,
-    default_epsilons,
     frontier_report,
     grid_inputs,
     policy_law,
@@ -133,15 +132,6 @@ def test_impossible_constraints_are_none_not_errors():
         assert report[f"{name}_optimal_return"] is None
         assert report["optima"][name]["violation_probability"] is None
     assert set(report["shaped_optimal_return"].values()) == {None}
-
-
-@pytest.mark.parametrize("epsilon", [0.02, 0.0004])
-def test_the_default_grid_surrounds_epsilon(epsilon: float):
-    grid = default_epsilons(epsilon)
-    assert grid == sorted(grid)
-    assert grid[0] <= epsilon / 10 * (1 + 1e-9)
-    assert grid[-1] == 0.5
-    assert len(grid) < 20
 
 
 @pytest.mark.parametrize(

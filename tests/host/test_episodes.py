@@ -1,18 +1,13 @@
 """Episodes as functions of a seed and actions: live environments are a cache, and what cannot be
 brought back is reported."""
 
-import time
-
-import jax
 import numpy as np
 import pytest
-from benchmarks.host_speed import measure
 from gymnasium import spaces
 
 from canary.host.episodes import TRUNCATED, Episodes
 from canary.host.player import Player, Recipe
 from canary.host.spaces import action_decoder
-from canary.runs.devices import prepare_devices
 from problems.host_environments import Walk
 
 IDENTITY = np.array([[3, 1], [4, 1]], np.uint32)
@@ -55,13 +50,6 @@ def test_what_is_not_live_is_replayed():
     np.testing.assert_array_equal(first.table, second.table)
 
 
-def test_what_is_live_is_not_replayed():
-    live = episodes(Walk)
-    play(live, 6)
-    live._row = None
-    assert live.take_up(*state(live)).all()
-
-
 def test_episodes_that_end_earlier_the_second_time_cannot_be_brought_back():
     live = episodes(Restless, noise=0.0, drift=0.0)
     play(live, 8)
@@ -76,17 +64,6 @@ def test_one_episode_per_lane_to_its_end():
     assert len(moved) == 51
     assert live.table[1, TRUNCATED] == 1
     assert live.steps.tolist() == [0, 50]
-
-
-def test_programs_run_in_the_thread_that_calls_them():
-    prepare_devices()
-    assert not jax.config.read("jax_cpu_enable_async_dispatch")
-
-
-def test_the_benchmark_measures_all_three():
-    speeds = measure("CartPole-v1", 3, 1, 0, time.perf_counter)
-    assert len(speeds) == 3
-    assert min(speeds) > 0
 
 
 @pytest.mark.parametrize("start", [0, 5])

@@ -57,25 +57,6 @@ def test_the_image_is_the_product_with_the_solution_even_when_cut_short(iteratio
     assert result.residual_norm == pytest.approx(relative, abs=1e-12)
 
 
-def test_it_stops_at_the_relative_tolerance():
-    hessian, rhs = problem(1, 40)
-    with jax.enable_x64(True):
-        loose = solve_dense(jnp.asarray(hessian), jnp.asarray(rhs), iterations=100, tolerance=1e-2)
-        tight = solve_dense(jnp.asarray(hessian), jnp.asarray(rhs), iterations=100, tolerance=1e-8)
-        assert loose.iterations_used < tight.iterations_used < 100
-        assert 1e-4 < loose.residual_norm <= 1e-2
-        assert tight.residual_norm <= 1e-8
-
-
-@pytest.mark.parametrize("scale", [2.0**-100, 2.0**100])
-def test_the_scale_of_the_right_hand_side_does_not_change_the_iteration(scale):
-    hessian, rhs = (jnp.asarray(array, jnp.float32) for array in problem(2, 15))
-    base = solve_dense(hessian, rhs, iterations=10, tolerance=1e-5)
-    scaled = solve_dense(hessian, rhs * scale, iterations=10, tolerance=1e-5)
-    assert scaled.iterations_used == base.iterations_used
-    np.testing.assert_allclose(scaled.solution / scale, base.solution, rtol=1e-4)
-
-
 def test_a_zero_right_hand_side_gives_zeros():
     result = solve_dense(jnp.eye(4), jnp.zeros(4), iterations=10, tolerance=1e-6)
     assert result.iterations_used == 0

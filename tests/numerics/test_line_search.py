@@ -45,12 +45,6 @@ def test_without_an_acceptable_point_the_start_comes_back_bit_for_bit():
     assert result.evaluation == 0
 
 
-def test_a_non_finite_step_leaves_the_start():
-    result = search(2.0, step=STEP.at[1].set(jnp.nan).at[0].set(jnp.nan))
-    assert not result.accepted
-    np.testing.assert_array_equal(result.point, START)
-
-
 RADIUS = 0.01
 judge = jax.jit(acceptable)
 

@@ -3,7 +3,6 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -80,11 +79,6 @@ def test_no_episode_is_nan_and_never_cost_zero():
     window = record(empty_window(RING), ends([[1, 1]], [[0, 0]], [[0.0, 0.0]], [[1, 1]]))
     assert window.total == 0
     assert np.isnan(summarise(window, Span(5), 1.0).mean)
-
-
-def test_a_ring_smaller_than_a_batch_is_refused():
-    with pytest.raises(ValueError, match="at least one batch"):
-        record_episodes(empty_window(3), whole(range(4)))
 
 
 def test_moments_of_the_shaped_cost_are_those_of_shaped_episodes():

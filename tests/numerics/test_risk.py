@@ -22,7 +22,6 @@ costs = st.lists(st.integers(-40, 40).map(lambda n: n / 4), min_size=1, max_size
 # Samples of any length, in one compiled shape: the rest is marked as not valid.
 value_at_risk = jax.jit(risk.value_at_risk)
 conditional_value_at_risk = jax.jit(risk.conditional_value_at_risk)
-violation_rate = jax.jit(risk.violation_rate)
 cantelli_value = jax.jit(risk.cantelli_value)
 cantelli_probability = jax.jit(risk.cantelli_probability)
 provably_violating = jax.jit(risk.provably_violating)
@@ -88,10 +87,6 @@ def test_cantelli_probability_at_the_edges(mean, variance, probability):
     assert cantelli_probability(mean, variance, 1.0) == pytest.approx(probability)
 
 
-def test_a_cost_that_saturates_at_its_limit_violates_it():
-    assert risk.cantelli_probability(1.0, 0.0, 1.0, or_equal=True) == 1
-
-
 @given(distributions(), st.integers(-20, 60).map(lambda n: n / 4), thresholds)
 @settings(max_examples=100, deadline=None)
 def test_a_safe_cantelli_value_implies_the_chance_constraint(distribution, limit, epsilon):
@@ -136,16 +131,6 @@ def test_conditional_value_at_risk_is_the_minimum_over_thresholds(sample, epsilo
     brute = (grid + np.maximum(array - grid[:, None], 0).mean(axis=1) / epsilon).min()
     assert found == pytest.approx(brute, rel=1e-5, abs=1e-4)
     assert found >= float(value_at_risk(filled, epsilon, valid))
-
-
-def test_without_valid_episodes_nothing_is_claimed():
-    nothing = jnp.zeros(5, bool)
-    assert jnp.isneginf(risk.value_at_risk(jnp.ones(5), 0.1, nothing))
-
-
-def test_violation_is_strict():
-    sample = jnp.array([5.0, 5.5, 6.0, 5.5])
-    assert risk.violation_rate(sample, 5.5) == 0.25
 
 
 def test_the_surrogate_error_factor_is_infinite_without_discount():

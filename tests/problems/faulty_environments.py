@@ -199,15 +199,6 @@ class NoActions(Walk):
         return Discrete(0)
 
 
-class PythonReset(Walk):
-    """Its reset returns Python numbers, which a program takes for arrays."""
-
-    def reset(self, key):
-        return replace(
-            super().reset(key), reward=0.0, cost=0.0, terminated=False, truncated=False, time=0
-        )
-
-
 class BothFlags(Walk):
     """What is cut off claims to have ended by itself too."""
 

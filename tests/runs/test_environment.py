@@ -139,19 +139,6 @@ def test_a_changed_environment_is_evaluated_but_neither_trained_on_nor_exported(
     assert "environment_changes" not in canary.evaluate(run.directory, 20)
 
 
-def test_commands_without_the_word_do_not_advise_it(run, monkeypatch, capsys):
-    monkeypatch.setattr(environment, "_behaviour_changes", lambda *_: ["the cost differs"])
-    assert main(["train", "--resume", str(run.directory)]) == 2
-    assert "the cost differs. This needs the same one: restore it" in capsys.readouterr().err
-    evaluate = ["evaluate", str(run.directory), "--episodes", "20"]
-    assert main(evaluate) == 2
-    assert "or say --accept-change" in capsys.readouterr().err
-    assert main([*evaluate, "--accept-change"]) == 0
-    assert "not the environment of training: on the same keys the cost" in " ".join(
-        capsys.readouterr().out.split()
-    )
-
-
 def test_randomness_that_no_key_determines_is_no_change():
     forgetful = from_gymnasium(Forgetful, horizon=9)
     stored = json.loads(json.dumps(describe_environment(forgetful)))
@@ -212,31 +199,6 @@ def test_references_that_make_none(source, words):
         build(source)
 
 
-@pytest.mark.usefixtures("stranger")
-def test_the_command_line_asks_for_consent(run, capsys, monkeypatch):
-    assert main(["evaluate", str(run.directory), "--episodes", "5"]) == 2
-    assert "say --trust" in capsys.readouterr().err
-    questions = []
-
-    def answer(question):
-        questions.append(question)
-        return len(questions) > 1
-
-    from canary.cli import options
-
-    monkeypatch.setattr(options, "_ask", answer)
-    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    with pytest.raises(CanaryError):
-        options.opened(str(run.directory), ".", trust=False)
-    options.opened(str(run.directory), ".", trust=False)
-    assert len(questions) == 2
-    assert "was trained on problems.faulty_environments:Walk(" in questions[0]
-    assert "Import and call this code?" in questions[0]
-    options.opened(str(run.directory), ".", trust=False)
-    assert len(questions) == 2
-
-
 def test_training_from_the_command_line(tmp_path, capsys):
     settings = [f"{name}={json.dumps(value)}" for name, value in SETTINGS.items()]
     flags = [part for setting in (*settings, "env.noise=0.25") for part in ("--set", setting)]
@@ -283,20 +245,3 @@ def test_a_cost_that_breaks_late_stops_training_where_it_broke(tmp_path):
     (made,) = tmp_path.iterdir()
     assert [path.name for path in (made / "checkpoints").iterdir()] == ["checkpoint-00000003.npz"]
     assert canary.load(made, Late(horizon=60)).metrics.height == 3
-
-
-def test_check_env_on_the_command_line(capsys):
-    def check(*words):
-        code = main(["check-env", *words])
-        shown = capsys.readouterr()
-        return code, shown.out or shown.err
-
-    code, shown = check(REFERENCE, "--limit", "15", "--epsilon", "0.2", "--episodes", "32")
-    assert code == 0
-    assert "32 random episodes" in shown
-    assert shown.splitlines()[-1] == "nothing is wrong"
-    faulty = ("problems.faulty_environments:Odd", "--set", "env.fault=cost", "--json", "-")
-    code, shown = check(*faulty)
-    assert (code, json.loads(shown)["findings"][0]["field"]) == (1, "cost")
-    code, shown = check("IcyLoke")
-    assert (code, "did you mean IcyLake" in shown) == (2, True)

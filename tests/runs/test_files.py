@@ -77,16 +77,6 @@ def test_what_a_killed_writer_left_is_removed_and_a_living_one_is_not_disturbed(
     assert names(tmp_path) == ["one.bin"]
 
 
-def test_names_that_no_file_can_have(tmp_path: Path):
-    files.write_atomically(tmp_path / ("x" * 250), b"1")
-    for name in ("y" * 300, "a\0b"):
-        with pytest.raises(CanaryError, match="Cannot write"):
-            files.write_atomically(tmp_path / name, b"1")
-        with pytest.raises(CanaryError, match="Cannot write"):
-            files.check_name(tmp_path / name)
-    assert names(tmp_path) == ["x" * 250]
-
-
 def test_only_regular_files_are_read_and_replaced(tmp_path: Path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "zero").symlink_to("/dev/zero")

@@ -1,11 +1,6 @@
 """Training on environments outside JAX: what stops it, what is left behind, and how it goes on."""
 
 import multiprocessing
-import os
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -147,32 +142,6 @@ def test_a_resume_reports_what_an_environment_that_forgets_its_seed_loses():
     assert (np.asarray(states.lanes.spent)[lost] == 0).all()
     metrics, _ = groups.advance(1)
     assert not metrics["fault"].any()
-
-
-def test_workers_end_when_their_trainer_is_killed(tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text(
-        "import multiprocessing, time\n"
-        "from canary.environments import from_gymnasium\n"
-        "if __name__ == '__main__':\n"
-        f"    live = from_gymnasium({WALK!r}, horizon=9, workers=2).episodes('test', 2)\n"
-        "    live.start(live.everyone, live.identity)\n"
-        "    print([child.pid for child in multiprocessing.active_children()], flush=True)\n"
-        "    time.sleep(60)\n"
-    )
-    settings = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    command = [sys.executable, str(script)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=settings) as process:
-        assert process.stdout is not None
-        workers = [int(pid) for pid in process.stdout.readline().strip("[]\n").split(",")]
-        assert len(workers) == 2
-        process.send_signal(signal.SIGKILL)
-    for _ in range(300):
-        alive = [pid for pid in workers if Path(f"/proc/{pid}").exists()]
-        if not alive:
-            break
-        time.sleep(0.1)
-    assert not alive
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ import canary
 from canary.errors import CanaryError
 from canary.runs.records import Fault, fault_sentence, find_fault
 from canary.runs.seeds import SeedGroups
-from canary.training import FAULT_KINDS
 from canary.types import EpisodeEnds
 from problems import faulty_environments as faulty
 
@@ -47,15 +46,6 @@ def test_the_first_place_counts(field: str, value: float, kind: str):
     said = fault_sentence(found, config(), 10)
     assert "Shop" in said
     assert "seed 8, update 12, step 4 of 5, lane 2 (environment step 235)" in said
-
-
-def test_what_the_program_noted_comes_first():
-    noted, arrays = np.zeros(SHAPE[:2]), healthy()
-    arrays["cost"][:] = np.nan
-    noted[1, 2] = 1 + (4 * 4 + 3) * len(FAULT_KINDS) + FAULT_KINDS.index("observation")
-    found = find_fault(noted, EpisodeEnds(**arrays), 4, 9)
-    assert found == Fault("observation", iteration=2, step=4, lane=3, seed=1)
-    assert "gave an observation" in fault_sentence(found, config(), 0)
 
 
 @pytest.mark.parametrize(

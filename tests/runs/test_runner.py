@@ -110,12 +110,6 @@ def test_nothing_half_written_is_left(whole, survivor):
         }  # fmt: skip
 
 
-def test_finished_runs_are_left_alone(whole):
-    before = {path: path.stat().st_mtime_ns for path in whole.rglob("*")}
-    assert resume_run(whole, quiet=True) == whole
-    assert {path: path.stat().st_mtime_ns for path in whole.rglob("*")} == before
-
-
 def test_an_edited_configuration_is_refused_by_every_reader(whole, tmp_path):
     run = shutil.copytree(whole, tmp_path / "copy")
     config = read_json(run / "config.json")

@@ -30,16 +30,6 @@ def test_the_law_of_the_cost_is_that_of_the_exact_room():
     assert EXACT.value_at_risk(EPSILON) == truth.value_at_risk(EPSILON)
 
 
-def test_a_score_has_mean_zero():
-    assert EXACT.score.sum(0) == pytest.approx(np.zeros(EXACT.score.shape[1]), abs=1e-14)
-
-
-def test_a_policy_of_single_actions_has_no_score():
-    law = scored_law(MDP, np.array([0, 1, 0]))
-    assert not law.score.any()
-    assert not law.square.any()
-
-
 def test_the_policy_may_depend_on_the_cost_so_far():
     table = np.stack(
         [softmax(LOGITS + 0.2 * level * np.array([1, -1])) for level in range(7)], axis=1

@@ -81,12 +81,6 @@ def test_a_bounded_cost_lets_the_cvar_value_escape_but_not_its_gradient():
     assert gradient.of_batch(10) >= 0.99 / (1e-3 * 10)  # (1 - q) / (q N) at q = epsilon
 
 
-def test_a_statistic_that_never_happens_has_no_noise_and_a_gradient_that_is_zero_has_no_signal():
-    law = from_trajectories(np.array([1.0, 2.0]), np.array([[1.0], [-1.0]]))
-    assert of_value(indicator(law, 5.0, 0.1), law).of_batch(3) == 0
-    assert np.isnan(of_gradient(indicator(law, 5.0, 0.1), law).of_batch(3))
-
-
 def test_the_mean_has_the_closed_form_of_the_appendix():
     """C is 0, 2 or 6 with 0.7, 0.2, 0.1, limit 5: mu = 1 on f = 0.3, r = 1/4, R = 4.4/0.3 / (1/0.3)^2
     (app:scaling, mean constraint)."""
@@ -97,13 +91,6 @@ def test_the_mean_has_the_closed_form_of_the_appendix():
     assert (relative.active, relative.share) == pytest.approx((0.3, 0.25))
     assert relative.ratio == pytest.approx(0.3 * 4.4)
     assert relative.of_batch(10) == pytest.approx(0.25**2 * (4.4 - 1) / 10)
-
-
-def test_an_atom_at_the_quantile_makes_the_tail_of_cvar_rarer_than_the_threshold():
-    law = from_trajectories(np.array([0.0, 2, 6]), np.zeros((3, 1)), np.array([0.7, 0.2, 0.1]))
-    assert law.value_at_risk(0.25) == 2
-    assert cvar(law, 5.0, 0.25).active_probability(law) == pytest.approx(0.1)
-    assert cvar(GAMMA, 5.0, 0.25).active_probability(GAMMA) == pytest.approx(0.25, abs=1e-3)
 
 
 def family(kind, name, thresholds):
@@ -196,21 +183,4 @@ def test_bias_of_the_plug_in_gradient_over_every_batch_and_its_leading_variance(
     found = np.array([estimate(picks) for picks in draws]).var(0).sum()
     assert plug_in_gradient(THREE, 4.0, 0.1, 400, dead_zone).variance == pytest.approx(
         found, rel=0.08
-    )
-
-
-def test_simulated_batches_have_the_exact_relative_variance():
-    """20,000 batches of 25 episodes: the standard error of a variance of near-normal means is
-    1%."""
-    rng = np.random.default_rng(1)
-    law, constraint = EPISODES, cantelli(EPISODES, LIMIT, EPSILON, 0.4)
-    picks = rng.choice(len(law.cost), (20_000, 25), p=law.probability / law.probability.sum())
-    values = constraint.statistic[picks].mean(1) + constraint.offset
-    expected = of_value(constraint, law).of_batch(25)
-    assert values.var() / constraint.value(law) ** 2 == pytest.approx(expected, rel=0.05)
-    score = law.score / law.probability[:, None]
-    gradients = (score * constraint.statistic[:, None])[picks].mean(1)
-    truth = law.gradient(constraint.statistic)
-    assert gradients.var(0).sum() / (truth @ truth) == pytest.approx(
-        of_gradient(constraint, law).of_batch(25), rel=0.05
     )

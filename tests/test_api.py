@@ -1,7 +1,6 @@
 """The Python face: train, load, evaluate, and act with a policy that keeps account of the cost."""
 
 import shutil
-import struct
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -18,15 +17,8 @@ from canary.api import Run
 from canary.api.run import _yardstick
 from canary.config.config import config_to_dict, make_config
 from canary.environments.icy_lake import IcyLake
-from canary.environments.protocol import Continuous
 from canary.evaluation import play_episodes
-from canary.export.trained_policy import TrainedPolicy
-from canary.identity import Place
-from canary.networks import GaussianPolicy, make_mlp
-from canary.reporting import figures
-from canary.reporting.figures import training_figure
 from canary.reporting.records import EvaluationSummary, TrainingSummary
-from canary.rollout import CostAccount
 from canary.runs import directory
 from canary.runs.environment import describe_environment
 from problems.probe_environments import Price
@@ -72,14 +64,6 @@ def test_importing_is_light():
         [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-
-
-def test_the_figure_of_a_run_is_drawn(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(figures, "training_figure", training_figure)
-    place = run.plot(tmp_path / "drawn.png")
-    width, height = struct.unpack(">II", place.read_bytes()[16:24])
-    assert (width, height) > (600, 200)  # not the empty one that stands for it in other tests
-    assert (run.directory / "training.png").exists()
 
 
 def test_train_leaves_a_run_that_loads_again(run: Run):
@@ -201,24 +185,6 @@ def test_a_handle_says_what_is_wrong_and_stays_usable(run: Run):
         episode.spend(1.0)
     with pytest.raises(CanaryError, match="whole number"):
         run.policy().start("x")  # type: ignore[arg-type]
-
-
-def test_continuous_actions_are_vectors_that_the_environment_clips():
-    """As in training and certification, where an environment with noise of its own clips after the
-    noise."""
-    network = make_mlp(jax.random.key(0), (4 + CostAccount.SIZE, 8, 3), head_scale=50.0)
-    trained = TrainedPolicy(
-        GaussianPolicy(network, jnp.zeros(3)),
-        None,
-        CostAccount(1.0, 1.0),
-        Place("Probe", {}, 10, 4, Continuous(3)),
-    )
-    action = trained.start(0).act([1.0, -2.0, 0.5, 3.0], deterministic=True)
-    assert isinstance(action, np.ndarray)
-    assert action.shape == (3,)
-    x = jnp.array([1.0, -2.0, 0.5, 3.0, 1.0, 0.0])
-    np.testing.assert_allclose(action, network(x), atol=1e-5)
-    assert np.abs(action).max() > 1.0
 
 
 def test_the_summary_ends_with_the_frozen_policies(

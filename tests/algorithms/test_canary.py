@@ -125,7 +125,7 @@ def prices(found, weight):
     return float(found.metrics["multiplier"]) * weight / typical
 
 
-@pytest.mark.parametrize("dead_zone", [0.0, 0.3, 0.7])
+@pytest.mark.parametrize("dead_zone", [0.0, 0.7])
 def test_weight_and_local_advantage_are_those_of_the_enumerated_process(dead_zone):
     """w(x) = E[X | x], and over the copies of (x, a) the mean effect is A^c(x, a)."""
     truth, law, chance = Truth(TABLE, 1.0), Law(TABLE, 1.0), softmax(TABLE)
@@ -240,7 +240,7 @@ def true_gradient(case, value, h=1e-4):
     return np.array([(mean(shift) - mean(-shift)) / (2 * h) for shift in shifts])
 
 
-@pytest.mark.parametrize("decay", [1.0, 0.5, 0.0])
+@pytest.mark.parametrize("decay", [1.0, 0.0])
 def test_of_a_linear_cost_the_effect_alone_is_the_gradient(bursts, decay):
     """psi = phi at d = 0 and costs below the limit: psi' = 1."""
     mean = conditional_mean(bursts, bursts.total) - bursts.spent

@@ -13,13 +13,12 @@ from hypothesis import strategies as st
 
 from canary.algorithms.base import EstimationConfig, Task
 from canary.algorithms.cpo import CPOConfig, expectation_constraint
-from canary.algorithms.inputs import Inputs
 from canary.algorithms.signals import breach_indicator
 from canary.algorithms.trust_region import Evidence, flatten
-from canary.algorithms.trust_region_step import Surrogates, TrustRegionConfig, trust_region_step
+from canary.algorithms.trust_region_step import TrustRegionConfig
 from canary.environments.protocol import Discrete
 from canary.numerics.moments import empty_window, record_episodes
-from canary.numerics.trust_region import Tier
+from canary.numerics.trust_region import Tier, solve
 from problems.breach_truth import Law, difference_quotients
 from problems.probe_mdps import EPSILON, LIMIT, ROOT, TABLE, TablePolicy, Truth, population
 from problems.rollouts import one_lane
@@ -76,9 +75,7 @@ def settings_of(kind, gamma):
     return CPOConfig(estimation=EstimationConfig(cost_discount=gamma, window=1), constraint=kind)
 
 
-@pytest.fixture(
-    scope="module", params=[("indicator", 1.0), ("indicator", 0.9), ("mean", 1.0), ("mean", 0.9)]
-)
+@pytest.fixture(scope="module", params=[("indicator", 1.0), ("indicator", 0.9), ("mean", 0.9)])
 def exact(request):
     """The population, an exact critic, the constraint estimated from them, and the truth about
     it."""
@@ -106,23 +103,8 @@ def exact(request):
         estimate = expectation_constraint(settings_of(kind, gamma))(evidence)
         samples = flatten(rollout, rollout.reward, estimate)
     return SimpleNamespace(
-        value=value, estimate=estimate, samples=samples, inputs=Inputs(rollout.inputs[:, 0]),
+        value=value, estimate=estimate, samples=samples, rows=rollout.inputs[:, 0],
     )  # fmt: skip
-
-
-def surrogates(case, theta):
-    """(reward, constraint) surrogates of a table of logits, in true units; the mean of its plain
-    and weighted KL."""
-    policy, start = TablePolicy(theta.reshape(TABLE.shape)), TablePolicy(jnp.asarray(TABLE))
-    old, new = start(case.inputs.rows), policy(case.inputs.rows)
-    ratio = jnp.exp(new.log_prob(case.samples.action) - old.log_prob(case.samples.action))
-    change = case.estimate.length * (
-        case.samples.cost_advantages * case.samples.weight * ratio
-    ).mean(1)
-    reward = (ratio * case.samples.reward_advantage).mean()
-    kl = new.kl_from(old)
-    weight = case.samples.weight / case.samples.weight.mean()
-    return jnp.stack([reward, case.estimate.bound(change)[0]]), (kl * (1 + weight) / 2).mean()
 
 
 def test_value_and_gradient_are_exact(exact):
@@ -131,11 +113,16 @@ def test_value_and_gradient_are_exact(exact):
         np.testing.assert_allclose(
             exact.estimate.bound(jnp.zeros(1)), [exact.value(TABLE)], rtol=1e-12
         )
-        found = jax.jacobian(lambda theta: surrogates(exact, theta)[0][1])(
-            jnp.asarray(TABLE).ravel()
-        )
+        old = TablePolicy(jnp.asarray(TABLE))(exact.rows).log_prob(exact.samples.action)
+
+        def constraint(table):
+            ratio = jnp.exp(TablePolicy(table)(exact.rows).log_prob(exact.samples.action) - old)
+            effect = exact.samples.cost_advantages * exact.samples.weight * ratio
+            return exact.estimate.bound(exact.estimate.length * effect.mean(1))[0]
+
+        found = jax.grad(constraint)(jnp.asarray(TABLE))
     assert np.abs(truth).max() > 0.02
-    np.testing.assert_allclose(found.reshape(TABLE.shape), truth, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(found, truth, rtol=1e-6, atol=1e-9)
 
 
 # --- the step, against the dual of the original CPO ---
@@ -175,32 +162,30 @@ def dual_step(g, b, hessian, c, radius):
     return (v - nu * w) / x, False
 
 
-REGION = TrustRegionConfig(cg_iterations=40, cg_tolerance=1e-12, target_kl=1e-3)
-
-
-@jax.jit
-def take_step(inputs, samples, length, value):
-    """The step of the shared update for a constraint of the given value."""
-    start = TablePolicy(jnp.asarray(TABLE))
-    surrogates = Surrogates(
-        start, inputs, inputs.evaluate(start), samples, lambda z: value + z, length
-    )
-    return trust_region_step(surrogates, jnp.array(True), REGION)
-
-
-@pytest.mark.parametrize("reach", [-1.5, -0.5, 0.5, 1.5])
-def test_step_is_the_one_constraint_solution(exact, reach):
-    """Up to the backtracking factor; feasible, at the limit from both sides, and out of reach."""
+@settings(deadline=None, max_examples=300)
+@given(
+    st.integers(0, 2**32 - 1),
+    st.floats(-2.5, 2.5).filter(lambda c: abs(c) > 1e-3 and abs(abs(c) - 1) > 1e-3),
+)
+def test_solver_agrees_with_the_dual_on_random_problems(seed, reach):
+    """`reach` is c over what the trust region can change of it: beyond 1 a recovery, below -1 no
+    effect."""
+    rng = np.random.default_rng(seed)
+    size, radius = int(rng.integers(2, 6)), 10 ** rng.uniform(-3, 0)
+    factor = rng.normal(size=(size, size))
+    hessian = factor @ factor.T + 0.1 * np.eye(size)
+    g, b = rng.normal(size=(2, size)) * 10 ** rng.uniform(-2, 2, (2, 1))
+    natural = np.linalg.solve(hessian, np.stack([g, b]).T)
+    gram = np.stack([g, b]) @ natural
+    c = reach * np.sqrt(2 * radius * gram[1, 1])
+    expected, recovery = dual_step(g, b, hessian, c, radius)
     with jax.enable_x64(True):
-        theta = jnp.asarray(TABLE).ravel()
-        g, b = np.asarray(jax.jacobian(lambda t: surrogates(exact, t)[0])(theta))
-        curvature = np.asarray(jax.hessian(lambda t: surrogates(exact, t)[1])(theta))
-        hessian = curvature + REGION.damping * np.eye(len(theta))
-        c = reach * np.sqrt(2 * REGION.target_kl * (b @ np.linalg.solve(hessian, b)))
-        expected, recovery = dual_step(g, b, hessian, c, REGION.target_kl)
-        policy, step = take_step(exact.inputs, exact.samples, exact.estimate.length, c)
-        found = np.asarray(policy.table).ravel() - TABLE.ravel()
-    assert bool(step.search.accepted)
-    assert (step.tier == Tier.BOUND_RESTORATION) == recovery
-    shrunk = REGION.shrink ** (int(step.search.attempts_used) - 1)
-    np.testing.assert_allclose(found, shrunk * expected, atol=1e-5 * np.abs(expected).max())
+        solution = jitted_solve(jnp.asarray(gram), jnp.asarray([c]), radius)
+    assert (solution.tier == Tier.BOUND_RESTORATION) == recovery
+    found = natural @ np.asarray(solution.coefficients)
+    # At c = kappa the feasible point is unique, and the square root of what is left loses half the
+    # digits.
+    np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(expected).max())
+
+
+jitted_solve = jax.jit(solve)

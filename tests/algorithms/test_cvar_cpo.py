@@ -24,13 +24,12 @@ from canary.algorithms.cvar_cpo import (
     quantiles,
     sampled_returns,
     tail_threshold,
-    worst_episodes,
 )
 from canary.algorithms.inputs import Inputs
 from canary.algorithms.trust_region import Evidence, flatten
 from canary.numerics.moments import empty_window, record_episodes
 from problems.breach_truth import COPIES, Law, difference_quotients
-from problems.probe_mdps import EPSILON, LIMIT, ROOT, TABLE, TablePolicy, copies, population
+from problems.probe_mdps import EPSILON, LIMIT, TABLE, TablePolicy, copies, population
 from problems.rollouts import make_rollout
 from problems.terms import make_terms
 
@@ -110,22 +109,6 @@ def test_threshold_comes_from_episodes_if_they_are_many_enough():
     assert tail_threshold(costs, some, predictions - 100, 0.05) == 0
 
 
-def test_blind_critic_blames_the_worst_episodes(exact):
-    """A critic that predicts no cost, and a threshold at the worst cost: there is still a
-    direction."""
-    worst, chance = max(exact.law.to_come(ROOT).items())
-    with jax.enable_x64(True):
-        zero = jnp.zeros_like(exact.here)
-        terms = make_terms(LIMIT, 0.9 * chance)
-        estimate = exact.make(replace(exact.evidence, values=zero, next_values=zero, terms=terms))
-        assert estimate.metrics["eta"] == pytest.approx(worst * LIMIT)
-        assert estimate.bound(jnp.zeros(1))[0] == pytest.approx(worst - 1)
-        mean = jnp.asarray(exact.estimate.metrics["cost_mean"] / LIMIT)
-        expected = worst_episodes(exact.rollout, jnp.asarray(worst - 1e-9), mean)
-    np.testing.assert_allclose(estimate.advantages[0], expected, atol=1e-9)
-    assert 0 < (np.asarray(expected) > 0).mean() < 2 * chance
-
-
 # --- the quantile critic ---
 
 
@@ -154,7 +137,7 @@ def test_slope_is_the_derivative_of_the_quantile_huber_loss():
     np.testing.assert_allclose(quantile_slope(prediction, target, huber), expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("decay", [0.0, 0.7, 1.0])
+@pytest.mark.parametrize("decay", [0.7, 1.0])
 def test_sampled_returns_follow_the_law_of_the_cost_to_come(exact, decay):
     """With exact quantiles the TD(lambda) mixture is the law itself: the truth is a fixed point."""
     estimation = EstimationConfig(cost_discount=exact.gamma, gae_lambda=decay)

@@ -1,23 +1,16 @@
 """The moments of the episode cost from the critics' values, against every trajectory of small
 processes."""
 
-from dataclasses import replace
 from itertools import product
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from canary.algorithms.base import EstimationConfig, Task
-from canary.algorithms.canary import CanaryConfig
-from canary.algorithms.cantelli_cpo import CantelliCPOConfig
-from canary.algorithms.ppo import PPOConfig
-from canary.algorithms.remaining_risk import episode_moments, remaining_risk, risk_critics
-from canary.environments.protocol import Discrete
-from canary.networks import MLP, critic_values
+from canary.algorithms.remaining_risk import episode_moments, remaining_risk
+from canary.networks import MLP
 from canary.numerics.costs import augmented_cost
 from exact.tiny_mdps import random_mdp
 
@@ -56,7 +49,7 @@ def values(
 
 
 @pytest.mark.parametrize("gamma", [1.0, 0.8])
-@pytest.mark.parametrize(("time", "state", "spent"), [(0, 0, 0.0), (1, 1, 0.5), (2, 0, 0.9)])
+@pytest.mark.parametrize(("time", "state", "spent"), [(0, 0, 0.0), (1, 1, 0.5)])
 def test_moments_and_bound_of_the_whole_episode(gamma: float, time: int, state: int, spent: float):
     mdp = random_mdp(seed=time, most_cost=2)
     g = gamma**time
@@ -78,7 +71,7 @@ def test_moments_and_bound_of_the_whole_episode(gamma: float, time: int, state: 
 
 
 @pytest.mark.parametrize("dead_zone", [0.0, 0.4])
-@pytest.mark.parametrize(("time", "state", "spent"), [(0, 0, 0.0), (1, 1, 0.5), (2, 0, 0.9)])
+@pytest.mark.parametrize(("time", "state", "spent"), [(0, 0, 0.0), (1, 1, 0.5)])
 def test_markovs_bound_is_the_mean_of_the_shaped_cost(time, state, spent, dead_zone):
     """From the critic V_X of the shaped cost to come: E[X | x] = phi(y) + V_X(x)."""
     paths = futures(random_mdp(seed=time, most_cost=2), time, state)
@@ -124,19 +117,3 @@ def test_contradicting_critics_do_not_pass_for_safe():
         constant_critics(0.3, 0.01), jnp.zeros(1), jnp.array(0.4), jnp.array(1.0), dead_zone=None
     )
     assert risk == pytest.approx(0.5)  # E[R] / what is left = 0.3 / 0.6
-
-
-@pytest.mark.parametrize("config", [CanaryConfig(), CantelliCPOConfig(), PPOConfig()])
-def test_critics_are_those_of_the_method(config):
-    """Of Canary the last, of the paper's the last two, of others none."""
-    config = replace(config, estimation=EstimationConfig(hidden=(8,)))
-    learner = config.make(Task(input_size=4, action_space=Discrete(2))).init(jax.random.key(0))
-    found, x = risk_critics(config, learner), jnp.ones(4)
-    if isinstance(config, PPOConfig):
-        assert found is None
-        return
-    _, *all_costs = critic_values(learner.critics.networks, x)
-    paper = isinstance(config, CantelliCPOConfig)
-    expected = all_costs if paper else all_costs[1:]
-    np.testing.assert_allclose(critic_values(found.networks, x), expected, rtol=1e-5)
-    assert (found.dead_zone is None) == paper

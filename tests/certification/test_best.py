@@ -83,14 +83,6 @@ def test_candidates_are_certified_in_turn_at_a_corrected_level(asked: list[Any],
     assert "corrected for 3 tries among 4" in found.sentence
 
 
-def test_without_a_certified_candidate_there_is_none(asked: list[Any], tmp_path: Path):
-    found = find_best(tmp_path, Search(tries=1), quiet=True)
-    assert (found.certified, found.seed, found.certificate) == (False, None, None)
-    assert "None of the first 1 was certified (violated); 3 of 4" in found.sentence
-    assert "or allow more --tries" in found.sentence
-    assert asked[0].confidence == pytest.approx(0.95)
-
-
 def test_where_none_is_within_the_limit_nothing_is_certified(
     asked: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -16,11 +16,7 @@ WALK = "problems.faulty_environments:"
         ([], "128 random episodes"),
         (["Walk"], "Limits worth trying"),
         (["Walk", "--limit", "15"], "P(cost > 15)"),
-        (["Walk", "--constraint", "mean", "--limit", "15"], "mean cost"),
         (["Walk", "--constraint", "cvar", "--limit", "15"], "CVaR 5%"),
-        (["Walk", "--constraint", "mean"], "Limits worth trying"),
-        (["MeanWalk"], "mean cost"),
-        (["TailWalk"], "CVaR 10%"),
     ],
 )
 def test_the_constraint_is_what_was_said_or_the_environments_own(arguments, words, capsys):

@@ -70,17 +70,6 @@ def test_what_nobody_foresaw_is_one_sentence_and_a_file(kind, capsys, monkeypatc
     assert "Traceback (most recent call last)" in capsys.readouterr().err
 
 
-def test_names_are_printed_as_text(capsys, tmp_path, monkeypatch):
-    hostile = "x[not a tag]y[b]\x1b[2J\x07\u202e[red]"
-    monkeypatch.setenv("COLUMNS", "200")  # wide enough for the whole name on one line
-    made(tmp_path).rename(tmp_path / hostile)
-    assert main(["list", "--out", str(tmp_path)]) == 0
-    shown = capsys.readouterr().out
-    assert all(part in shown for part in ("x[not a tag]y[b]", "\\x1b[2J", "\\u202e[red]"))
-    assert not {"\x1b", "\x07", "\u202e"} & set(shown)
-    assert "\\x1b" in sentence(capsys, ["evaluate", f"{hostile}z", "--out", str(tmp_path)])
-
-
 @pytest.mark.parametrize("name", ["nan", "digits", "pipe", "seconds"])
 def test_one_bad_run_never_hides_the_others(capsys, tmp_path, name):
     good, bad = made(tmp_path), made(tmp_path)

@@ -116,21 +116,6 @@ def test_the_figure_shows_curves_points_and_the_line_at_epsilon(report: dict):
     plt.close(figure)
 
 
-def test_the_figure_shows_what_the_dead_zone_buys(report: dict):
-    report["optima"]["cvar"] = point("cvar", 0.05, None)
-    figure = frontier.frontier_figure(report)
-    _, axes = figure.axes
-    lines = {str(line.get_label()): line for line in axes.lines}
-    np.testing.assert_allclose(lines["Cantelli, shaped"].get_xydata(), [(0.4, 0.85), (0.8, 0.94)])
-    assert set(lines["VaR: 0.950"].get_ydata()) == {0.95}
-    assert set(lines["Cantelli: 0.800"].get_ydata()) == {0.8}
-    assert not len(lines["CVaR: no policy"].get_ydata())
-    assert [(text.get_text(), text.get_position()[0]) for text in axes.texts] == [
-        ("no policy", 0.0)
-    ]
-    plt.close(figure)
-
-
 def test_files(report: dict, tmp_path: Path):
     paths = frontier.save_frontier(report, tmp_path / "new" / "place")
     assert set(paths) == {"figure", "frontier", "dead zones", "report", "policies"}

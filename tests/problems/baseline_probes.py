@@ -6,44 +6,30 @@ Which probe it is may be a traced number, so that one compiled program serves al
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from canary.environments.protocol import Continuous, Discrete, EnvironmentState
+from canary.environments.protocol import Discrete, EnvironmentState
 
 
 class Kind(IntEnum):
     CONSTANT = 0  # one step, reward 1: the value is 1
     OBSERVATION = 1  # one step, reward equals the observation, -1 or 1: so does the value
     DISCOUNTING = 2  # two steps, reward 1 after the second: the values are gamma and 1
-    ACTION = (
-        3  # one step, reward 1 for the action that the observation names (or is near), else less
-    )
+    ACTION = 3  # one step, reward 1 for the action that the observation names, else 0
     TRADE_OFF = 4  # one step, action 1 earns 1 and costs 2, action 0 nothing
 
 
 @dataclass(frozen=True)
 class Probe:
     kind: Array | int
-    continuous: bool = False
-
-    @property
-    def horizon(self) -> int:
-        return 5  # never reached
-
-    @property
-    def observation_size(self) -> int:
-        return 2
-
-    @property
-    def action_space(self) -> Discrete | Continuous:
-        return Continuous(1) if self.continuous else Discrete(2)
-
-    @property
-    def normalise_observation(self) -> bool:
-        return False
+    horizon: int = 5  # never reached
+    observation_size: ClassVar[int] = 2
+    action_space: ClassVar[Discrete] = Discrete(2)
+    normalise_observation: ClassVar[bool] = False
 
     def reset(self, key: Array) -> EnvironmentState:
         varied = (self.kind == Kind.OBSERVATION) | (self.kind == Kind.ACTION)
@@ -62,11 +48,8 @@ class Probe:
     def step(self, state: EnvironmentState, action: Array, key: Array) -> EnvironmentState:
         del key
         sign = state.inner
-        if self.continuous:
-            chosen, matched = jnp.zeros(()), 1 - (action[0] - 0.5 * sign) ** 2
-        else:
-            chosen = action.astype(jnp.float32)
-            matched = (chosen == (sign > 0)).astype(jnp.float32)
+        chosen = action.astype(jnp.float32)
+        matched = (chosen == (sign > 0)).astype(jnp.float32)
         time = state.time + 1
         last = (self.kind != Kind.DISCOUNTING) | (time == 2)
         rewards = jnp.stack([jnp.ones(()), sign, last.astype(jnp.float32), matched, chosen])

@@ -1,6 +1,5 @@
 """An environment that is right, and everything that can be wrong with one, one thing at a time."""
 
-import random
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -8,8 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from canary.constraints import CVaR, Mean
-from canary.environments.protocol import Continuous, Discrete, EnvironmentState
+from canary.environments.protocol import Continuous, EnvironmentState
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,23 +54,6 @@ class CostVector(Walk):
         return replace(good, cost=cost[None])
 
 
-class IntegerCost(Walk):
-    def _state(self, x, reward, cost, time, terminated):
-        return super()._state(x, reward, cost.astype(jnp.int32), time, terminated)
-
-
-class FloatTerminated(Walk):
-    def _state(self, x, reward, cost, time, terminated):
-        good = super()._state(x, reward, cost, time, terminated)
-        return replace(good, terminated=good.terminated.astype(jnp.float32))
-
-
-class Tuple(Walk):
-    def step(self, state, action, key):
-        after = super().step(state, action, key)
-        return after.observation, after.reward, after.terminated, {}
-
-
 class NoDataclass:
     horizon, observation_size, normalise_observation, action_space = 12, 2, True, Continuous(1)
 
@@ -89,14 +70,6 @@ class NoDataclass:
 @dataclass(frozen=True, kw_only=True)
 class NoJson(Walk):
     table: Any = field(default_factory=lambda: np.zeros(3))
-
-
-class GymnasiumSpace(Walk):
-    @property
-    def action_space(self):
-        import gymnasium
-
-        return gymnasium.spaces.Box(-1, 1, (1,))
 
 
 class PythonIf(Walk):
@@ -120,14 +93,6 @@ class FrozenNoise(Walk):
     def step(self, state, action, key):
         x = state.inner + action[0] + np.random.normal()  # noqa: NPY002 - the mistake itself
         return self._state(x, x, jnp.abs(x), state.time + 1, x > 5)
-
-
-class FrozenReset(Walk):
-    def reset(self, key):
-        x = jnp.asarray(random.random())
-        return self._state(
-            x, jnp.zeros(()), jnp.zeros(()), jnp.zeros((), jnp.int32), jnp.zeros((), bool)
-        )
 
 
 class Odd(Walk):
@@ -193,12 +158,6 @@ class SameStart(Walk):
         return super().reset(jax.random.key(0))
 
 
-class NoActions(Walk):
-    @property
-    def action_space(self):
-        return Discrete(0)
-
-
 class BothFlags(Walk):
     """What is cut off claims to have ended by itself too."""
 
@@ -222,13 +181,3 @@ class Calls(Walk):
         if np.any(time == int(self.fault)):
             raise OSError("the line is dead.")
         return reward
-
-
-class MeanWalk(Walk):
-    """Nothing is wrong with it: its own constraint is on the mean."""
-
-    default_constraint = Mean(15.0)
-
-
-class TailWalk(Walk):
-    default_constraint = CVaR(20.0, 0.1)

@@ -5,7 +5,6 @@ import contextlib
 import dataclasses
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -83,22 +82,6 @@ def test_names_and_tags_are_checked(tmp_path: Path):
         with pytest.raises(CanaryError, match="tag"):
             check_labels(tmp_path, None, [tag])
     check_labels(tmp_path, "new", ["one"])
-
-
-def test_a_place_that_cannot_be_written_is_a_sentence_and_nothing_is_left(tmp_path: Path):
-    (tmp_path / "file").write_text("mine")
-    with pytest.raises(CanaryError, match="Not a directory"):
-        new_run(tmp_path / "file" / "runs")
-    (tmp_path / "runs").mkdir()
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    # A real failure of write(), in the middle of a file
-    resource.setrlimit(resource.RLIMIT_FSIZE, (16, hard))
-    try:
-        with pytest.raises(CanaryError, match="File too large"):
-            new_run(tmp_path / "runs")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert list((tmp_path / "runs").iterdir()) == []
 
 
 @pytest.mark.parametrize("act", ["compact", "go back", "go back from joined", "append"])

@@ -19,11 +19,11 @@ from canary.environments import from_gymnasium
 from canary.environments.icy_lake import IcyLake
 from canary.errors import CanaryError
 from canary.runs import directory, environment
-from canary.runs.environment import describe_environment, environment_changes, open_config
+from canary.runs.environment import environment_changes, open_config
 from canary.terminal.certificate_table import print_certificate
 from problems import faulty_environments as problems
 from problems.faulty_environments import Walk
-from problems.host_environments import WALK, Forgetful
+from problems.host_environments import WALK
 from problems.host_environments import Walk as HostWalk
 
 REFERENCE = "problems.faulty_environments:Walk"
@@ -139,13 +139,6 @@ def test_a_changed_environment_is_evaluated_but_neither_trained_on_nor_exported(
     assert "environment_changes" not in canary.evaluate(run.directory, 20)
 
 
-def test_randomness_that_no_key_determines_is_no_change():
-    forgetful = from_gymnasium(Forgetful, horizon=9)
-    stored = json.loads(json.dumps(describe_environment(forgetful)))
-    environment._behaviour.cache_clear()  # as in another process
-    assert environment_changes(stored, forgetful) == []
-
-
 def test_other_behaviour_is_refused_although_the_settings_agree(run):
     @dataclass(frozen=True, kw_only=True)
     class Changed(problems.Walk):
@@ -185,12 +178,9 @@ def test_references_make_environments():
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        (Source(REFERENCE, {"nois": 1}), "could not be made .*'nois'"),
         (Source("problems.faulty_environments:Wolk"), "has no 'Wolk'"),
-        (Source("no_such_thing:Walk"), "There is no module 'no_such_thing'"),
         (Source("problems.host_environments:Walk"), "write --env gymnasium:problems.host"),
         (Source(REFERENCE, {}, "info:cost"), "states its own cost; --cost is for"),
-        (Source("json:dumps", {"obj": 3}), "makes a str, which is not an environment"),
         (Source("gymnasium:Nothing-v3"), "Gymnasium knows no environment 'Nothing-v3'"),
     ],
 )
@@ -211,9 +201,6 @@ def test_training_from_the_command_line(tmp_path, capsys):
     assert canary.load(made).config.environment == Walk(noise=0.25)
     assert main(["train", "--env", REFERENCE, "--cost", "info:cost", *limits, *shared]) == 2
     assert "states its own cost" in capsys.readouterr().err
-    wrong = "problems.faulty_environments:IntegerCost"
-    assert main(["train", "--env", wrong, *limits, *shared]) == 2
-    assert "must be float32" in capsys.readouterr().err
     assert len(list(tmp_path.iterdir())) == 1
 
 

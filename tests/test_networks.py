@@ -89,20 +89,6 @@ def test_gaussian_is_the_textbook_one():
     np.testing.assert_allclose(draws.std(0), s, rtol=0.05)
 
 
-def test_exploration_is_a_share_of_the_actions():
-    assert float(Categorical(jnp.zeros((7, 4))).exploration()) == pytest.approx(1)
-    assert float(Categorical(jnp.array([[50.0, 0, 0, 0]])).exploration()) == pytest.approx(
-        0, abs=1e-6
-    )
-    half = Categorical(jnp.array([[0.0, 0, -50, -50]]))
-    assert float(half.exploration()) == pytest.approx(1 / 3)
-    # A Gaussian as wide as the uniform law on [-1, 1] has its entropy, log 2 per action.
-    std = 2 / np.sqrt(2 * np.pi * np.e)
-    assert float(
-        Gaussian(jnp.zeros((3, 2)), jnp.full((3, 2), np.log(std))).exploration()
-    ) == pytest.approx(1)
-
-
 def test_a_deviation_at_its_floor_feels_a_gradient_and_comes_back():
     """Below the floor it would feel none. So it is lifted to the floor, from where a few steps take
     it up."""

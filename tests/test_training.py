@@ -13,9 +13,9 @@ from canary.numerics.running_statistics import normalise
 from canary.numerics.tiers import Tier
 from canary.runs.seeds import make_trainer
 from canary.training import init_training, train_chunk
-from canary.types import Chance, Terms
+from canary.types import Chance
 from problems.probe_environments import Aim, DearLake, Questions
-from problems.terms import make_terms, terms_of
+from problems.terms import terms_of
 
 SMALL = ("algo.hidden=[16,16]", "algo.critic.minibatches=1")
 
@@ -122,30 +122,3 @@ def test_costs_and_limit_in_other_units_train_the_same_policy():
     np.testing.assert_array_equal(7 * ends.cost, other_ends.cost)
     np.testing.assert_allclose(metrics["bound_value"], other_metrics["bound_value"], rtol=1e-4)
     np.testing.assert_allclose(7 * metrics["cost_mean"], other_metrics["cost_mean"], rtol=1e-6)
-
-
-def test_other_terms_need_no_other_program():
-    """Limit, epsilon and the length of the run are values, not constants of the program."""
-    config = make_config(
-        preset="paper",
-        overrides=(*SMALL, "algo.critic.epochs=2", "algo.warmup_episodes=1", "env.horizon=20"),
-        environments=4, rollout_length=40, merge_capacity=0,
-    )  # fmt: skip
-    trainer, learners = make_trainer(config), []
-
-    @jax.jit
-    def program(terms: Terms):
-        state, (metrics, _) = train_chunk(trainer, init_training(trainer, terms, 0), 3, 3)
-        return state, {name: column[:3] for name, column in metrics.items()}
-
-    for limit, epsilon, updates in (
-        (5.5, 0.02, 100), (1.0, 0.02, 100), (5.5, 0.3, 100), (5.5, 0.02, 4),
-    ):  # fmt: skip
-        state, metrics = program(make_terms(limit, epsilon, updates))
-        assert int(state.terms.iteration) == 3
-        mean, deviation = metrics["cost_mean"] / limit, metrics["cost_deviation"] / limit
-        bound = (1 / epsilon - 1) * deviation**2 - (1 - mean) ** 2
-        np.testing.assert_allclose(metrics["bound_value"], bound, rtol=1e-3, atol=1e-4)
-        learners.append(np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(state.learner)]))
-    assert program._cache_size() == 1
-    assert len({learner.tobytes() for learner in learners}) == 4

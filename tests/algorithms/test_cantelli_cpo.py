@@ -22,9 +22,10 @@ from problems.probe_mdps import (
     TABLE,
     TablePolicy,
     Truth,
-    constraint_gradients,
     copies,
+    difference_quotients,
     population,
+    surrogate_gradients,
 )
 from problems.terms import make_terms
 
@@ -57,20 +58,6 @@ def exact(request):
         gamma=gamma, rollout=rollout, nodes=nodes, critics=here, truth=truth, evidence=evidence,
         estimate=estimate, samples=samples, inputs=Inputs(rollout.inputs[:, 0]),
     )  # fmt: skip
-
-
-def gradients(case, scale):
-    """d(L_B, L_mu) / d table at the current policy, with surrogate changes Z = scale * mean[g ratio
-    A]."""
-    old = TablePolicy(jnp.asarray(TABLE))(case.inputs.rows).log_prob(case.samples.action)
-
-    def constraints(table):
-        ratio = jnp.exp(TablePolicy(table)(case.inputs.rows).log_prob(case.samples.action) - old)
-        return case.estimate.bound(
-            scale * (case.samples.cost_advantages * case.samples.weight * ratio).mean(1)
-        )
-
-    return np.asarray(jax.jacobian(constraints)(jnp.asarray(TABLE)))
 
 
 def test_a_folded_critic_gives_the_same_constraint(exact):
@@ -118,10 +105,12 @@ def test_values_are_those_of_the_population(exact):
 
 def test_gradients_equal_finite_differences_of_the_exact_bound(exact):
     """In episode units the ratio to the truth is 1; the per-step mean lacks the episode length."""
-    truth = constraint_gradients(exact.gamma)
+    truth = difference_quotients(lambda table: Truth(table, exact.gamma).constraints())
     with jax.enable_x64(True):
-        found = gradients(exact, exact.estimate.length)
-        per_step = gradients(exact, 1.0)
+        found = surrogate_gradients(
+            exact.rollout, exact.samples, exact.estimate, exact.estimate.length
+        )
+        per_step = surrogate_gradients(exact.rollout, exact.samples, exact.estimate, 1.0)
     assert np.abs(truth).max() > 0.1
     np.testing.assert_allclose(found, truth, rtol=1e-6, atol=1e-8)
     large = np.abs(truth) > 0.02

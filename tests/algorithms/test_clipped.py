@@ -9,13 +9,11 @@ import numpy as np
 import optax
 import pytest
 
-from canary.algorithms.base import EstimationConfig, Learner, Task
+from canary.algorithms.base import Learner
 from canary.algorithms.clipped import (
     ClippedConfig,
     ClippedExtra,
-    ClippedMethod,
     Minibatch,
-    clipped_algorithm,
     clipped_surrogate,
     gradient_step,
     minibatch_orders,
@@ -23,12 +21,8 @@ from canary.algorithms.clipped import (
 )
 from canary.algorithms.critics import init_critics, make_optimiser
 from canary.algorithms.inputs import Inputs
-from canary.algorithms.ppo import reward_objective
 from canary.environments.protocol import Continuous, Discrete
 from canary.networks import critic_values, make_critics, make_policy
-from canary.numerics.moments import empty_window
-from problems.rollouts import one_lane
-from problems.terms import make_terms
 
 
 def test_clipped_surrogate_by_hand():
@@ -79,31 +73,6 @@ def test_every_epoch_deals_each_step_once_in_a_new_order():
     assert (orders[1] != orders[2]).mean() > 0.9
     # Steps, not stretches of time: neighbours are as far apart as in any shuffle.
     assert np.abs(np.diff(orders[0], axis=1)).mean() > 250
-
-
-@pytest.mark.parametrize("share", [1.0, 0.6, 0.0])
-def test_learning_rate_is_constant_within_an_update_and_ends_at_zero(share):
-    """Adam moves a constant gradient by the learning rate itself, which falls with the share of the
-    run that is left."""
-    task = Task(input_size=4, action_space=Discrete(2))
-    method = ClippedMethod(0, True, None, "minibatch", reward_objective)
-    config = ClippedConfig(learning_rate=0.01, epochs=1, minibatch_size=10)
-    algorithm = clipped_algorithm(method, task, EstimationConfig(hidden=(4,)), config)
-    learner = algorithm.init(jax.random.key(0))
-    rng = np.random.default_rng(0)
-    rollout = one_lane(
-        inputs=rng.normal(size=(10, 4)), reward=rng.normal(size=10), action=rng.integers(0, 2, 10)
-    )
-    terms = make_terms(1.0, 0.1, updates=5, iteration=round(5 * (1 - share)))
-    update = jax.jit(algorithm.update)
-    learned, _ = update(learner, rollout, empty_window(10), terms, jax.random.key(1))
-    change = max(
-        float(jnp.abs(new - old).max())
-        for new, old in zip(
-            jax.tree.leaves(learned.policy), jax.tree.leaves(learner.policy), strict=True
-        )
-    )
-    assert change == pytest.approx(0.01 * share, rel=0.1)
 
 
 @cache

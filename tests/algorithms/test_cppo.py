@@ -16,8 +16,17 @@ from canary.algorithms.cppo import (
     penalised_objective,
 )
 from canary.numerics.moments import empty_window, record_episodes
-from problems.breach_truth import Law, difference_quotients
-from problems.probe_mdps import EPSILON, LIMIT, ROOT, TABLE, TablePolicy, Truth, population
+from problems.breach_truth import Law
+from problems.probe_mdps import (
+    EPSILON,
+    LIMIT,
+    ROOT,
+    TABLE,
+    Truth,
+    difference_quotients,
+    policy_gradient,
+    population,
+)
 from problems.terms import make_terms
 
 MULTIPLIER = 2.5
@@ -57,23 +66,10 @@ def objective(case, penalty, **options):
     return penalised_objective(config)(batch, make_terms(LIMIT, EPSILON), memory)
 
 
-def policy_gradient(case, advantage):
-    """Expected gradient of an episode: E[sum_t grad log pi(a_t | x_t) A_t], exactly."""
-    rows, action = case.rollout.inputs[:, 0], case.rollout.action[:, 0]
-
-    def surrogate(table):
-        return (TablePolicy(table)(rows).log_prob(action) * advantage[:, 0]).sum()
-
-    return (
-        np.asarray(jax.grad(surrogate)(jnp.asarray(TABLE)))
-        / np.asarray(case.rollout.episodes.ended).sum()
-    )
-
-
 def test_state_penalty_has_no_expected_gradient(case):
     with jax.enable_x64(True):
         found = objective(case, "state")
-        gradient = policy_gradient(case, found.advantage)
+        gradient = policy_gradient(case.rollout, found.advantage)
     assert np.asarray(found.advantage).min() < -0.1  # there is a penalty
     np.testing.assert_allclose(gradient, 0, atol=1e-9)
 
@@ -83,7 +79,7 @@ def test_post_penalty_is_the_gradient_of_the_tail_excess(case):
     units."""
     with jax.enable_x64(True):
         found = objective(case, "post")
-        gradient = policy_gradient(case, found.advantage)
+        gradient = policy_gradient(case.rollout, found.advantage)
     eta = float(found.metrics["eta"]) / LIMIT
 
     def tail(table):

@@ -11,8 +11,17 @@ from canary.algorithms.base import EstimationConfig
 from canary.algorithms.clipped import Batch
 from canary.algorithms.priced import Price, constrained, expected_sum, priced_objective
 from canary.numerics.moments import Span, empty_window, record_episodes
-from problems.breach_truth import Law, difference_quotients
-from problems.probe_mdps import EPSILON, LIMIT, ROOT, TABLE, TablePolicy, Truth, population
+from problems.breach_truth import Law
+from problems.probe_mdps import (
+    EPSILON,
+    LIMIT,
+    ROOT,
+    TABLE,
+    Truth,
+    difference_quotients,
+    policy_gradient,
+    population,
+)
 from problems.terms import make_terms
 
 KINDS = ("chance", "mean", "cvar")
@@ -59,12 +68,7 @@ def test_policy_gradient_points_down_the_level_of_the_constraint(case, kind):
     """Exactly: it is minus the gradient of K, times a positive number."""
     with jax.enable_x64(True):
         found = objective(case, kind)
-        rows, action = case.rollout.inputs[:, 0], case.rollout.action[:, 0]
-
-        def surrogate(table):
-            return (TablePolicy(table)(rows).log_prob(action) * found.advantage[:, 0]).sum()
-
-        gradient = np.asarray(jax.grad(surrogate)(jnp.asarray(TABLE)))
+        gradient = policy_gradient(case.rollout, found.advantage)
     eta = float(found.metrics["eta"]) / LIMIT
     truth = -difference_quotients(lambda table: level(kind, table, case.gamma, eta))
     assert np.abs(truth).max() > 0.02

@@ -143,13 +143,12 @@ def test_fisher_product_is_the_hessian_of_the_mean_kl(problem):
         np.testing.assert_allclose(from_merged, expected, rtol=1e-8, atol=1e-10)
 
 
-@pytest.mark.parametrize("merge", [False, True])
-def test_curvature_counts_both_means_of_the_divergence(problem, merge):
+def test_curvature_counts_both_means_of_the_divergence(problem):
     """A state's weight is the mean of 1 and of g_t over its mean: neither divergence is
     overlooked."""
     weight = jnp.asarray(0.97 ** (jnp.arange(SAMPLES) % 50), jnp.float32)
     samples = changed(problem.samples, weight=weight)
-    inputs = merge_duplicates(problem.x, 16)[0] if merge else Inputs(problem.x)
+    inputs = merge_duplicates(problem.x, 16)[0]
     surrogates = surrogates_of(problem, samples, jnp.zeros(2), inputs=inputs)
     theta = surrogates.parameters()
     vector = jax.random.normal(jax.random.key(5), theta.shape)

@@ -207,8 +207,7 @@ def test_ctrl_c_saves_and_resume_ends_as_if_nothing_had_happened(
         assert_frame_equal(read_table(run, kind), read_table(whole, kind), check_exact=True)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
-@pytest.mark.parametrize("times", [1, 2], ids=["after the chunk", "at once"])
+@pytest.mark.parametrize(("number", "times"), [(signal.SIGINT, 2), (signal.SIGTERM, 1)])
 def test_an_interruption_while_compiling(times, number, tmp_path, monkeypatch, capsys):
     def interrupt(groups):
         for _ in range(times):

@@ -10,7 +10,6 @@ from canary.environments.icy_lake import IcyLake
 from canary.errors import CanaryError
 from canary.exact import (
     CostLaw,
-    FiniteMDP,
     Infeasible,
     best_response,
     best_under_cantelli,
@@ -180,26 +179,6 @@ def test_always_violating_is_not_safe():
     """The saturated cost of a process that always costs four limits is always 1, so B = 0."""
     with pytest.raises(Infeasible):
         best_under_cantelli(line([2, 2]), 1.0, 0.1, dead_zone=0.0)
-    mdp = temptation()
-    optimum = best_under_cantelli(mdp, 1.5, 0.1, dead_zone=0.0)
-    assert optimum.value == pytest.approx(0.1, abs=1e-5)  # the dear way in a tenth of the episodes
-    assert optimum.law.violation(1.5) <= 0.1 + 1e-9
-
-
-def temptation() -> FiniteMDP:
-    """One step: nothing for nothing, or a reward of 1 for a cost of 4."""
-    transition, cost = np.zeros((2, 3, 2, 3))
-    transition[0, [0, 1], [1, 2]] = 1
-    cost[:, :, 2] = 4
-    return FiniteMDP(
-        transition=transition,
-        reward=cost / 4,
-        cost=cost,
-        terminal=np.array([False, True, True]),
-        initial=np.array([1.0, 0, 0]),
-        horizon=1,
-        cost_unit=1,
-    )
 
 
 # IcyLake, limit 5.5, epsilon 0.02, and a lake where the paper's bound admits no policy.

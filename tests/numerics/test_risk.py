@@ -133,16 +133,6 @@ def test_conditional_value_at_risk_is_the_minimum_over_thresholds(sample, epsilo
     assert found >= float(value_at_risk(filled, epsilon, valid))
 
 
-def test_the_surrogate_error_factor_is_infinite_without_discount():
-    assert risk.surrogate_error_factor(0.02, 0.5) == pytest.approx(0.2 * 0.5 / 0.25)
-    assert risk.surrogate_error_factor(0.01, 0.0) == 0
-    assert jnp.isinf(risk.surrogate_error_factor(0.01, 1.0))
-    bound = {"mean": 0.5, "limit": 1.0, "epsilon": 0.02, "radius": 0.01, "discount": 1.0}
-    assert jnp.isinf(risk.worst_case_cantelli(advantage=0.1, augmented_advantage=0.1, **bound))
-    assert risk.worst_case_cantelli(advantage=0.0, augmented_advantage=0.0, **bound) == 0
-    assert risk.worst_case_mean(1.0, 0.0, 0.01, 1.0) == 1.0
-
-
 @dataclass(frozen=True)
 class Tree:
     """A decision process whose states are histories, so that each augmented state (s, y, γ^t) is

@@ -5,7 +5,7 @@ from functools import cache
 
 import numpy as np
 
-from problems.probe_mdps import ACTIONS, EPSILON, HORIZON, ROOT, TABLE, Node, softmax
+from problems.probe_mdps import ACTIONS, EPSILON, HORIZON, ROOT, Node, softmax
 
 COPIES = 8**HORIZON
 """Every probability of the process under `TABLE` is a multiple of 1 / COPIES."""
@@ -54,13 +54,3 @@ class Law:
         """The quantiles of levels (i + 1/2) / COPIES, which hold the whole law under `TABLE`."""
         costs, chances = zip(*sorted(self.to_come(node).items()), strict=True)
         return np.repeat(costs, np.rint(np.array(chances) * COPIES).astype(int))
-
-
-def difference_quotients(function, h: float = 1e-5) -> np.ndarray:
-    """d function(table) / d table at `TABLE` by central differences: [cell, action]."""
-    result = np.zeros(TABLE.shape)
-    for index in np.ndindex(TABLE.shape):
-        shift = np.zeros_like(TABLE)
-        shift[index] = h
-        result[index] = (function(TABLE + shift) - function(TABLE - shift)) / (2 * h)
-    return result

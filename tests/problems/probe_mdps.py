@@ -7,14 +7,17 @@ of them to action 1) and two for what happens next. An episode of probability p 
 with the truth to rounding error.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from canary.algorithms.trust_region import RiskEstimate
+from canary.algorithms.trust_region_step import Samples
 from canary.networks import MLP, CategoricalPolicy
 from canary.types import EpisodeEnds, Rollout
 
@@ -129,18 +132,40 @@ class Truth:
         return np.array([(1 / EPSILON - 1) * (square - mean**2) - (1 - mean) ** 2, mean - 1])
 
 
-def constraint_gradients(gamma: float, h: float = 1e-5) -> np.ndarray:
-    """d(B, mu - 1) / d table by central differences: [constraint, cell, action]."""
-    result = np.zeros((2, *TABLE.shape))
+def difference_quotients(function: Callable, h: float = 1e-5) -> np.ndarray:
+    """d function(table) / d table at `TABLE` by central differences: [..., cell, action]."""
+    slopes = []
     for index in np.ndindex(TABLE.shape):
         shift = np.zeros_like(TABLE)
         shift[index] = h
-        up, down = (
-            Truth(TABLE + shift, gamma).constraints(),
-            Truth(TABLE - shift, gamma).constraints(),
-        )
-        result[(slice(None), *index)] = (up - down) / (2 * h)
-    return result
+        slopes.append((function(TABLE + shift) - function(TABLE - shift)) / (2 * h))
+    return np.stack(slopes, -1).reshape(*np.shape(slopes[0]), *TABLE.shape)
+
+
+def surrogate_gradients(
+    rollout: Rollout, samples: Samples, estimate: RiskEstimate, scale: float | Array
+) -> np.ndarray:
+    """d bound / d table at `TABLE` with changes Z = scale * mean[g ratio A]: [constraint, cell,
+    action]."""
+    rows = rollout.inputs[:, 0]
+    old = TablePolicy(jnp.asarray(TABLE))(rows).log_prob(samples.action)
+
+    def bounds(table: Array) -> Array:
+        ratio = jnp.exp(TablePolicy(table)(rows).log_prob(samples.action) - old)
+        return estimate.bound(scale * (samples.cost_advantages * samples.weight * ratio).mean(1))
+
+    return np.asarray(jax.jacobian(bounds)(jnp.asarray(TABLE)))
+
+
+def policy_gradient(rollout: Rollout, advantage: Array) -> np.ndarray:
+    """E[sum_t grad log pi(a_t | x_t) A_t] of an episode at `TABLE`, exactly."""
+    rows, action = rollout.inputs[:, 0], rollout.action[:, 0]
+
+    def surrogate(table: Array) -> Array:
+        return (TablePolicy(table)(rows).log_prob(action) * advantage[:, 0]).sum()
+
+    gradient = np.asarray(jax.grad(surrogate)(jnp.asarray(TABLE)))
+    return gradient / np.asarray(rollout.episodes.ended).sum()
 
 
 def episodes(gamma: float) -> list[tuple[int, list[tuple[Node, int, float, Node | None]]]]:

@@ -114,25 +114,19 @@ def object_array(trap: Path) -> bytes:
     return buffer.getvalue()
 
 
-@pytest.mark.parametrize(
-    "where", ["leaf", "metadata", "plain pickle as leaf", "plain pickle as file"]
-)
+@pytest.mark.parametrize("where", ["leaf", "metadata", "file"])
 def test_a_hostile_file_is_refused_and_runs_nothing(tmp_path: Path, where: str):
     trap, path, tree = tmp_path / "trap", tmp_path / "hostile.npz", {"x": jnp.zeros(1)}
     checkpoint.save(path, tree, metadata={})
     with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     pickled = pickle.dumps(Hostile(trap))
-    members |= {
-        "leaf": {"tree['x'].npy": object_array(trap)},
-        "metadata": {"metadata.npy": object_array(trap)},
-        "plain pickle as leaf": {"tree['x'].npy": pickled},
-        "plain pickle as file": {},
-    }[where]
+    if where != "file":
+        members[{"leaf": "tree['x'].npy", "metadata": "metadata.npy"}[where]] = object_array(trap)
     with zipfile.ZipFile(path, "w") as archive:
         for name, data in members.items():
             archive.writestr(name, data)
-    if where == "plain pickle as file":
+    if where == "file":
         path.write_bytes(pickled)
     with pytest.raises(CanaryError, match="damaged"):
         checkpoint.load(path, tree)
@@ -145,7 +139,6 @@ def test_a_hostile_file_is_refused_and_runs_nothing(tmp_path: Path, where: str):
     ("like", "reason"),
     [
         ({"x": jnp.zeros((2, 4))}, r"tree\['x'\] is float32 of shape \(2, 3\), not float32 of"),
-        ({"x": jnp.zeros((2, 3), jnp.int32)}, "not int32 of shape"),
         ({"y": jnp.zeros((2, 3))}, r"tree\['x'\] differs"),
     ],
 )

@@ -13,6 +13,7 @@ from rich.console import Console
 
 import canary
 from canary.certification.verify import verify_file
+from canary.cli import options
 from canary.cli.main import main
 from canary.config.sources import Source, build, source_of
 from canary.environments import from_gymnasium
@@ -232,3 +233,26 @@ def test_a_cost_that_breaks_late_stops_training_where_it_broke(tmp_path):
     (made,) = tmp_path.iterdir()
     assert [path.name for path in (made / "checkpoints").iterdir()] == ["checkpoint-00000003.npz"]
     assert canary.load(made, Late(horizon=60)).metrics.height == 3
+
+
+@pytest.mark.usefixtures("stranger")
+def test_the_command_line_asks_for_consent(run, capsys, monkeypatch):
+    assert main(["evaluate", str(run.directory), "--episodes", "5"]) == 2
+    assert "say --trust" in capsys.readouterr().err
+    questions = []
+
+    def answer(question):
+        questions.append(question)
+        return len(questions) > 1
+
+    monkeypatch.setattr(options, "_ask", answer)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    with pytest.raises(CanaryError):
+        options.opened(str(run.directory), ".", trust=False)
+    options.opened(str(run.directory), ".", trust=False)
+    assert len(questions) == 2
+    assert "was trained on problems.faulty_environments:Walk(" in questions[0]
+    assert "Import and call this code?" in questions[0]
+    options.opened(str(run.directory), ".", trust=False)
+    assert len(questions) == 2

@@ -1,6 +1,9 @@
-"""One run that is stopped by its callback, resumed, trained longer, and whose kept states are
-used."""
+"""One run that is stopped, loses its newest checkpoint, is resumed and trained longer: every number
+is that of a run that was left alone."""
 
+import io
+import shutil
+from contextlib import redirect_stderr
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,12 +14,13 @@ from polars.testing import assert_frame_equal
 
 from attacks.warm import warm
 from canary.api import Run
+from canary.config.config import config_from_dict
 from canary.errors import CanaryError
 from canary.reporting.summary import summarise_run
-from canary.runs.checkpoint import load_states
-from canary.runs.files import read_json
-from canary.runs.manifest import stored_manifest
-from canary.runs.runner import start_run
+from canary.runs.checkpoint import checkpoint_path, checkpoints, load_states
+from canary.runs.files import read_json, write_json
+from canary.runs.manifest import read_config, stored_manifest, update_manifest
+from canary.runs.runner import resume_run, start_run
 from canary.runs.tables import read_table
 from canary.watching.watcher import Watcher
 from problems.small_runs import small_config
@@ -25,7 +29,10 @@ UPDATES, BATCH = 6, 200
 
 
 def config():
-    return small_config(seeds=(0,), updates=UPDATES, keep_checkpoints=3, merge_capacity=0)
+    """A checkpoint after every update."""
+    return small_config(
+        seeds=(0,), updates=UPDATES, chunk=1, checkpoint_seconds=0, keep_checkpoints=3, merge_capacity=0
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -42,30 +49,56 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def longer(tmp_path_factory: pytest.TempPathFactory) -> dict:
-    """Stopped after three updates, resumed, failed in its callback after five, and then trained to
-    nine."""
+    """Stopped after three updates, its newest checkpoint cut short, resumed, failed in its callback
+    after five, and then trained to nine."""
     out = tmp_path_factory.mktemp("longer")
     watcher = Watcher(lambda update: update.number < 3, log="csv")
     place = start_run(config(), out, quiet=True, name="mine", tags=["a"], watcher=watcher)
     stopped = stored_manifest(place)
+    newest, _ = checkpoints(place / "checkpoints")
+    newest.write_bytes(newest.read_bytes()[:1000])
 
     def fail(update):
         if update.number == 5:
             raise ZeroDivisionError
 
     run = Run(place, config())
-    with pytest.raises(ZeroDivisionError):
-        run.resume(callback=fail, quiet=True)
+    said = io.StringIO()
+    with pytest.raises(ZeroDivisionError), redirect_stderr(said):
+        run.resume(callback=fail)
     failed = stored_manifest(place)
     before = read_table(place, "metrics")
     run = run.resume(total_steps=1800, quiet=True)
-    return {"stopped": stopped, "failed": failed, "before": before, "run": run}
+    return {
+        "stopped": stopped,
+        "failed": failed,
+        "before": before,
+        "run": run,
+        "said": said.getvalue(),
+    }
+
+
+def test_a_whole_run_is_complete(whole: Path):
+    metrics, episodes = read_table(whole, "metrics"), read_table(whole, "episodes")
+    assert metrics["iteration"].to_list() == list(range(UPDATES))
+    # Every step belongs to an episode that ended or to the unfinished one of each environment.
+    assert UPDATES * BATCH - 4 * 20 < episodes["length"].sum() <= UPDATES * BATCH
+    assert (episodes.filter(~pl.col("terminated") & pl.col("valid"))["length"] == 20).all()
+    assert (episodes.filter("terminated")["return"] == 1).all()
+    manifest = stored_manifest(whole)
+    assert (manifest["status"], manifest["steps"]) == ("finished", UPDATES * BATCH)
 
 
 def test_a_callback_stops_after_exactly_its_update(longer: dict):
     assert (longer["stopped"]["status"], longer["stopped"]["steps"]) == ("stopped", 3 * BATCH)
     assert (longer["failed"]["status"], longer["failed"]["steps"]) == ("failed", 5 * BATCH)
     assert longer["run"].directory.name == "mine"
+
+
+def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(longer: dict):
+    text = "".join(longer["said"].split())  # lines are wrapped to the width of the console
+    assert "checkpoint-00000003.npzisdamaged" in text
+    assert "Usingcheckpoint-00000002.npzinstead." in text
 
 
 def test_stops_change_no_number(longer: dict, whole: Path):
@@ -120,3 +153,25 @@ def test_a_kept_state_of_another_configuration_is_refused(longer: dict):
         CanaryError, match=r"another configuration: constraint.limit is 9.0 and was 5.5"
     ):
         load_states(other, run.directory, 400)
+
+
+def test_an_edited_configuration_is_refused_by_every_reader(whole, tmp_path):
+    run = shutil.copytree(whole, tmp_path / "copy")
+    config = read_json(run / "config.json")
+    config["constraint"]["limit"] = 50.0
+    write_json(run / "config.json", config)
+    for read in (read_config, resume_run, summarise_run):
+        with pytest.raises(CanaryError, match=r"constraint.limit is 50.0 and was 5.5"):
+            read(run)
+    # Whoever changes the manifest's copy too, and its digest, is stopped by the checkpoint.
+    update_manifest(run, config=config)
+    with pytest.raises(CanaryError, match=r"constraint.limit is 50.0 and was 5.5"):
+        load_states(config_from_dict(read_config(run)), run)
+
+
+def test_a_checkpoint_of_another_update_than_its_name_says_is_skipped(whole, tmp_path):
+    run = shutil.copytree(whole, tmp_path / "copy")
+    newest = checkpoints(run / "checkpoints")[0]
+    newest.rename(checkpoint_path(newest.parent, UPDATES + 1))
+    _, found, notes = load_states(config_from_dict(read_config(run)), run)
+    assert (found, len(notes)) == (UPDATES - 1, 1)

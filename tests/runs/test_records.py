@@ -7,45 +7,8 @@ import pytest
 
 import canary
 from canary.errors import CanaryError
-from canary.runs.records import Fault, fault_sentence, find_fault
 from canary.runs.seeds import SeedGroups
-from canary.types import EpisodeEnds
 from problems import faulty_environments as faulty
-
-SHAPE = (2, 3, 5, 4)  # seeds, iterations, steps, lanes
-
-
-def healthy() -> dict[str, np.ndarray]:
-    numbers = {name: np.zeros(SHAPE) for name in ("reward", "cost")}
-    flags = {name: np.zeros(SHAPE, bool) for name in ("ended", "valid", "terminated")}
-    return numbers | flags | {"length": np.ones(SHAPE, int)}
-
-
-def config() -> SimpleNamespace:
-    training = SimpleNamespace(seeds=(7, 8), environments=4, rollout_length=5, batch=20)
-    return SimpleNamespace(
-        training=training, environment=SimpleNamespace(horizon=9), environment_name="Shop"
-    )
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "kind"),
-    [
-        ("cost", np.inf, "cost"),
-        ("cost", 1e30, "cost"),
-        ("reward", -1e30, "reward"),
-        ("length", 10, "end"),
-    ],
-)
-def test_the_first_place_counts(field: str, value: float, kind: str):
-    arrays = healthy()
-    assert find_fault(np.zeros(SHAPE[:2]), EpisodeEnds(**arrays), 4, 9) is None
-    arrays[field][0, 2, 0, 0] = arrays[field][1, 1, 3, 2] = value
-    found = find_fault(np.zeros(SHAPE[:2]), EpisodeEnds(**arrays), 4, 9)
-    assert found == Fault(kind, iteration=1, step=3, lane=2, seed=1)
-    said = fault_sentence(found, config(), 10)
-    assert "Shop" in said
-    assert "seed 8, update 12, step 4 of 5, lane 2 (environment step 235)" in said
 
 
 @pytest.mark.parametrize(

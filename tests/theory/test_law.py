@@ -30,15 +30,6 @@ def test_the_law_of_the_cost_is_that_of_the_exact_room():
     assert EXACT.value_at_risk(EPSILON) == truth.value_at_risk(EPSILON)
 
 
-def test_the_policy_may_depend_on_the_cost_so_far():
-    table = np.stack(
-        [softmax(LOGITS + 0.2 * level * np.array([1, -1])) for level in range(7)], axis=1
-    )
-    law = scored_law(MDP, table)
-    assert law.probability == pytest.approx(cost_law(MDP, table).probabilities, abs=1e-14)
-    assert law.score.sum(0) == pytest.approx(np.zeros(6), abs=1e-14)
-
-
 @pytest.mark.parametrize(
     "constraint",
     [

@@ -121,15 +121,6 @@ def test_the_proposition_exponents_in_the_threshold(name, lowest, highest):
     assert half < 0.1
 
 
-@pytest.mark.parametrize(
-    ("name", "lowest", "highest"), [("indicator", -1.02, -0.98), ("cantelli", -0.1, 0.1)]
-)
-def test_the_proposition_for_values(name, lowest, highest):
-    thresholds = np.geomspace(1e-5, 1e-2, 7)
-    slope, _ = fitted_exponent(thresholds, np.array(family(of_value, name, thresholds)))
-    assert lowest < slope < highest
-
-
 def test_a_fitted_exponent_by_hand():
     """log kappa^2 = (0, 1, 3) at log epsilon = (0, 1, 2): slope 3/2, residual variance 1/6,
     standard error 1/sqrt(12)."""

@@ -22,7 +22,7 @@ LAKE = (
     "algo.epochs=1",
 )  # fmt: skip
 STEPS = 480
-HOW = {"seeds": 2, "total_steps": STEPS, "overrides": LAKE, "quiet": True}
+HOW = {"seeds": 2, "total_steps": STEPS, "overrides": LAKE, "quiet": True, "final_check": False}
 
 
 @pytest.fixture(scope="module")
@@ -77,8 +77,8 @@ def test_a_method_of_ones_own_trains_and_is_opened_again(tmp_path: Path):
     assert last["mean_excess"].max() <= np.maximum(costs / 5.5 - 1, 0).max()
     opened, rows = canary.load(run.directory), run.metrics.height
     assert opened.config == run.config
-    assert opened.resume(total_steps=2 * STEPS, quiet=True).metrics.height == 2 * rows
-    assert opened.certify(episodes=20)["origin"]["algorithm"] == "Excess"
+    longer = opened.resume(total_steps=2 * STEPS, quiet=True, final_check=False)
+    assert longer.metrics.height == 2 * rows
 
 
 def test_a_method_of_ones_own_is_imported_only_if_it_is_trusted(tmp_path: Path):

@@ -110,7 +110,9 @@ def test_costs_and_limit_in_other_units_train_the_same_policy():
     trained = []
     for factor in (1.0, 7.0):
         constraint = Chance(limit=5.5 * factor, epsilon=0.02)
-        trained.append(train(DearLake(factor), constraint, 6, environments=3, rollout_length=100))
+        trained.append(
+            train(DearLake(factor=factor), constraint, 6, environments=3, rollout_length=100)
+        )
     (state, (metrics, ends)), (other, (other_metrics, other_ends)) = trained
     policies = state.learner.policy, other.learner.policy
     jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-3, atol=5e-6), *policies)

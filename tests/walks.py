@@ -15,7 +15,7 @@ from canary.cli import main
 from canary.environments.icy_lake import IcyLake
 
 SOURCE = Path(method.__file__).parents[1]
-COMMAND = "train --seeds 1 --total-steps 2000 --quiet"
+COMMAND = "train --seeds 1 --total-steps 1000 --set env.horizon=20 --no-final-check --quiet"
 
 
 def walks() -> dict[str, list[str]]:
@@ -42,6 +42,7 @@ def walks() -> dict[str, list[str]]:
                 frame = frame.f_back
             found["from a command"] = [at for at in reversed(stack) if at is not None]
             found["from a cost"] = list(dict.fromkeys(passed))
+            sys.setprofile(None)
 
     with tempfile.TemporaryDirectory() as place_of_runs:
         sys.setprofile(profile)

@@ -55,7 +55,7 @@ costs = st.one_of(st.floats(0, 3), st.sampled_from([0.0, 0.5, 1.0, 1.0 + 1e-9, 2
 bound_of = jax.jit(lambda c, d: shaped_bound(window_of(c), ALL, jnp.asarray(1.0), d))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 @given(st.lists(costs, min_size=20, max_size=20), st.floats(0, 0.99))
 def test_the_bound_holds_for_every_law(sample, dead_zone):
     with jax.enable_x64(True):

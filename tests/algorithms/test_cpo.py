@@ -56,7 +56,7 @@ def played(costs):
     return eqx.tree_at(lambda r: r.episodes.cost, rollout, jnp.asarray(spent[1:, None]))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=60)
 @given(amounts, st.integers(1, 12), st.floats(0.125, 8, width=32), st.booleans())
 def test_indicator_sums_to_the_breach(costs, step, other, tie):
     """Also where a sum of costs meets the limit exactly, which is no breach."""
@@ -166,7 +166,7 @@ def dual_step(g, b, hessian, c, radius):
     return (v - nu * w) / x, False
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 @given(
     st.integers(0, 2**32 - 1),
     st.floats(-2.5, 2.5).filter(lambda c: abs(c) > 1e-3 and abs(abs(c) - 1) > 1e-3),

@@ -113,7 +113,7 @@ def test_threshold_comes_from_episodes_if_they_are_many_enough():
 
 
 @given(st.lists(st.floats(-20, 20, width=32), min_size=12, max_size=12))
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=50)
 def test_head_is_increasing_and_not_negative(output):
     found = np.asarray(jax.jit(quantiles)(np.array(output, np.float32)))
     assert found.shape == (10,)

@@ -25,7 +25,7 @@ def batch(seed, kinds):
     return distinct[rng.permutation(which)].astype(np.float32)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(st.integers(0, 10**6), st.integers(1, 20))
 def test_merging_is_exact_up_to_the_capacity_and_says_so_beyond(seed, kinds):
     rows = batch(seed, kinds)

@@ -90,16 +90,6 @@ def test_mean_and_conditional_value_at_risk_cover(name: str, share: float):
         assert max(bounds) <= 100
 
 
-def test_the_bounds_are_sharp_enough_to_be_useful():
-    costs = samples(LAWS["geometric"], 1, 10_000)[0]
-    truth, mean = (true_tail_mean(LAWS["geometric"], share) for share in (0.02, 1.0))
-    assert truth < tails.tail_mean_upper(costs, 0.02, 100.0, 0.95) < 2 * truth
-    assert mean < tails.tail_mean_upper(costs, 1.0, 100.0, 0.95) < 2.0
-    # A band of equal width moves sqrt(log(20) / 2n) = 0.012 of the mass to the largest cost: CVaR
-    # above 62.
-    assert tails.tail_mean_upper(costs, 0.02, 100.0, 0.95) < 62
-
-
 def test_too_few_episodes_have_no_bound():
     costs = np.arange(100.0)
     assert tails.value_at_risk_bound(costs, 0.02, 0.95, clopper_pearson_upper) is None

@@ -140,14 +140,12 @@ SIMPLE = [played("random actions", 30, 60, 1.0), played("low", 5, 20, 0.0), play
     [
         (canary.Chance(1000.0, 0.05), "trivial", "High"),
         (canary.Chance(4.0, 0.05), "hopeless", "no constant or random action"),
-        (canary.Chance(10.0, 0.05), "interesting", "nearest is low"),
         (
             canary.Chance(25.0, 0.05),
             "interesting",
             "Low (P(cost > 25) 0 in 400 episodes, return 0)",
         ),
         (canary.Mean(50.0), "interesting", "Random actions (mean cost 4"),
-        (canary.CVaR(40.0, 0.05), "interesting", "Low"),
         (canary.CVaR(4.0, 0.05), "hopeless", "nearest is low"),
         (None, "no limit", "Limits worth trying"),
     ],

@@ -109,15 +109,9 @@ def test_overrides_may_be_a_dictionary_in_any_order():
         "algo.hidden": np.array([64, 32]),
     }
     assert make_config(overrides=values) == make_config(overrides=texts)
-    # Numbers are judged together: half way, the goal is out of reach, and 10 steps are no update.
-    for pairs in (
-        ("env.map=S" + "F" * 150 + "G", "env.horizon=500"),
-        ("training.total_steps=10", "training.environments=2", "training.rollout_length=5"),
-    ):
-        assert make_config(overrides=pairs) == make_config(overrides=pairs[::-1])
-    with pytest.raises(CanaryError, match="raise the horizon"):
-        make_config(overrides=("env.map=S" + "F" * 150 + "G",))
-    assert make_config(overrides=("env.horizon=500", "env.horizon=300")).environment.horizon == 300
+    # Numbers are judged together: half way, 10 steps are no update.
+    pairs = ("training.total_steps=10", "training.environments=2", "training.rollout_length=5")
+    assert make_config(overrides=pairs) == make_config(overrides=pairs[::-1])
 
 
 WRONG = [
@@ -224,14 +218,10 @@ def test_an_environment_may_suggest_a_constraint_of_any_kind():
         return make_config(env, "ppo-lagrangian", said).constraint
 
     assert constraint(Suggesting()) == Mean(0.5)
-    assert constraint(Tailed()) == CVaR(5.0, 0.1)
-    assert constraint(Suggesting(), {"limit": 2.0}) == Mean(2.0)
     assert constraint(Tailed(), {"epsilon": 0.2}) == CVaR(5.0, 0.2)
     assert constraint(Tailed(), {"kind": "chance"}) == Chance(5.0, 0.1)
-    assert constraint(Suggesting(), {"kind": "cvar", "epsilon": 0.2}) == CVaR(0.5, 0.2)
     for env, said, sentence in (
         (Suggesting(), {"kind": "chance"}, "Suggesting has no default epsilon"),
-        (Suggesting(), {"epsilon": 0.1}, "has no epsilon"),
         (Nonsense(), None, r"default_constraint of Nonsense must be canary\.Chance.*not 5\.0"),
     ):
         with pytest.raises(CanaryError, match=sentence):

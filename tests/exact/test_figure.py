@@ -1,6 +1,5 @@
 """Tables, figure and files of the frontier, from a report written by hand."""
 
-import io
 import json
 from pathlib import Path
 
@@ -8,10 +7,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 import polars as pl
 import pytest
-from rich.console import Console
 
 from canary.exact import figure as frontier
-from canary.terminal import tables
 
 BEST = {"var": (0.91, 0.95, 0.98), "cvar": (0.85, 0.93, 0.97), "cantelli": (None, 0.8, 0.96)}
 EPSILONS = (0.01, 0.05, 0.2)
@@ -65,31 +62,6 @@ def report() -> dict:
         ],
         "runs": [run | {"seeds": seeds[0]}, run | {"algorithm": "cpo", "seeds": seeds[1]}],
     }
-
-
-def printed(report: dict) -> str:
-    console = Console(file=io.StringIO(), width=120)
-    tables.print_frontier(console, report)
-    return console.file.getvalue()  # type: ignore[attr-defined]
-
-
-def row_of(text: str, *starts: str) -> list[str]:
-    (row,) = [
-        line.split() for line in text.splitlines() if line.split()[: len(starts)] == list(starts)
-    ]
-    return row
-
-
-def test_tables_show_optima_frontier_and_seeds(report: dict):
-    text = printed(report)
-    assert row_of(text, "VaR") == ["VaR", "0.9500", "0.0400", "0.0040", "0.004", "0.004"]
-    assert row_of(text, "0.01") == ["0.01", "0.9100", "0.8500", "-"]
-    assert row_of(text, "canary", "1") == [
-        "canary", "1", "0.9400", "0.0700", "1.000", "-2.500", "0.0100", "-0.0100", "-0.1400", "0.0123",
-    ]  # fmt: skip
-    assert row_of(text, "canary", "mean")[2:4] == [f"{(0.9 + 0.94 - 3) / 3:.4f}", "0.0400"]
-    assert row_of(text, "cpo", "5")[3] == "1e-07"
-    assert "cpo mean" not in " ".join(text.split())
 
 
 def test_the_figure_shows_curves_points_and_the_line_at_epsilon(report: dict):

@@ -1,14 +1,14 @@
 """Environments with one question each, whose answers are known: values, actions, and a price worth
 paying."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
 
 from canary.environments.icy_lake import IcyLake
-from canary.environments.protocol import ActionSpace, Continuous, Discrete, EnvironmentState
+from canary.environments.protocol import Continuous, Discrete, EnvironmentState
 
 
 def state(inner, observation, time=0, reward=0.0, cost=0.0, terminated=False, truncated=False):
@@ -107,32 +107,12 @@ class Aim:
         )
 
 
-@dataclass(frozen=True)
-class DearLake:
+@dataclass(frozen=True, kw_only=True)
+class DearLake(IcyLake):
     """IcyLake with all costs multiplied."""
 
     factor: float
-    lake: IcyLake = field(default_factory=IcyLake)
-
-    @property
-    def horizon(self) -> int:
-        return self.lake.horizon
-
-    @property
-    def observation_size(self) -> int:
-        return self.lake.observation_size
-
-    @property
-    def action_space(self) -> ActionSpace:
-        return self.lake.action_space
-
-    @property
-    def normalise_observation(self) -> bool:
-        return False
-
-    def reset(self, key: PRNGKeyArray) -> EnvironmentState:
-        return self.lake.reset(key)
 
     def step(self, now: EnvironmentState, action: Array, key: PRNGKeyArray) -> EnvironmentState:
-        after = self.lake.step(now, action, key)
+        after = super().step(now, action, key)
         return replace(after, cost=self.factor * after.cost)

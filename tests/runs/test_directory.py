@@ -111,25 +111,6 @@ def test_a_kill_at_any_write_loses_and_doubles_nothing(tmp_path: Path, act: str)
     assert write > 3
 
 
-@pytest.mark.parametrize("is_compact", [False, True])
-def test_resuming_replaces_what_came_after_the_checkpoint(tmp_path: Path, is_compact: bool):
-    for resume_at in (0, 3, 4, 9):
-        run = new_run(tmp_path)
-        for first, last in ((3, 6), (0, 3), (6, 9)):
-            append(run, first, last)
-        (run / "metrics" / "part-00000009-00000012.parquet").write_bytes(b"half a part, of a kill")
-        if is_compact:
-            compact(run)
-            assert_holds(run, 9)
-        discard_after(run, resume_at)
-        assert_holds(run, resume_at)
-        append(run, resume_at, 11)
-        assert_holds(run, 11)
-        compact(run)
-        assert_holds(run, 11)
-        assert list((run / "metrics").iterdir()) == []
-
-
 def test_no_flipped_bit_passes(tmp_path: Path):
     run = new_run(tmp_path)
     append(run, 0, 3)

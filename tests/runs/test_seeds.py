@@ -118,6 +118,7 @@ print(json.dumps({{name: leaf.tolist() for name, leaf in records.items() if name
 """
 
 
+@pytest.mark.slow
 def test_vectorised_seeds_on_two_devices_agree_with_single_ones(tmp_path):
     """Groups of two seeds and one, on a device each, as on accelerators: equal up to rounding for a
     while."""

@@ -16,7 +16,7 @@ from canary.runs.warm_start import start_from_policy, start_from_run
 from problems.faulty_environments import Walk
 from tiny_runs import SETTINGS
 
-TINY = {"overrides": SETTINGS, "total_steps": 2000, "quiet": True}
+TINY = {"overrides": SETTINGS, "total_steps": 2000, "quiet": True, "final_check": False}
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ def test_what_does_not_fit_is_a_sentence_and_writes_nothing(source, arguments, w
 
 def test_the_command_line_takes_a_run_and_a_seed_of_it(source, tmp_path, capsys):
     flags = [part for setting in SETTINGS for part in ("--set", setting)]
-    flags += ["--total-steps", "1000", "--quiet", "--out", str(tmp_path)]
+    flags += ["--total-steps", "1000", "--quiet", "--no-final-check", "--out", str(tmp_path)]
     assert (
         main(["train", "--from", str(source.directory), "--seed", "5", "--seeds", "2", *flags]) == 0
     )

@@ -132,8 +132,8 @@ def test_resumed_runs_go_on_with_their_log(longer: dict):
 
 def test_the_policy_at_a_step_can_be_loaded(longer: dict, whole: Path):
     run = longer["run"]
-    # Thirds of the first plan, then of the longer one
-    assert run.stored_steps == [400, 800, 1200, 1800]
+    # Thirds of the first plan, then of the longer one, and the two newest
+    assert run.stored_steps == [400, 800, 1200, 1600, 1800]
     early, late = run.policy(0, step=400), run.policy(0)
     assert early.sha256 == Run(whole, config()).policy(0, step=400).sha256 != late.sha256
     with pytest.raises(

@@ -15,7 +15,7 @@ from canary.cli import main
 from canary.environments.icy_lake import IcyLake
 
 SOURCE = Path(method.__file__).parents[1]
-COMMAND = "train --seeds 1 --total-steps 1000 --set env.horizon=20 --no-final-check --quiet"
+COMMAND = "train --seeds 1 --total-steps 2000 --set env.horizon=20 --no-final-check --quiet"
 
 
 def walks() -> dict[str, list[str]]:

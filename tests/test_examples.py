@@ -4,7 +4,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from examples import inventory
 from examples.inventory import EPSILON, LIMIT, Inventory
 
 from canary.exact import (
@@ -63,23 +62,6 @@ def test_the_tables_of_the_inventory_are_those_of_its_environment():
     assert np.abs(sampled - exact).max() < 1.95 / episodes**0.5  # Kolmogorov-Smirnov at 0.1%
 
 
-def test_every_day_of_the_inventory_by_hand():
-    """Follow each possible demand of each balance and order; the tables must say the same."""
-    shop, sizes = Inventory(holding=0.25), (0, 1, 2, 6)
-    tables, chances = from_environment(shop), (0.3, 0.4, 0.27, 0.03)
-    for balance in range(-6, 7):
-        for order in range(4):
-            left = max(balance, 0)
-            stock = min(left + order, 6)
-            for size, chance in zip(sizes, chances, strict=True):
-                cell = balance + 6, order, stock - size + 6
-                sold = min(stock, size)
-                assert tables.transition[cell] == pytest.approx(chance)
-                profit = sold - 0.3 * (stock - left) - 0.25 * (stock - sold)
-                assert tables.reward[cell] == pytest.approx(profit)
-                assert tables.cost[cell] == size - sold
-
-
 def test_the_exact_optima_of_the_inventory():
     pool = []
     setting = TABLES, LIMIT, EPSILON, pool
@@ -95,10 +77,3 @@ def test_the_exact_optima_of_the_inventory():
     for dead_zone, value in ((0.4, 13.704), (0.8, 15.532)):
         shaped = best_under_cantelli(*setting, dead_zone=dead_zone)
         assert shaped.value == pytest.approx(value, abs=1e-3)
-
-
-def test_the_inventory_prints_its_optima(capsys: pytest.CaptureFixture[str]):
-    inventory.main()
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 6
-    assert "16.116" in lines[1]

@@ -21,7 +21,7 @@ from canary.host_loop import HostTraining, lanes_of
 from canary.networks import make_policy
 from canary.rollout import CostAccount, transition
 from canary.runs.seeds import make_terms, make_trainer
-from problems.host_environments import WALK, Walk, depth
+from problems.host_environments import WALK, Walk
 
 ACCOUNT = CostAccount(limit=2.0, cost_discount=1.0)
 LANES, LENGTH = 4, 30
@@ -95,9 +95,7 @@ def check_against_a_loop(make, cost, environment, played, horizon):
     return compared
 
 
-@pytest.mark.parametrize(
-    ("name", "horizon"), [("CartPole-v1", 25), ("Pendulum-v1", 12), ("Ant-v5", 10)]
-)
+@pytest.mark.parametrize(("name", "horizon"), [("CartPole-v1", 25), ("Pendulum-v1", 12)])
 def test_tasks_of_gymnasium_agree_with_a_plain_loop(name, horizon):
     environment = from_gymnasium(name, cost=speed, horizon=horizon)
     assert isinstance(environment, Environment)
@@ -141,11 +139,10 @@ def test_staggered_lanes_are_cut_by_their_clock():
 
 @pytest.mark.parametrize(
     ("make", "cost"),
-    [(Walk, "info:cost"), (Walk, depth), (WALK, "problems.host_environments:depth"),
-     ("problems.host_environments:SixValues", "safety-gymnasium")],
-    ids=["info", "function", "name", "six"],
+    [(WALK, "problems.host_environments:depth"), ("problems.host_environments:SixValues", "safety-gymnasium")],
+    ids=["name", "six"],
 )  # fmt: skip
-def test_the_cost_can_come_from_info_a_function_a_name_or_the_six_values(make, cost):
+def test_the_cost_can_come_from_a_named_function_or_the_six_values(make, cost):
     rollout = play(from_gymnasium(make, cost=cost, horizon=12))[2]
     position = rollout.next_inputs[..., 0]
     np.testing.assert_allclose(rollout.cost * ACCOUNT.limit, np.maximum(-position, 0), rtol=1e-6)
@@ -156,20 +153,6 @@ def test_workers_give_the_same_numbers_as_this_process():
     here, there = (from_gymnasium(WALK, horizon=9, workers=workers) for workers in (0, 2))
     jax.tree.map(np.testing.assert_array_equal, play(here), play(there))
     there.close()
-
-
-def test_resets_of_some_lanes_leave_the_others_alone():
-    made = []
-
-    def make():
-        made.append(Walk(noise=0.5, drift=0.5))
-        return made[-1]
-
-    environment = from_gymnasium(make, horizon=15)
-    rollout = play(environment, lanes=4, length=60)[2]
-    starts = 4 + int(rollout.done.sum())
-    assert sum(each.resets for each in made) == starts  # one reset per episode, not one per lane
-    assert len(made) == 5  # one for the sizes
 
 
 def test_evaluation_plays_in_rounds_what_it_cannot_play_at_once(monkeypatch):
@@ -190,41 +173,26 @@ def test_evaluation_plays_in_rounds_what_it_cannot_play_at_once(monkeypatch):
     jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5), *results)
 
 
+class Unbounded(Walk):
+    def __init__(self):
+        super().__init__()
+        self.action_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,))
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         ({"make": "Nothing-v9"}, "Gymnasium knows no environment 'Nothing-v9'"),
-        ({"make": "nowhere.at_all:make"}, "There is no module 'nowhere.at_all'"),
-        ({"make": 7}, "make must be an id"),
-        ({"make": lambda: 3}, "has no reset"),
-        ({"make": lambda: 1 / 0}, "could not be made .ZeroDivisionError"),
+        ({"make": lambda: 1 / 0}, "ZeroDivisionError"),
         ({"make": Walk}, "say it with horizon="),
-        ({"make": Walk, "horizon": 0}, "horizon must be at least 1, not 0"),
-        ({"make": Walk, "horizon": 9, "cost": "hazard"}, "cost must be a function, 'info:KEY'"),
+        ({"make": Walk, "horizon": 9, "cost": "hazard"}, "cost must be a function"),
+        ({"make": Unbounded, "horizon": 5}, "no finite bounds"),
         ({"make": lambda: Walk(), "horizon": 9, "workers": 2}, "Worker processes need to import"),
-        ({"make": lambda: gymnasium.make_vec("CartPole-v1", 2)}, "makes a vector environment"),
     ],
 )
 def test_mistakes_are_told_when_the_environment_is_made(arguments, sentence):
     with pytest.raises(CanaryError, match=sentence):
         from_gymnasium(**arguments)
-
-
-@pytest.mark.parametrize(
-    ("space", "sentence"),
-    [
-        (gymnasium.spaces.MultiDiscrete([2, 3]), "acts in Discrete and real-valued Box"),
-        (gymnasium.spaces.Box(-np.inf, np.inf, (2,)), "no finite bounds.*TransformAction"),
-    ],
-)
-def test_action_spaces_that_do_not_fit(space, sentence):
-    class Odd(Walk):
-        def __init__(self):
-            super().__init__()
-            self.action_space = space
-
-    with pytest.raises(CanaryError, match=sentence):
-        from_gymnasium(Odd, horizon=5)
 
 
 class Strange(Walk):
@@ -234,46 +202,20 @@ class Strange(Walk):
         super().__init__()
         self.what = what
 
-    def reset(self, *, seed=None, options=None):
-        observation, info = super().reset(seed=seed)
-        return observation if self.what == "reset" else (observation, info)
-
     def step(self, action):
         observation, reward, terminated, truncated, info = super().step(action)
         if self.what == "four":
             return observation, reward, terminated, info
-        if self.what == "shape":
-            return np.zeros(3), reward, terminated, truncated, info
         return observation, reward, terminated, truncated, {"hazard": 1.0}
 
 
 @pytest.mark.parametrize(
     ("what", "sentence"),
     [
-        ("reset", "reset.. returned a ndarray"),
         ("four", r"in lane 0 in step 1 of its episode: step.. returned 4 values"),
-        ("shape", "the observation has 3 numbers, but observation_space says 2"),
-        ("cost", "info has no 'cost' to take the cost from; it has hazard"),
+        ("cost", "info has no 'cost'"),
     ],
 )
 def test_answers_that_make_no_sense_are_named(what, sentence):
     with pytest.raises(CanaryError, match=sentence):
         play(from_gymnasium(Strange, horizon=5, what=what), length=2)
-
-
-def test_a_failure_in_a_later_reset_names_its_lane():
-    class Worn(Walk):
-        """Ends after two steps if it started above 0, and cannot be reset again."""
-
-        def reset(self, *, seed=None, options=None):
-            if self.resets:
-                raise RuntimeError("worn out")
-            return super().reset(seed=seed)
-
-        def step(self, action):
-            observation, reward, _, _, info = super().step(action)
-            return observation, reward, self.x > 0 and self.time == 2, False, info
-
-    environment = from_gymnasium(Worn, horizon=50, noise=0.0, drift=0.0)
-    with pytest.raises(CanaryError, match=r"in lane \d while it was reset: RuntimeError: worn out"):
-        play(environment, lanes=6, length=5)

@@ -3,7 +3,6 @@ step; settings."""
 
 from pathlib import Path
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -102,19 +101,11 @@ def test_every_recorded_step_in_single_precision():
 def test_upstream_shows_the_new_goal_and_so_do_we():
     """The lidar that upstream returns with the step that reached a goal is that of the next goal,
     by our own lidar."""
-    for index in np.flatnonzero(REACHED):
-        for goal, is_shown in (
-            (GOLDEN["goal"][index], True),
-            (GOLDEN["goal_before"][index], False),
-        ):
-            seen = lidar(
-                jnp.asarray(GOLDEN["position"][index]),
-                jnp.asarray(GOLDEN["heading"][index]),
-                (goal[None],),
-            )
-            assert (
-                np.allclose(seen, GOLDEN["observation"][index, GOAL_LIDAR], atol=1e-4) == is_shown
-            )
+    see = jax.jit(jax.vmap(lambda position, heading, goal: lidar(position, heading, (goal[None],))))
+    for goal, is_shown in (("goal", True), ("goal_before", False)):
+        seen = see(*(GOLDEN[name][REACHED] for name in ("position", "heading", goal)))
+        error = np.abs(seen - GOLDEN["observation"][REACHED, GOAL_LIDAR]).max(1)
+        assert ((error < 1e-4) == is_shown).all()
 
 
 def lone(goal=(1.0, 0.0), hazard=(-1.0, -1.0)) -> EnvironmentState:
@@ -156,14 +147,6 @@ def test_a_hazard_costs_inside_its_radius_only(distance, cost):
     assert float(step(lone(hazard=(distance, 0.0)), REST, jax.random.key(0)).cost) == cost
 
 
-def test_two_hazards_cost_as_much_as_one():
-    state = lone(hazard=(0.1, 0.0))
-    both = eqx.tree_at(
-        lambda s: s.inner.hazards, state, state.inner.hazards.at[1].set(jnp.array([0.0, 0.1]))
-    )
-    assert float(step(both, REST, jax.random.key(0)).cost) == 1.0
-
-
 @pytest.mark.parametrize(("distance", "reward"), [(0.2999, 1.0), (0.3001, 0.0)])
 def test_a_goal_pays_inside_its_radius_only(distance, reward):
     assert float(step(lone(goal=(0.0, distance)), REST, jax.random.key(0)).reward) == pytest.approx(
@@ -202,9 +185,9 @@ def test_a_random_policy_is_as_safe_as_upstream():
     """Upstream (40 episodes) and an independent clone of it (400): J -0.11 +- 0.64, C 36.7 +- 96,
     P(C = 0) 0.78, P(C > 100) 0.13. All within four standard errors of both samples together."""
     returns, costs = episodes(
-        PointGoal(), lambda key: jax.random.uniform(key, (2,), minval=-1, maxval=1), 600, 3
+        PointGoal(), lambda key: jax.random.uniform(key, (2,), minval=-1, maxval=1), 300, 3
     )
-    error = np.sqrt(1 / 400 + 1 / 600)
+    error = np.sqrt(1 / 400 + 1 / 300)
     assert returns.mean() == pytest.approx(-0.11, abs=4 * 0.64 * error)
     assert costs.mean() == pytest.approx(36.7, abs=4 * 96 * error)
     assert costs.std() == pytest.approx(96, rel=0.25)
@@ -220,8 +203,8 @@ def test_without_a_vase_its_lidar_is_dark():
     assert readings[0].max() == 0 < readings[1].max()
 
 
-@pytest.mark.parametrize("setting", [{"vase": "glass"}, {"integrator": "rk4"}, {"frame_skip": 2.5}])
-def test_mistakes_are_explained(setting):
-    (name,) = setting
-    with pytest.raises(CanaryError, match=f"{name} must be"):
-        PointGoal(**setting)
+def test_mistakes_are_explained():
+    with pytest.raises(CanaryError, match="vase must be"):
+        PointGoal(vase="glass")
+    with pytest.raises(CanaryError, match="frame_skip must be"):
+        PointGoal(frame_skip=2.5)

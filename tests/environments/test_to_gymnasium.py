@@ -7,15 +7,12 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from canary.environments.icy_lake import IcyLake
 from canary.environments.to_gymnasium import to_gymnasium
 from canary.errors import CanaryError
 from problems.faulty_environments import Walk
 
 
-@pytest.mark.parametrize(
-    "environment", ["IcyLake", IcyLake(map="8x8"), Walk()], ids=["name", "lake", "walk"]
-)
+@pytest.mark.parametrize("environment", ["IcyLake", Walk()], ids=["name", "walk"])
 def test_gymnasiums_own_check_passes(environment):
     with warnings.catch_warnings():
         # It would like bounds on what is seen, and a spec, which only registered environments have.
@@ -55,6 +52,5 @@ def test_mistakes():
     face.reset(seed=0)
     with pytest.raises(CanaryError, match="The action 7 is not in Discrete"):
         face.step(7)
-    for wrong, words in (("Lake", "no environment called"), (3, "not 3"), (IcyLake, "not <class")):
-        with pytest.raises(CanaryError, match=words):
-            to_gymnasium(wrong)
+    with pytest.raises(CanaryError, match="no environment called"):
+        to_gymnasium("Lake")

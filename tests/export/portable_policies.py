@@ -71,7 +71,6 @@ def with_critics(portable: TrainedPolicy, *, dead_zone: float | None = None) -> 
 KINDS = {
     "discrete": {},
     "continuous": {"continuous": True},
-    "normalised": {"normalised": True},
     "normalised continuous": {"continuous": True, "normalised": True},
     "blind to its account": {"blind": True},
     "discounted": {"discount": 0.9},

@@ -5,7 +5,6 @@ import json
 import sys
 from dataclasses import replace
 
-import numpy as np
 import onnx
 import pytest
 
@@ -16,7 +15,6 @@ from canary.export.formats import (
     check_parity,
     metadata,
     numpy_bytes,
-    random_inputs,
 )
 from canary.export.run import FORMATS
 from export.portable_policies import KINDS, make_portable
@@ -34,19 +32,6 @@ def test_parity(name: str, kind: str):
     assert found.inputs == 512
     assert found.distribution <= TOLERANCE
     assert found.outputs <= 2e-5
-
-
-def test_the_random_inputs_reach_every_branch():
-    portable = make_portable(normalised=True, discount=0.9)
-    observation, discount, spent = random_inputs(portable)
-    limits = spent / portable.account.limit
-    assert limits.min() < -10
-    assert limits.max() > 10
-    assert ((limits > 0) & (limits < 1)).sum() > 100
-    assert discount.std() > 0.1
-    statistics = portable.statistics
-    deviation = float(statistics.squares[0] / 200) ** 0.5
-    assert np.abs((observation - np.asarray(statistics.mean))[:, 0] / deviation).max() > 10
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -76,9 +61,7 @@ def test_metadata_is_in_every_file():
     assert numpy_policy.load(io.BytesIO(numpy_bytes(portable))).metadata == expected
 
 
-@pytest.mark.parametrize("missing", ["onnx", "onnxruntime"])
-def test_a_missing_extra_is_a_sentence(missing: str, monkeypatch: pytest.MonkeyPatch):
-    portable = make_portable()
-    monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(CanaryError, match=rf"needs {missing}.*canary-rl"):
-        parity("onnx", portable, portable)
+def test_a_missing_extra_is_a_sentence(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(CanaryError, match=r"needs onnxruntime.*canary-rl"):
+        parity("onnx", make_portable(), make_portable())

@@ -27,9 +27,7 @@ SEEN = {
     "picture": spaces.Box(0, 255, (2, 3, 3), np.uint8),
     "counted": spaces.Discrete(5, start=10),
     "several counted": spaces.MultiDiscrete([3, 2, 4], start=[1, 0, -2]),
-    "counted table": spaces.MultiDiscrete([[3, 2], [2, 4]]),
     "bits": spaces.MultiBinary((2, 2)),
-    "tuple": spaces.Tuple((spaces.Discrete(3), spaces.Box(-1, 1, (2,), np.float64))),
     "nested": spaces.Dict(
         b=spaces.Dict(x=spaces.Box(-9, 9, (2, 2)), k=spaces.Discrete(2)),
         a=spaces.Tuple((spaces.MultiDiscrete([2, 3]), spaces.Box(0, 1, ()))),
@@ -40,7 +38,6 @@ DONE = {
     "table": spaces.Box(np.array([[-1.2, 0], [3, 5.1]]), np.array([[7, 0.1], [9, 6]]), dtype=float),
     "one number": spaces.Box(-3, 0.3, ()),
     "counted": MOVES,
-    "few bits": spaces.Discrete(4, dtype=np.int32),
 }
 
 
@@ -71,21 +68,6 @@ def test_numpy_does_what_training_did(kind: str):
         assert space.contains(found)
         assert (found.dtype, np.shape(found)) == (expected.dtype, np.shape(expected))
         np.testing.assert_array_equal(found, expected)
-
-
-@pytest.mark.parametrize(
-    ("kind", "observation", "sentence"),
-    [
-        ("numbers", [1, 2], "not in its space"),
-        ("counted", 9, "The observation is 9, which is not in its space"),
-        ("nested", {"a": ([0, 1], 0.5)}, r"The observation lacks \['b'\]\['x'\]"),
-        ("tuple", (0, ["x", 1]), r"The observation lacks \[1\]"),
-    ],
-)
-def test_other_observations_are_sentences(kind: str, observation: Any, sentence: str):
-    interface = describe_spaces(SEEN[kind], MOVES)
-    with pytest.raises(ValueError, match=sentence):
-        numpy_policy.observation_row(observation, interface)
 
 
 HORIZON, LIMIT = 12, 3.0
@@ -120,7 +102,7 @@ def loop(environment: Any, episode: Any, seed: int, **how: Any) -> tuple[float, 
 
 def evaluated(run: canary.Run, **how: Any) -> Any:
     """Evaluated episodes, with their keys and the seeds that the environment got."""
-    plan = EvaluationPlan(episodes=400, **how)
+    plan = EvaluationPlan(episodes=20, **how)
     rows = play(load_policies(run.config, run.directory), plan)[0]
     keys = plan.keys(0, 0)
     drawn = jax.vmap(lambda key: jax.random.bits(jax.random.split(key, 3)[0], (2,), np.uint32))(
@@ -146,8 +128,8 @@ def test_the_exported_policy_plays_what_evaluation_measured(played):
     for row, seed in list(zip(rows, seeds, strict=True))[:10]:
         found = loop(environment, policy.start(0), int(seed), deterministic=True)
         np.testing.assert_allclose(found, row, rtol=1e-3, atol=1e-3)
-    ours = np.array([loop(environment, policy.start(seed), seed) for seed in range(400)])
-    theirs = run.evaluate(400)
+    ours = np.array([loop(environment, policy.start(seed), seed) for seed in range(200)])
+    theirs = run.evaluate(200)
     expected = np.array([theirs["return_mean"], theirs["cost_mean"]])
     error = np.sqrt(2) * ours.std(0) / np.sqrt(len(ours))
     assert (np.abs(ours.mean(0) - expected) < 4 * error + 1e-6).all()
@@ -165,18 +147,10 @@ def test_seeds_of_the_policy_and_of_the_environment_may_be_the_same():
     assert abs(np.corrcoef(np.array(pairs).T)[0, 1]) < 0.2
 
 
-def outside(continuous: bool = True) -> Any:
-    portable = make_portable(continuous=continuous)
-    interface = describe_spaces(
-        spaces.Box(-1, 1, (5,)), spaces.Box(-2, 4, (3,)) if continuous else spaces.Discrete(4)
-    )
-    return replace(portable, place=replace(portable.place, interface=interface))
-
-
 def test_the_digest_holds_the_interface():
-    portable = outside()
-    other = json.loads(json.dumps(portable.place.interface))
-    other["action"]["high"][0] = 5.0
-    changed = replace(portable, place=replace(portable.place, interface=other))
-    digests = {each.identity.sha256 for each in (portable, changed, make_portable(continuous=True))}
-    assert len(digests) == 3
+    portable, digests = make_portable(continuous=True), set()
+    for high in (4, 5):
+        interface = describe_spaces(spaces.Box(-1, 1, (5,)), spaces.Box(-2, high, (3,)))
+        place = replace(portable.place, interface=interface)
+        digests.add(replace(portable, place=place).identity.sha256)
+    assert len(digests | {portable.identity.sha256}) == 3

@@ -61,14 +61,9 @@ class DrawnWalk(Walk):
 
     def render(self):
         assert self.render_mode == "rgb_array"
-        if self.picture == "missing":
-            raise gymnasium.error.DependencyNotInstalled("a_brush is not installed")
-        if self.picture == "no screen":
-            raise RuntimeError("no OpenGL")
         if self.picture == "text":
             return "x"
-        kind = np.float32 if self.picture == "real" else np.uint8
-        return np.full((10 + self.time, 40, 3), shade(self.x), kind)
+        return np.full((10 + self.time, 40, 3), shade(self.x), np.uint8)
 
 
 def shade(x):
@@ -113,10 +108,6 @@ def depth(before, action, after, info):
     """A cost function: how far below zero it is."""
     del before, action, info
     return max(-float(after[0]), 0.0)
-
-
-def drawn_without_mode():
-    return DrawnWalk()
 
 
 class DrawnForgetful(DrawnWalk, Forgetful):

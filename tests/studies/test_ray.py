@@ -11,7 +11,6 @@ from importlib.util import find_spec
 
 import pytest
 
-from canary.errors import CanaryError
 from canary.studies import store
 from canary.studies.catalogue import Row, Study
 from canary.studies.runner import Places, ray_engine, reproduce
@@ -108,10 +107,3 @@ def test_a_killed_driver_and_a_killed_node_cost_time_and_change_no_number(cluste
             seed.pop("train_seconds")
     assert records[0] == records[1]
     assert (ours / "table.md").read_bytes() == (theirs / "table.md").read_bytes()
-
-
-def test_a_mistake_on_a_worker_is_its_sentence_here(cluster, tmp_path):
-    places = Places(runs=tmp_path / "runs", results=tmp_path / "results")
-    (tmp_path / "runs").write_text("not a directory")
-    with pytest.raises(CanaryError, match="Cannot write"):
-        reproduce("over", STUDY, places, engine=ray_engine(quiet=True), quiet=True)

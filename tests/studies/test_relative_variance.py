@@ -26,6 +26,7 @@ def test_a_relative_variance_by_hand_and_of_simulated_batches():
     assert estimators.relative_variance(samples) == pytest.approx((1 + 9 + 4) / 5, rel=0.05)
 
 
+@pytest.mark.slow
 def test_batches_of_the_algorithms_own_estimate(monkeypatch):
     """A network imitates the policy, and the mean of the values over batches is the truth."""
     monkeypatch.setattr(estimators, "FITTING", 1)

@@ -1,52 +1,12 @@
-"""Tables for people: what they say, and that nothing of how it is coloured is printed as text."""
+"""Tables for people: what they say."""
 
 import io
 from typing import Any
 
 import pytest
 
-from canary.constraints import Chance
 from canary.terminal.console import PlainConsole
-from canary.terminal.tables import NUMBERS, print_check, print_lists, print_summary
-
-COST = {"episodes": 16, "mean": 11.4, "deviation": 7.3, "quantiles": {"0.05": 2.0, "0.95": 26.0}}
-REPORT: dict[str, Any] = {
-    "env": "Lake [odd]",
-    "ok": True,
-    "findings": [{"level": "warning", "field": "cost", "text": "costs[0] is odd"}],
-    "observation_size": 16,
-    "actions": "4 choices",
-    "horizon": 1000,
-    "episodes": {"cost": COST, "return_mean": 0.875, "length_mean": 60.7, "terminated_share": 0.88},
-    "yardstick": [
-        {"policy": "low", "episodes": 8, "return_mean": 1.5, "costs": [
-            {"cost_mean": 2.0, "least_limit": 4.0, "constraint_value": 0.0,
-             "constraint_interval": [0.0, 0.369]},
-        ]},
-    ],
-    "advice": {"text": "The limit is interesting."},
-}  # fmt: skip
-
-
-def printed(report: dict[str, Any]) -> str:
-    console = PlainConsole(file=io.StringIO(), width=100)
-    print_check(console, report, Chance(5.5, 0.02))
-    return console.file.getvalue()
-
-
-def test_a_check_is_printed_as_text_alone():
-    text = printed(REPORT)
-    assert (
-        "Lake [odd]: observation of size 16, actions: 4 choices, episodes have up to 1,000 steps"
-        in text
-    )
-    assert "warning  costs[0] is odd" in text
-    assert "5% 2   95% 26" in text
-    assert "low" in text
-    assert "0.000 - 0.369" in text
-    assert "[/" not in text
-    assert "[bold]" not in text
-
+from canary.terminal.tables import NUMBERS, print_lists, print_summary
 
 SUMMARY: dict[str, Any] = {
     "env": "my[env]",

@@ -71,8 +71,8 @@ def renewed_share(batch: Batch, horizon: int, window: int) -> float:
 
 
 def highest_price(renewed: float) -> float:
-    """300 times the share of the window that a batch renews; at least e^2."""
-    return max(300 * renewed, math.exp(2))
+    """450 times the share of the window that a batch renews; at least e^2."""
+    return max(450 * renewed, math.exp(2))
 
 
 def next_price(

@@ -76,6 +76,7 @@ def test_help_version_and_list_are_quick_and_light(tmp_path):
     [
         ("trian", "did you mean train"),
         ("train --envv IcyLake", "did you mean --env?"),
+        ("train --steps 1000", "did you mean --total-steps?"),
         ("train --limit", "An option needs a value"),
         ("train --limit high", "--limit must be a number"),
         ("train --limit -5", "The limit must be at least"),

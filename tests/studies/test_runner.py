@@ -277,8 +277,6 @@ def test_every_combination_of_a_sweep_is_a_row_named_by_what_varies():
     config = configuration(study.rows[1])
     assert config.constraint.limit == 5.5
     assert config.training.total_steps > 1000
-    with pytest.raises(CanaryError, match="at most 1000"):
-        sweep_study(base, [("a", [str(i) for i in range(1001)])])
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,12 @@
 """The `canary` command: find the command, read its options, call it.
 
 Exit codes: 0 done; 2 a mistake of the caller, explained in one sentence on standard error; 70 a bug in
-canary: the sentence names the file with the traceback (CANARY_TRACEBACK=1 shows it); 130 Ctrl-C.
+canary, with its traceback; 130 Ctrl-C.
 """
 
 import contextlib
-import errno
 import os
 import sys
-import tempfile
 import traceback
 import warnings
 from collections.abc import Sequence
@@ -52,7 +50,6 @@ examples:
   canary --version           show the version"""
 
 MISTAKE, BUG, INTERRUPTED = 2, 70, 130
-UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -70,13 +67,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return say(str(error), MISTAKE)
     except KeyboardInterrupt:
         return say("Interrupted.", INTERRUPTED)
-    except BrokenPipeError:  # the reader has gone
-        _forget_output()
+    except BrokenPipeError:  # the reader has gone: keep Python from flushing once more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except SystemExit:
         raise
     except BaseException as error:  # a panic of a library is no Exception
-        return _unforeseen(error)
+        if isinstance(error, ModuleNotFoundError) and error.name in ("matplotlib", "PIL"):
+            text = "Figures and videos need the extra plot: pip install 'canary-rl[plot]'."
+            return say(text, MISTAKE)
+        traceback.print_exc()
+        return say("canary failed unexpectedly: please report the lines above.", BUG)
 
 
 def find_command(arguments: list[str]) -> Any:
@@ -102,47 +103,13 @@ def find_command(arguments: list[str]) -> Any:
 
 
 def say(text: str, code: int) -> int:
-    """Print one line on standard error; a very long one without its middle."""
-    text = " ".join(text.split())
-    text = text if len(text) <= 1200 else f"{text[:800]} ... {text[-300:]}"
-    with contextlib.suppress(OSError, ValueError):
-        print(printable(text), file=sys.stderr)
+    """Print one line on standard error."""
+    print(printable(" ".join(text.split())), file=sys.stderr)
     return code
 
 
 def _show_warning(message: Any, category: type, *_: Any) -> None:
     print(printable(f"Warning: {message}"), file=sys.stderr)
-
-
-def _unforeseen(error: BaseException) -> int:
-    """Explain a missing extra or a full disk; for anything else save the traceback."""
-    if isinstance(error, ModuleNotFoundError) and error.name in ("matplotlib", "PIL"):
-        text = "Figures and videos need the extra plot: pip install 'canary-rl[plot]'."
-        return say(text, MISTAKE)
-    if isinstance(error, OSError) and error.errno in UNWRITABLE and error.filename is None:
-        _forget_output()
-        return say(f"Standard output cannot be written ({error.strerror}).", MISTAKE)
-    report = "".join(traceback.format_exception(error))
-    if os.environ.get("CANARY_TRACEBACK") == "1":
-        sys.stderr.write(report)
-    place = "could not be written"
-    with contextlib.suppress(OSError):
-        descriptor, name = tempfile.mkstemp(prefix="canary-traceback-", suffix=".txt")
-        with os.fdopen(descriptor, "w", errors="backslashreplace") as file:
-            file.write(f"{sys.version}\n{sys.argv!r}\n\n{report}")
-        place = f"is in {name}"
-    reason = f"{type(error).__name__}: {error}".partition("\n")[0][:200]
-    return say(
-        f"canary failed unexpectedly ({reason}); the traceback {place}: please report it with the "
-        "command. CANARY_TRACEBACK=1 shows it here.",
-        BUG,
-    )
-
-
-def _forget_output() -> None:
-    """Keep Python from flushing a stream that cannot be written."""
-    with contextlib.suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

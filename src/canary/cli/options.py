@@ -9,7 +9,7 @@ import contextlib
 import io
 import sys
 from collections.abc import Iterable
-from dataclasses import fields
+from dataclasses import fields, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
@@ -118,7 +118,6 @@ def _as_text(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
 
 def parse(name: str, kind: Any, words: list[str]) -> Any:
     """The command with its options, or a sentence."""
-    flags = {field.name: flag_of(field.name) for field in fields(kind)}
     try:
         with contextlib.redirect_stderr(io.StringIO()):
             command, unknown = tyro.cli(
@@ -128,13 +127,24 @@ def parse(name: str, kind: Any, words: list[str]) -> Any:
         raise CanaryError(
             f"An option needs a value, or an argument is missing; see `canary {name} --help`."
         ) from None
+    hints = type_hints(kind)
     if unknown:
-        near = get_close_matches(unknown[0].partition("=")[0], flags.values(), n=1)
-        hint = f"did you mean {near[0]}?" if near else f"see `canary {name} --help`."
-        raise CanaryError(f"canary {name} does not know {unknown[0]!r}; {hint}")
-    for field, hint in type_hints(kind).items():
-        object.__setattr__(command, field, convert(hint, getattr(command, field), flags[field]))
-    return command
+        word = unknown[0].partition("=")[0].strip("-")
+        names = [flag_of(field)[2:] for field, hint in hints.items() if not _is_positional(hint)]
+        # `--steps` means `--total-steps` rather than `--seeds`, which resembles it
+        near = [each for each in names if word in each] or get_close_matches(word, names)
+        advice = f"did you mean --{near[0]}?" if near else f"see `canary {name} --help`."
+        raise CanaryError(f"canary {name} does not know {unknown[0]!r}; {advice}")
+    values = {
+        field: convert(hint, getattr(command, field), flag_of(field))
+        for field, hint in hints.items()
+    }
+    return replace(command, **values)
+
+
+def _is_positional(hint: Any) -> bool:
+    (marker,) = Positional[str].__metadata__
+    return marker in getattr(hint, "__metadata__", ())
 
 
 def print_help(name: str, kind: Any) -> None:

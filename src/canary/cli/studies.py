@@ -13,10 +13,9 @@ from tyro.conf import Positional
 from canary.cli import options
 from canary.errors import CanaryError, nearest
 from canary.studies.catalogue import ALL_STUDIES, Row, Study
-from canary.values import Seeds, Steps, convert
+from canary.values import Seeds, Steps
 
 ABOUT_TRAINING = ("only", "scale", "seeds", "steps", "preset", "engine")
-LARGEST_SWEEP = 1000  # combinations
 NAME = r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}"
 
 Axes = list[tuple[str, list[str]]]
@@ -250,35 +249,21 @@ def swept(texts: Sequence[str]) -> Axes:
 
 def sweep_study(base: Row, axes: Axes, command: str | None = None) -> Study:
     """`base` with every combination of values, named by those that vary."""
-    combinations = list(product(*(values for _, values in axes)))
-    if len(combinations) > LARGEST_SWEEP:
-        raise CanaryError(
-            f"The sweep has {len(combinations)} combinations; at most {LARGEST_SWEEP} are allowed."
-        )
     varying = {path for path, values in axes if len(values) > 1}
     rows = []
-    for combination in combinations:
-        settings = {path: value for (path, _), value in zip(axes, combination, strict=True)}
+    for combination in product(*(values for _, values in axes)):
+        settings = dict(zip(dict(axes), combination, strict=True))
         named = {path: value for path, value in settings.items() if path in varying} or settings
         parts = [f"{path.rpartition('.')[2]}-{value}" for path, value in named.items()]
-        limits = {
-            path.removeprefix("constraint."): convert(
-                str if path.endswith("kind") else float, value, path
-            )
-            for path, value in settings.items()
-            if path.startswith("constraint.")
-        }
+        limits = [path for path in settings if path.startswith("constraint.")]
+        others = [path for path in settings if path not in limits]
         rows.append(
             replace(
                 base,
                 name=folder_name("--".join(parts) or "default", "_")[:120],
                 about=" ".join(f"{path}={value}" for path, value in named.items()),
-                overrides=tuple(
-                    f"{path}={value}"
-                    for path, value in settings.items()
-                    if not path.startswith("constraint.")
-                ),
-                constraint=limits,
+                overrides=tuple(f"{path}={settings[path]}" for path in others),
+                constraint={path.removeprefix("constraint."): settings[path] for path in limits},
             )
         )
     if len({row.name for row in rows}) < len(rows):

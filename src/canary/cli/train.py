@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from tyro.conf import arg
 
 from canary.cli import options
-from canary.errors import CanaryError
 from canary.terminal.console import console_for, emit_json
 from canary.values import Seeds, Steps, Whole
 
@@ -136,10 +135,7 @@ A new directory below --out gets the configuration, metrics, every episode, chec
 
     def _start(self) -> Any:
         if self.start is None:
-            if self.seed is not None:
-                raise CanaryError(
-                    "--seed works only with --from RUN; --seeds says which are trained."
-                )
+            options.refuse(self, ("seed",), "it works only with --from RUN; --seeds are trained")
             return None
         from canary.runs.directory import find_run
         from canary.runs.warm_start import start_from_run
@@ -148,21 +144,15 @@ A new directory below --out gets the configuration, metrics, every episode, chec
 
     def _resume(self, name: str) -> "Run":
         from canary import api
-        from canary.runs.environment import open_config
 
         options.refuse(
             self, options.given(self).keys() - WITH_RESUME, "--resume keeps the settings of the run"
         )
-        place = options.opened(name, self.out, trust=self.trust)
-        run = api.Run(place, open_config(place))
-        longer = (self.total_steps or 0) > run.config.training.total_steps
-        if run.summary()["status"] == "finished" and not longer:
-            if not self.quiet:
-                text = f"{run.directory} is finished already; nothing was trained."
-                console_for(self.json).say(text)
-            complete = (run.directory / "summary.json").exists()
-            # A kill may have left it without its summary
-            return run if complete else run.resume(quiet=True)
+        run = api.load(options.opened(name, self.out, trust=self.trust))
+        is_over = run.summary()["status"] == "finished" and self.total_steps is None
+        if is_over and not self.quiet:
+            text = f"{run.directory} is finished already; nothing is trained."
+            console_for(self.json).say(text)
         return run.resume(
             total_steps=self.total_steps,
             log=self.log,

@@ -200,15 +200,13 @@ def certify(
     """
     from canary.certification.run import CertificateRequest, certify_run
 
-    if sign is not None:
-        from canary.certification.signature import private_key  # needs cryptography
-
-        sign = private_key(sign)
+    run = as_run(run, environment, trust=trust, accept_change=accept_change)
     request = CertificateRequest(
         confidence=confidence,
         episodes=episodes,
         early_stop=early_stop,
         step=step,
+        seeds=chosen_seeds(run, seeds),
         shift=tuple(shift),
         limit=limit,
         epsilon=epsilon,
@@ -217,10 +215,9 @@ def certify(
         largest_step_cost=largest_step_cost,
         sign=sign,
     )
-    run = as_run(run, environment, trust=trust, accept_change=accept_change)
     return certify_run(
         run.directory,
-        replace(request, seeds=chosen_seeds(run, seeds)),
+        request,
         environment=run.config.environment,
         accept_change=accept_change or bool(run.config.environment_changes),
         quiet=quiet,
@@ -248,17 +245,18 @@ def best(
     """
     from canary.certification.best import Search, find_best
 
+    run = as_run(run, accept_change=accept_change)
     search = Search(
         confidence=confidence,
         tries=tries,
         selection_episodes=selection_episodes,
         episodes=episodes,
+        seeds=chosen_seeds(run, seeds),
         largest_step_cost=largest_step_cost,
     )
-    run = as_run(run, accept_change=accept_change)
     return find_best(
         run.directory,
-        replace(search, seeds=chosen_seeds(run, seeds)),
+        search,
         environment=run.config.environment,
         accept_change=accept_change or bool(run.config.environment_changes),
         quiet=quiet,
@@ -440,12 +438,12 @@ def _check(run: Run, episodes: int, *, quiet: bool) -> EvaluationSummary | None:
 def _yardstick(run: Run) -> str | None:
     """Whether a constant or random action stays within the limit, in a sentence that is kept in the
     run."""
-    from canary.checking.yardstick import Player, known_sentence
+    from canary.checking.yardstick import Yardstick, known_sentence
 
     config, until = run.config, time.monotonic() + YARDSTICK_SECONDS
     try:
-        player = Player(config.environment)
-        played = player.play(YARDSTICK_EPISODES, lambda *_: time.monotonic() < until)
+        yardstick = Yardstick(config.environment, YARDSTICK_EPISODES)
+        played = yardstick.play(lambda *_: time.monotonic() < until)
         sentence = known_sentence(played, config.constraint)
         rows = [one.to_dict(config.constraint) for one in played]
         record = files.sealed({"sentence": sentence, "policies": rows})

@@ -33,29 +33,16 @@ def check_behaviour(environment: Environment, record: Probe) -> list[Finding]:
     return found
 
 
-def check_cut(record: Probe) -> Iterator[Finding]:
-    """An episode must end when its `time` reaches the horizon, wherever its clock started."""
-    if record.cut is not None and not np.all(record.cut.terminated | record.cut.truncated):
-        text = (
-            "An episode whose time is set to horizon - 1 is not over after one step. Training starts "
-            "first episodes at random times, so `truncated` should be time >= horizon; otherwise "
-            "say --set training.stagger=false."
-        )
-        yield Finding("warning", "truncated", text)
-
-
 def same_again(first: Probe, second: Probe) -> Iterator[Finding]:
-    """The same keys must give the same numbers; the second record may be shorter."""
-    for field in FIELDS:
-        again = getattr(second.states, field)
-        if not np.array_equal(getattr(first.states, field)[: len(again)], again, equal_nan=True):
-            text = (
-                "The same seeds and actions gave other numbers the second time: the environment has "
-                "randomness that does not come from the seed of its reset. A run that stops cannot "
-                "be resumed exactly, and a certificate cannot be replayed."
-            )
-            yield Finding("warning", "step", text)
-            return
+    """The same keys must give the same numbers."""
+    records = ([getattr(each.states, field) for field in FIELDS] for each in (first, second))
+    if not all(np.array_equal(*pair, equal_nan=True) for pair in zip(*records, strict=True)):
+        text = (
+            "The same seeds and actions gave other numbers the second time: the environment has "
+            "randomness that does not come from the seed of its reset. A run that stops cannot "
+            "be resumed exactly, and a certificate cannot be replayed."
+        )
+        yield Finding("warning", "step", text)
 
 
 def _numbers(name: str, record: Probe) -> Iterator[Finding]:
@@ -81,12 +68,12 @@ def _numbers(name: str, record: Probe) -> Iterator[Finding]:
 
 
 def _ends(horizon: int, name: str, record: Probe) -> Iterator[Finding]:
-    truncated, taken = record.after("truncated"), record.taken
+    truncated, taken, cut = record.after("truncated"), record.taken, record.cut
     both, where = record.after("terminated") & truncated & taken, ""
     if both.any():
         step, lane = np.argwhere(both)[0]
         where = f"in step {step + 1} of lane {lane} of {name}"
-    elif record.cut is not None and (record.cut.terminated & record.cut.truncated).any():
+    elif cut is not None and (cut.terminated & cut.truncated).any():
         where = f"in the last step before the horizon of {name}"
     if where:
         text = (
@@ -105,6 +92,13 @@ def _ends(horizon: int, name: str, record: Probe) -> Iterator[Finding]:
             f"An episode of {name} is truncated after {np.argwhere(early)[0][0] + 1} steps, before "
             f"its horizon of {horizon}; state the smaller horizon, or call it terminated if the "
             "episode ends by itself."
+        )
+        yield Finding("warning", "truncated", text)
+    if cut is not None and not np.all(cut.terminated | cut.truncated):
+        text = (
+            "An episode whose time is set to horizon - 1 is not over after one step. Training starts "
+            "first episodes at random times, so `truncated` should be time >= horizon; otherwise "
+            "say --set training.stagger=false."
         )
         yield Finding("warning", "truncated", text)
 
@@ -130,16 +124,10 @@ def _start(name: str, record: Probe) -> Iterator[Finding]:
 
 
 def _oddities(record: Probe) -> Iterator[Finding]:
-    costs, rewards = record.after("cost")[record.taken], record.states.reward[0]
+    costs = record.after("cost")[record.taken]
     if not costs.any():
         text = f"The cost is 0 in all {len(costs)} random steps: any limit holds so far."
         yield Finding("warning", "cost", text)
-    if rewards.any():
-        text = f"The reward after reset() is {rewards[rewards != 0][0]:.4g}; it is ignored."
-        yield Finding("warning", "reward", text)
-    if costs.size and (largest := np.abs(costs).max()) > 1e6:
-        text = f"Costs reach {largest:.3g} in a step; sums in float32 lose small costs beside it."
-        yield Finding("note", "cost", text)
     first, second = record.states.observation[:2]
     if len(first) > 1 and (first == first[0]).all():
         is_random = not (second == second[0]).all()

@@ -1,14 +1,14 @@
 """The thorough check of `canary check-env`, with advice about the limit."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from canary.checking.behaviour import check_behaviour, check_cut, same_again
+from canary.checking.behaviour import check_behaviour, same_again
 from canary.checking.structure import Finding, check_structure, error
-from canary.checking.yardstick import LONGEST, RANDOM, Player, Progress, advise_each
+from canary.checking.yardstick import LONGEST, RANDOM, Progress, Yardstick, advise_each
 from canary.constraints import Constraint
 from canary.environments.protocol import Discrete, name_of_environment, settings_of
 from canary.errors import CanaryError
@@ -23,12 +23,12 @@ class Report:
 
     name: str
     findings: list[Finding]
-    facts: dict[str, Any]
-    episodes: dict[str, Any]
+    facts: dict[str, Any] = field(default_factory=dict)
+    episodes: dict[str, Any] = field(default_factory=dict)
     """Of random actions."""
-    yardstick: list[dict[str, Any]]
+    yardstick: list[dict[str, Any]] = field(default_factory=list)
     """Of random and of constant actions: return, cost and constraint."""
-    advice: dict[str, Any]
+    advice: dict[str, Any] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
@@ -61,32 +61,30 @@ def full_check(
     progress(0, 1, "tracing reset and step")
     findings = check_structure(environment)
     if any(finding.level == "error" for finding in findings):
-        return Report(name, findings, {}, {}, [], {})
+        return Report(name, findings)
     space = environment.action_space
+    is_counted = isinstance(space, Discrete)
     facts = {
         "settings": settings_of(environment),
         "observation_size": int(environment.observation_size),
-        "actions": f"{space.count} choices"
-        if isinstance(space, Discrete)
-        else f"[-1, 1] x {space.size}",
+        "actions": f"{space.count} choices" if is_counted else f"[-1, 1] x {space.size}",
         "horizon": int(environment.horizon),
         "normalise_observation": environment.normalise_observation,
     }
     progress(0, 1, f"random episodes of up to {environment.horizon} steps")
     try:
-        player = Player(environment)
-        record, again = player.first(episodes)
-        findings += check_behaviour(environment, record)
-        findings += [*same_again(record, again), *check_cut(record)]
-        played = player.play(episodes, progress)
+        yardstick = Yardstick(environment, episodes)
+        record, again = yardstick.batch(RANDOM, 0), yardstick.batch(RANDOM, 0)
+        findings += [*check_behaviour(environment, record), *same_again(record, again)]
+        played = yardstick.play(progress)
     except CanaryError as mistake:  # the environment failed on the host
-        return Report(name, [*findings, error("step", str(mistake))], facts, {}, [], {})
+        return Report(name, [*findings, error("step", str(mistake))], facts)
     late = int((~record.finished).sum())
     if late and environment.horizon > LONGEST:
         text = f"{late} episodes were not over after {LONGEST} steps and are left out."
         findings.append(Finding("note", "horizon", text))
     if not played or played[0].policy != RANDOM:
-        return Report(name, findings, facts, {}, [], {})
+        return Report(name, findings, facts)
     random = played[0]
     costs = [describe_costs(own) for own in random.costs.reshape(len(random.costs), -1).T]
     summary = {

@@ -65,11 +65,15 @@ def check_structure(environment: Any) -> list[Finding]:
     space, key = environment.action_space, jax.random.key(0)
     shape, kind = ((), jnp.int32) if isinstance(space, Discrete) else ((space.size,), jnp.float32)
     action = jax.ShapeDtypeStruct(shape, kind)
-    reset, found = _traced(environment, "reset", key)
-    if found:
+    reset = _traced(environment, "reset", key)
+    if isinstance(reset, Finding):
+        return [reset]
+    if found := list(_fields(environment, reset)):
         return found
-    step, found = _traced(environment, "step", reset, action, key)
-    if found or (found := list(_differences(environment, reset, step))):
+    step = _traced(environment, "step", reset, action, key)
+    if isinstance(step, Finding):
+        return [step]
+    if found := list(_differences(environment, reset, step)):
         return found
     for method, arguments in (("reset", (key,)), ("step", (reset, action, key))):
         if _is_frozen(getattr(environment, method), arguments):
@@ -127,31 +131,29 @@ def _members(environment: Any) -> Iterator[Finding]:
         yield error("settings", str(mistake))
 
 
-def _traced(environment: Environment, method: str, *arguments: Any) -> tuple[Any, list[Finding]]:
-    """The shapes of what a method returns, and what is wrong with it."""
+def _traced(environment: Environment, method: str, *arguments: Any) -> EnvironmentState | Finding:
+    """The shapes of what a method returns, or what is wrong with it."""
     name = name_of_environment(environment)
     try:
         state = jax.eval_shape(getattr(environment, method), *arguments)
     except CanaryError as mistake:
-        return None, [error(method, str(mistake))]
+        return error(method, str(mistake))
     except Exception as failure:
-        text = re.sub(r"(See https\S*|The error occurred while tracing.*)", "", describe(failure))
         hint = (
             " It must be written with jax.numpy and jax.lax: `if`, float() and numpy cannot act on "
             "traced values"
             if isinstance(failure, jax.errors.JAXTypeError)
             else ""
         )
-        text = f"{method}() of {name} failed: {text[:300].strip()}.{hint}"
-        return None, [error(method, text)]
+        return error(method, f"{method}() of {name} failed: {describe(failure):.300}.{hint}")
     if not isinstance(state, EnvironmentState):
         kind = f"tuple of {len(state)}" if isinstance(state, tuple) else type(state).__name__
         text = f"{method}() of {name} returned a {kind}; it must return a canary.EnvironmentState."
-        return None, [error(method, text)]
-    return state, list(_fields(environment, method, state))
+        return error(method, text)
+    return state
 
 
-def _fields(environment: Environment, method: str, state: EnvironmentState) -> Iterator[Finding]:
+def _fields(environment: Environment, state: EnvironmentState) -> Iterator[Finding]:
     for field, kind in TYPES.items():
         leaf, size = getattr(state, field), environment.observation_size
         dtype, shape = jax.dtypes.result_type(leaf), jnp.shape(leaf)
@@ -161,7 +163,7 @@ def _fields(environment: Environment, method: str, state: EnvironmentState) -> I
         if not fits or not (shape == expected or is_vector):
             rule = f" (observation_size says {size})" if field == "observation" else ""
             text = (
-                f"The {field} of {method}() is {dtype} of shape {shape}; it must be "
+                f"The {field} of reset() is {dtype} of shape {shape}; it must be "
                 f"{jnp.dtype(kind).name} of shape {expected}{rule}."
             )
             yield error(field, text)

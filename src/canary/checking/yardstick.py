@@ -3,15 +3,16 @@ limit that the best of these already meets asks for little."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from canary.checking.probe import SHORT_STEPS, Probe, make_probe
+from canary.checking.probe import Probe, make_probe
 from canary.constraints import Chance, Constraint, One, parts_of
 from canary.environments.gymnasium_environment import GymnasiumEnvironment
-from canary.environments.protocol import Discrete, Environment, policy_interface
+from canary.environments.protocol import Discrete, Environment
 from canary.numerics.statistics import measurement
 
 RANDOM = "random actions"
@@ -72,74 +73,51 @@ def _parts(played: Sequence[Played], constraint: Constraint | None) -> tuple[One
     return (None,) * (1 if costs.ndim == 1 else costs.shape[1])
 
 
-class Player:
-    """Plays simple policies; one program serves all."""
+class Yardstick:
+    """Plays simple policies on an environment; one program serves all."""
 
-    def __init__(self, environment: Environment):
+    def __init__(self, environment: Environment, episodes: int):
+        most = HOST_LANES if isinstance(environment, GymnasiumEnvironment) else LANES
         self.policies = {RANDOM: None} | constant_actions(environment)
-        self._play = self._play_again = make_probe(
-            environment, min(environment.horizon + 1, LONGEST)
-        )
-        self._lanes = LANES
-        if isinstance(environment, GymnasiumEnvironment):  # every step takes its time
-            self._lanes = HOST_LANES
-            self._play_again = make_probe(environment, min(environment.horizon + 1, SHORT_STEPS))
-        self._sums: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {
-            name: [] for name in self.policies
-        }
+        self.episodes, self._lanes = episodes, min(most, episodes)
+        self._play = make_probe(environment, min(environment.horizon + 1, LONGEST))
 
-    def first(self, episodes: int) -> tuple[Probe, Probe]:
-        """The first batch of random actions, and the same once more, or its beginning."""
-        lanes = min(self._lanes, episodes)
-        return self._batch(RANDOM, lanes), self._play_again(lanes, 0, None)
+    def batch(self, policy: str, number: int) -> Probe:
+        """A batch of episodes; the number is its seed."""
+        return self._play(self._lanes, number, self.policies[policy])
 
-    def _batch(self, name: str, lanes: int) -> Probe:
-        """The next batch of a policy; costs and returns of its episodes are kept."""
-        record = self._play(lanes, len(self._sums[name]), self.policies[name])
-        done = record.finished
-        self._sums[name].append((record.episode("cost")[done], record.episode("reward")[done]))
-        return record
+    def play(self, progress: Progress) -> list[Played]:
+        """Up to so many episodes of every policy, in turns, until `progress` returns False; without
+        episodes that did not end or have non-finite numbers."""
+        played: dict[str, list[Played]] = {name: [] for name in self.policies}
+        turns = list(product(range(-(-self.episodes // self._lanes)), self.policies))
+        for done, (number, name) in enumerate(turns):
+            if progress(done, len(turns), name) is False:
+                break
+            record = self.batch(name, number)
+            costs, returns = record.episode("cost"), record.episode("reward")
+            is_finite = np.isfinite(costs).reshape(len(costs), -1).all(1) & np.isfinite(returns)
+            good = record.finished & is_finite
+            played[name].append(Played(name, costs[good], returns[good]))
+        joined = (_joined(batches, self.episodes) for batches in played.values() if batches)
+        return [one for one in joined if len(one.returns)]
 
-    def play(self, episodes: int, progress: Progress) -> list[Played]:
-        """Up to so many episodes of every policy, in turns, until `progress` returns False."""
-        lanes = min(self._lanes, episodes)
-        rounds, count = -(-episodes // lanes), len(self.policies)
-        for number in range(rounds):
-            for index, name in enumerate(self.policies):
-                if progress(number * count + index, rounds * count, name) is False:
-                    return self._played(episodes)
-                if number == len(self._sums[name]):
-                    self._batch(name, lanes)
-        return self._played(episodes)
 
-    def _played(self, episodes: int) -> list[Played]:
-        """What was played, without episodes that did not end or have non-finite numbers."""
-        found = []
-        for name, sums in self._sums.items():
-            if sums:
-                costs, returns = map(np.concatenate, zip(*sums, strict=True))
-                good = np.isfinite(costs.sum(tuple(range(1, costs.ndim)))) & np.isfinite(returns)
-                if good.any():
-                    found.append(Played(name, costs[good][:episodes], returns[good][:episodes]))
-        return found
+def _joined(batches: Sequence[Played], most: int) -> Played:
+    costs = np.concatenate([batch.costs for batch in batches])
+    returns = np.concatenate([batch.returns for batch in batches])
+    return Played(batches[0].policy, costs[:most], returns[:most])
 
 
 def constant_actions(environment: Environment) -> dict[str, Any]:
     """Each action of a discrete space, up to a number of them; low, middle and high of a continuous
-    one, and its zero in the environment's own units if that is not the middle."""
+    one."""
     space = environment.action_space
     if isinstance(space, Discrete):
         chosen = np.unique(np.linspace(0, space.count - 1, min(space.count, MOST_ACTIONS)).round())
         return {f"action {int(action)}": np.int32(action) for action in chosen}
     ends = {"low": -1.0, "middle": 0.0, "high": 1.0}
-    found = {name: np.full(space.size, value, np.float32) for name, value in ends.items()}
-    bounds = (policy_interface(environment) or {}).get("action", {})
-    if "low" in bounds:
-        low, high = (np.asarray(bounds[end], float).reshape(-1) for end in ("low", "high"))
-        zero = (-(low + high) / (high - low)).astype(np.float32)
-        if zero.shape == (space.size,) and (np.abs(zero) <= 1).all() and zero.any():
-            found["zero"] = zero
-    return found
+    return {name: np.full(space.size, value, np.float32) for name, value in ends.items()}
 
 
 def known_sentence(played: list[Played], constraint: Constraint) -> str:

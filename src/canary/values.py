@@ -1,4 +1,4 @@
-"""What a value may be, said by a type: for settings, and for the arguments of public functions.
+"""Types that say what a value may be: for settings, and for the arguments of public functions.
 
     epochs: Count                a whole number from 1
     hidden: tuple[Count, ...]    a list of them; the text 64,64 spells one
@@ -43,21 +43,16 @@ class Range:
     open: bool = False
 
     def __str__(self) -> str:
-        """As people write it; the size of a device's integers goes without saying."""
+        """As people write it, without the largest 32-bit integer."""
         lower = f"{'>' if self.open else '>='} {self.least:g}"
-        return lower if self.most >= LARGEST_INTEGER else f"{lower}, <= {self._most}"
+        return lower if self.most >= LARGEST_INTEGER else f"{lower}, <= {self.most:.10g}"
 
     def complaint(self, number: int | float) -> str | None:
         """What the number must be, if it is not."""
         if number < self.least or (self.open and number == self.least):
             positive = self.open and self.least == 0
             return "must be positive" if positive else f"must be at least {self.least:g}"
-        return f"must be at most {self._most}" if number > self.most else None
-
-    @property
-    def _most(self) -> str:
-        is_whole = self.most < 2**64 and float(self.most).is_integer()
-        return str(int(self.most)) if is_whole else f"{self.most:g}"
+        return f"must be at most {self.most:.10g}" if number > self.most else None
 
 
 @dataclass(frozen=True)
@@ -148,7 +143,7 @@ def converted(
 
 @functools.lru_cache(maxsize=256)
 def _hints(function: Any) -> dict[str, Any]:
-    """The evaluated annotations of all parameters; those that cannot be evaluated say nothing."""
+    """The evaluated annotations of all parameters, without those that cannot be evaluated."""
     hints: dict[str, Any] = {}
     for owner in (function, function.__init__) if inspect.isclass(function) else (function,):
         names = getattr(sys.modules.get(owner.__module__), "__dict__", {})
@@ -160,8 +155,8 @@ def _hints(function: Any) -> dict[str, Any]:
 
 
 def convert(hint: Any, value: Any, where: str) -> Any:
-    """`value` as the type says, or a sentence about why it is not. Types that are not known here,
-    such as protocols, take everything."""
+    """`value` as the type says, or a sentence about why it is not. Unknown types, such as protocols,
+    accept everything."""
     origin, inside = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
         reader, allowed = _note(hint, Reader), _note(hint, Range)
@@ -224,7 +219,7 @@ def type_hints(kind: Any) -> dict[str, Any]:
 
 
 def _fits(hint: Any, value: Any) -> bool:
-    """Whether a value is of a type; protocols and classes of other packages say nothing."""
+    """Whether a value is of a type; protocols and classes of other packages accept everything."""
     kind = typing.get_origin(hint) or hint
     if kind is Literal:
         return value in typing.get_args(hint)

@@ -5,8 +5,6 @@ import contextlib
 import json
 import os
 import shutil
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,12 +21,7 @@ from canary.runs import checkpoint, manifest
 from canary.runs.devices import REQUIRED, prepare_devices
 from canary.runs.environment import describe_environment, environment_changes, open_config
 from canary.runs.policies import EvaluationPlan
-from problems.faulty_environments import Walk
 from runs.untrained_runs import LAKE, untrained_run
-
-SMALL = (
-    "algo.hidden=[4]", "algo.epochs=1", "training.environments=3", "training.rollout_length=10", "training.chunk=1",
-)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -112,19 +105,6 @@ def test_settings_of_jax_that_change_numbers_are_refused(name):
     prepare_devices()
 
 
-class CostAtStart(Walk):
-    def reset(self, key):
-        return eqx.tree_at(lambda s: s.cost, super().reset(key), jnp.float32(2.0))
-
-
-def test_a_cost_in_the_reset_state_is_refused(tmp_path):
-    with pytest.raises(CanaryError, match=r"cost of CostAtStart after reset\(\) is 2"):
-        canary.train(
-            CostAtStart(), "ppo", canary.Chance(9.0, 0.2), out=tmp_path / "out", quiet=True
-        )
-    assert not (tmp_path / "out").exists()
-
-
 def test_seeds_are_not_counted_twice(run, capsys):
     assert "different" in sentence(capsys, "evaluate", str(run), "--seeds", "0,0")
     with pytest.raises(CanaryError, match="different"):
@@ -145,36 +125,3 @@ def test_a_batch_that_no_memory_holds_is_a_sentence(tmp_path, capsys, environmen
 def test_code_that_ends_the_process_is_a_sentence(capsys, tmp_path):
     arguments = ("--limit", "1", "--epsilon", "0.1", "--out", str(tmp_path))
     assert "sys:exit" in sentence(capsys, "train", "--env", "sys:exit", *arguments)
-
-
-def test_a_deleted_working_directory_is_a_sentence(run, tmp_path, capsys, monkeypatch):
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    monkeypatch.chdir(gone)
-    gone.rmdir()
-    assert main(["evaluate", str(run), "--episodes", "5", "--quiet"]) in (0, 2)
-    assert "failed unexpectedly" not in capsys.readouterr().err
-
-
-LIMITED = """
-import resource, sys
-from pathlib import Path
-from canary.cli.main import main
-from canary.runs.devices import prepare_devices
-prepare_devices()
-own = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-resource.setrlimit(resource.RLIMIT_AS, (own + 3 * 2**30,) * 2)
-train = ["train", "--algo", "ppo", "--seeds", "1", "--total-steps", "60", "--name", "it", "--quiet"]
-assert main(train + [f"--set={setting}" for setting in sys.argv[1:]]) == 0
-for words in (["evaluate", "it", "--episodes", "20"], ["certify", "it", "--episodes", "50"], ["report", "it"]):
-    assert main([*words, "--quiet"]) in (0, 1), words
-"""
-
-
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs the size of the process")
-def test_commands_need_little_more_address_space_than_jax(tmp_path):
-    path = os.pathsep.join(path for path in sys.path if path)
-    command = [sys.executable, "-c", LIMITED, *SMALL, "env.horizon=8"]
-    settings = os.environ | {"PYTHONPATH": path}
-    done = subprocess.run(command, cwd=tmp_path, env=settings, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr

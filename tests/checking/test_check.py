@@ -61,42 +61,35 @@ def test_what_tracing_finds(environment, field, sentence):
 
 
 PLAYED = [
-    ("cost", "cost", "The cost of Odd is nan in step 4 of lane 0; it must be finite"),
-    ("endless", "truncated", "is not over after 12 steps, its horizon"),
-    ("both", "truncated", "Both terminated and truncated hold in step 4 of lane 0"),
-    ("clock", "time", "The time of Odd is 2 after 1 steps"),
-    ("negative", "cost", "The cost of Odd is negative in 100% of the steps"),
+    ("nan", "The cost of Odd is nan in step 4 of lane 0; it must be finite"),
+    ("start", r"The cost of Odd after reset\(\) is 2"),
+    ("endless", "is not over after 12 steps, its horizon"),
+    ("both", "Both terminated and truncated hold in step 4 of lane 0"),
+    ("clock", "The time of Odd is 2 after 1 steps"),
+    ("negative", "The cost of Odd is negative in 100% of the steps"),
 ]
 
 
-@pytest.mark.parametrize(("fault", "field", "sentence"), PLAYED)
-def test_what_a_short_rollout_finds(fault, field, sentence):
+@pytest.mark.parametrize(("fault", "sentence"), PLAYED)
+def test_what_a_short_rollout_finds(fault, sentence):
     environment = faulty.Odd(fault=fault)
     with pytest.raises(CanaryError, match=sentence):
         raise_first_error(check_behaviour(environment, short_record(environment)))
 
 
 @pytest.mark.parametrize(
-    ("environment", "field", "sentence"),
+    ("environment", "sentence"),
     [
-        (
-            faulty.Odd(fault="early"),
-            "truncated",
-            "is truncated after 4 steps, before its horizon of 12",
-        ),
-        (faulty.Odd(fault="free"), "cost", "The cost is 0 in all"),
-        (faulty.OwnClock(), "truncated", "training.stagger=false"),
-        (
-            faulty.SameStart(),
-            "reset",
-            "Every episode starts with the same observation; the steps are random",
-        ),
+        (faulty.Odd(fault="early"), "is truncated after 4 steps, before its horizon of 12"),
+        (faulty.Odd(fault="free"), "The cost is 0 in all"),
+        (faulty.OwnClock(), "training.stagger=false"),
+        (faulty.SameStart(), "Every episode starts with the same observation"),
     ],
 )
-def test_what_is_odd_but_possible(environment, field, sentence):
+def test_what_is_odd_but_possible(environment, sentence):
     report = full_check(environment, episodes=16)
     assert report.ok
-    assert any(sentence in finding.text for finding in report.findings if finding.field == field)
+    assert any(sentence in finding.text for finding in report.findings)
 
 
 def test_host_environments_are_checked_too():

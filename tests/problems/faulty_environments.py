@@ -100,15 +100,12 @@ class Odd(Walk):
 
     def _state(self, x, reward, cost, time, terminated):
         late = time >= 4
-        bad = jnp.where(late, jnp.float32(jnp.inf if "inf" in self.fault else jnp.nan), 0.0)
-        if "cost" in self.fault:
-            cost = cost + bad
-        if "reward" in self.fault:
-            reward = reward + bad
         good = super()._state(x, reward, cost, time, terminated)
-        seen, ended, cut = good.observation, good.terminated, good.truncated
-        if "observation" in self.fault:
-            seen = seen + bad
+        ended, cut = good.terminated, good.truncated
+        if self.fault == "nan":
+            cost = jnp.where(late, jnp.nan, cost)
+        if self.fault == "start":
+            cost = jnp.where(time == 0, 2.0, cost)
         if self.fault == "endless":
             ended, cut = time > 2 * self.horizon, jnp.zeros((), bool)
         if self.fault == "both":
@@ -120,17 +117,7 @@ class Odd(Walk):
         if self.fault == "free":
             cost = cost * 0
         clock = time * 2 if self.fault == "clock" else time
-        return replace(
-            good, observation=seen, cost=cost, terminated=ended, truncated=cut, time=clock
-        )
-
-
-class Endless(Walk):
-    """Forgets to cut episodes off."""
-
-    def step(self, state, action, key):
-        after = super().step(state, action, key)
-        return replace(after, truncated=state.truncated, terminated=after.inner > 5)
+        return replace(good, cost=cost, terminated=ended, truncated=cut, time=clock)
 
 
 class NoTruncated(Walk):

@@ -53,10 +53,9 @@ def load(
 ) -> "Run":
     """The run of that path, or of that name below `out`, or the newest.
 
-    A run that was trained on code of your own makes its environment again: pass it as
-    `environment`, or say `trust` once to let the code that the run names be imported. Another
-    environment than the run's is refused, unless you `accept_change`: the run can then be evaluated
-    and certified, which says what is different, but neither trained on nor exported.
+    A run that was trained on your own code needs its environment: pass it as `environment`, or say
+    `trust` once to import the code that the run names. A changed environment is refused, unless you
+    `accept_change`: then the run can be evaluated and certified, and both say what is different.
     """
     place = find_run(str(path), Path(out))
     return Run(place, open_config(place, environment, trust=trust, accept_change=accept_change))
@@ -66,12 +65,11 @@ def load(
 def compare(
     runs: Sequence[AnyRun], *, figure: str | Path | None = None, out: str | Path = RUNS
 ) -> dict[str, Any]:
-    """Runs of one environment beside each other, over the second half of training.
+    """Compare runs of one environment over the second half of training.
 
-    Under "runs", of each: the settings in which it "differs", "return_mean" and "constraint_value"
-    with 95% intervals over seeds, "safe_seeds", and "return_against_first", seed by seed.
-
-    A run may be its path or its name below `out`; `figure` names a .png of their curves.
+    Each entry of "runs" has the settings in which it "differs", "return_mean" and
+    "constraint_value" with 95% intervals over seeds, "safe_seeds", and "return_against_first", seed
+    by seed. A run may be its path or its name below `out`; `figure` names a .png of their curves.
     """
     from canary.reporting.comparison import compare_runs  # matplotlib takes a second
 
@@ -96,13 +94,13 @@ def evaluate(
     trust: bool = False,
     accept_change: bool = False,
 ) -> EvaluationSummary:
-    """The summary of so many fresh episodes of each seed's frozen policy, the newest or that after
-    `step` steps. `seeds` names some, or says how many of the first.
+    """Play fresh episodes with the frozen policy of each seed and summarise them.
 
-    `report(seed, episodes)` is called after every batch. With a `video` (a `VideoRequest`), the
-    worst and the median episode are drawn (`Run.video` is shorter). The summary of the newest
-    policies is kept in the run, for `canary report`. `environment`, `trust` and `accept_change` are
-    those of `canary.load`.
+    `step` chooses the policies after so many environment steps (default: the newest), `seeds` some
+    seeds by name or the first few by number. `report(seed, episodes)` is called after every batch.
+    A `video` (a `VideoRequest`) shows the worst and the median episode; `Run.video` is shorter. The
+    run keeps the summary of its newest policies, for `canary report`. `environment`, `trust` and
+    `accept_change` are those of `canary.load`.
     """
     run = as_run(run, environment, trust=trust, accept_change=accept_change)
     plan = EvaluationPlan(
@@ -152,11 +150,8 @@ def video(
     deterministic: bool = False,
     evaluation_seed: Whole = 0,
 ) -> Path:
-    """A .gif or .mp4 of the worst of so many fresh episodes beside the median one; video.gif in the
-    run, if not said.
-
-    `drawing` draws an environment that canary cannot (docs/rendering.md).
-    """
+    """Film the worst of these fresh episodes beside the median one, as .gif or .mp4 (default:
+    video.gif in the run). `drawing` draws an environment that canary cannot (docs/rendering.md)."""
     from canary.rendering.run import VideoRequest
 
     summary = evaluate(
@@ -191,12 +186,11 @@ def certify(
     """A certificate from fresh episodes of the run's frozen policies, also written into the run
     (docs/certification.md).
 
-    `episodes` are the most per policy; None plans them. `shift` also certifies changed settings,
-    "slip=0.1,0.2". `limit` and `epsilon` take the place of the run's, with several costs as tuples.
-    `largest_step_cost` gives bounds on mean and CVaR where the environment does not
-    state it; `sign` is a private key or the path of its file. `environment`, `trust` and
-    `accept_change` are those of `canary.load`; after a change the certificate says what is
-    different. For a policy that belongs to no run there is `canary.certification.certify`.
+    `episodes` is the largest number per policy; None plans it. `shift` also certifies changed
+    settings, such as "slip=0.1,0.2". `limit` and `epsilon` replace the run's; for several costs they
+    are tuples. Bounds on mean and CVaR need `largest_step_cost` if the environment does not state
+    it. `sign` is a private key or the path of its file. `environment`, `trust` and `accept_change`
+    are those of `canary.load`. `canary.certification.certify` certifies a policy without a run.
     """
     from canary.certification.run import CertificateRequest, certify_run
 
@@ -274,10 +268,10 @@ def export(
     environment: Environment | None = None,
     trust: bool = False,
 ) -> ExportRecord:
-    """Write the policy of a seed (the first, if not said) as onnx or numpy, checked against JAX
+    """Write the policy of a seed (default: the first) as onnx or numpy and compare it with JAX
     (docs/export.md).
 
-    It goes to `path`, or below the run's `exports/`. `environment` and `trust` are those of
+    `path` is by default below `exports/` of the run. `environment` and `trust` are those of
     `canary.load`.
     """
     from canary.export.run import export_run
@@ -296,8 +290,8 @@ def export(
 
 @dataclass(frozen=True)
 class Run:
-    """A run directory and its configuration; all else is read from the directory when it is asked
-    for."""
+    """A run directory and its configuration. Everything else is read from the directory when it is
+    needed."""
 
     directory: Path
     config: RunConfig
@@ -316,8 +310,8 @@ class Run:
         return f"<canary.Run {self.directory}: {what}, {seeds}>"
 
     def summary(self) -> TrainingSummary:
-        """The numbers of the paper's table over the second half of training, and what was
-        trained."""
+        """What was trained, and the numbers of the paper's table over the second half of
+        training."""
         return cast(TrainingSummary, summarise_run(self.directory))
 
     @property
@@ -332,15 +326,13 @@ class Run:
 
     @property
     def stored_steps(self) -> list[int]:
-        """The steps whose policies can be loaded: those of the newest states, and of those that
-        were kept."""
+        """The steps whose policies can be loaded: of the newest and of the kept states."""
         batch = self.config.training.batch
         return [update * batch for update in sorted(stored_updates(self.directory))]
 
     @checked
     def policy(self, seed: Whole | None = None, *, step: Whole | None = None) -> TrainedPolicy:
-        """The policy of a seed (the first, if not said), after so many steps (the newest, if not
-        said)."""
+        """The policy of a seed (default: the first) after `step` steps (default: the newest)."""
         from canary.export.run import trained_policy
 
         seed = self.config.training.seeds[0] if seed is None else seed
@@ -348,9 +340,9 @@ class Run:
 
     @checked
     def plot(self, path: str | Path | None = None) -> Path:
-        """Draw return, constraint and cost over training into a .png file; training.png in the run,
-        if not said."""
-        from canary.reporting import figures  # matplotlib takes a second: only where it is needed
+        """Draw return, constraint and cost over training into a .png file (default: training.png in
+        the run)."""
+        from canary.reporting import figures  # matplotlib takes a second
 
         place = Path(path or self.directory / "training.png")
         arguments = figures.figure_arguments(read_config(self.directory))
@@ -367,12 +359,8 @@ class Run:
         quiet: bool = False,
         final_check: bool = True,
     ) -> "Run":
-        """Train on to the planned number of steps, or to a larger `total_steps`; a finished run
-        stays as it is.
-
-        With more steps, schedules such as learning rates run over the longer plan, from where that
-        is now.
-        """
+        """Train to the planned number of steps, or to a larger `total_steps`, over which schedules
+        such as learning rates then run. A finished run stays as it is."""
         runner.resume_run(
             self.directory,
             environment=self.config.environment,
@@ -396,15 +384,14 @@ class TrainingInterrupted(KeyboardInterrupt):
         self.run = run
 
 
-# How many episodes the final policies are checked on: the most that take a small share of the steps
-# of training. A few sizes alone, so that their programs are found in the cache.
+# Episodes of the final check: the largest number that takes a small share of the steps of training.
+# There are few sizes, so that their programs are found in the cache.
 CHECK_EPISODES, CHECK_SHARE = (300, 200, 100, 50, 20), 0.05
 YARDSTICK_EPISODES, YARDSTICK_SECONDS = 64, 10.0
 
 
 def finished(run: Run, *, final_check: bool, quiet: bool) -> Run:
-    """Check the final policies, leave the summary and the figure beside the data, and pass an
-    interruption on to the caller."""
+    """Check the final policies and write summary and figure; raise if training was interrupted."""
     summary = run.summary()
     is_over = summary["status"] in ("finished", "stopped")
     if final_check and is_over and summary["final_check"] is None:
@@ -424,8 +411,7 @@ def finished(run: Run, *, final_check: bool, quiet: bool) -> Run:
 
 
 def _check(run: Run, episodes: int, *, quiet: bool) -> EvaluationSummary | None:
-    """The final policies on fresh episodes; a run whose environment fails now is a run all the
-    same."""
+    """The final policies on fresh episodes; None if the environment fails now."""
     count = episodes * len(run.config.training.seeds)
     try:
         with evaluation_bar(count, quiet=quiet) as (report, _):
@@ -436,8 +422,8 @@ def _check(run: Run, episodes: int, *, quiet: bool) -> EvaluationSummary | None:
 
 
 def _yardstick(run: Run) -> str | None:
-    """Whether a constant or random action stays within the limit, in a sentence that is kept in the
-    run."""
+    """A sentence on whether a constant or random action stays within the limit; also written into
+    the run."""
     from canary.checking.yardstick import Yardstick, known_sentence
 
     config, until = run.config, time.monotonic() + YARDSTICK_SECONDS
@@ -462,8 +448,8 @@ def as_run(
     trust: bool = False,
     accept_change: bool | None = None,
 ) -> Run:
-    """A run, or the one of that path or name; an opened run as it is, unless another environment or
-    a change is spoken of."""
+    """The run of that path or name. An opened run stays as it is, unless another environment is
+    given or a change accepted."""
     if not isinstance(run, Run):
         place = find_run(str(run), RUNS)
     elif environment is None and not accept_change:
@@ -475,8 +461,7 @@ def as_run(
 
 
 def loaded(run: Run, step: int | None) -> FrozenPolicies:
-    """The policies at a step, or the newest, with a warning for every damaged checkpoint that was
-    passed over."""
+    """The policies at a step, or the newest; warns of every damaged checkpoint that it skips."""
     policies = load_policies(run.config, run.directory, step)
     for note in policies.notes:
         warnings.warn(note, stacklevel=4)
@@ -484,7 +469,7 @@ def loaded(run: Run, step: int | None) -> FrozenPolicies:
 
 
 def chosen_seeds(run: Run, seeds: Any) -> tuple[int, ...]:
-    """The seeds that are named, the first so many of the run, or all."""
+    """The named seeds, the first few of the run if `seeds` is a number, or all."""
     known = run.config.training.seeds
     if not isinstance(seeds, int):
         return known if seeds is None else tuple(seeds)

@@ -31,8 +31,8 @@ SHORT_LANES, SHORT_STEPS = 16, 32
 
 @dataclass(frozen=True)
 class Probe:
-    """States as numpy arrays [time 0..length, lane, ...], and whether the step to time t + 1 was
-    taken."""
+    """States as numpy arrays [time 0..length, lane, ...]; `taken[t]`: whether the step to time t + 1
+    was taken."""
 
     states: EnvironmentState
     taken: Bool[np.ndarray, "time lane"]
@@ -65,10 +65,10 @@ def short_record(environment: Environment) -> Probe:
 
 
 def make_probe(environment: Environment, length: int) -> Callable[..., Probe]:
-    """A function of a number of lanes, a seed and an action that plays `length` steps in each lane:
-    with that action in every step, or with random ones (None).
+    """A function of a number of lanes, a seed and an action. It plays `length` steps in each lane,
+    always with that action or, if it is None, with random ones.
 
-    A lane that is done stays as it is. `inner` is left out of the record.
+    A lane that is done stays as it is. The record has no `inner`.
     """
     if isinstance(environment, GymnasiumEnvironment):
         return partial(_probe_host, environment, length)

@@ -231,8 +231,6 @@ def config_from_dict(
     try:
         name, settings = data["environment"]["name"], data["environment"]["settings"]
         known = data["algorithm"]["method"]
-        if not (isinstance(name, str) and isinstance(known, str)):
-            raise TypeError(f"{name!r:.60} and {known!r:.60} are no names")
         if environment is None:
             if name not in ENVIRONMENTS:
                 raise CanaryError(

@@ -13,14 +13,6 @@ from canary.environments.protocol import Environment
 from canary.errors import CanaryError
 from canary.values import Amount, Count, Steps, Whole
 
-SECTIONS = {
-    "env": "environment",
-    "algo": "algorithm",
-    "training": "training",
-    "constraint": "constraint",
-}
-"""The parts of a run by the names that `--set` gives them."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig:

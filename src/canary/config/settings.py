@@ -93,7 +93,7 @@ def parse(value: Any) -> Any:
     plain = {"true": "true", "false": "false", "none": "null"}.get(value.lower(), value)
     try:
         return json.loads(plain)
-    except (ValueError, RecursionError):  # thousands of digits, or of brackets
+    except ValueError:
         return value
 
 

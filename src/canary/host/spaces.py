@@ -1,6 +1,6 @@
 """Gymnasium's spaces as vectors: what a network sees, and what its action means to the environment.
 
-Spaces are known by what they have, not by their class, so that those of older packages work too.
+Spaces are recognised by the name of their class, so that those of older packages work too.
 """
 
 from collections.abc import Callable, Sequence
@@ -88,10 +88,10 @@ def action_decoder(
 
 
 def describe_spaces(observation_space: Any, action_space: Any) -> dict[str, Any]:
-    """Both maps of this module as plain data, for whoever plays a policy without it.
+    """Both maps of this module as plain data, for exported policies.
 
-    `observation` lists where the entries of a row come from, in their order; `action` says what
-    becomes of an action of a policy. `export/numpy_policy.py` follows them with numpy alone.
+    `observation` lists where the entries of a row come from, in order; `action` says what becomes
+    of a policy's action. `export/numpy_policy.py` applies both with numpy alone.
     """
     dtype = np.dtype(getattr(action_space, "dtype", None) or np.int64).name
     if type(action_space).__name__ == "Discrete":

@@ -15,7 +15,6 @@ import inspect
 import math
 import os
 import re
-import sys
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -143,15 +142,11 @@ def converted(
 
 @functools.lru_cache(maxsize=256)
 def _hints(function: Any) -> dict[str, Any]:
-    """The evaluated annotations of all parameters, without those that cannot be evaluated."""
-    hints: dict[str, Any] = {}
-    for owner in (function, function.__init__) if inspect.isclass(function) else (function,):
-        names = getattr(sys.modules.get(owner.__module__), "__dict__", {})
-        for name, text in getattr(owner, "__annotations__", {}).items():
-            one = types.SimpleNamespace(__annotations__={name: text})
-            with contextlib.suppress(Exception):
-                hints |= typing.get_type_hints(one, names, include_extras=True)
-    return hints
+    """The types of all parameters; none if an annotation cannot be evaluated."""
+    function = function.__init__ if inspect.isclass(function) else function
+    with contextlib.suppress(Exception):
+        return typing.get_type_hints(function, include_extras=True)
+    return {}
 
 
 def convert(hint: Any, value: Any, where: str) -> Any:

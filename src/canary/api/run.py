@@ -8,10 +8,12 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Union, cast
+from typing import Any, Union, cast
 
 import polars as pl
 
+from canary.certification.best import Best, Search, find_best
+from canary.certification.run import CertificateRequest, certify_run
 from canary.config.run_config import RunConfig
 from canary.environments.protocol import Environment, close
 from canary.errors import CanaryError
@@ -34,9 +36,6 @@ from canary.runs.tables import read_table
 from canary.terminal.console import evaluation_bar
 from canary.values import AnySteps, Count, Positive, Seeds, Texts, Whole, checked
 from canary.watching.watcher import Callback, Watcher
-
-if TYPE_CHECKING:
-    from canary.certification.best import Best
 
 RUNS = Path("runs")
 AnyRun = Union["Run", str, Path]
@@ -192,8 +191,6 @@ def certify(
     it. `sign` is a private key or the path of its file. `environment`, `trust` and `accept_change`
     are those of `canary.load`. `canary.certification.certify` certifies a policy without a run.
     """
-    from canary.certification.run import CertificateRequest, certify_run
-
     run = as_run(run, environment, trust=trust, accept_change=accept_change)
     request = CertificateRequest(
         confidence=confidence,
@@ -230,15 +227,13 @@ def best(
     largest_step_cost: Positive | None = None,
     quiet: bool = True,
     accept_change: bool = False,
-) -> "Best":
+) -> Best:
     """The stored policy with the highest return that is certified, over all seeds and kept states.
 
     Stored policies that stay within the limit on episodes of their own are ranked by return. The
     first `tries` of them are certified in turn on fresh episodes until one is SATISFIED, each at
     confidence 1 - (1 - confidence) / tries, which corrects for trying several.
     """
-    from canary.certification.best import Search, find_best
-
     run = as_run(run, accept_change=accept_change)
     search = Search(
         confidence=confidence,

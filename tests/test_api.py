@@ -21,7 +21,6 @@ from canary.evaluation import play_episodes
 from canary.reporting.records import EvaluationSummary, TrainingSummary
 from canary.runs import directory
 from canary.runs.environment import describe_environment
-from problems.probe_environments import Price
 from tiny_runs import SETTINGS, STEPS, environment
 
 HERE = np.eye(16)[0]
@@ -106,8 +105,6 @@ def test_an_environment_without_a_name_is_handed_over(tmp_path: Path):
     with pytest.raises(CanaryError, match="OwnLake, which cannot be imported: pass environment"):
         canary.load(place)
     assert canary.load(place, OwnLake(horizon=9)).config == config
-    with pytest.raises(CanaryError, match="constraint"):
-        canary.train(Price(), out=tmp_path)
 
 
 def test_episodes_of_an_evaluation_are_addressed(run: Run):

@@ -73,8 +73,6 @@ def build(source: Source) -> Environment:
             f"{source.name} states its own cost; --cost is for environments of other packages."
         )
     factory = look_up(source.name)
-    if not callable(factory):
-        raise CanaryError(f"{source.name} is a {type(factory).__name__}, not a class or function.")
     try:
         environment = factory(**converted(factory, source.arguments, "env."))
     except CanaryError:

@@ -110,16 +110,13 @@ class Player:
         """Observations of environments like this one as rows."""
         try:
             rows = self._encode(observations)
+            if rows.shape != (len(observations), self.observation_size):
+                raise ValueError(f"it has {rows[0].size} numbers, not {self.observation_size}")
         except Exception as error:
             raise CanaryError(
                 f"{self.label} failed: an observation does not fit observation_space "
                 f"({describe(error)})."
             ) from error
-        if rows.shape != (len(observations), self.observation_size):
-            raise CanaryError(
-                f"{self.label} failed: the observation has {rows[0].size} numbers, but "
-                f"observation_space says {self.observation_size}."
-            )
         return rows
 
     def interface(self) -> dict[str, Any]:

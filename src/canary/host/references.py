@@ -27,13 +27,9 @@ def look_up(text: str) -> Any:
     try:
         found = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise CanaryError(
-                f"Importing {module_name} failed: it needs the module {error.name}; install it."
-            ) from error
         raise CanaryError(
-            f"There is no module {module_name!r}; run the command in the directory that holds it, "
-            "or install it."
+            f"Importing {module_name} failed: there is no module {error.name!r}; install it, or run "
+            "the command in the directory that holds it."
         ) from error
     except Exception as error:
         raise CanaryError(f"Importing {module_name} failed ({describe(error)}).") from error

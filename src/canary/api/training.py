@@ -58,7 +58,7 @@ def train(
     package's environment is. `algorithm` is a name, settings such as `CanaryConfig(dead_zone=0.6)`,
     or a method of your own (docs/examples/own-constraint.md). The `constraint` is a `Chance`, a
     `Mean` or a `CVaR`, a list of them for several costs, or some of "kind", "limit" and "epsilon".
-    The `preset` chooses what is not said, and `overrides` change single settings:
+    The `preset` chooses all other settings, and `overrides` change single ones:
     {"algo.dead_zone": 0.6} or ("algo.dead_zone=0.6",).
 
     `seeds` says how many (4 means 0 to 3) or which; `total_steps` are environment steps per seed,
@@ -126,8 +126,8 @@ def make_train(
         config = make_config(env, algorithm, constraint, preset, overrides, cost, **training)
     if isinstance(config.environment, GymnasiumEnvironment):
         raise CanaryError(
-            f"{config.environment_name} is stepped outside JAX, so its training is no pure "
-            "function; use canary.train."
+            f"{config.environment_name} is stepped outside JAX, so its training is not "
+            "a pure function; use canary.train."
         )
     prepare_devices()
     # A vectorised program would compute both branches of the merging of equal inputs.

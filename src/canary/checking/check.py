@@ -54,8 +54,8 @@ def full_check(
     episodes: Count = 128,
     progress: Progress = lambda done, total, what: None,
 ) -> Report:
-    """Trace the environment, play whole random episodes twice, and up to so many `episodes` of each
-    simple policy, until `progress` returns False."""
+    """Trace the environment, play whole random episodes twice, then up to `episodes` of random and of
+    each constant action, until `progress` returns False."""
     is_class = isinstance(environment, type)
     name = environment.__name__ if is_class else name_of_environment(environment)
     progress(0, 1, "tracing reset and step")

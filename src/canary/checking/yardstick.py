@@ -1,5 +1,5 @@
-"""What can be had without learning: return and constraint of constant and of random actions. A
-limit that the best of these already meets asks for little."""
+"""Return and constraint of constant and of random actions. A limit that the best of these meets is
+easy."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -87,8 +87,8 @@ class Yardstick:
         return self._play(self._lanes, number, self.policies[policy])
 
     def play(self, progress: Progress) -> list[Played]:
-        """Up to so many episodes of every policy, in turns, until `progress` returns False; without
-        episodes that did not end or have non-finite numbers."""
+        """Up to `episodes` of every policy, in turns, until `progress` returns False. Episodes that
+        did not end or have non-finite numbers are left out."""
         played: dict[str, list[Played]] = {name: [] for name in self.policies}
         turns = list(product(range(-(-self.episodes // self._lanes)), self.policies))
         for done, (number, name) in enumerate(turns):

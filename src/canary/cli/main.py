@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except SystemExit:
         raise
-    except BaseException as error:  # a panic of a library is no Exception
+    except BaseException as error:  # polars panics with a BaseException
         if isinstance(error, ModuleNotFoundError) and error.name in ("matplotlib", "PIL"):
             text = "Figures and videos need the extra plot: pip install 'canary-rl[plot]'."
             return say(text, MISTAKE)

@@ -31,7 +31,7 @@ Overrides = Mapping[str, Any] | Texts
 """{"algo.dead_zone": 0.6} or ("algo.dead_zone=0.6",)."""
 Pairs = list[tuple[str, Any]]
 SECTIONS = {"algo": "algorithm", "training": "training", "constraint": "constraint"}
-"""The parts of a run by the names that `--set` gives them; `env` comes first, by itself."""
+"""The parts of a run by their names in `--set`, without `env`, which `make_environment` reads."""
 
 
 def canonical(name: str, known: Iterable[str], what: str) -> str:
@@ -107,8 +107,8 @@ def make_method(algorithm: Any) -> tuple[Any, str]:
 
 
 def check_method(kind: Any) -> None:
-    """A sentence unless this is a class of settings that can make an algorithm, and that a run can
-    find again by its name."""
+    """Raise unless this is a class of settings that can make an algorithm and be found again by its
+    name."""
     known = {*dir(kind), *getattr(kind, "__dataclass_fields__", ())}
     if not dataclasses.is_dataclass(kind) or not {"estimation", "serves", "make"} <= known:
         raise CanaryError(
@@ -124,16 +124,15 @@ def check_method(kind: Any) -> None:
 
 
 def method_name(kind: type) -> str:
-    """What a run knows a method by: the name of canary's, or `module:Class` of the user's own.
-    Under the `paper` preset Canary is Cantelli-CPO."""
+    """How a run stores a method: the name of one of canary's, or `module:Class` of the user's own."""
     return next((name for name, known in ALGORITHMS.items() if known is kind), label_of(kind))
 
 
 def make_environment(
     env: str | Environment, pairs: Pairs, cost: str | None = None, *, check: bool = True
 ) -> tuple[Environment, str, Pairs]:
-    """An environment from a name, a reference to code, or itself; its name, and the pairs that were
-    not about it."""
+    """An environment from a name, a reference to code, or itself; its name; and the pairs that
+    concern something else."""
     rest = [pair for pair in pairs if not pair[0].startswith("env.")]
     changes = {path.removeprefix("env."): v for path, v in pairs if path.startswith("env.")}
     if isinstance(env, str) and ":" in env:
@@ -225,9 +224,9 @@ def config_from_dict(
     changes: tuple[str, ...] = (),
     method: type | None = None,
 ) -> RunConfig:
-    """Rebuild a configuration. `environment` and `method` stand in for those of the user's own,
-    which `canary.runs.environment` imports once they are trusted; `changes` say how the environment
-    differs from the one that was trained on."""
+    """Rebuild a configuration. `environment` and `method` are the user's own, if the run was trained
+    with them; `canary.runs.environment` imports them once they are trusted. `changes` say how the
+    environment differs from that of training."""
     try:
         name, settings = data["environment"]["name"], data["environment"]["settings"]
         known = data["algorithm"]["method"]

@@ -78,7 +78,7 @@ class RunConfig:
 
 
 def checked(config: RunConfig) -> RunConfig:
-    """The same configuration, if every value is what its type says and all make sense together."""
+    """The same configuration, after checking every value and their combination."""
     training, constraint = config.training, config.constraint
     _check_served(config.algorithm_name, config.algorithm, constraint)
     costs, limits = costs_of(config.environment), len(parts_of(constraint))
@@ -115,12 +115,12 @@ CHOICES = (
     "epsilon=...)"
 )
 Said = Mapping[str, Any] | Constraint | Sequence[One] | None
-"""A constraint as people say it: whole, a list of them for several costs, or some of `kind`, `limit`
-and `epsilon`, each a value or a list."""
+"""A constraint, a list of them for several costs, or some of `kind`, `limit` and `epsilon`, each a
+value or a list."""
 
 
 def complete(said: Said, suggested: Any, environment: str) -> Constraint:
-    """The constraint that was said. What was left out comes from the environment's suggestion."""
+    """The constraint; what was left out comes from the environment's suggestion."""
     if isinstance(said, One | Joint):
         return said
     if isinstance(said, list | tuple):

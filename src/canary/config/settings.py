@@ -26,8 +26,8 @@ class Setting(NamedTuple):
 
 
 def leaves(settings: Settings, group: str = "", *, named: bool = False) -> Iterator[Setting]:
-    """All values of nested settings; or only those `named` when they were made, all of them where
-    nothing is known about that."""
+    """All values of nested settings. With `named`, only the fields that were named when the settings
+    were made; classes that do not remember this give all."""
     names = getattr(settings, "_named", None) if named else None
     for name, hint in type_hints(type(settings)).items():
         value = getattr(settings, name)
@@ -76,7 +76,7 @@ def override(settings: Settings, changes: Mapping[str, Any], where: str) -> Sett
 
 
 def _replaced(settings: Settings, values: Mapping[str, Any]) -> Settings:
-    """All at once: values of one class are checked together."""
+    """Replace together, because a class may check its values together."""
     own = {path: value for path, value in values.items() if "." not in path}
     for group in {path.partition(".")[0] for path in values} - own.keys():
         inside = {path: value for path, value in values.items() if path.startswith(f"{group}.")}
@@ -98,7 +98,7 @@ def parse(value: Any) -> Any:
 
 
 def table(settings: Settings, section: str) -> list[dict[str, str]]:
-    """Rows `setting`, `default`, `range`, `about` of all that `--set` can change."""
+    """Rows `setting`, `default`, `range`, `about` of everything that `--set` can change."""
     rows, found = [], list(leaves(settings))
     names = [each.path.rpartition(".")[2] for each in found]
     for each, name in zip(found, names, strict=True):

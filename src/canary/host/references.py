@@ -21,7 +21,7 @@ def look_up(text: str) -> Any:
     """The object that `package.module:Name` names, imported from the working directory or wherever
     Python looks."""
     if not looks_up(text):
-        raise CanaryError(f"{text!r} is no name of Python code; write package.module:Name.")
+        raise CanaryError(f"{text!r} does not name Python code; write package.module:Name.")
     module_name, _, name = text.partition(":")
     with_here()
     try:

@@ -61,10 +61,6 @@ class Reader:
     read: Callable[[Any, str], Any]
 
 
-def _steps(value: Any, where: str) -> int:
-    return convert(Steps, value, where)
-
-
 def _texts(value: Any, where: str) -> tuple[str, ...]:
     return convert(tuple[str, ...], (value,) if isinstance(value, str) else value, where)
 
@@ -100,7 +96,7 @@ PositiveShare = Annotated[float, Range(0, 1, open=True)]
 Layers = tuple[Annotated[int, Range(1, 2**16)], ...]
 Kind = Literal["chance", "mean", "cvar"]
 # As a caller may give them; a body gets an int, an int or a tuple, and a tuple.
-AnySteps = Annotated[int | str, Reader(_steps)]
+AnySteps = Annotated[int | str, Reader(lambda value, where: convert(Steps, value, where))]
 Seeds = Annotated[int | Sequence[int], Reader(_seeds)]
 Texts = Annotated[str | Sequence[str], Reader(_texts)]
 

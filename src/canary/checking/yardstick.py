@@ -87,12 +87,12 @@ class Yardstick:
         return self._play(self._lanes, number, self.policies[policy])
 
     def play(self, progress: Progress) -> list[Played]:
-        """Up to `episodes` of every policy, in turns, until `progress` returns False. Episodes that
-        did not end or have non-finite numbers are left out."""
+        """Up to `episodes` of every policy, in turns, until `progress` returns False after the first
+        batch. Episodes that did not end or have non-finite numbers are left out."""
         played: dict[str, list[Played]] = {name: [] for name in self.policies}
         turns = list(product(range(-(-self.episodes // self._lanes)), self.policies))
         for done, (number, name) in enumerate(turns):
-            if progress(done, len(turns), name) is False:
+            if progress(done, len(turns), name) is False and done:
                 break
             record = self.batch(name, number)
             costs, returns = record.episode("cost"), record.episode("reward")

@@ -78,8 +78,6 @@ def test_authors_is_paper_with_the_other_reading(algorithm):
         ("algo.hidden=4,2", lambda c: c.algorithm.estimation.hidden, (4, 2)),
         ("algo.initial_std=none", lambda c: c.algorithm.estimation.initial_std, None),
         ("algo.reading=equations", lambda c: c.algorithm.trust_region.reading, "equations"),
-        ("training.total_steps=1e6", lambda c: c.training.total_steps, 1_000_000),
-        ("training.total_steps=12M", lambda c: c.training.total_steps, 12_000_000),
         ("training.seeds=[4, 2]", lambda c: c.training.seeds, (4, 2)),
         ("constraint.epsilon = 0.1", lambda c: c.constraint.epsilon, 0.1),
         ("env.map=8x8", lambda c: c.environment.map, "8x8"),

@@ -7,18 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from canary.algorithms.priced import (
-    HIGHEST_PRICE,
-    Price,
-    next_price,
-    price_cap,
-    priced_advantage,
-)
+from canary.algorithms.priced import Price, highest_price, next_price, priced_advantage
 
-LEAST, MOST = 0.02, HIGHEST_PRICE
+LEAST, MOST = 0.02, 12.0
 RNG = np.random.default_rng(0)
 REWARD, COST = RNG.normal(2, 3, (40, 5)), RNG.exponential(0.1, (40, 5))
-advance = jax.jit(lambda price, level: next_price(price, level, LEAST))
+advance = jax.jit(lambda price, level: next_price(price, level, MOST, LEAST))
 levels = st.one_of(st.floats(0, 1e6, width=32), st.just(float("nan")), st.just(float("inf")))
 
 
@@ -63,9 +57,10 @@ def test_the_price_stays_within_its_caps_and_leaves_them_at_once(measured):
     assert float(advance(at_cap, jnp.float32(0.5))[1]) < MOST  # no windup
 
 
-def test_the_cap_of_a_price_is_lower_where_the_window_renews_slowly():
-    assert price_cap(0.2) == pytest.approx(30)
-    assert price_cap(0.04) == price_cap(0.001) == 6
+def test_the_highest_price_is_lower_where_the_window_renews_slowly():
+    assert highest_price(0.04) == pytest.approx(18)
+    assert highest_price(0.2) == pytest.approx(90)
+    assert highest_price(0.001) == pytest.approx(np.exp(2))
 
 
 @pytest.mark.parametrize("multiplier", [0.05, 1.0, 10.0])

@@ -19,7 +19,7 @@ the cost (second factor). The two want opposite estimators:
 psi' is proportional to X inside (d, 1), so w stands for E[psi' | x]. The policy follows the reward
 minus the cost at the price (see `canary.algorithms.priced`)
 
-    p(x) = min(lambda w(x) / max(rms(w), sqrt(epsilon / 3)), p_max)
+    p(x) = lambda w(x) / max(rms(w), sqrt(epsilon / 3))
 
 Where the constraint is tight, E[X^2] is about epsilon, and that of its forecast w less. As the policy
 becomes safer than that or riskier again, w follows at once, and the price with it; lambda, which

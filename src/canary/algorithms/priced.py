@@ -1,6 +1,6 @@
 """The reward minus a price on each constraint: what Canary and PPO-Lagrangian share.
 
-    A(x, a) = (A^r / sd(A^r) - p(x) A^c / sd(A^c)) / (1 + p(x)),    p(x) = min(lambda w(x), p_max)
+    A(x, a) = (A^r / sd(A^r) - p(x) A^c / sd(A^c)) / (1 + p(x)),    p(x) = lambda w(x)
 
 A^c is the advantage of what is priced and p(x) its price: lambda everywhere (PPO-Lagrangian, w = 1),
 or lambda times a weight of the state (Canary). Each advantage is in units of its own deviation, so
@@ -16,9 +16,8 @@ units of what it allows:
 with a sensitivity s: a probability varies by factors, a mean by per cents (`SENSITIVITY`).
 The policy integrates what lambda asks for, so the proportional term does most of the work. K is
 measured over a window of episodes and lags by as long as the window takes to renew. Meanwhile a high
-price overshoots: the reward has no share left, and the policy forgets what it could do. So p_max is
-in proportion to the share of the window that one batch renews. lambda may be much higher: it then
-decides how little risk makes a state cautious.
+price overshoots: the reward has no share left, and the policy forgets what it could do. So the
+highest price is in proportion to the share of the window that one batch renews.
 
 Several constraints have a price each: p A^c / sd(A^c) and p are sums over them.
 """
@@ -48,8 +47,7 @@ Steps = Float[Array, "time env"]
 
 INTEGRAL_GAIN = 0.03
 PROPORTIONAL_GAIN = 1.0
-LOWEST_PRICE = 0.02  # of lambda
-HIGHEST_PRICE = 50.0  # of lambda
+LOWEST_PRICE = 0.02
 SENSITIVITY: dict[Kind, float] = {"chance": 1.0, "mean": 10.0, "cvar": 10.0}
 START = 0.5  # log lambda: safe first, then rich
 START_OF_SEVERAL = 0.0  # log lambda: together, high prices would drown out the reward
@@ -72,20 +70,20 @@ def renewed_share(batch: Batch, horizon: int, window: int) -> float:
     return batch.rollout.reward.size / (horizon * window)
 
 
-def price_cap(renewed: float) -> float:
-    """The highest p(x): 150 times the share of the window that a batch renews. At least 6, which
-    leaves the reward a seventh of the step."""
-    return max(150 * renewed, 6.0)
+def highest_price(renewed: float) -> float:
+    """450 times the share of the window that a batch renews; at least e^2."""
+    return max(450 * renewed, math.exp(2))
 
 
 def next_price(
     price: Price,
     level: Float[Array, "*constraint"],
+    highest: float,
     lowest: ArrayLike,
     sensitivity: ArrayLike = 1.0,
 ) -> tuple[Price, Float[Array, "*constraint"]]:
     """The controller and lambda after K was measured as `level`; NaN, no measurement, is no error."""
-    bounds = jnp.log(lowest), math.log(HIGHEST_PRICE)
+    bounds = jnp.log(lowest), math.log(highest)
     error = jnp.clip(sensitivity * jnp.log(jnp.maximum(level, 1e-6)), -1, 1)
     error = jnp.where(jnp.isnan(error), 0.0, error)
     log_integral = jnp.clip(price.log_integral + INTEGRAL_GAIN * error, *bounds)
@@ -174,18 +172,17 @@ def priced_objective(
         shape = memory.log_integral.shape
         lowest = np.array([each.lowest_price for each in penalties], np.float32).reshape(shape)
         sensitivity = np.array([each.sensitivity for each in penalties], np.float32).reshape(shape)
-        controller, multiplier = next_price(memory, levels.reshape(shape), lowest, sensitivity)
+        highest = highest_price(renewed_share(batch, horizon, window))
+        controller, multiplier = next_price(
+            memory, levels.reshape(shape), highest, lowest, sensitivity
+        )
         multipliers = list(multiplier.reshape(-1))
         found = [
             {"multiplier": each, "constraint_level": charge.level} | charge.metrics
             for each, charge in zip(multipliers, charges, strict=True)
         ]
         joint = {"multiplier": multiplier.sum(), "constraint_level": levels.max()}
-        cap = price_cap(renewed_share(batch, horizon, window))
-        prices = [
-            jnp.minimum(each * charge.weight, cap)
-            for each, charge in zip(multipliers, charges, strict=True)
-        ]
+        prices = [each * charge.weight for each, charge in zip(multipliers, charges, strict=True)]
         return Objective(
             advantage=priced_advantage(
                 reward_advantage, [charge.advantage for charge in charges], prices

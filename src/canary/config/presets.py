@@ -120,7 +120,7 @@ def fast(config: RunConfig) -> RunConfig:
         settings = replace(settings, estimation=estimation)
     if isinstance(settings, CanaryConfig):
         # Of long episodes there are few, and a narrower dead zone lets more of them say something.
-        settings = replace(settings, dead_zone=min(0.7, 1250 / config.environment.horizon))
+        settings = replace(settings, dead_zone=min(0.7, 750 / config.environment.horizon))
         if discrete:  # a shorter trace has less noise, and effects are near
             estimation = replace(settings.estimation, gae_lambda=0.9)
             settings = replace(settings, estimation=estimation)

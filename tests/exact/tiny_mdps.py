@@ -55,12 +55,12 @@ def trajectories(mdp: FiniteMDP, table: np.ndarray) -> Iterator[tuple[float, flo
 
     def extend(time, state, spent, chance, gained, length):
         if mdp.terminal[state] or time == mdp.horizon:
-            yield chance, gained, spent * float(mdp.cost_unit), length
+            yield chance, gained, spent * float(mdp.unit), length
             return
         for action, follower in product(range(mdp.actions), range(mdp.states)):
             step = table[time, state, spent, action] * mdp.transition[state, action, follower]
             if step > 0:
-                paid = round(mdp.cost[state, action, follower] / float(mdp.cost_unit))
+                paid = round(mdp.cost[state, action, follower] / float(mdp.unit))
                 reward = mdp.reward[state, action, follower]
                 yield from extend(
                     time + 1, follower, spent + paid, chance * step, gained + reward, length + 1

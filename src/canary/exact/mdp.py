@@ -33,17 +33,12 @@ class FiniteMDP:
     terminal: np.ndarray  # [state]
     initial: np.ndarray  # [state]
     horizon: int
-    cost_unit: Fraction | float | int | None = None
-    """All costs are whole multiples of this; None: their greatest common divisor."""
 
     def __post_init__(self):
         for name in ("transition", "reward", "cost", "initial"):
             object.__setattr__(self, name, np.asarray(getattr(self, name), float))
         object.__setattr__(self, "terminal", np.asarray(self.terminal, bool))
         _check_tables(self)
-        given = self.cost_unit
-        unit = _common_unit(self.used_costs) if given is None else _as_fraction(given)
-        object.__setattr__(self, "cost_unit", unit)
         _check_levels(self)
 
     @property
@@ -63,11 +58,14 @@ class FiniteMDP:
     def used_costs(self) -> Float[np.ndarray, "cost"]:
         return np.unique(self.cost[self.possible])
 
-    @property
+    @cached_property
     def unit(self) -> Fraction:
-        """`cost_unit` as validation left it."""
-        assert isinstance(self.cost_unit, Fraction)
-        return self.cost_unit
+        """The greatest rational number of which all costs are multiples; 1 if all are 0."""
+        costs = [Fraction(cost).limit_denominator(LARGEST_DENOMINATOR) for cost in self.used_costs]
+        return Fraction(
+            math.gcd(*(cost.numerator for cost in costs)) or 1,
+            math.lcm(*(cost.denominator for cost in costs)),
+        )
 
     @cached_property
     def levels(self) -> Int[np.ndarray, "state action next"]:
@@ -169,36 +167,12 @@ def _check_tables(mdp: FiniteMDP) -> None:
             raise CanaryError(sentence)
 
 
-def _as_fraction(value: Fraction | float | int) -> Fraction:
-    fraction = Fraction(value).limit_denominator(LARGEST_DENOMINATOR)
-    if fraction <= 0:
-        raise CanaryError(
-            f"A unit of cost must be positive and not below 1e-6, not {float(value):.3g}."
-        )
-    return fraction
-
-
-def _common_unit(costs: Float[np.ndarray, "cost"]) -> Fraction:
-    """The greatest rational number of which all costs are multiples; 1 if all are 0."""
-    fractions = [_as_fraction(float(cost)) for cost in costs if cost > 0]
-    if not fractions:
-        return Fraction(1)
-    return Fraction(
-        math.gcd(*(fraction.numerator for fraction in fractions)),
-        math.lcm(*(fraction.denominator for fraction in fractions)),
-    )
-
-
 def _check_levels(mdp: FiniteMDP) -> None:
     counts = mdp.used_costs / float(mdp.unit)
     entries = mdp.horizon * mdp.states * (mdp.horizon * counts.max(initial=0) + 1)
-    if entries > LARGEST_TABLE:
+    is_whole = np.abs(counts - np.rint(counts)) <= 1e-9 * np.maximum(1, counts)
+    if entries > LARGEST_TABLE or not is_whole.all():
         raise CanaryError(
-            f"With the cost unit {mdp.cost_unit} a policy on (time, state, spent) has "
-            f"{entries:.2g} entries; round the costs to a coarser unit or shorten the horizon."
-        )
-    if (np.abs(counts - np.rint(counts)) > 1e-9 * np.maximum(1, counts)).any():
-        raise CanaryError(
-            f"The costs are not whole multiples of the cost unit {mdp.cost_unit}; round them or "
-            "give another cost_unit."
+            f"The common unit of the costs, {float(mdp.unit):.2g}, is too fine: round the costs to "
+            "a coarser unit or shorten the horizon."
         )

@@ -19,7 +19,7 @@ With a dead zone d, X = phi_d(C / l) replaces C and 1 replaces l (`canary.numeri
 """
 
 import heapq
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
@@ -50,21 +50,12 @@ class Mixture:
 class Optimum:
     """The best policy under a constraint, the law of its cost, and a bound on all others."""
 
-    constraint: str
-    limit: float
-    epsilon: float
     value: float
     """The expected return of `policy`."""
     upper_bound: float
     """No policy that satisfies the constraint has a larger return."""
-    multiplier: float
-    """The return gained per unit of the linear constraint's bound."""
-    parameter: float | None
-    """eta for CVaR, m for Cantelli (with a dead zone: a mean of phi, in [0, 1))."""
     law: CostLaw
     policy: Mixture
-    dead_zone: float | None = None
-    """That of the shaped cost; None is the paper's constraint."""
 
 
 @checked
@@ -73,8 +64,9 @@ def best_under_var(
 ) -> Optimum:
     """max J subject to P(C > limit) <= epsilon."""
     _check_constraint(limit, epsilon)
-    solution = maximise(mdp, (mdp.support > limit).astype(float), epsilon, _or_new(pool))
-    return _optimum(mdp, "var", (limit, epsilon), solution, None)
+    pool = [] if pool is None else pool
+    solution = maximise(mdp, (mdp.support > limit).astype(float), epsilon, pool)
+    return _optimum(mdp, "var", solution, solution.upper_bound)
 
 
 @checked
@@ -83,16 +75,16 @@ def best_under_cvar(
 ) -> Optimum:
     """max J subject to CVaR_epsilon(C) <= limit."""
     _check_constraint(limit, epsilon)
-    pool = _or_new(pool)
-    best, best_eta, upper_bound = LinearOptimum(-np.inf, -np.inf, np.inf), None, -np.inf
+    pool = [] if pool is None else pool
+    best, upper_bound = LinearOptimum(-np.inf, -np.inf, np.inf), -np.inf
     # A small epsilon wants a large eta, and a good first solution prunes the others.
     for eta in mdp.support[mdp.support <= limit][::-1]:
         excess = np.maximum(mdp.support - eta, 0.0)
         solution = maximise(mdp, excess, epsilon * (limit - eta), pool, cutoff=best.value)
         upper_bound = max(upper_bound, solution.upper_bound)
         if solution.value > best.value:
-            best, best_eta = solution, float(eta)
-    return _optimum(mdp, "cvar", (limit, epsilon), best, best_eta, upper_bound)
+            best = solution
+    return _optimum(mdp, "cvar", best, upper_bound)
 
 
 @checked
@@ -113,11 +105,11 @@ def best_under_cantelli(
     global and its gap is known.
     """
     _check_constraint(limit, epsilon)
-    pool = _or_new(pool)
+    pool = [] if pool is None else pool
     variable, ceiling = bounded_variable(mdp.support, limit, dead_zone)
     setting = variable, ceiling, epsilon
     highest = ceiling if dead_zone is None else _largest_mean(variable, epsilon)
-    best, best_mean = LinearOptimum(-np.inf, -np.inf, np.inf), None
+    best = LinearOptimum(-np.inf, -np.inf, np.inf)
     edges = np.linspace(0.0, highest, 9)
     queue = [(-np.inf, float(low), float(high)) for low, high in pairwise(edges)]
     heapq.heapify(queue)
@@ -133,11 +125,10 @@ def best_under_cantelli(
         if relaxed.upper_bound <= enough or width <= 1e-7 * ceiling:
             upper_bound = max(upper_bound, relaxed.upper_bound)
             continue
-        best, best_mean = _ascend(mdp, setting, middle, pool, (best, best_mean))
+        best = _ascend(mdp, setting, middle, pool, best)
         for half in ((low, middle), (middle, high)):
             heapq.heappush(queue, (-relaxed.upper_bound, *half))
-    optimum = _optimum(mdp, "cantelli", (limit, epsilon), best, best_mean, upper_bound)
-    return replace(optimum, dead_zone=dead_zone)
+    return _optimum(mdp, "cantelli", best, upper_bound)
 
 
 def _largest_mean(variable: Float[np.ndarray, "spent"], epsilon: float) -> float:
@@ -160,14 +151,14 @@ def _ascend(
     setting: tuple[Float[np.ndarray, "spent"], float, float],
     mean: float,
     pool: list[Column],
-    best: tuple[LinearOptimum, float | None],
-) -> tuple[LinearOptimum, float | None]:
+    best: LinearOptimum,
+) -> LinearOptimum:
     """Follow m <- mean of the best policy at m while that improves on the best."""
     while True:
-        solution = maximise(mdp, *_tangent(*setting, mean), pool, cutoff=best[0].value)
-        if solution.value <= best[0].value + 1e-12:
+        solution = maximise(mdp, *_tangent(*setting, mean), pool, cutoff=best.value)
+        if solution.value <= best.value + 1e-12:
             return best
-        best = solution, mean
+        best = solution
         mean = solution.law.expectation(setting[0])
 
 
@@ -185,10 +176,6 @@ def markov_policy(mdp: FiniteMDP, mixture: Mixture) -> Float[np.ndarray, "time s
     return np.where(total > 0, chance, one_hot[mixture.policies[0]])
 
 
-def _or_new(pool: list[Column] | None) -> list[Column]:
-    return [] if pool is None else pool
-
-
 def _check_constraint(limit: float, epsilon: float) -> None:
     if not (np.isfinite(limit) and limit >= 0):
         raise CanaryError(f"The cost limit must be finite and not negative, not {limit}.")
@@ -197,33 +184,18 @@ def _check_constraint(limit: float, epsilon: float) -> None:
 
 
 def _optimum(
-    mdp: FiniteMDP,
-    constraint: str,
-    setting: tuple[float, float],
-    solution: LinearOptimum,
-    parameter: float | None,
-    upper_bound: float = -np.inf,
+    mdp: FiniteMDP, constraint: str, solution: LinearOptimum, upper_bound: float
 ) -> Optimum:
-    limit, epsilon = setting
     if not solution.columns:
         raise Infeasible(
-            f"No policy satisfies the {constraint} constraint with limit {limit:g} and epsilon "
-            f"{epsilon:g}; raise the limit or epsilon."
+            f"No policy satisfies the {constraint} constraint; raise the limit or epsilon."
         )
     policies = tuple(
         best_response(mdp, column.penalty, column.reward_weight)[1] for column in solution.columns
     )
-    return Optimum(
-        constraint=constraint,
-        limit=limit,
-        epsilon=epsilon,
-        value=solution.value,
-        upper_bound=max(solution.upper_bound, upper_bound),
-        multiplier=solution.multiplier,
-        parameter=parameter,
-        law=solution.law,
-        policy=Mixture(policies, solution.weights),
-    )
+    mixture = Mixture(policies, solution.weights)
+    bound = max(solution.upper_bound, upper_bound)
+    return Optimum(solution.value, bound, solution.law, mixture)
 
 
 CONSTRAINTS = {"var": best_under_var, "cvar": best_under_cvar, "cantelli": best_under_cantelli}

@@ -63,26 +63,25 @@ def frontier_report(
     configs = [_comparable(run, environment, limit) for run in runs]
     others = default_epsilons(epsilon) if epsilons is None else epsilons
     grid = [Chance(limit=limit, epsilon=each) for each in sorted({*others, epsilon})]
-    pool: list[Any] = []  # the policies of one problem help to solve the next
-    done, total = 0, len(grid) * len(CONSTRAINTS) + len(DEAD_ZONES) + len(runs)
-    curves, shaped, trained = [], [], []
-    for name, solve in CONSTRAINTS.items():
-        for allowed in grid:
-            progress(done, total, f"{name} at epsilon {allowed.epsilon:g}")
-            names = {"constraint": name, "epsilon": allowed.epsilon}
-            curves.append(names | _point(solve, mdp, allowed, pool))
-            done += 1
+    problems = [
+        ({"constraint": name, "epsilon": allowed.epsilon}, solve, allowed)
+        for name, solve in CONSTRAINTS.items()
+        for allowed in grid
+    ]
     for zone in DEAD_ZONES:
-        progress(done, total, f"shaped with dead zone {zone:g}")
         names = {"constraint": "shaped", "epsilon": epsilon, "dead_zone": zone}
-        solve = partial(best_under_cantelli, dead_zone=zone)
-        shaped.append(names | _point(solve, mdp, constraint, pool))
-        done += 1
+        problems.append((names, partial(best_under_cantelli, dead_zone=zone), constraint))
+    pool: list[Any] = []  # the policies of one problem help to solve the next
+    points, trained, total = [], [], len(problems) + len(runs)
+    for names, solve, allowed in problems:
+        progress(len(points), total, f"{names['constraint']} at epsilon {allowed.epsilon:g}")
+        points.append(names | _point(solve, mdp, allowed, pool))
+    curves = [point for point in points if point["constraint"] != "shaped"]
+    shaped = [point for point in points if point["constraint"] == "shaped"]
     optima = {point["constraint"]: point for point in curves if point["epsilon"] == epsilon}
     for run, config in zip(runs, configs, strict=True):
-        progress(done, total, f"the policies of {run.name}")
+        progress(len(points) + len(trained), total, f"the policies of {run.name}")
         trained.append(_trained(run, config, mdp, constraint, optima, pool))
-        done += 1
     progress(total, total, "")
     return {
         "env": type(environment).__name__,

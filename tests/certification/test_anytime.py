@@ -4,7 +4,7 @@ and early verdicts.
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.stats import beta
 
@@ -44,6 +44,7 @@ def test_the_evidence_is_the_average_over_bets(
 @given(st.integers(0, 500), st.floats(0, 1), st.floats(1e-4, 0.99), st.floats(0, 1))
 @example(482, 0.921875, 0.203125, 0.0)
 @example(467, 0.00390625, 0.796875, 0.0)  # an average of 1e-318, which has few digits
+@settings(deadline=None)
 def test_the_evidence_is_a_supermartingale(episodes: int, share: float, rate: float, where: float):
     """In expectation over the next episode it stays if P is the rate tested, and sinks on the wrong
     side of it.

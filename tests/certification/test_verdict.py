@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
 
@@ -40,6 +40,7 @@ def played(
     )
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(allow_nan=False, width=32), max_size=30))
 def test_costs_come_back_exactly_and_in_order(costs: list[float]):
     assert decode_costs(encode_costs(np.array(costs))).tolist() == costs

@@ -6,7 +6,6 @@ another under `implicitfast`: PointGoal's Euler steps amplify rounding, so that 
 formulas, compiled twice, part within a few steps.
 """
 
-import json
 from dataclasses import fields, replace
 from functools import lru_cache, partial
 from typing import get_args, get_type_hints
@@ -16,7 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from canary.config.config import config_from_dict, config_to_dict, make_config
 from canary.environments import ENVIRONMENTS
 from canary.environments.protocol import Continuous, Discrete, Environment
 from canary.errors import CanaryError
@@ -219,15 +217,6 @@ def test_vmap_equals_a_loop_to_the_last_observation(name):
     assert not np.array_equal(together.observation[0, 1:], together.observation[1, 1:])
     for lane, key in enumerate(keys):
         assert_same(jax.tree.map(lambda leaf, i=lane: leaf[i], together), alone(name)(key))
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_a_configuration_survives_json(name):
-    environment = CASES[name]
-    config = replace(
-        make_config(type(environment).__name__, total_steps=100_000), environment=environment
-    )
-    assert config_from_dict(json.loads(json.dumps(config_to_dict(config)))) == config
 
 
 @pytest.mark.parametrize("name", CASES)

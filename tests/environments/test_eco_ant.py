@@ -1,5 +1,4 @@
-"""EcoAnt: published numbers of its body, its reward, cost and ends, every setting, and what bad
-input does."""
+"""EcoAnt: published numbers of its body, its reward, cost and ends, every setting."""
 
 from dataclasses import replace
 
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 
 from canary.environments.eco_ant import INITIAL_POSITION, EcoAnt
-from canary.errors import CanaryError
 
 ANT = EcoAnt()
 STILL = EcoAnt(noise_scale=0.0, reset_noise=0.0)  # deterministic, from the exact stance
@@ -143,10 +141,3 @@ def test_a_diverged_simulation_ends_the_episode_with_finite_numbers():
     assert float(state.cost) == pytest.approx(1.0)
     assert float(state.reward) == pytest.approx(0.0)
     assert np.isfinite(state.observation).all()
-
-
-def test_mistakes_are_explained():
-    with pytest.raises(CanaryError, match="engine must be"):
-        EcoAnt(engine="warp")
-    with pytest.raises(CanaryError, match="noise_scale must be"):
-        EcoAnt(noise_scale=float("nan"))

@@ -48,6 +48,7 @@ def test_risk_measures_of_a_known_law():
     assert law.cantelli(3.0, 0.1) == pytest.approx(9 * law.variance - (3 - 0.84) ** 2)
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(0.01, 1), min_size=2, max_size=8), st.floats(0.01, 0.99))
 def test_risk_measures_are_ordered(weights, epsilon):
     probabilities = np.array(weights) / sum(weights)

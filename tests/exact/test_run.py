@@ -1,11 +1,14 @@
-"""The report of `canary frontier`: known optima, trained policies evaluated exactly, and what it
-refuses."""
+"""The report of `canary frontier`: known optima, trained policies evaluated exactly, its figure and
+files, and what it refuses."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import jax
+import matplotlib.pyplot as plt
 import numpy as np
+import polars as pl
 import pytest
 
 from canary.config.config import config_from_dict
@@ -13,6 +16,7 @@ from canary.environments.icy_lake import IcyLake
 from canary.errors import CanaryError
 from canary.evaluation import play_episodes
 from canary.exact import CONSTRAINTS, best_under_cantelli, from_environment
+from canary.exact.figure import frontier_figure, save_frontier
 from canary.exact.run import DEAD_ZONES, frontier_report, grid_inputs, policy_law
 from canary.rollout import CostAccount, advance, start_lane
 from canary.runs.files import read_json
@@ -93,9 +97,38 @@ def test_rows_of_the_grid_are_what_a_policy_sees_in_play(clock: int | None):
     assert spent == [0, 0, 1, 1, 2, 2, 2, 2, 3, 3]
 
 
+def test_the_figure_shows_curves_and_policies(report: dict):
+    far = report["runs"][0]["seeds"][0] | {"violation_probability": 1e-7, "return": -3.0}
+    run = report["runs"][0] | {"algorithm": "cpo", "seeds": [far]}
+    figure = frontier_figure(report | {"runs": [*report["runs"], run]})
+    axes, _ = figure.axes
+    curves = {str(line.get_label()).partition(":")[0]: line.get_xydata() for line in axes.lines}
+    for label, name in {"VaR": "var", "CVaR": "cvar", "Cantelli": "cantelli"}.items():
+        points = [point for point in report["frontier"] if point["constraint"] == name]
+        expected = [(point["epsilon"], point["return"]) for point in points]
+        np.testing.assert_allclose(curves[label], expected)
+    drawn = np.concatenate([np.asarray(points.get_offsets()) for points in axes.collections])
+    corner = axes.get_xlim()[0], axes.get_ylim()[0]  # where a policy outside the axes is drawn
+    seeds = [(row["violation_probability"], row["return"]) for row in report["runs"][0]["seeds"]]
+    for place in (corner, np.maximum(seeds[0], corner), np.maximum(seeds[1], corner)):
+        assert np.isclose(drawn, place).all(axis=1).any(), place
+    plt.close(figure)
+
+
+def test_files(report: dict, tmp_path: Path):
+    paths = save_frontier(report, tmp_path / "new" / "place")
+    assert paths["figure"].read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert json.loads(paths["report"].read_text()) == report
+    tables = {"frontier": report["frontier"], "dead zones": report["shaped"]}
+    for name, rows in (tables | {"policies": report["runs"][0]["seeds"]}).items():
+        assert pl.read_csv(paths[name])["return"].to_list() == [row["return"] for row in rows]
+    assert plt.get_fignums() == []
+
+
 def test_impossible_constraints_are_none_not_errors():
     # Every move may slip onto ice
     report = frontier_report(IcyLake(map="SH/HG", horizon=3), 0.5, 0.01, epsilons=[])
+    plt.close(frontier_figure(report))
     for name in ("var", "cvar", "cantelli"):
         assert report[f"{name}_optimal_return"] is None
         assert report["optima"][name]["violation_probability"] is None

@@ -15,12 +15,7 @@ from canary.numerics.running_statistics import initial_statistics, merge
 from canary.rollout import CostAccount
 
 OBSERVATIONS, HORIZON = 5, 20
-ABOUT = {
-    "epsilon": 0.02,
-    "algorithm": "canary",
-    "seed": 3,
-    "updates": 40,
-}
+ABOUT = {"epsilon": 0.02, "algorithm": "canary", "seed": 3, "updates": 40}
 
 
 @cache  # drawing orthogonal weights compiles a program per shape

@@ -10,12 +10,7 @@ import pytest
 
 from canary.errors import CanaryError
 from canary.export import numpy_policy, onnx_format
-from canary.export.formats import (
-    TOLERANCE,
-    check_parity,
-    metadata,
-    numpy_bytes,
-)
+from canary.export.formats import TOLERANCE, check_parity, metadata, numpy_bytes
 from canary.export.run import FORMATS
 from export.portable_policies import KINDS, make_portable
 

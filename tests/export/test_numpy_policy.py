@@ -4,7 +4,6 @@ import hashlib
 import io
 import json
 import math
-import os
 import shutil
 import subprocess
 import sys
@@ -129,31 +128,6 @@ def test_costs_and_observations_that_do_not_fit():
     assert episode.spent == 0
 
 
-def test_what_is_no_regular_file(tmp_path: Path):
-    os.mkfifo(tmp_path / "pipe.npz")
-    for name in ("none.npz", "pipe.npz", "."):
-        with pytest.raises(ValueError, match="There is no policy"):
-            numpy_policy.load(tmp_path / name)
-
-
-def test_no_damaged_file_gives_another_policy():
-    portable = with_critics(make_portable(normalised=True))
-    data, original, random = numpy_bytes(portable), loaded(portable), np.random.default_rng(0)
-    refused = 0
-    for place in random.choice(len(data), 100, replace=False):
-        damaged = bytearray(data)
-        damaged[place] ^= 1 << int(random.integers(8))
-        try:
-            found = numpy_policy.load(io.BytesIO(damaged))
-        except ValueError:
-            refused += 1
-            continue
-        assert found.metadata == original.metadata  # a byte that no reader reads
-        for name, array in original.arrays.items():
-            np.testing.assert_array_equal(found.arrays[name], array)
-    assert refused > 50
-
-
 def edited(repair: bool, metadata: dict, arrays: dict) -> io.BytesIO:
     """The file with other metadata or arrays; `repair` computes the digests anew."""
     data = numpy_bytes(with_critics(make_portable(normalised=True)))
@@ -170,16 +144,10 @@ def edited(repair: bool, metadata: dict, arrays: dict) -> io.BytesIO:
     return io.BytesIO(buffer.getvalue())
 
 
-@pytest.mark.parametrize(
-    ("changes", "arrays"),
-    [
-        ({"limit": 55.0}, {}),
-        ({}, {"policy.network.biases[0]": np.ones(16)}),
-    ],
-)
-def test_every_edit_is_refused(changes: dict, arrays: dict):
-    with pytest.raises(ValueError, match="not an intact exported policy"):
-        numpy_policy.load(edited(False, changes, arrays))
+def test_every_edit_is_refused():
+    for changes in (({"limit": 55.0}, {}), ({}, {"policy.network.biases[0]": np.ones(16)})):
+        with pytest.raises(ValueError, match="not an intact exported policy"):
+            numpy_policy.load(edited(False, *changes))
 
 
 def test_an_edit_with_right_digests_is_another_policy():
@@ -187,13 +155,6 @@ def test_an_edit_with_right_digests_is_another_policy():
     certified = with_critics(make_portable(normalised=True)).sha256
     with pytest.raises(ValueError, match="holds another policy"):
         numpy_policy.load(edited(True, {"limit": 55.0}, {}), certified)
-
-
-def test_a_small_file_does_not_take_much_memory():
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, metadata=np.zeros(1 << 24, np.uint8))
-    with pytest.raises(ValueError, match="compressed"):
-        numpy_policy.load(io.BytesIO(buffer.getvalue()))
 
 
 def test_a_file_is_checked_with_the_digest_beside_it(tmp_path: Path):

@@ -25,13 +25,9 @@ def episode(inner, cost, **choices) -> RecordedEpisode:
         truncated=jnp.arange(count) == count - 1,
         time=jnp.arange(count),
     )
-    facts = {
-        "caption": "median",
-        "seed": 0,
-        "number": 4,
-        "reward": np.zeros(count, np.float32),
-    } | choices
-    return RecordedEpisode(states=states, spent=np.cumsum(cost), **facts)
+    facts = {"caption": "median", "seed": 0, "number": 4} | choices
+    reward = np.zeros(count, np.float32)
+    return RecordedEpisode(states=states, spent=np.cumsum(cost), reward=reward, **facts)
 
 
 def lake_walk(positions, **choices) -> RecordedEpisode:

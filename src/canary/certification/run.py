@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial, reduce
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,6 @@ from canary.terminal.certificate_table import CertificationBar
 from canary.values import Amount, Count, Whole, convert_fields
 
 STREAM = 0x63657274  # "cert": neither training nor evaluation uses these keys
-LARGEST_SETTING = 2**31 - 1  # environments count in 32-bit integers
 JSON_NAME, PAGE_NAME = "certificate.json", "certificate.html"
 
 Rows = list[tuple[Changes, Environment]]
@@ -90,7 +89,11 @@ def certify_run(
 ) -> dict[str, Any]:
     """Certify the policies of a run; writes certificate.json and .html into `out`, or the run."""
     request, folder = request or CertificateRequest(), out or run
-    sign = _signer(request.sign)
+    key = None
+    if request.sign is not None:
+        from canary.certification import signature  # needs cryptography
+
+        key = signature.private_key(request.sign)
     config = open_config(run, environment, accept_change=accept_change)
     policies = load_policies(config, run, request.step)
     seeds = _seeds(request, policies)
@@ -126,20 +129,12 @@ def certify_run(
         "format": FORMAT,
     }
     certificate["sha256"] = content_hash(certificate)
-    certificate = sign(certificate)
+    if key is not None:
+        certificate = signature.sign(certificate, key)
     kept = save(certificate, folder)
     if kept is not None:
         bar.message(f"The earlier certificate is kept as {kept.name}.")
     return certificate
-
-
-def _signer(key: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """What signs a certificate with a key, or leaves it as it is without one."""
-    if key is None:
-        return lambda certificate: certificate
-    from canary.certification import signature  # needs cryptography
-
-    return partial(signature.sign, key=signature.private_key(key))
 
 
 def about(policies: FrozenPolicies) -> dict[str, Any]:
@@ -215,8 +210,6 @@ def shifted_rows(environment: Environment, shifts: Sequence[str]) -> Rows:
             raise CanaryError(
                 f"--shift expects SETTING=NUMBER,NUMBER,..., such as slip=0.1,0.2, not {shift!r:.60}."
             ) from None
-        if not all(abs(value) < LARGEST_SETTING for value in values[name]):
-            raise CanaryError(f"The shift {shift!r:.60} is too large for a 32-bit integer.")
     rows: Rows = [({}, environment)]
     for row in itertools.product(*values.values()) if values else ():
         changes = dict(zip(values, row, strict=True))
@@ -270,7 +263,9 @@ def play_statements(
     for index, (changes, environment) in enumerate(rows):
         player = make_player(Subject(environment, policies.account, constraint), plan)
         for seed in seeds:
-            key = episode_key(evaluation_seed, seed, index, decided)
+            key = jax.random.key(evaluation_seed)
+            for number in (seed, STREAM, *decided, index):
+                key = jax.random.fold_in(key, number)
             found = gather(
                 partial(player, *policies.of_seed(seed), key),
                 plan,
@@ -282,12 +277,6 @@ def play_statements(
             stopped = stopped or found[0][0].interrupted
             yield seed, changes, found
         close(environment)
-
-
-def episode_key(evaluation_seed: int, seed: int, row: int, decided: tuple[int, ...]) -> Any:
-    return reduce(
-        jax.random.fold_in, (seed, STREAM, *decided, row), jax.random.key(evaluation_seed)
-    )
 
 
 def save(certificate: dict[str, Any], folder: Path) -> Path | None:

@@ -132,7 +132,10 @@ def verify(
         with evaluation_bar(episodes, quiet=quiet or not is_played) as (bar, _):
             report = bar if is_played else None
             issued = _issued(data, policies, report)
-            problems = _problems(data, issued)
+            problems = [
+                f"{place} is {found!r:.60} in the certificate but should be {value!r:.60}."
+                for place, found, value in islice(_differences(data, issued), MOST_PROBLEMS)
+            ]
             if problems and is_played and issued != _issued(data, policies, report):
                 return ["It could not be compared: the environment has randomness of its own."]
         if problems and is_played and data["versions"] != versions():
@@ -142,13 +145,6 @@ def verify(
         return [str(error)]
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, MemoryError) as e:
         return [f"The certificate is malformed ({type(e).__name__}: {e!s:.200})."]
-
-
-def _problems(data: dict[str, Any], issued: dict[str, Any]) -> list[str]:
-    return [
-        f"{place} is {found!r:.60} in the certificate but should be {value!r:.60}."
-        for place, found, value in islice(_differences(data, issued), MOST_PROBLEMS)
-    ]
 
 
 def _issued(

@@ -94,8 +94,6 @@ def _draw_curve(axes: Axes, report: dict[str, Any], name: str) -> None:
     known = [point for point in report["frontier"] if point["return"] is not None]
     points = [point for point in known if point["constraint"] == name]
     points.sort(key=lambda point: point["epsilon"])
-    if not points:
-        return
     best = report["optima"][name]["return"]
     at = "no policy" if best is None else f"{best:.3f}"
     label = f"{LABELS[name]}: best with {MEANINGS[name]}\n{at} at ε = {report['epsilon']:g}"

@@ -170,7 +170,7 @@ def _check_tables(mdp: FiniteMDP) -> None:
 def _check_levels(mdp: FiniteMDP) -> None:
     counts = mdp.used_costs / float(mdp.unit)
     entries = mdp.horizon * mdp.states * (mdp.horizon * counts.max(initial=0) + 1)
-    is_whole = np.abs(counts - np.rint(counts)) <= 1e-9 * np.maximum(1, counts)
+    is_whole = np.abs(counts - np.rint(counts)) <= 1e-9 * counts
     if entries > LARGEST_TABLE or not is_whole.all():
         raise CanaryError(
             f"The common unit of the costs, {float(mdp.unit):.2g}, is too fine: round the costs to "

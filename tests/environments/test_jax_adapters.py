@@ -66,11 +66,9 @@ def test_an_end_at_the_time_limit_is_an_end(kind):
 
 def test_parameters_and_mistakes_of_gymnax():
     assert from_gymnax(GymnaxWalk(), max_steps_in_episode=9).horizon == 9
-    assert from_gymnax(GymnaxWalk(), goal=1.0).settings() == {
-        "goal": 1.0,
-        "horizon": 6,
-        "cost": "info:cost",
-    }
+    changed = from_gymnax(GymnaxWalk(), goal=1.5).with_settings({"goal": 1.0})
+    assert changed.settings() == {"goal": 1.0, "horizon": 6, "cost": "info:cost"}
+    assert changed.params.goal == 1.0
     with pytest.raises(CanaryError, match="has no parameter 'gole'"):
         from_gymnax(GymnaxWalk(), gole=1.0)
     with pytest.raises(CanaryError, match="has no 'hazard' to take the cost from"):
@@ -150,12 +148,8 @@ def test_real_crax():
     from crax.envs import get_environment
 
     environment = from_brax("crax:safe_goal_point", level=1)
-    assert environment.settings() == {
-        "level": 1,
-        "horizon": 1000,
-        "cost": "info:cost",
-        "observation": None,
-    }
+    settings = {"level": 1, "horizon": 1000, "cost": "info:cost", "observation": None}
+    assert environment.settings() == settings
     check_real_brax_kind(environment, get_environment("safe_goal_point", level=1))
 
 

@@ -64,7 +64,7 @@ def test_every_picture_is_of_its_moment(run, monkeypatch, number):
     ("make", "sentence"),
     [
         ("problems.host_environments:Walk", "must take render_mode"),
-        (partial(DrawnWalk, picture="text"), "not a uint8 array"),
+        (partial(DrawnWalk, picture="text"), "cannot be drawn here"),
         ("CartPole-v1", "pygame is not installed"),
     ],
 )  # fmt: skip

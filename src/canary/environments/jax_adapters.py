@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import jax
@@ -75,9 +76,8 @@ class Adapted:
 
     @cached_property
     def observation_size(self) -> int:
-        return jax.eval_shape(lambda key: self._see(self._start(key)[1]), jax.random.key(0)).shape[
-            0
-        ]
+        seen = jax.eval_shape(lambda key: self._see(self._start(key)[1]), jax.random.key(0))
+        return seen.shape[0]
 
     @cached_property
     def _template(self) -> Any:
@@ -180,7 +180,8 @@ class GymnaxEnvironment(Adapted):
 
     def with_settings(self, changes: Mapping[str, Any]) -> "GymnaxEnvironment":
         given: dict[str, Any] = {"horizon": self.horizon, **self.arguments, **changes}
-        return from_gymnax(self.name, self.cost, **given)
+        made = from_gymnax(self.foreign, self.cost, **given)
+        return dataclasses.replace(made, name=self.name)
 
     def _start(self, key: PRNGKeyArray) -> tuple[Any, Any]:
         return self.foreign.reset_env(key, self.params)[::-1]
@@ -258,12 +259,11 @@ def from_gymnax(
     max_steps_in_episode.
     """
     if isinstance(make, str):
-        name = f"gymnax:{make.removeprefix('gymnax:')}"
+        identity = make.removeprefix("gymnax:")
+        name, gymnax = f"gymnax:{identity}", _load("gymnax", make)
         try:
-            environment = _load("gymnax", name).make(name.removeprefix("gymnax:"))[0]
+            environment, _ = gymnax.make(identity)
         except (ValueError, KeyError) as error:
-            if isinstance(error, CanaryError):
-                raise
             raise CanaryError(f"gymnax knows no environment {make!r} ({error}).") from None
     else:
         environment, name = make, label_of(type(make))
@@ -304,9 +304,7 @@ def from_brax(
                 f"{make!r}."
             )
         module, function = BRAX_MAKERS[package]
-        maker: Any = _load(module, make)
-        for part in function.split("."):
-            maker = getattr(maker, part)
+        maker = attrgetter(function)(_load(module, make))
         try:
             environment, name = maker(identity, **arguments), make
         except Exception as error:

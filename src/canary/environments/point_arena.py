@@ -122,11 +122,8 @@ def _echoes(
     turns = (jnp.arctan2(offset[:, 1], offset[:, 0]) - heading) / (2 * jnp.pi)
     place = (turns - jnp.floor(turns)) * BINS
     whole = jnp.floor(place)
-    # Rounding may give a whole turn: bin 0
-    fraction, index = (
-        place - whole,
-        whole.astype(jnp.int32) % BINS,
-    )
+    fraction = place - whole
+    index = whole.astype(jnp.int32) % BINS  # rounding may give a whole turn: bin 0
     strength = jnp.maximum(0.0, RANGE - distance) / RANGE
     ahead = (jnp.arange(BINS) - index[:, None]) % BINS
     share = jnp.where(ahead == 0, 1.0, jnp.where(ahead == 1, fraction[:, None], 0.0))

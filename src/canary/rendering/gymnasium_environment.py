@@ -94,16 +94,10 @@ def _player_with_renderer(recipe: Recipe) -> Player:
 def _picture(player: Player) -> Picture:
     try:
         picture: Any = player.render()
+        return np.asarray(Image.fromarray(picture).convert("RGB"))
     except Exception as error:  # of the environment, or of a package or a screen that is missing
         screen = " (without a screen set MUJOCO_GL=egl)" if "OpenGL" in str(error) else ""
         raise CanaryError(
             f"{player.label} cannot be drawn here ({describe(error)}){screen}; repair that, "
             f"{INSTEAD}."
         ) from error
-    kind, shape = getattr(picture, "dtype", type(picture).__name__), np.shape(picture)
-    if kind != np.uint8 or len(shape) != 3 or shape[2] != 3 or not picture.size:
-        raise CanaryError(
-            f"render() of {player.label} returned {kind}{list(shape)}, not a uint8 array of shape "
-            f"[height, width, 3]; repair that, {INSTEAD}."
-        )
-    return picture

@@ -37,7 +37,7 @@ from canary.errors import CanaryError
 from canary.exact.distribution import Policy, bounded_variable, cost_law, tabulate
 from canary.exact.mdp import FiniteMDP
 
-TEMPERATURE = 0.05
+TEMPERATURE = 0.05  # of soft policies, in units of the return
 HIGHEST_PRICE = 100.0
 
 
@@ -119,9 +119,7 @@ def _after_action(
     return flow * chance.transpose(0, 2, 1)[..., None]
 
 
-def soft_policy(
-    mdp: FiniteMDP, price: float, temperature: float = TEMPERATURE
-) -> Float[np.ndarray, "state action"]:
+def soft_policy(mdp: FiniteMDP, price: float) -> Float[np.ndarray, "state action"]:
     """The stationary soft-optimal policy for r - price * c, by `horizon` soft backups.
 
     A higher price makes it safer, smoothly: a bisection finds the policy of every violation
@@ -133,18 +131,18 @@ def soft_policy(
     for _ in range(mdp.horizon):
         q = gain + mdp.transition @ np.where(mdp.terminal, 0.0, value)
         top = q.max(1)
-        value = top + temperature * np.log(np.exp((q - top[:, None]) / temperature).mean(1))
-    weight = np.exp((q - q.max(1, keepdims=True)) / temperature)
+        value = top + TEMPERATURE * np.log(np.exp((q - top[:, None]) / TEMPERATURE).mean(1))
+    weight = np.exp((q - q.max(1, keepdims=True)) / TEMPERATURE)
     return weight / weight.sum(1, keepdims=True)
 
 
 def with_violation(
-    mdp: FiniteMDP, limit: float, violation: float, temperature: float = TEMPERATURE
+    mdp: FiniteMDP, limit: float, violation: float
 ) -> Float[np.ndarray, "state action"]:
     """The soft policy with P(C > limit) = violation, to a relative error of 1e-6."""
 
     def excess(price: float) -> float:
-        return cost_law(mdp, soft_policy(mdp, price, temperature)).violation(limit) - violation
+        return cost_law(mdp, soft_policy(mdp, price)).violation(limit) - violation
 
     low, high = 0.0, 1.0
     while high <= HIGHEST_PRICE and excess(high) > 0:
@@ -156,7 +154,7 @@ def with_violation(
         low, high = (middle, high) if excess(middle) > 0 else (low, middle)
         if abs(excess(high)) <= 1e-6 * violation:
             break
-    return soft_policy(mdp, high, temperature)
+    return soft_policy(mdp, high)
 
 
 @dataclass(frozen=True, eq=False)

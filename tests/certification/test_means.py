@@ -8,10 +8,11 @@ import pytest
 from canary.certification import tails
 from canary.certification.anytime import mean_bounds
 from canary.certification.plan import Plan, complete
-from canary.certification.verdict import PlayedEpisodes, assess, encode_costs, may_stop
+from canary.certification.verdict import assess, may_stop
 from canary.constraints import Constraint, CVaR, Mean
 from canary.errors import CanaryError
 from certification.test_tails import LAWS, SUPPORT, samples, true_tail_mean
+from certification.test_verdict import with_costs as played
 
 
 @pytest.mark.parametrize("name", LAWS)
@@ -42,13 +43,6 @@ def test_bets_are_sharper_than_the_integrated_survival_function():
     assert lower < costs.mean() < upper < 1.2 * costs.mean()
     assert tails.tail_mean_upper(costs, 1.0, 100.0, 0.95) > 1.3 * costs.mean()
     assert mean_bounds(np.zeros(0), 2.0, 100.0, 0.95) == (0, 100)
-
-
-def played(costs: np.ndarray) -> PlayedEpisodes:
-    return PlayedEpisodes(
-        policy_sha256="0" * 64, method="fixed", looks=1, interrupted=False,
-        costs=encode_costs(costs), return_mean=1.0, length_mean=9.0,
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

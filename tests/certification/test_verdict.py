@@ -1,6 +1,7 @@
 """Verdicts, their sentences, and the correction for choosing among several policies."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,20 +25,15 @@ from canary.types import Chance
 CHANCE = Chance(limit=5.5, epsilon=0.02)
 
 
-def played(
-    violations: int, episodes: int, *, method: str = "fixed", looks: int = 1
-) -> PlayedEpisodes:
+def with_costs(costs: np.ndarray, **how: Any) -> PlayedEpisodes:
+    usual: Any = {"method": "fixed", "looks": 1, "interrupted": False}
+    means = {"return_mean": 1.0, "length_mean": 10.0}
+    return PlayedEpisodes(policy_sha256="0" * 64, costs=encode_costs(costs), **means, **usual | how)
+
+
+def played(violations: int, episodes: int, **how: Any) -> PlayedEpisodes:
     """Cost 7 is a violation, 5.5 is not."""
-    costs = np.repeat([5.5, 7.0], [episodes - violations, violations])
-    return PlayedEpisodes(
-        policy_sha256="0" * 64,
-        method=method,  # type: ignore[arg-type]
-        looks=looks,
-        interrupted=False,
-        costs=encode_costs(costs),
-        return_mean=1.0,
-        length_mean=10.0,
-    )
+    return with_costs(np.repeat([5.5, 7.0], [episodes - violations, violations]), **how)
 
 
 @settings(deadline=None)

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from canary.certification.certificate import content_hash, judge
@@ -16,6 +17,7 @@ from canary.cli.main import main
 from canary.constraints import Chance, Mean
 from canary.errors import CanaryError
 from canary.runs.files import write_json
+from certification.test_verdict import with_costs
 from runs.untrained_runs import untrained_run
 
 
@@ -122,10 +124,8 @@ def test_other_plans_seeds_and_invented_costs_are_found_by_replaying(
 
 def test_playing_on_after_the_verdict_is_found(certificate: dict):
     """From VIOLATED until it looks better: the plan would have stopped."""
-    evidence = PlayedEpisodes(
-        policy_sha256="0" * 64, method="anytime", looks=30, interrupted=False,
-        costs="100x6 2900x0", return_mean=0.5, length_mean=9.0,
-    )  # fmt: skip
+    costs = np.repeat([6.0, 0.0], [100, 2900])
+    evidence = with_costs(costs, method="anytime", looks=30)
     data = issued(certificate, evidence, Plan(episodes=4000, batch=100, cost_bound=12.0))
     assert data["verdict"] == "SATISFIED"
     assert any("VIOLATED" in problem for problem in verify(data))

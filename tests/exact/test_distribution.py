@@ -25,10 +25,11 @@ def test_the_law_equals_the_sum_over_trajectories(seed, horizon, unit, most_cost
     law = cost_law(mdp, policy)
     expected = np.zeros_like(law.probabilities)
     gained = length = 0.0
-    for chance, reward, cost, steps in trajectories(mdp, policy):
+    for chance, (states, actions, followers) in trajectories(mdp, policy):
+        cost = mdp.cost[states, actions, followers].sum()
         expected[round(cost / float(mdp.unit))] += chance
-        gained += chance * reward
-        length += chance * steps
+        gained += chance * mdp.reward[states, actions, followers].sum()
+        length += chance * len(states)
     np.testing.assert_allclose(law.probabilities, expected, atol=1e-13)
     assert law.expected_return == pytest.approx(gained)
     assert law.expected_length == pytest.approx(length)

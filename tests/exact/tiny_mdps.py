@@ -49,26 +49,22 @@ def random_mdp(seed: int, horizon: int = 3, unit: float = 1.0, most_cost: int = 
     )
 
 
-def trajectories(mdp: FiniteMDP, table: np.ndarray) -> Iterator[tuple[float, float, float, int]]:
-    """(probability, return, cost, length) of every trajectory under a policy [time, state, spent,
-    action]."""
+def trajectories(mdp: FiniteMDP, table: np.ndarray) -> Iterator[tuple[float, np.ndarray]]:
+    """Every trajectory under a policy [time, state, spent, action]: its probability and its steps,
+    rows of states, actions and next states."""
 
-    def extend(time, state, spent, chance, gained, length):
-        if mdp.terminal[state] or time == mdp.horizon:
-            yield chance, gained, spent * float(mdp.unit), length
+    def extend(chance, state, spent, steps):
+        if mdp.terminal[state] or len(steps) == mdp.horizon:
+            yield chance, np.array(steps).T
             return
         for action, follower in product(range(mdp.actions), range(mdp.states)):
-            step = table[time, state, spent, action] * mdp.transition[state, action, follower]
+            step = table[len(steps), state, spent, action] * mdp.transition[state, action, follower]
             if step > 0:
                 paid = round(mdp.cost[state, action, follower] / float(mdp.unit))
-                reward = mdp.reward[state, action, follower]
-                yield from extend(
-                    time + 1, follower, spent + paid, chance * step, gained + reward, length + 1
-                )
+                taken = [*steps, (state, action, follower)]
+                yield from extend(chance * step, follower, spent + paid, taken)
 
-    for state, chance in enumerate(mdp.initial):
-        if chance > 0:
-            yield from extend(0, state, 0, chance, 0.0, 0)
+    return extend(1.0, int(mdp.initial.argmax()), 0, [])
 
 
 def every_deterministic_law(mdp: FiniteMDP) -> list[CostLaw]:

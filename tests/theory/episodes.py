@@ -1,12 +1,10 @@
 """All episodes of a small decision process with their scores, and laws for which everything is
 known in closed form."""
 
-from itertools import product
-
 import numpy as np
 
 from canary.theory import ScoredLaw, from_trajectories
-from exact.tiny_mdps import random_mdp
+from exact.tiny_mdps import random_mdp, trajectories
 
 MDP = random_mdp(5, horizon=3, most_cost=2)
 LOGITS = np.array([[0.3, -0.5], [0.8, 0.1], [0.0, 0.0]])
@@ -19,27 +17,14 @@ def softmax(logits: np.ndarray) -> np.ndarray:
 
 
 def enumerated(logits: np.ndarray = LOGITS) -> ScoredLaw:
-    """Every episode is an atom of its own: its probability, cost and score, by walking the tree."""
+    """Every episode is an atom of its own: its probability, cost and score."""
     chance, found = softmax(logits), []
-
-    def walk(time, state, probability, cost, score):
-        if MDP.terminal[state] or time == MDP.horizon:
-            found.append((probability, cost, score.ravel()))
-            return
-        for action, follower in product(range(MDP.actions), range(MDP.states)):
-            step = chance[state, action] * MDP.transition[state, action, follower]
-            if step > 0:
-                gained = score.copy()
-                gained[state] += np.eye(MDP.actions)[action] - chance[state]
-                walk(
-                    time + 1,
-                    follower,
-                    probability * step,
-                    cost + MDP.cost[state, action, follower],
-                    gained,
-                )
-
-    walk(0, 0, 1.0, 0.0, np.zeros_like(logits))
+    shape = (MDP.horizon, MDP.states, len(MDP.support), MDP.actions)
+    for probability, steps in trajectories(MDP, np.broadcast_to(chance[:, None], shape)):
+        states, actions, followers = steps
+        score = np.zeros_like(logits)
+        np.add.at(score, states, np.eye(MDP.actions)[actions] - chance[states])
+        found.append((probability, MDP.cost[states, actions, followers].sum(), score.ravel()))
     probability, cost, score = (np.array(column) for column in zip(*found, strict=True))
     return from_trajectories(cost, score, probability)
 

@@ -13,7 +13,7 @@ duality
 is an upper bound. It meets the mixture's value after finitely many policies.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -83,9 +83,7 @@ def maximise(
         closed = upper_bound <= best.value + TOLERANCE * max(1.0, abs(best.value))
         if closed or upper_bound <= cutoff or best.value > target:
             break
-    return LinearOptimum(
-        best.value, max(upper_bound, best.value), best.multiplier, best.columns, best.weights
-    )
+    return replace(best, upper_bound=max(upper_bound, best.value))
 
 
 def _slack(bound: float) -> float:

@@ -89,11 +89,11 @@ def certify_run(
 ) -> dict[str, Any]:
     """Certify the policies of a run; writes certificate.json and .html into `out`, or the run."""
     request, folder = request or CertificateRequest(), out or run
-    key = None
+    sign = None
     if request.sign is not None:
         from canary.certification import signature  # needs cryptography
 
-        key = signature.private_key(request.sign)
+        sign = partial(signature.sign, key=signature.private_key(request.sign))
     config = open_config(run, environment, accept_change=accept_change)
     policies = load_policies(config, run, request.step)
     seeds = _seeds(request, policies)
@@ -129,8 +129,8 @@ def certify_run(
         "format": FORMAT,
     }
     certificate["sha256"] = content_hash(certificate)
-    if key is not None:
-        certificate = signature.sign(certificate, key)
+    if sign is not None:
+        certificate = sign(certificate)
     kept = save(certificate, folder)
     if kept is not None:
         bar.message(f"The earlier certificate is kept as {kept.name}.")

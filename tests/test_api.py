@@ -97,11 +97,10 @@ class OwnLake(IcyLake):
 
 def test_an_environment_without_a_name_is_handed_over(tmp_path: Path):
     config = make_config(OwnLake(horizon=9), constraint=canary.Chance(limit=2.0, epsilon=0.3))
-    headline = directory.Headline("OwnLake", "canary", 4, 1000)
     described = describe_environment(config.environment)
     del described["source"]  # as of a class in a script
     stored = config_to_dict(config) | {"environment": described}
-    place = directory.create(tmp_path, headline, stored, device="cpu", command=[])
+    place = directory.create(tmp_path, stored, 1000)
     with pytest.raises(CanaryError, match="OwnLake, which cannot be imported: pass environment"):
         canary.load(place)
     assert canary.load(place, OwnLake(horizon=9)).config == config

@@ -83,8 +83,7 @@ def test_a_method_of_ones_own_trains_and_is_opened_again(tmp_path: Path):
 
 def test_a_method_of_ones_own_is_imported_only_if_it_is_trusted(tmp_path: Path):
     config = make_config("IcyLake", Excess)
-    headline = directory.Headline("IcyLake", "Excess", 4, 1000)
-    place = directory.create(tmp_path, headline, config_to_dict(config), device="", command=[])
+    place = directory.create(tmp_path, config_to_dict(config), 1000)
     with pytest.raises(CanaryError, match=r"examples\.own_constraint:Excess"):
         canary.load(place)
     assert canary.load(place, trust=True).config == config

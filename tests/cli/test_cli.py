@@ -194,7 +194,7 @@ def test_ctrl_c_saves_and_resume_ends_as_if_nothing_had_happened(
     assert calls == [1, 1]
     summary = json.loads(output)
     run = Path(summary["run_dir"])
-    assert summary["status"] == directory.list_runs(out)[0].status == "interrupted"
+    assert summary["status"] == directory.list_runs(out)[0]["status"] == "interrupted"
     assert 0 < summary["total_steps"] < STEPS
     assert f"canary train --resume {run}" in errors.replace("\n", "")
     assert main(["train", "--resume", "latest", "--out", str(out), "--json", "-"]) == 0
@@ -216,9 +216,9 @@ def test_an_interruption_while_compiling(times, number, tmp_path, monkeypatch, c
     monkeypatch.setattr(seeds.SeedGroups, "compile", interrupt)
     assert main(["train", *FLAGS, "--seeds", "1", "--out", str(tmp_path)]) == 130
     (row,) = directory.list_runs(tmp_path)
-    assert (row.status, row.steps) == ("interrupted", 0)
+    assert (row["status"], row["steps"]) == ("interrupted", 0)
     shown = capsys.readouterr()
-    assert f"Interrupted and saved; continue with: canary train --resume {row.path}" in shown.err
+    assert f"Interrupted and saved; continue with: canary train --resume {row['path']}" in shown.err
     assert "Traceback" not in shown.err + shown.out
 
 

@@ -14,11 +14,15 @@ from canary.runs.files import sealed, write_json
 from canary.runs.manifest import update_manifest
 from runs.untrained_runs import untrained_run
 
-HEADLINE = directory.Headline("IcyLake", "canary", 1, 10)
+CONFIG = {
+    "environment": {"name": "IcyLake"},
+    "algorithm": {"name": "canary"},
+    "training": {"seeds": [0]},
+}
 
 
 def made(root):
-    return directory.create(root, HEADLINE, {}, device="", command=[])
+    return directory.create(root, CONFIG, 10)
 
 
 def listed(capsys, root):

@@ -99,11 +99,7 @@ def add_study(results, names: dict[str, str], view="study", **about) -> None:
 
 def add_run(root, name: str, **settings) -> Path:
     seeds = (1, 2)
-    headline = directory.Headline("IcyLake", "canary", len(seeds), UPDATES * BATCH)
-    made = directory.create(
-        root, headline, config(seeds, **settings), device="cpu", command=["canary", "train"]
-    )
-    run = made.rename(root / name)
+    run = directory.create(root, config(seeds, **settings), UPDATES * BATCH, name=name)
     for kind, table in tables(seeds).items():
         append_parts(run, {kind: table}, 0, UPDATES)
     update_manifest(run, status="finished", steps=UPDATES * BATCH, train_seconds=2.0)

@@ -35,9 +35,7 @@ EPISODES = [
 
 
 def make_run(root, config: dict[str, Any] = CONFIG, steps: int = 400) -> Path:
-    run = directory.create(
-        root, directory.Headline("IcyLake", "canary", 3, 1000), config, device="cpu", command=[]
-    )
+    run = directory.create(root, config, 1000)
     names = ["seed", "iteration", "return", "cost", "length", "valid"]
     frame = pl.DataFrame(EPISODES, schema=names, orient="row").with_columns(
         environment=pl.lit(0), terminated=pl.lit(True)

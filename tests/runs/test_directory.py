@@ -2,7 +2,6 @@
 broken, and trained by one process at a time."""
 
 import contextlib
-import dataclasses
 import json
 import os
 import signal
@@ -27,13 +26,14 @@ from canary.runs.manifest import (
 )
 from canary.runs.tables import append_parts, compact, discard_after, read_table
 
-HEADLINE = directory.Headline(env="IcyLake", algorithm="canary", seeds=2, total_steps=4000)
 
-
-def new_run(root: Path, headline: directory.Headline = HEADLINE) -> Path:
-    return directory.create(
-        root, headline, {"limit": 5.5}, device="cpu", command=["canary", "train"]
-    )
+def new_run(root: Path, env: str = "IcyLake") -> Path:
+    config = {
+        "environment": {"name": env},
+        "algorithm": {"name": "canary"},
+        "training": {"seeds": [0, 1]},
+    }
+    return directory.create(root, config, 4000)
 
 
 def metrics(first: int, last: int) -> pl.DataFrame:
@@ -67,7 +67,7 @@ def assert_holds(run: Path, last: int) -> None:
 
 def test_every_run_gets_its_own_directory_with_a_usable_name(tmp_path: Path):
     runs = [new_run(tmp_path) for _ in range(3)]
-    runs.append(new_run(tmp_path, dataclasses.replace(HEADLINE, env="../my.module:Factory()")))
+    runs.append(new_run(tmp_path, "../my.module:Factory()"))
     assert len(set(runs)) == 4
     assert sorted(tmp_path.iterdir()) == sorted(runs)
     assert runs[-1].name.startswith("my.module-Factory-canary-")
@@ -173,11 +173,11 @@ def claim(run: Path) -> tuple[subprocess.Popen[str], str]:
 
 def test_one_process_at_a_time_holds_a_run(tmp_path: Path):
     run = new_run(tmp_path)
-    assert directory.list_runs(tmp_path)[0].status == "interrupted"
+    assert directory.list_runs(tmp_path)[0]["status"] == "interrupted"
     (first, won), (second, lost) = claim(run), claim(run)
     assert won == "held\n"
     assert f"is being trained by process {os.getpid()} on" in lost  # its maker
-    assert directory.list_runs(tmp_path)[0].status == "running"
+    assert directory.list_runs(tmp_path)[0]["status"] == "running"
     with pytest.raises(CanaryError, match="trained by"), hold(run):
         pass
     first.send_signal(signal.SIGKILL)
@@ -203,10 +203,11 @@ def test_list_shows_broken_directories_as_unreadable(tmp_path: Path):
     (tmp_path / "unrelated").mkdir()
     (tmp_path / ".IcyLake-canary-1").mkdir()
     rows = directory.list_runs(tmp_path)
-    assert rows[0] == directory.RunRow(str(good), HEADLINE, 0, "finished", rows[0].started)
-    assert {Path(row.path).name: row.status for row in rows[1:]} == dict.fromkeys(
-        [*broken, "pipe"], "unreadable"
-    )
+    assert {Path(row["path"]).name: row["status"] for row in rows} == {
+        good.name: "finished",
+        **dict.fromkeys([*broken, "pipe"], "unreadable"),
+    }
+    assert rows[0]["path"] == str(good)
 
 
 def test_runs_are_found_by_path_and_name_and_suggested(tmp_path: Path):
@@ -214,7 +215,7 @@ def test_runs_are_found_by_path_and_name_and_suggested(tmp_path: Path):
         directory.find_run("x", tmp_path)
     older = new_run(tmp_path)
     update_manifest(older, started="2020-01-01T00:00:00+00:00")
-    newer = new_run(tmp_path, dataclasses.replace(HEADLINE, env="PointGoal"))
+    newer = new_run(tmp_path, "PointGoal")
     assert directory.find_run(str(older), tmp_path / "elsewhere") == older
     assert directory.find_run(older.name, tmp_path) == older
     assert directory.find_run("latest", tmp_path) == newer

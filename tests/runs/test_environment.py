@@ -86,9 +86,7 @@ def test_consent_is_for_this_code_with_these_arguments(run, tmp_path):
         "arguments": {"command": f"touch {mark}"},
         "cost": None,
     }
-    evil = directory.create(
-        tmp_path, directory.Headline("Walk", "ppo", 1, 10), config, device="", command=[]
-    )
+    evil = directory.create(tmp_path, config, 10)
     with pytest.raises(CanaryError, match="os:system"):
         open_config(evil)
     assert not mark.exists()

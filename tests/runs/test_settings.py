@@ -50,11 +50,8 @@ def test_list_shows_names_tags_differences_and_the_plan_as_it_is_now(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("COLUMNS", "200")  # a narrow terminal folds the differences
-    headline = directory.Headline("IcyLake", "canary", 2, 4000)
     for name, config in {"narrow": CONFIG, "wide": WIDE}.items():
-        run = directory.create(
-            tmp_path, headline, config, device="cpu", command=[], name=name, tags=[name[0]]
-        )
+        run = directory.create(tmp_path, config, 4000, name=name, tags=[name[0]])
     update_manifest(run, extended_steps=8000, total_steps=8000)
     assert main(["list", "--out", str(tmp_path)]) == 0
     shown = capsys.readouterr().out

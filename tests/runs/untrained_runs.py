@@ -39,11 +39,8 @@ def untrained_run(
     )
     states = eqx.tree_at(lambda tree: tree.terms.iteration, states, replace_fn=lambda n: n + 7)
     groups.close()
-    headline = directory.Headline(
-        config.environment_name, config.algorithm_name, len(training.seeds), training.total_steps
-    )
     described = config_to_dict(config) | {"environment": describe_environment(config.environment)}
-    run = directory.create(folder, headline, described, device="cpu", command=["test"])
+    run = directory.create(folder, described, training.total_steps)
     checkpoint.save(
         checkpoint.checkpoint_path(run / "checkpoints", 7),
         states,

@@ -40,8 +40,8 @@ class List:
         from canary.runs.settings import differing
         from canary.terminal.tables import print_lists, run_record
 
-        rows = [row for row in list_runs(Path(self.out)) if self.tag in (None, *row.tags)]
-        differences = differing([row.config for row in rows])
+        rows = [row for row in list_runs(Path(self.out)) if self.tag in (None, *row["tags"])]
+        differences = differing([row.get("config") for row in rows])
         runs = [run_record(row, differs) for row, differs in zip(rows, differences, strict=True)]
         known = {"environments": DESCRIPTIONS, "algorithms": ALGORITHMS, "presets": PRESETS}
         if self.json != "-":

@@ -24,16 +24,16 @@ import platform
 import re
 import secrets
 import shutil
+import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from canary.errors import CanaryError
-from canary.runs.files import cannot_write, read_json, reason_of, write_json
+from canary.runs.files import cannot_write, reason_of, write_json
 from canary.runs.manifest import (
     as_planned,
     code_fingerprint,
@@ -45,53 +45,35 @@ from canary.runs.manifest import (
 OLD_DRAFT_SECONDS = 60.0  # making a run takes less than a second
 
 
-@dataclass(frozen=True)
-class Headline:
-    """What identifies a run at a glance; its manifest begins with it."""
-
-    env: str
-    algorithm: str
-    seeds: int
-    total_steps: int
-
-
-@dataclass(frozen=True)
-class RunRow:
-    """One line of `canary list`; only the path is known if the directory cannot be read."""
-
-    path: str
-    headline: Headline | None = None
-    steps: int | None = None
-    status: str = "unreadable"
-    started: str = ""
-    tags: tuple[str, ...] = ()
-    config: dict[str, Any] | None = field(default=None, compare=False, repr=False)
-
-
 def create(
     root: Path,
-    headline: Headline,
-    config: dict,
+    config: dict[str, Any],
+    steps: int,
     *,
-    device: str,
-    command: Sequence[str],
+    device: str = "",
     name: str | None = None,
     tags: Sequence[str] = (),
     log: Sequence[str] = (),
     start: dict[str, Any] | None = None,
 ) -> Path:
-    """Make a new run directory below `root` and return it; an existing one is never touched."""
+    """Make a new run directory below `root` and return it; an existing one is never touched.
+    `steps` are planned per seed."""
     started = datetime.now().astimezone()
-    name = name or _default_name(headline, started)
+    env, algorithm = config["environment"]["name"], config["algorithm"]["name"]
+    name = name or f"{_plain(env)}-{_plain(algorithm)}-{started:%Y%m%d-%H%M%S}"
     draft = root / f".{name}-{secrets.token_hex(8)}.draft"
-    manifest = asdict(headline) | {
+    manifest = {
+        "env": env,
+        "algorithm": algorithm,
+        "seeds": len(config["training"]["seeds"]),
+        "total_steps": steps,
         "tags": list(tags),
         "log": list(log),
         "status": "running",
         "steps": 0,
         "started": started.isoformat(timespec="seconds"),
         "finished": None,
-        "command": list(command),
+        "command": sys.argv,
         "process": process_identity(),
         "versions": versions(),
         "platform": platform.platform(),
@@ -115,13 +97,9 @@ def create(
         shutil.rmtree(draft, ignore_errors=True)  # it has its name by now, unless that failed
 
 
-def _default_name(headline: Headline, started: datetime) -> str:
-    """Environment, algorithm and time, in characters that every file system and shell takes."""
-    parts = (
-        re.sub(r"[^A-Za-z0-9_.]+", "-", part).strip("-.")
-        for part in (headline.env, headline.algorithm)
-    )
-    return f"{'-'.join(parts)}-{started:%Y%m%d-%H%M%S}"
+def _plain(name: str) -> str:
+    """A name in characters that every file system and shell takes."""
+    return re.sub(r"[^A-Za-z0-9_.]+", "-", name).strip("-.")
 
 
 def _remove_old_drafts(root: Path) -> None:
@@ -154,8 +132,9 @@ def versions() -> dict[str, str]:
     return found
 
 
-def list_runs(root: Path) -> list[RunRow]:
-    """The runs below `root`, newest first; a broken one is "unreadable" and never raises."""
+def list_runs(root: Path) -> list[dict[str, Any]]:
+    """The manifests of the runs below `root`, newest first, each with its `path` and the settings
+    as they are planned now. Of a broken run only path and status are known: it is "unreadable"."""
     marks = ("config.json", "manifest.json", "checkpoints")
     try:
         folders = [path for path in root.iterdir() if path.name[0] != "."] if root.is_dir() else []
@@ -166,23 +145,15 @@ def list_runs(root: Path) -> list[RunRow]:
         for path in folders
         if path.is_dir() and any((path / mark).exists() for mark in marks)
     ]
-    return sorted(rows, key=lambda row: (row.started, row.path), reverse=True)
+    return sorted(rows, key=lambda row: (row["started"], row["path"]), reverse=True)
 
 
-def _row(path: Path) -> RunRow:
+def _row(path: Path) -> dict[str, Any]:
     try:
-        record = read_manifest(path)
-        return RunRow(
-            str(path),
-            Headline(record["env"], record["algorithm"], record["seeds"], record["total_steps"]),
-            record["steps"],
-            record["status"],
-            record["started"],
-            tuple(record["tags"]),
-            as_planned(read_json(path / "config.json"), record),
-        )
-    except (CanaryError, OSError, KeyError):
-        return RunRow(str(path))
+        manifest = read_manifest(path)
+    except (CanaryError, OSError):
+        return {"path": str(path), "status": "unreadable", "started": "", "steps": None, "tags": []}
+    return manifest | {"path": str(path), "config": as_planned(manifest["config"], manifest)}
 
 
 def find_run(name: str, root: Path) -> Path:
@@ -202,9 +173,9 @@ def find_run(name: str, root: Path) -> Path:
             f'"{name}" is a directory but not a run: it has no config.json; see `canary list`.'
         )
     rows = list_runs(root)
-    if name == "latest" and (readable := [row for row in rows if row.headline]):
-        return Path(readable[0].path)
-    names = [Path(row.path).name for row in rows]
+    if name == "latest" and (readable := [row for row in rows if row["started"]]):
+        return Path(readable[0]["path"])
+    names = [Path(row["path"]).name for row in rows]
     if not names:
         raise CanaryError(
             f'There is no run "{name}" nor any other in {root}; start one with `canary train`.'

@@ -9,7 +9,6 @@ import contextlib
 import os
 import shutil
 import signal
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -81,18 +80,13 @@ def start_run(
         structure = groups.structure()  # mistakes must show before anything is written
         start = start and start.fitted(structure, training.seeds)
     stored = config_to_dict(config) | {"environment": described}
-    steps = training.updates * training.batch
-    headline = directory.Headline(
-        config.environment_name, config.algorithm_name, len(training.seeds), steps
-    )
     run, is_new_place = None, not out.exists()
     try:
         run = directory.create(
             out,
-            headline,
             stored,
+            training.updates * training.batch,
             device=f"{device.platform}: {device.device_kind}",
-            command=sys.argv,
             name=name,
             tags=tags,
             log=watcher.log,

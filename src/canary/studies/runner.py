@@ -387,11 +387,11 @@ def _runs_of(config: RunConfig, runs: Path) -> list[tuple[Path, tuple[int, ...]]
     newest."""
     wanted, found = settings_of(config), []
     for row in directory.list_runs(runs):
-        if row.status not in ("failed", "unreadable"):
-            stored = read_json(Path(row.path) / "config.json")
+        if row["status"] not in ("failed", "unreadable"):
+            stored = read_json(Path(row["path"]) / "config.json")
             if stored_settings(stored) == wanted:
                 seeds = tuple(stored["training"]["seeds"])
-                found.append((row.status != "finished", Path(row.path), seeds))
+                found.append((row["status"] != "finished", Path(row["path"]), seeds))
     return [(path, seeds) for _, path, seeds in sorted(found, key=lambda item: item[0])]
 
 

@@ -1,7 +1,6 @@
 """The tables that commands print: summary, comparison, runs, settings, check and frontier."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,6 @@ from rich.table import Table
 from rich.text import Text
 
 from canary.errors import CanaryError
-from canary.runs import directory
 from canary.runs.files import read_json, unsealed
 from canary.runs.settings import settings_text
 from canary.terminal.console import PlainConsole
@@ -129,24 +127,20 @@ def _estimate(estimate: dict[str, Any] | None) -> str:
     return number(estimate["mean"]) + interval
 
 
+LISTED = ("path", "status", "started", "steps", "env", "algorithm", "seeds", "total_steps", "tags")
 NUMBERS = ("return_mean", "violation_probability", "constraint_value", "limit", "epsilon")
 
 
-def run_record(row: directory.RunRow, differs: dict[str, Any]) -> dict[str, Any]:
-    """A run of `canary list` as JSON data: how it differs from the others, and the headline numbers
-    of its summary if it has one."""
+def run_record(run: dict[str, Any], differs: dict[str, Any]) -> dict[str, Any]:
+    """A run of `canary list` as JSON data: how it differs from the others, and the main numbers of
+    its summary if it has one."""
     try:
-        place = Path(row.path) / "summary.json"
+        place = Path(run["path"]) / "summary.json"
         summary = unsealed(read_json(place), place)
     except CanaryError:
         summary = {}
     return {
-        "path": row.path,
-        "status": row.status,
-        "started": row.started,
-        "steps": row.steps,
-        **(asdict(row.headline) if row.headline else {}),
-        "tags": list(row.tags),
+        **{name: run[name] for name in LISTED if name in run},
         "differs": differs,
         "constraint_label": summary.get("constraint_label"),
         **{name: summary.get(name) for name in NUMBERS},

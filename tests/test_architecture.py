@@ -65,8 +65,8 @@ ALLOWED: dict[str, set[str]] = {
         "errors", "constraints", "numerics", "runs.files", "runs.manifest", "runs.settings", "runs.tables",
     },
     "runs": FROZEN | {
-        "host", "identity", "exploration", "training", "host_loop", "checking", "config", "terminal.progress",
-        "reporting.diagnosis", "watching",
+        "host", "identity", "exploration", "training", "host_loop", "checking", "config", "terminal.formatting",
+        "terminal.progress", "reporting.diagnosis", "watching",
     },
     "certification.page": {"certification", "constraints", "terminal"},
     "certification.signature": {"errors", "certification", "runs.files"},

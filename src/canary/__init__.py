@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from canary.environments.protocol import Continuous, Discrete, Environment, EnvironmentState
     from canary.environments.to_gymnasium import to_gymnasium
     from canary.errors import CanaryError
-    from canary.watching.update import Update
+    from canary.watching import Update
 
     __version__: str
 
@@ -30,7 +30,7 @@ _NAMES = {
     "canary.environments.protocol": "Continuous Discrete Environment EnvironmentState",
     "canary.environments.to_gymnasium": "to_gymnasium",
     "canary.errors": "CanaryError",
-    "canary.watching.update": "Update",
+    "canary.watching": "Update",
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 __all__ = ["__version__", *_HOMES]

@@ -29,7 +29,7 @@ from canary.cli.main import main as canary_command
 from canary.config.config import make_config
 from canary.runs.runner import resume_run, start_run
 from canary.studies.catalogue import ALL_STUDIES, Row, Study
-from canary.watching.watcher import Watcher
+from canary.watching import Watcher
 
 SMALL = (
     "env.map=SFF/FHF/FFG", "env.horizon=12", "algo.hidden=[4]", "training.merge_capacity=0", "training.environments=5",

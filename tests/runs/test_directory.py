@@ -132,20 +132,6 @@ def test_no_flipped_bit_passes(tmp_path: Path):
         (run / name).write_bytes(data)
 
 
-def test_a_small_file_of_many_rows_is_not_unpacked(tmp_path: Path, monkeypatch):
-    run, name = new_run(tmp_path), "episodes/part-00000000-00000003.parquet"
-    append(run, 0, 3)
-    bomb = pl.select(pl.repeat(0, 10**6, dtype=pl.Int32).alias("seed")).with_columns(
-        **{column: pl.lit(0) for column in tables.COLUMNS["episodes"] if column != "seed"}
-    )
-    written = tables._write(run, name, bomb)
-    update_manifest(run, tables=stored_manifest(run)["tables"] | dict([written]))
-    assert (run / name).stat().st_size < 100_000
-    monkeypatch.setattr(pl, "read_parquet", lambda *_: pytest.fail("it was unpacked"))
-    with pytest.raises(CanaryError, match="1,000,000 rows, and the run has 8,000 steps"):
-        read_table(run, "episodes")
-
-
 HOLD = """
 import sys
 from pathlib import Path

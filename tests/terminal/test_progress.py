@@ -9,15 +9,16 @@ from typing import Any
 import polars as pl
 import pytest
 from rich.console import Console
+from rich.text import Text
 from scipy import stats
 
 from canary.constraints import Chance
 from canary.numerics.statistics import clopper_pearson_interval
 from canary.runs.records import RecentHistory
-from canary.terminal.progress import RunHeading, SeedStatus, TrainingProgress
+from canary.terminal.progress import SeedStatus, TrainingProgress
 
 CONSTRAINT = Chance(limit=5.5, epsilon=0.02)
-TASK = RunHeading(env="IcyLake", algorithm="canary", constraint=CONSTRAINT, total_steps=1000)
+TASK = (Text("canary on IcyLake"), CONSTRAINT, 1000)
 
 
 class Clock:
@@ -66,7 +67,7 @@ def test_the_colour_says_whether_the_data_decide():
 
 
 def test_the_table_has_a_row_per_seed_and_one_for_all():
-    progress = TrainingProgress(TASK, console=console(True)[0], clock=(clock := Clock()))
+    progress = TrainingProgress(*TASK, console=console(True)[0], clock=(clock := Clock()))
     progress.update(
         [seed(0), seed(7, violations=9, warning="no step accepted in 20 updates")], 250, 50.0
     )
@@ -88,7 +89,7 @@ def test_the_table_has_a_row_per_seed_and_one_for_all():
 def test_a_log_gets_a_line_every_ten_seconds_or_twentieth():
     log, file = console(False)
     clock = Clock()
-    with TrainingProgress(TASK, console=log, clock=clock) as progress:
+    with TrainingProgress(*TASK, console=log, clock=clock) as progress:
         progress.busy("compiling")
         for steps in range(1, 101):  # quickly: the first, then a twentieth later
             progress.update([seed(0)], steps, 50.0)
@@ -107,7 +108,7 @@ def test_a_log_gets_a_line_every_ten_seconds_or_twentieth():
 def test_quiet_is_quiet():
     for is_terminal in (True, False):
         terminal, file = console(is_terminal)
-        with TrainingProgress(TASK, quiet=True, console=terminal) as progress:
+        with TrainingProgress(*TASK, quiet=True, console=terminal) as progress:
             progress.busy("compiling")
             progress.message("careful", warning=True)
             progress.update([seed(0, warning="stuck")], 1000, 50.0)
@@ -118,7 +119,7 @@ def test_standard_output_stays_clean_and_a_pipe_is_never_animated():
     code = (
         "from canary.terminal.progress import *\n"
         "from canary.constraints import Chance\n"
-        "with TrainingProgress(RunHeading('E', 'a', Chance(1.0, 0.1), 10)) as p:\n"
+        "with TrainingProgress(Text('a'), Chance(1.0, 0.1), 10) as p:\n"
         "    p.busy('compiling'); p.update([SeedStatus(0, 1.0, [0.5] * 9)], 10, 5.0); print('{}')"
     )
     environment = os.environ | {

@@ -35,7 +35,7 @@ from canary.runs.policies import EvaluationPlan, FrozenPolicies, load_policies, 
 from canary.runs.tables import read_table
 from canary.terminal.console import evaluation_bar
 from canary.values import AnySteps, Count, Positive, Seeds, Texts, Whole, checked
-from canary.watching.watcher import Callback, Watcher
+from canary.watching import Callback, Watcher
 
 RUNS = Path("runs")
 AnyRun = Union["Run", str, Path]

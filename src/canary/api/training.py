@@ -26,7 +26,7 @@ from canary.runs.warm_start import Start, start_from_policy, start_from_run
 from canary.training import TrainingState, train_whole
 from canary.types import Metrics, Terms
 from canary.values import AnySteps, Seeds, Texts, checked
-from canary.watching.watcher import Callback, Watcher
+from canary.watching import Callback, Watcher
 
 Number = float | Float[Array, ""]
 

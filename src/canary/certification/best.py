@@ -124,7 +124,7 @@ def find_best(
     if config.environment_changes:
         sentence += f" {changed_sentence(config.environment_changes)}"
     found = replace(found, sentence=sentence)
-    files.write_json(run / NAME, found.to_dict(), within=run)
+    files.write_json(run / NAME, found.to_dict())
     return found
 
 

@@ -56,13 +56,12 @@ def export_run(
     trained = trained_policy(policies, seed)
     data = chosen.encode(trained)
     parity = formats.check_parity(trained, chosen.implementation(data))
-    within = run if out is None else None
-    files.make_folder(path.parent, within=within)
+    files.make_folder(path.parent)
     files.remove_orphans(path.parent)
-    files.write_atomically(path, data, within=within)
+    files.write_atomically(path, data)
     digest = hashlib.sha256(data).hexdigest()
     note = f"{digest}  {path.name}\n"  # as sha256sum writes and checks it
-    files.write_atomically(path.with_name(f"{path.name}.sha256"), note.encode(), within=within)
+    files.write_atomically(path.with_name(f"{path.name}.sha256"), note.encode())
     return {
         **formats.metadata(trained),
         "path": str(path),

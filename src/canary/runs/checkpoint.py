@@ -4,8 +4,7 @@ The newest two are in RUN/checkpoints. Those after equal parts of training (`kee
 in RUN/kept, so that the policy at a step can be loaded. The archive has a checksum per array, opens
 with numpy alone, and cannot execute code: arrays of objects (pickles) are neither written nor read.
 Each leaf of the tree is a member named by its path. The member `metadata` is JSON: the format
-version and the configuration. A file of another configuration, or of another update than its name
-says, is refused.
+version and the configuration. A file of another update than its name says is refused.
 """
 
 import contextlib
@@ -26,7 +25,6 @@ from canary.errors import CanaryError
 from canary.runs.devices import prepare_devices
 from canary.runs.files import make_folder, read_bytes, write_atomically
 from canary.runs.seeds import make_groups
-from canary.runs.settings import differences
 from canary.training import TrainingState
 
 FORMAT_VERSION = 1
@@ -70,13 +68,13 @@ def store(run: Path, config: RunConfig, states: TrainingState, iteration: int) -
     resumes from the other, and would not save it again."""
     metadata = {"config": config_to_dict(config)}
     for name in (KEPT, NEWEST) if is_kept(config.training, iteration) else (NEWEST,):
-        make_folder(run / name, within=run)
-        save(checkpoint_path(run / name, iteration), states, metadata=metadata, within=run)
+        make_folder(run / name)
+        save(checkpoint_path(run / name, iteration), states, metadata=metadata)
 
 
-def prune(directory: Path, keep: int = 2) -> None:
-    """Remove all but the newest `keep` checkpoints."""
-    for path in checkpoints(directory)[keep:]:
+def prune(directory: Path) -> None:
+    """Remove all but the newest two checkpoints."""
+    for path in checkpoints(directory)[2:]:
         with contextlib.suppress(OSError):
             path.unlink()
 
@@ -89,7 +87,7 @@ def load_states(
     prepare_devices()
     structure = make_groups(config).structure()
     if step is None:
-        return newest_states(config, run, structure)
+        return newest_states(run, structure)
     batch, stored = config.training.batch, stored_updates(run)
     if step % batch or step // batch not in stored:
         steps = [f"{update * batch:,}" for update in sorted(stored)]
@@ -97,15 +95,15 @@ def load_states(
             f"{run} has no state at step {step:,}; it has those at {', '.join(steps) or 'none'}. "
             "`--set training.keep_checkpoints=10` keeps ten over a training."
         )
-    return *_load_own(config, stored[step // batch], structure), []
+    return *_load_named(stored[step // batch], structure), []
 
 
-def newest_states(config: RunConfig, run: Path, like: PyTree) -> tuple[Any, int, list[str]]:
+def newest_states(run: Path, like: PyTree) -> tuple[Any, int, list[str]]:
     """The newest checkpoint that can be used; see `load_states`."""
     skipped: list[str] = []
     for path in checkpoints(run / NEWEST):
         try:
-            states, iteration = _load_own(config, path, like)
+            states, iteration = _load_named(path, like)
         except CanaryError as error:
             skipped.append(str(error))
         else:
@@ -114,38 +112,25 @@ def newest_states(config: RunConfig, run: Path, like: PyTree) -> tuple[Any, int,
     raise CanaryError(f"No checkpoint in {run / NEWEST} can be used; {why}")
 
 
-def _load_own(config: RunConfig, path: Path, like: PyTree) -> tuple[Any, int]:
-    """A state and its update, which must be the one in its name, of this configuration."""
-    states, metadata = load(path, like)
+def _load_named(path: Path, like: PyTree) -> tuple[Any, int]:
+    """A state and its update, which must be the one in its name."""
+    states, _ = load(path, like)
     iteration = int(np.asarray(states.terms.iteration)[0])
     if checkpoint_path(path.parent, iteration) != path:
         raise CanaryError(f"Checkpoint {path} is damaged (its state is of update {iteration}).")
-    changed = [
-        text
-        for text in differences(metadata.get("config"), config_to_dict(config))
-        if not text.endswith(" is new")  # a later version may have more settings
-        and not text.startswith("training.total_steps ")  # it may have been extended since
-        and not (config.environment_changes and text.startswith("environment."))  # accepted
-    ]
-    if changed:
-        raise CanaryError(
-            f"Checkpoint {path} was trained with another configuration: {changed[0]}; restore "
-            "config.json."
-        )
     return states, iteration
 
 
-def save(path: Path, tree: PyTree, *, metadata: dict[str, Any], within: Path | None = None) -> None:
-    """Write `tree`, whose leaves must all be arrays, and `metadata`, which must be JSON data."""
+def save(path: Path, tree: PyTree, *, metadata: dict[str, Any]) -> None:
+    """Write `tree`, whose leaves must all be arrays of numbers, and `metadata`, which must be JSON
+    data."""
     header = json.dumps({"version": FORMAT_VERSION, "metadata": metadata}, allow_nan=False)
     arrays = {"metadata": np.frombuffer(header.encode(), np.uint8)}
     for name, leaf in named_leaves(tree):
-        if not isinstance(leaf, jax.Array | np.ndarray) or leaf.dtype == object:
-            raise TypeError(f"{name} is not an array of numbers but {leaf!r}")
         arrays[name] = np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **arrays)
-    write_atomically(path, buffer.getvalue(), within=within)
+    write_atomically(path, buffer.getvalue())
 
 
 def load(path: Path, like: PyTree) -> tuple[PyTree, dict[str, Any]]:
@@ -168,8 +153,6 @@ def read_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
             if any(member.compress_type for member in archive.zip.infolist()):
                 raise ValueError("its arrays are compressed")  # a small file could fill the memory
             arrays = {name: archive[name] for name in archive.files}
-        if not all(isinstance(array, np.ndarray) for array in arrays.values()):
-            raise ValueError("a member is not an array")
         header = json.loads(arrays.pop("metadata").tobytes())
         version, metadata = header["version"], header["metadata"]
     except FileNotFoundError as error:
@@ -198,8 +181,6 @@ def _is_key(leaf: Any) -> bool:
 def _restored(path: Path, name: str, found: np.ndarray, like: Any) -> jax.Array:
     """One leaf, if it has the shape and type that `like` asks for."""
     wanted = jax.eval_shape(jax.random.key_data, like) if _is_key(like) else like
-    if found.dtype.kind == "V" and found.dtype.itemsize == np.dtype(wanted.dtype).itemsize:
-        found = found.view(wanted.dtype)  # the .npy format does not know bfloat16 and its like
     if (found.shape, found.dtype) != (wanted.shape, wanted.dtype):
         raise _other_configuration(
             path,

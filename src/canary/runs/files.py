@@ -1,8 +1,8 @@
 """Every file that canary writes or reads goes through here.
 
 A file appears whole or not at all: it is written under a random name beside its place and then
-renamed. Only regular files are read, up to a bound. Inside a run, no link that leads outside is
-followed.
+renamed, so a link in its place is replaced, not followed. Only regular files are read, up to a
+bound.
 """
 
 import contextlib
@@ -30,13 +30,8 @@ TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
 SEAL = "sha256"
 
 
-def write_atomically(path: Path, data: bytes, *, within: Path | None = None) -> None:
-    """Give `path` this content, durably, or leave it as it was and raise.
-
-    `within` is the run that the file belongs to: no link may lead out of it.
-    """
-    if within is not None:
-        refuse_links(path.parent, within)
+def write_atomically(path: Path, data: bytes) -> None:
+    """Give `path` this content, durably, or leave it as it was and raise."""
     check_target(path)
     try:
         _write_and_rename(path, data)
@@ -84,17 +79,7 @@ def remove_orphans(folder: Path, name: str = "") -> None:
                     os.close(descriptor)
 
 
-def refuse_links(folder: Path, within: Path) -> None:
-    """Raise if links lead from a run's `folder` to a place outside the run."""
-    if not folder.resolve().is_relative_to(within.resolve()):
-        raise CanaryError(
-            f"{folder} is a link that leads out of {within}; put a directory in its place."
-        )
-
-
-def make_folder(folder: Path, *, within: Path | None = None) -> None:
-    if within is not None:
-        refuse_links(folder, within)
+def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
@@ -150,9 +135,9 @@ def read_bytes(path: Path, largest: int = LARGEST) -> bytes:
         return file.read(facts.st_size)
 
 
-def write_json(path: Path, value: dict[str, Any], *, within: Path | None = None) -> None:
+def write_json(path: Path, value: dict[str, Any]) -> None:
     text = json.dumps(value, indent=2, allow_nan=False) + "\n"
-    write_atomically(path, text.encode(), within=within)
+    write_atomically(path, text.encode())
 
 
 def read_json(path: Path, missing: str = "the directory is not a complete run") -> dict[str, Any]:

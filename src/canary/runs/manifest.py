@@ -49,7 +49,7 @@ def stored_manifest(run: Path) -> dict[str, Any]:
 
 
 def write_manifest(run: Path, manifest: dict[str, Any]) -> None:
-    write_json(run / NAME, sealed(manifest), within=run)
+    write_json(run / NAME, sealed(manifest))
 
 
 def update_manifest(run: Path, **changes: Any) -> None:

@@ -50,9 +50,10 @@ from canary.runs.records import (
 )
 from canary.runs.seeds import SeedGroups, make_groups
 from canary.runs.warm_start import Start
-from canary.terminal import progress
+from canary.terminal.formatting import title
+from canary.terminal.progress import TrainingProgress
 from canary.training import FAULT
-from canary.watching.watcher import Watcher
+from canary.watching import Watcher
 
 CHUNK_SECONDS = 2.0  # of one call of the program: the display and Ctrl-C wait for it
 
@@ -192,12 +193,10 @@ class _Training:
         """Train to the end, an interruption or a fault, and state which it was in the manifest."""
         config, started, status = self._config, time.monotonic(), "failed"
         steps = config.training.updates * config.training.batch * len(config.training.seeds)
-        heading = progress.RunHeading(
-            config.environment_name, config.algorithm_name, config.constraint, steps
-        )
+        heading = title(config.environment_name, config.algorithm_name, config.constraint.text)
         try:
             with (
-                progress.TrainingProgress(heading, quiet=quiet) as display,
+                TrainingProgress(heading, config.constraint, steps, quiet=quiet) as display,
                 _interruptible(display) as interrupted,
                 _enough_memory(config),
             ):
@@ -222,7 +221,7 @@ class _Training:
                 wall_seconds=round(seconds + time.monotonic() - started, 2),
             )
 
-    def _prepare(self, display: progress.TrainingProgress) -> None:
+    def _prepare(self, display: TrainingProgress) -> None:
         """Start or restore the seeds, compile, and open the logs."""
         config, run = self._config, self._run
         if checkpoint.checkpoints(run / NEWEST):
@@ -245,10 +244,10 @@ class _Training:
         self._watcher.open(run, about, config.constraint, config.training.updates, done)
         self._saved = time.monotonic()
 
-    def _restore(self, display: progress.TrainingProgress) -> int:
+    def _restore(self, display: TrainingProgress) -> int:
         """Load the newest intact state, under the plan as it is now; returns the updates done."""
         structure = self._groups.structure()
-        states, iteration, notes = checkpoint.newest_states(self._config, self._run, structure)
+        states, iteration, notes = checkpoint.newest_states(self._run, structure)
         updates = self._config.training.updates
         planned = jnp.full_like(states.terms.updates, updates)
         self._groups.restore(eqx.tree_at(lambda s: s.terms.updates, states, planned))
@@ -257,7 +256,7 @@ class _Training:
         display.message(f"Resuming {self._run} after update {iteration} of {updates}.")
         return iteration
 
-    def _loop(self, display: progress.TrainingProgress, interrupted: threading.Event) -> str:
+    def _loop(self, display: TrainingProgress, interrupted: threading.Event) -> str:
         """Advance until the end, an interruption or a watcher's stop; returns the run's status."""
         config, training = self._config, self._config.training
         dead_zone = getattr(config.algorithm, "dead_zone", None)
@@ -371,7 +370,7 @@ def _enough_memory(config: RunConfig) -> Iterator[None]:
 
 
 @contextmanager
-def _interruptible(display: progress.TrainingProgress) -> Iterator[threading.Event]:
+def _interruptible(display: TrainingProgress) -> Iterator[threading.Event]:
     """Ctrl-C and SIGTERM stop after the current chunk; a second one stops at once."""
     asked = threading.Event()
     if threading.current_thread() is not threading.main_thread():

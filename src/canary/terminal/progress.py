@@ -19,7 +19,7 @@ from rich.text import Text
 
 from canary.constraints import Constraint, One, own_costs, parts_of
 from canary.terminal.console import error_console
-from canary.terminal.formatting import clock_time, judged, number, table, title
+from canary.terminal.formatting import clock_time, judged, number, table
 
 ROWS = 12  # seeds with a row of their own; the others share one
 WIDE = 100  # columns from which on the table says more about the updates
@@ -63,17 +63,6 @@ class SeedStatus:
         return judged(measured, constraint.kind, constraint.allowed)
 
 
-@dataclass(frozen=True)
-class RunHeading:
-    """What is being trained; a resumed run begins at `start_steps`."""
-
-    env: str
-    algorithm: str
-    constraint: Constraint
-    total_steps: int
-    start_steps: int = 0
-
-
 def pool(seeds: Sequence[SeedStatus]) -> SeedStatus:
     """Several seeds as one: all their episodes together, everything else averaged."""
     ended = [one for one in seeds if len(one.costs)]
@@ -99,19 +88,22 @@ class TrainingProgress:
 
     def __init__(
         self,
-        task: RunHeading,
+        heading: Text,
+        constraint: Constraint,
+        total_steps: int,
         *,
         quiet: bool = False,
         console: Console | None = None,
         clock: Callable[[], float] = time.monotonic,
     ):
         self._console = console or error_console()
-        self._task, self._quiet, self._clock = task, quiet, clock
+        self._heading, self._constraint, self._total = heading, constraint, total_steps
+        self._quiet, self._clock = quiet, clock
         self._live: Live | None = None
         self._seeds: tuple[SeedStatus, ...] = ()
-        self._steps, self._speed, self._notice, self._is_busy = task.start_steps, 0.0, "", False
+        self._steps, self._speed, self._notice, self._is_busy = 0, 0.0, "", False
         self._started = self._updated = self._busy_since = clock()
-        self._line_time, self._line_steps = -math.inf, task.start_steps
+        self._line_time, self._line_steps = -math.inf, 0
 
     def __enter__(self) -> "TrainingProgress":
         if self._console.is_interactive and not self._quiet:
@@ -136,7 +128,7 @@ class TrainingProgress:
         is_due = self._updated - self._line_time >= LINE_SECONDS
         if self._live:
             self._live.refresh()
-        elif is_due or steps - self._line_steps >= LINE_FRACTION * self._task.total_steps:
+        elif is_due or steps - self._line_steps >= LINE_FRACTION * self._total:
             self._print_line()
 
     def busy(self, text: str) -> None:
@@ -159,10 +151,10 @@ class TrainingProgress:
 
     def _print_line(self) -> None:
         self._line_time, self._line_steps = self._clock(), self._steps
-        task, whole = self._task, pool(self._seeds)
-        judged = ((part.label, *whole.judged(part)) for part in parts_of(task.constraint))
+        whole = pool(self._seeds)
+        judged = ((part.label, *whole.judged(part)) for part in parts_of(self._constraint))
         cells = (
-            f"{self._steps / task.total_steps:4.0%}  {self._steps:,} steps",
+            f"{self._steps / self._total:4.0%}  {self._steps:,} steps",
             f"return {number(whole.return_mean)}",
             *(f"{label} {value} [{band}]" for label, value, band, _ in judged),
             f"cost {whole.cost}",
@@ -176,15 +168,14 @@ class TrainingProgress:
     def _time_left(self) -> str:
         if not self._speed > 0:
             return "-:--"
-        left = (self._task.total_steps - self._steps) / self._speed
+        left = (self._total - self._steps) / self._speed
         return clock_time(max(left - (self._clock() - self._updated), 0.0))
 
     def _render(self) -> Group:
         """The whole display; the refresh thread of `Live` calls it too."""
-        task, now = self._task, self._clock()
+        now, total, done = self._clock(), self._total, self._steps
         bar = Table.grid(padding=(0, 3, 0, 0))
         width = max(10, self._console.width - 80)
-        total, done = task.total_steps, self._steps
         bar.add_row(
             ProgressBar(total=total, completed=done, width=width, complete_style="cyan"),
             f"{done:,} / {total:,} steps",
@@ -194,13 +185,13 @@ class TrainingProgress:
         notice = self._notice
         if self._is_busy:
             notice += f" ... {now - self._busy_since:.0f} s"
-        rows = [_live_table(task, self._seeds, self._console)] if self._seeds else [Text()]
-        heading = title(task.env, task.algorithm, task.constraint.text)
-        return Group(heading, *rows, bar, *_warnings(self._seeds), Text(notice, style="dim"))
+        live = _live_table(self._constraint, self._seeds, self._console) if self._seeds else Text()
+        lines = (*_warnings(self._seeds), Text(notice, style="dim"))
+        return Group(self._heading, live, bar, *lines)
 
 
-def _live_table(task: RunHeading, seeds: Sequence[SeedStatus], console: Console) -> Table:
-    whole, parts = pool(seeds), parts_of(task.constraint)
+def _live_table(constraint: Constraint, seeds: Sequence[SeedStatus], console: Console) -> Table:
+    whole, parts = pool(seeds), parts_of(constraint)
     extras = list(whole.extras) if console.width >= WIDE else []
     bands = (column for part in parts for column in (part.label, "95% band"))
     names = (name.replace("_", " ") for name in extras)

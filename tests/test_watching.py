@@ -10,8 +10,7 @@ import pytest
 
 from canary.constraints import Chance, Mean
 from canary.errors import CanaryError
-from canary.watching.update import updates_of
-from canary.watching.watcher import Watcher
+from canary.watching import Watcher, updates_of
 
 CONSTRAINT = Chance(5.5, 0.1)
 ABOUT: dict[str, Any] = {

@@ -11,9 +11,8 @@ from jax.flatten_util import ravel_pytree
 from canary.algorithms.base import Task
 from canary.config.config import make_config
 from canary.rollout import CostAccount
-from canary.runs.seeds import make_trainer
+from canary.runs.seeds import make_terms, make_trainer
 from canary.training import init_training, train_iteration
-from problems.terms import terms_of
 
 
 def test_plain_reference_and_library_take_the_same_steps():
@@ -26,7 +25,7 @@ def test_plain_reference_and_library_take_the_same_steps():
         action_space=environment.action_space,
     )
     plain = replace(trainer, algorithm=make_reference(config.algorithm, task))
-    ours = theirs = jax.jit(lambda: init_training(trainer, terms_of(config), 0))()
+    ours = theirs = jax.jit(lambda: init_training(trainer, make_terms(config), 0))()
     start = ravel_pytree(ours.learner.policy)[0]
     advance_ours = jax.jit(lambda state: train_iteration(trainer, state)[0])
     advance_theirs = jax.jit(lambda state: train_iteration(plain, state)[0])

@@ -11,11 +11,10 @@ from canary.config.config import make_config
 from canary.networks import critic_values
 from canary.numerics.running_statistics import normalise
 from canary.numerics.tiers import Tier
-from canary.runs.seeds import make_trainer
+from canary.runs.seeds import make_terms, make_trainer
 from canary.training import init_training, train_chunk
 from canary.types import Chance
 from problems.probe_environments import Aim, DearLake, Questions
-from problems.terms import terms_of
 
 SMALL = ("algo.hidden=[16,16]", "algo.critic.minibatches=1")
 
@@ -37,7 +36,7 @@ def train(
         environments=environments, rollout_length=rollout_length, merge_capacity=0, **training,
     )  # fmt: skip
     trainer = make_trainer(config)
-    state = jax.jit(lambda: init_training(trainer, terms_of(config), seed))()
+    state = jax.jit(lambda: init_training(trainer, make_terms(config), seed))()
     state, records = jax.jit(lambda state: train_chunk(trainer, state, updates, updates))(state)
     return jax.tree.map(lambda leaf: leaf, state), jax.tree.map(np.asarray, records)
 

@@ -51,21 +51,13 @@ class IcyLake(OurLake):
         return eqx.tree_at(lambda s: s.cost, after, jnp.zeros(()))
 
 
-def test_an_environment_is_known_by_where_it_comes_from(tmp_path, run):
+def test_an_environment_is_known_by_where_it_comes_from(run):
     mine = IcyLake(map=LAKE.map, horizon=LAKE.horizon)
     with pytest.raises(CanaryError, match=r"it is .*test_attacks:IcyLake, not canary's IcyLake"):
         open_config(run, mine)
     stored = json.loads(json.dumps(describe_environment(mine)))
     assert environment_changes(stored, mine) == []
     assert environment_changes(stored, LAKE)[0].startswith("it is canary's IcyLake, not ")
-
-    @dataclass(frozen=True, kw_only=True)
-    class Local(IcyLake):
-        name = "IcyLake"
-
-    trained = untrained_run(tmp_path, env=Local(map=LAKE.map, horizon=LAKE.horizon))
-    with pytest.raises(CanaryError, match=r"Local, which cannot be imported: pass environment="):
-        open_config(trained)
 
 
 @pytest.mark.filterwarnings("ignore:.*is damaged")
@@ -83,16 +75,6 @@ def test_hard_links_and_pipes_in_a_run_hurt_nobody(run, tmp_path, capsys):
     assert victim.read_text() == "precious"
 
 
-def test_output_goes_to_regular_files_only(run, tmp_path, capsys):
-    os.mkfifo(tmp_path / "pipe")
-    device = tmp_path / "device"
-    device.symlink_to("/dev/null")
-    for target in (tmp_path / "pipe", device):
-        with pytest.raises(CanaryError, match="not a regular file"):
-            canary.load(run).export("numpy", target)
-    assert device.is_symlink()
-
-
 @pytest.mark.parametrize("name", REQUIRED)
 def test_settings_of_jax_that_change_numbers_are_refused(name):
     before = getattr(jax.config, name)
@@ -105,18 +87,15 @@ def test_settings_of_jax_that_change_numbers_are_refused(name):
     prepare_devices()
 
 
-def test_seeds_are_not_counted_twice(run, capsys):
-    assert "different" in sentence(capsys, "evaluate", str(run), "--seeds", "0,0")
+def test_seeds_are_not_counted_twice():
     with pytest.raises(CanaryError, match="different"):
         EvaluationPlan(seeds=(1, 1))
 
 
-@pytest.mark.parametrize(("environments", "length"), [(10**6, 10**4), (2 * 10**9, 1)])
-def test_a_batch_that_no_memory_holds_is_a_sentence(tmp_path, capsys, environments, length):
+def test_a_batch_that_no_memory_holds_is_a_sentence(tmp_path, capsys):
     said = sentence(
-        capsys, "train", "--seeds", "1", "--total-steps", str(min(environments * length, 2**31 - 1)),
-        "--set", f"training.environments={environments}", "--set", f"training.rollout_length={length}",
-        "--out", str(tmp_path / "out"), "--quiet",
+        capsys, "train", "--seeds", "1", "--total-steps", "2000000000", "--out", str(tmp_path / "out"),
+        "--set", "training.environments=2000000000", "--set", "training.rollout_length=1", "--quiet",
     )  # fmt: skip
     assert "training.environments" in said
     assert not (tmp_path / "out").exists()

@@ -12,7 +12,7 @@ from polars.testing import assert_frame_equal
 
 from canary.cli.main import main
 from canary.runs import checkpoint, directory, runner, seeds
-from canary.runs.files import unsealed, write_json
+from canary.runs.files import read_sealed, write_json
 from canary.runs.tables import read_table
 from tiny_runs import FLAGS, STEPS, command, environment, run_canary
 
@@ -125,7 +125,7 @@ def test_the_json_is_the_only_thing_on_standard_output(trained):
     run, done = trained
     summary = json.loads(done.stdout)
     assert summary.keys() >= KEYS
-    assert summary == unsealed(json.loads((run / "summary.json").read_text()), run)
+    assert summary == read_sealed(run / "summary.json")
     assert (summary["seed_ids"], summary["total_steps"]) == ([0, 3], STEPS)
     assert (summary["status"], summary["env"], summary["algorithm"]) == ("finished", "IcyLake", "canary")  # fmt: skip
     assert all(words in done.stderr for words in ("P(cost > 5.5)", "guarantee", f"{run}/summary.json"))  # fmt: skip

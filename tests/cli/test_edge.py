@@ -10,7 +10,7 @@ from canary.cli import show
 from canary.cli.main import BUG, main
 from canary.errors import CanaryError
 from canary.runs import directory
-from canary.runs.files import sealed, write_json
+from canary.runs.files import write_sealed
 from canary.runs.manifest import update_manifest
 from runs.untrained_runs import untrained_run
 
@@ -84,7 +84,7 @@ def test_one_bad_run_never_hides_the_others(capsys, tmp_path, name):
 
 def test_a_summary_that_was_changed_is_not_shown(capsys, tmp_path):
     place = made(tmp_path) / "summary.json"
-    write_json(place, sealed({"return_mean": 0.25, "violation_probability": 0.5}))
+    write_sealed(place, {"return_mean": 0.25, "violation_probability": 0.5})
     for before, after, shown in (("0.5", "0.5", 0.5), ("0.5", "0.1", None)):
         place.write_text(place.read_text().replace(before, after))
         (row,) = listed(capsys, tmp_path)

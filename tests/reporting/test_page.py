@@ -3,7 +3,6 @@ are text."""
 
 import html
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -151,7 +150,7 @@ def test_certificates_and_evaluations_fill_the_final_columns(tmp_path):
         return [shown[f"final_{name}"] for name in names]
 
     assert final() == [None] * 5
-    (run / "evaluation.json").write_text(json.dumps(files.sealed(EVALUATED)))
+    files.write_sealed(run / "evaluation.json", EVALUATED)
     violation, lower, upper, safe, _ = final()
     assert (violation, safe) == (0.025, 0.5)
     assert lower < 10 / 400 < upper
@@ -207,8 +206,6 @@ def test_the_command(tmp_path, capsys):
     arguments = ["--runs", str(tmp_path / "runs"), "--no-frontier", "--quiet"]
     assert main(["report", "--out", str(out), *arguments]) == 0
     assert capsys.readouterr().out.strip() == str(out)
-    os.mkfifo(tmp_path / "pipe")
-    for name in ("pipe", "missing/report.html"):
-        assert main(["report", "--out", str(tmp_path / name), *arguments]) == 2
-        assert str(tmp_path / name) in capsys.readouterr().err
-    assert (tmp_path / "pipe").is_fifo()
+    missing = str(tmp_path / "missing" / "report.html")
+    assert main(["report", "--out", missing, *arguments]) == 2
+    assert missing in capsys.readouterr().err

@@ -17,6 +17,7 @@ import pytest
 
 from canary.errors import CanaryError
 from canary.runs import checkpoint
+from problems.trees import assert_same
 
 
 class Record(eqx.Module):
@@ -36,15 +37,6 @@ def example(seed: int = 0) -> Any:
         "/é'": [np.asfortranarray(np.arange(6, dtype=np.int8).reshape(2, 3))],
         "none": None,
     }
-
-
-def assert_same(actual: Any, expected: Any) -> None:
-    assert jax.tree.structure(actual) == jax.tree.structure(expected)
-    for one, other in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
-        assert (one.shape, one.dtype) == (other.shape, other.dtype)
-        if jax.dtypes.issubdtype(one.dtype, jax.dtypes.prng_key):
-            one, other = jax.random.key_data(one), jax.random.key_data(other)
-        assert np.asarray(one).tobytes() == np.asarray(other).tobytes()
 
 
 def test_round_trip_into_arrays_and_into_shapes(tmp_path: Path):

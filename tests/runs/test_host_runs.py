@@ -20,6 +20,7 @@ from canary.runs import checkpoint
 from canary.runs.manifest import read_manifest
 from canary.runs.seeds import make_groups
 from problems.host_environments import WALK
+from problems.trees import assert_same
 
 CONSTRAINT = canary.Chance(limit=3.0, epsilon=0.2)
 SETTINGS = (
@@ -96,13 +97,6 @@ def test_a_failure_before_anything_was_trained_leaves_nothing(tmp_path, fails_at
 def groups_of(environment):
     settings = (*SETTINGS, f"training.total_steps={10 * UPDATE}")
     return make_groups(make_config(environment, "ppo", CONSTRAINT, "fast", settings, seeds=(0, 1)))
-
-
-def assert_same(one, other):
-    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
-        if jax.dtypes.issubdtype(a.dtype, jax.dtypes.prng_key):
-            a, b = jax.random.key_data(a), jax.random.key_data(b)
-        np.testing.assert_array_equal(a, b)
 
 
 def test_a_resumed_run_has_the_bits_of_one_that_never_stopped(tmp_path):

@@ -10,9 +10,8 @@ from canary.config.config import config_to_dict, make_config
 from canary.environments.icy_lake import IcyLake
 from canary.runs import checkpoint, directory
 from canary.runs.environment import describe_environment
-from canary.runs.seeds import SeedGroups, make_trainer
+from canary.runs.seeds import make_groups
 from canary.types import Chance
-from problems.terms import terms_of
 
 LAKE = IcyLake(map="SFF/FHF/FFG", horizon=12)
 LIMIT = 1.5
@@ -29,8 +28,7 @@ def untrained_run(
         "seeds": (0, 3),
     } | choices
     config = make_config(**choices, overrides=("algo.hidden=[8,8]", *overrides))
-    training = config.training
-    groups = SeedGroups(make_trainer(config), terms_of(config), training.seeds, 0, 1)
+    groups = make_groups(config)
     groups.start()
     states = eqx.tree_at(
         lambda tree: tree.learner.policy.network.weights[-1],
@@ -40,7 +38,7 @@ def untrained_run(
     states = eqx.tree_at(lambda tree: tree.terms.iteration, states, replace_fn=lambda n: n + 7)
     groups.close()
     described = config_to_dict(config) | {"environment": describe_environment(config.environment)}
-    run = directory.create(folder, described, training.total_steps)
+    run = directory.create(folder, described, config.training.total_steps)
     checkpoint.save(
         checkpoint.checkpoint_path(run / "checkpoints", 7),
         states,

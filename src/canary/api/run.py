@@ -29,7 +29,6 @@ from canary.runs import files, runner
 from canary.runs.checkpoint import stored_updates
 from canary.runs.directory import find_run
 from canary.runs.environment import open_config
-from canary.runs.files import write_json
 from canary.runs.manifest import read_config
 from canary.runs.policies import EvaluationPlan, FrozenPolicies, load_policies, play
 from canary.runs.tables import read_table
@@ -130,7 +129,7 @@ def evaluate(
     summary = summarise_evaluation(run.directory, table, seconds) | how
     if step is None and not deterministic and not changes:
         try:  # for `canary report`
-            files.write_json(run.directory / EVALUATION, files.sealed(summary))
+            files.write_sealed(run.directory / EVALUATION, summary)
         except CanaryError as error:
             warnings.warn(str(error), stacklevel=3)
     return cast(EvaluationSummary, summary)
@@ -397,7 +396,7 @@ def finished(run: Run, *, final_check: bool, quiet: bool) -> Run:
             summary["final_check"] = _check(run, episodes, quiet=quiet)
         if summary["warnings"]:
             summary["yardstick"] = _yardstick(run)
-    write_json(run.directory / "summary.json", files.sealed(dict(summary)))
+    files.write_sealed(run.directory / "summary.json", dict(summary))
     if run.episodes["valid"].any() and importlib.util.find_spec("matplotlib"):
         run.plot()
     if summary["status"] == "interrupted":
@@ -427,8 +426,8 @@ def _yardstick(run: Run) -> str | None:
         played = yardstick.play(lambda *_: time.monotonic() < until)
         sentence = known_sentence(played, config.constraint)
         rows = [one.to_dict(config.constraint) for one in played]
-        record = files.sealed({"sentence": sentence, "policies": rows})
-        write_json(run.directory / YARDSTICK, record)
+        record = {"sentence": sentence, "policies": rows}
+        files.write_sealed(run.directory / YARDSTICK, record)
     except CanaryError:  # the training is worth keeping without it
         return None
     finally:
@@ -441,7 +440,7 @@ def as_run(
     environment: Environment | None = None,
     *,
     trust: bool = False,
-    accept_change: bool | None = None,
+    accept_change: bool = False,
 ) -> Run:
     """The run of that path or name. An opened run stays as it is, unless another environment is
     given or a change accepted."""

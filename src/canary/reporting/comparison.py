@@ -45,7 +45,7 @@ def compare_runs(runs: Sequence[Path], figure: Path | None = None) -> dict[str, 
 def _compared(
     run: Path, summary: dict[str, Any], differs: dict[str, Any], first: dict[str, Any]
 ) -> dict[str, Any]:
-    measured = [value for value in summary["constraint_per_seed"] if value is not None]
+    measured, allowed = summary["constraint_per_seed"], summary["constraint_allowed"]
     is_same = summary["constraint_text"] == first["constraint_text"]
     return {
         "run": run.name,
@@ -56,9 +56,9 @@ def _compared(
         "steps": summary["total_steps"],
         "return_mean": _estimate(summary["return_per_seed"]),
         "constraint_text": summary["constraint_text"],
-        "constraint_allowed": summary["constraint_allowed"],
+        "constraint_allowed": allowed,
         "constraint_value": _estimate(measured, least=0.0),
-        "safe_seeds": sum(value <= summary["constraint_allowed"] for value in measured),
+        "safe_seeds": sum(value is not None and value <= allowed for value in measured),
         "return_against_first": _paired(summary, first, "return_per_seed"),
         "constraint_against_first": _paired(summary, first, "constraint_per_seed")
         if is_same
@@ -67,13 +67,11 @@ def _compared(
 
 
 def _estimate(values: Sequence[float | None], least: float = -np.inf) -> dict[str, Any] | None:
-    found = student_interval([value for value in values if value is not None])
-    if found is None:
+    mean, half = student_interval(values)
+    if mean is None:
         return None
-    mean, half = found
-    if half is None:
-        return {"mean": mean, "lower": None, "upper": None}
-    return {"mean": mean, "lower": max(mean - half, least), "upper": mean + half}
+    ends = (None, None) if half is None else (max(mean - half, least), mean + half)
+    return {"mean": mean, "lower": ends[0], "upper": ends[1]}
 
 
 def _paired(one: dict[str, Any], other: dict[str, Any], name: str) -> dict[str, Any] | None:

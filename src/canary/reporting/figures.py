@@ -162,7 +162,7 @@ def _draw_training(panels: Sequence[Axes], blocks: pl.DataFrame, constraint: One
 
 def _draw_mean(axes: Axes, blocks: pl.DataFrame, column: str, colour: Any, label: str) -> None:
     parts = blocks.sort("steps").partition_by("steps", maintain_order=True)
-    found = [student_interval(part[column].to_list()) or (np.nan, None) for part in parts]
+    found = [student_interval(part[column].to_list()) for part in parts]
     mean, half = np.array([(value, width or 0.0) for value, width in found]).T
     steps = [part["steps"][0] for part in parts]
     axes.plot(steps, mean, color=colour, linewidth=1.6, label=label)

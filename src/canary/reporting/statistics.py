@@ -93,29 +93,24 @@ def safe_fraction(rates: Sequence[float | None], epsilon: float) -> float | None
     return mean_over_seeds([None if rate is None else float(rate <= epsilon) for rate in rates])
 
 
-def student_interval(
-    values: Sequence[float], confidence: float = 0.95
-) -> tuple[float, float | None] | None:
-    """The mean and the half-width of its Student interval, None for a single value; None without
-    values."""
-    if not len(values):
-        return None
-    numbers, count = np.asarray(values, float), len(values)
-    if count == 1:
-        return float(numbers[0]), None
-    quantile = float(stdtrit(count - 1, (1 + confidence) / 2))
-    return float(numbers.mean()), quantile * float(numbers.std(ddof=1)) / math.sqrt(count)
+def student_interval(values: Sequence[float | None]) -> tuple[float | None, float | None]:
+    """The mean over seeds and the half-width of its 95% Student interval; each is None for too few
+    seeds."""
+    known = [value for value in values if value is not None]
+    count, mean = len(known), mean_over_seeds(known)
+    if count < 2:
+        return mean, None
+    return mean, float(stdtrit(count - 1, 0.975)) * float(np.std(known, ddof=1)) / math.sqrt(count)
 
 
 def paired_difference(
-    values: Sequence[float | None], reference: Sequence[float | None], confidence: float = 0.95
+    values: Sequence[float | None], reference: Sequence[float | None]
 ) -> tuple[float, float] | None:
-    """Mean of `values` - `reference` seed by seed, and the half-width of its Student interval; None
-    for fewer than two pairs."""
+    """Mean of `values` - `reference` seed by seed, and the half-width of its 95% Student interval;
+    None for fewer than two pairs."""
     pairs = zip(values, reference, strict=True)
-    differences = [a - b for a, b in pairs if a is not None and b is not None]
-    found = student_interval(differences, confidence)
-    return None if found is None or found[1] is None else (found[0], found[1])
+    mean, half = student_interval([a - b for a, b in pairs if a is not None and b is not None])
+    return None if mean is None or half is None else (mean, half)
 
 
 def interquartile_mean(scores: Float[np.ndarray, "... seed"]) -> Float[np.ndarray, "..."]:

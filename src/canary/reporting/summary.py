@@ -23,7 +23,7 @@ from canary.reporting.statistics import (
     standard_error,
     violation_jitter,
 )
-from canary.runs.files import read_json, unsealed
+from canary.runs.files import read_sealed
 from canary.runs.manifest import read_config, read_manifest
 from canary.runs.tables import read_table
 
@@ -56,7 +56,7 @@ def read_evaluation(run: Path, updates: int) -> dict[str, Any] | None:
 def _read(path: Path) -> dict[str, Any] | None:
     """A sealed file; None if it is missing or damaged."""
     try:
-        return unsealed(read_json(path), path)
+        return read_sealed(path)
     except CanaryError:
         return None
 

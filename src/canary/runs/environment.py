@@ -32,10 +32,9 @@ from canary.runs.files import read_json, write_json
 from canary.runs.manifest import read_config
 from canary.runs.settings import differences
 
-MAY_ACCEPT = "Pass the same one, or say --accept-change (in Python: accept_change=True)."
-NEEDS_THE_SAME = (
-    "This needs the same one: restore it, or train a new run. Only `canary evaluate` and `canary "
-    "certify` take a changed one, with --accept-change (in Python: accept_change=True), and say so."
+MAY_ACCEPT = (
+    "Restore it, or train a new run. Only `canary evaluate` and `canary certify` take a changed one, "
+    "with --accept-change (in Python: accept_change=True), and say so."
 )
 
 _agreed: list[dict[str, Any]] = []  # in this process, also if the file cannot be written
@@ -81,14 +80,13 @@ def open_config(
     environment: Environment | None = None,
     *,
     trust: bool = False,
-    accept_change: bool | None = None,
+    accept_change: bool = False,
 ) -> RunConfig:
     """The configuration of a run with its environment: the given one, or the one that the run
     names.
 
     A changed environment is refused, or, with `accept_change`, taken; the configuration then says
-    what is different, and so do evaluations and certificates. None is for callers that cannot
-    accept a change, such as training.
+    what is different, and so do evaluations and certificates.
     """
     data = read_config(run)
     method = _own_method(run, data, trust)
@@ -108,10 +106,9 @@ def open_config(
     raise_first_error(check_structure(environment))
     changes = environment_changes(stored, environment)
     if changes and not accept_change:
-        advice = NEEDS_THE_SAME if accept_change is None else MAY_ACCEPT
         raise CanaryError(
             f"The environment is not the one that {run} was trained on: {'; '.join(changes)}. "
-            f"{advice}"
+            f"{MAY_ACCEPT}"
         )
     return config_from_dict(data, environment, tuple(changes), method)
 

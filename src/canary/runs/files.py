@@ -140,12 +140,12 @@ def write_json(path: Path, value: dict[str, Any]) -> None:
     write_atomically(path, text.encode())
 
 
-def read_json(path: Path, missing: str = "the directory is not a complete run") -> dict[str, Any]:
-    """A JSON object, or a sentence about the missing file (and what that means) or the damage."""
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object, or a sentence about the missing file or the damage."""
     try:
         return parse_object(read_bytes(path, LARGEST_JSON))
     except FileNotFoundError as error:
-        raise CanaryError(f"{path} is missing; {missing}.") from error
+        raise CanaryError(f"{path} is missing; the run or study is not complete.") from error
     except (OSError, ValueError, RecursionError) as error:
         raise damaged(path, error, "restore it or start a new run") from error
 
@@ -175,14 +175,14 @@ def digest_of(value: dict[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def sealed(value: dict[str, Any]) -> dict[str, Any]:
-    """JSON data with the digest of their content."""
-    return value | {SEAL: digest_of(value)}
+def write_sealed(path: Path, value: dict[str, Any]) -> None:
+    """Write JSON data with the digest of their content."""
+    write_json(path, value | {SEAL: digest_of(value)})
 
 
-def unsealed(value: dict[str, Any], path: Path) -> dict[str, Any]:
-    """The content of sealed data, if it still has its digest."""
-    content = {name: entry for name, entry in value.items() if name != SEAL}
-    if value.get(SEAL) != digest_of(content):
+def read_sealed(path: Path) -> dict[str, Any]:
+    """What `write_sealed` wrote, without the digest; a changed file is refused."""
+    value = read_json(path)
+    if value.pop(SEAL, None) != digest_of(value):
         raise damaged(path, ValueError("its content does not match its digest"))
-    return content
+    return value

@@ -17,7 +17,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from canary.errors import CanaryError
-from canary.runs.files import cannot_write, read_json, sealed, unsealed, write_json
+from canary.runs.files import cannot_write, read_json, read_sealed, write_sealed
 from canary.runs.settings import differences
 
 NAME, LOCK = "manifest.json", ".lock"
@@ -45,11 +45,11 @@ def read_manifest(run: Path) -> dict[str, Any]:
 
 def stored_manifest(run: Path) -> dict[str, Any]:
     """The manifest as it was written, without its digest; one that was changed is refused."""
-    return unsealed(read_json(run / NAME), run / NAME)
+    return read_sealed(run / NAME)
 
 
 def write_manifest(run: Path, manifest: dict[str, Any]) -> None:
-    write_json(run / NAME, sealed(manifest))
+    write_sealed(run / NAME, manifest)
 
 
 def update_manifest(run: Path, **changes: Any) -> None:

@@ -25,11 +25,9 @@ from canary.reporting.summary import batch_of, summarise_tables
 from canary.runs.files import (
     make_folder,
     read_bytes,
-    read_json,
-    sealed,
-    unsealed,
+    read_sealed,
     write_atomically,
-    write_json,
+    write_sealed,
 )
 
 HALF = 24  # blocks in each half of training
@@ -38,14 +36,6 @@ RATE_EPISODES = 50  # episodes in the running violation rate whose collapse is t
 MEASURES = (
     "episodes", "violation", "jitter", "return", "cost", "cost_deviation", "length", "constraint"
 )  # fmt: skip
-
-
-def read_sealed(path: Path) -> dict[str, Any]:
-    return unsealed(read_json(path, missing="it is not stored"), path)
-
-
-def write_sealed(path: Path, content: dict[str, Any]) -> None:
-    write_json(path, sealed(content))
 
 
 def measure(

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from canary.errors import CanaryError
-from canary.runs.files import read_json, unsealed
+from canary.runs.files import read_sealed
 from canary.runs.settings import settings_text
 from canary.terminal.console import PlainConsole
 from canary.terminal.formatting import Cell, digits, judged, number, table, title
@@ -135,8 +135,7 @@ def run_record(run: dict[str, Any], differs: dict[str, Any]) -> dict[str, Any]:
     """A run of `canary list` as JSON data: how it differs from the others, and the main numbers of
     its summary if it has one."""
     try:
-        place = Path(run["path"]) / "summary.json"
-        summary = unsealed(read_json(place), place)
+        summary = read_sealed(Path(run["path"]) / "summary.json")
     except CanaryError:
         summary = {}
     return {

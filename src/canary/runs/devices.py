@@ -30,20 +30,13 @@ def prepare_devices() -> None:
                 f"unset {name.upper()}, or do not change it in Python."
             )
     if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
+        home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+        folder = Path(home) / "canary" / "compiled"
         with contextlib.suppress(OSError):  # without a cache every start compiles anew
-            jax.config.update("jax_compilation_cache_dir", str(_writable_cache()))
+            folder.mkdir(parents=True, exist_ok=True)
+            jax.config.update("jax_compilation_cache_dir", str(folder))
             jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
     # On a CPU, programs run in the calling thread: to wake another takes longer than to act
     jax.config.update("jax_cpu_enable_async_dispatch", False)
     if jax.default_backend() != "cpu":  # GPUs and TPUs would round factors to 10 or 8 bits
         jax.config.update("jax_default_matmul_precision", "highest")
-
-
-def _writable_cache() -> Path:
-    """The user's cache directory for compiled programs, or OSError."""
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    folder = Path(home) / "canary" / "compiled"
-    folder.mkdir(parents=True, exist_ok=True)
-    if not os.access(folder, os.W_OK):
-        raise PermissionError(str(folder))
-    return folder

@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from canary.constraints import Constraint, One, own_costs, parts_of
+from canary.numerics.statistics import measurement
 from canary.terminal.console import error_console
 from canary.terminal.formatting import clock_time, judged, number, table
 
@@ -56,8 +57,6 @@ class SeedStatus:
 
     def judged(self, constraint: One) -> tuple[str, str, str]:
         """What the constraint limits, its band, and their colour."""
-        from canary.numerics.statistics import measurement  # needs scipy
-
         costs = np.asarray(self.costs, float)
         measured = measurement(constraint, own_costs(constraint, costs) if len(costs) else costs)
         return judged(measured, constraint.kind, constraint.allowed)

@@ -1,10 +1,11 @@
-"""The environment of a run: how config.json describes it, whose code may be imported to make it
-again, and whether it is still the one that was trained on.
+"""The environment of a run: how config.json describes it, whether its code may be imported, and
+whether it is still the one that was trained on.
 
-One of canary's own is known by its name. Any other is known by where its class comes from
+One of canary's own is identified by its name. Any other is identified by where its class comes from
 (`module:qualname`), its settings, the digest of its source file, and its behaviour under random
-actions. Making it again imports and calls the code that config.json names, so a run from elsewhere
-could run anything. The user agrees once for each run; training a run here is agreement.
+actions. To build it, canary imports and calls the code that config.json names, so a run from
+elsewhere could execute anything. The user agrees once for each run; training a run here is
+agreement.
 """
 
 import contextlib
@@ -114,8 +115,7 @@ def open_config(
 
 
 def describe_environment(environment: Environment) -> dict[str, Any]:
-    """What config.json says about an environment. Raises the sentence of the first thing that is
-    wrong with it."""
+    """What config.json says about an environment. Raises if something is wrong with it."""
     described: dict[str, Any] = {
         "name": name_of_environment(environment),
         "settings": settings_of(environment),

@@ -1,8 +1,8 @@
 """A run's manifest: what the run is, where it ran, its status, its configuration, and the digest of
 every table. And the lock: one process at a time trains a run, and only that one writes the manifest.
 
-The manifest has the digest of its own content, so that no flipped bit passes for another number of
-steps. The kernel gives the lock back when the process ends, however it ends.
+The manifest has the digest of its own content, so a changed one is noticed. The kernel releases the
+lock when the process ends, however it ends.
 """
 
 import hashlib
@@ -117,7 +117,7 @@ def as_planned(config: dict[str, Any], manifest: dict[str, Any]) -> dict[str, An
 
 
 def code_fingerprint() -> str:
-    """The same fingerprint, the same numbers on the same machine."""
+    """A digest of the code that makes numbers: if it is equal, so are they on the same machine."""
     root = Path(__file__).parents[1]
     digest = hashlib.sha256()
     for name in MATHEMATICS:

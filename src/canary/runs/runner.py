@@ -1,4 +1,4 @@
-"""Train: advance all seeds chunk by chunk, and keep the run directory true at every moment.
+"""Train: advance all seeds chunk by chunk, and keep the run directory consistent at every moment.
 
 Data are written before the record that says they exist: tables, a state that is kept, the newest
 state, and last the number of steps in the manifest. A kill between any two writes leaves a run that
@@ -351,7 +351,7 @@ class _Training:
 
 @contextmanager
 def _enough_memory(config: RunConfig) -> Iterator[None]:
-    """Raise a sentence for a batch that this machine cannot hold, or a failed allocation."""
+    """Raise a sentence if the batch does not fit into memory."""
     training = config.training
     # A step of a rollout has two inputs and about ten numbers beside them.
     least = 4 * training.batch * (2 * config.environment.observation_size + 10)

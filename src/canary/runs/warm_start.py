@@ -1,8 +1,8 @@
 """Warm start: training begins with what another run has learnt.
 
 Arrays are taken from a checkpoint by their names and must have the shapes that the new run needs.
-The other run's environment is not made again: another limit, or a changed environment with
-observations and actions of the same sizes, is welcome.
+The limit, the settings and the environment may differ, as long as observations and actions have the
+same sizes.
 """
 
 from collections.abc import Sequence

@@ -75,7 +75,7 @@ def seed_series(metrics: pl.DataFrame, episodes: pl.DataFrame, seed: int) -> See
 def diagnose(
     series: SeedSeries, constraint: Constraint, dead_zone: float | None = None
 ) -> str | None:
-    """What a stuck, timid or chasing seed reached and what to try; None for any other seed.
+    """A warning about a stuck, timid or chasing seed, with advice; None for any other seed.
     `dead_zone` is that of the method, if it has one."""
     if len(series.returns) < 2 * WINDOW:
         return None

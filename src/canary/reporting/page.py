@@ -48,7 +48,7 @@ def make_report(
     frontier: bool = True,
     progress: Progress | None = None,
 ) -> Path:
-    """Write the page of these runs and studies. It says what could not be read."""
+    """Write the page of these runs and studies. It names those that cannot be read."""
     files.check_target(out)
     subjects: list[Subject] = []
     problems: list[str] = []

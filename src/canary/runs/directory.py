@@ -103,7 +103,7 @@ def _plain(name: str) -> str:
 
 
 def _remove_old_drafts(root: Path) -> None:
-    """Remove the beginnings of runs that were killed before they had a name."""
+    """Remove drafts whose process was killed."""
     for path in root.glob(".*-*.draft"):
         with contextlib.suppress(OSError):
             if time.time() - path.lstat().st_mtime > OLD_DRAFT_SECONDS:

@@ -65,8 +65,7 @@ def make_trainer(config: RunConfig) -> Trainer:
 
 
 def _check_own_method(config: RunConfig, trainer: Trainer) -> None:
-    """Trace an update of a method of the user's own, so that its mistakes are a sentence before
-    anything is computed."""
+    """Trace an update of a user's method, to report its mistakes before anything is computed."""
     if isinstance(config.environment, GymnasiumEnvironment):  # cannot be traced
         return
 
@@ -193,8 +192,8 @@ class SeedGroups:
         self._programs = {kind: self._training.compile(state) for kind, state in kinds.items()}
 
     def revive(self) -> list[str]:
-        """Bring host environments to where the restored states are; a sentence about episodes for
-        which that failed."""
+        """Replay host environments to the restored states; returns a sentence if some episodes
+        could not be restored."""
         revived = [self._training.revive(state) for state in self._states]
         self._states = [state for state, _ in revived]
         lost = sum(count for _, count in revived)

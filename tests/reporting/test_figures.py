@@ -2,8 +2,14 @@ import numpy as np
 import polars as pl
 import pytest
 
-from canary.constraints import Chance, CVaR
+from canary.constraints import Chance, CVaR, to_dict
 from canary.reporting.figures import save, training_figure
+from reporting.test_summary import CONFIG
+
+
+def config(constraint):
+    training = {"seeds": [0, 1], "environments": 10, "rollout_length": 100}
+    return CONFIG | {"constraint": to_dict(constraint), "training": training}
 
 
 @pytest.fixture
@@ -26,7 +32,7 @@ def episodes() -> pl.DataFrame:
 
 
 def test_figure_shows_the_numbers_of_the_episodes(episodes):
-    figure = training_figure(episodes, title="t", constraint=Chance(5.5, 0.02), batch=1000)
+    figure = training_figure(episodes, config(Chance(5.5, 0.02)))
     returns, violations, costs = figure.axes
     bold = {axes: max(axes.lines, key=lambda line: line.get_linewidth()) for axes in figure.axes}
     np.testing.assert_allclose(np.asarray(bold[returns].get_ydata(), float), 0.625)
@@ -39,7 +45,7 @@ def test_figure_shows_the_numbers_of_the_episodes(episodes):
 
 
 def test_figure_shows_another_constraint_by_what_it_limits(episodes):
-    figure = training_figure(episodes, title="t", constraint=CVaR(5.5, 0.25), batch=1000)
+    figure = training_figure(episodes, config(CVaR(5.5, 0.25)))
     middle = figure.axes[1]
     bold = max(middle.lines, key=lambda line: line.get_linewidth())
     block = episodes.filter(pl.col("valid") & (pl.col("iteration") == 0))["cost"].to_numpy()
@@ -48,6 +54,6 @@ def test_figure_shows_another_constraint_by_what_it_limits(episodes):
 
 
 def test_a_figure_is_a_png_file(episodes, tmp_path):
-    figure = training_figure(episodes, title="t", constraint=Chance(5.5, 0.02), batch=1000)
+    figure = training_figure(episodes, config(Chance(5.5, 0.02)))
     save(figure, tmp_path / "training.png")
     assert (tmp_path / "training.png").read_bytes().startswith(b"\x89PNG")

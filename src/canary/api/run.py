@@ -339,8 +339,8 @@ class Run:
         from canary.reporting import figures  # matplotlib takes a second
 
         place = Path(path or self.directory / "training.png")
-        arguments = figures.figure_arguments(read_config(self.directory))
-        figures.save(figures.training_figure(self.episodes, **arguments), place)
+        figure = figures.training_figure(self.episodes, read_config(self.directory))
+        figures.save(figure, place)
         return place
 
     @checked

@@ -18,7 +18,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
-from canary.constraints import Chance, Constraint, One, from_dict, one_cost, parts_of
+from canary.constraints import Chance, One, from_dict, one_cost, parts_of
 from canary.numerics.statistics import measurement
 from canary.reporting.statistics import seen_by, student_interval
 from canary.reporting.summary import batch_of
@@ -54,11 +54,14 @@ def colours(count: int) -> list[Any]:
     return [known(index % known.N) for index in range(count)]
 
 
-def training_figure(
-    episodes: pl.DataFrame, *, title: str, constraint: Constraint, batch: int
-) -> Figure:
-    """Return, constraint and cost over training, a row for each constraint."""
-    whole, parts = episodes.filter(pl.col("valid")), parts_of(constraint)
+def training_figure(episodes: pl.DataFrame, config: dict[str, Any]) -> Figure:
+    """Return, constraint and cost over the training of a run, a row for each constraint."""
+    whole, parts = episodes.filter(pl.col("valid")), parts_of(from_dict(config["constraint"]))
+    batch, count = batch_of(config), len(config["training"]["seeds"])
+    title = (
+        f"{config['algorithm']['name']} on {config['environment']['name']}, preset "
+        f"{config['preset']}, {count} seeds"
+    )
     with canvas(len(parts), 3, (10.5, 3.1 * len(parts))) as (figure, axes):
         for panels, part in zip(axes, parts, strict=True):
             _draw_training(panels, training_blocks(seen_by(part, whole), part, batch), part)
@@ -75,13 +78,12 @@ def comparison_figure(runs: Sequence[tuple[dict[str, Any], pl.DataFrame, str]]) 
         left, right = grid[0]
         kinds = set()
         for (config, episodes, label), colour in zip(runs, colours(len(runs)), strict=True):
-            facts = figure_arguments(config)
-            constraint = one_cost(facts["constraint"], "The figure of a comparison")
+            constraint = one_cost(from_dict(config["constraint"]), "The figure of a comparison")
             kinds.add(constraint.kind)
             whole = episodes.filter(pl.col("valid"))
             if whole.is_empty():
                 continue
-            blocks = training_blocks(whole, constraint, facts["batch"])
+            blocks = training_blocks(whole, constraint, batch_of(config))
             for axes, column in ((left, "return"), (right, "measured")):
                 _draw_mean(axes, blocks, column, colour, label)
             right.axhline(constraint.allowed, color=colour, linestyle="--", linewidth=0.8)
@@ -94,16 +96,6 @@ def comparison_figure(runs: Sequence[tuple[dict[str, Any], pl.DataFrame, str]]) 
         title = f"{runs[0][0]['environment']['name']}: means over seeds, 95% bands"
         figure.suptitle(title, x=0.01, ha="left", fontsize=10)
     return figure
-
-
-def figure_arguments(config: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of `training_figure` for a stored configuration."""
-    title = (
-        f"{config['algorithm']['name']} on {config['environment']['name']}, preset "
-        f"{config['preset']}, {len(config['training']['seeds'])} seeds"
-    )
-    constraint = from_dict(config["constraint"])
-    return {"title": title, "constraint": constraint, "batch": batch_of(config)}
 
 
 def training_blocks(episodes: pl.DataFrame, constraint: One, batch: int) -> pl.DataFrame:

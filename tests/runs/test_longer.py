@@ -51,7 +51,7 @@ def longer(tmp_path_factory: pytest.TempPathFactory) -> dict:
     """Stopped after three updates, its newest checkpoint cut short, resumed, failed in its callback
     after five, and then trained to nine."""
     out = tmp_path_factory.mktemp("longer")
-    watcher = Watcher(lambda update: update.number < 3, log="csv")
+    watcher = Watcher(lambda update: update.number < 3)
     place = start_run(config(), out, quiet=True, name="mine", tags=["a"], watcher=watcher)
     stopped = stored_manifest(place)
     newest, _ = checkpoints(place / "checkpoints")
@@ -122,11 +122,6 @@ def test_a_longer_plan_takes_the_schedules_back(longer: dict):
     for steps, words in ((1200, "at least 2,000"), (1810, "at least 2,000"), (0, "total_steps")):
         with pytest.raises(CanaryError, match=words):
             run.resume(total_steps=steps, quiet=True)
-
-
-def test_resumed_runs_go_on_with_their_log(longer: dict):
-    lines = (longer["run"].directory / "log.csv").read_text().splitlines()
-    assert [line.split(",")[1] for line in lines[1:]] == [str(update) for update in range(1, 10)]
 
 
 def test_the_policy_at_a_step_can_be_loaded(longer: dict, whole: Path):

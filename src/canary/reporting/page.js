@@ -109,6 +109,15 @@ function key(f, names) {
   f.svg.before(line);
 }
 
+// Named series [name, values, colour] over the steps of training.
+function lineFigure(title, xs, lines, options) {
+  const f = frame(title, { x: [0, Math.max(...xs) * 1.02], ...options });
+  for (const [, values, stroke] of lines) path(f, xs, values, { stroke, "stroke-width": 2 });
+  rules(f, options.rules || []);
+  key(f, lines.map(([name, , colour]) => [name, colour]));
+  pointer(f, xs, lines);
+}
+
 // A mean constraint has no epsilon, and no line for it.
 const threshold = (s, axis) => s.epsilon === null ? [] : [{ [axis]: s.epsilon, text: `epsilon ${show(s.epsilon)}` }];
 const floorOf = s => (s.epsilon ?? 0.02) / 50;
@@ -178,27 +187,21 @@ function updateFigures(s, isLog) {
     });
     key(f, tiers.map(([name], i) => [name, COLOURS[[0, 2, 4, 3][i]]]));
     pointer(f, u.steps, tiers);
-    const line = frame("Line search", { x, y: range([u.backtracks, u.accepted], 0, 1), caption: "Backtracking steps per update, and the share of updates whose step was taken." });
-    path(line, u.steps, u.backtracks, { stroke: COLOURS[0], "stroke-width": 2 });
-    path(line, u.steps, u.accepted, { stroke: COLOURS[1], "stroke-width": 2 });
-    key(line, [["backtracks", COLOURS[0]], ["accepted", COLOURS[1]]]);
-    pointer(line, u.steps, [["backtracks", u.backtracks], ["accepted", u.accepted]]);
+    lineFigure("Line search", u.steps, [["backtracks", u.backtracks, COLOURS[0]], ["accepted", u.accepted, COLOURS[1]]], {
+      y: range([u.backtracks, u.accepted], 0, 1), caption: "Backtracking steps per update, and the share of updates whose step was taken.",
+    });
   }
   if (u.multiplier) {
-    const price = frame("Price of the constraint", { x, y: isLog ? [0.01, Math.max(20, ...u.multiplier, ...(u.constraint_level || []))] : range([u.multiplier, u.constraint_level || []], 0), log: isLog, caption: "The multiplier of the constraint at each update, and the level of the constraint: 1 is what is allowed." });
-    const lines = [["multiplier", u.multiplier], ["level", u.constraint_level]].filter(([, values]) => values);
-    lines.forEach(([, values], i) => path(price, u.steps, values, { stroke: COLOURS[i ? 0 : 2], "stroke-width": 2 }));
-    rules(price, [{ y: 1, text: "" }]);
-    key(price, lines.map(([name], i) => [name, COLOURS[i ? 0 : 2]]));
-    pointer(price, u.steps, lines);
+    const level = u.constraint_level || [];
+    const lines = [["multiplier", u.multiplier, COLOURS[2]], ["level", u.constraint_level, COLOURS[0]]].filter(([, values]) => values);
+    lineFigure("Price of the constraint", u.steps, lines, {
+      y: isLog ? [0.01, Math.max(20, ...u.multiplier, ...level)] : range([u.multiplier, level], 0), log: isLog, rules: [{ y: 1, text: "" }],
+      caption: "The multiplier of the constraint at each update, and the level of the constraint: 1 is what is allowed.",
+    });
   }
-  if (!u.violation) return;
-  const b = frame("Bound against reality", { x, y: isLog ? [floorOf(s), 1] : [0, 1], log: isLog, caption: "Cantelli's bound on P, and the share of violations, per block of training." });
-  path(b, u.steps, u.risk_bound, { stroke: COLOURS[2], "stroke-width": 2 });
-  path(b, u.steps, u.violation, { stroke: COLOURS[0], "stroke-width": 2 });
-  rules(b, threshold(s, "y"));
-  key(b, [["bound", COLOURS[2]], ["violations", COLOURS[0]]]);
-  pointer(b, u.steps, [["bound", u.risk_bound], ["violations", u.violation]]);
+  if (u.violation) lineFigure("Bound against reality", u.steps, [["bound", u.risk_bound, COLOURS[2]], ["violations", u.violation, COLOURS[0]]], {
+    y: isLog ? [floorOf(s), 1] : [0, 1], log: isLog, rules: threshold(s, "y"), caption: "Cantelli's bound on P, and the share of violations, per block of training.",
+  });
 }
 function frontierFigure(s, isLog) {
   const found = s.frontier;

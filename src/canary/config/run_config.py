@@ -7,7 +7,6 @@ from typing import Any
 
 from canary.algorithms import ALGORITHMS
 from canary.checking.structure import costs_of
-from canary.config.settings import check
 from canary.constraints import CONSTRAINTS, Constraint, Joint, One, parts_of
 from canary.environments.protocol import Environment
 from canary.errors import CanaryError
@@ -78,7 +77,8 @@ class RunConfig:
 
 
 def checked(config: RunConfig) -> RunConfig:
-    """The same configuration, after checking every value and their combination."""
+    """The same configuration, if its parts fit together; single values are checked where they are
+    set."""
     training, constraint = config.training, config.constraint
     _check_served(config.algorithm_name, config.algorithm, constraint)
     costs, limits = costs_of(config.environment), len(parts_of(constraint))
@@ -88,8 +88,6 @@ def checked(config: RunConfig) -> RunConfig:
             f"{constraint.text} limits {limits}; give one limit for each cost, in order: "
             "constraint=[canary.Chance(...), canary.Mean(...)], or --limit A,B."
         )
-    check(config.algorithm, "algo")
-    check(training, "training")
     if not training.seeds:
         raise CanaryError("At least one seed is needed.")
     if len(set(training.seeds)) < len(training.seeds):

@@ -157,6 +157,13 @@ def test_an_edit_with_right_digests_is_another_policy():
         numpy_policy.load(edited(True, {"limit": 55.0}, {}), certified)
 
 
+def test_a_small_file_does_not_take_much_memory():
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, metadata=np.zeros(1 << 24, np.uint8))
+    with pytest.raises(ValueError, match="compressed"):
+        numpy_policy.load(io.BytesIO(buffer.getvalue()))
+
+
 def test_a_file_is_checked_with_the_digest_beside_it(tmp_path: Path):
     path = tmp_path / "policy.onnx"
     path.write_bytes(b"model")

@@ -21,6 +21,7 @@ import io
 import json
 import os
 import secrets
+import zipfile
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
@@ -285,6 +286,9 @@ def load(path: str | os.PathLike | BinaryIO, sha256: str | None = None) -> Numpy
     name, data = _content(path)
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+            # A compressed member could expand to any size
+            if any(m.compress_type != zipfile.ZIP_STORED for m in archive.zip.infolist()):
+                raise ValueError("it has compressed members")
             arrays = dict(archive)
         policy = _checked(json.loads(arrays.pop("metadata").tobytes()), arrays)
     except Exception as error:  # damage can fail anywhere in the readers of zip, numpy and JSON

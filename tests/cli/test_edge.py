@@ -40,7 +40,7 @@ def test_mistakes_with_a_run_are_sentences(tmp_path, capsys, monkeypatch):
         return said
 
     assert "works only with --verify" in sentence("certify", run, "--replay")
-    assert "too large" in sentence("certify", run, "--shift", "horizon=99999999999")
+    assert "must be at most" in sentence("certify", run, "--shift", "horizon=99999999999")
     assert "There is no key" in sentence("certify", run, "--sign", "no-such-key")
     assert "Cannot write" in sentence("export", run, "--file", "x" * 300)
 

@@ -109,7 +109,7 @@ def test_another_setting_is_refused_or_accepted_by_a_word(run):
 def test_an_accepted_change_is_shown_wherever_a_certificate_is(run, tmp_path):
     place, other = tmp_path / "run", Walk(noise=0.0)
     shutil.copytree(run.directory, place)
-    certificate = canary.certify(place, environment=other, accept_change=True, episodes=60)
+    certificate = canary.load(place, other, accept_change=True).certify(episodes=60)
     assert certificate["origin"]["environment_changes"] == [CHANGE]
     assert certificate["sentence"].endswith(f"not the environment of training: {CHANGE}.")
     page = (place / "certificate.html").read_text().partition("<script")[0]

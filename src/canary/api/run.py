@@ -1,5 +1,6 @@
 """A run and what can be done with it. Each function takes a run or its path, and is a method of
-`Run` as well. All arguments are checked by their types before anything is done.
+`Run` as well. All arguments are checked by their types before anything is done. What `canary.load`
+was told about the environment holds for everything that is done with the run.
 """
 
 import importlib.util
@@ -19,12 +20,7 @@ from canary.environments.protocol import Environment, close
 from canary.errors import CanaryError
 from canary.export.trained_policy import TrainedPolicy
 from canary.reporting.records import EvaluationSummary, ExportRecord, TrainingSummary
-from canary.reporting.summary import (
-    EVALUATION,
-    YARDSTICK,
-    summarise_evaluation,
-    summarise_run,
-)
+from canary.reporting.summary import EVALUATION, YARDSTICK, summarise_evaluation, summarise_run
 from canary.runs import files, runner
 from canary.runs.checkpoint import stored_updates
 from canary.runs.directory import find_run
@@ -56,7 +52,8 @@ def load(
     `accept_change`: then the run can be evaluated and certified, and both say what is different.
     """
     place = find_run(str(path), Path(out))
-    return Run(place, open_config(place, environment, trust=trust, accept_change=accept_change))
+    config = open_config(place, environment, trust=trust, accept_change=accept_change)
+    return Run(place, config, accept_change=accept_change)
 
 
 @checked
@@ -88,19 +85,15 @@ def evaluate(
     evaluation_seed: Whole = 0,
     report: Callable[[int, int], None] = lambda seed, count: None,
     video: Any = None,
-    environment: Environment | None = None,
-    trust: bool = False,
-    accept_change: bool = False,
 ) -> EvaluationSummary:
     """Play fresh episodes with the frozen policy of each seed and summarise them.
 
     `step` chooses the policies after so many environment steps (default: the newest), `seeds` some
     seeds by name or the first few by number. `report(seed, episodes)` is called after every batch.
     A `video` (a `VideoRequest`) shows the worst and the median episode; `Run.video` is shorter. The
-    run keeps the summary of its newest policies, for `canary report`. `environment`, `trust` and
-    `accept_change` are those of `canary.load`.
+    run keeps the summary of its newest policies, for `canary report`.
     """
-    run = as_run(run, environment, trust=trust, accept_change=accept_change)
+    run = as_run(run)
     plan = EvaluationPlan(
         episodes=episodes,
         seeds=chosen_seeds(run, seeds),
@@ -177,9 +170,6 @@ def certify(
     largest_step_cost: Positive | None = None,
     sign: Any = None,
     quiet: bool = True,
-    environment: Environment | None = None,
-    trust: bool = False,
-    accept_change: bool = False,
 ) -> dict[str, Any]:
     """A certificate from fresh episodes of the run's frozen policies, also written into the run
     (docs/certification.md).
@@ -187,10 +177,10 @@ def certify(
     `episodes` is the largest number per policy; None plans it. `shift` also certifies changed
     settings, such as "slip=0.1,0.2". `limit` and `epsilon` replace the run's; for several costs they
     are tuples. Bounds on mean and CVaR need `largest_step_cost` if the environment does not state
-    it. `sign` is a private key or the path of its file. `environment`, `trust` and `accept_change`
-    are those of `canary.load`. `canary.certification.certify` certifies a policy without a run.
+    it. `sign` is a private key or the path of its file. `canary.certification.certify` certifies a
+    policy without a run.
     """
-    run = as_run(run, environment, trust=trust, accept_change=accept_change)
+    run = as_run(run)
     request = CertificateRequest(
         confidence=confidence,
         episodes=episodes,
@@ -205,13 +195,7 @@ def certify(
         largest_step_cost=largest_step_cost,
         sign=sign,
     )
-    return certify_run(
-        run.directory,
-        request,
-        environment=run.config.environment,
-        accept_change=accept_change or bool(run.config.environment_changes),
-        quiet=quiet,
-    )
+    return certify_run(run.directory, request, **run.opened, quiet=quiet)
 
 
 @checked
@@ -225,7 +209,6 @@ def best(
     seeds: Seeds | None = None,
     largest_step_cost: Positive | None = None,
     quiet: bool = True,
-    accept_change: bool = False,
 ) -> Best:
     """The stored policy with the highest return that is certified, over all seeds and kept states.
 
@@ -233,7 +216,7 @@ def best(
     first `tries` of them are certified in turn on fresh episodes until one is SATISFIED, each at
     confidence 1 - (1 - confidence) / tries, which corrects for trying several.
     """
-    run = as_run(run, accept_change=accept_change)
+    run = as_run(run)
     search = Search(
         confidence=confidence,
         tries=tries,
@@ -242,13 +225,7 @@ def best(
         seeds=chosen_seeds(run, seeds),
         largest_step_cost=largest_step_cost,
     )
-    return find_best(
-        run.directory,
-        search,
-        environment=run.config.environment,
-        accept_change=accept_change or bool(run.config.environment_changes),
-        quiet=quiet,
-    )
+    return find_best(run.directory, search, **run.opened, quiet=quiet)
 
 
 @checked
@@ -259,18 +236,12 @@ def export(
     *,
     seed: Whole | None = None,
     step: Whole | None = None,
-    environment: Environment | None = None,
-    trust: bool = False,
 ) -> ExportRecord:
     """Write the policy of a seed (default: the first) as onnx or numpy and compare it with JAX
-    (docs/export.md).
-
-    `path` is by default below `exports/` of the run. `environment` and `trust` are those of
-    `canary.load`.
-    """
+    (docs/export.md). `path` is by default below `exports/` of the run."""
     from canary.export.run import export_run
 
-    run = as_run(run, environment, trust=trust)
+    run = as_run(run)
     record = export_run(
         run.directory,
         format=format,
@@ -289,6 +260,8 @@ class Run:
 
     directory: Path
     config: RunConfig
+    accept_change: bool = False
+    """Evaluate and certify although the environment has changed."""
 
     evaluate = evaluate
     certify = certify
@@ -302,6 +275,11 @@ class Run:
         count = len(config.training.seeds)
         seeds = "1 seed" if count == 1 else f"{count} seeds"
         return f"<canary.Run {self.directory}: {what}, {seeds}>"
+
+    @property
+    def opened(self) -> dict[str, Any]:
+        """The environment, and whether a changed one is accepted."""
+        return {"environment": self.config.environment, "accept_change": self.accept_change}
 
     def summary(self) -> TrainingSummary:
         """What was trained, and the numbers of the paper's table over the second half of
@@ -426,8 +404,7 @@ def _yardstick(run: Run) -> str | None:
         played = yardstick.play(lambda *_: time.monotonic() < until)
         sentence = known_sentence(played, config.constraint)
         rows = [one.to_dict(config.constraint) for one in played]
-        record = {"sentence": sentence, "policies": rows}
-        files.write_sealed(run.directory / YARDSTICK, record)
+        files.write_sealed(run.directory / YARDSTICK, {"sentence": sentence, "policies": rows})
     except CanaryError:  # the training is worth keeping without it
         return None
     finally:
@@ -435,23 +412,9 @@ def _yardstick(run: Run) -> str | None:
     return sentence
 
 
-def as_run(
-    run: AnyRun,
-    environment: Environment | None = None,
-    *,
-    trust: bool = False,
-    accept_change: bool = False,
-) -> Run:
-    """The run of that path or name. An opened run stays as it is, unless another environment is
-    given or a change accepted."""
-    if not isinstance(run, Run):
-        place = find_run(str(run), RUNS)
-    elif environment is None and not accept_change:
-        return run
-    else:
-        place = run.directory
-        environment = run.config.environment if environment is None else environment
-    return Run(place, open_config(place, environment, trust=trust, accept_change=accept_change))
+def as_run(run: AnyRun) -> Run:
+    """The run of that path or name; an opened run stays as it is."""
+    return run if isinstance(run, Run) else load(run)
 
 
 def loaded(run: Run, step: int | None) -> FrozenPolicies:

@@ -10,7 +10,7 @@ from tyro.conf import Positional
 
 from canary.cli import options
 from canary.errors import CanaryError
-from canary.terminal.console import console_for, counting_bar, emit_json
+from canary.terminal.console import counting_bar
 from canary.values import Count
 
 if TYPE_CHECKING:
@@ -82,9 +82,7 @@ check. Exit code 0 if nothing is wrong, else 1."""
                 )
         finally:
             close(environment)
-        if not self.quiet:
-            print_check(console_for(self.json), report.to_dict(), constraint)
-        emit_json(self.json, report.to_dict())
+        options.show(self, report.to_dict(), print_check, constraint)
         return 0 if report.ok else 1
 
     def _constraint(self, environment: "Environment") -> Any:
@@ -148,10 +146,5 @@ gets the figure and the tables."""
                 config.environment, constraint.limit, constraint.share, runs=runs, progress=show
             )
         paths: dict[str, Any] = save_frontier(result, Path(self.out)) if self.out else {}
-        if not self.quiet:
-            console = console_for(self.json)
-            print_frontier(console, result)
-            for label, path in paths.items():
-                console.say(f"{label:<12}{path}")
-        emit_json(self.json, result)
+        options.show(self, result, print_frontier, **paths)
         return 0

@@ -12,10 +12,9 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from canary.cli.certify import Certify
 from canary.cli.environments import CheckEnv, Frontier
 from canary.cli.options import parse, print_help
-from canary.cli.policies import Evaluate, Export
+from canary.cli.policies import Certify, Evaluate, Export
 from canary.cli.show import Compare, List, Report
 from canary.cli.studies import Reproduce, Sweep
 from canary.cli.train import Train
@@ -110,7 +109,3 @@ def say(text: str, code: int) -> int:
 
 def _show_warning(message: Any, category: type, *_: Any) -> None:
     print(printable(f"Warning: {message}"), file=sys.stderr)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -6,9 +6,10 @@ message as in Python.
 """
 
 import contextlib
+import inspect
 import io
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import fields, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -19,6 +20,7 @@ from tyro.conf import Positional, UseAppendAction, arg
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from canary.errors import CanaryError
+from canary.terminal.console import console_for, emit_json
 from canary.values import Kind, Seeds, Whole, convert, type_hints
 
 
@@ -28,75 +30,40 @@ def flag(metavar: str | None = None, default: str = "", about: str | None = None
     return arg(metavar=metavar, help=about, help_behavior_hint=hint)
 
 
-# Options that several commands have
+# Options that several commands have, and what help says about them
+RUN = "The run: its path, its name below --out, or latest."
+SEEDS = "Which seeds of the run: the first N, or a list such as 3,5,7 or 0-9."
+STEP = "Use the policies after this many steps per seed, if the run kept them."
+TRUST = "Allow importing the code that the run names; asked once per run otherwise."
+ACCEPT = "Continue although the environment has changed; a certificate says how."
+JSON = "Write the result as JSON to a file, or to standard output (-)."
+OWN = "the environment's own"
+COST = """Where the cost of another package's environment is: info:KEY, safety-gymnasium, or
+package.module:function."""
+KIND = """What is limited: P(cost > limit), the mean cost, or the mean cost of the worst share
+epsilon of the episodes. For several costs, this and the next two take lists: chance,mean."""
+LIMIT = """Limit on the cost of an episode (chance), the mean cost (mean), or the mean cost of the
+worst episodes (cvar)."""
+EPSILON = """Largest allowed probability of a violation (chance), or the share of episodes that
+count as the worst (cvar)."""
+
 Switch = Annotated[bool, flag()]
-Quiet = Annotated[bool, flag(about="Print no progress and no table.")]
-Json = Annotated[
-    str | None,
-    flag("FILE|-", about="Write the result as JSON to a file, or to standard output (-)."),
-]
-OneRun = Annotated[
-    Positional[str], flag("RUN", "latest", "The run: its path, its name below --out, or latest.")
-]
-RunsFolder = Annotated[str, flag("DIR", "runs", "Directory that holds the runs.")]
-ResultsFolder = Annotated[
-    str, flag("DIR", "results", "Directory that holds the results of studies.")
-]
-ChosenSeeds = Annotated[
-    Seeds | None,
-    flag("N|LIST", "all", "Which seeds of the run: the first N, or a list such as 3,5,7 or 0-9."),
-]
-Step = Annotated[
-    Whole | None,
-    flag(
-        "STEP",
-        "the newest",
-        "Use the policies after this many steps per seed, if the run kept them.",
-    ),
-]
-Trust = Annotated[
-    bool,
-    flag(about="Allow importing the code that the run names; asked once per run otherwise."),
-]
-AcceptChange = Annotated[
-    bool, flag(about="Continue although the environment has changed; a certificate says how.")
-]
-Cost = Annotated[
-    str | None,
-    flag(
-        "WHERE",
-        about="Where the cost of another package's environment is: info:KEY, safety-gymnasium, or "
-        "package.module:function.",
-    ),
-]
-Constraint = Annotated[
-    Kind | tuple[Kind, ...] | None,
-    flag(
-        "chance|mean|cvar",
-        "the environment's own, or chance",
-        "What is limited: P(cost > limit), the mean cost, or the mean cost of the worst share "
-        "epsilon of the episodes. For several costs, this and the next two take lists: chance,mean.",
-    ),
-]
-Limit = Annotated[
-    float | tuple[float, ...] | None,
-    flag(
-        "COST",
-        "the environment's own",
-        "Limit on the cost of an episode (chance), the mean cost (mean), or the mean cost of the "
-        "worst episodes (cvar).",
-    ),
-]
-Epsilon = Annotated[
-    float | tuple[float, ...] | None,
-    flag(
-        "PROBABILITY",
-        "the environment's own",
-        "Largest allowed probability of a violation (chance), or the share of episodes that count "
-        "as the worst (cvar).",
-    ),
-]
 Repeated = Annotated[tuple[str, ...], UseAppendAction]
+Quiet = Annotated[bool, flag(about="Print no progress and no table.")]
+Json = Annotated[str | None, flag("FILE|-", about=JSON)]
+OneRun = Annotated[Positional[str], flag("RUN", "latest", RUN)]
+RunsFolder = Annotated[str, flag("DIR", "runs", "Directory that holds the runs.")]
+ResultsFolder = Annotated[str, flag("DIR", "results", "Directory that holds results of studies.")]
+ChosenSeeds = Annotated[Seeds | None, flag("N|LIST", "all", SEEDS)]
+Step = Annotated[Whole | None, flag("STEP", "the newest", STEP)]
+Trust = Annotated[bool, flag(about=TRUST)]
+AcceptChange = Annotated[bool, flag(about=ACCEPT)]
+Cost = Annotated[str | None, flag("WHERE", about=COST)]
+Constraint = Annotated[
+    Kind | tuple[Kind, ...] | None, flag("chance|mean|cvar", f"{OWN}, or chance", KIND)
+]
+Limit = Annotated[float | tuple[float, ...] | None, flag("COST", OWN, LIMIT)]
+Epsilon = Annotated[float | tuple[float, ...] | None, flag("PROBABILITY", OWN, EPSILON)]
 
 STYLE = (tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes)
 READ_BY_TYRO = (bool, type(None), tuple[str, ...], tuple[str, ...] | None)
@@ -168,6 +135,22 @@ def refuse(command: Any, names: Iterable[str], why: str) -> None:
     for name in names:
         if name in given(command):
             raise CanaryError(f"Leave out {flag_of(name)}: {why}.")
+
+
+def arguments(command: Any, function: Callable[..., Any]) -> dict[str, Any]:
+    """The options that a function of a run takes under the same names."""
+    names = inspect.signature(function).parameters.keys() - {"run"}
+    return {name: value for name, value in vars(command).items() if name in names}
+
+
+def show(command: Any, result: Any, print_: Callable[..., None], *more: Any, **paths: Any) -> None:
+    """Print a result for people and where its files are, unless they want quiet; write its JSON."""
+    if not command.quiet:
+        console = console_for(command.json)
+        print_(console, result, *more)
+        for label, path in paths.items():
+            console.say(f"{label:<12}{path}")
+    emit_json(command.json, result)
 
 
 def opened(name: str, out: str, *, trust: bool) -> Path:

@@ -1,13 +1,20 @@
-"""`canary evaluate` and `canary export`: the trained policies of a run."""
+"""`canary evaluate`, `canary certify` and `canary export`: the trained policies of a run."""
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from canary.cli import options
 from canary.errors import CanaryError
-from canary.terminal.console import console_for, emit_json, evaluation_bar
-from canary.values import Count, Whole
+from canary.terminal.console import evaluation_bar
+from canary.values import Count, Positive, Whole
+
+if TYPE_CHECKING:
+    from canary.api import Run
+
+# What chooses the policy of a certificate and how it is made, and all that making one needs
+CHOOSING = ("step", "fixed", "shift", "deterministic", "seed", "sign")
+MAKING = ("best", "tries", "episodes", "seeds", "largest_step_cost", *CHOOSING)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,34 +54,23 @@ one, over all seeds, with the spent cost against the limit."""
         from canary.rendering.run import VideoRequest
         from canary.terminal.tables import print_summary
 
-        path = self._video_path()
-        place = options.opened(self.run, self.out, trust=self.trust)
-        run = api.load(place, accept_change=self.accept_change)
-        seeds = api.chosen_seeds(run, self.seeds)
-        with evaluation_bar(len(seeds) * self.episodes, quiet=self.quiet) as (report, show):
-            summary = api.evaluate(
-                run,
-                self.episodes,
-                step=self.step,
-                seeds=seeds,
-                deterministic=self.deterministic,
-                evaluation_seed=self.seed,
-                report=report,
-                video=None if self.video is None else VideoRequest(path=path, progress=show),
-            )
-        video = None if self.video is None else summary["video"]["path"]
-        if not self.quiet:
-            note = (
-                f"{self.episodes:,} fresh episodes per seed of the policies after update "
-                f"{summary['updates']:,}."
-            )
-            if changes := summary.get("environment_changes"):
-                note += f" {changed_sentence(changes)}"
-            paths = {"video": video} if video else {}
-            print_summary(console_for(self.json), summary | {"note": note, "paths": paths})
-        elif video and self.json != "-":
-            print(video)
-        emit_json(self.json, summary)
+        path, run = self._video_path(), _load(self)
+        count = len(api.chosen_seeds(run, self.seeds)) * self.episodes
+        with evaluation_bar(count, quiet=self.quiet) as (report, show):
+            video = None if self.video is None else VideoRequest(path=path, progress=show)
+            how = options.arguments(self, api.evaluate) | {"video": video, "report": report}
+            summary = api.evaluate(run, evaluation_seed=self.seed, **how)
+        note = (
+            f"{self.episodes:,} fresh episodes per seed of the policies after update "
+            f"{summary['updates']:,}."
+        )
+        if changes := summary.get("environment_changes"):
+            note += f" {changed_sentence(changes)}"
+        paths = {} if video is None else {"video": summary["video"]["path"]}
+        if paths and self.quiet and self.json != "-":
+            print(paths["video"])
+        shown = summary | {"note": note, "paths": paths}
+        options.show(self, summary, lambda console, _: print_summary(console, shown))
         return 0
 
     def _video_path(self) -> str | None:
@@ -86,6 +82,101 @@ one, over all seeds, with the spent cost against the limit."""
                 "run goes before it: canary evaluate RUN --video FILE."
             )
         return names[0] if names else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Certify:
+    """Decide from fresh episodes, at a stated confidence, whether the run's constraint holds."""
+
+    EXAMPLES: ClassVar[str] = """
+  canary certify                                     the newest run: SATISFIED, VIOLATED or UNDECIDED
+  canary certify runs/NAME --confidence 0.99 --episodes 10000
+  canary certify --shift slip=0.2,0.3,0.4            at which slip does the limit fail?
+  canary certify --best                              the stored policy with the highest certified return
+  canary certify --sign ~/.ssh/id_ed25519            sign it with your key
+  canary certify --verify certificate.json           do its bounds follow from its costs?
+  canary certify runs/NAME --verify certificate.json --replay --key issuer.pub
+
+--best plays episodes with every stored policy (--set training.keep_checkpoints=10 stores some) and ranks those within the
+limit by return. It certifies the first --tries of them in turn on fresh episodes, at a confidence corrected for several tries.
+
+Episodes are played until the verdict is clear or the planned number is reached. The bound is valid at any time, so early
+stopping and Ctrl-C are allowed. Writes certificate.json and certificate.html into the run and renames earlier ones. Exit
+code 0 if the verdict is SATISFIED (or the certificate valid), else 1.
+
+--verify issues the certificate again from its costs and compares it with the policies of RUN (or of the run that contains
+it). --replay also plays all its episodes again."""
+
+    run: options.OneRun = ""
+    confidence: Annotated[float, options.flag("LEVEL", "0.95")] = 0.95
+    """Confidence of the verdict, over all seeds and shifts together."""
+    episodes: Annotated[Count | None, options.flag("N", "planned")] = None
+    """Largest number of episodes per seed."""
+    fixed: options.Switch = False
+    """Play exactly that many episodes, without early stopping; the bound on P is exact binomial."""
+    seeds: options.ChosenSeeds = None
+    step: options.Step = None
+    best: options.Switch = False
+    """Find and certify the stored policy with the highest return: one seed, one step."""
+    tries: Annotated[Count, options.flag("N", "3")] = 3
+    """With --best: certify at most this many policies."""
+    shift: Annotated[options.Repeated, options.flag("SETTING=A,B,...")] = ()
+    """Also certify with each of these values of an environment setting. Repeatable."""
+    largest_step_cost: Annotated[Positive | None, options.flag("COST", "the environment's")] = None
+    """The largest cost of a step, if the environment does not state it: bounds on means need it."""
+    deterministic: options.Switch = False
+    """Take the most likely action instead of sampling."""
+    seed: Annotated[Whole | None, options.flag("N", "fresh")] = None
+    """Seed of the evaluation episodes, to repeat them."""
+    verify: Annotated[str | None, options.flag("FILE")] = None
+    """Check a certificate (its .json, its .html or their directory) instead of making one."""
+    replay: options.Switch = False
+    """With --verify: play all its episodes again."""
+    key: Annotated[str | None, options.flag("PUB")] = None
+    """With --verify: the public key (.pub or .pem) that must have signed it."""
+    sign: Annotated[str | None, options.flag("KEY")] = None
+    """Sign the certificate with this Ed25519 private key, for instance from ssh-keygen (needs
+    canary-rl[sign])."""
+    trust: options.Trust = False
+    accept_change: options.AcceptChange = False
+    out: options.RunsFolder = "runs"
+    json: options.Json = None
+    quiet: options.Quiet = False
+
+    def __call__(self) -> int:
+        if self.verify is not None:
+            options.refuse(self, MAKING, "--verify only checks a certificate")
+            return self._verify(Path(self.verify))
+        options.refuse(self, ("replay", "key"), "it works only with --verify FILE")
+        from canary import api
+        from canary.terminal.certificate_table import print_best, print_certificate
+
+        if self.best:
+            options.refuse(self, CHOOSING, "--best chooses the policy and how it is certified")
+            best = _load(self).best(**options.arguments(self, api.Run.best))
+            options.show(self, best.to_dict(), print_best)
+            return 0 if best.certified else 1
+        options.refuse(self, ("tries",), "it works only with --best")
+        run, how = _load(self), options.arguments(self, api.certify)
+        certificate = run.certify(**how, early_stop=not self.fixed, evaluation_seed=self.seed)
+        paths = [run.directory / name for name in ("certificate.json", "certificate.html")]
+        options.show(self, certificate, print_certificate, paths)
+        return 0 if certificate["verdict"] == "SATISFIED" else 1
+
+    def _verify(self, path: Path) -> int:
+        from canary.certification.verify import run_around, verify_file
+        from canary.terminal.certificate_table import print_verification
+
+        key = None
+        if self.key is not None:
+            from canary.certification.signature import public_key  # needs cryptography
+
+            key = public_key(self.key)
+        name = self.run or str(run_around(path) or "")
+        run = options.opened(name, self.out, trust=self.trust) if name else None
+        result = verify_file(path, run=run, replay=self.replay, key=key, quiet=self.quiet)
+        options.show(self, result, print_verification)
+        return 0 if result["valid"] else 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,11 +213,16 @@ A policy depends on the cost spent so far; docs/export.md shows how to serve one
             step=self.step,
             out=None if self.file is None else Path(self.file),
         )
-        if not self.quiet:
-            console_for(self.json).say(
-                f"{record['path']}\n{record['format']}, {record['bytes']:,} bytes; differs from "
-                f"JAX by at most {record['max_abs_difference']:.1e} on "
-                f"{record['checked_inputs']} inputs"
-            )
-        emit_json(self.json, record)
+        text = (
+            f"{record['path']}\n{record['format']}, {record['bytes']:,} bytes; differs from JAX by "
+            f"at most {record['max_abs_difference']:.1e} on {record['checked_inputs']} inputs"
+        )
+        options.show(self, record, lambda console, _: console.say(text))
         return 0
+
+
+def _load(command: Evaluate | Certify) -> "Run":
+    from canary import api
+
+    place = options.opened(command.run or "latest", command.out, trust=command.trust)
+    return api.load(place, accept_change=command.accept_change)

@@ -31,15 +31,21 @@ class List:
     json: options.Json = None
 
     def __call__(self) -> int:
-        if self.settings is not None:
-            return self._show_settings(self.settings)
         from canary.algorithms import DESCRIPTIONS as ALGORITHMS
         from canary.config import PRESETS
         from canary.environments import DESCRIPTIONS
         from canary.runs.directory import list_runs
         from canary.runs.settings import differing
-        from canary.terminal.tables import print_lists, run_record
+        from canary.terminal.tables import print_lists, print_settings, run_record
 
+        if self.settings is not None:
+            from canary.config.config import settings_table
+
+            rows = settings_table(self.settings)
+            if self.json != "-":
+                print_settings(console_for(self.json), rows)
+            emit_json(self.json, {"settings": rows})
+            return 0
         rows = [row for row in list_runs(Path(self.out)) if self.tag in (None, *row["tags"])]
         differences = differing([row.get("config") for row in rows])
         runs = [run_record(row, differs) for row, differs in zip(rows, differences, strict=True)]
@@ -47,16 +53,6 @@ class List:
         if self.json != "-":
             print_lists(console_for(self.json), self.out, runs, known)
         emit_json(self.json, {"runs": runs, **known})
-        return 0
-
-    def _show_settings(self, name: str) -> int:
-        from canary.config.config import settings_table
-        from canary.terminal.tables import print_settings
-
-        rows = settings_table(name)
-        if self.json != "-":
-            print_settings(console_for(self.json), rows)
-        emit_json(self.json, {"settings": rows})
         return 0
 
 
@@ -91,13 +87,9 @@ first, seed by seed."""
         from canary.terminal.tables import print_comparison
 
         comparison = compare_runs([find_run(name, Path(self.runs)) for name in self.names], out)
-        if not self.quiet:
-            console = console_for(self.json)
-            print_comparison(console, comparison)
-            console.say(f"figure      {out}")
-        elif self.json != "-":
+        if self.quiet and self.json != "-":
             print(out)
-        emit_json(self.json, comparison)
+        options.show(self, comparison, print_comparison, figure=out)
         return 0
 
 

@@ -2,11 +2,11 @@
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from tyro.conf import Positional
 
@@ -14,6 +14,9 @@ from canary.cli import options
 from canary.errors import CanaryError, nearest
 from canary.studies.catalogue import ALL_STUDIES, Row, Study
 from canary.values import Seeds, Steps
+
+if TYPE_CHECKING:
+    from canary.studies.runner import Request
 
 ABOUT_TRAINING = ("only", "scale", "seeds", "steps", "preset", "engine")
 NAME = r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}"
@@ -67,30 +70,13 @@ with other settings are kept beside the new ones."""
             for name, study in ALL_STUDIES.items():
                 print(f"{name:<20}{study.title}: {_size(study)}")
             return 0
-        self._check_name(ALL_STUDIES)
-        from canary.studies.runner import Places, Request, engine_named, reproduce
+        from canary.studies.runner import Request
 
-        study = ALL_STUDIES[self.study]
+        study = ALL_STUDIES[_known(self.study, ALL_STUDIES)]
         if not study.rows:
             options.refuse(self, ("engine",), f"{self.study} trains nothing")
-        request = Request(
-            seeds=self.seeds if isinstance(self.seeds, int | None) else tuple(self.seeds),
-            steps=self.steps,
-            preset=self.preset,
-            scale=self.scale,
-            only=self.only,
-        )
-        places = Places(runs=Path(self.runs), results=Path(self.results))
-        engine = engine_named(self.engine, self.quiet)
-        paths = reproduce(self.study, study, places, request, engine=engine, quiet=self.quiet)
-        print_study(paths, self.quiet)
-        return 0
-
-    def _check_name(self, known: Sequence[str] | dict[str, Study]) -> None:
-        if self.study not in known:
-            raise CanaryError(
-                f"There is no study called {self.study!r:.60}{nearest(self.study, known)}"
-            )
+        request = Request(**options.arguments(self, Request))
+        return _run_study(self, self.study, study, request)
 
     def _rebuild(self) -> int:
         """One study, or all that are stored. One that cannot be shown does not stop the others."""
@@ -98,9 +84,7 @@ with other settings are kept beside the new ones."""
 
         results = Path(self.results)
         stored = stored_studies(results)
-        if self.study:
-            self._check_name([*dict.fromkeys([*stored, *ALL_STUDIES])])
-        names = [self.study] if self.study else stored
+        names = [_known(self.study, {*stored, *ALL_STUDIES})] if self.study else stored
         if not names:
             raise CanaryError(f"{results} holds no study; `canary reproduce NAME` makes one.")
         problems = []
@@ -112,6 +96,25 @@ with other settings are kept beside the new ones."""
         if problems:
             raise CanaryError(" ".join(problems))
         return 0
+
+
+def _known(study: str, known: Iterable[str]) -> str:
+    if study not in known:
+        raise CanaryError(f"There is no study called {study!r:.60}{nearest(study, known)}")
+    return study
+
+
+def _run_study(
+    command: "Reproduce | Sweep", name: str, study: Study, request: "Request | None" = None
+) -> int:
+    """Train what is missing and print the study."""
+    from canary.studies.runner import Places, engine_named, reproduce
+
+    places = Places(runs=Path(command.runs), results=Path(command.results))
+    engine = engine_named(command.engine, command.quiet)
+    paths = reproduce(name, study, places, request, engine=engine, quiet=command.quiet)
+    print_study(paths, command.quiet)
+    return 0
 
 
 def print_study(paths: dict[str, Path], quiet: bool) -> None:
@@ -173,8 +176,6 @@ Finished seeds are not trained again. After Ctrl-C the same command continues. d
     quiet: options.Quiet = False
 
     def __call__(self) -> int:
-        from canary.studies.runner import Places, engine_named, reproduce
-
         name = self._name()
         said = {"kind": self.constraint, "limit": self.limit, "epsilon": self.epsilon}
         limits = [f"constraint.{part}={values}" for part, values in said.items() if values]
@@ -187,15 +188,9 @@ Finished seeds are not trained again. After Ctrl-C the same command continues. d
             seeds=range(self.seeds) if isinstance(self.seeds, int) else self.seeds,
             steps=self.total_steps,
         )
-        paths = reproduce(
-            name,
-            sweep_study(base, swept([*self.set, *limits]), self._command()),
-            Places(runs=Path(self.runs), results=Path(self.results)),
-            engine=engine_named(self.engine, self.quiet),
-            quiet=self.quiet,
+        return _run_study(
+            self, name, sweep_study(base, swept([*self.set, *limits]), self._command())
         )
-        print_study(paths, self.quiet)
-        return 0
 
     def _name(self) -> str:
         """The name of the sweep's folders, which must not be those of a study."""
@@ -213,11 +208,11 @@ Finished seeds are not trained again. After Ctrl-C the same command continues. d
         """The command without the places where it trains and stores."""
         words = ["canary", "sweep"]
         for name, value in options.given(self).items():
-            if name not in ("set", "engine", "runs", "results", "quiet"):
-                text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-                words += [options.flag_of(name), text]
-        for setting in self.set:
-            words += ["--set", setting]
+            if name not in ("engine", "runs", "results", "quiet"):
+                values = value if name == "set" else [value]
+                for each in values:
+                    text = ",".join(map(str, each)) if isinstance(each, tuple) else str(each)
+                    words += [options.flag_of(name), text]
         return shlex.join(words)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from tyro.conf import arg
 
 from canary.cli import options
-from canary.terminal.console import console_for, emit_json
+from canary.terminal.console import console_for
 from canary.values import Seeds, Steps, Whole
 
 if TYPE_CHECKING:
@@ -91,43 +91,29 @@ A new directory below --out gets the configuration, metrics, every episode, chec
 
     def __call__(self) -> int:
         from canary import api
+        from canary.terminal.tables import print_summary
 
         status = 0
         try:
             if self.resume is not None:
                 run = self._resume(self.resume)
             else:
-                run = api.train(
-                    self.env,
-                    self.algo,
-                    {"kind": self.constraint, "limit": self.limit, "epsilon": self.epsilon},
-                    seeds=self.seeds,
-                    total_steps=self.total_steps,
-                    preset=self.preset,
-                    out=self.out,
-                    overrides=self.set,
-                    cost=self.cost,
-                    name=self.name,
-                    tags=self.tag,
-                    log=self.log,
-                    quiet=self.quiet,
-                    final_check=not self.no_final_check,
-                    start=self._start(),
-                )
+                limits = {"kind": self.constraint, "limit": self.limit, "epsilon": self.epsilon}
+                how = options.arguments(self, api.train)
+                how |= {"algorithm": self.algo, "constraint": limits, "start": self._start()}
+                how |= {"overrides": self.set, "tags": self.tag}
+                run = api.train(**how, final_check=not self.no_final_check)
         except api.TrainingInterrupted as stop:
             run, status = stop.run, 130
         summary = run.summary()
-        if not self.quiet:
-            from canary.terminal.tables import print_summary
-
-            places = {label: run.directory / name for label, name in FILES.items()}
-            paths: dict[str, Any] = {label: at for label, at in places.items() if at.exists()}
-            if summary["start"] and summary["start"].get("run"):
-                paths["began with"] = summary["start"]["run"]
-            print_summary(console_for(self.json), summary | {"note": NOTE, "paths": paths})
-        elif self.json != "-":
+        places = {label: run.directory / name for label, name in FILES.items()}
+        paths: dict[str, Any] = {label: at for label, at in places.items() if at.exists()}
+        if summary["start"] and summary["start"].get("run"):
+            paths["began with"] = summary["start"]["run"]
+        if self.quiet and self.json != "-":
             print(run.directory)
-        emit_json(self.json, summary)
+        shown = summary | {"note": NOTE, "paths": paths}
+        options.show(self, summary, lambda console, _: print_summary(console, shown))
         if status:
             text = f"Interrupted and saved; continue with: canary train --resume {run.directory}"
             print(text, file=sys.stderr)
@@ -153,9 +139,5 @@ A new directory below --out gets the configuration, metrics, every episode, chec
         if is_over and not self.quiet:
             text = f"{run.directory} is finished already; nothing is trained."
             console_for(self.json).say(text)
-        return run.resume(
-            total_steps=self.total_steps,
-            log=self.log,
-            quiet=self.quiet,
-            final_check=not self.no_final_check,
-        )
+        how = options.arguments(self, api.Run.resume)
+        return run.resume(**how, final_check=not self.no_final_check)

@@ -88,7 +88,7 @@ def add_study(results, names: dict[str, str], view="study", **about) -> None:
         record = store.read_row(results / folder)
         stored = config((1, 2)) if record is None else record["config"]
         described = {
-            "row": name, "about": "", "folder": folder, "overrides": [], "paper": None, "also": [],
+            "row": name, "about": "", "folder": folder, "overrides": [], "paper": None,
             "environment": stored["environment"]["name"], "algorithm": stored["algorithm"]["name"],
             "preset": stored["preset"], "seeds": stored["training"]["seeds"],
         }  # fmt: skip

@@ -13,7 +13,7 @@ import pytest
 
 from canary.studies import store
 from canary.studies.catalogue import Row, Study
-from canary.studies.runner import Places, ray_engine, reproduce
+from canary.studies.runner import Places, reproduce
 
 pytestmark = [
     pytest.mark.slow,
@@ -62,13 +62,13 @@ DRIVER = """
 import sys
 from pathlib import Path
 from attacks.death import Mortal
-from canary.studies.runner import Places, ray_engine, reproduce
+from canary.studies.runner import Places, reproduce
 from studies.test_ray import STUDY
 
 root = Path(sys.argv[1])
 places = Places(runs=root / "runs", results=root / "results")
 with Mortal(int(sys.argv[2]), torn=True, real=True):
-    reproduce("over", STUDY, places, engine=ray_engine(quiet=True), quiet=True)
+    reproduce("over", STUDY, places, engine="ray", quiet=True)
 """
 
 
@@ -95,7 +95,7 @@ def test_a_killed_driver_and_a_killed_node_cost_time_and_change_no_number(cluste
         killed.set()
 
     threading.Thread(target=kill, daemon=True).start()
-    reproduce("over", STUDY, places, engine=ray_engine(quiet=True), quiet=True)
+    reproduce("over", STUDY, places, engine="ray", quiet=True)
     assert killed.is_set()
     local = Places(runs=tmp_path / "local-runs", results=tmp_path / "local-results")
     reproduce("over", STUDY, local, quiet=True)

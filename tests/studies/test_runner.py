@@ -20,7 +20,6 @@ from canary.studies.runner import (
     Places,
     Request,
     configuration,
-    planned,
     reproduce,
     settings_of,
     stored_settings,
@@ -161,9 +160,6 @@ def test_a_study_without_results_says_so(tmp_path):
     (tmp_path / "study.json").write_text(json.dumps({"view": "study", "rows": []}))
     with pytest.raises(CanaryError, match="damaged"):
         save_views(tmp_path)
-    store.write_sealed(tmp_path / "study.json", {"view": "what"})
-    with pytest.raises(CanaryError, match="does not describe a study"):
-        save_views(tmp_path)
 
 
 # What is planned
@@ -190,23 +186,28 @@ def test_a_request_changes_seeds_steps_and_preset():
     assert (small.training.total_steps, small.preset) == (5000, "paper")
     with pytest.raises(CanaryError, match="must be at least 1"):
         configuration(ant, Request(steps=0))
+
+
+def test_a_row_that_a_study_does_not_have_is_refused(tmp_path):
+    places = Places(runs=tmp_path / "runs", results=tmp_path / "results")
+    request = Request(only=("eco-ant-canari",))
     with pytest.raises(CanaryError, match=r"no row 'eco-ant-canari'; did you mean eco-ant-canary"):
-        planned("table1", study, Request(only=("eco-ant-canari",)))
+        reproduce("table1", ALL_STUDIES["table1"], places, request, quiet=True)
+    assert not list(tmp_path.iterdir())
 
 
-def test_rows_that_a_request_makes_equal_are_one():
-    study = replace(STUDY, rows=(PLAIN, replace(PLAIN, name="published", preset="paper"), OTHER))
-    assert [one.also for one in planned("small", study, Request())] == [[], [], []]
-    rows = planned("small", study, Request(preset="paper"))
-    assert [(one.row.name, one.also) for one in rows] == [("plain", ["published"]), ("other", [])]
+def test_rows_that_a_request_makes_equal_share_their_results(copy):
+    twin = replace(PLAIN, name="twin", preset="paper", paper=None)
+    study = replace(STUDY, rows=(PLAIN, twin))
+    text = reproduce("small", study, copy, Request(seeds=1, preset="paper"), quiet=True)["table"]
+    assert text.read_text().count("1 × 1,000") == 2
+    assert not (copy.results / "small" / "twin").exists()
+    assert len(list(copy.runs.rglob("config.json"))) <= 1
 
 
-def test_what_is_asked_for_one_row_leaves_the_others_as_they_are():
-    request = Request(seeds=2, steps=5000, preset="paper", only=("icy-lake-canary",))
-    rows = {one.row.name: one for one in planned("table1", ALL_STUDIES["table1"], request)}
-    assert [name for name, one in rows.items() if one.is_wanted] == ["icy-lake-canary"]
-    other = rows["eco-ant-canary"].config
-    assert (other.preset, len(other.training.seeds)) == ("fast", 3)
+def test_what_is_asked_for_one_row_leaves_the_others_as_they_are(copy):
+    shown = reproduce("small", STUDY, copy, Request(seeds=1, only=("other",)), quiet=True)["data"]
+    assert pl.read_csv(shown)["seeds"].to_list() == [2, 1]
 
 
 # The commands

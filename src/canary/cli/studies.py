@@ -108,11 +108,10 @@ def _run_study(
     command: "Reproduce | Sweep", name: str, study: Study, request: "Request | None" = None
 ) -> int:
     """Train what is missing and print the study."""
-    from canary.studies.runner import Places, engine_named, reproduce
+    from canary.studies.runner import Places, reproduce
 
     places = Places(runs=Path(command.runs), results=Path(command.results))
-    engine = engine_named(command.engine, command.quiet)
-    paths = reproduce(name, study, places, request, engine=engine, quiet=command.quiet)
+    paths = reproduce(name, study, places, request, engine=command.engine, quiet=command.quiet)
     print_study(paths, command.quiet)
     return 0
 

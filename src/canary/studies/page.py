@@ -1,7 +1,7 @@
 """A study as its views see it: the rows that the store has, and the page that a view writes. No JAX,
 no training."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from os.path import normpath
@@ -28,6 +28,10 @@ VIEWS = {
 
 Paths = dict[str, Path]
 Numbers = dict[str, Any]
+Line = dict[str, str]
+"""A line of a table: its cells by column."""
+Lines = Sequence[Line | list[str]]
+"""Lines of a table; one without columns has its first cells only."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +80,9 @@ class Row:
         return None if self.constraint.kind == "mean" else self.constraint.share
 
     @property
-    def size(self) -> str:
-        return f"{len(self.seeds)} × {self.steps:,}"
+    def size(self) -> Line:
+        """The last cells of most tables: how much was trained, by which code."""
+        return {"seeds × steps": f"{len(self.seeds)} × {self.steps:,}", "code": self.codes}
 
     @property
     def codes(self) -> str:
@@ -103,7 +108,7 @@ class Page:
     study: dict[str, Any]
     rows: list[Row]
     notes: list[str]
-    """Why rows are not shown, and which rows are the same."""
+    """Why rows are not shown."""
 
     @property
     def shown(self) -> list[Row]:
@@ -111,24 +116,19 @@ class Page:
 
     def lines(
         self,
-        head: Sequence[str],
-        cells: Callable[[Row], Iterable[Sequence[str]]],
-        names: Callable[[Row], Sequence[str]] = lambda row: (row.name,),
-    ) -> list[Sequence[str]]:
-        """The lines that `cells` makes of each row. A row that is not shown says why after its
-        `names`."""
-        lines: list[Sequence[str]] = []
-        for row in self.rows:
-            named = (*names(row), row.missing)
-            empty = [""] * (len(head) - len(named))
-            lines += cells(row) if row.seeds else [(*named, *empty)]
-        return lines
+        cells: Callable[[Row], Line],
+        names: Callable[[Row], Line] = lambda row: {"row": row.name},
+    ) -> Lines:
+        """The `names` and `cells` of each row. A row that is not shown says why."""
+        return [
+            names(row) | cells(row) if row.seeds else [*names(row).values(), row.missing]
+            for row in self.rows
+        ]
 
     def write(
         self,
         about: str,
-        head: Sequence[str],
-        lines: Iterable[Sequence[str]],
+        lines: Lines,
         data: pl.DataFrame | list[Numbers],
         figure: Any = None,
         footnote: str = "",
@@ -149,12 +149,22 @@ class Page:
             paths["figure"] = self.folder / f"{study['view']}.png"
             save(figure, paths["figure"])
             text += [f"![{study['title']}]({paths['figure'].name})", ""]
-        body = ["| " + " | ".join(cells) + " |" for cells in (head, *lines)]
-        text += [body[0], "|" + "---|" * len(head), *body[1:]]
+        text += _table(lines)
         if self.notes or footnote:
             text += ["", *(f"- {note}" for note in self.notes), *([footnote] if footnote else [])]
         write_atomically(paths["table"], ("\n".join(text) + "\n").encode())
         return paths
+
+
+def _table(lines: Lines) -> list[str]:
+    """The lines in Markdown, below the columns of the first that has any."""
+    head = next((list(line) for line in lines if isinstance(line, dict)), ["row", ""])
+    body = [
+        [line.get(name, "") for name in head] if isinstance(line, dict) else line for line in lines
+    ]
+    cells = [head, *(line + [""] * (len(head) - len(line)) for line in body)]
+    top, *rest = ["| " + " | ".join(line) + " |" for line in cells]
+    return [top, "|" + "---|" * len(head), *rest]
 
 
 def stored_studies(results: Path) -> list[str]:
@@ -169,17 +179,13 @@ def read_page(folder: Path) -> Page:
             f"{folder} has no study.json, so there is nothing to rebuild; `canary reproduce "
             f"{folder.name}` makes it."
         )
-    study = store.read_sealed(path)
-    if not {"name", "title", "view", "rows"} <= set(study) or study["view"] not in VIEWS:
-        raise CanaryError(f"{path} does not describe a study; reproduce the study again.")
-    rows, notes = [], []
+    study, rows, notes = store.read_sealed(path), [], []
     for about in study["rows"]:
         try:
             rows.append(_read_row(Path(normpath(folder / about["folder"])), about))
         except CanaryError as error:
             rows.append(Row(about, missing="not shown"))
             notes.append(str(error))
-        notes += [f"`{name}` has the settings of `{about['row']}`." for name in about["also"]]
     return Page(folder, study, rows, notes)
 
 
@@ -187,14 +193,10 @@ def _read_row(folder: Path, about: dict[str, Any]) -> Row:
     record = store.read_row(folder)
     if record is None:
         return Row(about)
-    config = record["config"]
-    found = config["environment"]["name"], config["algorithm"]["name"]
-    if record["row"] != folder.name or found != (about["environment"], about["algorithm"]):
-        raise CanaryError(f"{folder} holds the results of another row; restore it.")
     known = {seed: record["seeds"].get(str(seed)) for seed in about["seeds"]}
     seeds = {seed: one for seed, one in known.items() if one}
     blocks = store.read_blocks(folder, record).filter(pl.col("seed").is_in(list(seeds)))
-    return Row(about, config, int(record["steps"]), seeds, blocks)
+    return Row(about, record["config"], int(record["steps"]), seeds, blocks)
 
 
 def save_views(folder: Path) -> Paths:

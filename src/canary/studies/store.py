@@ -3,8 +3,8 @@
     RESULTS/STUDY/study.json              which rows the study shows, and the folder of each
     RESULTS/STUDY/ROW/row.json            the settings; of each seed its measures, its final policy
                                           and the code that trained it
-    RESULTS/STUDY/ROW/blocks-HASH.parquet of each seed, 48 blocks of training: counts, sums and
-                                          quantiles of its episodes, means of its update metrics
+    RESULTS/STUDY/ROW/blocks-HASH.parquet of each seed, 48 blocks of training: counts and sums over
+                                          its episodes, means of its update metrics
 
 Every JSON file is sealed with the SHA-256 of its content, and the name of a table has its own. A
 file that was changed does not match and is not shown. row.json is written after its table, so a
@@ -22,16 +22,9 @@ from canary.constraints import One, from_dict, one_cost
 from canary.errors import CanaryError
 from canary.reporting.statistics import collapse_time, is_violation, running_rate
 from canary.reporting.summary import batch_of, summarise_tables
-from canary.runs.files import (
-    make_folder,
-    read_bytes,
-    read_sealed,
-    write_atomically,
-    write_sealed,
-)
+from canary.runs.files import make_folder, read_sealed, write_atomically, write_sealed
 
 HALF = 24  # blocks in each half of training
-QUANTILES = {"median": 0.5, "q90": 0.9, "q95": 0.95, "q98": 0.98, "largest": 1.0}  # of the cost
 RATE_EPISODES = 50  # episodes in the running violation rate whose collapse is timed
 MEASURES = (
     "episodes", "violation", "jitter", "return", "cost", "cost_deviation", "length", "constraint"
@@ -88,40 +81,31 @@ def thin(
     update = pl.col("iteration").cast(pl.Int64)
     later = HALF + (update - half) * HALF // max(1, updates - half)
     block = pl.when(update < half).then(update * HALF // half).otherwise(later).alias("block")
-    whole = episodes.filter(pl.col("valid") & (pl.col("iteration") < updates)).with_columns(block)
-    over = pl.Series("over", is_violation(whole["cost"].to_numpy(), limit), pl.Boolean)
-    cost, reward = (pl.col(name).cast(pl.Float64) for name in ("cost", "return"))
-    counted = (
-        whole.with_columns(over)
-        .group_by("seed", "block")
-        .agg(
-            episodes=pl.len(),
-            violations=pl.col("over").sum(),
-            cost=cost.sum(),
-            cost_squares=(cost**2).sum(),
-            reward=reward.sum(),
-            reward_squares=(reward**2).sum(),
-            length=pl.col("length").cast(pl.Int64).sum(),
-            **{
-                f"cost_{name}": cost.quantile(share, "higher").cast(pl.Float32)
-                for name, share in QUANTILES.items()
-            },
-        )
+    episodes, metrics = (
+        table.filter(pl.col("iteration") < updates).with_columns(block)
+        for table in (episodes.filter("valid"), metrics)
     )
-    averaged = {
+    over = pl.Series("over", is_violation(episodes["cost"].to_numpy(), limit), pl.Boolean)
+    cost, reward = (pl.col(name).cast(pl.Float64) for name in ("cost", "return"))
+    counted = episodes.with_columns(over).group_by("seed", "block").agg(
+        episodes=pl.len(),
+        violations=pl.col("over").sum(),
+        cost=cost.sum(),
+        cost_squares=(cost**2).sum(),
+        reward=reward.sum(),
+        length=pl.col("length").cast(pl.Int64).sum(),
+    )  # fmt: skip
+    means = {
         f"update_{name}": pl.col(name).cast(pl.Float64).fill_nan(None).mean().cast(pl.Float32)
         for name in metrics.columns
-        if name not in ("seed", "iteration", "steps", "tier")
+        if name not in ("seed", "iteration", "steps", "block", "tier")
     }
     if "tier" in metrics.columns:
         for tier in sorted(metrics["tier"].drop_nans().unique()):
             share = (pl.col("tier") == tier).mean().cast(pl.Float32)
-            averaged[f"update_tier_{int(tier)}"] = share
-    blocks = (
-        metrics.filter(pl.col("iteration") < updates)
-        .with_columns(block)
-        .group_by("seed", "block")
-        .agg(steps=pl.col("steps").max(), updates=pl.len(), **averaged)
+            means[f"update_tier_{int(tier)}"] = share
+    blocks = metrics.group_by("seed", "block").agg(
+        steps=pl.col("steps").max(), updates=pl.len(), **means
     )
     joined = blocks.join(counted, on=["seed", "block"], how="left").sort("seed", "block")
     counts = ("episodes", "violations", "length")
@@ -136,11 +120,9 @@ def read_row(folder: Path) -> dict[str, Any] | None:
 
 def read_blocks(folder: Path, record: dict[str, Any]) -> pl.DataFrame:
     path = folder / str(record["blocks"])
-    if not path.exists():
-        raise CanaryError(f"{path} is missing; restore it, or delete the folder and reproduce.")
-    data = read_bytes(path)
+    data = path.read_bytes() if path.exists() else b""
     if _name_of(data) != path.name:
-        raise CanaryError(f"{path} was changed since it was written; restore it.")
+        raise CanaryError(f"{path} is missing, or was changed since it was written; restore it.")
     return pl.read_parquet(data)
 
 
@@ -167,8 +149,7 @@ def add(
     seeds = {
         seed: measure(config, episodes, metrics, steps, seed) | more for seed, more in known.items()
     }
-    record = read_row(folder)
-    if record is not None:
+    if (record := read_row(folder)) is not None:
         kept = read_blocks(folder, record).filter(~pl.col("seed").is_in(list(seeds)))
         blocks = pl.concat([kept, blocks], how="diagonal_relaxed").sort("seed", "block")
         seeds = {int(seed): one for seed, one in record["seeds"].items()} | seeds
@@ -185,6 +166,6 @@ def add(
         "seeds": {str(seed): seeds[seed] for seed in sorted(seeds)},
     }
     write_sealed(folder / "row.json", content)
-    for path in folder.glob("blocks-*.parquet"):
+    for path in folder.glob("blocks-*.parquet"):  # also what a killed process left
         if path.name != content["blocks"]:
             path.unlink()

@@ -5,7 +5,8 @@ probability P, its jitter, the share of safe seeds, the return J. Beside them: P
 training, and the final policies. Rows on the same problem are compared with the first of them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from statistics import median
 from typing import Any
 
 from canary.numerics.statistics import clopper_pearson_interval, clopper_pearson_upper
@@ -19,42 +20,40 @@ from canary.reporting.statistics import (
     safe_fraction,
     standard_error,
 )
-from canary.studies.page import Numbers, Page, Paths, Row
+from canary.studies.page import Line, Numbers, Page, Paths, Row
 
 LOWEST = 3e-4  # smaller probabilities are drawn here
 
 
 def numbers(row: Row, first: Row | None = None) -> Numbers:
     """All numbers of a row; `first` is the row on the same problem that it is compared with."""
-    violation, jitter, returns = (row.each(name) for name in ("violation", "jitter", "return"))
-    whole, paper = row.each("violation_whole"), row.about["paper"] or {}
+    about, returns = row.about, row.each("return")
+    paper = about["paper"] or {}
     middle = bootstrap(interquartile_mean, returns) if returns else (None, None, None)
     seconds = sum(one.get("train_seconds") or 0.0 for one in row.seeds.values())
-    mean, wander = mean_over_seeds(violation), mean_over_seeds(jitter)
-    return {
+    found: Numbers = {
         "row": row.name,
-        "about": row.about["about"],
+        "about": about["about"],
         "environment": row.environment,
         "algorithm": row.algorithm,
-        "preset": row.about["preset"],
-        "overrides": " ".join(row.about["overrides"]),
+        "preset": about["preset"],
+        "overrides": " ".join(about["overrides"]),
         "limit": row.limit,
         "epsilon": row.epsilon,
         "seeds": len(row.seeds),
         "seed_ids": " ".join(map(str, row.seeds)),
         "steps": row.steps,
-        "violation": mean,
-        "violation_error": standard_error(violation),
-        "violation_whole": mean_over_seeds(whole),
-        "violation_whole_error": standard_error(whole),
-        "jitter": wander,
-        "jitter_error": standard_error(jitter),
+        **_mean("violation", row.each("violation")),
+        **_mean("violation_whole", row.each("violation_whole")),
+        **_mean("jitter", row.each("jitter")),
         "safe": safe_fraction(row.each("constraint"), row.constraint.allowed),
-        "reward": mean_over_seeds(returns),
-        "reward_error": standard_error(returns),
+        **_mean("reward", returns),
         "lowest_reward": min(returns, default=None),
-        **dict(zip(("iqm_reward", "iqm_reward_lower", "iqm_reward_upper"), middle, strict=True)),
-        "margin_per_jitter": margin_per_jitter(row.epsilon, mean, wander),
+        **_named("iqm_reward", ("", "_lower", "_upper"), middle),
+    }
+    margin = margin_per_jitter(row.epsilon, found["violation"], found["jitter"])
+    return found | {
+        "margin_per_jitter": margin,
         **_against(row, first),
         **final_numbers(row),
         "steps_per_second": row.steps * len(row.seeds) / seconds if seconds else None,
@@ -63,26 +62,27 @@ def numbers(row: Row, first: Row | None = None) -> Numbers:
     }
 
 
+def _mean(name: str, values: list[float]) -> Numbers:
+    return {name: mean_over_seeds(values), f"{name}_error": standard_error(values)}
+
+
+def _named(name: str, ends: tuple[str, ...], values: Iterable[float | None]) -> Numbers:
+    return {f"{name}{end}": value for end, value in zip(ends, values, strict=True)}
+
+
 def _against(row: Row, first: Row | None) -> Numbers:
     """Differences to the first row on the same problem, seed by seed where they share seeds, and
     the probability that a seed of this row earns more."""
-    reward = violation = (None, None)
-    improvement = (None, None, None)
-    if first is not None and first is not row:
-        pairs = [(row.seeds[seed], first.seeds[seed]) for seed in row.seeds if seed in first.seeds]
-        reward, violation = (
-            paired_difference([one[key] for one, _ in pairs], [one[key] for _, one in pairs])
-            or (None, None)
-            for key in ("return", "violation")
-        )
-        ours, theirs = row.each("return"), first.each("return")
-        if ours and theirs:
-            improvement = improvement_probability(ours, theirs)
-    names = (
-        "reward_difference", "reward_difference_error", "violation_difference",
-        "violation_difference_error", "improvement", "improvement_lower", "improvement_upper",
-    )  # fmt: skip
-    return dict(zip(names, (*reward, *violation, *improvement), strict=True))
+    others = {} if first is None or first is row else first.seeds
+    pairs = [(one, others[seed]) for seed, one in row.seeds.items() if seed in others]
+    differences: Numbers = {}
+    for name, key in (("reward", "return"), ("violation", "violation")):
+        found = paired_difference([one[key] for one, _ in pairs], [one[key] for _, one in pairs])
+        differences |= _named(f"{name}_difference", ("", "_error"), found or (None, None))
+    ours = row.each("return")
+    theirs = [one["return"] for one in others.values() if one["return"] is not None]
+    better = improvement_probability(ours, theirs) if ours and theirs else (None, None, None)
+    return differences | _named("improvement", ("", "_lower", "_upper"), better)
 
 
 def final_numbers(row: Row) -> Numbers:
@@ -94,23 +94,20 @@ def final_numbers(row: Row) -> Numbers:
     """
     violation, epsilon = row.final("violation"), row.epsilon
     counts = list(zip(row.final("violations"), row.final("episodes"), strict=True))
-    whole = largest = (None, None)
-    sure = None
+    whole, largest, sure = (None, None), (None, None), None
     if counts:
         violations, episodes = (sum(column) for column in zip(*counts, strict=True))
-        whole = tuple(map(float, clopper_pearson_interval(violations, episodes)))
+        whole = map(float, clopper_pearson_interval(violations, episodes))
         each = [clopper_pearson_interval(k, n, 1 - 0.05 / len(counts)) for k, n in counts]
-        largest = max(float(low) for low, _ in each), max(float(high) for _, high in each)
+        largest = (float(max(ends)) for ends in zip(*each, strict=True))
         bounds = [float(clopper_pearson_upper(k, n, 0.95)) for k, n in counts]
         sure = None if epsilon is None else safe_fraction(bounds, epsilon)
     return {
         "final_is_exact": bool(violation) and not counts,
         "final_violation": mean_over_seeds(violation),
-        "final_violation_lower": whole[0],
-        "final_violation_upper": whole[1],
+        **_named("final_violation", ("_lower", "_upper"), whole),
         "final_largest_violation": max(violation, default=None),
-        "final_largest_lower": largest[0],
-        "final_largest_upper": largest[1],
+        **_named("final_largest", ("_lower", "_upper"), largest),
         "final_safe": None if epsilon is None else safe_fraction(violation, epsilon),
         "final_sure": sure,
         "final_reward": mean_over_seeds(row.final("return")),
@@ -131,6 +128,10 @@ def table_numbers(rows: Sequence[Row]) -> dict[str, Numbers]:
 # Cells; - where a number is not known
 
 
+def middle(values: Sequence[float]) -> float | None:
+    return median(values) if values else None
+
+
 def shown(value: float | None, form: str) -> str:
     return "-" if value is None else format(value, form)
 
@@ -149,7 +150,8 @@ def reward(value: float | None, beside: float | None = None) -> str:
     return shown(value, ".1f" if abs(beside or value or 0) >= 10 else ".3f")
 
 
-def with_error(value: float | None, error: float | None, cell: Any = probability) -> str:
+def with_error(values: Numbers, name: str, cell: Any = probability) -> str:
+    value, error = values[name], values[f"{name}_error"]
     return "-" if value is None else f"{cell(value)} ± {cell(error, value)}"
 
 
@@ -171,7 +173,6 @@ def margin_cell(values: Numbers) -> str:
     return "- (jitter 0)" if values["jitter"] == 0 else shown(values["margin_per_jitter"], ".1f")
 
 
-FINAL_COLUMNS = ("final P [95%]", "largest final P [95%]", "final safe", "final J")
 ABOUT_FINAL = (
     "Final columns describe the final policies: exact, by dynamic programming, in a finite "
     "environment;\nelsewhere on fresh episodes with Clopper-Pearson 95% intervals, for the largest "
@@ -183,24 +184,14 @@ ABOUT_IMPROVEMENT = (
 )
 
 
-def final_cells(values: Numbers) -> tuple[str, str, str, str]:
-    """The cells of FINAL_COLUMNS."""
+def final_cells(values: Numbers) -> Line:
     safe, sure = shown(values["final_safe"], ".0%"), values["final_sure"]
-    return (
-        with_interval(values, "final_violation", "final_violation"),
-        with_interval(values, "final_largest_violation", "final_largest"),
-        safe if sure is None else f"{safe} ({sure:.0%} sure)",
-        reward(values["final_reward"]),
-    )
-
-
-# The usual table
-
-COLUMNS = (
-    "row", "P", "P, whole training", "jitter", "safe", "J", "lowest J", "IQM J [95%]", "(ε−P)/jitter",
-    "J against the first", "P(J above the first's) [95%]", "P against the first", *FINAL_COLUMNS,
-    "seeds × steps", "code", "",
-)  # fmt: skip
+    return {
+        "final P [95%]": with_interval(values, "final_violation", "final_violation"),
+        "largest final P [95%]": with_interval(values, "final_largest_violation", "final_largest"),
+        "final safe": safe if sure is None else f"{safe} ({sure:.0%} sure)",
+        "final J": reward(values["final_reward"]),
+    }
 
 
 def save(page: Page) -> Paths:
@@ -211,37 +202,33 @@ def save(page: Page) -> Paths:
         "Differences are to the first row on the same problem, seed by seed (± 95% interval).\n"
         f"{ABOUT_IMPROVEMENT}\n{ABOUT_FINAL}\n"
         "`code` is the fingerprint of the code that trained the row (docs/reproduction.md).",
-        COLUMNS,
-        page.lines(COLUMNS, lambda row: [_cells(row, found[row.name])]),
+        page.lines(lambda row: _cells(row, found[row.name])),
         list(found.values()),
         _figure(page.shown, page.study["title"]) if page.shown else None,
     )
 
 
-def _cells(row: Row, values: Numbers) -> tuple[str, ...]:
+def _cells(row: Row, values: Numbers) -> Line:
     def difference(name: str, cell: Any) -> str:
-        value = values[f"{name}_difference"]
-        text = with_error(value, values[f"{name}_difference_error"], cell)
-        return f"+{text}" if (value or -1) >= 0 else text
+        text = with_error(values, f"{name}_difference", cell)
+        return f"+{text}" if (values[f"{name}_difference"] or -1) >= 0 else text
 
-    return (
-        row.name,
-        with_error(values["violation"], values["violation_error"]),
-        with_error(values["violation_whole"], values["violation_whole_error"]),
-        with_error(values["jitter"], values["jitter_error"]),
-        shown(values["safe"], ".0%"),
-        with_error(values["reward"], values["reward_error"], reward),
-        reward(values["lowest_reward"]),
-        with_interval(values, "iqm_reward", "iqm_reward", reward),
-        margin_cell(values),
-        difference("reward", reward),
-        improvement_cell(values),
-        difference("violation", probability),
-        *final_cells(values),
-        row.size,
-        row.codes,
-        row.about["about"],
-    )
+    return {
+        "P": with_error(values, "violation"),
+        "P, whole training": with_error(values, "violation_whole"),
+        "jitter": with_error(values, "jitter"),
+        "safe": shown(values["safe"], ".0%"),
+        "J": with_error(values, "reward", reward),
+        "lowest J": reward(values["lowest_reward"]),
+        "IQM J [95%]": with_interval(values, "iqm_reward", "iqm_reward", reward),
+        "(ε−P)/jitter": margin_cell(values),
+        "J against the first": difference("reward", reward),
+        "P(J above the first's) [95%]": improvement_cell(values),
+        "P against the first": difference("violation", probability),
+        **final_cells(values),
+        **row.size,
+        "": row.about["about"],
+    }
 
 
 def _figure(rows: list[Row], title: str) -> Any:

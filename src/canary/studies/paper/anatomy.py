@@ -5,8 +5,6 @@ second half of training, at the moments that the update saw. A seed with c_B > 0
 bound: only the slack of the inequality keeps its P below epsilon.
 """
 
-from statistics import median
-
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator
 
@@ -17,10 +15,9 @@ from canary.reporting.figures import (
     legend_beside,
     show_probabilities,
 )
-from canary.studies.page import Page, Paths, Row
-from canary.studies.table import LOWEST, probability, shown
+from canary.studies.page import Line, Page, Paths, Row
+from canary.studies.table import LOWEST, middle, probability, shown
 
-COLUMNS = ("row", "seeds inside Cantelli's bound", "seeds with P ≤ ε", "median c_B/ℓ²", "median P")
 FACES = {"paper": "none", "authors": "lightgrey"}
 
 
@@ -29,8 +26,7 @@ def save(page: Page) -> Paths:
         "c_B/ℓ² is Cantelli's constraint on the cost over the second half of training; inside means "
         "c_B ≤ 0.\nThe paper (30 seeds each): every seed of EcoAnt and PointGoal outside, 22 of 30 "
         "of IcyLake inside; 82 of 90 seeds have P ≤ ε.",
-        COLUMNS,
-        page.lines(COLUMNS, lambda row: [_cells(row)]),
+        page.lines(_cells),
         [
             {
                 "row": row.name,
@@ -48,16 +44,16 @@ def save(page: Page) -> Paths:
     )
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: Row) -> Line:
     bound, violation = row.each("cantelli"), row.each("violation")
     safe = sum(p <= (row.epsilon or 0) for p in violation)
-    return (
-        row.name,
-        f"{sum(b <= 0 for b in bound)} of {len(bound)}" if bound else "-",
-        f"{safe} of {len(violation)}" if violation else "-",
-        shown(median(bound) if bound else None, ".3f"),
-        probability(median(violation) if violation else None),
-    )
+    inside = f"{sum(b <= 0 for b in bound)} of {len(bound)}" if bound else "-"
+    return {
+        "seeds inside Cantelli's bound": inside,
+        "seeds with P ≤ ε": f"{safe} of {len(violation)}" if violation else "-",
+        "median c_B/ℓ²": shown(middle(bound), ".3f"),
+        "median P": probability(middle(violation)),
+    }
 
 
 def _figure(rows: list[Row], title: str) -> Figure:

@@ -1,31 +1,24 @@
 """The paper's sweep over epsilon (fig:eps_sweep): dynamics, calibration, and the time in which the
 violation rate falls from 0.3 to 0.1."""
 
-from statistics import median
-
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
 from canary.reporting.figures import GREY, canvas, show_steps
-from canary.studies.page import Numbers, Page, Paths, Row
+from canary.studies.page import Line, Numbers, Page, Paths, Row
 from canary.studies.paper.training_curves import curve, draw_curve
 from canary.studies.store import RATE_EPISODES
 from canary.studies.table import (
     ABOUT_FINAL,
-    FINAL_COLUMNS,
     final_cells,
+    middle,
     numbers,
     probability,
     reward,
     shown,
     with_error,
 )
-
-COLUMNS = (
-    "row", "ε", "P", "P, whole training", "ε / P", "J", "collapse, steps", *FINAL_COLUMNS,
-    "seeds × steps", "code",
-)  # fmt: skip
 
 
 def save(page: Page) -> Paths:
@@ -35,8 +28,7 @@ def save(page: Page) -> Paths:
         f"median time\nin which the violation rate of the last {RATE_EPISODES} episodes fell from "
         "0.3 to 0.1, over the seeds where it did.\nThe paper (500 seeds): P settles 2-4 times below "
         f"ε, and the collapse takes about 20,000 steps at every ε.\n{ABOUT_FINAL}",
-        COLUMNS,
-        page.lines(COLUMNS, lambda row: [_cells(row, data[row.name])]),
+        page.lines(lambda row: _cells(row, data[row.name])),
         list(data.values()),
         _figure(page.shown, data) if data else None,
     )
@@ -46,25 +38,23 @@ def _calibration(row: Row) -> Numbers:
     values, times = numbers(row), row.each("collapse_steps")
     return values | {
         "below_threshold": values["epsilon"] / values["violation"] if values["violation"] else None,
-        "collapse_steps": median(times) if times else None,
+        "collapse_steps": middle(times),
         "collapsed_seeds": len(times),
     }
 
 
-def _cells(row: Row, values: Numbers) -> tuple[str, ...]:
+def _cells(row: Row, values: Numbers) -> Line:
     collapse = shown(values["collapse_steps"], ",.0f")
-    return (
-        row.name,
-        f"{row.epsilon:g}",
-        with_error(values["violation"], values["violation_error"]),
-        probability(values["violation_whole"]),
-        shown(values["below_threshold"], ".1f"),
-        reward(values["reward"]),
-        f"{collapse} ({values['collapsed_seeds']} of {values['seeds']})",
-        *final_cells(values),
-        row.size,
-        row.codes,
-    )
+    return {
+        "ε": f"{row.epsilon:g}",
+        "P": with_error(values, "violation"),
+        "P, whole training": probability(values["violation_whole"]),
+        "ε / P": shown(values["below_threshold"], ".1f"),
+        "J": reward(values["reward"]),
+        "collapse, steps": f"{collapse} ({values['collapsed_seeds']} of {values['seeds']})",
+        **final_cells(values),
+        **row.size,
+    }
 
 
 def _figure(rows: list[Row], data: dict[str, Numbers]) -> Figure:

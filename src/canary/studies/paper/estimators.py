@@ -8,27 +8,21 @@ discarded. Then the constraint's value and gradient are computed on many batches
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, cast
+from dataclasses import replace
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from canary.algorithms.base import Algorithm, Learner, Task
-from canary.algorithms.canary import CanaryConfig, cantelli_penalty
 from canary.algorithms.cantelli_cpo import CantelliCPOConfig, cantelli_constraint
-from canary.algorithms.clipped import Batch
 from canary.algorithms.cpo import CPOConfig, expectation_constraint
-from canary.algorithms.critics import make_optimiser
 from canary.algorithms.cvar_cpo import CVaRCPOConfig, cvar_constraint, quantile_critic
 from canary.algorithms.inputs import Inputs
-from canary.algorithms.priced import priced_objective
 from canary.algorithms.signals import spent_after
 from canary.algorithms.trust_region import (
     Evidence,
@@ -55,25 +49,14 @@ TASK = Task(
     horizon=LAKE.horizon,
 )
 
-Measure = Callable[[Learner, Rollout, EpisodeWindow, Terms], tuple[Array, Array]]
-"""The value of a constraint and its gradient by the parameters of the policy."""
 
-
-@dataclass(frozen=True)
-class Estimator:
-    """A constraint as its algorithm estimates it."""
-
-    algorithm: Algorithm
-    measure: Measure
-    begin: Callable[[Learner, CategoricalPolicy], Learner]
-    """A fresh learner with another policy."""
+Estimator = tuple[Algorithm, RiskConstraint]
+"""An algorithm, which fits the critics, and the constraint as it estimates it."""
 
 
 def estimator(constraint: str, dead_zone: float | None) -> Estimator:
     """`indicator` is CPO's, `cvar` CVaR-CPO's, `cantelli` that of the paper's Canary, on the shaped
-    cost if there is a dead zone, `priced` Canary's."""
-    if constraint == "priced":
-        return _priced(dead_zone)
+    cost if there is a dead zone."""
     if constraint == "indicator":
         config = _small(CPOConfig())
         risk = RiskConstraint(critics=1, estimate=expectation_constraint(config))
@@ -90,16 +73,14 @@ def estimator(constraint: str, dead_zone: float | None) -> Estimator:
     algorithm = trust_region_algorithm(
         risk, TASK, config.estimation, config.trust_region, config.critic
     )
-    return Estimator(algorithm, partial(_surrogate_gradient, risk), _with_policy)
+    return algorithm, risk
 
 
 def _small(config: Any) -> Any:
     """Networks, critics and batches of the `fast` preset; cost statistics of one batch alone."""
     estimation = replace(config.estimation, hidden=HIDDEN, window=1, window_batches=1)
-    config = replace(config, estimation=estimation)
-    if hasattr(config, "critic"):
-        config = replace(config, critic=replace(config.critic, epochs=4, minibatches=8))
-    return config
+    critic = replace(config.critic, epochs=4, minibatches=8)
+    return replace(config, estimation=estimation, critic=critic)
 
 
 def _with_policy(learner: Learner, policy: CategoricalPolicy) -> Learner:
@@ -128,10 +109,11 @@ def _on_shaped(
     return of_shaped
 
 
-def _surrogate_gradient(
+def _value_and_gradient(
     risk: RiskConstraint, learner: Learner, rollout: Rollout, window: EpisodeWindow, terms: Terms
 ) -> tuple[Array, Array]:
-    """As in an update of the trust region."""
+    """The value of a constraint and its gradient by the parameters of the policy, as in an update of
+    the trust region."""
     values, next_values = (
         jnp.concatenate(
             [
@@ -151,40 +133,6 @@ def _surrogate_gradient(
     )  # fmt: skip
     levels, gradients = surrogates.gradients(surrogates.parameters())
     return levels.constraints[0], gradients[1]
-
-
-def _priced(dead_zone: float | None) -> Estimator:
-    """The priced local advantage of the cost, as in an update of Canary without rewards; its value is
-    the bound on P(C > limit), less epsilon."""
-    config = _small(CanaryConfig(dead_zone=dead_zone or 0.0))
-    penalties = [cantelli_penalty(config, LAKE.horizon)]
-    objective = priced_objective(penalties, LAKE.horizon, config.estimation.window)
-
-    def measure(
-        learner: Learner, rollout: Rollout, window: EpisodeWindow, terms: Terms
-    ) -> tuple[Array, Array]:
-        values, next_values = (
-            critic_values(learner.critics.networks, x)
-            for x in (rollout.inputs, rollout.next_inputs)
-        )
-        nothing = jnp.zeros_like(rollout.reward)  # so that the constraint alone is left
-        batch = Batch(rollout, (nothing, nothing), values, next_values, window)
-        found = objective(batch, terms, learner.extra.memory)
-        advantage = -found.advantage
-
-        def surrogate(theta: Array) -> Array:
-            policy = ravel_pytree(learner.policy)[1](theta)
-            return (policy(rollout.inputs).log_prob(rollout.action) * advantage).mean()
-
-        gradient = jax.grad(surrogate)(ravel_pytree(learner.policy)[0])
-        return found.metrics["risk_bound"] - terms.epsilon, gradient
-
-    def begin(learner: Learner, policy: CategoricalPolicy) -> Learner:
-        state = make_optimiser(config.clipped.gradient_clip).init(cast(Any, policy))
-        learner = _with_policy(learner, policy)
-        return eqx.tree_at(lambda one: one.extra.optimiser, learner, state)
-
-    return Estimator(config.make(TASK), measure, begin)
 
 
 def imitate(
@@ -212,7 +160,7 @@ def imitate(
 def batches(estimator: Estimator) -> Callable[..., dict[str, np.ndarray]]:
     """A function of (policy, limit, epsilon, seed) that gives value, gradient and episodes of every
     batch; one program serves all of them."""
-    algorithm = estimator.algorithm
+    algorithm, risk = estimator
 
     def collected(policy: CategoricalPolicy, lanes: Lane, terms: Terms, key: PRNGKeyArray):
         account = CostAccount(terms.limit, 1.0)
@@ -223,7 +171,7 @@ def batches(estimator: Estimator) -> Callable[..., dict[str, np.ndarray]]:
     @jax.jit
     def run(policy: CategoricalPolicy, terms: Terms, key: PRNGKeyArray) -> dict[str, Array]:
         key_init, key_lanes, key_fit, key_measure = jax.random.split(key, 4)
-        learner = estimator.begin(algorithm.init(key_init), policy)
+        learner = _with_policy(algorithm.init(key_init), policy)
         lanes = start_lanes(LAKE, ENVIRONMENTS, key_lanes, stagger=True)
 
         def fit(carry: tuple[Learner, Lane], item: tuple[PRNGKeyArray, Array]):
@@ -236,7 +184,7 @@ def batches(estimator: Estimator) -> Callable[..., dict[str, np.ndarray]]:
 
         def measure(lanes: Lane, key: PRNGKeyArray):
             lanes, rollout, window = collected(policy, lanes, terms, key)
-            value, gradient = estimator.measure(learner, rollout, window, terms)
+            value, gradient = _value_and_gradient(risk, learner, rollout, window, terms)
             return lanes, {"value": value, "gradient": gradient, "episodes": window.new}
 
         keys = jax.random.split(key_fit, FITTING), jnp.arange(FITTING)

@@ -5,20 +5,9 @@ Per seed, over the second half of training: z = (l - mu) / sigma of the episode 
 probability of a violation, and by how many orders of magnitude it is too small.
 """
 
-from statistics import median
-
 from canary.numerics.statistics import gaussian_tail
-from canary.studies.page import Numbers, Page, Paths, Row
-from canary.studies.table import probability
-
-COLUMNS = (
-    "row",
-    "z",
-    "Gaussian prediction",
-    "realised P",
-    "short by, orders of magnitude",
-    "seeds",
-)
+from canary.studies.page import Line, Numbers, Page, Paths, Row
+from canary.studies.table import middle, probability, shown
 
 
 def save(page: Page) -> Paths:
@@ -27,8 +16,7 @@ def save(page: Page) -> Paths:
         "Medians over seeds, second half of training; the last but one is over the seeds with a "
         "violation.\nThe paper: z = 6.1 on EcoAnt and 5.0 on PointGoal, where a Gaussian is short "
         "by 6 and 4 orders of magnitude.",
-        COLUMNS,
-        page.lines(COLUMNS, lambda row: [_cells(row.name, tails[row.name])]),
+        page.lines(lambda row: _cells(tails[row.name])),
         [seed for found in tails.values() for seed in found],
     )
 
@@ -47,13 +35,16 @@ def _tails(row: Row) -> list[Numbers]:
     return found
 
 
-def _cells(name: str, seeds: list[Numbers]) -> tuple[str, ...]:
-    if not seeds:
-        return name, "-", "-", "-", "-", "0"
-    z, predicted, realised = (
-        median(seed[key] for seed in seeds) for key in ("z", "log10_predicted", "violation")
-    )
+def _cells(seeds: list[Numbers]) -> Line:
     short = [seed["orders_short"] for seed in seeds if seed["orders_short"] is not None]
-    orders = f"{median(short):.1f} ({len(short)} of {len(seeds)} seeds)" if short else "-"
-    cells = f"{z:.2f}", f"1e{predicted:.1f}", probability(realised), orders
-    return name, *cells, str(len(seeds))
+    z, predicted, realised = (
+        middle([seed[key] for seed in seeds]) for key in ("z", "log10_predicted", "violation")
+    )
+    orders = f"{middle(short):.1f} ({len(short)} of {len(seeds)} seeds)" if short else "-"
+    return {
+        "z": shown(z, ".2f"),
+        "Gaussian prediction": "-" if predicted is None else f"1e{predicted:.1f}",
+        "realised P": probability(realised),
+        "short by, orders of magnitude": orders,
+        "seeds": str(len(seeds)),
+    }

@@ -7,6 +7,7 @@ interrupted study continues.
 """
 
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from matplotlib.figure import Figure
 from canary.errors import CanaryError
 from canary.numerics.statistics import fitted_exponent
 from canary.reporting.figures import canvas, legend_beside
-from canary.studies.page import Page, Paths
+from canary.studies.page import Line, Page, Paths
 from canary.studies.store import read_sealed, write_sealed
 
 EPISODES = 100
@@ -31,7 +32,6 @@ PARTS: dict[str, tuple[str, float | None]] = {
     "cvar": ("cvar", None),
     "cantelli": ("cantelli", None),
     **{f"shaped-{d:g}": ("cantelli", d) for d in (0.0, 0.3, 0.6, 0.9)},
-    "priced": ("priced", 0.6),
 }  # constraint and dead zone
 TITLES = {"monte-carlo": "Monte Carlo, exact", "gae": "GAE with fitted critics"}
 PANELS = [(estimator, name) for estimator in TITLES for name in ("value", "gradient")]
@@ -79,8 +79,7 @@ def _planned(
     for constraint in only or PARTS:
         for limit, epsilon in epsilons.items():
             point = {"constraint": constraint, "limit": limit, "epsilon": epsilon}
-            if constraint != "priced":  # it is made of critics
-                yield point | {"estimator": "monte-carlo", "seed": None}
+            yield point | {"estimator": "monte-carlo", "seed": None}
             if limit in GAE_LIMITS:
                 yield from (point | {"estimator": "gae", "seed": seed} for seed in seeds)
 
@@ -112,16 +111,17 @@ def _measured_points(policy: np.ndarray) -> Compute:
 
     from canary.studies.paper import estimators
 
-    programs: dict[str, Any] = {}
-    networks: dict[int, Any] = {}
+    @cache
+    def program(constraint: str) -> Callable[..., dict[str, np.ndarray]]:
+        return estimators.batches(estimators.estimator(*PARTS[constraint]))
+
+    @cache
+    def network(seed: int) -> Any:
+        return estimators.imitate(policy, jax.random.key(seed))
 
     def compute(point: Point) -> Point:
-        constraint, seed = point["constraint"], point["seed"]
-        if constraint not in programs:
-            programs[constraint] = estimators.batches(estimators.estimator(*PARTS[constraint]))
-        if seed not in networks:
-            networks[seed] = estimators.imitate(policy, jax.random.key(seed))
-        found = programs[constraint](networks[seed], point["limit"], point["epsilon"], seed)
+        terms = network(point["seed"]), point["limit"], point["epsilon"], point["seed"]
+        found = program(point["constraint"])(*terms)
         episodes = float(found["episodes"].mean())
         known: Point = {"episodes": episodes}
         for name, samples in (("value", found["value"][:, None]), ("gradient", found["gradient"])):
@@ -134,13 +134,9 @@ def _measured_points(policy: np.ndarray) -> Compute:
 
 def save(page: Page) -> Paths:
     path = page.folder / "points.json"
-    points, seeds = read_sealed(path)["points"] if path.exists() else [], page.study.get("seeds")
-    points = [one for one in points if seeds is None or one["seed"] in (None, *seeds)]
-    if not points:
-        raise CanaryError(
-            f"{page.folder} holds no point yet; `canary reproduce {page.folder.name}` computes them."
-        )
-    data = pl.DataFrame(points, infer_schema_length=None)
+    if not path.exists():
+        raise CanaryError(f"{path} is missing; `canary reproduce {page.folder.name}` makes it.")
+    data = pl.DataFrame(read_sealed(path)["points"], infer_schema_length=None)
     # Those of the paper first, then the shaped ones by their dead zone
     names = sorted(data["constraint"].unique(), key=lambda name: (name.startswith("shaped"), name))
     return page.write(
@@ -149,11 +145,6 @@ def save(page: Page) -> Paths:
         "are ε/2 everywhere.\nMonte Carlo is exact (docs/relative-variance.md); GAE is measured "
         "over 200 batches of 4,000 steps per seed, with\ncritics fitted to the policy.\nThe paper: "
         "near -1 for indicator and CVaR, near 0 for Cantelli.",
-        (
-            "constraint",
-            *(f"{TITLES[estimator]}: {name}" for estimator, name in PANELS),
-            "points with GAE: value, gradient",
-        ),
         [_cells(data, constraint) for constraint in names],
         data,
         _figure(data, names),
@@ -178,11 +169,16 @@ def exponent(
     return slope, half, len(known), len(rows)
 
 
-def _cells(data: pl.DataFrame, constraint: str) -> list[str]:
+def _cells(data: pl.DataFrame, constraint: str) -> Line:
     fits = [exponent(data, estimator, constraint, quantity) for estimator, quantity in PANELS]
     slopes = ["-" if np.isnan(slope) else f"{slope:+.2f} ± {half:.2f}" for slope, half, *_ in fits]
     (*_, value, every), (*_, gradient, _) = fits[2:]
-    return [constraint, *slopes, f"{value}, {gradient} of {every}"]
+    heads = [f"{TITLES[estimator]}: {quantity}" for estimator, quantity in PANELS]
+    return {
+        "constraint": constraint,
+        **dict(zip(heads, slopes, strict=True)),
+        "points with GAE: value, gradient": f"{value}, {gradient} of {every}",
+    }
 
 
 def _figure(data: pl.DataFrame, names: list[str]) -> Figure:

@@ -8,11 +8,10 @@ from typing import Any
 
 from canary.numerics.statistics import clopper_pearson_interval
 from canary.reporting.statistics import margin_per_jitter
-from canary.studies.page import Numbers, Page, Paths, Row
+from canary.studies.page import Line, Numbers, Page, Paths, Row
 from canary.studies.table import (
     ABOUT_FINAL,
     ABOUT_IMPROVEMENT,
-    FINAL_COLUMNS,
     final_cells,
     improvement_cell,
     margin_cell,
@@ -25,10 +24,6 @@ from canary.studies.table import (
 
 SEEDS = 30  # of a published row
 MEASURES = ("violation", "jitter", "reward", "safe")
-COLUMNS = (
-    "environment", "method", "P", "jitter × 10³", "safe", "J", "(ε−P)/jitter", "P, whole training",
-    "IQM J [95%]", "P(J above the first's) [95%]", *FINAL_COLUMNS, "seeds × steps", "code",
-)  # fmt: skip
 
 
 def save(page: Page) -> Paths:
@@ -37,19 +32,25 @@ def save(page: Page) -> Paths:
         row.name: found[row.name] | outside(found[row.name], row.about["paper"])
         for row in page.shown
     }
+    lines: list[Line | list[str]] = []
+    for row, line in zip(
+        page.rows, page.lines(lambda row: _cells(row, data[row.name]), _names), strict=True
+    ):
+        lines.append(line)
+        if row.seeds and row.about["paper"]:
+            lines.append(_published(row.epsilon, row.about["paper"]))
     return page.write(
         "Second half of training, ± standard error over seeds; the published rows are of "
         f"{SEEDS} seeds.\nA star marks a number of ours outside the published 95% interval (mean ± "
         "1.96 standard errors and half of the\nlast printed digit; for the share of safe seeds the "
         f"exact binomial interval).\n{ABOUT_IMPROVEMENT}\n{ABOUT_FINAL}",
-        COLUMNS,
-        page.lines(COLUMNS, lambda row: [_cells(row, data[row.name]), *_published(row)], _names),
+        lines,
         list(data.values()),
     )
 
 
-def _names(row: Row) -> tuple[str, str]:
-    return row.environment, row.label
+def _names(row: Row) -> Line:
+    return {"environment": row.environment, "method": row.label}
 
 
 def outside(values: Numbers, paper: dict[str, Any] | None) -> dict[str, bool | None]:
@@ -70,37 +71,37 @@ def outside(values: Numbers, paper: dict[str, Any] | None) -> dict[str, bool | N
     return result
 
 
-def _cells(row: Row, values: Numbers) -> tuple[str, ...]:
+def _cells(row: Row, values: Numbers) -> Line:
     def thousandths(value: float | None, _: float | None = None) -> str:
         return shown(None if value is None else 1e3 * value, ".1f")
 
-    star = {name: "*" if values[f"{name}_outside"] else "" for name in MEASURES}
-    jitter = with_error(values["jitter"], values["jitter_error"], thousandths)
-    return (
-        *_names(row),
-        with_error(values["violation"], values["violation_error"]) + star["violation"],
-        jitter + star["jitter"],
-        shown(values["safe"], ".0%") + star["safe"],
-        with_error(values["reward"], values["reward_error"], reward) + star["reward"],
-        margin_cell(values),
-        with_error(values["violation_whole"], values["violation_whole_error"]),
-        with_interval(values, "iqm_reward", "iqm_reward", reward),
-        improvement_cell(values),
-        *final_cells(values),
-        row.size,
-        row.codes,
-    )
+    def starred(name: str, text: str) -> str:
+        return text + ("*" if values[f"{name}_outside"] else "")
+
+    jitter = with_error(values, "jitter", thousandths)
+    returns = with_error(values, "reward", reward)
+    return {
+        "P": starred("violation", with_error(values, "violation")),
+        "jitter × 10³": starred("jitter", jitter),
+        "safe": starred("safe", shown(values["safe"], ".0%")),
+        "J": starred("reward", returns),
+        "(ε−P)/jitter": margin_cell(values),
+        "P, whole training": with_error(values, "violation_whole"),
+        "IQM J [95%]": with_interval(values, "iqm_reward", "iqm_reward", reward),
+        "P(J above the first's) [95%]": improvement_cell(values),
+        **final_cells(values),
+        **row.size,
+    }
 
 
-def _published(row: Row) -> list[tuple[str, ...]]:
-    paper = row.about["paper"]
-    if paper is None:
-        return []
-    cells = (
-        f"{paper['violation']:.3f} ± {paper['violation_error']:.3f}",
-        f"{paper['jitter'] * 1e3:.1f} ± {paper['jitter_error'] * 1e3:.1f}",
-        f"{paper['safe']:.0%}",
-        f"{paper['reward']:g} ± {paper['reward_error']:g}",
-        shown(margin_per_jitter(row.epsilon, paper["violation"], paper["jitter"]), ".1f"),
-    )
-    return [("", "*published*", *cells, *[""] * (len(COLUMNS) - 2 - len(cells)))]
+def _published(epsilon: float | None, paper: dict[str, Any]) -> Line:
+    return {
+        "method": "*published*",
+        "P": f"{paper['violation']:.3f} ± {paper['violation_error']:.3f}",
+        "jitter × 10³": f"{paper['jitter'] * 1e3:.1f} ± {paper['jitter_error'] * 1e3:.1f}",
+        "safe": f"{paper['safe']:.0%}",
+        "J": f"{paper['reward']:g} ± {paper['reward_error']:g}",
+        "(ε−P)/jitter": shown(
+            margin_per_jitter(epsilon, paper["violation"], paper["jitter"]), ".1f"
+        ),
+    }

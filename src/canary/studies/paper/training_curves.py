@@ -13,7 +13,6 @@ from canary.studies.page import Page, Paths, Row
 FLOOR = 1e-3  # where the logarithmic axis ends
 VALUES = ("return", "violation")
 DASHES = {"fast": "-", "paper": "--", "authors": ":"}
-COLUMNS = ("line", "seeds × steps", "code")
 
 
 def save(page: Page) -> Paths:
@@ -22,15 +21,10 @@ def save(page: Page) -> Paths:
     return page.write(
         "Lines are means over seeds, bands one standard deviation, in blocks of training; a rate "
         f"below {FLOOR:g} is\ndrawn there. Dashed: the `paper` preset; dotted: `authors`.",
-        COLUMNS,
-        page.lines(COLUMNS, lambda row: [(*_name(row), row.size, row.codes)], _name),
+        page.lines(lambda row: row.size, lambda row: {"line": f"{row.environment}: {row.label}"}),
         pl.concat(frames).with_columns(pl.col(pl.Float64).round(6)) if frames else [],
         _figure(page.shown, lines) if lines else None,
     )
-
-
-def _name(row: Row) -> tuple[str]:
-    return (f"{row.environment}: {row.label}",)
 
 
 def curve(row: Row) -> pl.DataFrame:

@@ -8,7 +8,6 @@ Costs are in units of the limit.
 
 from collections.abc import Callable
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import polars as pl
@@ -18,13 +17,9 @@ from canary.constraints import one_cost
 from canary.errors import CanaryError
 from canary.numerics.tiers import Tier
 from canary.reporting.figures import BLUE, GREY, RED, canvas
-from canary.studies.page import Page, Paths
+from canary.studies.page import Line, Page, Paths
 from canary.studies.store import read_sealed, write_sealed
 
-COLUMNS = (
-    "tier", "updates", "α", "α of the batch", "error of L_μ", "its bound Kα", "bound / error", "μ",
-    "bound on μ", "B", "bound on B", "σ", "σ needed", "updates with σ ≥ √β K α",
-)  # fmt: skip
 SEEDS = (4700,)
 UPDATES = 300
 PARTS = ()  # it is computed as a whole
@@ -119,33 +114,37 @@ def save(page: Page) -> Paths:
         "exact except the\nbatch's α, max |ratio · A|, which training logs. |μ − L_μ| ≤ Kα is the "
         "error of the surrogate, on which all\nbounds rest. B has a bound in tier a (nominal), μ "
         "in every tier. The corollary excludes provable violation\nwhere σ ≥ √β K α.",
-        COLUMNS,
         [_cells(rows) for rows in data.partition_by("tier", maintain_order=True)],
         data,
         _figure(data),
     )
 
 
-def _cells(rows: pl.DataFrame) -> tuple[str, ...]:
-    def middle(*names: str) -> list[str]:
-        return [f"{median(rows[name]):.3g}" for name in names]
-
+def _cells(rows: pl.DataFrame) -> Line:
     tier = rows["tier"][0]
-    loose = median(rows["error_bound"] / rows["error"])
+    is_nominal, has_corollary = tier == Tier.NOMINAL.label, tier != Tier.MEAN_RESTORATION.label
+    loose = (rows["error_bound"] / rows["error"]).median()
     excluded = (rows["deviation"] >= rows["deviation_needed"]).sum()
-    needed = [*middle("deviation_needed"), f"{excluded} of {len(rows)}"]
-    if tier == Tier.MEAN_RESTORATION.label:
-        needed = ["-", "-"]
-    return (
-        tier,
-        str(len(rows)),
-        *middle("alpha", "batch_alpha", "error", "error_bound"),
-        f"{loose:,.0f}",
-        *middle("mean", "mean_bound", "bound"),
-        *(middle("bound_bound") if tier == Tier.NOMINAL.label else ["-"]),
-        *middle("deviation"),
-        *needed,
-    )
+
+    def middle(name: str) -> str:
+        return f"{rows[name].median():.3g}"
+
+    return {
+        "tier": tier,
+        "updates": str(len(rows)),
+        "α": middle("alpha"),
+        "α of the batch": middle("batch_alpha"),
+        "error of L_μ": middle("error"),
+        "its bound Kα": middle("error_bound"),
+        "bound / error": f"{loose:,.0f}",
+        "μ": middle("mean"),
+        "bound on μ": middle("mean_bound"),
+        "B": middle("bound"),
+        "bound on B": middle("bound_bound") if is_nominal else "-",
+        "σ": middle("deviation"),
+        "σ needed": middle("deviation_needed") if has_corollary else "-",
+        "updates with σ ≥ √β K α": f"{excluded} of {len(rows)}" if has_corollary else "-",
+    }
 
 
 def _figure(data: pl.DataFrame) -> Figure:

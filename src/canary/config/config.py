@@ -184,21 +184,19 @@ def _changed(config: RunConfig, pairs: Sequence[tuple[str, Any]]) -> RunConfig:
             known = ("env", *SECTIONS)
             raise CanaryError(f"--set knows no section {section!r:.60}{nearest(section, known)}")
         changes.setdefault(section, {})[rest] = value
-    parts: dict[str, Any] = {}
-    for section, values in changes.items():
-        part = SECTIONS[section]
-        parts[part] = override(getattr(config, part), values, section)
+    parts: dict[str, Any] = {
+        SECTIONS[section]: override(getattr(config, SECTIONS[section]), values, section)
+        for section, values in changes.items()
+    }
     return replace(config, **parts)
 
 
 def settings_table(name: str) -> list[dict[str, str]]:
     """The settings of the algorithm or environment of this name, or of `training`, as rows."""
-    name = canonical(name, [*ALGORITHMS, *ENVIRONMENTS, "training"], "algorithm or environment")
-    if name == "training":
-        return table(TrainingConfig(), "training")
-    if name in ALGORITHMS:
-        return table(ALGORITHMS[name](), "algo")
-    return table(ENVIRONMENTS[name](), "env")
+    known = {**ALGORITHMS, **ENVIRONMENTS, "training": TrainingConfig}
+    name = canonical(name, known, "algorithm or environment")
+    section = "algo" if name in ALGORITHMS else "env" if name in ENVIRONMENTS else "training"
+    return table(known[name](), section)
 
 
 def config_to_dict(config: RunConfig) -> dict[str, Any]:

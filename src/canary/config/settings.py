@@ -59,13 +59,11 @@ def override(settings: Settings, changes: Mapping[str, Any], where: str) -> Sett
     known = {each.path: each for each in leaves(settings)}
     values = {}
     for path, value in changes.items():
-        found = [each for each in known if path == each] or [
-            each for each in known if each.endswith(f".{path}")
-        ]
+        found = [path] if path in known else [each for each in known if each.endswith(f".{path}")]
         if not found:
             names = {each.rpartition(".")[2] for each in known}
-            name = path.rpartition(".")[2]
-            raise CanaryError(f"{where} has no setting {path!r:.60}{nearest(name, names)}")
+            near = nearest(path.rpartition(".")[2], names)
+            raise CanaryError(f"{where} has no setting {path!r:.60}{near}")
         if len(found) > 1:
             choices = " or ".join(f"{where}.{each}" for each in found)
             raise CanaryError(f"{where}.{path} could mean {choices}; say which.")
@@ -99,19 +97,18 @@ def parse(value: Any) -> Any:
 
 def table(settings: Settings, section: str) -> list[dict[str, str]]:
     """Rows `setting`, `default`, `range`, `about` of everything that `--set` can change."""
-    rows, found = [], list(leaves(settings))
+    found = list(leaves(settings))
     names = [each.path.rpartition(".")[2] for each in found]
-    for each, name in zip(found, names, strict=True):
-        rows.append(
-            {
-                # The group can be left out where the name is unique
-                "setting": f"{section}.{name if names.count(name) == 1 else each.path}",
-                "default": written(each.value),
-                "range": words(each.hint).removeprefix("a "),
-                "about": _about(each.owner, name),
-            }
-        )
-    return rows
+    return [
+        {
+            # The group can be left out where the name is unique
+            "setting": f"{section}.{name if names.count(name) == 1 else each.path}",
+            "default": written(each.value),
+            "range": words(each.hint).removeprefix("a "),
+            "about": _about(each.owner, name),
+        }
+        for each, name in zip(found, names, strict=True)
+    ]
 
 
 def _about(owner: type, name: str) -> str:

@@ -38,9 +38,7 @@ class Source:
         return head if ":" in self.name and head in ADAPTERS else None
 
     def __str__(self) -> str:
-        arguments = ", ".join(
-            f"{name}={json.dumps(value)}" for name, value in self.arguments.items()
-        )
+        arguments = ", ".join(f"{name}={json.dumps(v)}" for name, v in self.arguments.items())
         cost = f" with the cost {self.cost}" if self.cost else ""
         return f"{self.name}({arguments}){cost}"
 
@@ -67,7 +65,10 @@ def method_source(data: dict[str, Any]) -> Source | None:
 def build(source: Source) -> Environment:
     """Import and make what a reference names."""
     if source.adapter is not None:
-        return _adapt(source, source.adapter, source.name.partition(":")[2])
+        cost = {} if source.cost is None else {"cost": source.cost}
+        adapt = {"gymnasium": environments.from_gymnasium, "gymnax": environments.from_gymnax}
+        make = adapt.get(source.adapter, environments.from_brax)
+        return make(source.name, **source.arguments, **cost)
     if source.cost is not None:
         raise CanaryError(
             f"{source.name} states its own cost; --cost is for environments of other packages."
@@ -89,17 +90,6 @@ def build(source: Source) -> Environment:
     raise CanaryError(
         f"{source.name} makes a {type(environment).__name__}, which is not an environment."
     )
-
-
-def _adapt(source: Source, adapter: str, name: str) -> Environment:
-    given: dict[str, Any] = source.arguments | (
-        {} if source.cost is None else {"cost": source.cost}
-    )
-    if adapter == "gymnasium":
-        return environments.from_gymnasium(name, **given)
-    if adapter == "gymnax":
-        return environments.from_gymnax(name, **given)
-    return environments.from_brax(f"{adapter}:{name}", **given)
 
 
 def source_of(environment: Environment) -> Source | None:

@@ -122,7 +122,7 @@ class EcoAnt:
         quaternion = position[3:POSE] / jnp.linalg.norm(position[3:POSE])
         qpos = position.at[3:POSE].set(quaternion)
         qvel = scale * jax.random.normal(key_velocity, (14,))
-        physics = PhysicsState(qpos, qvel, jnp.zeros(0), jnp.zeros((), bool))
+        physics = PhysicsState(qpos, qvel, jnp.zeros((), bool))
         inner = AntState(physics, jnp.zeros(()) + self.battery_limit)
         return first_state(inner, self._observe(inner))
 

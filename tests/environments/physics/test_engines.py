@@ -17,20 +17,11 @@ from canary.errors import CanaryError
 
 MODEL = load_model("eco_ant.xml")
 NATIVE = make_engine("native", MODEL, 5)
-SWINGER = """<mujoco><option timestep="0.004"/><worldbody><body>
-  <joint name="swing" type="hinge" axis="0 1 0" damping="0.1"/><geom size="0.1" pos="0.5 0 0"/>
-  <site name="tip" pos="0.5 0 0"/></body></worldbody>
-  <actuator><motor joint="swing"/></actuator>
-  <sensor><accelerometer site="tip"/><gyro site="tip"/><jointpos joint="swing"/></sensor></mujoco>"""
-
-
-def start(model, qpos, qvel):
-    sensors = jnp.zeros(model.nsensordata, qpos.dtype)
-    return PhysicsState(qpos, qvel, sensors, jnp.zeros((), bool))
 
 
 def stance(dtype=np.float32):
-    return start(MODEL, jnp.asarray(INITIAL_POSITION, dtype), jnp.zeros(14, dtype))
+    position = jnp.asarray(INITIAL_POSITION, dtype)
+    return PhysicsState(position, jnp.zeros(14, dtype), jnp.zeros((), bool))
 
 
 def wave(steps, dtype=np.float32):
@@ -97,7 +88,7 @@ def test_mjx_equals_c_mujoco(x64, tolerance):
 
 
 def _with_huge_velocity(state):
-    return state.qpos, state.qvel.at[3].set(1e12), state.sensors, state.diverged
+    return state.qpos, state.qvel.at[3].set(1e12), state.diverged
 
 
 def test_nested_vmaps_are_one_call_with_the_numbers_of_single_steps(monkeypatch):
@@ -107,9 +98,7 @@ def test_nested_vmaps_are_one_call_with_the_numbers_of_single_steps(monkeypatch)
         type(engine), "advance", lambda self, rows: calls.append(rows.shape) or advance(self, rows)
     )
     rows = random_rows(6)
-    states = PhysicsState(
-        rows[:, :15], rows[:, 15:29], np.zeros((6, 0), np.float32), np.zeros(6, bool)
-    )
+    states = PhysicsState(rows[:, :15], rows[:, 15:29], np.zeros(6, bool))
     nest = jax.tree.map(lambda leaf: jnp.asarray(leaf).reshape(2, 3, *leaf.shape[1:]), states)
     together = jax.jit(jax.vmap(jax.vmap(engine.step)))(nest, rows[:, 29:].reshape(2, 3, 8))
     assert calls == [(2, 3, 37)]
@@ -140,7 +129,7 @@ def test_equal_models_have_one_engine_and_others_their_own():
     assert other is not NATIVE
     assert make_engine("native", MODEL, 2) is not NATIVE
     rows = random_rows(2)
-    state = PhysicsState(rows[0, :15], rows[0, 15:29], jnp.zeros(0), jnp.zeros((), bool))
+    state = PhysicsState(rows[0, :15], rows[0, 15:29], jnp.zeros((), bool))
     assert not np.array_equal(
         NATIVE.step(state, rows[0, 29:]).qpos, other.step(state, rows[0, 29:]).qpos
     )
@@ -170,28 +159,6 @@ def test_a_diverged_simulation_is_marked_and_stays_finite(monkeypatch, tmp_path,
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("name", ["native", "mjx"])
-def test_sensors_belong_to_the_state_they_come_with(name):
-    model = mujoco.MjModel.from_xml_string(SWINGER)
-    engine = make_engine(name, model, 3)
-    step = jax.jit(engine.step)
-    state = start(model, jnp.array([0.3]), jnp.array([1.0]))
-    data = mujoco.MjData(model)
-    for control in (0.5, -1.0, 0.2):
-        state = step(state, jnp.array([control]))
-        data.qpos[:], data.qvel[:], data.ctrl[:] = (
-            np.asarray(state.qpos),
-            np.asarray(state.qvel),
-            control,
-        )
-        mujoco.mj_forward(model, data)
-        # MJX leaves accelerometers at 0 in models without constraints.
-        first = 3 if name == "mjx" else 0
-        np.testing.assert_allclose(
-            state.sensors[first:], data.sensordata[first:], rtol=1e-5, atol=1e-5
-        )
-
-
 def test_the_callback_for_accelerators_gives_the_same_numbers(monkeypatch):
     expected = jax.jit(jax.vmap(NATIVE.step))(*_batch(5))
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
@@ -201,8 +168,9 @@ def test_the_callback_for_accelerators_gives_the_same_numbers(monkeypatch):
 
 def _batch(count):
     rows = random_rows(count)
-    states = jax.vmap(lambda q, v: start(MODEL, q, v))(rows[:, :15], rows[:, 15:29])
-    return states, jnp.asarray(rows[:, 29:])
+    return PhysicsState(rows[:, :15], rows[:, 15:29], jnp.zeros(count, bool)), jnp.asarray(
+        rows[:, 29:]
+    )
 
 
 def test_without_mujoco_a_sentence_says_what_to_install(monkeypatch):

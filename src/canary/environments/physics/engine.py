@@ -32,7 +32,7 @@ LARGEST = 1e10
 
 
 class PhysicsState(eqx.Module):
-    """Generalised positions and velocities, and the model's sensors under the last control.
+    """Generalised positions and velocities.
 
     `diverged`: the last step led to non-finite or huge numbers. The state is then the one before
     that step, and the environment has to end the episode.
@@ -40,7 +40,6 @@ class PhysicsState(eqx.Module):
 
     qpos: Float[Array, "*env position"]
     qvel: Float[Array, "*env velocity"]
-    sensors: Float[Array, "*env sensor"]
     diverged: Bool[Array, "*env"]
 
 
@@ -57,24 +56,15 @@ def settle(
     before: PhysicsState,
     qpos: Float[Array, "position"],
     qvel: Float[Array, "velocity"],
-    sensors: Float[Array, "sensor"],
 ) -> PhysicsState:
     """The state after a step, or the one before it, marked, if the step diverged."""
-    numbers = jnp.concatenate([qpos, qvel, sensors])
-    sound = (jnp.abs(numbers) < LARGEST).all()  # False for NaN as well
-
-    def choose(new: Array, old: Array) -> Array:
-        return jnp.where(sound, new, old)
-
-    return PhysicsState(
-        choose(qpos, before.qpos),
-        choose(qvel, before.qvel),
-        choose(sensors, before.sensors),
-        ~sound,
-    )
+    # False for NaN as well
+    sound = (jnp.abs(jnp.concatenate([qpos, qvel])) < LARGEST).all()
+    kept = jnp.where(sound, qpos, before.qpos), jnp.where(sound, qvel, before.qvel)
+    return PhysicsState(*kept, ~sound)
 
 
-def resolve(name: EngineName) -> str:
+def resolve(name: EngineName) -> EngineName:
     """The engine that a name means here: `native` or `mjx`."""
     if name == "auto":
         return "native" if jax.default_backend() == "cpu" else "mjx"
@@ -105,10 +95,7 @@ class MjxEngine:
         # `data` is fresh: its warm start is zero, as native's is at the beginning of each call.
         data = data.replace(qpos=state.qpos, qvel=state.qvel, ctrl=control.astype(dtype))
         data = jax.lax.fori_loop(0, self.frame_skip, lambda _, data: mjx.step(model, data), data)
-        sensors = state.sensors
-        if self.model.nsensordata:  # a step leaves those of the state before its last time step
-            sensors = mjx.forward(model, data).sensordata.astype(dtype)
-        return settle(state, data.qpos.astype(dtype), data.qvel.astype(dtype), sensors)
+        return settle(state, data.qpos.astype(dtype), data.qvel.astype(dtype))
 
 
 @lru_cache(maxsize=16)

@@ -57,14 +57,11 @@ class NativeEngine:
     def step(self, state: PhysicsState, control: Float[Array, "action"]) -> PhysicsState:
         model, dtype = self.model, state.qpos.dtype
         packed = jnp.concatenate([state.qpos, state.qvel, control.astype(dtype)])
-        result = jax.ShapeDtypeStruct((model.nq + model.nv + model.nsensordata,), dtype)
-        after = self._call(result, packed)
-        qpos, qvel, sensors = jnp.split(after, [model.nq, model.nq + model.nv])
-        return settle(state, qpos, qvel, sensors)
+        after = self._call(jax.ShapeDtypeStruct((model.nq + model.nv,), dtype), packed)
+        return settle(state, *jnp.split(after, [model.nq]))
 
     def advance(self, batch: Float[np.ndarray, "*env input"]) -> Float[np.ndarray, "*env result"]:
-        """Rows (qpos, qvel, control) to rows (qpos, qvel, sensors); rows of NaN where the
-        simulation diverged."""
+        """Rows (qpos, qvel, control) to rows (qpos, qvel), of NaN where the simulation diverged."""
         rows = batch.reshape(-1, batch.shape[-1])
         threads = min(CORES, len(rows) // SMALLEST_SHARE)
         threads = threads if threads > 1 else 0  # 0: the thread of the caller
@@ -86,29 +83,19 @@ class NativeEngine:
     def _run(
         self, rollout: Any, data: list[Any], rows: Float[np.ndarray, "env input"]
     ) -> Float[np.ndarray, "env result"]:
-        model, count = self.model, len(rows)
-        coordinates, last = model.nq + model.nv, self.frame_skip - 1
-        # Sensors belong to the state before a time step, so one more step reads the last ones
-        steps = self.frame_skip + (1 if model.nsensordata else 0)
+        model, count, steps = self.model, len(rows), self.frame_skip
+        coordinates = model.nq + model.nv
         initial = np.zeros((count, 1 + coordinates))  # time, positions, velocities
         initial[:, 1:] = rows[:, :coordinates]
         control = np.repeat(rows[:, None, coordinates:].astype(float), steps, axis=1)
         states = np.empty((count, steps, 1 + coordinates))
-        sensors = np.empty((count, steps, model.nsensordata))
         rollout.rollout(
-            [model] * count,
-            data,
-            initial,
-            control,
-            skip_checks=True,
-            nstep=steps,
-            state=states,
-            sensordata=sensors,
-            chunk_size=-(-count // len(data)),
-        )
-        result = np.concatenate([states[:, last, 1:], sensors[:, -1]], axis=-1)
+            [model] * count, data, initial, control, skip_checks=True, nstep=steps, state=states,
+            sensordata=np.empty((count, steps, model.nsensordata)), chunk_size=-(-count // len(data)),
+        )  # fmt: skip
+        clock, result = states[:, -1, 0], states[:, -1, 1:]
         # A rollout that diverges repeats its last state, so its clock stands still
-        result[states[:, last, 0] < (last + 0.5) * model.opt.timestep] = np.nan
+        result[clock < (steps - 0.5) * model.opt.timestep] = np.nan
         return result
 
 

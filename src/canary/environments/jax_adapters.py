@@ -8,7 +8,7 @@ package's episode and auto-reset wrappers.
 import dataclasses
 import importlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
@@ -54,6 +54,16 @@ class Adapted:
     packages: ClassVar[tuple[str, ...]]
     """The prefixes of names that another process can make it by."""
 
+    def __post_init__(self):
+        if self.horizon is None:
+            raise CanaryError(f"{self.name} states no time limit; set one with horizon=...")
+        horizon = convert(Count, self.horizon, f"the horizon of {self.name}")
+        object.__setattr__(self, "horizon", horizon)
+        cost = f"{INFO}cost" if self.cost == "info" else self.cost
+        object.__setattr__(self, "cost", cost)
+        if not (isinstance(cost, str) and cost.startswith(METRICS)):
+            cost_reader(cost)  # raises a sentence
+
     def _start(self, key: PRNGKeyArray) -> tuple[Any, Any]:
         """The package's state after a reset, and its observation."""
         raise NotImplementedError
@@ -85,8 +95,7 @@ class Adapted:
 
         def play(key: PRNGKeyArray) -> Any:
             space = self.action_space
-            is_counted = isinstance(space, Discrete)
-            action = jnp.zeros((), jnp.int32) if is_counted else jnp.zeros(space.size)
+            action = jnp.zeros(space.size) if isinstance(space, Continuous) else jnp.int32(0)
             return self._move(self._start(key)[0], self._act(action), key)[0]
 
         return jax.eval_shape(play, jax.random.key(0))
@@ -146,28 +155,17 @@ class GymnaxEnvironment(Adapted):
         return self.foreign.default_params.replace(**self.arguments)
 
     @cached_property
-    def _actions(self) -> tuple[ActionSpace, Callable[[Array], Array]]:
-        """Our space, and the map from its actions to the package's."""
+    def action_space(self) -> ActionSpace:
         space = self.foreign.action_space(self.params)
         if hasattr(space, "n"):
-            return Discrete(int(space.n)), lambda action: action
+            return Discrete(int(space.n))
         bounds = getattr(space, "low", np.inf), getattr(space, "high", np.inf)
         if not all(np.isfinite(bound).all() for bound in bounds):
             raise CanaryError(
                 f"The action space of {self.name} is {space}; canary acts in Discrete spaces and in "
                 "Box spaces with finite bounds."
             )
-        low, high = (np.broadcast_to(np.asarray(b, np.float32), space.shape) for b in bounds)
-        middle, half = (high + low) / 2, (high - low) / 2
-
-        def stretch(action: Array) -> Array:
-            return jnp.asarray(middle) + half * jnp.clip(action.reshape(space.shape), -1.0, 1.0)
-
-        return Continuous(int(np.prod(space.shape))), stretch
-
-    @property
-    def action_space(self) -> ActionSpace:
-        return self._actions[0]
+        return Continuous(int(np.prod(space.shape)))
 
     @property
     def _categories(self) -> int | None:
@@ -195,7 +193,13 @@ class GymnaxEnvironment(Adapted):
         return after, seen, reward, terminated, done, info
 
     def _act(self, action: Array) -> Array:
-        return self._actions[1](action)
+        if isinstance(self.action_space, Discrete):
+            return action
+        space = self.foreign.action_space(self.params)
+        bounds = np.asarray(space.low, np.float32), np.asarray(space.high, np.float32)
+        low, high = (np.broadcast_to(bound, space.shape) for bound in bounds)
+        middle, half = (high + low) / 2, (high - low) / 2
+        return jnp.asarray(middle) + half * jnp.clip(action.reshape(space.shape), -1.0, 1.0)
 
     def _see(self, seen: Any) -> Float[Array, "obs"]:
         if (count := self._categories) is not None:
@@ -275,10 +279,8 @@ def from_gymnax(
                 f"{name} has no parameter {key!r}; it has {', '.join(sorted(known))}."
             )
     own = getattr(params, "max_steps_in_episode", None)
-    limit = changes.get("max_steps_in_episode", own) if horizon is None else horizon
-    return GymnaxEnvironment(
-        name, environment, _checked_cost(cost), _checked_horizon(limit, name), dict(changes)
-    )
+    limit: Any = changes.get("max_steps_in_episode", own) if horizon is None else horizon
+    return GymnaxEnvironment(name, environment, cost, limit, dict(changes))
 
 
 def from_brax(
@@ -317,10 +319,8 @@ def from_brax(
             f"{name} is not an environment of Brax's kind: that has reset(key), "
             "step(state, action) and action_size."
         )
-    known = {**arguments, "observation": observation}
-    return BraxEnvironment(
-        name, environment, _checked_cost(cost), _checked_horizon(horizon, name), known
-    )
+    limit: Any = horizon
+    return BraxEnvironment(name, environment, cost, limit, arguments | {"observation": observation})
 
 
 def _load(module: str, why: str) -> Any:
@@ -328,16 +328,3 @@ def _load(module: str, why: str) -> Any:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         raise CanaryError(f"{why} needs the package {error.name}; install it.") from None
-
-
-def _checked_cost(cost: str | Cost) -> str | Cost:
-    cost = "info:cost" if cost == "info" else cost
-    if not (isinstance(cost, str) and cost.startswith(METRICS)):
-        cost_reader(cost)
-    return cost
-
-
-def _checked_horizon(horizon: Any, name: str) -> int:
-    if horizon is None:
-        raise CanaryError(f"{name} states no time limit; set one with horizon=...")
-    return convert(Count, horizon, f"the horizon of {name}")

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from canary.certification import best
-from canary.certification.best import RankedPolicy, Search, find_best, ranked
+from canary.certification.best import RankedPolicy, find_best, ranked
 from canary.constraints import Chance
 from canary.terminal.certificate_table import print_best
 
@@ -22,9 +22,7 @@ BREAKS = {(3, 200)}
 
 def candidate(seed: int, step: int, reward: float, value: float) -> RankedPolicy:
     keeps = value <= Config.constraint.allowed
-    return RankedPolicy(
-        seed=seed, step=step, return_mean=reward, constraint_value=value, keeps=keeps
-    )
+    return RankedPolicy(seed, step, reward, value, keeps)
 
 
 def test_the_highest_return_within_the_constraint_comes_first():
@@ -70,7 +68,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def test_candidates_are_certified_in_turn_at_a_corrected_level(asked: list[Any], tmp_path: Path):
-    found = find_best(tmp_path, Search(tries=3, largest_step_cost=5.0), quiet=True)
+    found = find_best(tmp_path, tries=3, largest_step_cost=5.0, quiet=True)
     assert (found.certified, found.seed, found.step) == (True, 0, 200)
     assert {request.largest_step_cost for request in asked} == {5.0}  # a limit on a mean needs it
     assert [(request.seeds, request.step) for request in asked] == [((0,), 100), ((0,), 200)]
@@ -87,7 +85,7 @@ def test_where_none_is_within_the_limit_nothing_is_certified(
     asked: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(sys.modules[__name__], "BREAKS", set(RETURNS))
-    found = find_best(tmp_path, Search(tries=3, selection_episodes=500), quiet=True)
+    found = find_best(tmp_path, selection_episodes=500, quiet=True)
     assert (found.certified, asked) == (False, [])
     assert found.sentence.startswith("None of 4 stored policies is within P(cost > 1) <= 0.1")
     assert "seed 0 at step 100, has 1;" in found.sentence

@@ -40,7 +40,7 @@ def test_a_signature_names_its_key_and_breaks_with_the_text():
         SIGNED | {"signature": "me"},
     ):
         problems, who = signature.check(forged, KEY.public_key())
-        assert "does not fit" in problems[0]
+        assert "no signature that fits" in problems[0]
         assert who is None
     other = ed25519.Ed25519PrivateKey.generate()
     problems, _ = signature.check(signature.sign(CONTENT, other), KEY.public_key())

@@ -91,10 +91,3 @@ def test_too_few_episodes_have_no_bound():
     assert tails.value_at_risk_bound(np.zeros(0), 0.02, 0.95, clopper_pearson_lower) is None
     assert tails.value_at_risk_bound(np.arange(149.0), 0.02, 0.95, clopper_pearson_upper) == 148
     assert tails.tail_mean_upper(np.zeros(0), 1.0, 9.0, 0.95) == 9
-
-
-def test_cantelli_with_the_samples_moments():
-    costs = np.array([0.0, 2.0])  # mean 1, variance 1
-    assert tails.cantelli_plug_in(costs, 3.0) == pytest.approx(1 / 5)
-    assert tails.cantelli_plug_in(costs, 1.0) == tails.cantelli_plug_in(costs, 0.5) == 1
-    assert tails.cantelli_plug_in(np.ones(3), 1.0) == tails.cantelli_plug_in(np.ones(3), 2.0) == 0

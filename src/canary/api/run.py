@@ -13,7 +13,7 @@ from typing import Any, Union, cast
 
 import polars as pl
 
-from canary.certification.best import Best, Search, find_best
+from canary.certification.best import Best, find_best
 from canary.certification.run import CertificateRequest, certify_run
 from canary.config.run_config import RunConfig
 from canary.environments.protocol import Environment, close
@@ -217,15 +217,17 @@ def best(
     confidence 1 - (1 - confidence) / tries, which corrects for trying several.
     """
     run = as_run(run)
-    search = Search(
+    return find_best(
+        run.directory,
         confidence=confidence,
         tries=tries,
         selection_episodes=selection_episodes,
         episodes=episodes,
         seeds=chosen_seeds(run, seeds),
         largest_step_cost=largest_step_cost,
+        **run.opened,
+        quiet=quiet,
     )
-    return find_best(run.directory, search, **run.opened, quiet=quiet)
 
 
 @checked

@@ -18,7 +18,6 @@ from canary.certification.plan import check_confidence
 from canary.certification.run import CertificateRequest, certify_run
 from canary.certification.verdict import percent
 from canary.config.config import RunConfig
-from canary.constraints import Constraint
 from canary.environments.protocol import Environment
 from canary.errors import CanaryError
 from canary.runs import files
@@ -26,32 +25,12 @@ from canary.runs.checkpoint import stored_updates
 from canary.runs.environment import open_config
 from canary.runs.policies import EvaluationPlan, load_policies, play
 from canary.terminal.console import evaluation_bar
-from canary.values import Amount, Count, Whole, convert_fields
 
 NAME = "best.json"
+ADVICE = "train longer, under a tighter constraint or with more kept checkpoints"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Search:
-    """How the best policy is searched; decided before anything is played."""
-
-    confidence: float = 0.95
-    tries: Count = 3
-    """Certificates at most."""
-    selection_episodes: Count = 1000
-    """Episodes per stored policy, for the ranking alone."""
-    episodes: Count | None = None
-    """Episodes of a certificate at most; None plans them."""
-    seeds: tuple[Whole, ...] | None = None
-    largest_step_cost: Amount | None = None
-    """For the certificates, if the environment does not state it and the constraint needs it."""
-
-    def __post_init__(self):
-        convert_fields(self)
-        check_confidence(self.confidence)
-
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class RankedPolicy:
     """A stored policy, and what the episodes of the ranking showed."""
 
@@ -72,7 +51,8 @@ class Best:
     seed: int | None
     step: int | None
     sentence: str
-    search: Search
+    search: dict[str, Any]
+    """Confidence, tries and selection episodes."""
     candidates: tuple[RankedPolicy, ...]
     """In the order of the ranking."""
     certificate: dict[str, Any] | None
@@ -91,68 +71,71 @@ class Best:
 
 def find_best(
     run: Path,
-    search: Search | None = None,
     *,
+    confidence: float = 0.95,
+    tries: int = 3,
+    selection_episodes: int = 1000,
+    seeds: tuple[int, ...] | None = None,
+    episodes: int | None = None,
+    largest_step_cost: float | None = None,
     environment: Environment | None = None,
     accept_change: bool = False,
     quiet: bool = False,
 ) -> Best:
-    """Rank the stored policies of a run and certify the first that can be; writes best.json and
-    its certificate."""
-    search = search or Search()
+    """Rank the stored policies of a run and certify the first that can be, at most `tries` of them;
+    writes best.json and its certificate. `episodes` is the largest number for a certificate."""
+    check_confidence(confidence)
     config = open_config(run, environment, accept_change=accept_change)
-    ranking = ranked(_measured(run, config, search, quiet))
-    tries = min(search.tries, sum(policy.keeps for policy in ranking))
-    found = Best(seed=None, step=None, sentence="", search=search, candidates=(), certificate=None)
+    search = {"confidence": confidence, "tries": tries, "selection_episodes": selection_episodes}
+    ranking = ranked(_measured(run, config, selection_episodes, seeds, quiet))
+    tries = min(tries, sum(policy.keeps for policy in ranking))
+    chosen, certificate = None, None
     for place, policy in enumerate(ranking[:tries]):
         request = CertificateRequest(
-            confidence=1 - (1 - search.confidence) / tries,
-            episodes=search.episodes,
+            confidence=1 - (1 - confidence) / tries,
+            episodes=episodes,
             seeds=(policy.seed,),
             step=policy.step,
-            largest_step_cost=search.largest_step_cost,
+            largest_step_cost=largest_step_cost,
         )
-        certificate = certify_run(
+        found = certify_run(
             run, request, environment=config.environment, accept_change=accept_change, quiet=quiet
         )
-        ranking[place] = replace(policy, verdict=certificate["verdict"])
-        if certificate["verdict"] == "SATISFIED":
-            found = replace(found, seed=policy.seed, step=policy.step, certificate=certificate)
+        ranking[place] = replace(policy, verdict=found["verdict"])
+        if found["verdict"] == "SATISFIED":
+            chosen, certificate = ranking[place], found
             break
-    found = replace(found, candidates=tuple(ranking))
-    sentence = _sentence(found, tries, config.constraint)
-    if config.environment_changes:
-        sentence += f" {changed_sentence(config.environment_changes)}"
-    found = replace(found, sentence=sentence)
-    files.write_json(run / NAME, found.to_dict())
-    return found
+    best = Best(
+        seed=None if chosen is None else chosen.seed,
+        step=None if chosen is None else chosen.step,
+        sentence=_sentence(ranking, tries, chosen, search, config),
+        search=search,
+        candidates=tuple(ranking),
+        certificate=certificate,
+    )
+    files.write_json(run / NAME, best.to_dict())
+    return best
 
 
-def _measured(run: Path, config: RunConfig, search: Search, quiet: bool) -> list[RankedPolicy]:
+def _measured(
+    run: Path, config: RunConfig, episodes: int, chosen: tuple[int, ...] | None, quiet: bool
+) -> list[RankedPolicy]:
     """All stored policies, each played for the ranking; the states of a seed play the same
     episodes."""
-    seeds = config.training.seeds if search.seeds is None else search.seeds
-    plan = EvaluationPlan(
-        episodes=search.selection_episodes, seeds=seeds, evaluation_seed=secrets.randbits(31)
-    )
+    seeds = config.training.seeds if chosen is None else chosen
+    plan = EvaluationPlan(episodes=episodes, seeds=seeds, evaluation_seed=secrets.randbits(31))
     steps = [update * config.training.batch for update in sorted(stored_updates(run))]
     if not steps:
         raise CanaryError(f"{run} has no stored state yet, so there is nothing to choose from.")
     found: list[RankedPolicy] = []
-    with evaluation_bar(len(steps) * len(seeds) * plan.episodes, quiet=quiet) as (report, _):
+    with evaluation_bar(len(steps) * len(seeds) * episodes, quiet=quiet) as (report, _):
         for step in steps:
             table, _ = play(load_policies(config, run, step), plan, report)
             for (seed,), part in table.partition_by("seed", as_dict=True).items():
                 value = config.constraint.measure(part["cost"].to_numpy())
-                found.append(
-                    RankedPolicy(
-                        seed=seed,
-                        step=step,
-                        return_mean=float(part["return"].to_numpy().mean()),
-                        constraint_value=value,
-                        keeps=value <= config.constraint.allowed,
-                    )
-                )
+                reward = float(part["return"].to_numpy().mean())
+                keeps = value <= config.constraint.allowed
+                found.append(RankedPolicy(seed, step, reward, value, keeps))
     return found
 
 
@@ -165,28 +148,34 @@ def ranked(policies: list[RankedPolicy]) -> list[RankedPolicy]:
     return sorted(policies, key=place)
 
 
-def _sentence(best: Best, tries: int, constraint: Constraint) -> str:
-    count, first = len(best.candidates), best.candidates[0]
-    advice = "train longer, under a tighter constraint or with more kept checkpoints"
-    if not tries:
-        return (
-            f"None of {count} stored policies is within {constraint.text} in the "
-            f"{best.search.selection_episodes:,} episodes of its ranking, so none was certified. "
-            f"The safest, seed {first.seed} at step {first.step:,}, has "
-            f"{first.constraint_value:.4g}; {advice}."
+def _sentence(
+    ranking: list[RankedPolicy],
+    tries: int,
+    chosen: RankedPolicy | None,
+    search: dict[str, Any],
+    config: RunConfig,
+) -> str:
+    count, first = len(ranking), ranking[0]
+    if chosen is not None:
+        sentence = (
+            f"Seed {chosen.seed} at step {chosen.step:,} has the highest return that was certified, "
+            f"{chosen.return_mean:.4g}. With {percent(search['confidence'])} confidence, corrected "
+            f"for {tries} tries among {count} stored policies, it stays within the limit; its "
+            "certificate states the corrected level."
         )
-    if not best.certified:
-        verdicts = ", ".join(str(one.verdict).lower() for one in best.candidates[:tries])
-        within = sum(one.keeps for one in best.candidates)
-        more = ", or allow more --tries" if tries < within else ""
-        return (
-            f"None of the first {tries} was certified ({verdicts}); {within} of {count} stored "
-            f"policies are within the limit in the ranking; {advice}{more}."
+    elif tries:
+        verdicts = ", ".join(str(one.verdict).lower() for one in ranking[:tries])
+        sentence = (
+            f"None of the first {tries} was certified ({verdicts}); "
+            f"{sum(one.keeps for one in ranking)} of {count} stored policies are within the limit in "
+            f"the ranking; {ADVICE}, or allow more --tries."
         )
-    chosen = next(one for one in best.candidates if one.verdict == "SATISFIED")
-    return (
-        f"Seed {best.seed} at step {best.step:,} has the highest return that was certified, "
-        f"{chosen.return_mean:.4g}. With {percent(best.search.confidence)} confidence, corrected "
-        f"for {tries} tries among {count} stored policies, it stays within the limit; its "
-        "certificate states the corrected level."
-    )
+    else:
+        sentence = (
+            f"None of {count} stored policies is within {config.constraint.text} in the "
+            f"{search['selection_episodes']:,} episodes of its ranking, so none was certified. The "
+            f"safest, seed {first.seed} at step {first.step:,}, has {first.constraint_value:.4g}; "
+            f"{ADVICE}."
+        )
+    changes = config.environment_changes
+    return f"{sentence} {changed_sentence(changes)}" if changes else sentence

@@ -26,7 +26,7 @@ from canary.certification.plan import Plan
 from canary.certification.verdict import Assessment, PlayedEpisodes, Verdict, statement_start
 from canary.constraints import Chance, Constraint, Joint, One, from_dict
 
-FORMAT = 5
+FORMAT = 6
 VERDICTS: tuple[Verdict, ...] = ("VIOLATED", "UNDECIDED", "SATISFIED")  # the worst first
 
 Changes = dict[str, int | float]

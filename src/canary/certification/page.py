@@ -31,10 +31,13 @@ def render_page(certificate: dict[str, Any]) -> str:
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
-    loader = PackageLoader("canary.certification", "")
     pages = Environment(
-        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )  # fmt: skip
+        loader=PackageLoader("canary.certification", ""),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     pages.filters.update(
         percent=_percent, number=_number, count="{:,}".format, json=json.dumps, name=result_name
     )

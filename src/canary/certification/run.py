@@ -9,7 +9,7 @@ folded in. So a certificate can be replayed, and only with the plan that it was 
 import itertools
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ from canary.certification.page import render_page
 from canary.certification.plan import Plan, check_confidence, complete
 from canary.config.config import RunConfig
 from canary.config.run_config import complete as complete_constraint
-from canary.constraints import Constraint, Joint, Mean, parts_of
+from canary.constraints import Constraint, parts_of
 from canary.environments.protocol import (
     Environment,
     close,
@@ -88,17 +88,21 @@ def certify_run(
     quiet: bool = False,
 ) -> dict[str, Any]:
     """Certify the policies of a run; writes certificate.json and .html into `out`, or the run."""
-    request, folder = request or CertificateRequest(), out or run
-    sign = None
+    request, folder, sign = request or CertificateRequest(), out or run, None
     if request.sign is not None:
         from canary.certification import signature  # needs cryptography
 
         sign = partial(signature.sign, key=signature.private_key(request.sign))
     config = open_config(run, environment, accept_change=accept_change)
     policies = load_policies(config, run, request.step)
-    seeds = _seeds(request, policies)
+    seeds = config.training.seeds if request.seeds is None else request.seeds
+    if not seeds or len(set(seeds)) < len(seeds):
+        raise CanaryError(f"Certify one or more different seeds of the run, not {list(seeds)}.")
+    for seed in seeds:  # unknown and non-finite ones are refused before anything is played
+        policies.of_seed(seed)
     rows = shifted_rows(config.environment, request.shift)
-    constraint = _constraint(request, config.constraint)
+    asked = {"limit": request.limit, "epsilon": request.epsilon}
+    constraint = complete_constraint(asked, config.constraint, "the run")
     plan = complete(_plan(request, rows, len(seeds), len(parts_of(constraint))), constraint)
     evaluation_seed = request.evaluation_seed
     evaluation_seed = secrets.randbits(31) if evaluation_seed is None else evaluation_seed
@@ -172,30 +176,12 @@ def check_environment(run: Path, config: RunConfig) -> tuple[dict[str, Any], tup
     return {"compared": True, "sentence": sentence, "file_sha256": digest}, changes
 
 
-def _constraint(request: CertificateRequest, trained: Constraint) -> Constraint:
-    """The run's own, with the numbers that were asked for."""
-    asked: dict[str, Any] = {"limit": request.limit, "epsilon": request.epsilon}
-    if isinstance(trained, Joint):
-        return complete_constraint(asked, trained, "the run")
-    if isinstance(trained, Mean) and request.epsilon is not None:
-        raise CanaryError(f"The run is about {trained.text}, which has no epsilon; leave it out.")
-    said: dict[str, Any] = {name: float(each) for name, each in asked.items() if each is not None}
-    return replace(trained, **said)
-
-
-def _seeds(request: CertificateRequest, policies: FrozenPolicies) -> tuple[int, ...]:
-    seeds = policies.config.training.seeds if request.seeds is None else request.seeds
-    if not seeds or len(set(seeds)) < len(seeds):
-        raise CanaryError(f"Certify one or more different seeds of the run, not {list(seeds)}.")
-    for seed in seeds:  # refuse unknown and non-finite ones before anything is played
-        policies.of_seed(seed)
-    return tuple(seeds)
-
-
 def shifted_rows(environment: Environment, shifts: Sequence[str]) -> Rows:
     """The environment itself, then under every combination of shifts such as "slip=0.1,0.2"."""
-    settings, values = settings_of(environment), {}
-    known = [name for name, value in settings.items() if type(value) in (int, float)]
+    values: dict[str, list[Any]] = {}
+    known = [
+        name for name, value in settings_of(environment).items() if type(value) in (int, float)
+    ]
     for shift in shifts:
         name, _, texts = (part.strip() for part in shift.partition("="))
         if name not in known:
@@ -220,30 +206,27 @@ def shifted_rows(environment: Environment, shifts: Sequence[str]) -> Rows:
 
 
 def _plan(request: CertificateRequest, rows: Rows, seeds: int, promises: int) -> Plan:
+    stated, given = largest_step_cost(rows[0][1]), request.largest_step_cost
+    if stated is not None and given not in (None, stated):
+        raise CanaryError(
+            f"The environment states that a step costs at most {stated}; leave out the largest "
+            f"step cost {given:g}."
+        )
+    longest = max(environment.horizon for _, environment in rows)
+    step = given if stated is None else stated
+    if isinstance(step, list | tuple):  # several costs
+        bound = tuple(None if each is None else float(each * longest) for each in step)
+    else:
+        bound = None if step is None else float(step * longest)
     return Plan(
         confidence=request.confidence,
         statements=seeds * len(rows) * promises,
         episodes=request.episodes,
         early_stop=request.early_stop,
         batch=request.batch if request.episodes is None else min(request.batch, request.episodes),
-        cost_bound=_cost_bound(rows, request.largest_step_cost),
+        cost_bound=bound,
         deterministic=request.deterministic,
     )
-
-
-def _cost_bound(rows: Rows, given: float | None) -> float | tuple[float | None, ...] | None:
-    """The largest possible cost of an episode: that of a step, times the longest horizon."""
-    longest = max(environment.horizon for _, environment in rows)
-    stated = largest_step_cost(rows[0][1])
-    if isinstance(stated, list | tuple):  # several costs
-        return tuple(None if each is None else float(each * longest) for each in stated)
-    if stated is not None and given is not None and given != stated:
-        raise CanaryError(
-            f"The environment states that a step costs at most {stated:g}; leave out the largest "
-            f"step cost {given:g}."
-        )
-    step = stated if given is None else given
-    return None if step is None else float(step * longest)
 
 
 def play_statements(

@@ -24,37 +24,30 @@ except ImportError:
 
 def private_key(key: Any) -> Ed25519PrivateKey:
     """An Ed25519 private key: the given one, or that of a PEM or OpenSSH file."""
-    if isinstance(key, str | Path):
-        loaders = (serialization.load_ssh_private_key, serialization.load_pem_private_key)
-        key = _read_key(key, loaders, password=None)
-    if not isinstance(key, Ed25519PrivateKey):
-        raise CanaryError(
-            "sign takes an Ed25519 private key or the path of its file, without a password, as "
-            "`ssh-keygen -t ed25519 -f FILE` makes it."
-        )
-    return key
+    return _key(key, Ed25519PrivateKey, "private", password=None)
 
 
 def public_key(path: str | Path) -> Ed25519PublicKey:
     """The Ed25519 public key in a PEM or OpenSSH (.pub) file."""
-    key = _read_key(path, (serialization.load_ssh_public_key, serialization.load_pem_public_key))
-    if not isinstance(key, Ed25519PublicKey):
-        raise CanaryError(f"{path} is no Ed25519 public key, as ssh-keygen makes it.")
-    return key
+    return _key(path, Ed25519PublicKey, "public")
 
 
-def _read_key(path: str | Path, loaders: tuple[Any, ...], **options: Any) -> Any:
-    """The key in a file, or None if it is of no known format."""
-    try:
-        data = files.read_bytes(Path(path).expanduser(), 1 << 20)
-    except (OSError, ValueError) as error:
+def _key(key: Any, kind: type, name: str, **options: Any) -> Any:
+    if isinstance(key, str | Path):
+        try:
+            data = files.read_bytes(Path(key).expanduser())
+        except (OSError, ValueError) as error:
+            reason = files.reason_of(error)
+            raise CanaryError(f"There is no key {str(key)!r:.80} ({reason}).") from None
+        for form in ("ssh", "pem"):
+            with contextlib.suppress(ValueError, TypeError, UnsupportedAlgorithm):
+                key = getattr(serialization, f"load_{form}_{name}_key")(data, **options)
+    if not isinstance(key, kind):
         raise CanaryError(
-            f"There is no key {str(path)!r:.80} ({files.reason_of(error)})."
-        ) from None
-    for load in loaders:
-        with contextlib.suppress(ValueError, TypeError, UnsupportedAlgorithm):
-            return load(data, **options)
-    return None
+            f"This is no Ed25519 {name} key, nor the path of its file, without a password, as "
+            "`ssh-keygen -t ed25519 -f FILE` makes it."
+        )
+    return key
 
 
 def sign(certificate: dict[str, Any], key: Ed25519PrivateKey) -> dict[str, Any]:
@@ -68,14 +61,12 @@ def check(
 ) -> tuple[list[str], str | None]:
     """What is wrong with the signature, and the fingerprint of the key that made it, if any did.
     Without a `key` to compare with, the certificate's own is used."""
-    signature = certificate.get("signature")
-    if signature is None:
-        return ["It has no signature."], None
     try:
+        signature = certificate["signature"]
         named, value = (base64.b64decode(signature[name]) for name in ("public_key", "value"))
         Ed25519PublicKey.from_public_bytes(named).verify(value, content(certificate))
     except (InvalidSignature, ValueError, TypeError, KeyError):
-        return ["The signature does not fit: the certificate was changed after signing."], None
+        return ["It has no signature that fits, or was changed after signing."], None
     # As `ssh-keygen -lf FILE.pub` shows it
     blob = b"".join(len(part).to_bytes(4, "big") + part for part in (b"ssh-ed25519", named))
     fingerprint = f"SHA256:{_text(hashlib.sha256(blob).digest()).rstrip('=')}"

@@ -87,12 +87,3 @@ def geometric_levels(episodes: int) -> Int[np.ndarray, "level"]:
     count = int(np.log(max(episodes, 1)) / np.log(RATIO)) + 1
     powers = np.floor(RATIO ** np.arange(count)).astype(int)
     return np.unique(np.concatenate([[0], powers[powers < episodes], [episodes - 1]]))
-
-
-def cantelli_plug_in(costs: Float[np.ndarray, "episode"], limit: float) -> float:
-    """s^2 / (s^2 + (limit - m)^2) of the sample's mean m < limit and variance s^2, else 1. Not a
-    bound: Cantelli's inequality needs the true moments."""
-    gap, variance = limit - float(np.mean(costs)), float(np.var(costs))
-    if gap < 0 or (gap == 0 and variance > 0):
-        return 1.0
-    return variance / (variance + gap**2) if variance > 0 else 0.0

@@ -35,7 +35,6 @@ from canary.numerics.statistics import clopper_pearson_lower, clopper_pearson_up
 Method = Literal["fixed", "anytime"]
 Verdict = Literal["SATISFIED", "VIOLATED", "UNDECIDED"]
 Costs = Float[np.ndarray, "episode"]
-MOST_EPISODES = 10**8  # of one policy in a certificate: more would not fit into memory
 
 UPPER = {"fixed": clopper_pearson_upper, "anytime": anytime.anytime_upper}
 LOWER = {"fixed": clopper_pearson_lower, "anytime": anytime.anytime_lower}
@@ -60,8 +59,7 @@ class PlayedEpisodes:
 
 @dataclass(frozen=True, kw_only=True)
 class Assessment:
-    """The numbers of one policy. Each bound holds with the corrected confidence; those named
-    `alone` hold with the plain one."""
+    """The numbers of one policy. Each bound holds with the corrected confidence."""
 
     episodes: int
     violations: int
@@ -69,10 +67,6 @@ class Assessment:
     lower: float
     """On what the constraint limits: P(C > limit), the mean cost, or CVaR."""
     upper: float
-    alone_lower: float
-    """For a policy that was chosen before its episodes were seen: no correction."""
-    alone_upper: float
-    alone_verdict: Verdict
     value_at_risk_lower: float | None
     value_at_risk_upper: float | None
     conditional_value_at_risk_upper: float | None
@@ -80,9 +74,6 @@ class Assessment:
     mean: float | None
     mean_upper: float | None
     deviation: float | None
-    cantelli_plug_in: float | None
-    """Cantelli's bound with sample moments in place of the true ones: a description, not a
-    certificate."""
     episodes_needed: int | None
     """Fixed number of episodes that would decide with probability 0.9 if the observed rate were the
     true one."""
@@ -100,43 +91,51 @@ def encode_costs(costs: Costs) -> str:
 def decode_costs(text: str) -> Costs:
     """The cost of every episode."""
     runs = [word.rpartition("x") for word in text.split()]
-    counts = [int(count or 1) for count, _, _ in runs]
-    if sum(counts) > MOST_EPISODES or min(counts, default=1) < 1:
-        raise CanaryError(f"A policy has 0 to {MOST_EPISODES:,} episodes, not {sum(counts):,}.")
-    return np.repeat(np.array([float(cost) for _, _, cost in runs]), np.array(counts, int))
+    counts = np.array([int(count or 1) for count, _, _ in runs], int)
+    return np.repeat(np.array([float(cost) for _, _, cost in runs]), counts)
 
 
 def assess(played: PlayedEpisodes, plan: Plan, constraint: One) -> Assessment:
-    """All bounds, the verdict, and its sentence."""
-    costs = decode_costs(played.costs)
-    if not isinstance(constraint, Mean):  # only the bets depend on the order
+    """All bounds, the verdict, and its sentence. A mean constraint names no share of worst
+    episodes, so it has no bounds on VaR and CVaR."""
+    costs, is_mean = decode_costs(played.costs), isinstance(constraint, Mean)
+    if not is_mean:  # only the bets depend on the order
         costs = np.sort(costs)
+    episodes, share, confidence = len(costs), constraint.share, plan.corrected_confidence
     look = played.method, played.looks
-    lower, upper = constraint_bounds(constraint, costs, look, plan, plan.corrected_confidence)
-    alone = constraint_bounds(constraint, costs, look, plan, plan.confidence)
-    verdict = decide(lower, upper, constraint.allowed)
-    episodes, violations = len(costs), int(violates(costs, constraint.limit).sum())
+    bounds = constraint_bounds(constraint, costs, look, plan)
+    verdict = decide(*bounds, constraint.allowed)
+    violations = int(violates(costs, constraint.limit).sum())
     rate = violations / episodes if episodes else None
+    value_at_risk: list[float | None] = [None, None]
+    if not is_mean:
+        value_at_risk = [
+            tails.value_at_risk_bound(costs, share, confidence, bound[played.method])
+            for bound in (LOWER, UPPER)
+        ]
+    tail, mean = None, bounds[1] if is_mean else None
+    largest, level = cost_bound(plan, constraint), _spent(look, confidence)
+    if not is_mean and largest is not None and episodes:
+        tail = tails.tail_mean_upper(costs, share, largest, level)
+        mean = tails.tail_mean_upper(costs, 1.0, largest, level)
     needed = None
     if rate is not None and isinstance(constraint, Chance):
-        confidence = plan.corrected_confidence
         needed = planned_episodes(constraint.epsilon, rate, confidence=confidence)
     return Assessment(
         episodes=episodes,
         violations=violations,
         rate=rate,
-        lower=lower,
-        upper=upper,
-        alone_lower=alone[0],
-        alone_upper=alone[1],
-        alone_verdict=decide(*alone, constraint.allowed),
-        **_tail_bounds(costs, look, plan, constraint, upper),
+        lower=bounds[0],
+        upper=bounds[1],
+        value_at_risk_lower=value_at_risk[0],
+        value_at_risk_upper=value_at_risk[1],
+        conditional_value_at_risk_upper=tail,
         mean=float(costs.mean()) if episodes else None,
+        mean_upper=mean,
         deviation=float(costs.std()) if episodes else None,
-        cantelli_plug_in=tails.cantelli_plug_in(costs, constraint.limit) if episodes else None,
         episodes_needed=needed,
         verdict=verdict,
-        sentence=_sentence(verdict, costs, (lower, upper), needed, plan, constraint),
+        sentence=_sentence(verdict, costs, bounds, needed, plan, constraint),
     )
 
 
@@ -153,16 +152,17 @@ def may_stop(costs: Costs, looks: int, plan: Plan, constraint: One) -> bool:
         _refuse_impossible(costs, plan, constraint)
         largest = largest_cost(plan, constraint)
         return anytime.excludes_mean(costs, constraint.limit, largest, confidence, allowed)
-    bounds = constraint_bounds(constraint, costs, ("anytime", looks), plan, confidence)
+    bounds = constraint_bounds(constraint, costs, ("anytime", looks), plan)
     return decide(*bounds, allowed) != "UNDECIDED"
 
 
 def constraint_bounds(
-    constraint: One, costs: Costs, look: tuple[Method, int], plan: Plan, confidence: float
+    constraint: One, costs: Costs, look: tuple[Method, int], plan: Plan
 ) -> tuple[float, float]:
-    """Lower and upper bound, each with the given confidence, on what the constraint limits. A look
-    is a method and its index, from 1."""
+    """Lower and upper bound on what the constraint limits. A look is a method and its index, from
+    1."""
     _refuse_impossible(costs, plan, constraint)
+    confidence = plan.corrected_confidence
     if isinstance(constraint, Chance):
         if not len(costs):
             return 0.0, 1.0
@@ -200,24 +200,6 @@ def _refuse_impossible(costs: Costs, plan: Plan, constraint: One) -> None:
             f"An episode cost {costs.min():g}: {constraint.text} can be certified only if no cost "
             "is negative."
         )
-
-
-def _tail_bounds(
-    costs: Costs, look: tuple[Method, int], plan: Plan, constraint: One, judged: float
-) -> dict[str, float | None]:
-    """Bounds beside the one that is judged. A mean constraint names no share of worst episodes."""
-    names = ("value_at_risk_lower", "value_at_risk_upper", "conditional_value_at_risk_upper")
-    result: dict[str, float | None] = dict.fromkeys((*names, "mean_upper"))
-    if isinstance(constraint, Mean):
-        return result | {"mean_upper": judged}
-    confidence, epsilon = plan.corrected_confidence, constraint.epsilon
-    for name, bounds in zip(names, (LOWER, UPPER), strict=False):
-        result[name] = tails.value_at_risk_bound(costs, epsilon, confidence, bounds[look[0]])
-    bound, level = cost_bound(plan, constraint), _spent(look, confidence)
-    if bound is not None and len(costs):
-        for name, share in ((names[2], epsilon), ("mean_upper", 1.0)):
-            result[name] = tails.tail_mean_upper(costs, share, bound, level)
-    return result
 
 
 def percent(value: float) -> str:

@@ -1,26 +1,20 @@
-"""`canary certify --verify`: issue a certificate again, by the same plan, and compare.
+"""`canary certify --verify`: issue a certificate again and compare.
 
 consistent   from the costs that it lists
-belongs      and its policies, environment and settings are those of the run at hand
-replayed     from its episodes, played again
+replayed     from its episodes, played again by the policies of its run
 """
 
-import contextlib
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from canary.certification.certificate import FORMAT, Found, constraint_of, content_hash, judge
-from canary.certification.certify import gather
+from canary.certification.certificate import FORMAT, constraint_of, content_hash, judge
 from canary.certification.page import certificate_in, render_page
 from canary.certification.plan import Plan, complete
 from canary.certification.run import JSON_NAME, about, play_statements
-from canary.certification.verdict import decode_costs
+from canary.certification.verdict import PlayedEpisodes, assess
 from canary.constraints import Constraint, parts_of
 from canary.environments.protocol import Environment, with_settings
 from canary.errors import CanaryError
@@ -36,9 +30,13 @@ MOST_PROBLEMS = 5
 SAID = ("verdict", "sentence", "environment", "constraint", "limit", "epsilon", "time")
 SHOWN = {
     "consistent": "Its bounds, verdict and sentence follow from the costs that it lists.",
-    "belongs": "Its policies, environment and settings are those of the run.",
     "replayed": "All its episodes, played again, had the same costs.",
 }
+NOT_SHOWN = (
+    "Whether it was the first try: who certifies often enough finds a lucky seed.",
+    "That no episode can cost more than the stated bound.",
+    "An environment that behaves differently when it is watched.",
+)
 
 
 def verify_file(
@@ -55,56 +53,67 @@ def verify_file(
     The run is the given one, or that in whose directory the certificate lies. `replay` plays all
     episodes again. `key` is the public key that must have signed it.
     """
-    certificate, problems = read(path)
-    unsigned, who = [], None
+    certificate, page = read(path)
+    problems, who, policies, notes = [], None, None, []
     if key is not None or "signature" in certificate:
         from canary.certification import signature  # needs cryptography
 
-        unsigned, who = signature.check(certificate, key)
-    run = run or run_around(path)
-    if run is None and replay:
-        raise CanaryError(
-            "Replaying a certificate needs its run, with config.json, manifest.json and "
-            "checkpoints: canary certify RUN --verify FILE --replay."
+        problems, who = signature.check(certificate, key)
+    if replay:
+        policies = _policies(run or run_around(path), environment, certificate)
+        notes = policies.notes
+    problems += verify(certificate, policies, page, quiet=quiet)
+    reached = 0 if problems else 2 if replay else 1
+    shown, not_shown = list(SHOWN.values())[:reached], list(NOT_SHOWN)
+    if who is not None:
+        shown.append(f"The holder of the key {who} signed exactly this text.")
+    if reached < 2:
+        not_shown.append(
+            "Whether these episodes were played: canary certify RUN --verify FILE --replay."
         )
-    policies = None if run is None else _policies(run, environment, certificate)
-    problems += unsigned + verify(certificate, policies, replay=replay, quiet=quiet)
-    reached = 0 if problems else 1 if run is None else 3 if replay else 2
-    shown = [] if who is None else [f"The holder of the key {who} signed exactly this text."]
+    if who is None or key is None:
+        not_shown.append("Who issued it, and when: --sign and --key show that.")
     return {
         "path": str(path),
         "valid": not problems,
         "level": ("nothing", *SHOWN)[reached],
         "problems": problems,
-        "shown": shown + list(SHOWN.values())[:reached],
-        "notes": [] if problems or policies is None else _notes(certificate, policies),
-        "not_shown": _not_shown(reached, who, key),
+        "shown": shown,
+        "notes": notes,
+        "not_shown": not_shown,
         "signed_by": who,
         **{name: certificate.get(name) for name in SAID},
     }
 
 
-def read(path: Path) -> tuple[dict[str, Any], list[str]]:
-    """The certificate in a JSON file, a page or a directory, and what is wrong with the page."""
+def _policies(
+    run: Path | None, environment: Environment | None, certificate: dict[str, Any]
+) -> FrozenPolicies:
+    """Those that the certificate is about, if the run still has them, else the newest."""
+    if run is None:
+        raise CanaryError(
+            "Replaying a certificate needs its run, with config.json, manifest.json and "
+            "checkpoints: canary certify RUN --verify FILE --replay."
+        )
+    config = open_config(run, environment, accept_change=True)
+    steps = {update: update * config.training.batch for update in stored_updates(run)}
+    return load_policies(config, run, steps.get(certificate["origin"].get("updates")))
+
+
+def read(path: Path) -> tuple[dict[str, Any], bytes | None]:
+    """The certificate in a JSON file, a page or a directory, and the page if it is one."""
     path = path / JSON_NAME if path.is_dir() else path
     try:
         data = files.read_bytes(path)
-    except (OSError, ValueError) as error:
-        raise CanaryError(f"There is no certificate {path} ({files.reason_of(error)}).") from None
-    is_page = data.lstrip()[:1] == b"<"
-    try:
-        certificate = files.parse_object(certificate_in(data) if is_page else data)
-    except (ValueError, RecursionError) as error:
-        raise CanaryError(f"{path} is no certificate, or damaged ({error!s:.200}).") from None
-    if certificate.get("format") != FORMAT or not isinstance(certificate.get("origin"), dict):
-        raise CanaryError(
-            f"{path} was not checked: it has format {certificate.get('format')!r:.40}, and this "
-            f"version reads {FORMAT}. Certify the policy again: canary certify RUN."
-        )
-    is_true = not is_page
-    with contextlib.suppress(Exception):  # a malformed certificate, which `verify` describes
-        is_true = is_true or render_page(certificate).encode() == data
-    return certificate, [] if is_true else ["The page differs from the certificate in it."]
+        page = data if data.lstrip()[:1] == b"<" else None
+        certificate = files.parse_object(certificate_in(page) if page else data)
+        if certificate.get("format") != FORMAT or not isinstance(certificate.get("origin"), dict):
+            found = certificate.get("format")
+            raise ValueError(f"its format is {found!r:.40}, and this version reads {FORMAT}")
+    except (OSError, ValueError, RecursionError) as error:
+        reason = files.reason_of(error)
+        raise CanaryError(f"{path} is no certificate that can be read ({reason:.200}).") from None
+    return certificate, page
 
 
 def run_around(path: Path) -> Path | None:
@@ -118,27 +127,26 @@ def run_around(path: Path) -> Path | None:
 def verify(
     data: dict[str, Any],
     policies: FrozenPolicies | None = None,
+    page: bytes | None = None,
     *,
-    replay: bool = False,
     quiet: bool = True,
 ) -> list[str]:
-    """What is wrong with a certificate, a sentence each: in itself, about the policies of a run if
-    they are given, and about its episodes if they are to be replayed."""
+    """What is wrong with a certificate and its page, a sentence each. With policies their episodes
+    are played again."""
     try:
         if content_hash(data) != data.get("sha256"):
             return ["The content does not match its SHA-256 hash: it was changed or damaged."]
-        is_played = replay and policies is not None
+        if page is not None and render_page(data).encode() != page:
+            return ["The page differs from the certificate in it."]
+        if policies is None:
+            return _differences(data, _recomputed(data))
         episodes = sum(one["assessment"]["episodes"] for one in data["results"])
-        with evaluation_bar(episodes, quiet=quiet or not is_played) as (bar, _):
-            report = bar if is_played else None
-            issued = _issued(data, policies, report)
-            problems = [
-                f"{place} is {found!r:.60} in the certificate but should be {value!r:.60}."
-                for place, found, value in islice(_differences(data, issued), MOST_PROBLEMS)
-            ]
-            if problems and is_played and issued != _issued(data, policies, report):
+        with evaluation_bar(episodes, quiet=quiet) as (report, _):
+            issued = _replayed(data, policies, report)
+            problems = _differences(data, issued)
+            if problems and issued != _replayed(data, policies, report):
                 return ["It could not be compared: the environment has randomness of its own."]
-        if problems and is_played and data["versions"] != versions():
+        if problems and data["versions"] != versions():
             problems.append("It was made with other versions, which may round differently.")
         return problems
     except CanaryError as error:
@@ -147,108 +155,70 @@ def verify(
         return [f"The certificate is malformed ({type(e).__name__}: {e!s:.200})."]
 
 
-def _issued(
-    data: dict[str, Any],
-    policies: FrozenPolicies | None,
-    report: Callable[[int, int], None] | None = None,
-) -> dict[str, Any]:
-    """The certificate, issued again from its listed costs or, if there is a `report` to call after
-    each batch, from its episodes; about the run of the policies, if it is known."""
+def _terms(data: dict[str, Any]) -> tuple[Plan, Constraint, list[str]]:
+    """Plan, constraint, and accepted changes of the environment. A result that was taken out shows
+    in the number of statements."""
     constraint = constraint_of(data)
-    plan = complete(replace(Plan(**data["plan"]), statements=len(data["results"])), constraint)
+    plan = replace(Plan(**data["plan"]), statements=len(data["results"]))
+    return complete(plan, constraint), constraint, data["origin"].get("environment_changes", [])
+
+
+def _recomputed(data: dict[str, Any]) -> dict[str, Any]:
+    """The certificate, issued again from the costs that it lists."""
+    plan, constraint, accepted = _terms(data)
+    parts, results, found = parts_of(constraint), data["results"], []
+    for first in range(0, len(results), len(parts)):
+        played = [PlayedEpisodes(**one["evidence"]) for one in results[first : first + len(parts)]]
+        pairs = zip(played, parts, strict=True)
+        each = [(one, assess(one, plan, part)) for one, part in pairs]
+        found.append((results[first]["seed"], results[first]["changes"], each))
+    return judge(found, plan, constraint, accepted)
+
+
+def _replayed(
+    data: dict[str, Any], policies: FrozenPolicies, report: Callable[[int, int], None]
+) -> dict[str, Any]:
+    """The certificate, issued again from its episodes: the same keys, ended where they ended."""
+    plan, constraint, accepted = _terms(data)
     played = data["results"][:: len(parts_of(constraint))]
-    if report is None or policies is None:
-        found = _listed(data, played, plan, constraint, policies)
-    else:  # the same keys, ended where they ended
-        environment = policies.config.environment
-        seeds = [result["seed"] for result in played if not result["changes"]]
-        shifts = [result["changes"] for result in played[len(seeds) :: len(seeds)]]
-        rows = [({}, environment), *((each, with_settings(environment, each)) for each in shifts)]
-        found = play_statements(
-            policies,
-            seeds,
-            rows,
-            constraint,
-            plan,
-            data["evaluation_seed"],
-            lambda seed, changes: lambda episodes, violations: report(seed, plan.batch),
-            [result["assessment"]["episodes"] for result in played],
-        )
-    issued = judge(found, plan, constraint, data["origin"].get("environment_changes", ()))
-    if policies is None:
-        return issued
+    environment = policies.config.environment
+    seeds = [result["seed"] for result in played if not result["changes"]]
+    shifts = [result["changes"] for result in played[len(seeds) :: len(seeds)]]
+    rows = [({}, environment), *((each, with_settings(environment, each)) for each in shifts)]
+    found = play_statements(
+        policies,
+        seeds,
+        rows,
+        constraint,
+        plan,
+        data["evaluation_seed"],
+        lambda seed, changes: lambda episodes, violations: report(seed, plan.batch),
+        [result["assessment"]["episodes"] for result in played],
+    )
     facts = about(policies)
-    return issued | facts | {"origin": data["origin"] | facts["origin"]}
+    origin = {"origin": data["origin"] | facts["origin"]}
+    return judge(found, plan, constraint, accepted) | facts | origin
 
 
-def _listed(
-    data: dict[str, Any],
-    played: list[dict[str, Any]],
-    plan: Plan,
-    constraint: Constraint,
-    policies: FrozenPolicies | None,
-) -> Iterator[Found]:
-    """What the listed costs show, as if they were played."""
-    each = len(parts_of(constraint))
-    for index, first in enumerate(played):
-        seed, evidence = first["seed"], first["evidence"]
-        stored = data["results"][index * each : (index + 1) * each]
-        costs = [decode_costs(one["evidence"]["costs"]) for one in stored]
-        means = [evidence[name] or 0.0 for name in ("return_mean", "length_mean")]
-        rows = np.column_stack([*costs, np.tile(means, (len(costs[0]), 1))])
-        known = evidence["policy_sha256"] if policies is None else policies.identity(seed).sha256
-        play = lambda numbers, rows=rows: rows[numbers[0] : numbers[-1] + 1]  # noqa: E731
-        found = gather(play, plan, constraint, known, interrupt_at=len(rows))
-        yield seed, first["changes"], found
+def _differences(data: dict[str, Any], issued: dict[str, Any]) -> list[str]:
+    """Where the certificate differs from the one issued again by more than rounding."""
+    found = dict(_leaves({name: data.get(name) for name in issued}))
+    expected, problems = dict(_leaves(issued)), []
+    for place in expected | found:
+        one, other = found.get(place, "missing"), expected.get(place, "missing")
+        are_close = one == other
+        if isinstance(one, float) and isinstance(other, float):
+            are_close = math.isclose(one, other, rel_tol=TOLERANCE, abs_tol=1e-9)
+        if not are_close:
+            text = f"{place[1:]} is {one!r:.60} in the certificate but should be {other!r:.60}."
+            problems.append(text)
+    return problems[:MOST_PROBLEMS]
 
 
-def _differences(found: Any, expected: Any, place: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Where JSON data differs by more than rounding; at the top only the expected names count."""
-    if isinstance(expected, dict) and isinstance(found, dict):
-        if place and found.keys() != expected.keys():
-            yield place, sorted(found), sorted(expected)
-        for name, value in expected.items():
-            yield from _differences(found.get(name), value, f"{place}.{name}".lstrip("."))
-    elif isinstance(expected, list) and isinstance(found, list) and len(found) == len(expected):
-        for index, (one, other) in enumerate(zip(found, expected, strict=True)):
-            yield from _differences(one, other, f"{place}[{index}]")
-    elif isinstance(expected, float) and type(found) in (int, float):
-        if not math.isclose(found, expected, rel_tol=TOLERANCE, abs_tol=1e-9):
-            yield place, found, expected
-    elif type(found) is not type(expected) or found != expected:
-        yield place, found, expected
-
-
-def _policies(
-    run: Path, environment: Environment | None, certificate: dict[str, Any]
-) -> FrozenPolicies:
-    """Those that a certificate is about if the run still has them, else the newest."""
-    config = open_config(run, environment, accept_change=True)
-    steps = {update: update * config.training.batch for update in stored_updates(run)}
-    return load_policies(config, run, steps.get(certificate["origin"].get("updates")))
-
-
-def _notes(certificate: dict[str, Any], policies: FrozenPolicies) -> list[str]:
-    """What is no fault of a certificate but matters to those who rely on it."""
-    notes, trained = list(policies.notes), policies.config.constraint
-    if (constraint := constraint_of(certificate)) != trained:
-        notes.append(f"It is about {constraint.text}; the run was trained for {trained.text}.")
-    certified = {result["seed"] for result in certificate["results"]}
-    if left := sorted(set(policies.config.training.seeds) - certified):
-        notes.append(f"It says nothing about the run's seeds {', '.join(map(str, left))}.")
-    if not certificate["environment_check"]["compared"]:
-        notes.append(f"The environment: {certificate['environment_check']['sentence']}")
-    return notes
-
-
-def _not_shown(reached: int, who: str | None, key: Any) -> list[str]:
-    """What was not shown, or cannot be."""
-    missing = {
-        "Whether it is about your policy: canary certify RUN --verify FILE.": reached < 2,
-        "Whether these episodes were ever played: --replay plays them again.": reached < 3,
-        "Whether it was the first try: who certifies often enough finds a lucky seed.": True,
-        "That no episode can cost more than the stated bound.": True,
-        "An environment that behaves differently when it is watched.": True,
-        "Who issued it, and when: --sign and --key show that.": who is None or key is None,
-    }
-    return [sentence for sentence, is_open in missing.items() if is_open]
+def _leaves(data: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    """The numbers and texts of JSON data by their places."""
+    if isinstance(data, dict | list):
+        for name, value in data.items() if isinstance(data, dict) else enumerate(data):
+            yield from _leaves(value, f"{place}.{name}")
+    else:
+        yield place, data

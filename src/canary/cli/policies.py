@@ -104,8 +104,8 @@ Episodes are played until the verdict is clear or the planned number is reached.
 stopping and Ctrl-C are allowed. Writes certificate.json and certificate.html into the run and renames earlier ones. Exit
 code 0 if the verdict is SATISFIED (or the certificate valid), else 1.
 
---verify issues the certificate again from its costs and compares it with the policies of RUN (or of the run that contains
-it). --replay also plays all its episodes again."""
+--verify issues the certificate again from its costs and compares. --replay plays all its episodes again with the policies
+of RUN, or of the run that contains it."""
 
     run: options.OneRun = ""
     confidence: Annotated[float, options.flag("LEVEL", "0.95")] = 0.95

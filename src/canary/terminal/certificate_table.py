@@ -102,7 +102,6 @@ def _cell(value: float | None) -> str:
 LEVELS = {
     "nothing": "shows nothing",
     "consistent": "follows from the costs that it lists",
-    "belongs": "belongs to its run",
     "replayed": "was replayed",
 }
 

@@ -27,6 +27,7 @@ import canary.studies.runner  # noqa: F401
 from canary.certification.run import CertificateRequest, certify_run
 from canary.cli.main import main as canary_command
 from canary.config.config import make_config
+from canary.runs.files import UNFINISHED
 from canary.runs.runner import resume_run, start_run
 from canary.studies.catalogue import ALL_STUDIES, Row, Study
 from canary.watching import Watcher
@@ -81,6 +82,8 @@ def content(folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for path in (path for path in folder.rglob("*") if not path.is_dir()):
         place = path.relative_to(folder).as_posix()
+        if any(map(UNFINISHED.fullmatch, place.split("/"))) or "/certificate-" in place:
+            continue  # half of a file or run that a kill left
         name = re.sub(r"\d{8}-\d{6}(-\d+)?|blocks-\w+|out\.tf.*", "", place)
         if path.suffix == ".parquet":
             found[name] = pl.read_parquet(path).to_dicts()
@@ -94,7 +97,7 @@ def content(folder: Path) -> dict[str, Any]:
             found[name] = path.read_bytes()
         else:  # events of TensorBoard have times in them, but always as many bytes
             found[name] = path.stat().st_size if "tensorboard" in name else "exists"
-    return {name: one for name, one in found.items() if not re.search("certificate-|draft/", name)}
+    return found
 
 
 def compare(out: Path) -> None:
@@ -136,17 +139,23 @@ def main(folder: Path, kills: int) -> int:
                 assert attempt(work, folder / kind / name) == 0, f"see {folder / kind / 'log.txt'}"
             seconds = time.monotonic() - began
             table[kind] = {"kills": 0, "chains": 0, "wrong": [], "seconds": seconds}
-    while sum(one["kills"] for one in table.values()) < kills:
-        kind, one = min(table.items(), key=lambda item: item[1]["kills"])
+
+    def try_once(kind: str, seconds: float) -> None:
+        one = table[kind]
         out = folder / kind / str(one["chains"])
-        code = attempt(WORK[kind], out, random.uniform(0, one["seconds"]))
+        code = attempt(WORK[kind], out, seconds)
         if code == -signal.SIGKILL:
             one["kills"] += 1
         else:
             one["chains"] += 1
             one["wrong"] += [out.name] if code or attempt(compare, out) else []
         state.write_text(json.dumps(table))
+
+    while sum(one["kills"] for one in table.values()) < kills:
+        kind = min(table, key=lambda kind: table[kind]["kills"])
+        try_once(kind, random.uniform(0, table[kind]["seconds"]))
     for kind, one in table.items():
+        try_once(kind, 1e9)  # to the end of the chain under way
         print(f"{kind:<10}{one['kills']:>4} kills{one['chains']:>4} chains, wrong: {one['wrong']}")
     return any(one["wrong"] for one in table.values())
 

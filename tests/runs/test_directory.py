@@ -169,7 +169,7 @@ def test_one_process_at_a_time_holds_a_run(tmp_path: Path):
     assert not is_held(run)
     with hold(run):
         assert is_held(run)
-    assert not (run / ".lock").exists()
+    assert not is_held(run)
 
 
 def test_list_shows_broken_directories_as_unreadable(tmp_path: Path):

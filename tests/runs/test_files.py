@@ -1,8 +1,7 @@
 """Files appear whole or not at all, never through links, and are read with a bound."""
 
 import os
-import subprocess
-import sys
+import time
 import tracemalloc
 from pathlib import Path
 
@@ -47,24 +46,21 @@ def test_a_link_is_replaced_and_not_followed(tmp_path: Path):
     assert (link.read_bytes(), victim.read_text()) == (b"new", "precious")
 
 
-def test_what_a_killed_writer_left_is_removed_and_a_living_one_is_not_disturbed(tmp_path: Path):
-    script = (
-        "import os, signal, sys; from pathlib import Path; from canary.runs import files\n"
-        "files.os.fsync = lambda descriptor: (print('writing', flush=True), sys.stdin.readline(), "
-        "os.kill(os.getpid(), signal.SIGKILL))\n"
-        f"files.write_atomically(Path({str(tmp_path / 'one.bin')!r}), b'half')\n"
-    )
-    writer = subprocess.Popen(
-        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert writer.stdout is not None
-    assert writer.stdout.readline() == "writing\n"
-    files.remove_orphans(tmp_path)
-    (left,) = names(tmp_path)
-    assert files.TEMPORARY.fullmatch(left)
-    writer.communicate("go\n")
-    files.write_atomically(tmp_path / "one.bin", b"whole")
-    assert names(tmp_path) == ["one.bin"]
+def test_what_a_killed_writer_left_is_removed_after_an_hour(tmp_path: Path):
+    for age in (0, 2 * files.OLD_SECONDS):
+        left = files.unfinished(tmp_path / "one.bin", "tmp")
+        left.touch()
+        draft = files.unfinished(tmp_path / "run", "draft")
+        draft.mkdir()
+        (draft / "config.json").touch()
+        for path in (left, draft):
+            os.utime(path, (time.time() - age,) * 2)
+    (tmp_path / ".mine.tmp").touch()
+    os.utime(tmp_path / ".mine.tmp", (0, 0))
+    files.remove_unfinished(tmp_path)
+    kept = [name for name in names(tmp_path) if name != ".mine.tmp"]
+    assert [name.rpartition(".")[2] for name in kept] == ["tmp", "draft"]
+    assert len(names(tmp_path)) == 3
 
 
 def test_only_regular_files_are_read_and_replaced(tmp_path: Path):
@@ -116,7 +112,6 @@ def test_a_changed_file_does_not_match_its_seal(tmp_path: Path):
 
 
 def test_a_place_that_cannot_be_written_is_found_before_any_work(tmp_path: Path):
-    (tmp_path / f".probe.{'0' * 16}.tmp").touch()  # left by a kill
     files.check_writable(tmp_path)
     assert names(tmp_path) == []
     with pytest.raises(CanaryError, match="Cannot write"):

@@ -91,7 +91,7 @@ def test_a_failure_before_anything_was_trained_leaves_nothing(tmp_path, fails_at
             environment, "ppo", CONSTRAINT, seeds=1, total_steps=120, out=tmp_path / "runs",
             overrides=(*SETTINGS, "training.rollout_length=40"), quiet=True,
         )  # fmt: skip
-    assert not (tmp_path / "runs").exists()
+    assert not list((tmp_path / "runs").glob("*"))
 
 
 def groups_of(environment):
@@ -106,11 +106,11 @@ def test_a_resumed_run_has_the_bits_of_one_that_never_stopped(tmp_path):
     first.compile()
     first.advance(2)
     path = tmp_path / "checkpoint-00000002.npz"
-    checkpoint.save(path, first.stacked(), metadata={"iteration": 2})
+    checkpoint.save(path, first.stacked())
     first.advance(3)
     other = from_gymnasium(WALK, workers=2, **arguments)
     second = groups_of(other)
-    states, _ = checkpoint.load(path, second.structure())
+    states = checkpoint.load(path, second.structure())
     second.restore(states)
     assert second.revive() == []
     second.compile()

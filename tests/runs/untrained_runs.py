@@ -39,9 +39,5 @@ def untrained_run(
     groups.close()
     described = config_to_dict(config) | {"environment": describe_environment(config.environment)}
     run = directory.create(folder, described, config.training.total_steps)
-    checkpoint.save(
-        checkpoint.checkpoint_path(run / "checkpoints", 7),
-        states,
-        metadata={"config": config_to_dict(config)},
-    )
+    checkpoint.save(checkpoint.checkpoint_path(run / "checkpoints", 7), states)
     return run

@@ -136,8 +136,7 @@ def history_of(per_update: list[int], violating: int) -> SeedStatus:
     ("per_update", "violating", "updates", "episodes"),
     [
         ([100] * 40, 38, 2, 200),  # short episodes: the two updates that have enough
-        ([5] * 40, 30, 10, 50),  # long ones: ten updates, and the line says so
-        ([1] * 40, 20, 20, 20),  # very long ones: as far back as it takes
+        ([5] * 40, 20, 20, 100),  # long ones: twenty updates, and the line says so
     ],
 )
 def test_only_the_most_recent_updates_are_shown(per_update, violating, updates, episodes):

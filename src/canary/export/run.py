@@ -57,7 +57,7 @@ def export_run(
     data = chosen.encode(trained)
     parity = formats.check_parity(trained, chosen.implementation(data))
     files.make_folder(path.parent)
-    files.remove_orphans(path.parent)
+    files.remove_unfinished(path.parent)
     files.write_atomically(path, data)
     digest = hashlib.sha256(data).hexdigest()
     note = f"{digest}  {path.name}\n"  # as sha256sum writes and checks it

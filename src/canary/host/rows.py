@@ -76,14 +76,15 @@ def _failure(player: Player, lane: int, error: Exception) -> CanaryError:
 
 
 class WorkerRow:
-    """Environments in worker processes: lane i is in worker i mod n. All workers step at once."""
+    """Environments in worker processes, which have the same number of neighbouring lanes each. All
+    workers step at once. Lanes must ascend."""
 
     def __init__(self, recipe: Recipe, lanes: int, workers: int):
         context = multiprocessing.get_context("spawn")  # a fork would copy JAX's locks
-        self._label, self._workers = recipe.label, []
-        for index in range(workers):
+        self._label, self._share, self._workers = recipe.label, -(-lanes // workers), []
+        for first in range(0, lanes, self._share):
             pipe, its_end = context.Pipe()
-            work = (its_end, recipe, range(index, lanes, workers))
+            work = (its_end, recipe, range(lanes)[first : first + self._share])
             process = context.Process(target=_serve, args=work, daemon=True)
             process.start()
             its_end.close()
@@ -97,27 +98,28 @@ class WorkerRow:
 
     def _ask(self, method: str, lanes: Lanes, *given: Sequence[Any]) -> Results:
         """Ask every worker that has some of the lanes, then wait for all of them."""
-        home, answers = np.asarray(lanes) % len(self._workers), {}
-        places = {index: np.flatnonzero(home == index).tolist() for index in set(home.tolist())}
-        for index, some in places.items():
-            arguments = [[each[place] for place in some] for each in (lanes, *given)]
+        ends = np.searchsorted(lanes, self._share * np.arange(len(self._workers) + 1)).tolist()
+        asked = [
+            (worker, slice(first, last))
+            for worker, first, last in zip(self._workers, ends[:-1], ends[1:], strict=True)
+            if first < last
+        ]
+        for (pipe, _), part in asked:
             with suppress(OSError):  # a dead worker is reported by its answer
-                self._workers[index][0].send((method, arguments))
-        for index, some in places.items():
-            pipe, process = self._workers[index]
+                pipe.send((method, [each[part] for each in (lanes, *given)]))
+        answers = []
+        for (pipe, process), part in asked:
             try:
-                answers[index] = pipe.recv()
+                answers.append(pipe.recv())
             except (EOFError, OSError):
                 process.join()
-                answers[index] = (
-                    f"{self._label} failed: the worker process of lane {lanes[some[0]]} ended "
+                answers.append(
+                    f"{self._label} failed: the worker process of lane {lanes[part.start]} ended "
                     f"with code {process.exitcode}."
                 )
-        for answer in answers.values():
-            if isinstance(answer, str):
-                raise CanaryError(answer)
-        order = [place for some in places.values() for place in some]
-        return np.concatenate([*answers.values()])[np.argsort(order)]
+        if problems := [answer for answer in answers if isinstance(answer, str)]:
+            raise CanaryError(problems[0])
+        return np.concatenate(answers)
 
     def close(self) -> None:
         for pipe, _ in self._workers:
@@ -137,8 +139,6 @@ def _serve(pipe: Any, recipe: Recipe, lanes: Lanes) -> None:
             method, arguments = pipe.recv()
             try:
                 row = row or LocalRow(recipe, lanes)
-                if method == "step":
-                    arguments[1] = np.asarray(arguments[1])
                 pipe.send(getattr(row, method)(*arguments))
             except CanaryError as error:
                 pipe.send(str(error))

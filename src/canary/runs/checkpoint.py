@@ -1,16 +1,16 @@
 """The stored states of a run, each an .npz file that holds numbers and nothing else.
 
 The newest two are in RUN/checkpoints. Those after equal parts of training (`keep_checkpoints`) stay
-in RUN/kept, so that the policy at a step can be loaded. The archive has a checksum per array, opens
-with numpy alone, and cannot execute code: arrays of objects (pickles) are neither written nor read.
-Each leaf of the tree is a member named by its path. The member `metadata` is JSON: the format
-version and the configuration. A file of another update than its name says is refused.
+in RUN/kept, so that the policy at a step can be loaded. Each leaf of the tree is a member named by
+its path. The archive has a checksum per array, opens with numpy alone, and cannot execute code:
+arrays of objects (pickles) are neither written nor read. A file of another update than its name
+says is refused.
 """
 
 import contextlib
 import io
-import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +19,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from canary.config.config import RunConfig, config_to_dict
-from canary.config.run_config import TrainingConfig
+from canary.config.run_config import RunConfig, TrainingConfig
 from canary.errors import CanaryError
 from canary.runs.devices import prepare_devices
-from canary.runs.files import make_folder, read_bytes, write_atomically
+from canary.runs.files import damaged, make_folder, read_bytes, write_atomically
 from canary.runs.seeds import make_groups
 from canary.training import TrainingState
 
-FORMAT_VERSION = 1
 NEWEST, KEPT = "checkpoints", "kept"
 
 
@@ -63,13 +61,12 @@ def is_kept(training: TrainingConfig, iteration: int) -> bool:
     return training.keep_checkpoints > 0 and next_kept(training, iteration - 1) == iteration
 
 
-def store(run: Path, config: RunConfig, states: TrainingState, iteration: int) -> None:
+def store(run: Path, training: TrainingConfig, states: TrainingState, iteration: int) -> None:
     """Save the states after `iteration` updates. The one that is kept comes first: training
     resumes from the other, and would not save it again."""
-    metadata = {"config": config_to_dict(config)}
-    for name in (KEPT, NEWEST) if is_kept(config.training, iteration) else (NEWEST,):
+    for name in (KEPT, NEWEST) if is_kept(training, iteration) else (NEWEST,):
         make_folder(run / name)
-        save(checkpoint_path(run / name, iteration), states, metadata=metadata)
+        save(checkpoint_path(run / name, iteration), states)
 
 
 def prune(directory: Path) -> None:
@@ -100,72 +97,61 @@ def load_states(
 
 def newest_states(run: Path, like: PyTree) -> tuple[Any, int, list[str]]:
     """The newest checkpoint that can be used; see `load_states`."""
+    (states, iteration), notes = newest(run, lambda path: _load_named(path, like))
+    return states, iteration, notes
+
+
+def newest(run: Path, read: Callable[[Path], Any]) -> tuple[Any, list[str]]:
+    """The newest checkpoint that can be read, and a sentence for each that was skipped."""
     skipped: list[str] = []
     for path in checkpoints(run / NEWEST):
         try:
-            states, iteration = _load_named(path, like)
+            return read(path), [f"{why} Using {path.name} instead." for why in skipped]
         except CanaryError as error:
             skipped.append(str(error))
-        else:
-            return states, iteration, [f"{why} Using {path.name} instead." for why in skipped]
     why = f"of the newest: {skipped[0]}" if skipped else "there is none."
     raise CanaryError(f"No checkpoint in {run / NEWEST} can be used; {why}")
 
 
 def _load_named(path: Path, like: PyTree) -> tuple[Any, int]:
     """A state and its update, which must be the one in its name."""
-    states, _ = load(path, like)
+    states = load(path, like)
     iteration = int(np.asarray(states.terms.iteration)[0])
     if checkpoint_path(path.parent, iteration) != path:
         raise CanaryError(f"Checkpoint {path} is damaged (its state is of update {iteration}).")
     return states, iteration
 
 
-def save(path: Path, tree: PyTree, *, metadata: dict[str, Any]) -> None:
-    """Write `tree`, whose leaves must all be arrays of numbers, and `metadata`, which must be JSON
-    data."""
-    header = json.dumps({"version": FORMAT_VERSION, "metadata": metadata}, allow_nan=False)
-    arrays = {"metadata": np.frombuffer(header.encode(), np.uint8)}
-    for name, leaf in named_leaves(tree):
-        arrays[name] = np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
+def save(path: Path, tree: PyTree) -> None:
+    """Write `tree`, whose leaves must all be arrays of numbers."""
     buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, **arrays)
+    leaves = (
+        (name, jax.random.key_data(leaf) if _is_key(leaf) else leaf)
+        for name, leaf in named_leaves(tree)
+    )
+    np.savez(buffer, allow_pickle=False, **{name: np.asarray(leaf) for name, leaf in leaves})
     write_atomically(path, buffer.getvalue())
 
 
-def load(path: Path, like: PyTree) -> tuple[PyTree, dict[str, Any]]:
-    """The tree and the metadata in `path`, or a sentence that says why not.
-
-    `like` has the structure of the tree; its leaves have the expected shapes and types.
-    """
-    arrays, metadata = read_arrays(path)
-    expected = dict(named_leaves(like))
-    if odd := expected.keys() ^ arrays.keys():
-        raise _other_configuration(path, f"{min(odd)} differs")
-    leaves = [_restored(path, name, arrays[name], leaf) for name, leaf in expected.items()]
-    return jax.tree.unflatten(jax.tree.structure(like), leaves), metadata
+def load(path: Path, like: PyTree) -> PyTree:
+    """The tree in `path`, or a sentence that says why not. `like` has its structure, and leaves of
+    the expected shapes and types."""
+    arrays, expected = read_arrays(path), named_leaves(like)
+    leaves = [_restored(path, name, arrays.get(name), leaf) for name, leaf in expected]
+    return jax.tree.unflatten(jax.tree.structure(like), leaves)
 
 
-def read_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """All arrays of a checkpoint by name, and its metadata, whatever its structure is."""
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """All arrays of a checkpoint by name, whatever its structure is."""
     try:
         with np.load(io.BytesIO(read_bytes(path)), allow_pickle=False) as archive:
             if any(member.compress_type for member in archive.zip.infolist()):
                 raise ValueError("its arrays are compressed")  # a small file could fill the memory
-            arrays = {name: archive[name] for name in archive.files}
-        header = json.loads(arrays.pop("metadata").tobytes())
-        version, metadata = header["version"], header["metadata"]
+            return {name: archive[name] for name in archive.files}
     except FileNotFoundError as error:
         raise CanaryError(f"There is no checkpoint {path}.") from error
     except Exception as error:  # a damaged archive can fail anywhere in the zip and array readers
-        reason = str(error) or type(error).__name__
-        raise CanaryError(f"Checkpoint {path} is damaged ({reason}); use an older one.") from error
-    if version != FORMAT_VERSION:
-        raise CanaryError(
-            f"Checkpoint {path} has format version {version!r:.20}, but this canary reads only "
-            f"version {FORMAT_VERSION}; use the canary that wrote it."
-        )
-    return arrays, metadata
+        raise damaged(path, error, "use an older one") from error
 
 
 def named_leaves(tree: PyTree, prefix: str = "tree") -> list[tuple[str, Any]]:
@@ -178,21 +164,14 @@ def _is_key(leaf: Any) -> bool:
     return jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
-def _restored(path: Path, name: str, found: np.ndarray, like: Any) -> jax.Array:
+def _restored(path: Path, name: str, found: np.ndarray | None, like: Any) -> jax.Array:
     """One leaf, if it has the shape and type that `like` asks for."""
     wanted = jax.eval_shape(jax.random.key_data, like) if _is_key(like) else like
-    if (found.shape, found.dtype) != (wanted.shape, wanted.dtype):
-        raise _other_configuration(
-            path,
-            f"{name} is {found.dtype} of shape {found.shape}, not {wanted.dtype} of shape "
-            f"{tuple(wanted.shape)}",
+    if found is None or (found.shape, found.dtype) != (wanted.shape, wanted.dtype):
+        has = "nothing" if found is None else f"{found.dtype} of shape {found.shape}"
+        raise CanaryError(
+            f"Checkpoint {path} belongs to another configuration ({name} is {has}, not "
+            f"{wanted.dtype} of shape {tuple(wanted.shape)}); use the one it was made with."
         )
     array = jnp.array(found)
     return jax.random.wrap_key_data(array, impl="threefry2x32") if _is_key(like) else array
-
-
-def _other_configuration(path: Path, reason: str) -> CanaryError:
-    return CanaryError(
-        f"Checkpoint {path} belongs to another configuration ({reason}); use the one it was made "
-        "with."
-    )

@@ -16,16 +16,13 @@ Neither JAX nor polars is imported here: `canary list` answers at once.
 """
 
 import contextlib
-import errno
 import importlib.metadata
 import itertools
 import os
 import platform
 import re
-import secrets
 import shutil
 import sys
-import time
 from collections.abc import Sequence
 from datetime import datetime
 from difflib import get_close_matches
@@ -33,7 +30,13 @@ from pathlib import Path
 from typing import Any
 
 from canary.errors import CanaryError
-from canary.runs.files import cannot_write, reason_of, write_json
+from canary.runs.files import (
+    cannot_write,
+    reason_of,
+    remove_unfinished,
+    unfinished,
+    write_json,
+)
 from canary.runs.manifest import (
     as_planned,
     code_fingerprint,
@@ -41,8 +44,6 @@ from canary.runs.manifest import (
     read_manifest,
     write_manifest,
 )
-
-OLD_DRAFT_SECONDS = 60.0  # making a run takes less than a second
 
 
 def create(
@@ -61,7 +62,7 @@ def create(
     started = datetime.now().astimezone()
     env, algorithm = config["environment"]["name"], config["algorithm"]["name"]
     name = name or f"{_plain(env)}-{_plain(algorithm)}-{started:%Y%m%d-%H%M%S}"
-    draft = root / f".{name}-{secrets.token_hex(8)}.draft"
+    draft = unfinished(root / name, "draft")
     manifest = {
         "env": env,
         "algorithm": algorithm,
@@ -87,10 +88,12 @@ def create(
     try:
         for folder in ("metrics", "episodes", "checkpoints"):
             (draft / folder).mkdir(parents=True)
-        _remove_old_drafts(root)
+        remove_unfinished(root)
         write_json(draft / "config.json", config)
         write_manifest(draft, manifest)
-        return _rename_to_free_name(draft, name)
+        # Two runs may start in the same second
+        names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
+        return draft.rename(next(root / each for each in names if not (root / each).exists()))
     except OSError as error:
         raise cannot_write(root, error) from error
     finally:
@@ -100,27 +103,6 @@ def create(
 def _plain(name: str) -> str:
     """A name in characters that every file system and shell takes."""
     return re.sub(r"[^A-Za-z0-9_.]+", "-", name).strip("-.")
-
-
-def _remove_old_drafts(root: Path) -> None:
-    """Remove drafts whose process was killed."""
-    for path in root.glob(".*-*.draft"):
-        with contextlib.suppress(OSError):
-            if time.time() - path.lstat().st_mtime > OLD_DRAFT_SECONDS:
-                shutil.rmtree(path, ignore_errors=True)
-
-
-def _rename_to_free_name(draft: Path, name: str) -> Path:
-    """Two runs may start in the same second; renaming onto a run fails."""
-    for number in itertools.count(1):
-        path = draft.with_name(name if number == 1 else f"{name}-{number}")
-        try:
-            if not path.exists():
-                return draft.rename(path)
-        except OSError as error:
-            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
-                raise
-    raise AssertionError
 
 
 def versions() -> dict[str, str]:
@@ -135,16 +117,11 @@ def versions() -> dict[str, str]:
 def list_runs(root: Path) -> list[dict[str, Any]]:
     """The manifests of the runs below `root`, newest first, each with its `path` and the settings
     as they are planned now. Of a broken run only path and status are known: it is "unreadable"."""
-    marks = ("config.json", "manifest.json", "checkpoints")
     try:
         folders = [path for path in root.iterdir() if path.name[0] != "."] if root.is_dir() else []
     except (OSError, ValueError) as error:
         raise CanaryError(f"{root} cannot be read ({reason_of(error)}).") from None
-    rows = [
-        _row(path)
-        for path in folders
-        if path.is_dir() and any((path / mark).exists() for mark in marks)
-    ]
+    rows = [_row(path) for path in folders if (path / "config.json").exists()]
     return sorted(rows, key=lambda row: (row["started"], row["path"]), reverse=True)
 
 
@@ -163,15 +140,14 @@ def find_run(name: str, root: Path) -> Path:
         for path in (Path(name), root / name):
             if (path / "config.json").is_file():
                 return path
-        is_folder = Path(name).is_dir()
-    except (OSError, ValueError) as error:  # a name that is too long, or has a NUL
+        if Path(name).is_dir():
+            raise CanaryError(
+                f'"{name}" is a directory but not a run: it has no config.json; see `canary list`.'
+            )
+    except OSError as error:  # a name that is too long
         raise CanaryError(
             f"{name!r:.80} cannot be the name of a run ({reason_of(error)})."
         ) from None
-    if is_folder:
-        raise CanaryError(
-            f'"{name}" is a directory but not a run: it has no config.json; see `canary list`.'
-        )
     rows = list_runs(root)
     if name == "latest" and (readable := [row for row in rows if row["started"]]):
         return Path(readable[0]["path"])

@@ -29,7 +29,7 @@ from canary.environments import ENVIRONMENTS
 from canary.environments.protocol import Environment, close, name_of_environment, settings_of
 from canary.errors import CanaryError
 from canary.host.references import look_up
-from canary.runs.files import read_json, write_json
+from canary.runs.files import make_folder, read_json, write_json
 from canary.runs.manifest import read_config
 from canary.runs.settings import differences
 
@@ -71,8 +71,8 @@ def _agree_to(
             "you trust it, say --trust (in Python: trust=True, or pass environment=...)."
         )
     _agreed.append(entry)
-    with contextlib.suppress(OSError, CanaryError):  # then the next process asks again
-        file.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(CanaryError):  # then the next process asks again
+        make_folder(file.parent)
         write_json(file, {"trusted": [*trusted, entry]})
 
 
@@ -96,13 +96,13 @@ def open_config(
         source = source_from_dict(stored["source"])
         _agree_to(run, source, trust)
         environment = build(source)
+    if environment is None and "class" in stored:
+        raise CanaryError(
+            f"{run} was trained on {stored['class']}, which cannot be imported: pass "
+            "environment=... in Python. The command line needs it, and the function of its cost if "
+            "it has one, in a module that can be imported, not in the script that runs."
+        )
     if environment is None:
-        if "class" in stored:
-            raise CanaryError(
-                f"{run} was trained on {stored['class']}, which cannot be imported: pass "
-                "environment=... in Python. The command line needs it, and the function of its "
-                "cost if it has one, in a module that can be imported, not in the script that runs."
-            )
         return config_from_dict(data, method=method)
     raise_first_error(check_structure(environment))
     changes = environment_changes(stored, environment)
@@ -159,47 +159,31 @@ def environment_changes(stored: dict[str, Any], environment: Environment) -> lis
     """How an environment differs from the stored one: in class, settings or behaviour."""
     ours, name = is_ours(environment), name_of_environment(environment)
     before, after = stored.get("class"), None if ours else class_of(environment)
-    if stored.get("name") != name or not _same_class(before, after):
-        known = before or f"canary's {stored.get('name')}"
-        found = after or f"canary's {name}"
+    # A class of a script is `__main__:Name` there, and `script:Name` where it is imported
+    pair = str(before).partition(":"), str(after).partition(":")
+    same = pair[0][2] == pair[1][2] if pair[0][0] == "__main__" else before == after
+    if stored.get("name") != name or not same:
+        known, found = before or f"canary's {stored.get('name')}", after or f"canary's {name}"
         return [f"it is {found}, not {known}"]
     changes = [
         text.replace(" and was ", " here and was ", 1)
         for text in differences(stored.get("settings"), settings_of(environment))
         if not (ours and text.endswith((" is new", " is missing")))  # versions gain and lose some
     ]
-    if not changes and not ours:
-        changes = [
-            f"on the same keys {text}"
-            for text in _behaviour_changes(stored.get("behaviour"), environment)
-        ]
-    return changes
-
-
-def _same_class(stored: Any, found: str | None) -> bool:
-    """A class of a script is called `__main__:Name` there, and `script:Name` where it is
-    imported."""
-    if isinstance(stored, str) and found is not None and stored.startswith("__main__:"):
-        return stored.partition(":")[2] == found.partition(":")[2]
-    return stored == found
-
-
-def _behaviour_changes(stored: Any, environment: Environment) -> list[str]:
-    """Empty if it differs from itself as well: its own randomness hides any change."""
+    if changes or ours:
+        return changes
     found = behaviour_of(environment)
-    different = behaviour_differences(stored, found)
-    if different and behaviour_differences(found, _behaviour.__wrapped__(environment)):
-        return []
-    return different
+    changes = behaviour_differences(stored.get("behaviour"), found)
+    if changes and behaviour_differences(found, _behaviour.__wrapped__(environment)):
+        return []  # its own randomness hides any change
+    return [f"on the same keys {text}" for text in changes]
 
 
 def behaviour_of(environment: Environment) -> dict[str, list[float]]:
     """The fingerprint of a short rollout, which must show no mistake."""
     try:
         return _behaviour(environment)
-    except TypeError as error:
-        if "unhashable" not in str(error):
-            raise
+    except TypeError:  # its settings have no hash
         return _behaviour.__wrapped__(environment)
 
 

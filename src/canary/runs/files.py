@@ -13,70 +13,57 @@ import math
 import os
 import re
 import secrets
+import shutil
 import stat
+import time
 from pathlib import Path
 from typing import Any
 
 from canary.errors import CanaryError
 
-try:
-    import fcntl
-except ImportError:  # not a POSIX system: temporary files of killed writers stay
-    fcntl = None  # type: ignore[assignment]
-
 LARGEST = 1 << 34
 LARGEST_JSON = 1 << 28
-TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
+UNFINISHED = re.compile(r"\..+\.[0-9a-f]{16}\.(tmp|draft)")
+OLD_SECONDS = 3600.0
 SEAL = "sha256"
+
+
+def unfinished(path: Path, kind: str) -> Path:
+    """Where something is made before it gets its name, beside it. A name has at most 255 bytes, so
+    only the start of a long one is used."""
+    return path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.{kind}")
 
 
 def write_atomically(path: Path, data: bytes) -> None:
     """Give `path` this content, durably, or leave it as it was and raise."""
     check_target(path)
-    try:
-        _write_and_rename(path, data)
-    except OSError as error:
-        raise cannot_write(path, error) from error
-    remove_orphans(path.parent, path.name)
-
-
-def _write_and_rename(path: Path, data: bytes) -> None:
-    # A name has at most 255 bytes, so only the start of a long one is used.
-    place = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.tmp")
+    place = unfinished(path, "tmp")
     try:
         with open(place, "xb") as file:
-            if fcntl is not None:  # tells `remove_orphans` that the writer is alive
-                with contextlib.suppress(OSError):
-                    fcntl.flock(file, fcntl.LOCK_EX)
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-            os.replace(place, path)
-    except BaseException:
+        os.replace(place, path)
+        if os.name == "posix":  # a rename survives a power cut once its directory is flushed
+            folder = os.open(path.parent, os.O_RDONLY)
+            os.fsync(folder)
+            os.close(folder)
+    except BaseException as error:
         with contextlib.suppress(OSError):
             place.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise cannot_write(path, error) from error
         raise
-    if os.name == "posix":  # a rename survives a power cut once its directory is flushed
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
 
-def remove_orphans(folder: Path, name: str = "") -> None:
-    """Remove the temporary files that killed writers (of the file `name`) left in a directory."""
-    if fcntl is None or folder.is_symlink() or not folder.is_dir():
-        return
-    for path in folder.glob(".*.tmp"):
-        if TEMPORARY.fullmatch(path.name) and path.name.startswith(f".{name[:100]}"):
-            with contextlib.suppress(OSError):
-                descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails if it is alive
-                    path.unlink()
-                finally:
-                    os.close(descriptor)
+def remove_unfinished(folder: Path) -> None:
+    """Remove what killed processes left in a directory: unfinished files and runs that are an hour
+    old."""
+    for path in folder.glob(".*"):
+        with contextlib.suppress(OSError):
+            is_old = time.time() - path.lstat().st_mtime > OLD_SECONDS
+            if UNFINISHED.fullmatch(path.name) and is_old:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def make_folder(folder: Path) -> None:
@@ -88,10 +75,10 @@ def make_folder(folder: Path) -> None:
 
 def check_writable(folder: Path) -> None:
     """Raise if nothing can be written into a directory: before the work, not after."""
-    probe = folder / f".probe.{secrets.token_hex(8)}.tmp"  # an orphan, if a kill leaves it
+    remove_unfinished(folder)
+    probe = unfinished(folder / "probe", "tmp")
     write_atomically(probe, bytes(4096))
     probe.unlink(missing_ok=True)
-    remove_orphans(folder)
 
 
 def check_name(path: Path) -> None:

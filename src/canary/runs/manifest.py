@@ -22,7 +22,8 @@ from canary.runs.settings import differences
 
 NAME, LOCK = "manifest.json", ".lock"
 LOCK_SECONDS = 1.0  # `is_held` takes the lock for an instant
-RUN_NAME, TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}"), re.compile(r"\S(.{0,48}\S)?")
+RUN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
+TAG = re.compile(r"[^\s,]([^,]{0,48}[^\s,])?")
 # The code that makes the numbers of a run.
 MATHEMATICS = (
     "types.py",
@@ -73,10 +74,7 @@ def hold(run: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        try:
-            (run / LOCK).unlink(missing_ok=True)
-        finally:
-            lock.release()
+        lock.release()
 
 
 def is_held(run: Path) -> bool:
@@ -134,16 +132,14 @@ def codes_of(manifest: dict[str, Any]) -> str:
 def check_labels(root: Path, name: str | None, tags: Sequence[str]) -> None:
     """Raise if a new run below `root` cannot have this name or one of these tags."""
     for tag in tags:
-        if not TAG.fullmatch(tag) or "," in tag:
+        if not TAG.fullmatch(tag):
             raise CanaryError(f"A tag is a short text without commas, not {tag!r:.60}.")
-    if name is None:
-        return
-    if not RUN_NAME.fullmatch(name) or name == "latest":
+    if name is not None and (not RUN_NAME.fullmatch(name) or name == "latest"):
         raise CanaryError(
             "A run's name consists of at most 100 letters, digits and _ . + -, and is not latest; "
             f"{name!r:.60} is not such a name."
         )
-    if (root / name).exists():
+    if name is not None and (root / name).exists():
         raise CanaryError(
             f"{root / name} exists already; choose another --name, or continue it: canary train "
             f"--resume {name}."

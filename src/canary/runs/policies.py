@@ -163,9 +163,8 @@ def reference_episodes(policies: FrozenPolicies) -> dict[str, Any]:
     environment."""
     seeds = policies.config.training.seeds[:RECORDED_SEEDS]
     frame, _ = play(policies, EvaluationPlan(episodes=RECORDED_EPISODES, seeds=seeds))
-    return {"updates": policies.iteration, "made_by": _made_by()} | {
-        name: frame[name].to_list() for name in ("seed", "episode", "return", "cost", "length")
-    }
+    columns = frame.select("seed", "episode", "return", "cost", "length")
+    return {"updates": policies.iteration, "made_by": _made_by()} | columns.to_dict(as_series=False)
 
 
 def episode_changes(run: Path, config: RunConfig) -> list[str] | None:
@@ -176,14 +175,13 @@ def episode_changes(run: Path, config: RunConfig) -> list[str] | None:
     if the environment has randomness of its own: it then differs from itself as well.
     """
     before = stored_manifest(run).get("reference_episodes")
-    if not isinstance(before, dict) or before.get("made_by") != _made_by():
+    if before is None or before["made_by"] != _made_by():
         return None
     policies = load_policies(config, run, before["updates"] * config.training.batch)
     after = reference_episodes(policies)
     changes = _episode_differences(before, after)
-    if changes and _episode_differences(after, reference_episodes(policies)):
-        return None
-    return changes
+    is_random = changes and _episode_differences(after, reference_episodes(policies))
+    return None if is_random else changes
 
 
 def _made_by() -> dict[str, Any]:
@@ -199,16 +197,13 @@ def _made_by() -> dict[str, Any]:
 def _episode_differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     found = []
     for name in ("cost", "return", "length"):
-        one, other = (
-            np.asarray(record[name], float).reshape(len(record[name]), -1)
-            for record in (before, after)
-        )
+        one, other = (np.asarray(record[name], float) for record in (before, after))
         apart = np.abs(one - other) > TOLERANCE * np.maximum(np.abs(one), np.abs(other))
         if apart.any():
-            place, cost = np.argwhere(apart)[0]
+            place = tuple(np.argwhere(apart)[0])
             found.append(
-                f"in episode {before['episode'][place]} of the policy of seed "
-                f"{before['seed'][place]} the {name} is {other[place, cost]:.6g} and was "
-                f"{one[place, cost]:.6g}"
+                f"in episode {before['episode'][place[0]]} of the policy of seed "
+                f"{before['seed'][place[0]]} the {name} is {other[place]:.6g} and was "
+                f"{one[place]:.6g}"
             )
     return found

@@ -3,7 +3,6 @@ first number that stops training."""
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -18,10 +17,7 @@ from canary.terminal.progress import SeedStatus
 from canary.training import FAULT_KINDS
 from canary.types import EpisodeEnds
 
-# The live display shows the fewest recent updates with ENOUGH_EPISODES. It looks back FEW_UPDATES,
-# and up to RECENT_UPDATES where fewer than FEW_EPISODES ended in those.
-ENOUGH_EPISODES, FEW_EPISODES = 200, 20
-FEW_UPDATES, RECENT_UPDATES = 10, 50
+ENOUGH_EPISODES, RECENT_UPDATES = 200, 20  # that the live display shows
 # Averaged over the last updates.
 AVERAGED, AVERAGED_UPDATES = ("entropy", "kl_fraction", "multiplier", "constraint_level"), 5
 
@@ -58,53 +54,42 @@ def episodes_frame(ends: EpisodeEnds, seeds: Sequence[int], first: int) -> pl.Da
     )
 
 
-class Fault(NamedTuple):
-    """A number that is not finite or absurdly large, or an episode beyond its horizon. Places count
-    from 0, iterations from the start of the chunk."""
-
-    kind: str
-    iteration: int
-    step: int
-    lane: int
-    seed: int
-
-
 def find_fault(
-    faults: Float[np.ndarray, "seed iteration"], ends: EpisodeEnds, lanes: int, horizon: int
-) -> Fault | None:
-    """The first fault of a chunk: as the program noted it, or in the sums of the episodes."""
+    faults: Float[np.ndarray, "seed iteration"], ends: EpisodeEnds, config: RunConfig, first: int
+) -> str | None:
+    """A sentence about the first fault in a chunk of updates that begins at `first`: a number that
+    is not finite or absurdly large, or an episode beyond its horizon. The program noted it, or it
+    is in the sums of the episodes."""
+    training, name, horizon = config.training, config.environment_name, config.environment.horizon
+    lanes = training.environments
     if faults.any():
         # The earliest; among seeds, the first
         iteration, seed = map(int, np.argwhere(faults.T > 0)[0])
-        place, kind = divmod(int(faults[seed, iteration]) - 1, len(FAULT_KINDS))
-        return Fault(FAULT_KINDS[kind], iteration, *divmod(place, lanes), seed)
-    for kind, good in {
-        "cost": sane(ends.cost).reshape(*ends.ended.shape, -1).all(-1),
-        "reward": sane(ends.reward),
-        "end": np.asarray(ends.length) <= horizon,
-    }.items():
-        if not good.all():
-            return Fault(kind, *map(int, np.argwhere(~np.moveaxis(good, 0, -1))[0]))
-    return None
-
-
-def fault_sentence(fault: Fault, config: RunConfig, first: int) -> str:
-    """Where a fault happened in the updates from `first` on, and what to do."""
-    training, name = config.training, config.environment_name
-    update, lanes = first + fault.iteration, training.environments
-    step = update * training.batch + fault.step * lanes + fault.lane + 1
+        place, index = divmod(int(faults[seed, iteration]) - 1, len(FAULT_KINDS))
+        kind, (step, lane) = FAULT_KINDS[index], divmod(place, lanes)
+    else:
+        good = {
+            "cost": sane(ends.cost).reshape(*ends.ended.shape, -1).all(-1),
+            "reward": sane(ends.reward),
+            "end": np.asarray(ends.length) <= horizon,
+        }
+        if (kind := next((kind for kind, each in good.items() if not each.all()), None)) is None:
+            return None
+        iteration, step, lane, seed = np.argwhere(~np.moveaxis(good[kind], 0, -1))[0]
+    update = first + iteration
     where = (
-        f"seed {training.seeds[fault.seed]}, update {update + 1}, step {fault.step + 1} of "
-        f"{training.rollout_length}, lane {fault.lane} (environment step {step:,})"
+        f"seed {training.seeds[seed]}, update {update + 1}, step {step + 1} of "
+        f"{training.rollout_length}, lane {lane} (environment step "
+        f"{update * training.batch + step * lanes + lane + 1:,})"
     )
-    if fault.kind == "action":
+    if kind == "action":
         return f"The policy gave an action that is not finite: {where}."
-    if fault.kind == "end":
+    if kind == "end":
         return (
-            f"{name} continued beyond its horizon of {config.environment.horizon:,} steps: "
-            f"{where}; write truncated = (time >= horizon) & ~terminated."
+            f"{name} continued beyond its horizon of {horizon:,} steps: {where}; write truncated = "
+            "(time >= horizon) & ~terminated."
         )
-    what = "an observation" if fault.kind == "observation" else f"a {fault.kind}"
+    what = "an observation" if kind == "observation" else f"a {kind}"
     return (
         f"{name} gave {what} that is not finite, or absurdly large: {where}; `canary check-env` "
         "looks for the cause."
@@ -133,30 +118,22 @@ class RecentHistory:
         return [self._one(seed, series) for seed, series in self._series.items() if series]
 
     def _one(self, seed: int, series: SeedSeries) -> SeedStatus:
-        rows, updates = self._rows.filter(pl.col("seed") == seed), _shown(series.episodes)
+        # The fewest recent updates with enough episodes
+        recent = np.cumsum(series.episodes[::-1][:RECENT_UPDATES])
+        updates = min(len(recent), 1 + int(np.searchsorted(recent, ENOUGH_EPISODES)))
         episodes, returns = series.episodes[-updates:], series.returns[-updates:]
         ended, count = episodes > 0, int(episodes.sum())
+        weights = episodes[ended]
+        rows = self._rows.filter(pl.col("seed") == seed)
         means = rows.select(name for name in AVERAGED if name in rows.columns)
-        means = means.tail(AVERAGED_UPDATES).mean()
+        extras = means.tail(AVERAGED_UPDATES).mean().row(0, named=True) if means.width else {}
         tiers = Counter(rows["tier"].to_list()) if "tier" in rows.columns else Counter()
+        extras |= {tier.label: tiers[tier] / tiers.total() for tier in Tier if tier in tiers}
         return SeedStatus(
             seed=seed,
-            return_mean=float(np.average(returns[ended], weights=episodes[ended]))
-            if count
-            else float("nan"),
+            return_mean=float(np.average(returns[ended], weights=weights)) if count else np.nan,
             costs=series.costs[len(series.costs) - count :].tolist(),
             updates=updates,
-            extras=(means.row(0, named=True) if len(means) else {})
-            | {tier.label: tiers[tier] / tiers.total() for tier in Tier if tier in tiers},
+            extras=extras,
             warning=diagnose(series, self._constraint, self._dead_zone),
         )
-
-
-def _shown(episodes: np.ndarray) -> int:
-    """How many of the last updates are shown, from the episodes that ended in each."""
-    recent, count = episodes[::-1][:RECENT_UPDATES], 0
-    for updates, more in enumerate(recent):
-        if count >= ENOUGH_EPISODES or (updates >= FEW_UPDATES and count >= FEW_EPISODES):
-            return updates
-        count += more
-    return len(recent)

@@ -44,7 +44,6 @@ from canary.runs.policies import FrozenPolicies, reference_episodes
 from canary.runs.records import (
     RecentHistory,
     episodes_frame,
-    fault_sentence,
     find_fault,
     metrics_frame,
 )
@@ -79,30 +78,24 @@ def start_run(
     with _enough_memory(config):
         groups = make_groups(config if start else with_initial_std(config))
         structure = groups.structure()  # mistakes must show before anything is written
-        start = start and start.fitted(structure, training.seeds)
-    stored = config_to_dict(config) | {"environment": described}
-    run, is_new_place = None, not out.exists()
+    start = start and start.fitted(structure, training.seeds)
+    run = directory.create(
+        out,
+        config_to_dict(config) | {"environment": described},
+        training.updates * training.batch,
+        device=f"{device.platform}: {device.device_kind}",
+        name=name,
+        tags=tags,
+        log=watcher.log,
+        start=start.record if start else None,
+    )
     try:
-        run = directory.create(
-            out,
-            stored,
-            training.updates * training.batch,
-            device=f"{device.platform}: {device.device_kind}",
-            name=name,
-            tags=tags,
-            log=watcher.log,
-            start=start.record if start else None,
-        )
         agree(run, trust=True)  # it was just imported and called
         with hold(run):
             _Training(config, groups, run, watcher, start).run(quiet)
     except BaseException:
-        # Leave nothing that cannot be resumed
-        if run is not None and not checkpoint.checkpoints(run / NEWEST):
+        if not checkpoint.checkpoints(run / NEWEST):  # it could not be resumed
             shutil.rmtree(run, ignore_errors=True)
-        with contextlib.suppress(OSError):
-            if is_new_place:
-                out.rmdir()
         raise
     return run
 
@@ -121,7 +114,7 @@ def resume_run(
     config = open_config(run, environment)
     with hold(run):
         for name in ("", *tables.COLUMNS, NEWEST, KEPT):
-            files.remove_orphans(run / name)
+            files.remove_unfinished(run / name)
         manifest, planned, notes = stored_manifest(run), config.training.updates, []
         if total_steps is not None:
             config, notes = _extended(run, config, total_steps)
@@ -231,14 +224,12 @@ class _Training:
             self._groups.start()
             if self._start:  # stored at once: a resumed run must begin with it too
                 self._groups.restore(self._start.begin(self._groups.stacked()))
-                checkpoint.store(run, config, self._groups.stacked(), 0)
+                checkpoint.store(run, config.training, self._groups.stacked(), 0)
         tables.discard_after(run, self._first)
         display.busy("compiling")
-        began = time.monotonic()
         self._groups.compile()
-        seconds = round(time.monotonic() - began, 2)
         # A kill may have come between the last checkpoint and its steps in the manifest
-        update_manifest(run, steps=self._first * config.training.batch, compile_seconds=seconds)
+        update_manifest(run, steps=self._first * config.training.batch)
         about = config_to_dict(config) | {"tags": stored_manifest(run)["tags"]}
         done = tables.read_table(run, "metrics"), tables.read_table(run, "episodes")
         self._watcher.open(run, about, config.constraint, config.training.updates, done)
@@ -303,16 +294,8 @@ class _Training:
         except CanaryError as error:  # the states are still those before
             fault = str(error)
         else:
-            lanes, horizon = config.training.environments, config.environment.horizon
-            if (found := find_fault(metrics.pop(FAULT), ends, lanes, horizon)) is not None:
-                fault = fault_sentence(found, config, iteration)
-            elif (unsound := groups.unsound()) is not None:
-                fault = (
-                    "Training gave numbers that are not finite, or absurdly large: {1} of seed {0} "
-                    "in the updates {2} to {3}. Large costs and rewards do that (`canary check-env` "
-                    "looks at them), and large learning rates."
-                ).format(*unsound, iteration + 1, iteration + count)
-            else:
+            fault = find_fault(metrics.pop(FAULT), ends, config, iteration) or groups.unsound()
+            if fault is None:
                 return metrics, ends
             groups.rewind()
         self._save(iteration)
@@ -333,7 +316,7 @@ class _Training:
             "episodes": pl.concat(self._episodes),
         }
         tables.append_parts(run, frames, self._first, iteration)
-        checkpoint.store(run, self._config, self._groups.stacked(), iteration)
+        checkpoint.store(run, training, self._groups.stacked(), iteration)
         steps, seconds = iteration * training.batch, round(self._seconds, 2)
         update_manifest(run, steps=steps, train_seconds=seconds)
         checkpoint.prune(run / NEWEST)

@@ -8,6 +8,7 @@ devices in turn.
 """
 
 import os
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -94,13 +95,8 @@ def make_terms(config: RunConfig) -> Terms:
 
 def make_groups(config: RunConfig) -> "SeedGroups":
     training = config.training
-    return SeedGroups(
-        make_trainer(config),
-        make_terms(config),
-        training.seeds,
-        training.seeds_per_device,
-        training.chunk,
-    )
+    trainer, terms = make_trainer(config), make_terms(config)
+    return SeedGroups(trainer, terms, training.seeds, training.seeds_per_device, training.chunk)
 
 
 class CompiledTraining:
@@ -154,8 +150,8 @@ class SeedGroups:
         self._devices = [devices[index % len(devices)] for index in range(len(self._groups))]
         self._pool = ThreadPoolExecutor((os.cpu_count() or 1) if on_cpu else len(devices))
         self.trainer, self._terms = trainer, terms
-        self._states: list[TrainingState] = []
-        self._before: list[TrainingState] = []
+        self._states: Sequence[TrainingState] = ()
+        self._before: Sequence[TrainingState] = ()
         self._programs: dict[tuple[int, Any], Any] = {}
 
     def start(self) -> None:
@@ -194,17 +190,14 @@ class SeedGroups:
     def revive(self) -> list[str]:
         """Replay host environments to the restored states; returns a sentence if some episodes
         could not be restored."""
-        revived = [self._training.revive(state) for state in self._states]
-        self._states = [state for state, _ in revived]
-        lost = sum(count for _, count in revived)
-        episodes = len(self._states) * self.trainer.environments
+        self._states, lost = zip(*map(self._training.revive, self._states), strict=True)
         name = name_of_environment(self.trainer.environment)
         note = (
-            f"{lost} of {episodes} episodes of {name} could not be restored: the same seed and "
-            "actions led to other observations. New ones start, so the numbers of this run differ "
-            "from those of one that never stopped."
+            f"{sum(lost)} of {len(lost) * self.trainer.environments} episodes of {name} could not "
+            "be restored: the same seed and actions led to other observations. New ones start, so "
+            "the numbers of this run differ from those of one that never stopped."
         )
-        return [note] if lost else []
+        return [note] if any(lost) else []
 
     def advance(self, count: int) -> PyTree:
         """`count` iterations of every seed; the records as numpy arrays [seed, iteration, ...]."""
@@ -216,24 +209,28 @@ class SeedGroups:
             return jax.block_until_ready(program(state, np.int32(count)))
 
         results = list(self._pool.map(run, self._states, self._devices))
-        self._before = self._states
-        self._states = [state for state, _ in results]
-        records = [
-            jax.tree.map(lambda leaf: np.asarray(leaf)[:, :count], record) for _, record in results
-        ]
-        return jax.tree.map(lambda *leaves: np.concatenate(leaves), *records)
+        self._before, self._states = self._states, [state for state, _ in results]
+        return jax.tree.map(
+            lambda *leaves: np.concatenate([np.asarray(leaf)[:, :count] for leaf in leaves]),
+            *(record for _, record in results),
+        )
 
-    def unsound(self) -> tuple[int, str] | None:
-        """The first seed with a weight or statistic that is not finite, and the name of that."""
+    def unsound(self) -> str | None:
+        """A sentence about the first seed with a weight or statistic that is not finite."""
         for seeds, state in zip(self._groups, self._states, strict=True):
-            learner, statistics = state.learner, named("statistics", state.statistics)
-            arrays = (
-                named("policy", learner.policy) | named("critics", learner.critics) | statistics
-            )
-            for name, array in arrays.items():
-                good = sane(array) if name.startswith("policy") else np.isfinite(array)
-                if not (good := good.reshape(len(seeds), -1).all(1)).all():
-                    return seeds[int(np.argmin(good))], name
+            for part, tree in {
+                "policy": state.learner.policy,
+                "critics": state.learner.critics,
+                "statistics": state.statistics,
+            }.items():
+                for name, array in named(part, tree).items():
+                    good = sane(array) if part == "policy" else np.isfinite(array)
+                    if not (good := good.reshape(len(seeds), -1).all(1)).all():
+                        return (
+                            "Training gave numbers that are not finite, or absurdly large: "
+                            f"{name} of seed {seeds[int(np.argmin(good))]}. Large costs and rewards "
+                            "do that (`canary check-env` looks at them), and large learning rates."
+                        )
         return None
 
     def rewind(self) -> None:

@@ -17,7 +17,8 @@ import numpy as np
 from canary.errors import CanaryError
 from canary.networks import Policy
 from canary.numerics.running_statistics import RunningStatistics
-from canary.runs.checkpoint import NEWEST, checkpoints, named_leaves, read_arrays
+from canary.runs.checkpoint import named_leaves, newest, read_arrays
+from canary.runs.manifest import read_config
 from canary.training import TrainingState
 
 POLICY = ("tree.learner.policy", "tree.statistics")  # must fit
@@ -48,19 +49,17 @@ class Start:
                 f"{self.name} has no seed {missing[0]}, only {known}: train these seeds, or say "
                 "which one all begin with (--seed)."
             )
+        leaves = dict(named_leaves(like))
+        names = [name for name in (leaves | self.arrays) if name.startswith(POLICY)]
+        if problems := [why for name in names if (why := self._misfit(name, leaves.get(name)))]:
+            raise CanaryError(
+                f"Training cannot begin with {self.name}: {problems[0]}. A warm start needs "
+                "observations, actions and hidden layers (algo.hidden) of the same sizes."
+            )
+        rest = [name for name in leaves if name.startswith(REST)]
+        has_rest = not any(self._misfit(name, leaves[name]) for name in rest)
         rows = [self.seeds.index(seed) for seed in sources]
-        needed, rest = (
-            {n: a for n, a in named_leaves(like) if n.startswith(part)} for part in (POLICY, REST)
-        )
-        names = set(needed) | {name for name in self.arrays if name.startswith(POLICY)}
-        for name in sorted(names):
-            if why := self._misfit(name, needed.get(name)):
-                raise CanaryError(
-                    f"Training cannot begin with {self.name}: {why}. A warm start needs "
-                    "observations, actions and hidden layers (algo.hidden) of the same sizes."
-                )
-        has_rest = not any(self._misfit(name, leaf) for name, leaf in rest.items())
-        taken = {name: self.arrays[name][rows] for name in (*needed, *(rest if has_rest else ()))}
+        taken = {name: self.arrays[name][rows] for name in (*names, *(rest if has_rest else ()))}
         pairs = {str(new): old for new, old in zip(seeds, sources, strict=True)}
         record = self.record | {"seeds": pairs, "critics": has_rest}
         return replace(self, arrays=taken, record=record)
@@ -82,23 +81,15 @@ class Start:
 
 def start_from_run(run: Path, seed: int | None = None) -> Start:
     """The newest intact state of a run; `seed` takes one policy for all new seeds."""
-    problems = []
-    for path in checkpoints(run / NEWEST):
-        try:
-            arrays, about = read_arrays(path)
-            training = about["config"]["training"]
-            batch = training["environments"] * training["rollout_length"]
-            updates = int(arrays["tree.terms.iteration"][0])
-            record = {"run": str(run), "step": updates * batch}
-            return Start(str(run), arrays, tuple(training["seeds"]), record, seed)
-        except CanaryError as error:
-            problems.append(str(error))
-    raise CanaryError((problems or [f"{run} has no stored state to begin with."])[0])
+    training, (arrays, _) = read_config(run)["training"], newest(run, read_arrays)
+    batch = training["environments"] * training["rollout_length"]
+    record = {"run": str(run), "step": int(arrays["tree.terms.iteration"][0]) * batch}
+    return Start(str(run), arrays, tuple(training["seeds"]), record, seed)
 
 
 def start_from_policy(policy: Policy, statistics: RunningStatistics | None, sha256: str) -> Start:
     """A policy with its normaliser, for all new seeds."""
-    arrays: dict[str, np.ndarray] = {}
-    for prefix, tree in zip(POLICY, (policy, statistics), strict=True):
-        arrays |= {name: np.asarray(leaf)[None] for name, leaf in named_leaves(tree, prefix)}
+    pairs = zip(POLICY, (policy, statistics), strict=True)
+    leaves = (leaf for prefix, tree in pairs for leaf in named_leaves(tree, prefix))
+    arrays = {name: np.asarray(leaf)[None] for name, leaf in leaves}
     return Start("the policy", arrays, (0,), {"policy_sha256": sha256}, seed=0)

@@ -27,7 +27,7 @@ from canary.exact.mdp import from_environment
 from canary.exact.run import policy_law
 from canary.runs import directory
 from canary.runs.environment import is_ours
-from canary.runs.files import digest_of, make_folder, remove_orphans
+from canary.runs.files import digest_of, make_folder, remove_unfinished
 from canary.runs.manifest import codes_of, read_manifest
 from canary.runs.policies import EvaluationPlan, FrozenPolicies, load_policies, play
 from canary.runs.runner import resume_run, start_run
@@ -194,7 +194,7 @@ def _folder_of(results: Path, study: str, row: str, settings: str) -> Path:
 
 def _missing(config: RunConfig, folder: Path) -> tuple[int, ...]:
     """The seeds to train; none of a damaged row, which stays as it is."""
-    remove_orphans(folder)
+    remove_unfinished(folder)
     try:
         have = store.stored_seeds(folder)
     except CanaryError:

@@ -54,14 +54,14 @@ def rendered(progress: TrainingProgress, width: int = 110) -> str:
 
 def test_the_band_is_scipys_exact_interval():
     expected = stats.binomtest(3, 59).proportion_ci(0.95, method="exact")
-    assert seed(0, 3, 59).judged(CONSTRAINT)[1] == f"{expected.low:.3f} - {expected.high:.3f}"
+    assert str(seed(0, 3, 59).judged(CONSTRAINT)[1]) == f"{expected.low:.3f} - {expected.high:.3f}"
     assert clopper_pearson_interval(0, 0) == (0.0, 1.0)
-    assert seed(0, 0, 0).judged(CONSTRAINT) == ("-", "-", "dim")
+    assert [str(text) for text in seed(0, 0, 0).judged(CONSTRAINT)] == ["-", "-"]
 
 
 def test_the_colour_says_whether_the_data_decide():
     for violations, style in ((0, "green"), (11, "green"), (20, "yellow"), (31, "red")):
-        assert seed(0, violations, 1000).judged(CONSTRAINT)[2] == style
+        assert [text.style for text in seed(0, violations, 1000).judged(CONSTRAINT)] == [style] * 2
 
 
 def test_the_table_has_a_row_per_seed_and_one_for_all():

@@ -186,7 +186,8 @@ class _Training:
         """Train to the end, an interruption or a fault, and state which it was in the manifest."""
         config, started, status = self._config, time.monotonic(), "failed"
         steps = config.training.updates * config.training.batch * len(config.training.seeds)
-        heading = title(config.environment_name, config.algorithm_name, config.constraint.text)
+        what = f"{config.algorithm_name} on {config.environment_name}"
+        heading = title(what, config.constraint.text)
         try:
             with (
                 TrainingProgress(heading, config.constraint, steps, quiet=quiet) as display,

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from canary.certification.certificate import constraint_of, result_name, results_about
@@ -14,7 +13,7 @@ from canary.certification.certify import Progress as Report
 from canary.certification.plan import Plan
 from canary.constraints import Chance, Constraint, Mean, One, parts_of
 from canary.terminal.console import counting_bar, error_console
-from canary.terminal.formatting import Cell, digits, number, table
+from canary.terminal.formatting import Cell, digits, number, span, table, title
 
 STYLES = {"SATISFIED": "bold green", "VIOLATED": "bold red", "UNDECIDED": "bold yellow"}
 
@@ -48,31 +47,27 @@ def print_certificate(
     console: Console, certificate: dict[str, Any], paths: tuple[Path, ...] | list[Path] = ()
 ) -> None:
     """The verdict, a row per policy and changed setting, and the files written."""
-    constraint, plan = constraint_of(certificate), certificate["plan"]
+    constraint = constraint_of(certificate)
     verdict = (f" {certificate['verdict']} ", f"{STYLES[certificate['verdict']]} reverse")
     is_changed = bool(certificate["origin"].get("environment_changes"))
-    beside_it = (" in an environment that changed since training", "bold yellow")
-    console.print(Text.assemble(verdict, *([beside_it] if is_changed else [])))
+    beside_it = " in an environment that changed since training" if is_changed else ""
+    console.print(Text.assemble(verdict, (beside_it, "bold yellow")))
     console.print(Text(certificate["sentence"]), soft_wrap=True)
     for part in parts_of(constraint):
-        console.print(_results_table(certificate, part))
+        rows = [_row(result, part) for result in results_about(certificate, part)]
+        console.print(table(*rows[0], rows=[list(row.values()) for row in rows]))
     check = certificate["environment_check"]
     if not check["compared"]:
         console.print(Text(f"The environment: {check['sentence']}", "yellow"), soft_wrap=True)
-    console.print(Text(footnote(plan), style="dim"), soft_wrap=True)
+    console.print(Text(footnote(certificate["plan"]), style="dim"), soft_wrap=True)
     for path in paths:
         console.print(Text(str(path)), soft_wrap=True)
-
-
-def _results_table(certificate: dict[str, Any], constraint: One) -> Table:
-    """The results about one constraint."""
-    rows = [_row(result, constraint) for result in results_about(certificate, constraint)]
-    return table(*rows[0], rows=[list(row.values()) for row in rows])
 
 
 def _row(result: dict[str, Any], constraint: One) -> dict[str, Cell]:
     """The cells of one result by column. VaR, CVaR and mean are bounded beside what is judged."""
     one, is_chance = result["assessment"], isinstance(constraint, Chance)
+    places = digits(constraint.allowed) if is_chance else None
     row: dict[str, Cell] = {
         "policy": result_name(result),
         "verdict": Text(one["verdict"], STYLES[one["verdict"]]),
@@ -80,23 +75,14 @@ def _row(result: dict[str, Any], constraint: One) -> dict[str, Cell]:
     if is_chance:  # else an episode above the limit violates nothing
         row["violations"] = f"{one['violations']:,}"
     row["episodes"] = f"{one['episodes']:,}"
-    if is_chance:
-        places = digits(constraint.allowed)
-        row[constraint.label] = f"{one['lower']:.{places}f} - {one['upper']:.{places}f}"
-    else:
-        row[constraint.label] = f"{_cell(one['lower'])} - {_cell(one['upper'])}"
+    row[constraint.label] = span(one["lower"], one["upper"], places)
     if not isinstance(constraint, Mean):
-        low, high = one["value_at_risk_lower"], one["value_at_risk_upper"]
-        row["VaR"] = f"{_cell(low)} - {_cell(high)}"
+        row["VaR"] = span(one["value_at_risk_lower"], one["value_at_risk_upper"])
         if is_chance:
-            row["CVaR"] = f"<= {_cell(one['conditional_value_at_risk_upper'])}"
-        row["mean cost"] = f"<= {_cell(one['mean_upper'])}"
-    row["return"] = _cell(result["evidence"]["return_mean"])
+            row["CVaR"] = f"<= {number(one['conditional_value_at_risk_upper'])}"
+        row["mean cost"] = f"<= {number(one['mean_upper'])}"
+    row["return"] = number(result["evidence"]["return_mean"])
     return row
-
-
-def _cell(value: float | None) -> str:
-    return "?" if value is None else number(value)
 
 
 LEVELS = {
@@ -104,27 +90,24 @@ LEVELS = {
     "consistent": "follows from the costs that it lists",
     "replayed": "was replayed",
 }
+PARTS = {
+    "problems": ("What is wrong", "red"),
+    "shown": ("Shown", "green"),
+    "notes": ("Notes", "yellow"),
+    "not_shown": ("Not shown", "dim"),
+}
 
 
 def print_verification(console: Console, result: dict[str, Any]) -> None:
     """What was shown, and what was not."""
     word, style = ("VALID", "bold green") if result["valid"] else ("NOT VALID", "bold red")
-    console.print(
-        Text.assemble(
-            (f" {word} ", f"{style} reverse"), f" {result['path']} {LEVELS[result['level']]}"
-        )
-    )
+    about = f" {result['path']} {LEVELS[result['level']]}"
+    console.print(Text.assemble((f" {word} ", f"{style} reverse"), about))
     if result["valid"]:
         console.print(Text(f"{result['verdict']}: {result['sentence']}"), soft_wrap=True)
-    parts = {
-        "problems": ("What is wrong", "red"),
-        "shown": ("Shown", "green"),
-        "notes": ("Notes", "yellow"),
-        "not_shown": ("Not shown", "dim"),
-    }
-    for name, (title, colour) in parts.items():
+    for name, (heading, colour) in PARTS.items():
         for index, sentence in enumerate(result[name]):
-            label = f"{title:<15}" if index == 0 else " " * 15
+            label = f"{'' if index else heading:<15}"
             console.print(Text.assemble((label, colour), sentence), soft_wrap=True)
 
 
@@ -143,9 +126,9 @@ SHOWN = 10
 
 
 def print_best(console: Console, best: dict[str, Any]) -> None:
-    lines = table("seed", "step", "return", "constraint", "within it", "certificate")
-    for one in best["candidates"][:SHOWN]:
-        lines.add_row(
+    candidates = best["candidates"]
+    rows = [
+        (
             str(one["seed"]),
             f"{one['step']:,}",
             number(one["return_mean"]),
@@ -153,11 +136,13 @@ def print_best(console: Console, best: dict[str, Any]) -> None:
             "yes" if one["keeps"] else "no",
             one["verdict"] or "",
         )
-    any_keeps = any(one["keeps"] for one in best["candidates"])
+        for one in candidates[:SHOWN]
+    ]
+    names = ("seed", "step", "return", "constraint", "within it", "certificate")
+    any_keeps = any(one["keeps"] for one in candidates)
     order = "highest return within the constraint first" if any_keeps else "the safest first"
-    console.print(Text(f"stored policies, {order}", "bold"), lines, sep="\n")
-    if len(best["candidates"]) > SHOWN:
-        console.print(Text(f"and {len(best['candidates']) - SHOWN} more", "dim"))
-    console.print(
-        Text(best["sentence"], "green" if best["certified"] else "yellow"), soft_wrap=True
-    )
+    console.print(title(f"stored policies, {order}"), table(*names, rows=rows), sep="\n")
+    if len(candidates) > SHOWN:
+        console.print(Text(f"and {len(candidates) - SHOWN} more", "dim"))
+    style = "green" if best["certified"] else "yellow"
+    console.print(Text(best["sentence"], style), soft_wrap=True)

@@ -8,7 +8,6 @@ name, and an escape sequence in it could clear the screen or write another verdi
 import json
 import os
 import sys
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,23 +17,15 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from canary.errors import CanaryError
 from canary.runs import files
 
-# Control characters, changes of the writing direction, invisible characters, surrogates, and
-# separators of lines
-ACTING = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 ALLOWED = "\t\n\u200c\u200d"  # some scripts need the last two, which are joiners
 
 
 def printable(text: str) -> str:
     """The text with every character that a terminal acts on as its code, such as \\x1b."""
-    if text.isprintable():
-        return text
     return "".join(
-        each.encode("unicode_escape").decode()
-        if unicodedata.category(each) in ACTING and each not in ALLOWED
-        else each
+        each if each.isprintable() or each in ALLOWED else each.encode("unicode_escape").decode()
         for each in text
     )
 
@@ -49,18 +40,12 @@ class PlainConsole(Console):
         """One line, however long; a part may be (text, style)."""
         self.print(Text.assemble(*parts), soft_wrap=True)
 
-    def render_str(self, text: str, **how: Any) -> Text:
-        """Strings are made printable before they are measured."""
-        return super().render_str(printable(text), **how)
-
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
-            if segment.control:
-                yield segment
-            else:
-                yield Segment(printable(segment.text), segment.style)
+            text = segment.text if segment.control else printable(segment.text)
+            yield segment._replace(text=text)
 
 
 def error_console() -> PlainConsole:
@@ -78,18 +63,9 @@ def console_for(target: str | None) -> PlainConsole:
 
 def check_json(target: str | None) -> None:
     """Raise a sentence if the JSON cannot be written, before the work that makes it."""
-    if target is None or target == "-":
-        return
-    path = Path(target)
-    try:
-        if target == "" or path.is_dir():
-            raise CanaryError("that is not the name of a file.")
-        if not path.exists() or path.is_file():  # a pipe or a device cannot be tried
-            files.check_name(path)
-            files.check_writable(path.parent)
-    except (CanaryError, OSError, ValueError) as error:
-        reason = f"{error}".rstrip(".")
-        raise CanaryError(f"--json cannot write {target!r:.80}: {reason}.") from None
+    if target is not None and target != "-":
+        files.check_target(Path(target))
+        files.check_writable(Path(target).parent)
 
 
 def emit_json(target: str | None, value: Mapping[str, Any]) -> None:
@@ -97,13 +73,8 @@ def emit_json(target: str | None, value: Mapping[str, Any]) -> None:
     if target == "-":
         sys.stdout.write(text)
         sys.stdout.flush()
-    elif target is not None and (not Path(target).exists() or Path(target).is_file()):
+    elif target is not None:
         files.write_atomically(Path(target), text.encode())
-    elif target is not None:  # a pipe or a device is written to, never replaced
-        try:
-            Path(target).write_text(text)
-        except OSError as error:
-            raise files.cannot_write(Path(target), error) from error
 
 
 Count = Callable[[int, int, str], None]
@@ -113,19 +84,13 @@ Count = Callable[[int, int, str], None]
 @contextmanager
 def counting_bar(label: str, *, quiet: bool = False) -> Iterator[Count]:
     """A bar; yields the function that updates it."""
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
+    from rich import progress
 
     console = error_console()
     is_off = quiet or not console.is_interactive
-    text, count = TextColumn("{task.description}"), MofNCompleteColumn()
-    parts = (text, BarColumn(), count, TimeRemainingColumn())
-    with Progress(*parts, console=console, transient=True, disable=is_off) as bar:
+    text, count = progress.TextColumn("{task.description}"), progress.MofNCompleteColumn()
+    parts = text, progress.BarColumn(), count, progress.TimeRemainingColumn()
+    with progress.Progress(*parts, console=console, transient=True, disable=is_off) as bar:
         task = bar.add_task(label, total=None)
         yield lambda done, total, what: bar.update(
             task, completed=done, total=total, description=what

@@ -26,23 +26,28 @@ def table(
     return lines
 
 
-def title(env: str, algorithm: str, constraint: str) -> Text:
-    return Text.assemble((f"{algorithm} on {env}", "bold"), (f"   {constraint}", "dim"))
+def title(text: str, about: str = "") -> Text:
+    return Text.assemble((text, "bold"), (f"   {about}" if about else "", "dim"))
 
 
-def judged(measured: Sequence[float] | None, kind: str, allowed: float) -> tuple[str, str, str]:
-    """A measured constraint (value, lower, upper) as its value, its band and a colour.
+def judged(
+    value: float | None, interval: Sequence[float] | None, kind: str, allowed: float
+) -> tuple[Text, Text]:
+    """A measured constraint and its interval.
 
-    Green: the band lies within what is allowed; red: above it; yellow: undecided.
+    Green: the interval lies within what is allowed; red: above it; yellow: undecided.
     """
-    if measured is None:
-        return "-", "-", "dim"
-    value, lower, upper = measured
+    if value is None:
+        return Text("-", "dim"), Text("-", "dim")
+    lower, upper = interval or (value, value)
     style = "green" if upper <= allowed else "red" if lower > allowed else "yellow"
-    if kind == "chance":
-        places = digits(allowed)
-        return f"{value:.{places}f}", f"{lower:.{places}f} - {upper:.{places}f}", style
-    return number(value), f"{number(lower)} - {number(upper)}", style
+    places = digits(allowed) if kind == "chance" else None
+    band = span(lower, upper, places) if interval else "-"
+    return Text(number(value, places), style), Text(band, style)
+
+
+def span(lower: float | None, upper: float | None, places: int | None = None) -> str:
+    return f"{number(lower, places)} - {number(upper, places)}"
 
 
 def digits(epsilon: float) -> int:
@@ -50,13 +55,24 @@ def digits(epsilon: float) -> int:
     return max(3, 1 - math.floor(math.log10(epsilon)))
 
 
-def number(value: float | None) -> str:
+def number(value: float | None, places: int | None = None) -> str:
+    """So many decimal places, by default three and fewer above 10."""
     if value is None or math.isnan(value):
         return "-"
     if math.isinf(value):
         return str(value)
-    places = 3 if abs(value) < 10 else 2 if abs(value) < 100 else 1 if abs(value) < 1000 else 0
+    if places is None:
+        size = abs(value)
+        places = 3 if size < 10 else 2 if size < 100 else 1 if size < 1000 else 0
     return f"{round(value, places) + 0.0:,.{places}f}"
+
+
+def chance(value: float | None, epsilon: float) -> str:
+    """Digits that resolve epsilon; a power of ten for what would read as zero."""
+    places = digits(epsilon) + 1
+    if not value or value >= 10**-places:
+        return number(value, places)
+    return f"{value:.0e}"
 
 
 def clock_time(seconds: float) -> str:

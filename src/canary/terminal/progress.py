@@ -45,9 +45,8 @@ class SeedStatus:
         """Mean and deviation of the cost, as text."""
         if not len(self.costs):
             return "- ± -"
-        each = np.asarray(self.costs, float).reshape(len(self.costs), -1)
-        pairs = zip(each.mean(0), each.std(0), strict=True)
-        return ", ".join(f"{number(mean)} ± {number(deviation)}" for mean, deviation in pairs)
+        each = np.asarray(self.costs, float).reshape(len(self.costs), -1).T
+        return ", ".join(f"{number(one.mean())} ± {number(one.std())}" for one in each)
 
     @property
     def span(self) -> str:
@@ -55,29 +54,30 @@ class SeedStatus:
         updates = "update" if self.updates == 1 else f"{self.updates} updates"
         return f"{len(self.costs):,} episodes of the last {updates}"
 
-    def judged(self, constraint: One) -> tuple[str, str, str]:
-        """What the constraint limits, its band, and their colour."""
+    def judged(self, constraint: One) -> tuple[Text, Text]:
+        """What the constraint limits, and its band."""
         costs = np.asarray(self.costs, float)
         measured = measurement(constraint, own_costs(constraint, costs) if len(costs) else costs)
-        return judged(measured, constraint.kind, constraint.allowed)
+        value, *band = measured or (None,)
+        return judged(value, band, constraint.kind, constraint.allowed)
 
 
 def pool(seeds: Sequence[SeedStatus]) -> SeedStatus:
     """Several seeds as one: all their episodes together, everything else averaged."""
     ended = [one for one in seeds if len(one.costs)]
     weights = [len(one.costs) for one in ended]
-    returns = [one.return_mean for one in ended]
-    names = dict.fromkeys(name for one in seeds for name in one.extras)
     extras = {}
-    for name in names:
+    for name in dict.fromkeys(name for one in seeds for name in one.extras):
         known = [one.extras.get(name, 0.0) for one in seeds]
         known = [value for value in known if not math.isnan(value)]
         extras[name] = sum(known) / len(known) if known else math.nan
     return SeedStatus(
         seed=-1,
-        return_mean=float(np.average(returns, weights=weights)) if ended else math.nan,
-        costs=[cost for one in seeds for cost in one.costs],
-        updates=max((one.updates for one in seeds), default=0),
+        return_mean=float(np.average([one.return_mean for one in ended], weights=weights))
+        if ended
+        else math.nan,
+        costs=[cost for one in ended for cost in one.costs],
+        updates=max(one.updates for one in seeds),
         extras=extras,
     )
 
@@ -151,11 +151,11 @@ class TrainingProgress:
     def _print_line(self) -> None:
         self._line_time, self._line_steps = self._clock(), self._steps
         whole = pool(self._seeds)
-        judged = ((part.label, *whole.judged(part)) for part in parts_of(self._constraint))
+        measured = ((part.label, *whole.judged(part)) for part in parts_of(self._constraint))
         cells = (
             f"{self._steps / self._total:4.0%}  {self._steps:,} steps",
             f"return {number(whole.return_mean)}",
-            *(f"{label} {value} [{band}]" for label, value, band, _ in judged),
+            *(f"{label} {value} [{band}]" for label, value, band in measured),
             f"cost {whole.cost}",
             f"({whole.span})",
             f"{self._speed:,.0f} steps/s",
@@ -197,11 +197,7 @@ def _live_table(constraint: Constraint, seeds: Sequence[SeedStatus], console: Co
     live = table("seed", "return", *bands, "cost", *names, title=whole.span)
 
     def add(name: str, one: SeedStatus, style: str | None = None) -> None:
-        bounds = (
-            Text(text, colour)
-            for value, band, colour in map(one.judged, parts)
-            for text in (value, band)
-        )
+        bounds = (text for part in parts for text in one.judged(part))
         more = (number(one.extras.get(extra)) for extra in extras)
         live.add_row(name, number(one.return_mean), *bounds, one.cost, *more, style=style)
 

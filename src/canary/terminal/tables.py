@@ -13,7 +13,7 @@ from canary.errors import CanaryError
 from canary.runs.files import read_sealed
 from canary.runs.settings import settings_text
 from canary.terminal.console import PlainConsole
-from canary.terminal.formatting import Cell, digits, judged, number, table, title
+from canary.terminal.formatting import Cell, chance, judged, number, span, table, title
 
 if TYPE_CHECKING:
     from canary.constraints import Constraint, One
@@ -26,12 +26,13 @@ def print_summary(console: Console, summary: dict[str, Any]) -> None:
     Takes the JSON summary; a `note` and `paths` (label to path) may be added to it. It fits into 80
     columns.
     """
-    heading = title(summary["env"], summary["algorithm"], summary["constraint_text"])
-    console.print(heading, *_seed_tables(summary), Text(summary.get("note", "")), sep="\n")
+    console.print(title(f"{summary['algorithm']} on {summary['env']}", summary["constraint_text"]))
+    _print_seeds(console, summary)
+    console.print(Text(summary.get("note", "")))
     if check := summary.get("final_check"):
         count = f"{max(check['episodes_per_seed']):,} fresh episodes per seed"
-        console.print(Text.assemble(("\nthe final policies", "bold"), (f"   {count}", "dim")))
-        console.print(*_seed_tables(check), sep="\n")
+        console.print("", title("the final policies", count), sep="\n")
+        _print_seeds(console, check)
     remarks = [f"seed {seed} is {text}." for seed, text in summary.get("warnings", {}).items()]
     if known := summary.get("yardstick"):
         remarks.append(f"Without learning: {known}.")
@@ -41,35 +42,40 @@ def print_summary(console: Console, summary: dict[str, Any]) -> None:
         console.print(Text.assemble((f"{label:<12}", "dim"), str(path)), soft_wrap=True)
 
 
-def _seed_tables(summary: dict[str, Any]) -> list[Table]:
-    """The seeds under each constraint."""
-    return [_seed_table(summary | part) for part in summary.get("constraints", [{}])]
+def _print_seeds(console: Console, summary: dict[str, Any]) -> None:
+    """A table of the seeds under each constraint."""
+    for part in summary.get("constraints", [{}]):
+        console.print(_seed_table(summary | part))
 
 
 def _seed_table(summary: dict[str, Any]) -> Table:
     """Columns of which no number is known are left out."""
 
-    def column(each: str, whole: str) -> list[str]:
-        values = [*summary.get(f"{each}_per_seed", ()), summary.get(whole)]
-        return [] if all(value is None for value in values) else [number(each) for each in values]
+    def both(each: str, whole: str) -> list[Any]:
+        return [*summary.get(each, ()), summary.get(whole)]
 
-    costs = zip(
-        column("cost", "cost_mean"), column("cost_deviation", "cost_deviation"), strict=True
-    )
-    values, bands = _judgements(summary)
-    has_jitter = (
-        summary["constraint"]["kind"] == "chance" and summary["violation_jitter"] is not None
-    )
+    def column(each: str, whole: str) -> list[str]:
+        values = both(f"{each}_per_seed", whole)
+        return [number(value) for value in values] if any(v is not None for v in values) else []
+
+    kind, allowed = summary["constraint"]["kind"], summary["constraint_allowed"]
+    measured = both("constraint_per_seed", "constraint_value")
+    intervals = both("constraint_interval_per_seed", "constraint_interval")
+    pairs = zip(measured, intervals, strict=True)
+    values, bands = zip(*(judged(*pair, kind, allowed) for pair in pairs), strict=True)
+    means, deviations = column("cost", "cost_mean"), column("cost_deviation", "cost_deviation")
+    safe = ["-" if one is None else "yes" if one <= allowed else "no" for one in measured[:-1]]
+    has_jitter = kind == "chance" and summary["violation_jitter"] is not None
     columns: dict[str, Sequence[Cell]] = {
         "seed": [*map(str, summary["seed_ids"]), "all"],
         "return": column("return", "return_mean"),
-        "cost": [f"{mean} ± {deviation}" for mean, deviation in costs],
+        "cost": [f"{mean} ± {one}" for mean, one in zip(means, deviations, strict=True)],
         "length": [] if has_jitter else column("length", "length_mean"),
         summary["constraint_label"]: values,
         "whole P": column("violation_whole", "violation_probability_whole") if has_jitter else [],
         "95% interval": bands,
         "jitter": column("jitter", "violation_jitter") if has_jitter else [],
-        "safe": _verdicts(summary["constraint_per_seed"], summary["constraint_allowed"]),
+        "safe": [*safe, f"{safe.count('yes')} of {len(safe) - safe.count('-')}"],
     }
     shown = {name: cells for name, cells in columns.items() if cells}
     *seeds, whole = zip(*shown.values(), strict=True)
@@ -77,29 +83,6 @@ def _seed_table(summary: dict[str, Any]) -> Table:
     lines.add_section()
     lines.add_row(*whole, style="bold")
     return lines
-
-
-def _judgements(summary: dict[str, Any]) -> tuple[list[Text], list[Text]]:
-    """What the constraint limits, per seed and of all episodes: values and intervals, coloured."""
-    pairs = zip(
-        [*summary["constraint_per_seed"], summary["constraint_value"]],
-        [*summary["constraint_interval_per_seed"], summary["constraint_interval"]],
-        strict=True,
-    )
-    values, bands = [], []
-    for value, interval in pairs:
-        measured = None if value is None else (value, *(interval or (value, value)))
-        text, band, style = judged(
-            measured, summary["constraint"]["kind"], summary["constraint_allowed"]
-        )
-        values.append(Text(text, style))
-        bands.append(Text("-" if interval is None else band, style))
-    return values, bands
-
-
-def _verdicts(values: Sequence[float | None], allowed: float) -> list[str]:
-    each = ["-" if value is None else "yes" if value <= allowed else "no" for value in values]
-    return [*each, f"{each.count('yes')} of {len(each) - each.count('-')}"]
 
 
 def print_comparison(console: Console, comparison: dict[str, Any]) -> None:
@@ -113,7 +96,7 @@ def print_comparison(console: Console, comparison: dict[str, Any]) -> None:
             _estimate(run["constraint_value"]),
             f"{run['safe_seeds']} of {run['seeds']}",
         )
-    console.print(Text(f"runs on {comparison['env']}", "bold"), lines, sep="\n")
+    console.print(title(f"runs on {comparison['env']}"), lines, sep="\n")
     texts = dict.fromkeys(run["constraint_text"] for run in comparison["runs"])
     note = "Second half of training; 95% intervals over seeds; against first: on shared seeds."
     console.print(Text(f"constraint  {'; '.join(texts)}\n{note}"), soft_wrap=True)
@@ -122,9 +105,8 @@ def print_comparison(console: Console, comparison: dict[str, Any]) -> None:
 def _estimate(estimate: dict[str, Any] | None) -> str:
     if estimate is None:
         return "-"
-    ends = estimate["lower"], estimate["upper"]
-    interval = "" if None in ends else f" ({number(ends[0])} - {number(ends[1])})"
-    return number(estimate["mean"]) + interval
+    lower, upper = estimate["lower"], estimate["upper"]
+    return number(estimate["mean"]) + ("" if lower is None else f" ({span(lower, upper)})")
 
 
 LISTED = ("path", "status", "started", "steps", "env", "algorithm", "seeds", "total_steps", "tags")
@@ -141,8 +123,7 @@ def run_record(run: dict[str, Any], differs: dict[str, Any]) -> dict[str, Any]:
     return {
         **{name: run[name] for name in LISTED if name in run},
         "differs": differs,
-        "constraint_label": summary.get("constraint_label"),
-        **{name: summary.get(name) for name in NUMBERS},
+        **{name: summary.get(name) for name in ("constraint_label", *NUMBERS)},
     }
 
 
@@ -156,7 +137,7 @@ def print_lists(
     else:
         console.print(heading.append(": none yet; start one with `canary train`.\n"))
     for name, entries in known.items():
-        console.print(Text(name, "bold"))
+        console.print(title(name))
         for entry, text in entries.items():
             console.print(Text.assemble(f"  {entry:<14} ", (text, "dim")))
         console.print()
@@ -167,25 +148,23 @@ def _run_cells(run: dict[str, Any]) -> list[str]:
     if "env" not in run:
         return [name, "-", "-", run["status"], "-", "-"]
     planned, done = run["total_steps"], run["steps"]
-    steps = f"{done:,}" if done == planned else f"{done:,} of {planned:,}"
     about = " ".join([settings_text(run["differs"]), *(f"#{tag}" for tag in run["tags"])]).strip()
     value, label = run["constraint_value"], run["constraint_label"]
     return [
         f"{name}\n  {about}" if about else name,
         str(run["seeds"]),
-        steps,
+        f"{done:,}" if done == planned else f"{done:,} of {planned:,}",
         run["status"],
         number(run["return_mean"]),
-        "-" if value is None or label is None else f"{label} {number(value)}",
+        "-" if value is None else f"{label} {number(value)}",
     ]
 
 
 def print_settings(console: Console, rows: list[dict[str, str]]) -> None:
     """Settings with default, range and meaning."""
-    lines = table("setting", "default", "range", "meaning", left=4)
+    cells = ([row[name] for name in ("setting", "default", "range", "about")] for row in rows)
+    lines = table("setting", "default", "range", "meaning", left=4, rows=cells)
     lines.columns[0].no_wrap = True
-    for row in rows:
-        lines.add_row(row["setting"], row["default"], row["range"], row["about"])
     console.print(lines)
     console.print(Text("Defaults are the paper's; the preset and --set start from there.", "dim"))
 
@@ -198,10 +177,10 @@ def print_check(
 ) -> None:
     """The result of `canary check-env`."""
     if "horizon" in report:
-        size, actions, horizon = (
-            report[name] for name in ("observation_size", "actions", "horizon")
+        about = (
+            f": observation of size {report['observation_size']}, actions: {report['actions']}, "
+            f"episodes have up to {report['horizon']:,} steps"
         )
-        about = f": observation of size {size}, actions: {actions}, episodes have up to {horizon:,} steps"
         console.say((report["env"], "bold"), about)
     for finding in report["findings"]:
         level = finding["level"]
@@ -251,9 +230,8 @@ def _yardstick(policies: list[dict[str, Any]], constraint: "One | None") -> Tabl
         cells: list[Cell] = [one["policy"], str(one["episodes"])]
         cells += [number(one[name]) for name in ("return_mean", "cost_mean", "least_limit")]
         if constraint is not None:
-            found = one["constraint_value"], *one["constraint_interval"]
-            *texts, colour = judged(found, constraint.kind, constraint.allowed)
-            cells += [Text(text, colour) for text in texts]
+            found = one["constraint_value"], one["constraint_interval"]
+            cells += judged(*found, constraint.kind, constraint.allowed)
         lines.add_row(*cells)
     return lines
 
@@ -263,19 +241,19 @@ LABELS = {"var": "VaR", "cvar": "CVaR", "cantelli": "Cantelli"}
 
 def print_frontier(console: Console, report: dict[str, Any]) -> None:
     """The optima at the asked epsilon, the frontier over epsilon, and the trained policies."""
-    about = f"   limit {report['limit']:g}, every number exact"
-    console.print(Text.assemble((f"best returns on {report['env']}", "bold"), (about, "dim")))
+    about = f"limit {report['limit']:g}, every number exact"
+    console.print(title(f"best returns on {report['env']}", about))
     console.print(_optima_table(report), _epsilon_table(report), _shaped_table(report), sep="\n")
     if report["runs"]:
-        about = ("   gap: best return - return", "dim")
-        console.print(Text.assemble(("trained policies", "bold"), about), _runs_table(report))
+        heading = title("trained policies", "gap: best return - return")
+        console.print(heading, _runs_table(report), sep="\n")
 
 
 def _optima_table(report: dict[str, Any]) -> Table:
     free, epsilon = report["unconstrained_return"], report["epsilon"]
     names = ("constraint", "best return", "price", "P(C > limit)", "mean cost", "deviation")
     lines = table(*names, left=1, title=f"at epsilon {epsilon:g}")
-    lines.add_row("none", _places(free), "-")
+    lines.add_row("none", number(free, 4), "-")
     for name, label in LABELS.items():
         best = report["optima"][name]
         if best["return"] is None:
@@ -283,9 +261,9 @@ def _optima_table(report: dict[str, Any]) -> Table:
             continue
         lines.add_row(
             label,
-            _places(best["return"]),
-            _places(free - best["return"]),
-            _chance(best["violation_probability"], epsilon),
+            number(best["return"], 4),
+            number(free - best["return"], 4),
+            chance(best["violation_probability"], epsilon),
             number(best["cost_mean"]),
             number(best["cost_deviation"]),
         )
@@ -293,23 +271,27 @@ def _optima_table(report: dict[str, Any]) -> Table:
 
 
 def _epsilon_table(report: dict[str, Any]) -> Table:
-    best = {
-        (point["epsilon"], point["constraint"]): point["return"] for point in report["frontier"]
-    }
+    best: dict[float, dict[str, float | None]] = {}
+    for point in report["frontier"]:
+        best.setdefault(point["epsilon"], {})[point["constraint"]] = point["return"]
     lines = table("epsilon", *LABELS.values(), title="best return over epsilon")
-    for epsilon in sorted({epsilon for epsilon, _ in best}):
+    for epsilon, returns in sorted(best.items()):
         style = "bold" if epsilon == report["epsilon"] else None
-        cells = (_places(best[epsilon, name]) for name in LABELS)
-        lines.add_row(f"{epsilon:g}", *cells, style=style)
+        lines.add_row(f"{epsilon:g}", *(number(returns[name], 4) for name in LABELS), style=style)
     return lines
 
 
 def _shaped_table(report: dict[str, Any]) -> Table:
-    lines = table("dead zone", "best return", "P(C > limit)", title="Cantelli on the shaped cost")
-    for point in report["shaped"]:
-        chance = _chance(point["violation_probability"], report["epsilon"])
-        lines.add_row(f"{point['dead_zone']:g}", _places(point["return"]), chance)
-    return lines
+    rows = [
+        (
+            f"{point['dead_zone']:g}",
+            number(point["return"], 4),
+            chance(point["violation_probability"], report["epsilon"]),
+        )
+        for point in report["shaped"]
+    ]
+    names = ("dead zone", "best return", "P(C > limit)")
+    return table(*names, rows=rows, title="Cantelli on the shaped cost")
 
 
 def _runs_table(report: dict[str, Any]) -> Table:
@@ -320,11 +302,10 @@ def _runs_table(report: dict[str, Any]) -> Table:
     bound = ("dead zone", "bound") if is_shaped else ("mean cost", "B")
     gaps = [f"{label} gap" for label in LABELS.values()]
     lines = table("run", "seed", "return", "P(C > limit)", *bound, *gaps, "gap at own P", left=1)
-    names = [run["algorithm"] for run in runs]
     for index, run in enumerate(runs):
-        label, rows = names[index], run["seeds"]
-        if names.count(label) > 1:
-            label = f"{label} #{names[: index + 1].count(label)}"
+        same = [each for each in runs if each["algorithm"] == run["algorithm"]]
+        label = run["algorithm"] + (f" #{index + 1}" if len(same) > 1 else "")
+        rows = run["seeds"]
         for row in rows:
             lines.add_row(label, str(row["seed"]), *_seed_cells(row, epsilon, is_shaped))
         if len(rows) > 1:
@@ -335,26 +316,14 @@ def _runs_table(report: dict[str, Any]) -> Table:
 
 
 def _seed_cells(row: dict[str, Any], epsilon: float, is_shaped: bool) -> list[Cell]:
-    chance = row["violation_probability"]
+    violation = row["violation_probability"]
     bound = [number(row["cost_mean"]), number(row["cantelli_value"])]
     if is_shaped:
-        bound = [number(row["dead_zone"]), _chance(row["shaped_bound"], epsilon)]
+        bound = [number(row["dead_zone"]), chance(row["shaped_bound"], epsilon)]
     return [
-        _places(row["return"]),
-        Text(_chance(chance, epsilon), style="green" if chance <= epsilon else "red"),
+        number(row["return"], 4),
+        Text(chance(violation, epsilon), style="green" if violation <= epsilon else "red"),
         *bound,
-        *(_places(row[f"gap_to_{name}"]) for name in LABELS),
-        _places(row["gap_at_own_violation"]),
+        *(number(row[f"gap_to_{name}"], 4) for name in LABELS),
+        number(row["gap_at_own_violation"], 4),
     ]
-
-
-def _places(value: float | None) -> str:
-    return "-" if value is None else f"{round(value, 4) + 0.0:.4f}"
-
-
-def _chance(value: float | None, epsilon: float) -> str:
-    """Digits that resolve epsilon; a power of ten for what would read as zero."""
-    if value is None:
-        return "-"
-    places = digits(epsilon) + 1
-    return f"{value:.{places}f}" if value >= 10**-places else f"{value:.0e}"

@@ -108,7 +108,7 @@ class Frontier:
 
 Uses dynamic programming over (time, state, spent cost), so the environment must be finite. Shows VaR,
 CVaR and Cantelli's bound over epsilon, and the bound on the shaped cost over the dead zone. --out
-gets the figure and the tables."""
+gets the figure and the report (JSON)."""
 
     env: Annotated[str | None, options.flag("NAME", "that of the first --run, else IcyLake")] = None
     """Environment with finite_tables(): one of ours or package.module:Factory."""
@@ -122,7 +122,7 @@ gets the figure and the tables."""
     trust: options.Trust = False
     runs: options.RunsFolder = "runs"
     out: Annotated[str | None, options.flag("DIR")] = None
-    """Directory for the figure and the tables."""
+    """Directory for the figure and the report."""
     json: options.Json = None
     quiet: options.Quiet = False
 

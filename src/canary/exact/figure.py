@@ -5,19 +5,16 @@ exact violation probability and return; the distance to the VaR curve above it i
 the risk it takes. The second panel shows the best return under the shaped bound over the dead zone.
 """
 
-import io
-import json
 from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
-import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from canary.reporting.figures import BLUE, GREEN, GREY, RED, STYLE
-from canary.runs.files import make_folder, write_atomically
+from canary.reporting.figures import BLUE, GREEN, GREY, RED, STYLE, save
+from canary.runs.files import make_folder, write_json
 from canary.terminal.tables import LABELS
 
 MEANINGS = {"var": "P(C > limit) ≤ ε", "cvar": "CVaR ≤ limit", "cantelli": "Cantelli bound ≤ ε"}
@@ -37,7 +34,7 @@ def frontier_figure(report: dict[str, Any]) -> Figure:
     return figure
 
 
-def draw_frontier(axes: Axes, report: dict[str, Any]) -> Axes:
+def draw_frontier(axes: Axes, report: dict[str, Any]) -> None:
     """Best return against epsilon, and trained policies at (their P, their return)."""
     epsilon = report["epsilon"]
     (left, right), (bottom, top) = _span(report), _heights(report)
@@ -61,10 +58,9 @@ def draw_frontier(axes: Axes, report: dict[str, Any]) -> Axes:
         f"{report['env']}, limit {report['limit']:g}: the best return for the risk, all exact"
     )
     axes.legend(fontsize=8, labelspacing=0.9, **BELOW)
-    return axes
 
 
-def draw_dead_zones(axes: Axes, report: dict[str, Any]) -> Axes:
+def draw_dead_zones(axes: Axes, report: dict[str, Any]) -> None:
     """Best return under the shaped bound against the dead zone; the other constraints as lines."""
     points = [point for point in report["shaped"] if point["return"] is not None]
     x, y = ([point[key] for point in points] for key in ("dead_zone", "return"))
@@ -87,13 +83,11 @@ def draw_dead_zones(axes: Axes, report: dict[str, Any]) -> Axes:
     axes.set_ylabel("best return")
     axes.set_title(f"at ε = {report['epsilon']:g}, with the cost shaped")
     axes.legend(fontsize=8, labelspacing=0.9, **BELOW)
-    return axes
 
 
 def _draw_curve(axes: Axes, report: dict[str, Any], name: str) -> None:
     known = [point for point in report["frontier"] if point["return"] is not None]
     points = [point for point in known if point["constraint"] == name]
-    points.sort(key=lambda point: point["epsilon"])
     best = report["optima"][name]["return"]
     at = "no policy" if best is None else f"{best:.3f}"
     label = f"{LABELS[name]}: best with {MEANINGS[name]}\n{at} at ε = {report['epsilon']:g}"
@@ -136,28 +130,11 @@ def _heights(report: dict[str, Any]) -> tuple[float, float]:
 
 
 def save_frontier(report: dict[str, Any], folder: Path) -> dict[str, Path]:
-    """frontier.png, .csv, .json, frontier-shaped.csv; with policies also frontier-policies.csv."""
+    """The figure and the report, frontier.png and frontier.json."""
+    paths = {"figure": folder / "frontier.png", "report": folder / "frontier.json"}
     make_folder(folder)
-    figure, picture = frontier_figure(report), io.BytesIO()
-    figure.savefig(picture, format="png", dpi=200)
+    figure = frontier_figure(report)
+    save(figure, paths["figure"])
     plt.close(figure)
-    files = {
-        "figure": ("frontier.png", picture.getvalue()),
-        "frontier": ("frontier.csv", _csv(report["frontier"])),
-        "dead zones": ("frontier-shaped.csv", _csv(report["shaped"])),
-        "report": ("frontier.json", json.dumps(report, indent=2, allow_nan=False).encode() + b"\n"),
-    }
-    policies = [
-        {"run_dir": run["run_dir"], "algorithm": run["algorithm"], **row}
-        for run in report["runs"]
-        for row in run["seeds"]
-    ]
-    if policies:
-        files["policies"] = ("frontier-policies.csv", _csv(policies))
-    for name, data in files.values():
-        write_atomically(folder / name, data)
-    return {what: folder / name for what, (name, _) in files.items()}
-
-
-def _csv(rows: list[dict[str, Any]]) -> bytes:
-    return pl.DataFrame(rows, infer_schema_length=None).write_csv().encode()
+    write_json(paths["report"], report)
+    return paths

@@ -63,26 +63,28 @@ def frontier_report(
     configs = [_comparable(run, environment, limit) for run in runs]
     others = default_epsilons(epsilon) if epsilons is None else epsilons
     grid = [Chance(limit=limit, epsilon=each) for each in sorted({*others, epsilon})]
-    problems = [
-        ({"constraint": name, "epsilon": allowed.epsilon}, solve, allowed)
-        for name, solve in CONSTRAINTS.items()
-        for allowed in grid
-    ]
-    for zone in DEAD_ZONES:
-        names = {"constraint": "shaped", "epsilon": epsilon, "dead_zone": zone}
-        problems.append((names, partial(best_under_cantelli, dead_zone=zone), constraint))
     pool: list[Any] = []  # the policies of one problem help to solve the next
-    points, trained, total = [], [], len(problems) + len(runs)
-    for names, solve, allowed in problems:
-        progress(len(points), total, f"{names['constraint']} at epsilon {allowed.epsilon:g}")
-        points.append(names | _point(solve, mdp, allowed, pool))
-    curves = [point for point in points if point["constraint"] != "shaped"]
-    shaped = [point for point in points if point["constraint"] == "shaped"]
+    curves, shaped, trained = [], [], []
+    total = len(CONSTRAINTS) * len(grid) + len(DEAD_ZONES) + len(runs)
+
+    def begin(what: str) -> None:
+        progress(len(curves) + len(shaped) + len(trained), total, what)
+
+    for name, solve in CONSTRAINTS.items():
+        for allowed in grid:
+            begin(f"{name} at epsilon {allowed.epsilon:g}")
+            names = {"constraint": name, "epsilon": allowed.epsilon}
+            curves.append(names | _point(solve, mdp, allowed, pool))
+    for zone in DEAD_ZONES:
+        begin(f"shaped with dead zone {zone:g}")
+        names = {"constraint": "shaped", "epsilon": epsilon, "dead_zone": zone}
+        solve = partial(best_under_cantelli, dead_zone=zone)
+        shaped.append(names | _point(solve, mdp, constraint, pool))
     optima = {point["constraint"]: point for point in curves if point["epsilon"] == epsilon}
     for run, config in zip(runs, configs, strict=True):
-        progress(len(points) + len(trained), total, f"the policies of {run.name}")
+        begin(f"the policies of {run.name}")
         trained.append(_trained(run, config, mdp, constraint, optima, pool))
-    progress(total, total, "")
+    begin("")
     return {
         "env": type(environment).__name__,
         "settings": settings_of(environment),
@@ -158,15 +160,13 @@ def _point(
 
 def _measures(law: CostLaw, constraint: Chance) -> dict[str, float]:
     """In raw units."""
-    limit, epsilon = constraint.limit, constraint.epsilon
-    values = (
-        law.violation(limit),
-        law.mean,
-        law.variance**0.5,
-        law.cantelli(limit, epsilon),
-        law.conditional_value_at_risk(epsilon),
-    )
-    return dict(zip(MEASURES, values, strict=True))
+    return {
+        "violation_probability": law.violation(constraint.limit),
+        "cost_mean": law.mean,
+        "cost_deviation": law.variance**0.5,
+        "cantelli_value": law.cantelli(constraint.limit, constraint.epsilon),
+        "cvar": law.conditional_value_at_risk(constraint.epsilon),
+    }
 
 
 def _comparable(run: Path, environment: Environment, limit: float) -> RunConfig:

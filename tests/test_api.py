@@ -3,7 +3,7 @@
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import jax
@@ -29,18 +29,9 @@ HERE = np.eye(16)[0]
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     out = tmp_path_factory.mktemp("api") / "runs"
+    how = {"seeds": [0, 3], "total_steps": np.int64(STEPS), "overrides": SETTINGS[1:]}
     constraint = canary.Chance(limit=5.5, epsilon=0.02)
-    lake, steps = IcyLake(horizon=60), np.int64(STEPS)
-    return canary.train(
-        lake,
-        "Canary",
-        constraint,
-        seeds=[0, 3],
-        total_steps=steps,
-        out=out,
-        overrides=SETTINGS[1:],
-        quiet=True,
-    )
+    return canary.train(IcyLake(horizon=60), "Canary", constraint, out=out, quiet=True, **how)
 
 
 def test_importing_is_light():
@@ -67,22 +58,16 @@ def test_importing_is_light():
 
 def test_train_leaves_a_run_that_loads_again(run: Run):
     summary = run.summary()
-    assert (summary["status"], summary["seed_ids"], summary["total_steps"]) == (
-        "finished",
-        [0, 3],
-        STEPS,
-    )
+    found = summary["status"], summary["seed_ids"], summary["total_steps"]
+    assert found == ("finished", [0, 3], STEPS)
     assert (run.directory / "summary.json").is_file()
     loaded = canary.load(run.directory)
     assert loaded.config == run.config
     assert loaded.config.environment == IcyLake(horizon=60)
     assert loaded.summary() == summary
     for record, found in ((TrainingSummary, summary), (EvaluationSummary, run.evaluate(40))):
-        assert (
-            record.__required_keys__
-            <= found.keys()
-            <= record.__annotations__.keys() | record.__required_keys__ | {"run_dir"}
-        )
+        known = record.__annotations__.keys() | record.__required_keys__ | {"run_dir"}
+        assert record.__required_keys__ <= found.keys() <= known
     assert canary.load("latest", out=run.directory.parent).directory == run.directory
     assert run.metrics.shape[0] == 2 * 4
     assert set(run.episodes["seed"]) == {0, 3}
@@ -108,15 +93,10 @@ def test_an_environment_without_a_name_is_handed_over(tmp_path: Path):
 
 def test_episodes_of_an_evaluation_are_addressed(run: Run):
     played: list[tuple[int, int]] = []
-    many = canary.evaluate(
-        run, episodes=40, report=lambda seed, count: played.append((seed, count))
-    )
+    many = canary.evaluate(run, 40, report=lambda seed, count: played.append((seed, count)))
     assert played == [(0, 40), (3, 40)]
-    assert (many["episodes_per_seed"], many["violation_jitter"], many["updates"]) == (
-        [40, 40],
-        None,
-        4,
-    )
+    found = many["episodes_per_seed"], many["violation_jitter"], many["updates"]
+    assert found == ([40, 40], None, 4)
     alone = canary.evaluate(run.directory, episodes=40, seeds=[3])
     assert alone["cost_per_seed"] == many["cost_per_seed"][1:]
     other = canary.evaluate(run, episodes=40, evaluation_seed=1, seeds=[3])
@@ -129,11 +109,8 @@ def test_an_environment_with_a_cost_that_is_no_number_is_not_called_safe(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ):
     step = IcyLake.step
-    monkeypatch.setattr(
-        IcyLake,
-        "step",
-        lambda *a: (s := step(*a)).__class__(**(s.__dict__ | {"cost": s.cost * jnp.nan})),
-    )
+    nan = lambda *given: replace(step(*given), cost=jnp.nan)  # noqa: E731
+    monkeypatch.setattr(IcyLake, "step", nan)
     with pytest.raises(CanaryError, match="cost that is not finite"):
         canary.evaluate(run, episodes=3)
 

@@ -10,7 +10,6 @@ import html
 import re
 import shlex
 import shutil
-import tomllib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -31,22 +30,11 @@ from runs.untrained_runs import untrained_run
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-WIDTH = 100
 LAKE = IcyLake(map="SFF/FHF/FFG", horizon=12)
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 SHELL = {"", "sh", "bash", "shell", "console"}
 # Programs that are not run here
-OTHERS = {
-    "make",
-    "python",
-    "curl",
-    "ray",
-    "pip",
-    "git",
-    "uv",
-    "mkdocs",
-    "pre-commit",
-}
+OTHERS = {"make", "python", "curl", "ray", "pip", "git", "uv", "mkdocs", "pre-commit"}
 FILLED_IN = {
     '"runs/NAME"': "str(run)",
     # A lake's state is one number
@@ -116,10 +104,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = untrained_run(
         folder / "runs", env="IcyLake", overrides=("env.map=SFF/FHF/FFG", "env.horizon=12")
     )
-    for kind, name in (
-        ("numpy", "policy.npz"),
-        ("onnx", "policy.onnx"),
-    ):
+    for kind, name in (("numpy", "policy.npz"), ("onnx", "policy.onnx")):
         assert main(["export", str(run), "--format", kind, "--file", str(folder / name)]) == 0
     shutil.copytree(ROOT / "examples", folder / "examples")
     shutil.copytree(ROOT / "results" / "methods", folder / "results" / "methods")
@@ -202,15 +187,6 @@ def test_commands_run(where: str, command: str, place: Path, capsys: pytest.Capt
         assert code in (0, 1), f"{where}: {capsys.readouterr().err}"
 
 
-def test_paragraphs_of_lists_are_indented_as_the_site_reads_them():
-    """By four spaces, or eight for code; GitHub reads that too."""
-    loose = re.compile(r"\n\n(?:[ ]{1,3}|[ ]{5,7})[^ \n].*")
-    texts = {page: BLOCK.sub("", page.read_text()) for page in PAGES}
-    assert not {
-        page.name: loose.findall(text) for page, text in texts.items() if loose.search(text)
-    }
-
-
 def test_no_command_is_hidden_in_a_block_that_is_not_run():
     """Neither behind another fence nor by indentation."""
     hidden = [
@@ -232,13 +208,7 @@ def test_there_are_blocks_and_make_targets():
     assert len(PYTHON) > 10
     assert len(COMMANDS) > 10
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    named = {
-        word
-        for _, command in COMMANDS
-        if command.startswith("make ")
-        for word in [command.split()[1]]
-    }
-    assert named <= targets
+    assert {command.split()[1] for _, command in COMMANDS if command.startswith("make ")} <= targets
 
 
 @pytest.mark.parametrize("example", sorted(path.name for path in (ROOT / "examples").glob("*.py")))
@@ -257,12 +227,6 @@ def test_every_example_is_a_page_with_all_of_its_code(example: str):
     text = html.unescape(re.sub(r"<[^>]*>", "", shown))
     code = (ROOT / "examples" / example).read_text()
     assert [line for line in code.splitlines() if line not in text] == []
-
-
-def test_the_formatter_leaves_pages_alone():
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["ruff"]
-    assert "*.md" in settings["extend-exclude"]
-    assert settings["force-exclude"]
 
 
 def test_every_page_is_in_the_site():

@@ -109,6 +109,25 @@ def test_places_that_cannot_be_written_are_sentences(tmp_path, sentence, monkeyp
     sentence("train", *FLAGS, "--quiet", "--out", "runs")
 
 
+WALK = "problems.faulty_environments:Walk"
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("IcyLake", "P(cost > 5.5)"),
+        (WALK, "Limits worth trying"),
+        (f"{WALK} --limit 15", "P(cost > 15)"),
+        (f"{WALK} --constraint cvar --limit 15", "CVaR 5%"),
+    ],
+)
+def test_check_env_advises_about_the_given_or_the_environments_own_constraint(line, words, capsys):
+    assert main(["check-env", *line.split(), "--episodes", "8", "--json", "-"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert words in report["advice"]["text"]
+    assert report["episodes"]["cost"]["episodes"] == 8
+
+
 def test_frontier_has_its_stable_keys(capsys):
     arguments = ["frontier", "--limit", "1.5", "--epsilon", "0.2", "--set", "env.map=SFF/FHG"]
     assert main([*arguments, "--set", "env.horizon=8", "--quiet", "--json", "-"]) == 0

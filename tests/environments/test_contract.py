@@ -195,19 +195,6 @@ def test_every_reset_is_a_fresh_one(name):
     assert len(np.unique(starts, axis=0)) == len(starts)
 
 
-@pytest.mark.parametrize("name", PLAYED)
-def test_the_observation_before_a_reset_is_kept(name):
-    """Within an episode what comes next is what is seen next; at its end it is not what the reset
-    shows."""
-    _, _, rollout, raw = played(name)
-    size = CASES[name].observation_size
-    following, seen = rollout.next_inputs[:-1, :, :size], raw[1:]
-    same = (following == seen).all(-1)
-    assert same[~rollout.done[:-1]].all()
-    if name not in FIXED_START:
-        assert not same[rollout.done[:-1]].any()
-
-
 @pytest.mark.parametrize("name", COMPARED)
 def test_vmap_equals_a_loop_to_the_last_observation(name):
     """The episodes of three environments at once, and each of them alone; what is compared last is

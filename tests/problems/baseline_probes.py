@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from canary.environments.protocol import Discrete, EnvironmentState
+from problems.probe_environments import state
 
 
 class Kind(IntEnum):
@@ -34,31 +35,16 @@ class Probe:
     def reset(self, key: Array) -> EnvironmentState:
         varied = (self.kind == Kind.OBSERVATION) | (self.kind == Kind.ACTION)
         sign = jnp.where(varied, jnp.where(jax.random.bernoulli(key), 1.0, -1.0), 0.0)
-        zero, no = jnp.zeros(()), jnp.array(False)
-        return EnvironmentState(
-            inner=sign,
-            observation=jnp.stack([sign, zero]),
-            reward=zero,
-            cost=zero,
-            terminated=no,
-            truncated=no,
-            time=jnp.zeros((), jnp.int32),
-        )
+        return state(sign, jnp.stack([sign, jnp.zeros(())]))
 
-    def step(self, state: EnvironmentState, action: Array, key: Array) -> EnvironmentState:
+    def step(self, now: EnvironmentState, action: Array, key: Array) -> EnvironmentState:
         del key
-        sign = state.inner
+        sign = now.inner
         chosen = action.astype(jnp.float32)
         matched = (chosen == (sign > 0)).astype(jnp.float32)
-        time = state.time + 1
+        time = now.time + 1
         last = (self.kind != Kind.DISCOUNTING) | (time == 2)
         rewards = jnp.stack([jnp.ones(()), sign, last.astype(jnp.float32), matched, chosen])
-        return EnvironmentState(
-            inner=sign,
-            observation=jnp.stack([sign, time.astype(jnp.float32)]),
-            reward=rewards[self.kind],
-            cost=jnp.where(self.kind == Kind.TRADE_OFF, 2 * chosen, 0.0),
-            terminated=last,
-            truncated=jnp.array(False),
-            time=time,
-        )
+        cost = jnp.where(self.kind == Kind.TRADE_OFF, 2 * chosen, 0.0)
+        seen = jnp.stack([sign, time.astype(jnp.float32)])
+        return state(sign, seen, time, rewards[self.kind], cost, terminated=last)

@@ -24,18 +24,9 @@ from problems.compilation import COMPILERS
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "digests.json"
 UPDATES = 3
-LAKE = (
-    "env.horizon=20",
-    "training.environments=4",
-    "training.rollout_length=50",
-    "algo.estimation.hidden=[16,16]",
-)
-ROBOT = (
-    "env.horizon=25",
-    "training.environments=2",
-    "training.rollout_length=50",
-    "algo.estimation.hidden=[16,16]",
-)
+SMALL = ("training.rollout_length=50", "algo.estimation.hidden=[16,16]")
+LAKE = ("env.horizon=20", "training.environments=4", *SMALL)
+ROBOT = ("env.horizon=25", "training.environments=2", *SMALL)
 CRITICS = ("algo.critic.epochs=2", "algo.critic.minibatches=2")
 TRUST_REGION = (*CRITICS, "algo.warmup_episodes=2")
 CASES = {

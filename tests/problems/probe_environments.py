@@ -47,15 +47,8 @@ class Questions:
         terminated = (question != 2) | (time == 2)
         rewards = jnp.stack([1.0, 2.0, (time == 2).astype(float), action.astype(float)])
         cost = jnp.array([1.0, 0.0, 1.0, 0.0])[question]
-        return state(
-            question,
-            jax.nn.one_hot(4, 5),
-            time,
-            rewards[question],
-            cost,
-            terminated,
-            (time >= 2) & ~terminated,
-        )
+        ends = terminated, (time >= 2) & ~terminated
+        return state(question, jax.nn.one_hot(4, 5), time, rewards[question], cost, *ends)
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,10 @@ episodes, so resets come evenly. The bare loop is `mujoco.rollout` driven from P
 actions, observations or rewards.
 """
 
-import json
 import os
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
 
@@ -31,13 +29,6 @@ from canary.environments.protocol import Discrete, Environment
 
 FEW, MANY = 20, 100  # parallel environments: those of one seed in the paper, and a large batch
 REPEATS = 7
-
-
-@dataclass(frozen=True)
-class Speed:
-    what: str
-    environments: int
-    steps_per_second: float
 
 
 def rollout_program(environment: Environment, count: int, steps: int) -> Callable[[], Any]:
@@ -116,83 +107,43 @@ def compare(one: Callable[[], Any], other: Callable[[], Any]) -> tuple[float, fl
     )
 
 
-def measure_environments(steps: int) -> list[Speed]:
-    """Every named environment with its default settings."""
-    speeds = []
+def show(what: str, environments: int, steps: int, seconds: float) -> None:
+    speed = environments * steps / seconds
+    print(f"{what:26s} {environments:4d} environments {speed:12,.0f} steps/s", flush=True)
+
+
+def measure_environments(steps: int) -> None:
+    """Every named environment with its default settings; the best of some calls after the first."""
     for name, kind in ENVIRONMENTS.items():
         # The others are quick, and should not be timed starting up
         length = steps if name == "EcoAnt" else 10 * steps
-        speeds.append(
-            Speed(name, FEW, FEW * length / fastest(rollout_program(kind(), FEW, length)))
-        )
-    return speeds
+        program = rollout_program(kind(), FEW, length)
+        program()
+        show(name, FEW, length, min(seconds(program) for _ in range(REPEATS)))
 
 
-def fastest(program: Callable[[], Any]) -> float:
-    """Seconds of the best of some calls, after one to warm up."""
-    program()
-    return min(seconds(program) for _ in range(REPEATS))
-
-
-def measure_engines(steps: int, mjx_steps: int) -> tuple[list[Speed], dict[str, float]]:
-    """EcoAnt in C against the bare loop (where no ant is reset, so none is here) and against
-    MJX."""
+def main(steps: int = 200, mjx_steps: int = 20) -> None:
+    """Measure. MJX is slow on a CPU; 0 steps leave it out."""
+    print(f"{os.cpu_count()} cores, JAX on {jax.default_backend()}; environment steps per second")
+    measure_environments(steps)
+    # No ant is reset in the bare loop, so none is here
     ant = EcoAnt(
         engine="native", terminate_when_unhealthy=False, terminate_when_empty=False, horizon=10**9
     )
     mine, bare, kept = compare(
         rollout_program(ant, MANY, steps), bare_program(ant.model, MANY, steps, ant.frame_skip)
     )
-    speeds = [
-        Speed("EcoAnt native", MANY, MANY * steps / mine),
-        Speed("bare mujoco.rollout loop", MANY, MANY * steps / bare),
-    ]
-    ratios = {"native_to_bare": kept}
+    show("EcoAnt native", MANY, steps, mine)
+    show("bare mujoco.rollout loop", MANY, steps, bare)
+    print(f"EcoAnt native / bare loop at {MANY} environments: {kept:.2f}")
     if mjx_steps:
-        native, mjx = (
-            rollout_program(replace(EcoAnt(), engine=engine), FEW, count)
-            for engine, count in (("native", steps), ("mjx", mjx_steps))
-        )
+        native = rollout_program(EcoAnt(engine="native"), FEW, steps)
+        mjx = rollout_program(EcoAnt(engine="mjx"), FEW, mjx_steps)
         mine, theirs, quicker = compare(native, mjx)
-        speeds += [
-            Speed("EcoAnt native", FEW, FEW * steps / mine),
-            Speed("EcoAnt mjx", FEW, FEW * mjx_steps / theirs),
-        ]
-        ratios["native_to_mjx"] = quicker * steps / mjx_steps
-    return speeds, ratios
-
-
-def run(steps: int = 200, mjx_steps: int = 20, show: Any = print) -> dict[str, Any]:
-    """All measurements; `show` gets a line for each."""
-    show(f"{os.cpu_count()} cores, JAX on {jax.default_backend()}; environment steps per second")
-    speeds = measure_environments(steps)
-    for speed in speeds:
-        show(_line(speed))
-    engines, ratios = measure_engines(steps, mjx_steps)
-    for speed in engines:
-        show(_line(speed))
-    show(f"EcoAnt native / bare loop at {MANY} environments: {ratios['native_to_bare']:.2f}")
-    if mjx_steps:
-        show(f"EcoAnt native / mjx at {FEW} environments: {ratios['native_to_mjx']:.0f}")
-    measurements = [
-        {field.name: getattr(speed, field.name) for field in fields(speed)}
-        for speed in speeds + engines
-    ]
-    return {
-        "cores": os.cpu_count(),
-        "backend": jax.default_backend(),
-        **ratios,
-        "measurements": measurements,
-    }
-
-
-def _line(speed: Speed) -> str:
-    return f"{speed.what:26s} {speed.environments:4d} environments {speed.steps_per_second:12,.0f} steps/s"
-
-
-def main(steps: int = 200, mjx_steps: int = 20) -> None:
-    """Measure; the last line is all numbers as JSON. MJX is slow on a CPU; 0 steps leave it out."""
-    print(json.dumps(run(steps, mjx_steps)))
+        show("EcoAnt native", FEW, steps, mine)
+        show("EcoAnt mjx", FEW, mjx_steps, theirs)
+        ratio = quicker * steps / mjx_steps
+        print(f"EcoAnt native / mjx at {FEW} environments: {ratio:.0f}")
 
 
 if __name__ == "__main__":

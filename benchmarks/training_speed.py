@@ -16,26 +16,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 VARIANTS = ("reference", "paper", "fast")
-
-
-@dataclass(frozen=True)
-class Measurement:
-    variant: str
-    seeds: int
-    updates: int
-    compile_seconds: float
-    cached_compile_seconds: float
-    steps_per_second: float
-    peak_megabytes: float
-
-    @property
-    def seconds_per_seed_update(self) -> float:
-        return 1000 / self.steps_per_second
 
 
 def matrix_product_speed() -> float:
@@ -92,19 +76,11 @@ def measure_here(variant: str, seeds: int, updates: int) -> dict[str, float]:
     }
 
 
-def measure(variant: str, seeds: int, updates: int) -> Measurement:
+def measure(variant: str, seeds: int, updates: int) -> dict[str, float]:
+    """Twice in a process of its own: the first fills the cache."""
     with tempfile.TemporaryDirectory() as cache:
-        first = _child(variant, seeds, 1, cache)
-        second = _child(variant, seeds, updates, cache)
-    return Measurement(
-        variant,
-        seeds,
-        updates,
-        first["compile"],
-        second["compile"],
-        second["speed"],
-        second["peak"],
-    )
+        cold = _child(variant, seeds, 1, cache)["compile"]
+        return _child(variant, seeds, updates, cache) | {"cold": cold}
 
 
 def _child(variant: str, seeds: int, updates: int, cache: str) -> dict[str, float]:
@@ -120,48 +96,26 @@ def _child(variant: str, seeds: int, updates: int, cache: str) -> dict[str, floa
     return json.loads(result.stdout.splitlines()[-1])
 
 
-def run(
-    seeds: int = 4, many_seeds: int = 30, updates: int = 30, show: Any = print
-) -> dict[str, Any]:
-    """All variants at `seeds` seeds, and the fast preset at `many_seeds`; `show` gets a line per
-    measurement."""
-    product = matrix_product_speed()
-    show(f"1000x256x256 float32 products: {product:.0f} GFLOP/s on {os.cpu_count()} cores")
-    rows = []
-    plan = [(variant, seeds, updates) for variant in VARIANTS]
-    plan += [("fast", many_seeds, max(5, updates // 3))] if many_seeds else []
-    # The same updates are timed at both seed counts, so that the cost per seed compares like with
-    # like.
-    plan += [("fast", seeds, max(5, updates // 3))] if many_seeds else []
-    for variant, count, length in plan:
-        row = measure(variant, count, length)
-        rows.append(row)
-        ratio = row.steps_per_second / rows[0].steps_per_second
-        show(
-            f"{variant:10s} {count:3d} seeds, {length} updates: {row.steps_per_second:7.0f} "
-            f"steps/s ({ratio:.2f}x), compile {row.compile_seconds:.1f} s cold, "
-            f"{row.cached_compile_seconds:.1f} s cached, peak {row.peak_megabytes:.0f} MB"
-        )
-    summary = {
-        "gflops": product,
-        "paper_ratio": rows[1].steps_per_second / rows[0].steps_per_second,
-        "fast_ratio": rows[2].steps_per_second / rows[0].steps_per_second,
-        "measurements": [vars(row) for row in rows],
-    }
-    if many_seeds:
-        summary["cost_per_seed_ratio"] = (
-            rows[3].seconds_per_seed_update / rows[4].seconds_per_seed_update
-        )
-        show(
-            f"cost per seed at {many_seeds} seeds / at {seeds} seeds: "
-            f"{summary['cost_per_seed_ratio']:.2f}"
-        )
-    return summary
-
-
 def main(seeds: int = 4, many_seeds: int = 30, updates: int = 30) -> None:
-    """Measure; the last line is all numbers as JSON. `--many-seeds 0` leaves those out."""
-    print(json.dumps(run(seeds, many_seeds, updates)))
+    """Measure. `--many-seeds 0` leaves those out."""
+    product = matrix_product_speed()
+    print(f"1000x256x256 float32 products: {product:.0f} GFLOP/s on {os.cpu_count()} cores")
+    plan = [(variant, seeds, updates) for variant in VARIANTS]
+    if many_seeds:  # the same updates at both numbers of seeds
+        plan += [("fast", count, max(5, updates // 3)) for count in (many_seeds, seeds)]
+    speeds: list[float] = []
+    for variant, count, length in plan:
+        found = measure(variant, count, length)
+        speeds.append(found["speed"])
+        print(
+            f"{variant:10s} {count:3d} seeds, {length} updates: {found['speed']:7.0f} steps/s "
+            f"({found['speed'] / speeds[0]:.2f}x), compile {found['cold']:.1f} s cold, "
+            f"{found['compile']:.1f} s cached, peak {found['peak']:.0f} MB",
+            flush=True,
+        )
+    if many_seeds:
+        ratio = speeds[-1] / speeds[-2]
+        print(f"cost per seed at {many_seeds} seeds / at {seeds} seeds: {ratio:.2f}")
 
 
 if __name__ == "__main__":

@@ -32,11 +32,11 @@ jaxtyping.install_import_hook([f"canary.{room}" for room in MATHEMATICS], "beart
 # The files that take longest come first (Makefile: --no-loadscope-reorder), so that both workers
 # end together.
 LONGEST = (
-    "test_documents", "test_seeds", "test_example_environments", "test_probes", "test_host_runs", "test_contract",
+    "test_documents", "test_seeds", "test_examples", "test_probes", "test_host_runs", "test_contract",
     "test_cli", "test_digests", "test_gymnasium", "test_trust_region_step", "test_cantelli_cpo",
     "test_run", "test_training", "test_runner", "test_shaped", "test_trust_region", "test_canary",
     "test_cpo", "test_api", "test_cvar_cpo", "test_clipped", "test_longer",
-    "test_optimal", "test_examples", "test_relative_variance", "test_committed", "test_point_goal", "test_eco_ant",
+    "test_optimal", "test_relative_variance", "test_committed", "test_point_goal", "test_eco_ant",
     "test_engines", "test_formats", "test_reference",
 )  # fmt: skip
 

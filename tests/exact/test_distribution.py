@@ -1,13 +1,62 @@
-"""The exact law of the cost against listed trajectories, simulation and published numbers."""
+"""The finite decision process, and the exact law of its cost against listed trajectories and
+published numbers."""
+
+from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from canary.environments.icy_lake import IcyLake
 from canary.errors import CanaryError
-from canary.exact import CostLaw, cost_law, visits
-from exact.tiny_mdps import random_mdp, trajectories
+from canary.exact import CostLaw, cost_law, from_environment, visits
+from exact.tiny_mdps import line, random_mdp, trajectories
+
+
+@pytest.mark.parametrize(
+    ("costs", "unit"),
+    [
+        ([1, 0, 2], Fraction(1)),
+        ([0.5, 0.75], Fraction(1, 4)),
+        ([0.1, 0.3], Fraction(1, 10)),
+        ([4, 6], Fraction(2)),
+        ([1 / 3, 0.5], Fraction(1, 6)),
+        ([0, 0], Fraction(1)),
+    ],
+)
+def test_the_unit_is_the_greatest_common_divisor(costs, unit):
+    mdp = line(costs)
+    assert mdp.unit == unit
+    steps = mdp.levels[range(len(costs)), 0, range(1, len(costs) + 1)]
+    np.testing.assert_allclose(steps * float(unit), costs)
+
+
+def test_the_support_is_correctly_rounded():
+    assert list(line([0.1, 0.1, 0.1]).support) == [0.0, 0.1, 0.2, 0.3]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"transition": np.ones((3, 2))}, "shape"),
+        ({"transition": np.full((3, 2, 3), 0.3)}, "add up to 1"),
+        ({"reward": np.zeros((3, 3))}, "reward table"),
+        ({"cost": -np.ones((3, 2, 3))}, "not negative"),
+        ({"cost": np.full((3, 2, 3), 2**-40)}, "coarser unit"),
+        ({"initial": np.array([0.5, 0, 0])}, "initial distribution"),
+        ({"horizon": 0}, "horizon"),
+    ],
+)
+def test_mistakes_in_tables_are_explained(change, words):
+    with pytest.raises(CanaryError, match=words):
+        replace(random_mdp(0), **change)
+
+
+def test_costs_without_a_sensible_unit_are_refused():
+    with pytest.raises(CanaryError, match="coarser unit"):
+        line([np.pi, 1.0, np.e])
 
 
 def random_policy(mdp, seed):
@@ -34,6 +83,14 @@ def test_the_law_equals_the_sum_over_trajectories(seed, horizon, unit, most_cost
     assert law.expected_return == pytest.approx(gained)
     assert law.expected_length == pytest.approx(length)
     assert visits(mdp, policy).sum() == pytest.approx(length)
+
+
+def test_a_random_policy_on_the_lake_has_the_numbers_of_its_page():
+    """docs/environments/icy_lake.md."""
+    law = cost_law(from_environment(IcyLake()), np.full((16, 4), 0.25))
+    found = law.expected_return, law.expected_length, law.mean, law.variance**0.5
+    assert found == pytest.approx((0.838, 51.23, 11.449, 8.123), rel=1e-3)
+    assert (law.violation(5.5), law.violation(15)) == pytest.approx((0.704, 0.296), abs=5e-4)
 
 
 def test_risk_measures_of_a_known_law():
@@ -70,6 +127,6 @@ def test_risk_measures_are_ordered(weights, epsilon):
         (np.array([0, 1, 2]), "0 to 1"),
     ],
 )
-def test_mistakes_are_explained(policy, words):
+def test_mistakes_in_policies_are_explained(policy, words):
     with pytest.raises(CanaryError, match=words):
         cost_law(random_mdp(0), policy)

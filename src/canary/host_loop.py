@@ -210,24 +210,22 @@ class HostTraining:
         keys = jax.eval_shape(self._draw_start, jnp.zeros((), jnp.int32))[2]
         return jax.eval_shape(self.group, jax.eval_shape(self._fresh, terms, table, inner, keys))
 
-    def compile(self, state: TrainingState) -> Callable[[TrainingState, int], Any]:
-        """Compile what a chunk of updates needs; returns the function that makes one."""
+    def compile(self, state: TrainingState) -> None:
+        """Compile what a chunk of updates needs, by an update that is thrown away."""
         state = self.only(state)
         steps, lanes = self._trainer.rollout_length, self._trainer.environments
         table, inner = table_of(state.lanes), state.lanes.environment.inner
         leaves, kind = jax.tree.flatten(_known(state))
-        noise = np.asarray(self._draw_batch(state)[0])
-        action = np.asarray(self._act(kind, leaves, table, noise[0]))
+        action = np.asarray(self._act(kind, leaves, table, self._draw_batch(state)[0][0]))
         tables = np.zeros((2, steps, *table.shape), np.float32)
         actions = np.zeros((steps, lanes, *action.shape[1:]), action.dtype)
-        learn = self._learn.lower(state, tables, actions, table, inner).compile()
-        return partial(self._chunk, learn)
+        jax.block_until_ready(self._learn(state, tables, actions, table, inner))
 
-    def _chunk(self, learn: Any, state: TrainingState, count: int) -> tuple[TrainingState, Any]:
+    def chunk(self, state: TrainingState, count: Any) -> tuple[TrainingState, Any]:
         """`count` updates, and their records along axes (one seed, update)."""
         state, records = self.only(state), []
         for _ in range(int(count)):
-            state, record = learn(state, *self.collect(state))
+            state, record = self._learn(state, *self.collect(state))
             records.append(jax.tree.map(np.asarray, record))
         return self.group(state), jax.tree.map(lambda *each: np.stack(each)[None], *records)
 

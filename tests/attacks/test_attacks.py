@@ -101,6 +101,13 @@ def test_a_batch_that_no_memory_holds_is_a_sentence(tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
-def test_code_that_ends_the_process_is_a_sentence(capsys, tmp_path):
+def test_code_that_ends_the_process_and_a_deleted_directory_are_sentences(
+    capsys, tmp_path, monkeypatch
+):
     arguments = ("--limit", "1", "--epsilon", "0.1", "--out", str(tmp_path))
     assert "sys:exit" in sentence(capsys, "train", "--env", "sys:exit", *arguments)
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert "no module 'shop'" in sentence(capsys, "train", "--env", "shop:Shop", *arguments)
+    assert "Cannot write runs" in sentence(capsys, "train", "--seeds", "1", "--quiet")

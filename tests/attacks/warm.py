@@ -18,7 +18,7 @@ class WarmGroups(SeedGroups):
     """Seeds that share the programs of others of the same shape; `algorithm` stands for what their
     update is."""
 
-    _known: ClassVar[dict[Any, tuple[Any, dict]]] = {}
+    _known: ClassVar[dict[Any, Any]] = {}
     algorithm: str = ""
 
     def __init__(
@@ -33,15 +33,7 @@ class WarmGroups(SeedGroups):
             seeds,
             size,
         )
-        mine = (self._training, self._programs)
-        self._training, self._programs = self._known.setdefault(shape, mine)
-
-    def compile(self) -> None:
-        shared = self._programs
-        if not shared:
-            super().compile()
-            shared.update(self._programs)
-            self._programs = shared
+        self._training = self._known.setdefault(shape, self._training)
 
 
 @contextmanager

@@ -149,12 +149,6 @@ def test_the_cost_can_come_from_a_named_function_or_the_six_values(make, cost):
     assert rollout.cost.any()
 
 
-def test_workers_give_the_same_numbers_as_this_process():
-    here, there = (from_gymnasium(WALK, horizon=9, workers=workers) for workers in (0, 2))
-    jax.tree.map(np.testing.assert_array_equal, play(here), play(there))
-    there.close()
-
-
 def test_evaluation_plays_in_rounds_what_it_cannot_play_at_once(monkeypatch):
     keys = jax.random.split(jax.random.key(5), 10)
     results = []

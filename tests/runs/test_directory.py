@@ -4,7 +4,6 @@ broken, and trained by one process at a time."""
 import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -133,39 +132,25 @@ HOLD = """
 import sys
 from pathlib import Path
 from canary.runs import manifest
-try:
-    with manifest.hold(Path(sys.argv[1])):
-        print("held", flush=True)
-        sys.stdin.readline()
-except manifest.CanaryError as error:
-    print(error, flush=True)
+with manifest.hold(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.readline()
 """
-
-
-def claim(run: Path) -> tuple[subprocess.Popen[str], str]:
-    """A process that wants to hold the run, and what it says."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(run)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    return process, process.stdout.readline()
 
 
 def test_one_process_at_a_time_holds_a_run(tmp_path: Path):
     run = new_run(tmp_path)
     assert directory.list_runs(tmp_path)[0]["status"] == "interrupted"
-    (first, won), (second, lost) = claim(run), claim(run)
-    assert won == "held\n"
-    assert f"is being trained by process {os.getpid()} on" in lost  # its maker
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    other = subprocess.Popen([sys.executable, "-c", HOLD, str(run)], **pipes)
+    assert other.stdout is not None
+    assert other.stdout.readline() == "held\n"
     assert directory.list_runs(tmp_path)[0]["status"] == "running"
-    with pytest.raises(CanaryError, match="trained by"), hold(run):
+    maker = f"is being trained by process {os.getpid()} on"
+    with pytest.raises(CanaryError, match=maker), hold(run):
         pass
-    first.send_signal(signal.SIGKILL)
-    for process in (first, second):
-        process.communicate()
+    other.kill()
+    other.communicate()
     assert not is_held(run)
     with hold(run):
         assert is_held(run)

@@ -47,6 +47,7 @@ def test_a_callback_that_fails_late_ends_training(tmp_path):
         )  # fmt: skip
     assert "saved as it was after update 2" in str(caught.value)
     (run,) = tmp_path.iterdir()
-    assert canary.load(run, environment).metrics["iteration"].to_list() == [0, 1]
+    loaded = canary.load(run, environment)
+    assert loaded.metrics["iteration"].to_list() == [0, 1]
     with pytest.raises(CanaryError, match=r"^A Python callback of Calls failed: OSError"):
-        canary.evaluate(run, environment=environment, episodes=8)
+        loaded.evaluate(8)

@@ -194,7 +194,7 @@ def explain_failures(environment: Environment) -> Iterator[None]:
     program. Wait for the results of the program inside."""
     try:
         yield
-    except jax.errors.JaxRuntimeError as error:
+    except (jax.errors.JaxRuntimeError, ValueError) as error:  # the latter from a repeated call
         text = str(error)
         if "error calling callback" not in text and "callback failed" not in text.lower():
             raise

@@ -23,7 +23,8 @@ def look_up(text: str) -> Any:
     if not looks_up(text):
         raise CanaryError(f"{text!r} does not name Python code; write package.module:Name.")
     module_name, _, name = text.partition(":")
-    with_here()
+    if "" not in sys.path:  # the working directory, as for scripts
+        sys.path.insert(0, "")
     try:
         found = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
@@ -39,13 +40,6 @@ def look_up(text: str) -> Any:
         except AttributeError:
             raise CanaryError(f"The module {module_name} has no {name!r}.") from None
     return found
-
-
-def with_here() -> None:
-    """Let Python look in the working directory too, as it does for scripts."""
-    here = str(Path.cwd())
-    if here not in sys.path and "" not in sys.path:
-        sys.path.insert(0, here)
 
 
 def name_of(thing: Any) -> str | None:

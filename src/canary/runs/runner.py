@@ -96,6 +96,8 @@ def start_run(
     except BaseException:
         if not checkpoint.checkpoints(run / NEWEST):  # it could not be resumed
             shutil.rmtree(run, ignore_errors=True)
+            with contextlib.suppress(OSError):  # other runs are in it
+                out.rmdir()
         raise
     return run
 
@@ -343,7 +345,7 @@ def _enough_memory(config: RunConfig) -> Iterator[None]:
         if least > os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"):
             raise MemoryError
         yield
-    except (MemoryError, jax.errors.JaxRuntimeError) as error:
+    except (MemoryError, jax.errors.JaxRuntimeError, ValueError) as error:
         if not isinstance(error, MemoryError) and "RESOURCE_EXHAUSTED" not in str(error):
             raise
         raise CanaryError(

@@ -108,7 +108,7 @@ class CompiledTraining:
             compiler_options=options,
         )
         # The states before a chunk are not donated to it: they are saved if it fails.
-        self._chunk = jax.jit(
+        self.chunk = jax.jit(
             _over_group(lambda state, count: train_chunk(trainer, state, count, size)),
             compiler_options=options,
         )
@@ -117,8 +117,8 @@ class CompiledTraining:
         """Shapes and types of the state of one seed."""
         return jax.eval_shape(self.init, jnp.zeros(1, jnp.int32), terms)
 
-    def compile(self, state: TrainingState) -> Any:
-        return self._chunk.lower(state, np.int32(1)).compile()
+    def compile(self, state: TrainingState) -> None:
+        jax.block_until_ready(self.chunk(state, np.int32(0)))
 
     def revive(self, state: TrainingState) -> tuple[TrainingState, int]:
         return state, 0
@@ -152,7 +152,7 @@ class SeedGroups:
         self.trainer, self._terms = trainer, terms
         self._states: Sequence[TrainingState] = ()
         self._before: Sequence[TrainingState] = ()
-        self._programs: dict[tuple[int, Any], Any] = {}
+        self._is_compiled = False
 
     def start(self) -> None:
         """Fresh states for all seeds."""
@@ -184,8 +184,9 @@ class SeedGroups:
 
     def compile(self) -> None:
         """Compile the program for chunks, so that its time can be measured apart from training."""
-        kinds = dict(zip(map(_kind, self._states, self._devices), self._states, strict=True))
-        self._programs = {kind: self._training.compile(state) for kind, state in kinds.items()}
+        for state in self._states:
+            self._training.compile(state)
+        self._is_compiled = True
 
     def revive(self) -> list[str]:
         """Replay host environments to the restored states; returns a sentence if some episodes
@@ -201,14 +202,13 @@ class SeedGroups:
 
     def advance(self, count: int) -> PyTree:
         """`count` iterations of every seed; the records as numpy arrays [seed, iteration, ...]."""
-        if not self._programs:
+        if not self._is_compiled:
             self.compile()
 
-        def run(state: TrainingState, device: Any) -> Any:
-            program = self._programs[_kind(state, device)]
-            return jax.block_until_ready(program(state, np.int32(count)))
+        def run(state: TrainingState) -> Any:
+            return jax.block_until_ready(self._training.chunk(state, np.int32(count)))
 
-        results = list(self._pool.map(run, self._states, self._devices))
+        results = list(self._pool.map(run, self._states))
         self._before, self._states = self._states, [state for state, _ in results]
         return jax.tree.map(
             lambda *leaves: np.concatenate([np.asarray(leaf)[:, :count] for leaf in leaves]),
@@ -239,11 +239,6 @@ class SeedGroups:
 
     def close(self) -> None:
         self._pool.shutdown()
-
-
-def _kind(state: TrainingState, device: Any) -> tuple[int, Any]:
-    """What a program is compiled for: a number of seeds at once, and a device."""
-    return state.terms.iteration.shape[0], device
 
 
 def _over_group(function: Any) -> Any:

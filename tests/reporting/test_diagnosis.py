@@ -42,10 +42,7 @@ VAIN = {"rate": 0.2, "restoring": True, "bound": 9.0}
         ),
         (series(returns=FALLING), ("timid", "from 0.913 to 0.367")),
         (series(returns=FALLING, restoring=True, bound=COMING_DOWN), ("timid",)),
-        (
-            series(returns=FALLING, restoring=True, bound=3.0),
-            ("chasing a bound", "algo.dead_zone=0.75"),
-        ),
+        (series(returns=FALLING, restoring=True, bound=3.0), ("timid", "algo.dead_zone=0.75")),
     ],
 )
 def test_a_seed_that_went_wrong_is_told_what_it_reached(seed, words):

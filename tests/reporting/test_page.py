@@ -80,9 +80,7 @@ def page(tmp_path_factory):
     lines = {"cantelli": [[0.01, 0.8], [0.1, 0.9]], "var": [[0.01, 0.9], [0.1, 0.95]]}
     solved = {"lines": lines, "optima": {"cantelli": 0.85, "var": None}, "policies": []}
     with pytest.MonkeyPatch.context() as patch:  # that of a lake takes seconds
-        patch.setattr(
-            "canary.reporting.page.exact_frontier", lambda progress: lambda run, config: solved
-        )
+        patch.setattr("canary.reporting.page.exact_frontier", lambda *_: solved)
         return make_report(names, root / "runs", root / "results", root / "page.html")
 
 
@@ -124,24 +122,13 @@ def test_numbers_of_the_histogram_by_hand():
     assert cost_histogram(episodes[:0], 2.0, 0.4) is None
 
 
-def certificate(violations: int, updates: int = UPDATES) -> dict:
-    counts = {"violations": violations, "episodes": 1000}
-    result = {"assessment": counts, "evidence": {"return_mean": 0.5}}
-    results = [{"seed": seed, "changes": {}} | result for seed in (1, 2)]
-    shifted = {"seed": 1, "changes": {"slip": 0.3}} | result
-    return {
-        "constraint": "chance", "limit": 5.5, "epsilon": 0.02, "origin": {"updates": updates},
-        "results": [*results, shifted],
-    }  # fmt: skip
-
-
 EVALUATED = {
     "limit": 5.5, "epsilon": 0.02, "updates": UPDATES, "seed_ids": [1, 2],
     "episodes_per_seed": [200, 200], "violation_per_seed": [0.0, 0.05], "return_per_seed": [0.4, 0.6],
 }  # fmt: skip
 
 
-def test_certificates_and_evaluations_fill_the_final_columns(tmp_path):
+def test_an_evaluation_fills_the_final_columns(tmp_path):
     run = add_run(tmp_path, "good")
 
     def final():
@@ -151,39 +138,36 @@ def test_certificates_and_evaluations_fill_the_final_columns(tmp_path):
 
     assert final() == [None] * 5
     files.write_sealed(run / "evaluation.json", EVALUATED)
-    violation, lower, upper, safe, _ = final()
-    assert (violation, safe) == (0.025, 0.5)
+    violation, lower, upper, safe, reward = final()
+    assert (violation, safe, reward) == (0.025, 0.5, 0.5)
     assert lower < 10 / 400 < upper
-    (run / "certificate.json").write_text(json.dumps(certificate(4)))
-    violation, _, _, safe, reward = final()
-    assert (violation, safe, reward) == (0.004, 1.0, 0.5)
-    (run / "certificate.json").write_text(json.dumps(certificate(4, updates=7)))
-    assert final()[0] == 0.025  # the certificate is about an earlier policy
+    files.write_sealed(run / "evaluation.json", EVALUATED | {"updates": 7})
+    assert final()[0] is None  # it is about an earlier policy
     (run / "evaluation.json").write_text("{")
     assert final()[0] is None
 
 
 def test_an_evaluation_is_kept_for_the_page(tmp_path):
     run = untrained_run(tmp_path)
-    summary = canary.evaluate(run, 50, seeds=[3], environment=LAKE)
+    opened = canary.load(run, LAKE)
+    summary = canary.evaluate(opened, 50, seeds=[3])
     constraint = from_dict(summary["constraint"])
     (found,) = measured_policies(run, constraint, summary["updates"])
     assert (found["seed"], found["episodes"]) == (3, 50)
     assert found["violation"] == summary["violation_per_seed"][0]
-    canary.evaluate(run, 20, deterministic=True, environment=LAKE)  # another policy
+    canary.evaluate(opened, 20, deterministic=True)  # another policy
     assert measured_policies(run, constraint, summary["updates"]) == [found]
 
 
 def test_the_frontier_of_a_real_run_with_its_policies(tmp_path):
     run = untrained_run(tmp_path)
-    frontier = exact_frontier(None)
-    found = frontier(run, read_config(run))
+    found = exact_frontier(run, read_config(run))
     assert [policy["seed"] for policy in found["policies"]] == [0, 3]
     assert all(0 <= policy["violation"] <= 1 for policy in found["policies"])
     returns = dict(found["lines"]["var"])
     assert list(returns.values()) == sorted(returns.values())
     assert found["optima"]["cantelli"] <= found["optima"]["var"]
-    alone = frontier(None, read_config(run))
+    alone = exact_frontier(None, read_config(run))
     assert alone["policies"] == []
     assert alone["lines"] == found["lines"]
 

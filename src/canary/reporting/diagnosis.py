@@ -1,9 +1,7 @@
 """Warnings about seeds that went wrong (docs/algorithms/canary.md).
 
 A *stuck* seed violates its limit, and its updates fail to restore the constraint. A *timid* seed is
-safe but has lost much of its best return. A seed that *chases* a bound is timid because it keeps
-restoring a bound that does not come down; perhaps no policy meets it. A seed that still improves
-gets no warning.
+safe but has lost much of its best return. A seed that still improves gets no warning.
 """
 
 from dataclasses import dataclass, fields
@@ -75,8 +73,8 @@ def seed_series(metrics: pl.DataFrame, episodes: pl.DataFrame, seed: int) -> See
 def diagnose(
     series: SeedSeries, constraint: Constraint, dead_zone: float | None = None
 ) -> str | None:
-    """A warning about a stuck, timid or chasing seed, with advice; None for any other seed.
-    `dead_zone` is that of the method, if it has one."""
+    """A warning about a stuck or timid seed, with advice; None for any other seed. `dead_zone` is
+    that of the method, if it has one."""
     if len(series.returns) < 2 * WINDOW:
         return None
     episodes = int(series.episodes[-WINDOW:].sum())
@@ -91,9 +89,27 @@ def diagnose(
             f"{_reached(series, constraint)}; train with a larger limit first and start from that run "
             "(--from), or train longer"
         )
-    if measured.value <= constraint.allowed:
-        return _timid(series, entropy, dead_zone)
-    return None
+    windows = series.returns[len(series.returns) % WINDOW :].reshape(-1, WINDOW)
+    known = [float(np.nanmean(one)) for one in windows if np.isfinite(one).any()]
+    lost = known[-1] < max(known) - LOST * abs(max(known))
+    if measured.value > constraint.allowed or not lost:
+        return None
+    advice = "try a larger limit or epsilon"
+    if dead_zone is not None:
+        wider = f"--set algo.dead_zone={(1 + dead_zone) / 2:.2g}"
+        advice = f"a wider dead zone is less conservative ({wider})"
+    return (
+        f"timid: it stays within its limit, but its return fell from {max(known):.3g} to "
+        f"{known[-1]:.3g} ({entropy}); {advice}"
+    )
+
+
+def _restores_in_vain(series: SeedSeries) -> bool:
+    """Whether nearly all of the last updates tried to restore the constraint, and failed."""
+    recent, before = series.bound[-WINDOW:], series.bound[-2 * WINDOW : -WINDOW]
+    if not np.isfinite(recent).any() or np.nanmean(recent) < PROGRESS * np.nanmean(before):
+        return False
+    return bool(series.restoring[-2 * WINDOW :].mean() >= RESTORING)
 
 
 def _reached(series: SeedSeries, constraint: Constraint) -> str:
@@ -111,30 +127,3 @@ def _reached(series: SeedSeries, constraint: Constraint) -> str:
     if value <= constraint.allowed:
         return f"{where} it stayed within the limit ({about})"
     return f"its lowest value was {where} ({about})"
-
-
-def _restores_in_vain(series: SeedSeries) -> bool:
-    """Whether nearly all of the last updates tried to restore the constraint, and failed."""
-    recent, before = series.bound[-WINDOW:], series.bound[-2 * WINDOW : -WINDOW]
-    if not np.isfinite(recent).any() or np.nanmean(recent) < PROGRESS * np.nanmean(before):
-        return False
-    return bool(series.restoring[-2 * WINDOW :].mean() >= RESTORING)
-
-
-def _timid(series: SeedSeries, entropy: str, dead_zone: float | None) -> str | None:
-    count = len(series.returns) // WINDOW
-    blocks = series.returns[-count * WINDOW :].reshape(count, WINDOW)
-    known = [float(np.nanmean(block)) for block in blocks if np.isfinite(block).any()]
-    if len(known) < 2 or known[-1] >= max(known) - LOST * abs(max(known)):
-        return None
-    fell = f"its return fell from {max(known):.3g} to {known[-1]:.3g}"
-    advice = "try a larger limit or epsilon"
-    if dead_zone is not None:
-        wider = f"--set algo.dead_zone={(1 + dead_zone) / 2:.2g}"
-        advice = f"a wider dead zone is less conservative ({wider})"
-    if _restores_in_vain(series):
-        return (
-            "chasing a bound out of reach: it stays within its limit, but the bound does not fall, "
-            f"and {fell}; {advice}"
-        )
-    return f"timid: it stays within its limit, but {fell} ({entropy}); {advice}"

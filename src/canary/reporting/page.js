@@ -135,7 +135,7 @@ function curveFigures(s, everySeed, isLog) {
     pointer(f, xs, [["all seeds", pooled[name]], ...every.map(([seed, rows]) => [`seed ${seed}`, rows[name]])].slice(0, 7));
   };
   const returns = [pooled.return, ...every.map(([, rows]) => rows.return)];
-  const optima = Object.entries((s.frontier && s.frontier.optima) || {}).filter(([, value]) => value !== null);
+  const optima = Object.entries(s.frontier.optima).filter(([, value]) => value !== null);
   draw("Return", "return", {
     y: range([...returns, ...optima.map(([, value]) => [value])]), caption: "Mean over equal blocks of training; thick: all seeds.",
     rules: optima.map(([, value], i) => ({ y: value, text: "", colour: COLOURS[(i + 1) % 4] })),
@@ -179,13 +179,14 @@ function updateFigures(s, isLog) {
   if (u.tiers) {
     const tiers = Object.entries(u.tiers), f = frame("Tiers of the update", { x, y: [0, 1], yform: percent, caption: "Share of updates that were nominal steps, restored the bound, restored the mean, or did not move." });
     let below = u.steps.map(() => 0);
-    tiers.forEach(([name, share], i) => {
+    const colours = { nominal: COLOURS[0], "bound restoration": COLOURS[2], "mean restoration": COLOURS[4], "no step": COLOURS[3] };
+    tiers.forEach(([name, share]) => {
       const above = below.map((v, j) => v + (share[j] || 0));
       const points = [...u.steps.map((v, j) => [v, above[j]]), ...u.steps.map((v, j) => [v, below[j]]).reverse()];
-      f.svg.append(make("polygon", { points: points.map(([a, b]) => `${f.X(a).toFixed(1)},${f.Y(b).toFixed(1)}`).join(" "), fill: COLOURS[[0, 2, 4, 3][i]], opacity: 0.7 }));
+      f.svg.append(make("polygon", { points: points.map(([a, b]) => `${f.X(a).toFixed(1)},${f.Y(b).toFixed(1)}`).join(" "), fill: colours[name], opacity: 0.7 }));
       below = above;
     });
-    key(f, tiers.map(([name], i) => [name, COLOURS[[0, 2, 4, 3][i]]]));
+    key(f, tiers.map(([name]) => [name, colours[name]]));
     pointer(f, u.steps, tiers);
     lineFigure("Line search", u.steps, [["backtracks", u.backtracks, COLOURS[0]], ["accepted", u.accepted, COLOURS[1]]], {
       y: range([u.backtracks, u.accepted], 0, 1), caption: "Backtracking steps per update, and the share of updates whose step was taken.",
@@ -205,7 +206,7 @@ function updateFigures(s, isLog) {
 }
 function frontierFigure(s, isLog) {
   const found = s.frontier;
-  if (!found || !found.policies.length && !Object.keys(found.lines).length) return;
+  if (!found.policies.length && !Object.keys(found.lines).length) return;
   const low = Math.min(floorOf(s), ...Object.values(found.lines).flat().map(point => point[0]));
   const edge = isLog ? low / 1.3 : -Infinity, atEdge = found.policies.filter(p => p.violation <= edge), zeros = atEdge.filter(p => p.violation === 0).length; // a logarithm has no 0
   const points = found.policies.map(p => [Math.max(p.violation, edge), p.return]);

@@ -1,7 +1,7 @@
 """`canary report`: runs and studies on one HTML page.
 
 A run is thinned as the store of studies does it, so that a run and a row of a study are the same to
-the page. A short script of our own draws the figures as SVG; it has ten kilobytes and works offline.
+the page. A short script of our own draws the figures as SVG; it works offline.
 """
 
 import json
@@ -52,7 +52,16 @@ def make_report(
     files.check_target(out)
     subjects: list[Subject] = []
     problems: list[str] = []
-    exact = exact_frontier(progress) if frontier else lambda run, config: None
+    known: dict[str, dict[str, Any] | None] = {}
+
+    def exact(run: Path | None, config: dict[str, Any]) -> dict[str, Any] | None:
+        key = json.dumps([str(run), config["environment"], config["constraint"]], sort_keys=True)
+        if frontier and key not in known:  # rows of a study may share it
+            known[key] = None
+            with suppress(CanaryError):  # the environment is not finite, or cannot be made here
+                known[key] = exact_frontier(run, config, progress)
+        return known.get(key)
+
     for name in names:
         try:
             if (results / name / "study.json").exists():
@@ -78,41 +87,40 @@ def make_report(
 def run_subjects(run: Path, frontier: Frontier) -> list[Subject]:
     """A run, finished or not; one with several constraints is shown once for each."""
     config, manifest = read_config(run), read_manifest(run)
-    steps, batch = int(manifest["steps"]), batch_of(config)
+    steps, updates = int(manifest["steps"]), int(manifest["steps"]) // batch_of(config)
+    every, metrics = read_table(run, "episodes"), read_table(run, "metrics")
+    every = every.filter(pl.col("iteration") < updates)
+    if not every["valid"].any():
+        raise CanaryError(f"{run.name} has no finished episode yet, so there is nothing to draw.")
     facts = {
-        **manifest.get("versions", {}),
-        **{name: manifest.get(name) for name in ("device", "platform", "started", "finished")},
-        "command": " ".join(map(str, manifest.get("command", []))),
+        **manifest["versions"],
+        **{name: manifest[name] for name in ("device", "platform", "started", "finished")},
+        "command": " ".join(map(str, manifest["command"])),
+    }
+    about = {
+        "about": "",
+        "environment": config["environment"]["name"],
+        "algorithm": config["algorithm"]["name"],
+        "preset": config["preset"],
+        "overrides": [],
+        "paper": None,
     }
     found = []
     for part in parts_of(from_dict(config["constraint"])):
         own = config | {"constraint": to_dict(part)}
-        episodes = seen_by(part, read_table(run, "episodes"))
-        metrics = _metrics_of(part, read_table(run, "metrics"))
-        whole = episodes.filter(pl.col("valid") & (pl.col("iteration") < steps // batch))
-        if whole.is_empty():
-            raise CanaryError(
-                f"{run.name} has no finished episode yet, so there is nothing to draw."
-            )
+        episodes, updated = seen_by(part, every), _metrics_of(part, metrics)
         exact = frontier(run, config) if part.number is None else None
-        final = exact["policies"] if exact else measured_policies(run, part, steps // batch)
+        final = exact["policies"] if exact else measured_policies(run, part, updates)
         by_seed = {policy["seed"]: policy for policy in final}
         seeds = {
-            seed: measure(own, episodes, metrics, steps, seed)
+            seed: measure(own, episodes, updated, steps, seed)
             | {"final": by_seed.get(seed), "code": codes_of(manifest)}
             for seed in config["training"]["seeds"]
         }
-        about = {
-            "row": run.name if part.number is None else f"{run.name}: {part.label}",
-            "about": "",
-            "environment": config["environment"]["name"],
-            "algorithm": config["algorithm"]["name"],
-            "preset": config["preset"],
-            "overrides": [],
-            "paper": None,
-        }
-        row = Row(about, own, steps, seeds, thin(episodes, metrics, own, steps))
-        half = whole.filter(pl.col("iteration") >= -(-(steps // batch) // 2))
+        name = run.name if part.number is None else f"{run.name}: {part.label}"
+        blocks = thin(episodes, updated, own, steps)
+        row = Row(about | {"row": name}, own, steps, seeds, blocks)
+        half = episodes.filter(pl.col("valid") & (pl.col("iteration") >= -(-updates // 2)))
         found.append(
             subject_of(row, exact)
             | {
@@ -148,12 +156,10 @@ def row_subject(row: Row, frontier: Frontier) -> Subject:
 
 
 def subject_of(row: Row, exact: dict[str, Any] | None) -> Subject:
-    measured, policies = row.each("constraint"), []
-    for seed, one in row.seeds.items():
-        policies += [{"seed": seed} | one["final"]] if one["final"] else []
-    found = numbers(row)
-    frontier = {"lines": {}, "optima": {}} | (exact or {})
-    is_exact = found["final_is_exact"] or not policies
+    measured, found = row.each("constraint"), numbers(row)
+    policies = [{"seed": seed} | one["final"] for seed, one in row.seeds.items() if one["final"]]
+    frontier = {"lines": {}, "optima": {}} | (exact or {}) | {"policies": policies}
+    frontier["exact"] = found["final_is_exact"] or not policies
     return found | {
         "name": row.name,
         "promise": row.constraint.text,
@@ -164,38 +170,25 @@ def subject_of(row: Row, exact: dict[str, Any] | None) -> Subject:
         "curves": curves(row.blocks),
         "updates": update_series(row.blocks),
         "dead_zone": row.config["algorithm"]["settings"].get("dead_zone"),
-        "frontier": frontier | {"policies": policies, "exact": is_exact}
-        if exact or policies
-        else None,
+        "frontier": frontier,
         "configuration": [[name, str(value)] for name, value in leaves(row.config)],
     }
 
 
 def measured_policies(run: Path, constraint: One, updates: int) -> list[dict[str, Any]]:
-    """The newest policies on fresh episodes, from the run's certificate or its last evaluation."""
-    rows: list[tuple[Any, ...]] = []
-    number = constraint.number
-    with suppress(CanaryError, KeyError, TypeError):  # there is none, or it is damaged
-        stored = files.read_json(run / "certificate.json")
-        terms = [stored[name] for name in ("limit", "epsilon")]
-        if number is not None:
-            terms = [each[number - 1] for each in terms]
-        ours = [constraint.limit, getattr(constraint, "epsilon", None)]
-        if terms == ours and stored["origin"]["updates"] == updates:
-            for one in stored["results"]:
-                if not one["changes"] and (number is None or one["promise"] == number):
-                    counts = one["assessment"]
-                    found = counts["violations"], counts["episodes"]
-                    rows.append((one["seed"], *found, one["evidence"]["return_mean"]))
-    if not rows and (stored := read_evaluation(run, updates)):
-        own = stored if number is None else stored | stored["constraints"][number - 1]
-        names = ("seed_ids", "violation_per_seed", "episodes_per_seed", "return_per_seed")
-        each = zip(*(own[name] for name in names), strict=True)
-        rows = [(seed, round(p * n), n, j) for seed, p, n, j in each if n]
-    return [
-        {"seed": seed, "violations": k, "episodes": n, "violation": k / n, "return": j}
-        for seed, k, n, j in rows
-    ]
+    """The newest policies on the fresh episodes of the run's last evaluation."""
+    found = read_evaluation(run, updates) or {"seed_ids": []}
+    own = (
+        found if constraint.number is None else found | found["constraints"][constraint.number - 1]
+    )
+    policies = []
+    for index, seed in enumerate(own["seed_ids"]):
+        violation, episodes, reward = (
+            own[f"{name}_per_seed"][index] for name in ("violation", "episodes", "return")
+        )
+        counts = {"violations": round(violation * episodes), "episodes": episodes}
+        policies.append({"seed": seed, "violation": violation, "return": reward} | counts)
+    return policies
 
 
 def plain(values: Any, digits: int = 6) -> list[float | None]:
@@ -222,18 +215,16 @@ def curves(blocks: pl.DataFrame) -> dict[str, Any]:
     whole = blocks.group_by("steps").agg(*means, *sums).sort("steps")
     violations, episodes = whole["violations"].to_numpy(), whole["episodes"].to_numpy()
     lower, upper = clopper_pearson_interval(violations, episodes)
-    bands = {"violation": violations / episodes, "lower": lower, "upper": upper}
+    pooled = whole.with_columns(violation=violations / episodes, lower=lower, upper=upper)
+
+    def series(rows: pl.DataFrame, *names: str) -> dict[str, list[float | None]]:
+        return {"steps": plain(rows["steps"], 9)} | {name: plain(rows[name]) for name in names}
+
+    names = ("return", "cost", "violation")
     return {
-        "pooled": {
-            "steps": plain(whole["steps"], 9),
-            **{name: plain(whole[name]) for name in ("return", "cost", "deviation")},
-            **{name: plain(column) for name, column in bands.items()},
-        },
+        "pooled": series(pooled, *names, "deviation", "lower", "upper"),
         "seeds": {
-            str(rows["seed"][0]): {
-                "steps": plain(rows["steps"], 9),
-                **{name: plain(rows[name]) for name in ("return", "cost", "violation")},
-            }
+            str(rows["seed"][0]): series(rows, *names)
             for rows in blocks.partition_by("seed", maintain_order=True)
         },
     }
@@ -244,13 +235,11 @@ def cost_histogram(
 ) -> dict[str, Any] | None:
     """Histogram of the episode cost with VaR and CVaR at epsilon; None without an episode."""
     cost = episodes["cost"].to_numpy().astype(float)
-    cost = cost[np.isfinite(cost)]
     if not cost.size:
         return None
     var = cvar = None
     if epsilon is not None:
-        var = threshold(cost, epsilon)
-        cvar = CVaR(limit, epsilon).measure(cost)
+        var, cvar = threshold(cost, epsilon), CVaR(limit, epsilon).measure(cost)
     top = max(limit * 1.25, min(float(cost.max()), WIDEST * limit), 1e-9)
     if np.all(cost == np.round(cost)) and top <= 4 * BINS:  # whole numbers: a bar each
         edges = np.arange(-0.5, np.ceil(top) + 1)
@@ -279,74 +268,58 @@ def update_series(blocks: pl.DataFrame) -> dict[str, Any] | None:
     table = table.sort("block").rename(lambda name: name.removeprefix("update_"))
     series = {name: plain(table[name]) for name in AVERAGED if name in table.columns}
     tiers = {tier.label: f"tier_{tier.value}" for tier in Tier}
-    is_tiered = any(name in table.columns for name in tiers.values())
-    if not series and not is_tiered:
+    shares = {label: plain(table[name]) for label, name in tiers.items() if name in table.columns}
+    if not series and not shares:
         return None
     if "risk_bound" in series:
         series["violation"] = plain(table["violation"])
-    nothing = pl.zeros(len(table), eager=True)
-    shares = {
-        label: plain(table.get_column(name, default=nothing)) for label, name in tiers.items()
-    }
-    return {"steps": plain(table["steps"], 9), "tiers": shares if is_tiered else None, **series}
+    return {"steps": plain(table["steps"], 9), "tiers": shares or None, **series}
 
 
-def exact_frontier(progress: Progress | None) -> Frontier:
+def exact_frontier(
+    run: Path | None, config: dict[str, Any], progress: Progress | None = None
+) -> dict[str, Any] | None:
     """Best returns under each constraint around epsilon, and the run's policies, where the
     environment is finite and the constraint is on a probability."""
     from canary.config.config import config_from_dict
     from canary.exact.run import frontier_report
 
-    known: dict[str, dict[str, Any] | None] = {}
-
-    def solve(run: Path | None, config: dict[str, Any]) -> dict[str, Any] | None:
-        whole = config_from_dict(config)
-        if not isinstance(whole.constraint, Chance):
-            return None
-        limit, epsilon = whole.constraint.limit, whole.constraint.epsilon
-        epsilons = [share * epsilon for share in SHARES if share * epsilon < 0.9]
-        runs = [] if run is None else [run]
-        found = frontier_report(
-            whole.environment, limit, epsilon, epsilons=epsilons, runs=runs, progress=progress
-        )
-        lines: dict[str, list[list[float]]] = {}
-        for point in found["frontier"]:
-            if point["return"] is not None:
-                line = lines.setdefault(point["constraint"], [])
-                line.append([point["epsilon"], point["return"]])
-        seeds = [seed for trained in found["runs"] for seed in trained["seeds"]]
-        names = {"seed": "seed", "violation": "violation_probability", "return": "return"}
-        return {
-            "lines": lines,
-            "optima": {name: point["return"] for name, point in found["optima"].items()},
-            "policies": [{n: seed[key] for n, key in names.items()} for seed in seeds],
-        }
-
-    def cached(run: Path | None, config: dict[str, Any]) -> dict[str, Any] | None:
-        key = json.dumps([str(run), config["environment"], config["constraint"]], sort_keys=True)
-        if key not in known:  # rows of a study may share it
-            known[key] = None
-            with suppress(CanaryError):  # the environment is not finite, or cannot be made here
-                known[key] = solve(run, config)
-        return known[key]
-
-    return cached
+    whole = config_from_dict(config)
+    if not isinstance(whole.constraint, Chance):
+        return None
+    limit, epsilon = whole.constraint.limit, whole.constraint.epsilon
+    epsilons = [share * epsilon for share in SHARES if share * epsilon < 0.9]
+    runs = [] if run is None else [run]
+    found = frontier_report(
+        whole.environment, limit, epsilon, epsilons=epsilons, runs=runs, progress=progress
+    )
+    lines: dict[str, list[list[float]]] = {}
+    for point in found["frontier"]:
+        if point["return"] is not None:
+            line = lines.setdefault(point["constraint"], [])
+            line.append([point["epsilon"], point["return"]])
+    seeds = [seed for trained in found["runs"] for seed in trained["seeds"]]
+    names = {"seed": "seed", "violation": "violation_probability", "return": "return"}
+    return {
+        "lines": lines,
+        "optima": {name: point["return"] for name, point in found["optima"].items()},
+        "policies": [{n: seed[key] for n, key in names.items()} for seed in seeds],
+    }
 
 
 def render(title: str, subjects: list[Subject], problems: list[str], command: str) -> str:
     """One HTML document without any reference to another file or address."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from jinja2 import Environment, StrictUndefined
 
-    loader = PackageLoader("canary.reporting", "")
-    pages = Environment(
-        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True,
-    )  # fmt: skip
     home = resources.files("canary.reporting")
+    pages = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    template = pages.from_string(home.joinpath("page.html.jinja").read_text())
     data = json.dumps(subjects, allow_nan=False, separators=(",", ":"))
     for character in "<>&":  # no text in it can end the script element
         data = data.replace(character, f"\\u{ord(character):04x}")
-    return pages.get_template("page.html.jinja").render(
+    return template.render(
         title=title,
         command=command,
         problems=problems,

@@ -24,7 +24,9 @@ from scipy.special import stdtrit
 
 from canary.constraints import One
 
-BLOCKS, DRAWS = 12, 2000
+BLOCKS = 12
+DRAWS, TAIL = 2000, (1 - 0.95) / 2  # of the bootstrap
+HIGH, LOW = 0.3, 0.1  # the paper's collapse of the violation probability
 
 
 class Interval(NamedTuple):
@@ -119,19 +121,13 @@ def interquartile_mean(scores: Float[np.ndarray, "... seed"]) -> Float[np.ndarra
     return np.sort(scores)[..., count // 4 : count - count // 4].mean(-1)
 
 
-def bootstrap(
-    statistic: Callable[..., np.ndarray],
-    *samples: Sequence[float],
-    confidence: float = 0.95,
-    draws: int = DRAWS,
-) -> Interval:
-    """The statistic of one or more samples with its percentile interval. Each sample is drawn with
-    replacement, by a generator with a fixed seed. The statistic works along the last axis."""
+def bootstrap(statistic: Callable[..., np.ndarray], *samples: Sequence[float]) -> Interval:
+    """The statistic of one or more samples with its 95% percentile interval. Each sample is drawn
+    with replacement, by a generator with a fixed seed. The statistic works along the last axis."""
     rng = np.random.default_rng(0)
     columns = [np.asarray(sample, float) for sample in samples]
-    drawn = [column[rng.integers(0, len(column), (draws, len(column)))] for column in columns]
-    tail = (1 - confidence) / 2
-    lower, upper = np.quantile(statistic(*drawn), [tail, 1 - tail])
+    drawn = [column[rng.integers(0, len(column), (DRAWS, len(column)))] for column in columns]
+    lower, upper = np.quantile(statistic(*drawn), [TAIL, 1 - TAIL])
     return Interval(float(statistic(*columns)), float(lower), float(upper))
 
 
@@ -167,15 +163,10 @@ def running_rate(
 
 
 def collapse_time(
-    steps: Float[np.ndarray, "time"],
-    rate: Float[np.ndarray, "time"],
-    high: float = 0.3,
-    low: float = 0.1,
+    steps: Float[np.ndarray, "time"], rate: Float[np.ndarray, "time"]
 ) -> float | None:
-    """Steps from the last rate of at least `high` to the first rate of at most `low`: the paper's
-    collapse of the violation probability. None if the rate does not fall so far."""
-    below = np.flatnonzero(rate <= low)
-    if not below.size:
-        return None
-    above = np.flatnonzero(rate[: below[0]] >= high)
+    """Steps from the last rate of at least HIGH to the first of at most LOW. None if the rate does
+    not fall so far."""
+    below = np.flatnonzero(rate <= LOW)
+    above = np.flatnonzero(rate[: below[0]] >= HIGH) if below.size else below
     return float(steps[below[0]] - steps[above[-1]]) if above.size else None

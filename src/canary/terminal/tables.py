@@ -243,19 +243,21 @@ def print_frontier(console: Console, report: dict[str, Any]) -> None:
     """The optima at the asked epsilon, the frontier over epsilon, and the trained policies."""
     about = f"limit {report['limit']:g}, every number exact"
     console.print(title(f"best returns on {report['env']}", about))
-    console.print(_optima_table(report), _epsilon_table(report), _shaped_table(report), sep="\n")
+    console.print(_optima_table(report), _epsilon_table(report), sep="\n")
     if report["runs"]:
         heading = title("trained policies", "gap: best return - return")
         console.print(heading, _runs_table(report), sep="\n")
 
 
 def _optima_table(report: dict[str, Any]) -> Table:
+    """Also those of Cantelli's bound on the cost shaped with each dead zone."""
     free, epsilon = report["unconstrained_return"], report["epsilon"]
     names = ("constraint", "best return", "price", "P(C > limit)", "mean cost", "deviation")
     lines = table(*names, left=1, title=f"at epsilon {epsilon:g}")
     lines.add_row("none", number(free, 4), "-")
-    for name, label in LABELS.items():
-        best = report["optima"][name]
+    optima = [(label, report["optima"][name]) for name, label in LABELS.items()]
+    shaped = [(f"shaped, d = {best['dead_zone']:g}", best) for best in report["shaped"]]
+    for label, best in (*optima, *shaped):
         if best["return"] is None:
             lines.add_row(label, "no policy")
             continue
@@ -281,49 +283,27 @@ def _epsilon_table(report: dict[str, Any]) -> Table:
     return lines
 
 
-def _shaped_table(report: dict[str, Any]) -> Table:
-    rows = [
-        (
-            f"{point['dead_zone']:g}",
-            number(point["return"], 4),
-            chance(point["violation_probability"], report["epsilon"]),
-        )
-        for point in report["shaped"]
-    ]
-    names = ("dead zone", "best return", "P(C > limit)")
-    return table(*names, rows=rows, title="Cantelli on the shaped cost")
-
-
 def _runs_table(report: dict[str, Any]) -> Table:
-    """One line per seed, and the mean over several seeds. Runs with a shaped cost show its dead
-    zone and bound instead of the mean cost and B."""
-    runs, epsilon = report["runs"], report["epsilon"]
-    is_shaped = any(row["dead_zone"] is not None for run in runs for row in run["seeds"])
-    bound = ("dead zone", "bound") if is_shaped else ("mean cost", "B")
-    gaps = [f"{label} gap" for label in LABELS.values()]
-    lines = table("run", "seed", "return", "P(C > limit)", *bound, *gaps, "gap at own P", left=1)
-    for index, run in enumerate(runs):
-        same = [each for each in runs if each["algorithm"] == run["algorithm"]]
-        label = run["algorithm"] + (f" #{index + 1}" if len(same) > 1 else "")
-        rows = run["seeds"]
-        for row in rows:
-            lines.add_row(label, str(row["seed"]), *_seed_cells(row, epsilon, is_shaped))
+    """One line per seed, and the mean over several seeds."""
+    gaps = {f"{label} gap": f"gap_to_{name}" for name, label in LABELS.items()}
+    gaps["gap at own P"] = "gap_at_own_violation"
+    lines = table("run", "seed", "return", "P(C > limit)", "mean cost", *gaps, left=1)
+    for run in report["runs"]:
+        rows = [row | {"seed": str(row["seed"])} for row in run["seeds"]]
         if len(rows) > 1:
             keys = [key for key in rows[0] if all(isinstance(row[key], float) for row in rows)]
-            mean = rows[0] | {key: fmean(row[key] for row in rows) for key in keys}
-            lines.add_row(label, "mean", *_seed_cells(mean, epsilon, is_shaped), style="bold")
+            means = {key: fmean(row[key] for row in rows) for key in keys}
+            rows.append(rows[0] | means | {"seed": "mean"})
+        for row in rows:
+            violation = row["violation_probability"]
+            is_safe = violation <= report["epsilon"]
+            lines.add_row(
+                Path(run["run_dir"]).name,
+                row["seed"],
+                number(row["return"], 4),
+                Text(chance(violation, report["epsilon"]), "green" if is_safe else "red"),
+                number(row["cost_mean"]),
+                *(number(row[key], 4) for key in gaps.values()),
+                style="bold" if row["seed"] == "mean" else None,
+            )
     return lines
-
-
-def _seed_cells(row: dict[str, Any], epsilon: float, is_shaped: bool) -> list[Cell]:
-    violation = row["violation_probability"]
-    bound = [number(row["cost_mean"]), number(row["cantelli_value"])]
-    if is_shaped:
-        bound = [number(row["dead_zone"]), chance(row["shaped_bound"], epsilon)]
-    return [
-        number(row["return"], 4),
-        Text(chance(violation, epsilon), style="green" if violation <= epsilon else "red"),
-        *bound,
-        *(number(row[f"gap_to_{name}"], 4) for name in LABELS),
-        number(row["gap_at_own_violation"], 4),
-    ]

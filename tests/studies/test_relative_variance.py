@@ -11,19 +11,26 @@ from canary.environments.icy_lake import IcyLake
 from canary.errors import CanaryError
 from canary.exact import cost_law, from_environment
 from canary.studies import store
+from canary.studies.catalogue import ALL_STUDIES
 from canary.studies.page import save_views
 from canary.studies.paper import estimators, relative_variance
-from canary.studies.paper.relative_variance import GAE_LIMITS, complete, exponent
+from canary.studies.paper.relative_variance import GAE_LIMITS, exponent, measured
+from canary.studies.runner import Places, Request, reproduce
 from canary.theory import with_violation
 
 
 def test_a_relative_variance_by_hand_and_of_simulated_batches():
-    """Means (2, 1), variances 1 and 1 over three batches: 2 / (5 - 2/3)."""
+    """Means (2, 1), variances 1 and 1 over three batches: 2 / (5 - 2/3). Values 1 and -1 have no
+    signal."""
+
+    def kappa(value, gradient):
+        found = measured({"value": value, "gradient": gradient, "episodes": np.full(3, 200)})
+        return found["value"], found["gradient"]
+
     samples = np.array([[1.0, 0.0], [2.0, 1.0], [3.0, 2.0]])
-    assert estimators.relative_variance(samples) == pytest.approx(2 / (5 - 2 / 3))
-    assert np.isnan(estimators.relative_variance(np.array([[1.0], [-1.0]])))
+    assert kappa(np.array([1.0, -1.0]), samples) == (None, pytest.approx(2 * 2 / (5 - 2 / 3)))
     samples = np.random.default_rng(0).normal([1.0, 2.0, 0.0], [1.0, 3.0, 2.0], (20_000, 3))
-    assert estimators.relative_variance(samples) == pytest.approx((1 + 9 + 4) / 5, rel=0.05)
+    assert kappa(samples[:, 1], samples) == pytest.approx((2 * 9 / 4, 2 * 14 / 5), rel=0.05)
 
 
 @pytest.mark.slow
@@ -50,29 +57,38 @@ def test_points_are_kept_one_by_one_and_never_computed_twice(tmp_path, monkeypat
     """Points with critics cost minutes: here they are made up, and counted."""
     asked = []
 
-    def measured(policy):
-        def compute(point):
-            asked.append(point)
-            return {"value": 0.1, "gradient": 2 / point["epsilon"], "episodes": 90.0}
+    def batches(estimator):
+        def run(network, limit, epsilon, seed):
+            asked.append((limit, seed))
+            gradient = np.array([[1.0], [1.0 + (8 / epsilon) ** 0.5]])
+            return {"value": gradient[:, 0], "gradient": gradient, "episodes": np.full(2, 90)}
 
-        return compute
+        return run
 
-    monkeypatch.setattr(relative_variance, "_measured_points", measured)
-    path, only = tmp_path / "points.json", ("indicator", "cantelli")
-    complete(tmp_path, (1,), only)
+    monkeypatch.setattr(estimators, "batches", batches)
+    monkeypatch.setattr(estimators, "imitate", lambda policy, key: None)
+    monkeypatch.setattr(relative_variance, "measured", lambda found: {
+        "value": 0.1, "gradient": found["gradient"].var(), "episodes": 90.0,
+    })  # fmt: skip
+    study, places = ALL_STUDIES["relative-variance"], Places(runs=tmp_path, results=tmp_path)
+
+    def points(*seeds):
+        request = Request(seeds=seeds, only=("indicator", "cantelli"))
+        return reproduce("rv", study, places, request, quiet=True)
+
+    points(1)
     assert len(asked) == 2 * len(GAE_LIMITS)
+    path = tmp_path / "rv" / "points.json"
     before = path.read_bytes()
-    complete(tmp_path, (1,), only)
+    points(1)
     assert path.read_bytes() == before
-    complete(tmp_path, (1, 2), only)
+    points(1, 2)
     assert len(asked) == 4 * len(GAE_LIMITS)
-    study = {"name": "rv", "title": "RV", "view": "relative-variance", "rows": []}
-    store.write_sealed(tmp_path / "study.json", study)
     points = store.read_sealed(path)["points"]
     lost = next(point for point in points if point["constraint"] == "cantelli")
     lost["gradient"] = None  # a signal that was lost in the noise
     store.write_sealed(path, {"points": points})
-    paths = save_views(tmp_path)
+    paths = save_views(tmp_path / "rv")
     data = pl.read_csv(paths["data"])
     assert exponent(data, "gae", "indicator", "gradient")[0] == pytest.approx(-1)
     assert exponent(data, "monte-carlo", "indicator", "value")[0] == pytest.approx(-1, abs=0.01)
@@ -81,4 +97,4 @@ def test_points_are_kept_one_by_one_and_never_computed_twice(tmp_path, monkeypat
     assert paths["figure"].stat().st_size > 10_000
     path.write_text(path.read_text().replace("90.0", "91.0"))
     with pytest.raises(CanaryError, match="damaged"):
-        save_views(tmp_path)
+        save_views(tmp_path / "rv")

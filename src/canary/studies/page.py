@@ -114,6 +114,13 @@ class Page:
     def shown(self) -> list[Row]:
         return [row for row in self.rows if row.seeds]
 
+    @property
+    def points(self) -> list[Numbers]:
+        if points := store.read_points(self.folder):
+            return points
+        name = self.folder.name
+        raise CanaryError(f"{self.folder} has no points.json; `canary reproduce {name}` makes it.")
+
     def lines(
         self,
         cells: Callable[[Row], Line],

@@ -212,8 +212,13 @@ def _reproduce_points(
         if value is not None:
             raise CanaryError(f"{name} has no rows to train, so it has no {option}.")
     _write_study(folder, name, study, [])
+    known = store.read_points(folder)
+    todo = module.missing(known, request.chosen_seeds(module.SEEDS), request.only)
     with counting_bar("points", quiet=quiet) as progress:
-        module.complete(folder, request.chosen_seeds(module.SEEDS), request.only, progress)
+        for done, (point, compute) in enumerate(todo):  # stored one by one
+            progress(done, len(todo), point)
+            known += compute()
+            store.write_sealed(folder / "points.json", {"points": known})
     return save_views(folder)
 
 

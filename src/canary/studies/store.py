@@ -5,6 +5,7 @@
                                           and the code that trained it
     RESULTS/STUDY/ROW/blocks-HASH.parquet of each seed, 48 blocks of training: counts and sums over
                                           its episodes, means of its update metrics
+    RESULTS/STUDY/points.json             the numbers of a study without rows
 
 Every JSON file is sealed with the SHA-256 of its content, and the name of a table has its own. A
 file that was changed does not match and is not shown. row.json is written after its table, so a
@@ -133,6 +134,12 @@ def _name_of(table: bytes) -> str:
 def stored_seeds(folder: Path) -> list[int]:
     record = read_row(folder)
     return [] if record is None else [int(seed) for seed in record["seeds"]]
+
+
+def read_points(folder: Path) -> list[dict[str, Any]]:
+    """The points of a study without rows."""
+    path = folder / "points.json"
+    return read_sealed(path)["points"] if path.exists() else []
 
 
 def add(

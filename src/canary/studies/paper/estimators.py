@@ -198,13 +198,3 @@ def batches(estimator: Estimator) -> Callable[..., dict[str, np.ndarray]]:
         return jax.tree.map(np.asarray, run(policy, terms, jax.random.key(seed)))
 
     return found
-
-
-def relative_variance(samples: Float[np.ndarray, "batch number"]) -> float:
-    """Var / |mean|^2 of the estimates of many batches; NaN if the noise hides the signal.
-
-    |mean|^2 is too large by Var / batches on average, which is subtracted.
-    """
-    variance = float(samples.var(0, ddof=1).sum())
-    signal = float((samples.mean(0) ** 2).sum()) - variance / len(samples)
-    return variance / signal if signal > 0 else float("nan")

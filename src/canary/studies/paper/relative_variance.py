@@ -2,13 +2,11 @@
 
 One policy of IcyLake; the limit moves, and epsilon is twice the violation probability there
 (ass:slack). `monte-carlo`: the theory's unbiased estimators, exact by dynamic programming. `gae`: the
-algorithms' own estimators with fitted critics (`estimators`). Points are stored one by one, so an
-interrupted study continues.
+algorithms' own estimators with fitted critics (`estimators`).
 """
 
 from collections.abc import Callable, Iterator
-from functools import cache
-from pathlib import Path
+from functools import cache, partial
 from typing import Any
 
 import matplotlib
@@ -16,11 +14,9 @@ import numpy as np
 import polars as pl
 from matplotlib.figure import Figure
 
-from canary.errors import CanaryError
 from canary.numerics.statistics import fitted_exponent
 from canary.reporting.figures import canvas, legend_beside
 from canary.studies.page import Line, Page, Paths
-from canary.studies.store import read_sealed, write_sealed
 
 EPISODES = 100
 VIOLATION = 0.01  # of the policy at limit 5.5
@@ -38,39 +34,45 @@ PANELS = [(estimator, name) for estimator in TITLES for name in ("value", "gradi
 COLOURS = {"indicator": "#3a9a5b", "cvar": "#7d4fa8", "cantelli": "#2f6db5"}
 
 Point = dict[str, Any]
-Compute = Callable[[Point], Point]
 
 
-def key_of(point: Point) -> str:
-    return f"{point['estimator']}/{point['constraint']}/{point['limit']:g}/{point['seed']}"
+def missing(
+    known: list[Point], seeds: tuple[int, ...], only: tuple[str, ...]
+) -> list[tuple[str, Callable[[], list[Point]]]]:
+    """The points that are not known: their names, and how they are computed."""
+    import jax
 
-
-def complete(
-    folder: Path,
-    seeds: tuple[int, ...],
-    only: tuple[str, ...] = (),
-    progress: Callable[[int, int, str], None] = lambda done, total, what: None,
-) -> None:
-    """Compute the points that are missing in points.json."""
     from canary.environments.icy_lake import IcyLake
     from canary.exact import cost_law, from_environment
     from canary.runs.manifest import code_fingerprint
-    from canary.theory import with_violation
+    from canary.studies.paper import estimators
+    from canary.theory import scored_law, with_violation
 
-    path = folder / "points.json"
-    known = read_sealed(path)["points"] if path.exists() else []
-    have = {key_of(point) for point in known}
-    lake = from_environment(IcyLake())
+    lake, have = from_environment(IcyLake()), {name_of(point) for point in known}
     policy = with_violation(lake, 5.5, VIOLATION)
-    law = cost_law(lake, policy)
-    epsilons = {float(limit): 2 * law.violation(limit) for limit in LIMITS}
-    todo = [point for point in _planned(epsilons, seeds, only) if key_of(point) not in have]
-    makers = {"monte-carlo": _exact_points(lake, policy), "gae": _measured_points(policy)}
-    code = code_fingerprint()
-    for done, point in enumerate(todo):
-        progress(done, len(todo), key_of(point))
-        known.append(point | {"code": code} | makers[point["estimator"]](point))
-        write_sealed(path, {"points": sorted(known, key=key_of)})
+    law, scored, code = cost_law(lake, policy), scored_law(lake, policy), code_fingerprint()
+
+    @cache
+    def program(constraint: str) -> Callable[..., dict[str, np.ndarray]]:
+        return estimators.batches(estimators.estimator(*PARTS[constraint]))
+
+    @cache
+    def network(seed: int) -> Any:
+        return estimators.imitate(policy, jax.random.key(seed))
+
+    def compute(point: Point) -> list[Point]:
+        if point["estimator"] == "monte-carlo":
+            return [point | {"code": code} | exact(scored, point)]
+        terms = network(point["seed"]), point["limit"], point["epsilon"], point["seed"]
+        return [point | {"code": code} | measured(program(point["constraint"])(*terms))]
+
+    points = _planned({float(limit): 2 * law.violation(limit) for limit in LIMITS}, seeds, only)
+    named = {name_of(point): partial(compute, point) for point in points}
+    return [(name, compute) for name, compute in named.items() if name not in have]
+
+
+def name_of(point: Point) -> str:
+    return f"{point['estimator']}/{point['constraint']}/{point['limit']:g}/{point['seed']}"
 
 
 def _planned(
@@ -84,59 +86,42 @@ def _planned(
                 yield from (point | {"estimator": "gae", "seed": seed} for seed in seeds)
 
 
-def _exact_points(lake: Any, policy: np.ndarray) -> Compute:
+def exact(law: Any, point: Point) -> Point:
+    """kappa^2 of the unbiased estimators."""
     from canary import theory
 
-    law = theory.scored_law(lake, policy)
-
-    def compute(point: Point) -> Point:
-        name, dead_zone = PARTS[point["constraint"]]
-        terms = law, point["limit"], point["epsilon"]
-        if name == "cantelli":
-            constraint = theory.cantelli(*terms, dead_zone)
-        else:
-            constraint = {"indicator": theory.indicator, "cvar": theory.cvar}[name](*terms)
-        value, gradient = theory.of_value(constraint, law), theory.of_gradient(constraint, law)
-        return {
-            "value": value.of_batch(EPISODES),
-            "gradient": gradient.of_batch(EPISODES),
-            "active": value.active,
-        }
-
-    return compute
+    name, dead_zone = PARTS[point["constraint"]]
+    terms = law, point["limit"], point["epsilon"]
+    if name == "cantelli":
+        constraint = theory.cantelli(*terms, dead_zone)
+    else:
+        constraint = {"indicator": theory.indicator, "cvar": theory.cvar}[name](*terms)
+    value, gradient = theory.of_value(constraint, law), theory.of_gradient(constraint, law)
+    return {
+        "value": value.of_batch(EPISODES),
+        "gradient": gradient.of_batch(EPISODES),
+        "active": value.active,
+    }
 
 
-def _measured_points(policy: np.ndarray) -> Compute:
-    import jax
+def measured(batches: dict[str, np.ndarray]) -> Point:
+    """kappa^2 of an estimator from its values and gradients in many batches, in units of a batch of
+    EPISODES; None if the noise hides the signal.
 
-    from canary.studies.paper import estimators
-
-    @cache
-    def program(constraint: str) -> Callable[..., dict[str, np.ndarray]]:
-        return estimators.batches(estimators.estimator(*PARTS[constraint]))
-
-    @cache
-    def network(seed: int) -> Any:
-        return estimators.imitate(policy, jax.random.key(seed))
-
-    def compute(point: Point) -> Point:
-        terms = network(point["seed"]), point["limit"], point["epsilon"], point["seed"]
-        found = program(point["constraint"])(*terms)
-        episodes = float(found["episodes"].mean())
-        known: Point = {"episodes": episodes}
-        for name, samples in (("value", found["value"][:, None]), ("gradient", found["gradient"])):
-            kappa = estimators.relative_variance(samples) * episodes / EPISODES
-            known[name] = kappa if np.isfinite(kappa) else None
-        return known
-
-    return compute
+    kappa^2 = Var / |mean|^2, where Var / batches is subtracted from |mean|^2: it is too large by
+    that on average.
+    """
+    episodes = float(batches["episodes"].mean())
+    found: Point = {"episodes": episodes}
+    for name, samples in (("value", batches["value"][:, None]), ("gradient", batches["gradient"])):
+        variance = float(samples.var(0, ddof=1).sum())
+        signal = float((samples.mean(0) ** 2).sum()) - variance / len(samples)
+        found[name] = variance / signal * episodes / EPISODES if signal > 0 else None
+    return found
 
 
 def save(page: Page) -> Paths:
-    path = page.folder / "points.json"
-    if not path.exists():
-        raise CanaryError(f"{path} is missing; `canary reproduce {page.folder.name}` makes it.")
-    data = pl.DataFrame(read_sealed(path)["points"], infer_schema_length=None)
+    data = pl.DataFrame(sorted(page.points, key=name_of), infer_schema_length=None)
     # Those of the paper first, then the shaped ones by their dead zone
     names = sorted(data["constraint"].unique(), key=lambda name: (name.startswith("shaped"), name))
     return page.write(

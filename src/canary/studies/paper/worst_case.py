@@ -7,18 +7,16 @@ Costs are in units of the limit.
 """
 
 from collections.abc import Callable
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import polars as pl
 from matplotlib.figure import Figure
 
 from canary.constraints import one_cost
-from canary.errors import CanaryError
 from canary.numerics.tiers import Tier
 from canary.reporting.figures import BLUE, GREY, RED, canvas
 from canary.studies.page import Line, Page, Paths
-from canary.studies.store import read_sealed, write_sealed
 
 SEEDS = (4700,)
 UPDATES = 300
@@ -32,20 +30,12 @@ OVERRIDES = (
 )
 
 
-def complete(
-    folder: Path,
-    seeds: tuple[int, ...],
-    only: tuple[str, ...] = (),
-    progress: Callable[[int, int, str], None] = lambda done, total, what: None,
-) -> None:
-    """Train the seeds that are missing in updates.json."""
-    path = folder / "updates.json"
-    known = read_sealed(path)["updates"] if path.exists() else []
-    todo = [seed for seed in seeds if seed not in {one["seed"] for one in known}]
-    for done, seed in enumerate(todo):
-        progress(done, len(todo), f"seed {seed}")
-        known += updates_of(seed)
-        write_sealed(path, {"updates": known})
+def missing(
+    known: list[dict[str, Any]], seeds: tuple[int, ...], only: tuple[str, ...]
+) -> list[tuple[str, Callable[[], list[dict[str, Any]]]]]:
+    """The seeds that are not known, and how their updates are computed."""
+    have = {one["seed"] for one in known}
+    return [(f"seed {seed}", partial(updates_of, seed)) for seed in seeds if seed not in have]
 
 
 def updates_of(seed: int) -> list[dict[str, Any]]:
@@ -105,10 +95,7 @@ def updates_of(seed: int) -> list[dict[str, Any]]:
 
 
 def save(page: Page) -> Paths:
-    path = page.folder / "updates.json"
-    if not path.exists():
-        raise CanaryError(f"{path} is missing; `canary reproduce {page.folder.name}` makes it.")
-    data = pl.DataFrame(read_sealed(path)["updates"], infer_schema_length=None)
+    data = pl.DataFrame(page.points, infer_schema_length=None)
     return page.write(
         "Medians over the accepted updates of each tier, in units of the limit. All numbers are "
         "exact except the\nbatch's α, max |ratio · A|, which training logs. |μ − L_μ| ≤ Kα is the "

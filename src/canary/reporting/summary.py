@@ -13,7 +13,7 @@ import polars as pl
 
 from canary.constraints import Constraint, Joint, from_dict, to_dict
 from canary.errors import CanaryError
-from canary.numerics.statistics import Measurement, measurement
+from canary.numerics.statistics import measurement
 from canary.reporting.diagnosis import diagnose, seed_series
 from canary.reporting.statistics import (
     is_violation,
@@ -29,6 +29,7 @@ from canary.runs.tables import read_table
 
 EVALUATION = "evaluation.json"  # the last evaluation of a run's newest policies
 YARDSTICK = "yardstick.json"  # constant and random actions, where a seed is stuck or timid
+MEASURES = ("violation", "jitter", "return", "cost", "cost_deviation", "length", "constraint")
 
 
 def summarise_run(run: Path) -> dict[str, Any]:
@@ -143,17 +144,8 @@ def _measured(
     measures of each.
     """
     parts = [episodes.filter(pl.col("seed") == seed) for seed in seeds]
-    measured = [measurement(constraint, part["cost"].to_numpy()) for part in parts]
-    values = [None if one is None else _finite(one.value) for one in measured]
-    each: dict[str, list[float | None]] = {
-        "violation": [_violation(part, constraint.limit) for part in parts],
-        "jitter": [_jitter(part, constraint.limit, span) for part in parts],
-        "return": [_finite(part["return"].cast(pl.Float64).mean()) for part in parts],
-        "cost": [_finite(_costs(part).mean()) for part in parts],
-        "cost_deviation": [_finite(_costs(part).std(ddof=0)) for part in parts],
-        "length": [_finite(part["length"].mean()) for part in parts],
-        "constraint": values,
-    }
+    of_seeds = [_of_seed(part, constraint, span) for part in parts]
+    each = {name: [one.get(name) for one in of_seeds] for name in MEASURES}
     mean = {name: mean_over_seeds(column) for name, column in each.items()}
     error = {name: standard_error(column) for name, column in each.items()}
     found = {
@@ -173,13 +165,13 @@ def _measured(
         "constraint_allowed": constraint.allowed,
         "constraint_value": mean["constraint"],
         "constraint_standard_error": error["constraint"],
-        "constraint_interval": _interval(measurement(constraint, episodes["cost"].to_numpy())),
-        "constraint_interval_per_seed": [_interval(one) for one in measured],
-        "safe_fraction": safe_fraction(values, constraint.allowed),
+        "constraint_interval": _interval(episodes, constraint),
+        "constraint_interval_per_seed": [_interval(part, constraint) for part in parts],
+        "safe_fraction": safe_fraction(each["constraint"], constraint.allowed),
     }
     if whole is not None:
-        each_whole = (whole.filter(pl.col("seed") == seed) for seed in seeds)
-        rates = [_violation(part, constraint.limit) for part in each_whole]
+        of_whole = (whole.filter(pl.col("seed") == seed) for seed in seeds)
+        rates = [_of_seed(part, constraint, None).get("violation") for part in of_whole]
         found["violation_probability_whole"] = mean_over_seeds(rates)
         found["violation_whole_per_seed"] = rates
     if isinstance(constraint, Joint):
@@ -190,29 +182,34 @@ def _measured(
     return found
 
 
-def _costs(part: pl.DataFrame) -> pl.Series:
-    """The cost of each episode; empty if an episode has several."""
-    costs = part["cost"]
-    return costs.cast(pl.Float64) if costs.dtype.is_numeric() else pl.Series([], dtype=pl.Float64)
+def _of_seed(
+    episodes: pl.DataFrame, constraint: Constraint, span: tuple[int, int] | None
+) -> dict[str, float]:
+    """The measures that are known of a seed; an episode with several costs has no `cost`."""
+    if episodes.is_empty():
+        return {}
+    costs, measures = episodes["cost"], {}
+    violated = is_violation(costs.to_numpy(), constraint.limit)
+    if span is not None:
+        jitter = violation_jitter(violated, episodes["iteration"].to_numpy(), *span)
+        measures["jitter"] = jitter
+    if costs.dtype.is_numeric():
+        one = costs.cast(pl.Float64)
+        measures |= {"cost": one.mean(), "cost_deviation": one.std(ddof=0)}
+    measures |= {
+        "violation": violated.mean(),
+        "return": episodes["return"].cast(pl.Float64).mean(),
+        "length": episodes["length"].mean(),
+        "constraint": constraint.measure(costs.to_numpy().astype(float)),
+    }
+    # JSON has no NaN and no infinity
+    known = {name: value for name, value in measures.items() if value is not None}
+    return {name: float(value) for name, value in known.items() if math.isfinite(value)}
 
 
-def _violation(part: pl.DataFrame, limit: Any) -> float | None:
-    return float(is_violation(part["cost"].to_numpy(), limit).mean()) if len(part) else None
-
-
-def _jitter(part: pl.DataFrame, limit: Any, span: tuple[int, int] | None) -> float | None:
-    if span is None or part.is_empty():
-        return None
-    violated = is_violation(part["cost"].to_numpy(), limit)
-    return violation_jitter(violated, part["iteration"].to_numpy(), *span)
-
-
-def _interval(measured: Measurement | None) -> list[float] | None:
+def _interval(episodes: pl.DataFrame, constraint: Constraint) -> list[float] | None:
+    """The 95% interval of what the constraint limits."""
+    measured = measurement(constraint, episodes["cost"].to_numpy())
     if measured is None or not all(map(math.isfinite, measured)):
         return None
     return [measured.lower, measured.upper]
-
-
-def _finite(value: Any) -> float | None:
-    """JSON has no NaN and no infinity."""
-    return float(value) if value is not None and math.isfinite(value) else None

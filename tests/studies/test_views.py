@@ -1,6 +1,5 @@
 """Tables and figures from stored results with known numbers."""
 
-import json
 import shutil
 
 import numpy as np
@@ -8,7 +7,6 @@ import polars as pl
 import pytest
 from scipy.stats import beta
 
-from canary.errors import CanaryError
 from canary.numerics.statistics import gaussian_tail
 from canary.reporting.statistics import collapse_time, running_rate, violation_jitter
 from canary.studies import store
@@ -86,38 +84,18 @@ def test_blocks_hold_counts_sums_and_quantiles_of_every_half(results):
     assert blocks["update_cost_mean"][0] == pytest.approx(7.0)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda text: text.replace('"violation": 0.01,', '"violation": 0.02,'),
-        lambda text: text[:-30],
-        lambda text: "{}",
-    ],
-)
-def test_a_changed_row_is_not_shown(results, tmp_path, change):
+@pytest.mark.parametrize("file", ["row.json", "blocks-*.parquet"])
+def test_what_was_changed_or_is_gone_is_not_shown(results, tmp_path, file):
     shutil.copytree(results, tmp_path, dirs_exist_ok=True)
-    path = tmp_path / "units" / "a" / "row.json"
-    assert change(path.read_text()) != path.read_text()
-    path.write_text(change(path.read_text()))
-    text = save_views(tmp_path / "anatomy")["table"].read_text()
-    assert "| one | not shown" in text
-    assert "row.json" in text
-
-
-def test_a_changed_table_or_study_is_not_shown(results, tmp_path):
-    shutil.copytree(results, tmp_path, dirs_exist_ok=True)
-    path = next((tmp_path / "units" / "b").glob("blocks-*.parquet"))
+    path = next((tmp_path / "units" / "a").glob(file))
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(bytes(data))
-    assert "was changed since it was written" in save_views(tmp_path / "study")["table"].read_text()
+    text = save_views(tmp_path / "anatomy")["table"].read_text()
+    assert "| one | not shown" in text
+    assert path.name in text
     path.unlink()
-    assert "is missing" in save_views(tmp_path / "study")["table"].read_text()
-    study = json.loads((tmp_path / "study" / "study.json").read_text())
-    study["rows"][0]["paper"]["reward"] = 0.1
-    (tmp_path / "study" / "study.json").write_text(json.dumps(study))
-    with pytest.raises(CanaryError, match="damaged"):
-        save_views(tmp_path / "study")
+    assert "| one | not " in save_views(tmp_path / "anatomy")["table"].read_text()
 
 
 def test_an_extension_that_dies_leaves_the_row_as_it_was(tmp_path, monkeypatch):

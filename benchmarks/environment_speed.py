@@ -24,7 +24,7 @@ import numpy as np
 
 from canary.environments import ENVIRONMENTS
 from canary.environments.eco_ant import INITIAL_POSITION, EcoAnt
-from canary.environments.physics.engine import require
+from canary.environments.physics import require
 from canary.environments.protocol import Discrete, Environment
 
 FEW, MANY = 20, 100  # parallel environments: those of one seed in the paper, and a large batch

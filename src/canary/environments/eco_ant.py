@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from canary.environments.physics.engine import (
+from canary.environments.physics import (
     Engine,
     EngineName,
     PhysicsState,

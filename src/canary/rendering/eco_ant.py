@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Float
 
 from canary.environments.eco_ant import EcoAnt
-from canary.environments.physics.engine import require
+from canary.environments.physics import require
 from canary.errors import CanaryError
 from canary.rendering.canvas import Picture
 from canary.rendering.panel import RecordedEpisode

@@ -10,9 +10,9 @@ import mujoco
 import numpy as np
 import pytest
 
+from canary.environments import physics
 from canary.environments.eco_ant import INITIAL_POSITION
-from canary.environments.physics import native
-from canary.environments.physics.engine import PhysicsState, load_model, make_engine
+from canary.environments.physics import PhysicsState, load_model, make_engine
 from canary.errors import CanaryError
 
 MODEL = load_model("eco_ant.xml")
@@ -111,7 +111,7 @@ def test_nested_vmaps_are_one_call_with_the_numbers_of_single_steps(monkeypatch)
 
 
 def test_neither_batch_nor_threads_change_a_number(monkeypatch):
-    monkeypatch.setattr(native, "CORES", 3)
+    monkeypatch.setattr(physics, "CORES", 3)
     engine, rows = make_engine("native", MODEL, 3), random_rows(100)  # this test's own engine
     together = engine.advance(rows)
     assert list(engine.idle) == [3]

@@ -87,7 +87,7 @@ def test_help_version_and_list_are_quick_and_light(tmp_path):
         ("check-env", "an argument is missing"),
         ("check-env IcyLake --constraint mean --epsilon 0.1", "has no epsilon"),
         ("reproduce --rebuild --seeds 4", "Leave out --seeds"),
-        ("certify --verify nothing.json", "There is no certificate"),
+        ("certify --verify nothing.json", "is no certificate"),
         ("certify --verify x --sign key", "Leave out --sign"),
         ("frontier --env Volcano", "environment"),
     ],

@@ -44,7 +44,7 @@ def test_gymnax_of_both_generations(kind):
     assert isinstance(environment, Environment)
     assert environment.horizon == 6
     assert environment.action_space == Continuous(1)
-    assert full_check(environment, episodes=16).ok
+    assert full_check(environment, episodes=16)["ok"]
     still = walk(environment, [jnp.zeros(1)] * 9)
     assert len(still) == 7
     assert (bool(still[-1].terminated), bool(still[-1].truncated)) == (False, True)
@@ -78,7 +78,7 @@ def test_parameters_and_mistakes_of_gymnax():
 def test_brax_states():
     environment = from_brax(BraxWalk(), horizon=5)
     assert isinstance(environment, Environment)
-    assert full_check(environment, episodes=16).ok
+    assert full_check(environment, episodes=16)["ok"]
     for actions, flags in (
         ([jnp.zeros(1)] * 9, (False, True)),
         ([jnp.full(1, 7.0)] * 9, (True, False)),
@@ -112,7 +112,7 @@ def test_real_gymnax_agrees_with_its_own_steps(name):
 
     environment = from_gymnax(name, speed, horizon=30)
     plain, params = gymnax.make(name)
-    assert full_check(environment, episodes=8).ok
+    assert full_check(environment, episodes=8)["ok"]
     action = jnp.zeros((), jnp.int32) if name == "CartPole-v1" else jnp.full(1, 0.5)
     states = walk(environment, [action] * 40)
     seen, state = plain.reset_env(jax.random.key(0), params)

@@ -398,12 +398,17 @@ def _check(run: Run, episodes: int, *, quiet: bool) -> EvaluationSummary | None:
 def _yardstick(run: Run) -> str | None:
     """A sentence on whether a constant or random action stays within the limit; also written into
     the run."""
-    from canary.checking.yardstick import Yardstick, known_sentence
+    from canary.checking.probe import make_probe
+    from canary.checking.yardstick import known_sentence, play_simple
 
     config, until = run.config, time.monotonic() + YARDSTICK_SECONDS
     try:
-        yardstick = Yardstick(config.environment, YARDSTICK_EPISODES)
-        played = yardstick.play(lambda *_: time.monotonic() < until)
+        played, _ = play_simple(
+            config.environment,
+            make_probe(config.environment),
+            YARDSTICK_EPISODES,
+            lambda *_: time.monotonic() < until,
+        )
         sentence = known_sentence(played, config.constraint)
         rows = [one.to_dict(config.constraint) for one in played]
         files.write_sealed(run.directory / YARDSTICK, {"sentence": sentence, "policies": rows})

@@ -3,9 +3,7 @@
 import inspect
 import math
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -35,55 +33,30 @@ TYPES = {
 }
 
 
-@dataclass(frozen=True)
-class Finding:
-    """An error makes training wrong or impossible; a warning is likely a mistake; a note is worth
-    knowing."""
+class Mistake(CanaryError):
+    """What is wrong with a member of an environment."""
 
-    level: Literal["error", "warning", "note"]
-    field: str
-    text: str
+    def __init__(self, field: str, text: str):
+        super().__init__(text)
+        self.field = field
 
 
-def error(field: str, text: str) -> Finding:
-    return Finding("error", field, text)
-
-
-def raise_first_error(findings: Sequence[Finding]) -> None:
-    """Raise the sentence of the first error, and say if there are more."""
-    errors = [finding.text for finding in findings if finding.level == "error"]
-    if errors:
-        more = f" (and {len(errors) - 1} more: `canary check-env` lists them)" if errors[1:] else ""
-        raise CanaryError(f"{errors[0].removesuffix('.')}{more}.")
-
-
-def check_structure(environment: Any) -> list[Finding]:
-    """All that is wrong with the members, the settings, and what `reset` and `step` return."""
-    found = list(_members(environment))
-    if found or isinstance(environment, GymnasiumEnvironment):  # playing that shows its mistakes
-        return found
+def check_structure(environment: Any) -> None:
+    """Raise the first mistake of the members, the settings, or what `reset` and `step` return."""
+    _check_members(environment)
+    if isinstance(environment, GymnasiumEnvironment):  # playing it shows the rest
+        return
     space, key = environment.action_space, jax.random.key(0)
     shape, kind = ((), jnp.int32) if isinstance(space, Discrete) else ((space.size,), jnp.float32)
-    action = jax.ShapeDtypeStruct(shape, kind)
-    reset = _traced(environment, "reset", key)
-    if isinstance(reset, Finding):
-        return [reset]
-    if found := list(_fields(environment, reset)):
-        return found
-    step = _traced(environment, "step", reset, action, key)
-    if isinstance(step, Finding):
-        return [step]
-    if found := list(_differences(environment, reset, step)):
-        return found
-    for method, arguments in (("reset", (key,)), ("step", (reset, action, key))):
-        if _is_frozen(getattr(environment, method), arguments):
-            text = (
-                f"{method}() of {name_of_environment(environment)} draws random numbers without its "
-                "key: they are drawn once, while the program is made, and never change; use "
-                "jax.random with the key."
-            )
-            found.append(error(method, text))
-    return found
+    reset = _returned(environment, "reset", key)
+    _check_fields(environment.observation_size, reset)
+    step = _returned(environment, "step", reset, jax.ShapeDtypeStruct(shape, kind), key)
+    before, after = map(_shapes, (reset, step))
+    for field in sorted(before.keys() | after.keys()):
+        first, second = before.get(field, "missing"), after.get(field, "missing")
+        if first != second:
+            text = f"{field} of {name_of_environment(environment)} is {first} after reset() but "
+            raise Mistake(field, f"{text}{second} after step(); both must be the same.")
 
 
 def costs_of(environment: Environment) -> int:
@@ -93,111 +66,103 @@ def costs_of(environment: Environment) -> int:
     return math.prod(jax.eval_shape(environment.reset, jax.random.key(0)).cost.shape)
 
 
-def _members(environment: Any) -> Iterator[Finding]:
+def _check_members(environment: Any) -> None:
     if inspect.isclass(environment):
         name = environment.__name__
-        yield error("environment", f"{name} is a class; pass an instance of it: {name}().")
-        return
+        raise Mistake("environment", f"{name} is a class; pass an instance of it: {name}().")
     name = type(environment).__name__
     if missing := [member for member in MEMBERS if not hasattr(environment, member)]:
-        advice = (
-            "; it looks like a Gymnasium environment: use canary.environments.from_gymnasium"
-            if hasattr(environment, "observation_space")
-            else " (docs/environments/your-own.md)"
-        )
+        advice = " (docs/environments/your-own.md)"
+        if hasattr(environment, "observation_space"):
+            advice = (
+                "; it looks like a Gymnasium environment: use canary.environments.from_gymnasium"
+            )
         text = f"{name} is not an environment: it has no {', no '.join(missing)}{advice}."
-        yield error("environment", text)
-        return
+        raise Mistake("environment", text)
     space = environment.action_space
     if not isinstance(space, Discrete | Continuous):
-        kind = f"{type(space).__module__.partition('.')[0]}'s {type(space).__name__}"
-        text = f"is {kind}; it must be canary.Discrete(count) or canary.Continuous(size)."
-        yield error("action_space", f"The action_space of {name} {text}")
-        return
-    members = [
-        ("horizon", environment.horizon, Count),
-        ("observation_size", environment.observation_size, Count),
-        ("normalise_observation", environment.normalise_observation, bool),
-        ("action_space", space.count if isinstance(space, Discrete) else space.size, Count),
-    ]
-    for member, value, kind in members:
-        try:
-            convert(kind, value, f"The {member} of {name}")
-        except CanaryError as mistake:
-            yield error(member, str(mistake))
+        raise Mistake(
+            "action_space",
+            f"The action_space of {name} is {type(space).__module__.partition('.')[0]}'s "
+            f"{type(space).__name__}; it must be canary.Discrete(count) or canary.Continuous(size).",
+        )
+    members = {
+        "horizon": (environment.horizon, Count),
+        "observation_size": (environment.observation_size, Count),
+        "normalise_observation": (environment.normalise_observation, bool),
+        "action_space": (space.count if isinstance(space, Discrete) else space.size, Count),
+    }
+    member = "settings"
     try:
         settings_of(environment)
+        for member, (value, kind) in members.items():
+            convert(kind, value, f"The {member} of {name}")
     except CanaryError as mistake:
-        yield error("settings", str(mistake))
+        raise Mistake(member, str(mistake)) from None
 
 
-def _traced(environment: Environment, method: str, *arguments: Any) -> EnvironmentState | Finding:
-    """The shapes of what a method returns, or what is wrong with it."""
-    name = name_of_environment(environment)
+def _returned(environment: Environment, method: str, *given: Any) -> EnvironmentState:
+    """The shapes of what a method returns."""
+    function, place = (
+        getattr(environment, method),
+        f"{method}() of {name_of_environment(environment)}",
+    )
     try:
-        state = jax.eval_shape(getattr(environment, method), *arguments)
+        state = jax.eval_shape(function, *given)
+        first, second = (_program(function, given) for _ in range(2))
     except CanaryError as mistake:
-        return error(method, str(mistake))
+        raise Mistake(method, str(mistake)) from None
     except Exception as failure:
-        hint = (
-            " It must be written with jax.numpy and jax.lax: `if`, float() and numpy cannot act on "
-            "traced values"
-            if isinstance(failure, jax.errors.JAXTypeError)
-            else ""
-        )
-        return error(method, f"{method}() of {name} failed: {describe(failure):.300}.{hint}")
+        hint = ""
+        if isinstance(failure, jax.errors.JAXTypeError):
+            hint = (
+                " It must be written with jax.numpy and jax.lax: `if`, float() and numpy cannot act "
+                "on traced values."
+            )
+        raise Mistake(method, f"{place} failed: {describe(failure):.300}.{hint}") from None
     if not isinstance(state, EnvironmentState):
         kind = f"tuple of {len(state)}" if isinstance(state, tuple) else type(state).__name__
-        text = f"{method}() of {name} returned a {kind}; it must return a canary.EnvironmentState."
-        return error(method, text)
+        text = f"{place} returned a {kind}; it must return a canary.EnvironmentState."
+        raise Mistake(method, text)
+    if first != second:
+        raise Mistake(
+            method,
+            f"{place} draws random numbers without its key: they are drawn once, while the program "
+            "is made, and never change; use jax.random with the key.",
+        )
     return state
 
 
-def _fields(environment: Environment, state: EnvironmentState) -> Iterator[Finding]:
+def _program(function: Any, given: tuple[Any, ...]) -> str:
+    """The program of a function with its constants. Random numbers that are drawn while tracing
+    differ from one tracing to the next."""
+    closed = jax.make_jaxpr(lambda *given: function(*given))(*given)
+    constants = [
+        np.asarray(value).tobytes()
+        for value in closed.consts
+        if not jax.dtypes.issubdtype(jax.dtypes.result_type(value), jax.dtypes.prng_key)
+    ]
+    return re.sub(r"0x[0-9a-f]+", "", str(closed.jaxpr)) + repr(constants)
+
+
+def _check_fields(size: int, state: EnvironmentState) -> None:
     for field, kind in TYPES.items():
-        leaf, size = getattr(state, field), environment.observation_size
+        leaf = getattr(state, field)
         dtype, shape = jax.dtypes.result_type(leaf), jnp.shape(leaf)
         expected = (size,) if field == "observation" else ()
         fits = jnp.issubdtype(dtype, jnp.integer) if field == "time" else dtype == kind
         is_vector = field == "cost" and len(shape) == 1 and shape[0] > 1  # several costs
         if not fits or not (shape == expected or is_vector):
             rule = f" (observation_size says {size})" if field == "observation" else ""
-            text = (
+            raise Mistake(
+                field,
                 f"The {field} of reset() is {dtype} of shape {shape}; it must be "
-                f"{jnp.dtype(kind).name} of shape {expected}{rule}."
+                f"{jnp.dtype(kind).name} of shape {expected}{rule}.",
             )
-            yield error(field, text)
 
 
-def _differences(environment: Environment, reset: Any, step: Any) -> Iterator[Finding]:
-    """Where the states after a reset and after a step differ in shape or type."""
-    before, after = (
-        {
-            jax.tree_util.keystr(path).lstrip("."): f"{leaf.dtype} of shape {leaf.shape}"
-            for path, leaf in jax.tree_util.tree_leaves_with_path(state)
-        }
-        for state in (reset, step)
-    )
-    for field in sorted(before.keys() | after.keys()):
-        first, second = before.get(field, "missing"), after.get(field, "missing")
-        if first != second:
-            text = (
-                f"{field} of {name_of_environment(environment)} is {first} after reset() but "
-                f"{second} after step(); both must be the same."
-            )
-            yield error(field, text)
-
-
-def _is_frozen(method: Any, arguments: tuple[Any, ...]) -> bool:
-    """Whether two tracings differ: randomness without a key is drawn while tracing."""
-
-    def program() -> str:
-        closed = jax.make_jaxpr(lambda *given: method(*given))(*arguments)
-        constants = [
-            np.asarray(value).tobytes()
-            for value in closed.consts
-            if not jax.dtypes.issubdtype(jax.dtypes.result_type(value), jax.dtypes.prng_key)
-        ]
-        return re.sub(r"0x[0-9a-f]+", "", str(closed.jaxpr)) + repr(constants)
-
-    return program() != program()
+def _shapes(state: EnvironmentState) -> dict[str, str]:
+    return {
+        jax.tree_util.keystr(path).lstrip("."): f"{leaf.dtype} of shape {leaf.shape}"
+        for path, leaf in jax.tree_util.tree_leaves_with_path(state)
+    }

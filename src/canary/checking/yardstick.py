@@ -9,20 +9,19 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from canary.checking.probe import Probe, make_probe
+from canary.checking.probe import LANES, Play, Probe
 from canary.constraints import Chance, Constraint, One, parts_of
 from canary.environments.gymnasium_environment import GymnasiumEnvironment
 from canary.environments.protocol import Discrete, Environment
 from canary.numerics.statistics import measurement
 
 RANDOM = "random actions"
-LANES, HOST_LANES = 16, 2  # whole episodes at once; those of a host environment take turns
 MOST_ACTIONS = 16  # constant actions that are tried
 SHARE = 0.05  # of the worst episodes, where no constraint says it
 LONGEST = 5000  # steps of an episode that a check waits for
 
 Progress = Callable[[int, int, str], bool | None]
-"""Called with (done, total, what is being done); False stops."""
+"""Called every few steps with (done, total, what is being done); False stops."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +49,9 @@ class Played:
 
     def to_dict(self, constraint: Constraint | None) -> dict[str, Any]:
         """The return, and under `costs` what is known of each cost."""
-        parts = _parts([self], constraint)
-        each = [self.of_cost(index)._about_cost(part) for index, part in enumerate(parts)]
+        each = [
+            self.of_cost(i)._about_cost(part) for i, part in enumerate(_parts(self, constraint))
+        ]
         count, reward = len(self.returns), self.reward
         return {"policy": self.policy, "episodes": count, "return_mean": reward, "costs": each}
 
@@ -65,48 +65,45 @@ class Played:
         }
 
 
-def _parts(played: Sequence[Played], constraint: Constraint | None) -> tuple[One | None, ...]:
+def _parts(played: Played, constraint: Constraint | None) -> tuple[One | None, ...]:
     """The constraint on each cost; None where there is none."""
     if constraint is not None:
         return parts_of(constraint)
-    costs = played[0].costs
-    return (None,) * (1 if costs.ndim == 1 else costs.shape[1])
+    return (None,) * (1 if played.costs.ndim == 1 else played.costs.shape[1])
 
 
-class Yardstick:
-    """Plays simple policies on an environment; one program serves all."""
+def play_simple(
+    environment: Environment, play: Play, episodes: int, progress: Progress
+) -> tuple[list[Played], Probe]:
+    """Up to `episodes` of random and of every constant action, in turns, until `progress` returns
+    False; and the first record of random actions.
 
-    def __init__(self, environment: Environment, episodes: int):
-        most = HOST_LANES if isinstance(environment, GymnasiumEnvironment) else LANES
-        self.policies = {RANDOM: None} | constant_actions(environment)
-        self.episodes, self._lanes = episodes, min(most, episodes)
-        self._play = make_probe(environment, min(environment.horizon + 1, LONGEST))
+    Episodes that did not end or have non-finite numbers are left out. `play` is what `make_probe`
+    makes of the environment.
+    """
+    lanes = 1 if isinstance(environment, GymnasiumEnvironment) else LANES
+    policies = {RANDOM: None} | constant_actions(environment)
+    turns = list(product(range(-(-episodes // lanes)), policies))
+    records: dict[str, list[Probe]] = {}
+    for done, (number, name) in enumerate(turns):
 
-    def batch(self, policy: str, number: int) -> Probe:
-        """A batch of episodes; the number is its seed."""
-        return self._play(self._lanes, number, self.policies[policy])
+        def going(done: int = done, name: str = name) -> bool:
+            return progress(done, len(turns), name) is not False
 
-    def play(self, progress: Progress) -> list[Played]:
-        """Up to `episodes` of every policy, in turns, until `progress` returns False after the first
-        batch. Episodes that did not end or have non-finite numbers are left out."""
-        played: dict[str, list[Played]] = {name: [] for name in self.policies}
-        turns = list(product(range(-(-self.episodes // self._lanes)), self.policies))
-        for done, (number, name) in enumerate(turns):
-            if progress(done, len(turns), name) is False and done:
-                break
-            record = self.batch(name, number)
-            costs, returns = record.episode("cost"), record.episode("reward")
-            is_finite = np.isfinite(costs).reshape(len(costs), -1).all(1) & np.isfinite(returns)
-            good = record.finished & is_finite
-            played[name].append(Played(name, costs[good], returns[good]))
-        joined = (_joined(batches, self.episodes) for batches in played.values() if batches)
-        return [one for one in joined if len(one.returns)]
+        if done and not going():
+            break
+        length = min(environment.horizon + 1, LONGEST)
+        records.setdefault(name, []).append(play(length, number, policies[name], going))
+    played = [_whole(name, own, episodes) for name, own in records.items()]
+    return [one for one in played if len(one.returns)], records[RANDOM][0]
 
 
-def _joined(batches: Sequence[Played], most: int) -> Played:
-    costs = np.concatenate([batch.costs for batch in batches])
-    returns = np.concatenate([batch.returns for batch in batches])
-    return Played(batches[0].policy, costs[:most], returns[:most])
+def _whole(policy: str, records: Sequence[Probe], most: int) -> Played:
+    """The episodes of these records that ended with finite numbers."""
+    costs = np.concatenate([record.episode("cost")[record.finished] for record in records])
+    returns = np.concatenate([record.episode("reward")[record.finished] for record in records])
+    good = np.isfinite(costs).all(tuple(range(1, costs.ndim))) & np.isfinite(returns)
+    return Played(policy, costs[good][:most], returns[good][:most])
 
 
 def constant_actions(environment: Environment) -> dict[str, Any]:
@@ -143,9 +140,9 @@ def _about(one: Played, constraint: Constraint) -> str:
 
 def advise_each(played: list[Played], constraint: Constraint | None) -> dict[str, Any]:
     """The advice about the limit; of several costs, that about each."""
-    parts = _parts(played, constraint)
     each = [
-        advise([one.of_cost(index) for one in played], part) for index, part in enumerate(parts)
+        advise([one.of_cost(index) for one in played], part)
+        for index, part in enumerate(_parts(played[0], constraint))
     ]
     if len(each) == 1:
         return each[0]
@@ -160,12 +157,16 @@ def advise(played: list[Played], constraint: One | None) -> dict[str, Any]:
         text = "No episode has a cost, so nothing can be said about limits; check the cost."
         return {"kind": "unknown", "limits": [], "text": text}
     best = max(played, key=lambda one: one.reward)
-    limits = _limits(played, best, constraint)
+    low = min(one.least_limit(constraint) for one in played)
+    high = best.least_limit(constraint)
+    if high <= low:  # the best is the safest: only a smaller limit asks for something
+        low = 0.0
+    found = {float(f"{low + share * (high - low):.2g}") for share in (0.25, 0.5, 0.75)}
+    limits = sorted(limit for limit in found if limit > 0)
     worth = f"Limits worth trying: {', '.join(f'{value:g}' for value in limits)}." if limits else ""
     if constraint is None:
         return {"kind": "no limit", "limits": limits, "text": worth}
     known = known_sentence(played, constraint)
-    known = known[0].upper() + known[1:]
     cheapest = min(float(one.costs.min()) for one in played)
     if constraint.measure(best.costs) <= constraint.allowed:
         kind, more = "trivial", f"and none of them earns more: the limit may be trivial. {worth}"
@@ -174,14 +175,5 @@ def advise(played: list[Played], constraint: One | None) -> dict[str, Any]:
     else:
         kind = "interesting"
         more = f"and {_about(best, constraint)} earns the most: the limit is interesting."
-    return {"kind": kind, "limits": limits, "text": f"{known}, {more}".strip()}
-
-
-def _limits(played: list[Played], best: Played, constraint: One | None) -> list[float]:
-    """To two digits."""
-    low = min(one.least_limit(constraint) for one in played)
-    high = best.least_limit(constraint)
-    if high <= low:  # the best is the safest: only a smaller limit asks for something
-        low = 0.0
-    found = {float(f"{low + share * (high - low):.2g}") for share in (0.25, 0.5, 0.75)}
-    return sorted(limit for limit in found if limit > 0)
+    text = f"{known[0].upper()}{known[1:]}, {more}".strip()
+    return {"kind": kind, "limits": limits, "text": text}

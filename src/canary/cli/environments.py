@@ -35,9 +35,9 @@ class CheckEnv:
   canary check-env gymnasium:shop:Tank --set env.horizon=200     your own Gymnasium class, which has no spec
   canary check-env IcyLake --json -
 
-The check traces the environment and plays random episodes twice: the same seeds must give the same numbers. Then it plays
-constant actions (each one, or low, middle and high) and suggests limits. Every training begins with the fast part of this
-check. Exit code 0 if nothing is wrong, else 1."""
+The check traces the environment and plays random episodes, their first steps twice: the same seeds must give the same
+numbers. It also plays constant actions (each one, or low, middle and high) and suggests limits. Every training begins with
+the fast part of this check. Exit code 0 if nothing is wrong, else 1."""
 
     env: Annotated[Positional[str], options.flag("ENV")]
     """One of ours, package.module:Factory, gymnasium:ID, gymnax:ID, brax:NAME, crax:NAME or
@@ -82,8 +82,8 @@ check. Exit code 0 if nothing is wrong, else 1."""
                 )
         finally:
             close(environment)
-        options.show(self, report.to_dict(), print_check, constraint)
-        return 0 if report.ok else 1
+        options.show(self, report, print_check, constraint)
+        return 0 if report["ok"] else 1
 
     def _constraint(self, environment: "Environment") -> Any:
         """The given options, completed by the environment's constraint; None without a limit."""

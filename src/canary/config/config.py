@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from canary.algorithms import ALGORITHMS
-from canary.checking.structure import check_structure, raise_first_error
+from canary.checking.structure import check_structure
 from canary.config import presets
 from canary.config.run_config import RunConfig, Said, TrainingConfig, checked, complete
 from canary.config.settings import check as check_settings
@@ -150,7 +150,7 @@ def make_environment(
     else:
         environment = env
     if check:
-        raise_first_error(check_structure(environment))
+        check_structure(environment)
     if changes and callable(getattr(environment, "with_settings", None)):
         spelled = {name: parse(value) for name, value in changes.items()}
         environment = with_settings(environment, spelled)

@@ -19,9 +19,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from canary.checking.behaviour import behaviour_differences, check_behaviour, fingerprint
+from canary.checking.behaviour import (
+    behaviour_differences,
+    check_behaviour,
+    fingerprint,
+    raise_first_error,
+)
 from canary.checking.probe import short_record
-from canary.checking.structure import check_structure, raise_first_error
+from canary.checking.structure import check_structure
 from canary.config.config import check_method, config_from_dict
 from canary.config.run_config import RunConfig
 from canary.config.sources import Source, build, method_source, source_from_dict, source_of
@@ -104,7 +109,7 @@ def open_config(
         )
     if environment is None:
         return config_from_dict(data, method=method)
-    raise_first_error(check_structure(environment))
+    check_structure(environment)
     changes = environment_changes(stored, environment)
     if changes and not accept_change:
         raise CanaryError(

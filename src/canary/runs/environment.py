@@ -178,7 +178,7 @@ def environment_changes(stored: dict[str, Any], environment: Environment) -> lis
     if changes or ours:
         return changes
     found = behaviour_of(environment)
-    changes = behaviour_differences(stored.get("behaviour"), found)
+    changes = behaviour_differences(stored["behaviour"], found)
     if changes and behaviour_differences(found, _behaviour.__wrapped__(environment)):
         return []  # its own randomness hides any change
     return [f"on the same keys {text}" for text in changes]

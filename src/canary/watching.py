@@ -21,6 +21,8 @@ from canary.constraints import Constraint
 from canary.errors import CanaryError, nearest
 from canary.runs import files
 
+MEASURED = ("return_mean", "cost_mean", "constraint_value")
+
 
 @dataclass(frozen=True, kw_only=True)
 class SeedUpdate:
@@ -42,7 +44,7 @@ class SeedUpdate:
         """All numbers by the names that logs give them; None if unknown or not finite. A metric
         with a name of the batch, such as the mean cost over several batches, is
         `algorithm_NAME`."""
-        names = ("episodes", "return_mean", "cost_mean", "constraint_value")
+        names = ("episodes", *MEASURED)
         found = {name: getattr(self, name) for name in names} | {
             f"algorithm_{name}" if name in names else name: value
             for name, value in self.metrics.items()
@@ -78,32 +80,25 @@ def updates_of(
     """The updates in some rows of a run's tables: a row of metrics per seed and update, a row per
     episode."""
     whole = episodes.filter(pl.col("valid")).partition_by("seed", "iteration", as_dict=True)
+
+    def of_seed(row: dict[str, Any]) -> SeedUpdate:
+        seed, iteration, _ = (row.pop(name) for name in ("seed", "iteration", "steps"))
+        ended = whole.get((seed, iteration))
+        costs = None if ended is None else ended["cost"].to_numpy()
+        return SeedUpdate(
+            seed=seed,
+            episodes=0 if costs is None else len(costs),
+            return_mean=None if ended is None else float(ended["return"].to_numpy().mean()),
+            cost_mean=None if costs is None or costs.ndim > 1 else float(costs.mean()),
+            constraint_value=None if costs is None else constraint.measure(costs),
+            metrics={name: float(value) for name, value in row.items()},
+        )
+
     parts = rows.sort("iteration", "seed").partition_by("iteration", maintain_order=True)
     for part in parts:
         number, steps = int(part["iteration"][0]) + 1, int(part["steps"][0])
-        seeds = tuple(
-            _of_seed(row, whole.get((row["seed"], row["iteration"])), constraint)
-            for row in part.to_dicts()
-        )
+        seeds = tuple(map(of_seed, part.to_dicts()))
         yield Update(run=run, number=number, updates=updates, steps=steps, seeds=seeds)
-
-
-def _of_seed(
-    row: dict[str, float], ended: pl.DataFrame | None, constraint: Constraint
-) -> SeedUpdate:
-    costs = None if ended is None else ended["cost"].to_numpy()
-    return SeedUpdate(
-        seed=int(row["seed"]),
-        episodes=0 if costs is None else len(costs),
-        return_mean=None if ended is None else float(ended["return"].to_numpy().mean()),
-        cost_mean=None if costs is None or costs.ndim > 1 else float(costs.mean()),
-        constraint_value=None if costs is None else constraint.measure(costs),
-        metrics={
-            name: float(value)
-            for name, value in row.items()
-            if name not in ("seed", "iteration", "steps")
-        },
-    )
 
 
 Callback = Callable[[Update], bool | None]
@@ -175,8 +170,7 @@ def wandb_log(run: Path, about: dict[str, Any], is_resumed: bool) -> Iterator[Wr
     log.define_metric("*", step_metric="steps")
 
     def write(update: Update) -> None:
-        means = ("return_mean", "cost_mean", "constraint_value")
-        numbers = {name: update.mean(name) for name in means} | {
+        numbers = {name: update.mean(name) for name in MEASURED} | {
             f"seed-{seed.seed}/{name}": number
             for seed in update.seeds
             for name, number in seed.numbers().items()
@@ -196,7 +190,7 @@ class Watcher:
     """Passes the updates of a run on to a callback and to logs."""
 
     def __init__(self, callback: Callback | None = None, log: Sequence[str] | str = ()):
-        self._callback, self._open = callback, ExitStack()
+        self.callback, self._open = callback, ExitStack()
         self._write: list[Write] = []
         self.log_to(log)
 
@@ -211,11 +205,6 @@ class Watcher:
                 raise CanaryError(
                     f"The log {name} needs the package {package}: pip install 'canary-rl[{name}]'."
                 )
-
-    @property
-    def sees_every_update(self) -> bool:
-        """Whether updates must be done one at a time, so that a stop takes effect at once."""
-        return self._callback is not None
 
     def open(
         self,
@@ -240,15 +229,13 @@ class Watcher:
 
     def see(self, rows: pl.DataFrame, episodes: pl.DataFrame) -> bool:
         """Pass on the updates of a chunk; returns whether training shall go on."""
-        if not self._write and self._callback is None:
-            return True
-        goes_on = True
-        for update in self._records(rows, episodes):
-            for write in self._write:
-                write(update)
-            answer = None if self._callback is None else self._callback(update)
-            goes_on = goes_on and (answer is None or bool(answer))
-        return goes_on
+        listeners = [*self._write, *([] if self.callback is None else [self.callback])]
+        answers = [
+            listen(update)
+            for update in (self._records(rows, episodes) if listeners else ())
+            for listen in listeners
+        ]
+        return all(answer is None or answer for answer in answers)
 
     def close(self) -> None:
         self._open.close()

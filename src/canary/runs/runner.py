@@ -256,7 +256,8 @@ class _Training:
         dead_zone = getattr(config.algorithm, "dead_zone", None)
         history = RecentHistory(training.seeds, config.constraint, dead_zone)
         iteration, count, goes_on = self._first, 1, True
-        most = 1 if self._watcher.sees_every_update else training.chunk
+        # With a callback updates run one at a time, so that a stop takes effect at once
+        most = training.chunk if self._watcher.callback is None else 1
         while iteration < training.updates and goes_on and not interrupted.is_set():
             began = time.monotonic()
             count = min(count, next_kept(training, iteration) - iteration)

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax
 import matplotlib.pyplot  # noqa: F401
 import polars as pl
 
@@ -37,6 +38,8 @@ SMALL = (
     "training.rollout_length=20", "training.checkpoint_seconds=0", "training.chunk=1",
 )  # fmt: skip
 ROW = Row(name="small", algorithm="ppo", overrides=SMALL, seeds=(3,), steps=300)
+# How programs are compiled
+QUICKLY = {"disable_most_optimizations": True, "persistent_cache_min_compile_time_secs": 0.0}
 # What may differ between equal files: times, processes, and digests of what contains them.
 VOLATILE = re.compile("started|finished|process|.*seconds?|time|sha256|earlier|command|run|blocks")
 
@@ -110,7 +113,12 @@ def attempt(work: Callable[[Path], None], out: Path, seconds: float = 1e9) -> in
     """Do `work` in a fork and kill it after so many seconds; its exit code."""
     out.mkdir(parents=True, exist_ok=True)
     if (child := os.fork()) == 0:
-        os.dup2(os.open(out.parent / "log.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
+        log = os.open(out.parent / "log.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        for stream in (1, 2):
+            os.dup2(log, stream)
+        for name, value in QUICKLY.items():
+            jax.config.update(f"jax_{name}", value)
+        jax.config.update("jax_compilation_cache_dir", str(out.parents[1] / "compiled"))
         try:
             work(out)
             os._exit(0)

@@ -1,8 +1,7 @@
 """Every file that canary writes or reads goes through here.
 
 A file appears whole or not at all: it is written under a random name beside its place and then
-renamed, so a link in its place is replaced, not followed. Only regular files are read, up to a
-bound.
+renamed, so a link in its place is replaced, not followed. Reading is bounded.
 """
 
 import contextlib
@@ -14,7 +13,6 @@ import os
 import re
 import secrets
 import shutil
-import stat
 import time
 from pathlib import Path
 from typing import Any
@@ -111,15 +109,14 @@ def reason_of(error: Exception) -> str:
 
 
 def read_bytes(path: Path, largest: int = LARGEST) -> bytes:
-    """The content of a regular file of a bounded size; a pipe or device may never end."""
+    """As much of a file as its size says, which is nothing of a pipe or a device: they may never
+    end."""
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     with os.fdopen(descriptor, "rb") as file:
-        facts = os.fstat(descriptor)
-        if not stat.S_ISREG(facts.st_mode):
-            raise OSError(errno.EINVAL, "it is not a regular file")
-        if facts.st_size > largest:
-            raise OSError(errno.EFBIG, f"it has {facts.st_size:,} bytes, more than {largest:,}")
-        return file.read(facts.st_size)
+        size = os.fstat(descriptor).st_size
+        if size > largest:
+            raise OSError(errno.EFBIG, f"it has {size:,} bytes, more than {largest:,}")
+        return file.read(size)
 
 
 def write_json(path: Path, value: dict[str, Any]) -> None:

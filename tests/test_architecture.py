@@ -34,7 +34,7 @@ ALLOWED: dict[str, set[str]] = {
     "training": MATHEMATICS,
     "host_loop": MATHEMATICS | {"host", "training"},
     "evaluation": MATHEMATICS | {"host_loop"},
-    "identity": MATHEMATICS,
+    "identity": MATHEMATICS | {"export.numpy_policy"},
     "exploration": FROZEN | {"config"},
     "certification": FROZEN | {"identity"},
     "exact": {"errors", "values", "types", "numerics", "environments"},

@@ -4,12 +4,10 @@ an export and an episode handle.
 Weights are not enough. The limit scales the spent cost that the policy sees, the normaliser and its
 clip scale the rest, critics estimate the risk, and a policy is certified for one environment with
 one handling of actions. So the digest covers all arrays (name, type, shape, bytes) and all facts
-(JSON, sorted keys), and two policies with the same digest act alike. `export/numpy_policy.py`
-computes it with numpy alone.
+(JSON, sorted keys), and two policies with the same digest act alike.
 """
 
 import dataclasses
-import hashlib
 import json
 from typing import Any
 
@@ -20,7 +18,6 @@ from jaxtyping import PyTree
 from canary.algorithms.remaining_risk import RiskCritics
 from canary.environments.protocol import (
     ActionSpace,
-    Continuous,
     Discrete,
     Environment,
     name_of_environment,
@@ -28,6 +25,7 @@ from canary.environments.protocol import (
     settings_of,
 )
 from canary.errors import CanaryError
+from canary.export import numpy_policy
 from canary.networks import LOG_STD_FLOOR, Policy
 from canary.numerics.running_statistics import CLIP, FLOOR, RunningStatistics, sane
 from canary.rollout import SPENT_CLIP, CostAccount
@@ -45,7 +43,7 @@ class Identity:
 
     @property
     def sha256(self) -> str:
-        return digest(self.facts, self.arrays)
+        return numpy_policy.digest(self.facts, self.arrays)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,12 +82,19 @@ def identify(
     arrays = named("policy", policy) | named("statistics", statistics)
     if critics is not None:
         arrays |= named("critics", critics.networks)
+    space = place.action_space
+    if isinstance(space, Discrete):
+        actions: dict[str, Any] = {"kind": "discrete", "count": space.count}
+    else:  # the environment clips after its own noise, if it has any
+        clips = "environment" if place.interface is None else "interface"
+        actions = {"kind": "continuous", "size": space.size, "low": -1.0, "high": 1.0}
+        actions["clipped_by"] = clips
     facts = {
         "identity": VERSION,
         "environment": {"name": place.name, "settings": place.settings},
         "horizon": place.horizon,
         "observation_size": place.observation_size,
-        "actions": describe_actions(place),
+        "actions": actions,
         "limit": np.asarray(account.limit, float).tolist(),
         "cost_discount": float(account.cost_discount),
         "clock": account.clock,
@@ -102,36 +107,6 @@ def identify(
     if place.interface is not None:  # digests of all other policies stay what they were
         facts["interface"] = place.interface
     return Identity(json.loads(json.dumps(facts, allow_nan=False)), arrays)
-
-
-def digest(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> str:
-    """SHA-256 of the facts as JSON, then of every array in the order of their names."""
-    result = hashlib.sha256()
-    text = json.dumps(facts, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    result.update(f"{text}\n".encode())
-    for name in sorted(arrays):
-        array = np.asarray(arrays[name])
-        array = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<")))
-        result.update(f"{name} {array.dtype.name} {np.shape(arrays[name])}\n".encode())
-        result.update(array.tobytes())
-    return result.hexdigest()
-
-
-def describe_actions(place: Place) -> dict[str, Any]:
-    """The actions that a policy chooses. The environment clips continuous ones, after its own noise
-    if it has any; or the interface does, where it scales them to the environment's bounds."""
-    match place.action_space:
-        case Discrete(count):
-            return {"kind": "discrete", "count": count}
-        case Continuous(size):
-            return {
-                "kind": "continuous",
-                "size": size,
-                "low": -1.0,
-                "high": 1.0,
-                "clipped_by": "environment" if place.interface is None else "interface",
-            }
-    raise CanaryError(f"An action space is Discrete or Continuous, not {place.action_space!r}.")
 
 
 def refuse_nonfinite(identity: Identity, seed: int | None = None) -> None:

@@ -24,9 +24,9 @@ def parity(name: str, exported, truth):
 def test_parity(name: str, kind: str):
     portable = make_portable(**KINDS[kind])
     found = parity(name, portable, portable)
-    assert found.inputs == 512
-    assert found.distribution <= TOLERANCE
-    assert found.outputs <= 2e-5
+    assert found["checked_inputs"] == 512
+    assert found["max_abs_difference"] <= TOLERANCE
+    assert found["max_output_difference"] <= 2e-5
 
 
 @pytest.mark.parametrize("name", FORMATS)

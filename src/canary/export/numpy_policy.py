@@ -283,50 +283,42 @@ def environment_action(action: Any, interface: dict[str, Any] | None) -> Any:
 def load(path: str | os.PathLike | BinaryIO, sha256: str | None = None) -> NumpyPolicy:
     """The policy in an .npz file. A changed file is refused, and with `sha256`, the digest that a
     certificate states, so is any other policy."""
-    name, data = _content(path)
+    data, name = (path.read(), "This file") if hasattr(path, "read") else (_content(path), path)
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as archive:
             # A compressed member could expand to any size
             if any(m.compress_type != zipfile.ZIP_STORED for m in archive.zip.infolist()):
                 raise ValueError("it has compressed members")
             arrays = dict(archive)
-        policy = _checked(json.loads(arrays.pop("metadata").tobytes()), arrays)
+        metadata = json.loads(arrays.pop("metadata").tobytes())
+        if metadata["format"] != FORMAT:
+            raise ValueError(f"its format is {metadata['format']!r}; this version reads {FORMAT}")
+        stated, facts = metadata.pop("file_sha256"), {n: metadata[n] for n in metadata["facts"]}
+        if digest(metadata, arrays) != stated or digest(facts, arrays) != metadata["policy_sha256"]:
+            raise ValueError("its content does not match its digest")
     except Exception as error:  # damage can fail anywhere in the readers of zip, numpy and JSON
         raise ValueError(
             f"{name} is not an intact exported policy ({error}); export it again."
         ) from error
+    policy = NumpyPolicy(metadata, arrays)
     if sha256 is not None and policy.sha256 != sha256:
         raise ValueError(f"{name} holds another policy than the one asked for: {policy.sha256}.")
     return policy
 
 
-def _checked(metadata: dict[str, Any], arrays: dict[str, np.ndarray]) -> NumpyPolicy:
-    if metadata["format"] != FORMAT:
-        raise ValueError(f"its format is {metadata['format']!r}; this version reads {FORMAT}")
-    stated, facts = metadata.pop("file_sha256"), {n: metadata[n] for n in metadata["facts"]}
-    if digest(metadata, arrays) != stated or digest(facts, arrays) != metadata["policy_sha256"]:
-        raise ValueError("its content does not match its digest")
-    if not all(np.isfinite(array).all() for array in arrays.values()):
-        raise ValueError("it has non-finite numbers")
-    return NumpyPolicy(metadata, arrays)
-
-
 def read_checked(path: str | os.PathLike) -> bytes:
     """The content of an exported file of any format, if it has the digest in FILE.sha256."""
-    (_, data), (_, note) = _content(path), _content(f"{os.fspath(path)}.sha256")
+    data, note = _content(path), _content(f"{os.fspath(path)}.sha256")
     if hashlib.sha256(data).hexdigest().encode() != note[:64]:
         raise ValueError(f"{path} is not what was exported: its digest differs; export it again.")
     return data
 
 
-def _content(path: Any) -> tuple[str, bytes]:
-    """Name and bytes of a regular file, or of an open one."""
-    if hasattr(path, "read"):
-        return "This file", path.read()
+def _content(path: Any) -> bytes:
     if not os.path.isfile(path):  # a pipe or a device may never end
         raise ValueError(f"There is no policy {path}.")
     with open(path, "rb") as file:
-        return str(path), file.read()
+        return file.read()
 
 
 def digest(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> str:

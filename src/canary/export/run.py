@@ -69,9 +69,7 @@ def export_run(
         "format": name,
         "bytes": len(data),
         "run_dir": str(run),
-        "max_abs_difference": parity.distribution,
-        "max_output_difference": parity.outputs,
-        "checked_inputs": parity.inputs,
+        **parity,
         "notes": policies.notes,
     }
 

@@ -245,10 +245,10 @@ def test_an_option_without_meaning_is_refused(arguments, words, capsys):
 
 
 def test_values_of_a_sweep_are_split_at_commas_outside_of_brackets():
-    assert swept(["algo.target_kl=0.01,0.02", "algo.hidden=[64,64],[32]"]) == [
-        ("algo.target_kl", ["0.01", "0.02"]),
-        ("algo.hidden", ["[64,64]", "[32]"]),
-    ]
+    assert swept(["algo.target_kl=0.01,0.02", "algo.hidden=[64,64],[32]"]) == {
+        "algo.target_kl": ["0.01", "0.02"],
+        "algo.hidden": ["[64,64]", "[32]"],
+    }
     for wrong, words in (
         (["algo.hidden=64,64"], "brackets"),
         (["algo.target_kl"], "section.setting=value,value"),

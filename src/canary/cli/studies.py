@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 ABOUT_TRAINING = ("only", "scale", "seeds", "steps", "preset", "engine")
 NAME = r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}"
 
-Axes = list[tuple[str, list[str]]]
+Axes = dict[str, list[str]]
 """The settings of a sweep, each with its values."""
 
 
@@ -193,14 +193,12 @@ Finished seeds are not trained again. After Ctrl-C the same command continues. d
 
     def _name(self) -> str:
         """The name of the sweep's folders, which must not be those of a study."""
-        name = self.name or folder_name(f"sweep-{self.env}-{self.algo}", "-")
-        if self.name == "" or not re.fullmatch(NAME, name):
+        name = folder_name(f"sweep-{self.env}-{self.algo}", "-") if self.name is None else self.name
+        if name in ALL_STUDIES or not re.fullmatch(NAME, name):
             raise CanaryError(
-                "A sweep's name has at most 100 letters, digits and _ . + -, and begins with a "
-                f"letter, a digit or _; {self.name!r:.60} does not."
+                "The --name of a sweep has at most 100 letters, digits and _ . + -, begins with a "
+                f"letter, a digit or _, and is not that of a study; {name!r:.60} cannot be one."
             )
-        if name in ALL_STUDIES:
-            raise CanaryError(f"{name} is the name of a study; choose another --name.")
         return name
 
     def _command(self) -> str:
@@ -221,47 +219,43 @@ def folder_name(text: str, between: str) -> str:
 
 
 def swept(texts: Sequence[str]) -> Axes:
-    """`algo.target_kl=0.01,0.02` as (setting, values). A list is written in brackets:
+    """`algo.target_kl=0.01,0.02` as a setting and its values. A list is written in brackets:
     `algo.hidden=[64,64],[32]`."""
-    axes: Axes = []
+    axes: Axes = {}
     for text in texts:
-        path, _, values = text.partition("=")
+        path, _, values = map(str.strip, text.partition("="))
         parts = [part.strip() for part in re.findall(r"\[[^\]]*\]|[^,\[\]]+", values)]
-        if not path.strip() or not parts:
+        if not path or not parts:
             raise CanaryError(
                 "A sweep takes section.setting=value,value, such as algo.target_kl=0.01,0.02, not "
                 f"{text!r:.60}."
             )
-        if path.strip() in dict(axes) or len(set(parts)) < len(parts):
+        if path in axes or len(set(parts)) < len(parts):
             raise CanaryError(
                 f"{path} or one of its values is given twice. Give all values at once; a list is "
                 f"written in brackets: {path}=[{','.join(parts)}]."
             )
-        axes.append((path.strip(), parts))
+        axes[path] = parts
     return axes
 
 
 def sweep_study(base: Row, axes: Axes, command: str | None = None) -> Study:
     """`base` with every combination of values, named by those that vary."""
-    varying = {path for path, values in axes if len(values) > 1}
+    named = [path for path, values in axes.items() if len(values) > 1] or list(axes)
     rows = []
-    for combination in product(*(values for _, values in axes)):
-        settings = dict(zip(dict(axes), combination, strict=True))
-        named = {path: value for path, value in settings.items() if path in varying} or settings
-        parts = [f"{path.rpartition('.')[2]}-{value}" for path, value in named.items()]
+    for values in product(*axes.values()):
+        settings = dict(zip(axes, values, strict=True))
+        parts = [f"{path.rpartition('.')[2]}-{settings[path]}" for path in named]
         limits = [path for path in settings if path.startswith("constraint.")]
-        others = [path for path in settings if path not in limits]
-        rows.append(
-            replace(
-                base,
-                name=folder_name("--".join(parts) or "default", "_")[:120],
-                about=" ".join(f"{path}={value}" for path, value in named.items()),
-                overrides=tuple(f"{path}={settings[path]}" for path in others),
-                constraint={path.removeprefix("constraint."): settings[path] for path in limits},
-            )
+        row = replace(
+            base,
+            name=folder_name("--".join(parts) or "default", "_")[:120],
+            about=" ".join(f"{path}={settings[path]}" for path in named),
+            overrides=tuple(f"{path}={settings[path]}" for path in axes if path not in limits),
+            constraint={path.removeprefix("constraint."): settings[path] for path in limits},
         )
+        rows.append(row)
     if len({row.name for row in rows}) < len(rows):
         raise CanaryError("Two combinations would have the same name; sweep fewer settings.")
-    what = ", ".join(path for path, _ in axes) or "default settings"
-    title = f"{base.algorithm} on {base.environment}: {what}"
+    title = f"{base.algorithm} on {base.environment}: {', '.join(axes) or 'default settings'}"
     return Study(title=title, rows=tuple(rows), command=command)

@@ -10,10 +10,13 @@ from pathlib import Path
 import pytest
 from polars.testing import assert_frame_equal
 
-from canary.cli.main import main
+from canary.cli import show
+from canary.cli.main import BUG, main
+from canary.errors import CanaryError
 from canary.runs import checkpoint, directory, runner, seeds
-from canary.runs.files import read_sealed, write_json
+from canary.runs.files import read_sealed, write_json, write_sealed
 from canary.runs.tables import read_table
+from runs.untrained_runs import untrained_run
 from tiny_runs import FLAGS, STEPS, command, environment, run_canary
 
 KEYS = {
@@ -135,6 +138,52 @@ def test_frontier_has_its_stable_keys(capsys):
     returns = [report[f"{kind}_optimal_return"] for kind in ("cantelli", "cvar", "var")]
     assert returns == sorted(returns)
     assert returns[-1] <= report["unconstrained_return"]
+
+
+def test_mistakes_with_a_run_are_sentences(tmp_path_factory, sentence, monkeypatch):
+    run = str(untrained_run(tmp_path_factory.mktemp("untrained")))
+    assert "works only with --verify" in sentence("certify", run, "--replay")
+    assert "must be at most" in sentence("certify", run, "--shift", "horizon=99999999999")
+    assert "There is no key" in sentence("certify", run, "--sign", "no-such-key")
+    assert "Cannot write" in sentence("export", run, "--file", "x" * 300)
+
+    def full(*_):
+        raise CanaryError("Cannot write here (No space left on device); choose a place.")
+
+    monkeypatch.setattr("canary.certification.run.files.check_writable", full)
+    monkeypatch.setattr("canary.certification.run.gather", lambda *a, **k: pytest.fail("it played"))
+    assert "No space left" in sentence("certify", run)
+
+
+class PanicException(BaseException):
+    """As polars raises it."""
+
+
+@pytest.mark.parametrize("kind", [ZeroDivisionError, PanicException])
+def test_a_bug_shows_its_traceback_and_has_an_exit_code_of_its_own(kind, capsys, monkeypatch):
+    def broken(command):
+        raise kind("a surprise")
+
+    monkeypatch.setattr(show.List, "__call__", broken)
+    assert main(["list"]) == BUG
+    said = capsys.readouterr().err
+    assert "raise kind(" in said
+    assert said.splitlines()[-1].startswith("canary failed unexpectedly")
+
+
+def test_a_damaged_summary_hides_no_run_and_is_not_shown(tmp_path, capsys):
+    config = {
+        "environment": {"name": "IcyLake"}, "algorithm": {"name": "canary"}, "training": {"seeds": [0]},
+    }  # fmt: skip
+    places = [directory.create(tmp_path, config, 10) for _ in range(3)]
+    for place in places:
+        write_sealed(place / "summary.json", {"return_mean": 0.25, "violation_probability": 0.5})
+    places[1].joinpath("summary.json").write_text('{"return_mean": NaN}')
+    changed = places[2] / "summary.json"
+    changed.write_text(changed.read_text().replace("0.5", "0.1"))
+    assert main(["list", "--out", str(tmp_path), "--json", "-"]) == 0
+    rows = {row["path"]: row for row in json.loads(capsys.readouterr().out)["runs"]}
+    assert [rows[str(place)]["violation_probability"] for place in places] == [0.5, None, None]
 
 
 # One run, looked at from all sides

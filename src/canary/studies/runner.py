@@ -372,21 +372,12 @@ def final_policies(policies: FrozenPolicies) -> dict[int, dict[str, Any]]:
         mdp = from_environment(config.environment)
     except CanaryError:
         episodes, _ = play(policies, EvaluationPlan(episodes=FINAL_EPISODES))
-        return {
-            int(rows["seed"][0]): _played(rows, limit) for rows in episodes.partition_by("seed")
-        }
+        over, reward = pl.col("cost").cast(float) > limit, pl.col("return").cast(float)
+        counts = {"episodes": pl.len(), "violations": over.sum(), "violation": over.mean()}
+        rows = episodes.group_by("seed").agg(**counts, **{"return": reward.mean()})
+        return {row.pop("seed"): row for row in rows.to_dicts()}
     found = {}
     for seed in config.training.seeds:
         law = policy_law(config.environment, mdp, policies.account, *policies.of_seed(seed))
         found[seed] = {"violation": law.violation(limit), "return": law.expected_return}
     return found
-
-
-def _played(episodes: pl.DataFrame, limit: float) -> dict[str, Any]:
-    cost, reward = (episodes[name].to_numpy().astype(float) for name in ("cost", "return"))
-    return {
-        "episodes": len(episodes),
-        "violations": int((cost > limit).sum()),
-        "violation": float((cost > limit).mean()),
-        "return": float(reward.mean()),
-    }

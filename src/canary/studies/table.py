@@ -6,20 +6,12 @@ training, and the final policies. Rows on the same problem are compared with the
 """
 
 from collections.abc import Iterable, Sequence
-from statistics import median
 from typing import Any
 
+import numpy as np
+
 from canary.numerics.statistics import clopper_pearson_interval, clopper_pearson_upper
-from canary.reporting.statistics import (
-    bootstrap,
-    improvement_probability,
-    interquartile_mean,
-    margin_per_jitter,
-    mean_over_seeds,
-    paired_difference,
-    safe_fraction,
-    standard_error,
-)
+from canary.reporting import statistics
 from canary.studies.page import Line, Numbers, Page, Paths, Row
 
 LOWEST = 3e-4  # smaller probabilities are drawn here
@@ -29,7 +21,11 @@ def numbers(row: Row, first: Row | None = None) -> Numbers:
     """All numbers of a row; `first` is the row on the same problem that it is compared with."""
     about, returns = row.about, row.each("return")
     paper = about["paper"] or {}
-    middle = bootstrap(interquartile_mean, returns) if returns else (None, None, None)
+    middle = (
+        statistics.bootstrap(statistics.interquartile_mean, returns)
+        if returns
+        else (None, None, None)
+    )
     seconds = sum(one.get("train_seconds") or 0.0 for one in row.seeds.values())
     found: Numbers = {
         "row": row.name,
@@ -46,12 +42,12 @@ def numbers(row: Row, first: Row | None = None) -> Numbers:
         **_mean("violation", row.each("violation")),
         **_mean("violation_whole", row.each("violation_whole")),
         **_mean("jitter", row.each("jitter")),
-        "safe": safe_fraction(row.each("constraint"), row.constraint.allowed),
+        "safe": statistics.safe_fraction(row.each("constraint"), row.constraint.allowed),
         **_mean("reward", returns),
         "lowest_reward": min(returns, default=None),
         **_named("iqm_reward", ("", "_lower", "_upper"), middle),
     }
-    margin = margin_per_jitter(row.epsilon, found["violation"], found["jitter"])
+    margin = statistics.margin_per_jitter(row.epsilon, found["violation"], found["jitter"])
     return found | {
         "margin_per_jitter": margin,
         **_against(row, first),
@@ -63,7 +59,10 @@ def numbers(row: Row, first: Row | None = None) -> Numbers:
 
 
 def _mean(name: str, values: list[float]) -> Numbers:
-    return {name: mean_over_seeds(values), f"{name}_error": standard_error(values)}
+    return {
+        name: statistics.mean_over_seeds(values),
+        f"{name}_error": statistics.standard_error(values),
+    }
 
 
 def _named(name: str, ends: tuple[str, ...], values: Iterable[float | None]) -> Numbers:
@@ -77,11 +76,15 @@ def _against(row: Row, first: Row | None) -> Numbers:
     pairs = [(one, others[seed]) for seed, one in row.seeds.items() if seed in others]
     differences: Numbers = {}
     for name, key in (("reward", "return"), ("violation", "violation")):
-        found = paired_difference([one[key] for one, _ in pairs], [one[key] for _, one in pairs])
+        found = statistics.paired_difference(
+            [one[key] for one, _ in pairs], [one[key] for _, one in pairs]
+        )
         differences |= _named(f"{name}_difference", ("", "_error"), found or (None, None))
     ours = row.each("return")
     theirs = [one["return"] for one in others.values() if one["return"] is not None]
-    better = improvement_probability(ours, theirs) if ours and theirs else (None, None, None)
+    better = (
+        statistics.improvement_probability(ours, theirs) if ours and theirs else (None, None, None)
+    )
     return differences | _named("improvement", ("", "_lower", "_upper"), better)
 
 
@@ -101,16 +104,16 @@ def final_numbers(row: Row) -> Numbers:
         each = [clopper_pearson_interval(k, n, 1 - 0.05 / len(counts)) for k, n in counts]
         largest = (float(max(ends)) for ends in zip(*each, strict=True))
         bounds = [float(clopper_pearson_upper(k, n, 0.95)) for k, n in counts]
-        sure = None if epsilon is None else safe_fraction(bounds, epsilon)
+        sure = None if epsilon is None else statistics.safe_fraction(bounds, epsilon)
     return {
         "final_is_exact": bool(violation) and not counts,
-        "final_violation": mean_over_seeds(violation),
+        "final_violation": statistics.mean_over_seeds(violation),
         **_named("final_violation", ("_lower", "_upper"), whole),
         "final_largest_violation": max(violation, default=None),
         **_named("final_largest", ("_lower", "_upper"), largest),
-        "final_safe": None if epsilon is None else safe_fraction(violation, epsilon),
+        "final_safe": None if epsilon is None else statistics.safe_fraction(violation, epsilon),
         "final_sure": sure,
-        "final_reward": mean_over_seeds(row.final("return")),
+        "final_reward": statistics.mean_over_seeds(row.final("return")),
     }
 
 
@@ -129,7 +132,7 @@ def table_numbers(rows: Sequence[Row]) -> dict[str, Numbers]:
 
 
 def middle(values: Sequence[float]) -> float | None:
-    return median(values) if values else None
+    return float(np.median(values)) if values else None
 
 
 def shown(value: float | None, form: str) -> str:
@@ -202,13 +205,13 @@ def save(page: Page) -> Paths:
         "Differences are to the first row on the same problem, seed by seed (± 95% interval).\n"
         f"{ABOUT_IMPROVEMENT}\n{ABOUT_FINAL}\n"
         "`code` is the fingerprint of the code that trained the row (docs/reproduction.md).",
-        page.lines(lambda row: _cells(row, found[row.name])),
+        page.lines(lambda row: cells(row, found[row.name])),
         list(found.values()),
         _figure(page.shown, page.study["title"]) if page.shown else None,
     )
 
 
-def _cells(row: Row, values: Numbers) -> Line:
+def cells(row: Row, values: Numbers) -> Line:
     def difference(name: str, cell: Any) -> str:
         text = with_error(values, f"{name}_difference", cell)
         return f"+{text}" if (values[f"{name}_difference"] or -1) >= 0 else text

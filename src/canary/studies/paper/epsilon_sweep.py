@@ -6,19 +6,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from canary.reporting.figures import GREY, canvas, show_steps
+from canary.studies import table
 from canary.studies.page import Line, Numbers, Page, Paths, Row
 from canary.studies.paper.training_curves import curve, draw_curve
 from canary.studies.store import RATE_EPISODES
-from canary.studies.table import (
-    ABOUT_FINAL,
-    final_cells,
-    middle,
-    numbers,
-    probability,
-    reward,
-    shown,
-    with_error,
-)
 
 
 def save(page: Page) -> Paths:
@@ -27,7 +18,7 @@ def save(page: Page) -> Paths:
         "P is of the second half of training (± standard error over seeds). The collapse is the "
         f"median time\nin which the violation rate of the last {RATE_EPISODES} episodes fell from "
         "0.3 to 0.1, over the seeds where it did.\nThe paper (500 seeds): P settles 2-4 times below "
-        f"ε, and the collapse takes about 20,000 steps at every ε.\n{ABOUT_FINAL}",
+        f"ε, and the collapse takes about 20,000 steps at every ε.\n{table.ABOUT_FINAL}",
         page.lines(lambda row: _cells(row, data[row.name])),
         list(data.values()),
         _figure(page.shown, data) if data else None,
@@ -35,24 +26,24 @@ def save(page: Page) -> Paths:
 
 
 def _calibration(row: Row) -> Numbers:
-    values, times = numbers(row), row.each("collapse_steps")
+    values, times = table.numbers(row), row.each("collapse_steps")
     return values | {
         "below_threshold": values["epsilon"] / values["violation"] if values["violation"] else None,
-        "collapse_steps": middle(times),
+        "collapse_steps": table.middle(times),
         "collapsed_seeds": len(times),
     }
 
 
 def _cells(row: Row, values: Numbers) -> Line:
-    collapse = shown(values["collapse_steps"], ",.0f")
+    usual, collapse = table.cells(row, values), table.shown(values["collapse_steps"], ",.0f")
     return {
         "ε": f"{row.epsilon:g}",
-        "P": with_error(values, "violation"),
-        "P, whole training": probability(values["violation_whole"]),
-        "ε / P": shown(values["below_threshold"], ".1f"),
-        "J": reward(values["reward"]),
+        "P": usual["P"],
+        "P, whole training": usual["P, whole training"],
+        "ε / P": table.shown(values["below_threshold"], ".1f"),
+        "J": usual["J"],
         "collapse, steps": f"{collapse} ({values['collapsed_seeds']} of {values['seeds']})",
-        **final_cells(values),
+        **table.final_cells(values),
         **row.size,
     }
 

@@ -8,26 +8,16 @@ from typing import Any
 
 from canary.numerics.statistics import clopper_pearson_interval
 from canary.reporting.statistics import margin_per_jitter
+from canary.studies import table
 from canary.studies.page import Line, Numbers, Page, Paths, Row
-from canary.studies.table import (
-    ABOUT_FINAL,
-    ABOUT_IMPROVEMENT,
-    final_cells,
-    improvement_cell,
-    margin_cell,
-    reward,
-    shown,
-    table_numbers,
-    with_error,
-    with_interval,
-)
 
 SEEDS = 30  # of a published row
 MEASURES = ("violation", "jitter", "reward", "safe")
+SHARED = ("(ε−P)/jitter", "P, whole training", "IQM J [95%]", "P(J above the first's) [95%]")
 
 
 def save(page: Page) -> Paths:
-    found = table_numbers(page.shown)
+    found = table.table_numbers(page.shown)
     data = {
         row.name: found[row.name] | outside(found[row.name], row.about["paper"])
         for row in page.shown
@@ -43,7 +33,7 @@ def save(page: Page) -> Paths:
         "Second half of training, ± standard error over seeds; the published rows are of "
         f"{SEEDS} seeds.\nA star marks a number of ours outside the published 95% interval (mean ± "
         "1.96 standard errors and half of the\nlast printed digit; for the share of safe seeds the "
-        f"exact binomial interval).\n{ABOUT_IMPROVEMENT}\n{ABOUT_FINAL}",
+        f"exact binomial interval).\n{table.ABOUT_IMPROVEMENT}\n{table.ABOUT_FINAL}",
         lines,
         list(data.values()),
     )
@@ -73,23 +63,17 @@ def outside(values: Numbers, paper: dict[str, Any] | None) -> dict[str, bool | N
 
 def _cells(row: Row, values: Numbers) -> Line:
     def thousandths(value: float | None, _: float | None = None) -> str:
-        return shown(None if value is None else 1e3 * value, ".1f")
+        return table.shown(None if value is None else 1e3 * value, ".1f")
 
-    def starred(name: str, text: str) -> str:
-        return text + ("*" if values[f"{name}_outside"] else "")
-
-    jitter = with_error(values, "jitter", thousandths)
-    returns = with_error(values, "reward", reward)
+    star = {name: "*" if values[f"{name}_outside"] else "" for name in MEASURES}
+    usual = table.cells(row, values)
     return {
-        "P": starred("violation", with_error(values, "violation")),
-        "jitter × 10³": starred("jitter", jitter),
-        "safe": starred("safe", shown(values["safe"], ".0%")),
-        "J": starred("reward", returns),
-        "(ε−P)/jitter": margin_cell(values),
-        "P, whole training": with_error(values, "violation_whole"),
-        "IQM J [95%]": with_interval(values, "iqm_reward", "iqm_reward", reward),
-        "P(J above the first's) [95%]": improvement_cell(values),
-        **final_cells(values),
+        "P": usual["P"] + star["violation"],
+        "jitter × 10³": table.with_error(values, "jitter", thousandths) + star["jitter"],
+        "safe": usual["safe"] + star["safe"],
+        "J": usual["J"] + star["reward"],
+        **{name: usual[name] for name in SHARED},
+        **table.final_cells(values),
         **row.size,
     }
 
@@ -101,7 +85,7 @@ def _published(epsilon: float | None, paper: dict[str, Any]) -> Line:
         "jitter × 10³": f"{paper['jitter'] * 1e3:.1f} ± {paper['jitter_error'] * 1e3:.1f}",
         "safe": f"{paper['safe']:.0%}",
         "J": f"{paper['reward']:g} ± {paper['reward_error']:g}",
-        "(ε−P)/jitter": shown(
+        "(ε−P)/jitter": table.shown(
             margin_per_jitter(epsilon, paper["violation"], paper["jitter"]), ".1f"
         ),
     }

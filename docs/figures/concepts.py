@@ -8,11 +8,7 @@ solver that training uses.
 
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("Agg")
 import jax.numpy as jnp
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Circle
@@ -20,7 +16,7 @@ from matplotlib.patches import Circle
 from canary.numerics.costs import shaped
 from canary.numerics.tiers import Tier
 from canary.numerics.trust_region import solve
-from canary.reporting.figures import BLUE, GREEN, GREY, RED, STYLE
+from canary.reporting.figures import BLUE, GREEN, GREY, RED, canvas, save
 
 IMAGES = Path(__file__).parents[1] / "images"
 LIMIT, EPSILON, DEAD_ZONE = 10.0, 0.05, 0.6
@@ -64,16 +60,8 @@ def draw_measures(axes: Axes) -> None:
         f"Cantelli's bound           {cantelli(COSTS / LIMIT, chances):.3f}",
         f"Markov's bound             {chances @ COSTS / LIMIT:.3f}",
     ]
-    axes.text(
-        0.98,
-        0.55,
-        "\n".join(lines),
-        transform=axes.transAxes,
-        ha="right",
-        va="top",
-        family="monospace",
-        fontsize=8,
-    )
+    place = {"transform": axes.transAxes, "ha": "right", "va": "top"}
+    axes.text(0.98, 0.98, "\n".join(lines), family="monospace", fontsize=8, **place)
     axes.set_xlabel("cost of an episode")
     axes.set_ylabel("probability")
     axes.set_xlim(-0.7, 24)
@@ -87,31 +75,27 @@ def draw_tier(axes: Axes, values: tuple[float, float], title: str) -> None:
     grid = np.linspace(-1.6, 1.6, 400)
     x, y = np.meshgrid(grid, grid)
     for row, value, colour in zip(rows[1:], values, (RED, BLUE), strict=True):
-        forbidden = value + row[0] * x + row[1] * y > 0
-        axes.contourf(x, y, forbidden, levels=[0.5, 1.5], colors=[colour], alpha=0.14)
-        axes.contour(
-            x, y, value + row[0] * x + row[1] * y, levels=[0], colors=[colour], linewidths=1
-        )
+        constraint = value + row[0] * x + row[1] * y
+        axes.contourf(x, y, constraint > 0, levels=[0.5, 1.5], colors=[colour], alpha=0.14)
+        axes.contour(x, y, constraint, levels=[0], colors=[colour], linewidths=1)
     axes.add_patch(Circle((0, 0), 1, fill=False, color=GREY))
     axes.annotate("", rows[0], (0, 0), arrowprops={"arrowstyle": "->", "color": GREEN})
     axes.text(*(rows[0] * 1.05), "reward", color=GREEN, fontsize=8)
-    axes.annotate(
-        "", step, (0, 0), arrowprops={"arrowstyle": "-|>", "color": "black", "linewidth": 2}
-    )
+    arrow = {"arrowstyle": "-|>", "color": "black", "linewidth": 2}
+    axes.annotate("", step, (0, 0), arrowprops=arrow)
     axes.set_title(f"{title}\n{Tier(int(solution.tier)).label}", fontsize=9)
     axes.set(xlim=(-1.6, 1.6), ylim=(-1.6, 1.6), xticks=[], yticks=[], aspect="equal")
 
 
 def main() -> None:
-    with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(figsize=(7.5, 3.4), layout="constrained")
-        draw_measures(axes)
-        figure.savefig(IMAGES / "risk_measures.png", dpi=130, bbox_inches="tight")
-        figure, panels = plt.subplots(1, 3, figsize=(9, 3.4), layout="constrained")
-        draw_tier(panels[0], (0.3, -0.1), "one step can meet both constraints")
-        draw_tier(panels[1], (1.4, 0.2), "the bound (red) is out of reach")
-        draw_tier(panels[2], (1.4, 1.3), "so is the mean (blue)")
-        figure.savefig(IMAGES / "tiers.png", dpi=130, bbox_inches="tight")
+    with canvas(1, 1, (8, 3.4)) as (figure, grid):
+        draw_measures(grid[0, 0])
+        save(figure, IMAGES / "risk_measures.png")
+    with canvas(1, 3, (9, 3.8)) as (figure, grid):
+        draw_tier(grid[0, 0], (0.3, -0.1), "one step can meet both constraints")
+        draw_tier(grid[0, 1], (1.4, 0.2), "the bound (red) is out of reach")
+        draw_tier(grid[0, 2], (1.4, 1.3), "so is the mean (blue)")
+        save(figure, IMAGES / "tiers.png")
 
 
 if __name__ == "__main__":

@@ -10,17 +10,13 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
-import matplotlib
 import numpy as np
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 from examples.drawdown import Drawdown
 from examples.glucose import HIGH, LOW, MINUTES, START, TRAINED, Glucose, parameters
 
 import canary
 from canary.export.trained_policy import TrainedPolicy
-from canary.reporting.figures import BLUE, GREEN, GREY, RED, STYLE
+from canary.reporting.figures import BLUE, GREEN, GREY, RED, canvas, save
 from canary.rollout import policy_inputs
 
 IMAGE = Path(__file__).parents[1] / "images" / "glucose.png"
@@ -103,8 +99,8 @@ def glucose(run: canary.Run, seed: int) -> None:
     rows = [[name, *row] for name, row in zip(names, texts, strict=True)]
     print_table(["patient", *controllers], rows)
 
-    with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(figsize=(7, 3), layout="constrained")
+    with canvas(1, 1, (7, 3)) as (figure, grid):
+        axes = grid[0, 0]
         hours = (START + MINUTES * np.arange(1, environment.horizon + 1)) / 60
         axes.axhspan(LOW, HIGH, color=GREEN, alpha=0.1, linewidth=0)
         axes.axhline(LOW, color=RED, linestyle="--", linewidth=1)
@@ -116,7 +112,7 @@ def glucose(run: canary.Run, seed: int) -> None:
         axes.set(xlabel="hour of the day", ylabel="glucose (mg/dL)", xlim=(4, 28), ylim=(40, 400))
         axes.set_xticks(range(4, 29, 4), [str(hour % 24) for hour in range(4, 29, 4)])
         axes.legend(loc="upper left")
-        figure.savefig(IMAGE, dpi=110)
+        save(figure, IMAGE)
 
 
 def drawdown(run: canary.Run, seed: int) -> None:
@@ -133,8 +129,8 @@ def drawdown(run: canary.Run, seed: int) -> None:
     for index, held_out in markets:
         environment = Drawdown(index=index, held_out=held_out)
 
-        def reset(which, key, environment=environment):
-            return environment.reset(key)
+        def reset(which, key, market=environment):
+            return market.reset(key)
 
         reward, cost, _ = play(environment, reset, act, each, 4000)
         columns.append(cells(reward, cost, 20.0))

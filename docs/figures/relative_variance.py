@@ -10,15 +10,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 import numpy as np
 
 from canary.environments.icy_lake import IcyLake
 from canary.exact import FiniteMDP, cost_law, from_environment
 from canary.numerics.statistics import fitted_exponent, gaussian_tail
-from canary.reporting.figures import GREY, STYLE
+from canary.reporting.figures import GREY, canvas, save
 from canary.theory import (
     ScoredLaw,
     cantelli,
@@ -33,7 +30,7 @@ from canary.theory import (
 )
 
 LIMIT, EPISODES = 5.5, 100
-COLOURS = plt.get_cmap("viridis")
+COLOURS = matplotlib.colormaps["viridis"]
 LINES = {
     "indicator": ("#3a9a5b", "-", indicator),
     "CVaR": ("#7d4fa8", "-", cvar),
@@ -115,8 +112,7 @@ def main() -> None:
         "one policy, the limit moves": fixed_policy(mdp),
         "limit 5.5, the policy moves": fixed_limit(mdp),
     }
-    with plt.rc_context(STYLE):
-        figure, grid = plt.subplots(2, 3, figsize=(11, 6.4), layout="constrained")
+    with canvas(2, 3, (11, 6.4)) as (figure, grid):
         for row, (name, points) in zip(grid, families.items(), strict=True):
             print(name)
             draw(row, points)
@@ -130,9 +126,7 @@ def main() -> None:
                 axes.set(xscale="log", yscale="log", xlabel="threshold epsilon", title=title)
             row[0].set_ylabel(name, color=GREY)
         grid[0, 2].legend(loc="center left", bbox_to_anchor=(1, 0.5), fontsize=8)
-        path = Path(__file__).parents[1] / "images" / "relative_variance.png"
-        figure.savefig(path)
-        print(path)
+        save(figure, Path(__file__).parents[1] / "images" / "relative_variance.png")
 
 
 if __name__ == "__main__":

@@ -8,16 +8,12 @@ relative variance of E[X^2] that follows.
 
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 import numpy as np
 
 from canary.environments.icy_lake import IcyLake
 from canary.exact import best_under_cantelli, best_under_cvar, best_under_var, from_environment
 from canary.numerics.costs import shaped
-from canary.reporting.figures import GREY, RED, STYLE
+from canary.reporting.figures import GREY, RED, canvas, save
 
 LIMIT, EPSILON = 5.5, 0.02
 DEAD_ZONES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
@@ -38,8 +34,8 @@ def main() -> None:
         "CVaR": best_under_cvar(mdp, LIMIT, EPSILON, pool).value,
         "Cantelli, unshaped": best_under_cantelli(mdp, LIMIT, EPSILON, pool).value,
     }
-    with plt.rc_context(STYLE):
-        figure, (left, middle, right) = plt.subplots(1, 3, figsize=(11, 3.4), layout="constrained")
+    with canvas(1, 3, (11, 3.4)) as (figure, grid):
+        left, middle, right = grid[0]
         y = np.linspace(0, 1.4, 281)
         left.plot(y, y, color=GREY, linestyle=":", label="none: the paper")
         for d in (0.0, 0.3, 0.6, 0.9):
@@ -53,29 +49,19 @@ def main() -> None:
             middle.annotate(label, (0.12, value), fontsize=8, color=GREY, va="bottom")
         middle.set(xlabel="dead zone d", ylabel="exact best return", title="Less conservative ...")
         shares = [float(best[d].law.violation(d * LIMIT)) for d in DEAD_ZONES]
-        right.plot(
-            DEAD_ZONES, shares, marker="o", markersize=4, label="P(C > d l): episodes that count"
-        )
-        variance = [relative_variance(best[d].law, d) for d in DEAD_ZONES]
-        right.plot(
-            DEAD_ZONES,
-            variance,
-            marker="s",
-            markersize=4,
-            color=RED,
-            label="relative variance of E[X^2]",
-        )
+        right.plot(DEAD_ZONES, shares, "o-", markersize=4, label="P(C > d l): episodes that count")
+        noise = [relative_variance(best[d].law, d) for d in DEAD_ZONES]
+        style = {"color": RED, "markersize": 4, "label": "relative variance of E[X^2]"}
+        right.plot(DEAD_ZONES, noise, "s-", **style)
         right.set(xlabel="dead zone d", yscale="log", title="... and noisier")
         right.legend(fontsize=8)
-        path = Path(__file__).parents[1] / "images" / "shaped_cost.png"
-        figure.savefig(path)
-        print(path)
-        for d, share, noise in zip(DEAD_ZONES, shares, variance, strict=True):
-            optimum = best[d]
-            print(
-                f"d {d:g}  J {optimum.value:.4f}  P {optimum.law.violation(LIMIT):.4f}  share "
-                f"{share:.3f}  noise {noise:.1f}"
-            )
+        save(figure, Path(__file__).parents[1] / "images" / "shaped_cost.png")
+    for d, share, variance in zip(DEAD_ZONES, shares, noise, strict=True):
+        optimum = best[d]
+        print(
+            f"d {d:g}  J {optimum.value:.4f}  P {optimum.law.violation(LIMIT):.4f}  share "
+            f"{share:.3f}  noise {variance:.1f}"
+        )
 
 
 if __name__ == "__main__":

@@ -91,15 +91,12 @@ class HostPlayer:
         self, policy: Policy, statistics: RunningStatistics | None, keys: Key[Array, "episode"]
     ) -> EpisodeEnds:
         """One episode per key."""
-        most = min(MOST_LANES, len(keys))
-        tables = []
+        most, tables = min(MOST_LANES, len(keys)), []
         for first in range(0, len(keys), most):
             # A last round of fewer episodes uses the same program; the other lanes are not stepped.
             lanes = np.arange(min(most, len(keys) - first))
             round_ = keys[(first + jnp.arange(most)) % len(keys)]
-            episodes = self._episodes(most)
-            for _ in self._moves(policy, statistics, round_, lanes):
-                pass
+            *_, episodes = self._moves(policy, statistics, round_, lanes)
             tables.append(episodes.table[lanes])
         table = np.concatenate(tables)
         ended = table[:, [TERMINATED, TRUNCATED]].any(1)
@@ -119,19 +116,22 @@ class HostPlayer:
         """Every state of one of these episodes: times 0, 1, ..., its length."""
         lane, most = chosen % MOST_LANES, min(MOST_LANES, len(keys))
         round_ = keys[(chosen - lane + jnp.arange(most)) % len(keys)]
-        episodes, tables, actions = self._episodes(most), [], []
-        for _ in self._moves(policy, statistics, round_, np.array([lane])):
+        tables, actions, identity = [], [], []
+        for episodes in self._moves(policy, statistics, round_, np.array([lane])):
             tables.append(episodes.table[lane].copy())
             actions.append(episodes.actions[lane, max(episodes.steps[lane] - 1, 0)].copy())
-        inner = FilmedState(np.tile(episodes.identity[lane], (len(tables), 1)), np.stack(actions))
+            identity.append(episodes.identity[lane].copy())
+        inner = FilmedState(np.stack(identity), np.stack(actions))
         return jax.tree.map(np.asarray, lanes_of(jnp.asarray(np.stack(tables)), inner))
 
     def _moves(
         self, policy: Policy, statistics: Any, keys: Any, lanes: np.ndarray
-    ) -> Iterator[Any]:
+    ) -> Iterator[Episodes]:
+        """Play these lanes to the end of their episodes; yields the live episodes after the resets
+        and after every step."""
         identity, keys_act = self._draw(keys)
         limit = jnp.float32(self._account.limit)
-        episodes = self._episodes(len(keys))
+        episodes = self._environment.episodes(self, len(keys))
 
         def choose(time: int) -> np.ndarray:
             # An action chosen from a non-finite observation is not valid.
@@ -141,10 +141,8 @@ class HostPlayer:
             return np.asarray(self._act(policy, statistics, limit, table, keys_act, moment))
 
         discount = float(self._account.cost_discount)
-        return episodes.play(lanes, np.asarray(identity)[lanes], choose, discount)
-
-    def _episodes(self, lanes: int) -> Episodes:
-        return self._environment.episodes(self, lanes)
+        for _ in episodes.play(lanes, np.asarray(identity)[lanes], choose, discount):
+            yield episodes
 
 
 def _draw_episodes(keys: Key[Array, "episode"]) -> Any:

@@ -7,7 +7,7 @@
       checkpoints/  kept/                   the newest two states; those that are kept for good
       summary.json  training.png            what was achieved; its figure
       evaluation.json  yardstick.json       the final policies on fresh episodes; constant actions
-      .lock                                 while some process trains it
+      .lock                                 locked while some process trains it
       certificate.json  .html  best.json    after `canary certify`
       exports/  video.gif                   after `canary export`, `canary evaluate --video`
       log.csv  tensorboard/  wandb/         with `--log`

@@ -94,8 +94,11 @@ def open_config(
     A changed environment is refused, or, with `accept_change`, taken; the configuration then says
     what is different, and so do evaluations and certificates.
     """
-    data = read_config(run)
-    method = _own_method(run, data, trust)
+    data, method = read_config(run), None
+    if (source := method_source(data)) is not None:
+        _agree_to(run, source, trust)
+        method = look_up(source.name)
+        check_method(method)
     stored = data.get("environment", {})
     if environment is None and "source" in stored:
         source = source_from_dict(stored["source"])
@@ -200,19 +203,3 @@ def _behaviour(environment: Environment) -> dict[str, list[float]]:
         close(environment)  # training has another number of lanes
     raise_first_error(check_behaviour(environment, record))
     return fingerprint(record)
-
-
-def _own_method(run: Path, data: dict[str, Any], trust: bool) -> type | None:
-    """The class of a method of the user's own; None for canary's."""
-    if (source := method_source(data)) is None:
-        return None
-    _agree_to(run, source, trust)
-    try:
-        kind = look_up(source.name)
-    except CanaryError as error:
-        raise CanaryError(
-            f"{run} was trained with {source.name}, which cannot be imported: {error} A method in "
-            "a script is known to that script alone; put it into a module."
-        ) from None
-    check_method(kind)
-    return kind

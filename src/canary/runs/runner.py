@@ -218,37 +218,32 @@ class _Training:
             )
 
     def _prepare(self, display: TrainingProgress) -> None:
-        """Start or restore the seeds, compile, and open the logs."""
-        config, run = self._config, self._run
+        """Start the seeds, or restore the newest intact state under the plan as it is now; compile,
+        and open the logs."""
+        config, run, groups = self._config, self._run, self._groups
+        updates = config.training.updates
+        display.busy("preparing the seeds")
         if checkpoint.checkpoints(run / NEWEST):
-            self._first = self._restore(display)
+            states, self._first, notes = checkpoint.newest_states(run, groups.structure())
+            planned = jnp.full_like(states.terms.updates, updates)
+            groups.restore(eqx.tree_at(lambda s: s.terms.updates, states, planned))
+            for note in (*notes, *groups.revive()):
+                display.message(note, warning=True)
+            display.message(f"Resuming {run} after update {self._first} of {updates}.")
         else:
-            display.busy("preparing the seeds")
-            self._groups.start()
+            groups.start()
             if self._start:  # stored at once: a resumed run must begin with it too
-                self._groups.restore(self._start.begin(self._groups.stacked()))
-                checkpoint.store(run, config.training, self._groups.stacked(), 0)
+                groups.restore(self._start.begin(groups.stacked()))
+                checkpoint.store(run, config.training, groups.stacked(), 0)
         tables.discard_after(run, self._first)
         display.busy("compiling")
-        self._groups.compile()
+        groups.compile()
         # A kill may have come between the last checkpoint and its steps in the manifest
         update_manifest(run, steps=self._first * config.training.batch)
         about = config_to_dict(config) | {"tags": stored_manifest(run)["tags"]}
         done = tables.read_table(run, "metrics"), tables.read_table(run, "episodes")
-        self._watcher.open(run, about, config.constraint, config.training.updates, done)
+        self._watcher.open(run, about, config.constraint, updates, done)
         self._saved = time.monotonic()
-
-    def _restore(self, display: TrainingProgress) -> int:
-        """Load the newest intact state, under the plan as it is now; returns the updates done."""
-        structure = self._groups.structure()
-        states, iteration, notes = checkpoint.newest_states(self._run, structure)
-        updates = self._config.training.updates
-        planned = jnp.full_like(states.terms.updates, updates)
-        self._groups.restore(eqx.tree_at(lambda s: s.terms.updates, states, planned))
-        for note in (*notes, *self._groups.revive()):
-            display.message(note, warning=True)
-        display.message(f"Resuming {self._run} after update {iteration} of {updates}.")
-        return iteration
 
     def _loop(self, display: TrainingProgress, interrupted: threading.Event) -> str:
         """Advance until the end, an interruption or a watcher's stop; returns the run's status."""

@@ -60,15 +60,14 @@ def make_trainer(config: RunConfig) -> Trainer:
         rollout_length=training.rollout_length,
         stagger=training.stagger,
     )
-    if type(config.algorithm) not in ALGORITHMS.values():
+    is_host = isinstance(environment, GymnasiumEnvironment)  # cannot be traced
+    if type(config.algorithm) not in ALGORITHMS.values() and not is_host:
         _check_own_method(config, trainer)
     return trainer
 
 
 def _check_own_method(config: RunConfig, trainer: Trainer) -> None:
     """Trace an update of a user's method, to report its mistakes before anything is computed."""
-    if isinstance(config.environment, GymnasiumEnvironment):  # cannot be traced
-        return
 
     def metrics() -> Metrics:
         state = init_training(trainer, make_terms(config), 0)
@@ -76,15 +75,14 @@ def _check_own_method(config: RunConfig, trainer: Trainer) -> None:
 
     name = config.algorithm_name
     try:
-        found = jax.eval_shape(metrics)
+        shapes = {metric: value.shape for metric, value in jax.eval_shape(metrics).items()}
     except Exception as error:
         raise CanaryError(f"An update of {name} failed: {describe(error)}.") from error
-    for metric, value in found.items():
-        if value.shape:
-            raise CanaryError(
-                f"The metric {metric!r} of {name} has the shape {value.shape}; a metric is a single "
-                "number per update."
-            )
+    if odd := [metric for metric, shape in shapes.items() if shape]:
+        raise CanaryError(
+            f"The metric {odd[0]!r} of {name} has the shape {shapes[odd[0]]}; a metric is a single "
+            "number per update."
+        )
 
 
 def make_terms(config: RunConfig) -> Terms:

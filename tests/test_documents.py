@@ -187,23 +187,6 @@ def test_commands_run(where: str, command: str, place: Path, capsys: pytest.Capt
         assert code in (0, 1), f"{where}: {capsys.readouterr().err}"
 
 
-def test_no_command_is_hidden_in_a_block_that_is_not_run():
-    """Neither behind another fence nor by indentation."""
-    hidden = [
-        f"{block.page}:{block.line}"
-        for block in blocks()
-        if block.kind not in SHELL
-        and re.search(r"^(canary|python|make|pip) ", block.text, re.MULTILINE)
-    ]
-    for page in PAGES:
-        bare = BLOCK.sub("", page.read_text())
-        hidden += [
-            f"{page.name}: {line}"
-            for line in re.findall(r"^    (?:canary|python|make) .*", bare, re.MULTILINE)
-        ]
-    assert not hidden, f"commands that no test runs: {hidden}"
-
-
 def test_there_are_blocks_and_make_targets():
     assert len(PYTHON) > 10
     assert len(COMMANDS) > 10

@@ -43,7 +43,7 @@ ALLOWED: dict[str, set[str]] = {
     "rendering": {"errors", "environments", "host"},
     "config": {"errors", "constraints", "values", "types", "environments", "algorithms", "host", "checking"},
     "terminal": {
-        "errors", "constraints", "types", "numerics", "certification", "reporting.records", "runs.directory", "runs.files",
+        "errors", "constraints", "types", "numerics", "certification", "runs.files",
         "runs.settings",
     },
     "watching": {"errors", "constraints", "runs.files"},

@@ -109,10 +109,8 @@ def graphics_kind() -> str:
     asked = os.environ.get("MUJOCO_GL", "").lower().strip()
     if asked in ("egl", "osmesa", "glfw", "cgl"):
         return asked
-    if sys.platform != "linux":
-        return "cgl" if sys.platform == "darwin" else "glfw"
-    if ctypes.util.find_library("EGL"):
-        return "egl"
-    if ctypes.util.find_library("OSMesa"):
-        return "osmesa"
-    return "glfw" if os.environ.get("DISPLAY") else "no library"
+    if sys.platform == "linux":
+        for library in ("EGL", "OSMesa"):
+            if ctypes.util.find_library(library):
+                return library.lower()
+    return "cgl" if sys.platform == "darwin" else "glfw"

@@ -4,10 +4,10 @@ Training makes environments without a renderer, which costs time and may need a 
 is made with a renderer, and the episode is played again in it by its seed and actions.
 """
 
-import dataclasses
 import warnings
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,9 +24,6 @@ from canary.rendering.panel import RecordedEpisode
 
 MODE = "rgb_array"
 INSTEAD = "or pass a drawing of your own, run.video(drawing=...), see docs/rendering.md"
-
-Shot = tuple[Picture, Float[np.ndarray, "obs"]]
-"""A picture, and the observation at that moment."""
 
 
 def draw(
@@ -47,8 +44,8 @@ def draw(
                 "actions, and the pictures do not belong to the costs beside them.",
                 stacklevel=2,
             )
-        whole, method = Image.fromarray(picture), Image.Resampling.LANCZOS
-        yield np.asarray(ImageOps.pad(whole, (size, size), method, WHITE))
+        method = Image.Resampling.LANCZOS
+        yield np.asarray(ImageOps.pad(picture, (size, size), method, WHITE))
 
 
 def check_graphics(environment: GymnasiumEnvironment) -> None:
@@ -60,12 +57,22 @@ def check_graphics(environment: GymnasiumEnvironment) -> None:
 
 def shots(
     recipe: Recipe, seed: int, actions: Float[np.ndarray, "time action"], moments: Sequence[int]
-) -> Generator[Shot, None, None]:
-    """Play an episode again and take a picture at each of these times, which increase.
+) -> Generator[tuple[Image.Image, Float[np.ndarray, "obs"]], None, None]:
+    """Play an episode again; a picture and the observation at each of these times, which increase.
 
     An environment that does not follow its seed may end earlier than it did; it then stays there.
     """
-    with closing(_player_with_renderer(recipe)) as player:
+    player = Player(recipe)
+    if player.render_mode != MODE:
+        player.close()
+        try:
+            player = Player(replace(recipe, arguments=recipe.arguments | {"render_mode": MODE}))
+        except CanaryError as error:
+            raise CanaryError(
+                f"{recipe.label} makes no pictures: it must take render_mode={MODE!r} and have it in "
+                f"metadata['render_modes'] ({error}); {INSTEAD}."
+            ) from error
+    with closing(player):
         seen, time, ended = player.reset(seed), 0, False
         for moment in moments:
             for action in player.actions(actions[time:moment]):
@@ -73,31 +80,13 @@ def shots(
                     seen, (_, _, terminated, truncated) = player.step(action)
                     ended = terminated or truncated
             time = moment
-            yield _picture(player), player.encode([seen])[0]
-
-
-def _player_with_renderer(recipe: Recipe) -> Player:
-    player = Player(recipe)
-    if player.render_mode == MODE:
-        return player
-    player.close()
-    drawn = dataclasses.replace(recipe, arguments=recipe.arguments | {"render_mode": MODE})
-    try:
-        return Player(drawn)
-    except CanaryError as error:
-        raise CanaryError(
-            f"{recipe.label} makes no pictures: it must take render_mode={MODE!r} and have it in "
-            f"metadata['render_modes'] ({error}); {INSTEAD}."
-        ) from error
-
-
-def _picture(player: Player) -> Picture:
-    try:
-        picture: Any = player.render()
-        return np.asarray(Image.fromarray(picture).convert("RGB"))
-    except Exception as error:  # of the environment, or of a package or a screen that is missing
-        screen = " (without a screen set MUJOCO_GL=egl)" if "OpenGL" in str(error) else ""
-        raise CanaryError(
-            f"{player.label} cannot be drawn here ({describe(error)}){screen}; repair that, "
-            f"{INSTEAD}."
-        ) from error
+            try:
+                picture: Any = player.render()
+                picture = Image.fromarray(picture).convert("RGB")
+            except Exception as error:  # of the environment, or of a missing package or screen
+                screen = " (without a screen set MUJOCO_GL=egl)" if "OpenGL" in str(error) else ""
+                raise CanaryError(
+                    f"{player.label} cannot be drawn here ({describe(error)}){screen}; repair that, "
+                    f"{INSTEAD}."
+                ) from error
+            yield picture, player.encode([seen])[0]

@@ -1,6 +1,7 @@
 """Episodes side by side: caption, picture, and the cost so far against the limit, red above it."""
 
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from canary.rendering.canvas import BLUE, GREY, INK, PALE, RED, WHITE, Canvas, P
 
 SIZE, MARGIN = 480, 24  # of a picture, and around it
 HEADING, CAPTION, ACCOUNT, CHART = 50, 52, 40, 100  # heights of the other stripes
+COLUMN = CAPTION + SIZE + ACCOUNT + CHART
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,47 +64,29 @@ def compose(
     """A frame per moment with all episodes side by side; one that has ended shows its last state."""
     top = 1.12 * max(limit, *(float(np.max(episode.spent)) for episode in episodes))
     scale = limit, top, max(episode.length for episode in episodes)
-    streams = [
-        iter(drawing(environment, one, sorted({min(m, one.length) for m in moments}), SIZE))
-        for one in episodes
-    ]
-    frame = _background(len(episodes), title, moments)
-    try:
+    width = len(episodes) * (SIZE + MARGIN) + MARGIN
+    frame = Canvas(width, HEADING + COLUMN + MARGIN, oversampling=1)
+    frame.text((MARGIN, 20), title.replace("<=", "≤"), GREY, 14)
+    if len(moments) > 2 and moments[1] > 1:
+        pace = f"one frame every {moments[1]} steps"
+        frame.text((width - MARGIN, 20), pace, GREY, 14, anchor="ra")
+    with ExitStack() as stack:
+        streams = []
+        for one in episodes:
+            pictures = drawing(
+                environment, one, sorted({min(m, one.length) for m in moments}), SIZE
+            )
+            if isinstance(pictures, Generator):  # it may hold a window or a device
+                stack.callback(pictures.close)
+            streams.append(iter(pictures))
         for index, now in enumerate(moments):
             frame = frame.copy()
             for place, (episode, pictures) in enumerate(zip(episodes, streams, strict=True)):
                 if index and moments[index - 1] >= episode.length:
                     continue
-                picture, moment = _checked(next(pictures, None)), min(now, episode.length)
-                column = _column(episode, picture, moment, scale)
+                column = _column(episode, next(pictures, None), min(now, episode.length), scale)
                 frame.paste(column, (MARGIN + place * (SIZE + MARGIN), HEADING))
             yield frame.picture
-    finally:
-        for pictures in streams:  # a generator may hold a window or a device
-            if isinstance(pictures, Generator):
-                pictures.close()
-
-
-def _background(columns: int, title: str, moments: Sequence[int]) -> Canvas:
-    width = columns * (SIZE + MARGIN) + MARGIN
-    height = HEADING + CAPTION + SIZE + ACCOUNT + CHART + MARGIN
-    canvas = Canvas(width, height, oversampling=1)
-    canvas.text((MARGIN, 20), title.replace("<=", "≤"), GREY, 14)
-    if len(moments) > 2 and moments[1] > 1:
-        pace = f"one frame every {moments[1]} steps"
-        canvas.text((width - MARGIN, 20), pace, GREY, 14, anchor="ra")
-    return canvas
-
-
-def _checked(picture: Any) -> Picture:
-    """A drawing may be a user's, so its pictures are checked."""
-    kind, shape = getattr(picture, "dtype", type(picture).__name__), np.shape(picture)
-    if kind != np.uint8 or shape != (SIZE, SIZE, 3):
-        raise CanaryError(
-            f"A drawing must yield a uint8 array of shape [{SIZE}, {SIZE}, 3] for each moment, not "
-            f"{kind}{list(shape)}."
-        )
-    return picture
 
 
 def _amount(cost: float) -> str:
@@ -110,13 +94,19 @@ def _amount(cost: float) -> str:
 
 
 def _column(
-    episode: RecordedEpisode, picture: Picture, now: int, scale: tuple[float, float, int]
+    episode: RecordedEpisode, picture: Any, now: int, scale: tuple[float, float, int]
 ) -> Picture:
     """One episode at one moment; `scale` is the limit, the top of the chart and the last time."""
+    kind, shape = getattr(picture, "dtype", type(picture).__name__), np.shape(picture)
+    if kind != np.uint8 or shape != (SIZE, SIZE, 3):  # a user's drawing
+        raise CanaryError(
+            f"A drawing must yield a uint8 array of shape [{SIZE}, {SIZE}, 3] for each moment, not "
+            f"{kind}{list(shape)}."
+        )
     limit, spent = scale[0], float(episode.spent[now])
     is_over = spent > limit
     colour = RED if is_over else INK
-    canvas = Canvas(SIZE, CAPTION + SIZE + ACCOUNT + CHART, oversampling=1)
+    canvas = Canvas(SIZE, COLUMN, oversampling=1)
     above = f" > {limit:g}" if episode.cost > limit else ""
     caption = f"{episode.caption}: cost {_amount(episode.cost)}{above}"
     canvas.text((0, 2), caption, colour, 17, bold=True)

@@ -140,7 +140,7 @@ def write_video(
     """Draw the episodes side by side; returns the path, the number of frames and their rate."""
     path = Path(request.path or "")
     moments = frame_moments(max(one.length for one in episodes), request.most_frames)
-    rate = frame_rate(len(moments))
+    rate, total = frame_rate(len(moments)), len(moments)
 
     def frames() -> Iterator[Picture]:
         drawn = compose(
@@ -152,9 +152,9 @@ def write_video(
             moments=moments,
         )
         for done, frame in enumerate(drawn):
-            request.progress(done, len(moments), "drawing")
+            request.progress(done, total, "drawing")
             yield frame
-        request.progress(len(moments), len(moments), "writing the file")
+        request.progress(total, total, "writing the file")
 
     files.write_atomically(path, encode(frames(), video_format(path.name), rate))
-    return {"path": str(path), "frames": len(moments), "frames_per_second": rate}
+    return {"path": str(path), "frames": total, "frames_per_second": rate}

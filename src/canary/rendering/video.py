@@ -13,7 +13,6 @@ from canary.errors import CanaryError
 from canary.rendering.canvas import Picture
 
 SECONDS, SLOWEST, FASTEST = 12, 4, 25  # a video's length, within these frames per second
-PLAIN = 48  # entries of a GIF's palette for the most frequent colours
 REST = 2.0  # seconds for which the last frame stays
 
 
@@ -35,13 +34,13 @@ def frame_rate(count: int) -> float:
 
 def encode(frames: Iterable[Picture], format: str, rate: float) -> bytes:
     """The whole file; the last frame stays for a while."""
-    return {"gif": _gif, "mp4": _mp4}[format](_with_rest(frames, round(REST * rate)), rate)
 
+    def with_rest() -> Iterator[Picture]:
+        for frame in frames:
+            yield frame
+        yield from itertools.repeat(frame, round(REST * rate))
 
-def _with_rest(frames: Iterable[Picture], count: int) -> Iterator[Picture]:
-    for frame in frames:
-        yield frame
-    yield from itertools.repeat(frame, count)
+    return {"gif": _gif, "mp4": _mp4}[format](with_rest(), rate)
 
 
 def _gif(frames: Iterator[Picture], rate: float) -> bytes:
@@ -55,29 +54,14 @@ def _gif(frames: Iterator[Picture], rate: float) -> bytes:
         return Image.fromarray(np.frombuffer(zlib.decompress(data), np.uint8).reshape(first.shape))
 
     sample = np.unique(np.linspace(0, len(packed) - 1, 6).astype(int))
-    palette = _palette(np.concatenate([np.asarray(unpack(packed[index])) for index in sample]))
+    sheet = np.concatenate([np.asarray(unpack(packed[index])) for index in sample])
+    palette = Image.fromarray(sheet).quantize(256, Image.Quantize.MAXCOVERAGE)
     images = (unpack(data).quantize(palette=palette, dither=Image.Dither.NONE) for data in packed)
     file, shown = io.BytesIO(), 10 * round(100 / rate)
     next(images).save(
         file, "GIF", save_all=True, disposal=1, append_images=images, duration=shown, loop=0
     )
     return file.getvalue()
-
-
-def _palette(sheet: Picture) -> Image.Image:
-    """256 colours for a picture; the most frequent ones are kept exactly."""
-    image = Image.fromarray(sheet)
-    mixed = image.quantize(256 - PLAIN, Image.Quantize.MEDIANCUT).getpalette() or []
-    counted: Any = image.getcolors(1 << 24)
-    common = [colour for _, colour in sorted(counted, reverse=True)[:PLAIN]]
-    # Pillow looks up colours on a coarse grid, where a neighbour could hide the exact colour
-    kept = np.empty((0, 3), int)
-    for colour in np.concatenate([common, np.reshape(mixed, (-1, 3))]):
-        if not (np.abs(kept - colour).max(-1) <= 8).any():
-            kept = np.append(kept, colour[None], axis=0)
-    palette = Image.new("P", (1, 1))
-    palette.putpalette(kept.ravel().tolist())
-    return palette
 
 
 def _mp4(frames: Iterator[Picture], rate: float) -> bytes:

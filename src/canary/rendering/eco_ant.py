@@ -109,8 +109,8 @@ def graphics_kind() -> str:
     asked = os.environ.get("MUJOCO_GL", "").lower().strip()
     if asked in ("egl", "osmesa", "glfw", "cgl"):
         return asked
-    if sys.platform == "linux":
-        for library in ("EGL", "OSMesa"):
-            if ctypes.util.find_library(library):
-                return library.lower()
-    return "cgl" if sys.platform == "darwin" else "glfw"
+    if sys.platform != "linux":
+        return "cgl" if sys.platform == "darwin" else "glfw"
+    found = [library for library in ("EGL", "OSMesa") if ctypes.util.find_library(library)]
+    found += ["glfw"] if os.environ.get("DISPLAY") else []
+    return found[0].lower() if found else "no library"

@@ -22,22 +22,32 @@ class MLP(eqx.Module):
 
     It reads as many leading entries of its input as its first layer has rows. So a network built
     without the last entries of x = (s, g, y) does not see the spent cost.
+
+    With `budgets` = n the weights of the first layer depend on the last n inputs, the spent costs y
+    in limits: W(y) = W_0 + sum_i 2 clip(y_i, 0, 1) W_i. Without it a small network acts almost
+    alike whatever was spent.
     """
 
     # A stack of networks has one axis more.
     weights: tuple[Float[Array, "*stack _ _"], ...]
     biases: tuple[Float[Array, "*stack _"], ...]
+    budgets: int = eqx.field(static=True, default=0)
 
     def __call__(self, x: Float[Array, "*batch input"]) -> Float[Array, "*batch output"]:
-        x = x[..., : self.weights[0].shape[0]]
+        x = x[..., : self.weights[0].shape[0] // (1 + self.budgets)]
+        spent = x[..., x.shape[-1] - self.budgets :]
+        shares = [2 * jnp.clip(spent[..., i : i + 1], 0, 1) for i in range(self.budgets)]
+        x = jnp.concatenate([x, *(share * x for share in shares)], -1) if shares else x
         for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
             x = jnp.tanh(x @ weight + bias)
         return x @ self.weights[-1] + self.biases[-1]
 
 
-def make_mlp(key: PRNGKeyArray, sizes: Sequence[int], *, head_scale: float) -> MLP:
+def make_mlp(
+    key: PRNGKeyArray, sizes: Sequence[int], *, head_scale: float, budgets: int = 0
+) -> MLP:
     """Orthogonal weights, sqrt(2) in hidden layers and `head_scale` in the head; zero biases."""
-    shapes = list(pairwise(sizes))
+    shapes = list(pairwise(((1 + budgets) * sizes[0], *sizes[1:])))
     scales = [2**0.5] * (len(shapes) - 1) + [head_scale]
     ends = [
         sum(rows * columns for rows, columns in shapes[: index + 1]) for index in range(len(shapes))
@@ -48,7 +58,7 @@ def make_mlp(key: PRNGKeyArray, sizes: Sequence[int], *, head_scale: float) -> M
         scale * orthogonal(draw.reshape(shape))
         for scale, draw, shape in zip(scales, draws, shapes, strict=True)
     )
-    return MLP(weights, tuple(jnp.zeros(fan_out) for fan_out in sizes[1:]))
+    return MLP(weights, tuple(jnp.zeros(fan_out) for fan_out in sizes[1:]), budgets)
 
 
 def orthogonal(matrix: Float[Array, "rows columns"]) -> Float[Array, "rows columns"]:
@@ -176,20 +186,26 @@ def make_policy(
     space: ActionSpace,
     hidden: Sequence[int],
     initial_std: float | None = None,
+    budgets: int = 0,
 ) -> Policy:
     """A policy that starts almost uniform, or centred with deviation `initial_std` (default 1): its
     head is scaled by 0.01."""
     match space:
         case Discrete(count):
-            return CategoricalPolicy(make_mlp(key, (input_size, *hidden, count), head_scale=0.01))
+            sizes = (input_size, *hidden, count)
+            return CategoricalPolicy(make_mlp(key, sizes, head_scale=0.01, budgets=budgets))
         case Continuous(size):
-            network = make_mlp(key, (input_size, *hidden, size), head_scale=0.01)
+            sizes = (input_size, *hidden, size)
+            network = make_mlp(key, sizes, head_scale=0.01, budgets=budgets)
             return GaussianPolicy(network, jnp.full(size, math.log(initial_std or 1.0)))
 
 
-def make_critics(key: PRNGKeyArray, count: int, input_size: int, hidden: Sequence[int]) -> MLP:
+def make_critics(
+    key: PRNGKeyArray, count: int, input_size: int, hidden: Sequence[int], budgets: int = 0
+) -> MLP:
     """`count` scalar critics of one shape, stacked along the first axis of every array."""
-    return jax.vmap(lambda k: make_mlp(k, (input_size, *hidden, 1), head_scale=1.0))(
+    sizes = (input_size, *hidden, 1)
+    return jax.vmap(lambda k: make_mlp(k, sizes, head_scale=1.0, budgets=budgets))(
         jax.random.split(key, count)
     )
 

@@ -24,7 +24,7 @@ from canary.algorithms.clipped import Batch
 from canary.algorithms.priced import Price, priced_objective
 from canary.algorithms.signals import cost_advantages
 from canary.numerics.costs import shaped
-from canary.numerics.moments import EpisodeWindow, Span, empty_window, record_episodes
+from canary.numerics.moments import EpisodeWindow, empty_window, record_episodes
 from canary.types import EpisodeEnds
 from problems.breach_truth import Law
 from problems.probe_mdps import (
@@ -40,7 +40,7 @@ from problems.probe_mdps import (
 from problems.rollouts import make_rollout
 from problems.terms import make_terms
 
-ALL = Span(1)
+ALL = 1
 
 
 def window_of(costs) -> EpisodeWindow:

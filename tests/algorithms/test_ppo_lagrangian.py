@@ -10,7 +10,7 @@ import pytest
 from canary.algorithms.base import EstimationConfig
 from canary.algorithms.clipped import Batch
 from canary.algorithms.priced import Price, constrained, expected_sum, priced_objective
-from canary.numerics.moments import Span, empty_window, record_episodes
+from canary.numerics.moments import empty_window, record_episodes
 from problems.breach_truth import Law
 from problems.probe_mdps import (
     EPSILON,
@@ -91,7 +91,7 @@ def test_level_is_that_of_the_constraint(case, kind):
         "cvar": law.cvar() / 2,
     }
     with jax.enable_x64(True):
-        found, _ = constrained(case.window, Span(1), make_terms(2 * LIMIT, share_of(kind)), kind)
+        found, _ = constrained(case.window, 1, make_terms(2 * LIMIT, share_of(kind)), kind)
     assert float(found) == pytest.approx(expected[kind])
 
 
@@ -101,5 +101,5 @@ def test_tail_level_has_a_slope_where_the_tail_mean_is_flat():
     costs = jnp.array([2.0, 2.0, 0.0, 0.0])
     window = empty_window(4)
     window = type(window)(costs, costs, costs, jnp.array(4), jnp.array(4))
-    found, eta = constrained(window, Span(1), make_terms(1.0, 0.2), "cvar")
+    found, eta = constrained(window, 1, make_terms(1.0, 0.2), "cvar")
     assert (float(found), float(eta)) == (pytest.approx(1 + 0.5 / 0.2), 1.0)

@@ -10,7 +10,7 @@ from canary.algorithms.critics import Critics
 from canary.constraints import Kind
 from canary.environments.protocol import ActionSpace
 from canary.networks import Policy
-from canary.numerics.moments import EpisodeWindow, Span
+from canary.numerics.moments import EpisodeWindow
 from canary.types import Metrics, Rollout, Terms
 from canary.values import Count, Layers, Positive, PositiveShare, Settings, Share, Whole
 
@@ -53,22 +53,18 @@ class EstimationConfig(Settings):
     window: Count = 20
     """Cost statistics use the episodes of the batch or, if fewer, this many of the most recent
     ones."""
-    window_batches: Count = 1
-    """Cost statistics use about as many episodes as this many batches hold: less noise, more
-    lag."""
     warmup_episodes: Whole = 10
     """Episodes that must end before the first step of a trust region, or of a price."""
     observe_spent: bool | None = None
     """Whether the policy sees g_t and y_t, the cost spent so far; None: as the method is published
     (all but PPO and CPPO's `state` penalty do). Critics of the trust-region methods always see
     them."""
+    budget_layer: bool = False
+    """Whether the weights of the first layer depend on the spent cost, so that a policy can act
+    differently when little is left; methods of the clipped engine."""
     clock: bool = False
     """Whether networks see t / horizon in the place of g_t = gamma_c^t, which is constant at
     gamma_c = 1."""
-
-    @property
-    def span(self) -> Span:
-        return Span(self.window, self.window_batches)
 
 
 class Learner(eqx.Module):

@@ -48,7 +48,7 @@ from canary.algorithms.priced import (
 from canary.algorithms.signals import cost_advantages, spent_after
 from canary.constraints import Kind
 from canary.numerics.costs import in_limits, shaped
-from canary.numerics.moments import EpisodeWindow, Span, cost_moments, recent
+from canary.numerics.moments import EpisodeWindow, cost_moments, recent
 from canary.numerics.risk import cantelli_probability, value_at_risk
 from canary.types import Terms
 from canary.values import PositiveShare, Range, Settings
@@ -108,9 +108,9 @@ def cantelli_penalty(config: CanaryConfig, horizon: int) -> Penalty:
         rollout, window = batch.rollout, batch.window
         local, ahead = batch.values
         next_local, next_ahead = batch.next_values
-        scale = tightening(window, estimation.span, terms)
+        scale = tightening(window, estimation.window, terms)
         bound, tightened = (
-            shaped_bound(window, estimation.span, limit, config.dead_zone)
+            shaped_bound(window, estimation.window, limit, config.dead_zone)
             for limit in (terms.limit, terms.limit / scale)
         )
 
@@ -138,20 +138,20 @@ def cantelli_penalty(config: CanaryConfig, horizon: int) -> Penalty:
     return Penalty(2, SENSITIVITY["chance"], LOWEST_PRICE, charge)
 
 
-def shaped_bound(window: EpisodeWindow, span: Span, limit: Scalar, dead_zone: ArrayLike) -> Scalar:
+def shaped_bound(window: EpisodeWindow, episodes: int, limit: Scalar, dead_zone: ArrayLike) -> Scalar:
     """Cantelli's bound on P(C > limit) from the moments of the shaped cost of recent episodes."""
-    moments = cost_moments(window, span, limit, dead_zone)
+    moments = cost_moments(window, episodes, limit, dead_zone)
     return cantelli_probability(moments.mean, moments.variance, 1.0, or_equal=True)
 
 
-def tightening(window: EpisodeWindow, span: Span, terms: Terms) -> Scalar:
+def tightening(window: EpisodeWindow, episodes: int, terms: Terms) -> Scalar:
     """1 / L, where the cost is taken in units of L limits, L = max(1, 0.9 q(C)).
 
     While nearly all episodes are far above the limit, X = 1 in all of them, and nothing says which
     are better. L falls to 1 by itself as they come down. q is the quantile that a share epsilon
     (at least 5%) of the episodes reaches: while L > 1 the bound is never below epsilon.
     """
-    valid = recent(window, span)
+    valid = recent(window, episodes)
     share = jnp.maximum(terms.epsilon, 0.05)
     high = value_at_risk(in_limits(window.cost, terms.limit), share, valid)
     return jnp.where(valid.any(), 1 / jnp.maximum(0.9 * high, 1), 1.0)

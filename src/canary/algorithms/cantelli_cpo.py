@@ -54,7 +54,7 @@ def cantelli_constraint(config: CantelliCPOConfig):
 
     def estimate(evidence: Evidence) -> RiskEstimate:
         terms, epsilon = evidence.terms, evidence.terms.epsilon
-        moments = cost_moments(evidence.window, config.estimation.span, terms.limit)
+        moments = cost_moments(evidence.window, config.estimation.window, terms.limit)
         value = cantelli_value(moments.mean, moments.variance, 1.0, epsilon)
 
         def bound(change: Float[Array, "signal"]) -> Float[Array, "constraint"]:

@@ -138,14 +138,18 @@ def clipped_algorithm(
     """The clipped method for one objective."""
     unseen = 0 if method.observe_spent else CostAccount.SIZE - 1 + len(task.kinds)
     input_size = task.input_size - unseen
+    budgets = len(task.kinds) if estimation.budget_layer and method.observe_spent else 0
     optimiser = make_optimiser(config.gradient_clip)
 
     def init(key: PRNGKeyArray) -> Learner:
         key_policy, key_critics = jax.random.split(key)
         policy = make_policy(
-            key_policy, input_size, task.action_space, estimation.hidden, estimation.initial_std
+            key_policy, input_size, task.action_space, estimation.hidden, estimation.initial_std,
+            budgets,
+        )  # fmt: skip
+        networks = make_critics(
+            key_critics, 1 + method.critics, input_size, estimation.hidden, budgets
         )
-        networks = make_critics(key_critics, 1 + method.critics, input_size, estimation.hidden)
         extra = ClippedExtra(optimiser.init(cast(Any, policy)), method.memory)
         return Learner(policy, init_critics(networks, optimiser), extra)
 

@@ -60,7 +60,7 @@ def expectation_constraint(config: CPOConfig):
 
     def estimate(evidence: Evidence) -> RiskEstimate:
         rollout, window, terms = evidence.rollout, evidence.window, evidence.terms
-        moments = cost_moments(window, config.estimation.span, terms.limit)
+        moments = cost_moments(window, config.estimation.window, terms.limit)
         metrics = episode_metrics(window, config.estimation, terms.limit)
         if config.constraint == "mean":
             signal, value = rollout.cost, moments.mean - 1

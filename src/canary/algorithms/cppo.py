@@ -34,7 +34,7 @@ from canary.algorithms.clipped import (
 )
 from canary.algorithms.signals import cost_advantages, spent_after, tail_advantages
 from canary.constraints import Kind
-from canary.numerics.moments import EpisodeWindow, Span, recent
+from canary.numerics.moments import EpisodeWindow, recent
 from canary.numerics.risk import conditional_value_at_risk, value_at_risk
 from canary.types import Terms
 from canary.values import Amount, Positive, Settings
@@ -94,7 +94,7 @@ def penalised_objective(config: CPPOConfig):
         reward_advantage, reward_target = batch.reward
         predicted = rollout.spent + rollout.discount * values[1]
         eta = value_at_risk(predicted.reshape(-1), epsilon)
-        cvar = tail_mean(window, estimation.span, predicted, terms)
+        cvar = tail_mean(window, estimation.window, predicted, terms)
 
         tail = jnp.maximum(predicted - eta, 0)
         if config.penalty == "post":
@@ -130,11 +130,11 @@ def penalised_objective(config: CPPOConfig):
 
 
 def tail_mean(
-    window: EpisodeWindow, span: Span, predicted: Steps, terms: Terms
+    window: EpisodeWindow, episodes: int, predicted: Steps, terms: Terms
 ) -> Float[Array, ""]:
     """CVaR of the recent episodes if there are at least 1 / epsilon, else of the predictions; in
     limits."""
-    valid = recent(window, span)
+    valid = recent(window, episodes)
     of_episodes = conditional_value_at_risk(window.cost / terms.limit, terms.epsilon, valid)
     of_predictions = conditional_value_at_risk(predicted.reshape(-1), terms.epsilon)
     return jnp.where(jnp.sum(valid) * terms.epsilon >= 1 - 1e-6, of_episodes, of_predictions)

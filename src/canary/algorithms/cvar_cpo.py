@@ -95,12 +95,12 @@ class CVaRCPOConfig(Settings):
 
 def cvar_constraint(config: CVaRCPOConfig):
     """CVaR_epsilon(C) - limit <= 0, in units of the limit."""
-    span, decay = config.estimation.span, config.estimation.gae_lambda
+    episodes, decay = config.estimation.window, config.estimation.gae_lambda
 
     def estimate(evidence: Evidence) -> RiskEstimate:
         rollout, window, terms = evidence.rollout, evidence.window, evidence.terms
-        moments = cost_moments(window, span, terms.limit)
-        costs, valid = in_limits(window.cost, terms.limit), recent(window, span)
+        moments = cost_moments(window, episodes, terms.limit)
+        costs, valid = in_limits(window.cost, terms.limit), recent(window, episodes)
         totals = rollout.spent + rollout.discount * evidence.values
         eta = tail_threshold(costs, valid, totals, terms.epsilon)
         excess = jnp.sum(jnp.maximum(costs - eta, 0) * valid) / moments.count

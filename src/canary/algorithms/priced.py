@@ -39,7 +39,7 @@ from canary.algorithms.clipped import Batch, ClippedMethod, Objective
 from canary.algorithms.signals import breach_indicator, cost_advantages, numbered, spent_after
 from canary.constraints import Kind
 from canary.numerics.costs import in_limits
-from canary.numerics.moments import EpisodeWindow, Span, recent
+from canary.numerics.moments import EpisodeWindow, recent
 from canary.numerics.risk import value_at_risk, violation_rate
 from canary.types import Metrics, Rollout, Terms
 
@@ -200,7 +200,7 @@ def expected_sum(estimation: EstimationConfig, kind: Kind, aim: float = 1.0) -> 
     critic gives its advantage."""
 
     def charge(batch: Batch, terms: Terms) -> Charge:
-        level, eta = constrained(batch.window, estimation.span, terms, kind)
+        level, eta = constrained(batch.window, estimation.window, terms, kind)
         signal, discount, weight = charged(
             batch.rollout, eta, terms, kind, estimation.cost_discount
         )
@@ -215,10 +215,10 @@ def expected_sum(estimation: EstimationConfig, kind: Kind, aim: float = 1.0) -> 
 
 
 def constrained(
-    window: EpisodeWindow, span: Span, terms: Terms, kind: Kind
+    window: EpisodeWindow, episodes: int, terms: Terms, kind: Kind
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """K of the recent episodes, and eta, in limits."""
-    valid = recent(window, span)
+    valid = recent(window, episodes)
     costs, count = in_limits(window.cost, terms.limit), jnp.maximum(valid.sum(), 1)
     # At most the limit: where VaR is above it, CVaR may be flat, and every eta gives an upper bound
     # of it.

@@ -84,9 +84,9 @@ def episode_metrics(
     if limits.ndim:
         pairs = zip(window.by_cost(), limits, strict=True)
         return numbered([episode_metrics(each, estimation, own) for each, own in pairs])
-    span = estimation.span
-    moments = cost_moments(window, span, limit)
-    rate = violation_rate(window.cost, limit, recent(window, span))
+    episodes = estimation.window
+    moments = cost_moments(window, episodes, limit)
+    rate = violation_rate(window.cost, limit, recent(window, episodes))
     return {
         "cost_mean": moments.mean * limit,
         "cost_deviation": jnp.sqrt(moments.variance) * limit,

@@ -111,7 +111,7 @@ def fast(config: RunConfig) -> RunConfig:
         window = math.ceil(2 / share)  # so that two violations are expected
         settings = replace(
             settings,
-            estimation=replace(estimation, window=max(window, 20), clock=True),
+            estimation=replace(estimation, window=max(window, 20), clock=True, budget_layer=True),
             clipped=ClippedConfig(minibatch_size=40, learning_rate=1e-3, entropy=0.005)
             if discrete
             else ClippedConfig(minibatch_size=500),

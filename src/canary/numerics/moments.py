@@ -4,8 +4,6 @@ A batch may hold few episodes (EcoAnt: about two), or none, which must never rea
 finished episodes go into a ring, and statistics are taken over its newest ones.
 """
 
-from typing import NamedTuple
-
 import equinox as eqx
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -71,26 +69,18 @@ def record_episodes(window: EpisodeWindow, ends: EpisodeEnds) -> EpisodeWindow:
     )
 
 
-class Span(NamedTuple):
-    """How far back to look: at the episodes of so many batches, and at least at `minimum`."""
-
-    minimum: int
-    batches: int = 1
-
-
-def recent(window: EpisodeWindow, span: Span) -> Bool[Array, "ring"]:
-    """Marks the newest max(batches * new, minimum) episodes, as many as there are."""
+def recent(window: EpisodeWindow, episodes: int) -> Bool[Array, "ring"]:
+    """Marks the episodes of the last batch or, if those are fewer, so many of the newest."""
     size = window.cost.shape[0]
     age = (window.total - 1 - jnp.arange(size)) % size
-    wanted = jnp.maximum(span.batches * window.new, span.minimum)
-    return age < jnp.minimum(wanted, window.total)
+    return age < jnp.minimum(jnp.maximum(window.new, episodes), window.total)
 
 
 def cost_moments(
-    window: EpisodeWindow, span: Span, limit: ArrayLike, dead_zone: ArrayLike | None = None
+    window: EpisodeWindow, episodes: int, limit: ArrayLike, dead_zone: ArrayLike | None = None
 ) -> CostMoments:
     """Moments of phi(C / limit) over the recent episodes; NaN without any, never 0."""
-    weight = recent(window, span).astype(window.cost.dtype)
+    weight = recent(window, episodes).astype(window.cost.dtype)
     count = weight.sum()
     cost = shaped(in_limits(window.cost, limit), dead_zone)
     mean = (weight * cost).sum() / count

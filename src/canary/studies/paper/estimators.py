@@ -78,7 +78,7 @@ def estimator(constraint: str, dead_zone: float | None) -> Estimator:
 
 def _small(config: Any) -> Any:
     """Networks, critics and batches of the `fast` preset; cost statistics of one batch alone."""
-    estimation = replace(config.estimation, hidden=HIDDEN, window=1, window_batches=1)
+    estimation = replace(config.estimation, hidden=HIDDEN, window=1)
     critic = replace(config.critic, epochs=4, minibatches=8)
     return replace(config, estimation=estimation, critic=critic)
 

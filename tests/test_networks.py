@@ -10,6 +10,7 @@ from scipy import stats
 from canary.environments.protocol import Continuous, Discrete
 from canary.networks import (
     LOG_STD_FLOOR,
+    SPENT_SCALE,
     Categorical,
     Gaussian,
     make_mlp,
@@ -40,6 +41,17 @@ def test_network_starts_scaled_and_unbiased_and_does_what_it_says():
     np.testing.assert_allclose(
         network(x), np.tanh(np.tanh(x @ first) @ second) @ head, rtol=1e-4, atol=1e-6
     )
+
+
+def test_a_budget_layer_is_linear_in_each_spent_cost():
+    """W(y) = W_0 + s y_1 W_1 + s y_2 W_2 for y in [0, 1], and outside as at the ends."""
+    network = make_mlp(jax.random.key(0), (5, 16, 3), head_scale=1.0, budgets=2)
+    parts, (_, head) = np.split(np.asarray(network.weights[0]), 3), network.weights
+    for spent in ([0.0, 0.0], [0.3, 0.9], [-1.0, 4.0]):
+        x = np.array([0.5, -2.0, 0.7, *spent], np.float32)
+        first, second = SPENT_SCALE * np.clip(spent, 0, 1)
+        weight = parts[0] + first * parts[1] + second * parts[2]
+        np.testing.assert_allclose(network(x), np.tanh(x @ weight) @ head, rtol=1e-4, atol=1e-6)
 
 
 def test_policies_start_uniform_or_standard():

@@ -26,7 +26,7 @@ from canary.environments.protocol import (
 )
 from canary.errors import CanaryError
 from canary.export import numpy_policy
-from canary.networks import LOG_STD_FLOOR, Policy
+from canary.networks import LOG_STD_FLOOR, SPENT_SCALE, Policy
 from canary.numerics.running_statistics import CLIP, FLOOR, RunningStatistics, sane
 from canary.rollout import SPENT_CLIP, CostAccount
 
@@ -102,6 +102,8 @@ def identify(
         "log_std_floor": LOG_STD_FLOOR,
         "normaliser": None if statistics is None else NORMALISER,
         "layers": len(policy.network.weights),
+        "budgets": policy.network.budgets,
+        "spent_scale": SPENT_SCALE,
         "critics": critics and {"dead_zone": critics.dead_zone},
     }
     if place.interface is not None:  # digests of all other policies stay what they were

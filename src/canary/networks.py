@@ -14,6 +14,8 @@ from canary.environments.protocol import ActionSpace, Continuous, Discrete
 
 # Keeps the KL divergence and its curvature finite for a policy that stops exploring
 LOG_STD_FLOOR = -5.0
+# Observations have deviations of about 1, and most episodes spend less than half of their limit
+SPENT_SCALE = 2.0
 
 
 class MLP(eqx.Module):
@@ -24,7 +26,7 @@ class MLP(eqx.Module):
     without the last entries of x = (s, g, y) does not see the spent cost.
 
     With `budgets` = n the weights of the first layer depend on the last n inputs, the spent costs y
-    in limits: W(y) = W_0 + sum_i 2 clip(y_i, 0, 1) W_i. Without it a small network acts almost
+    in limits: W(y) = W_0 + sum_i s clip(y_i, 0, 1) W_i with s = `SPENT_SCALE`. Without it a small network acts almost
     alike whatever was spent.
     """
 
@@ -35,9 +37,8 @@ class MLP(eqx.Module):
 
     def __call__(self, x: Float[Array, "*batch input"]) -> Float[Array, "*batch output"]:
         x = x[..., : self.weights[0].shape[0] // (1 + self.budgets)]
-        spent = x[..., x.shape[-1] - self.budgets :]
-        shares = [2 * jnp.clip(spent[..., i : i + 1], 0, 1) for i in range(self.budgets)]
-        x = jnp.concatenate([x, *(share * x for share in shares)], -1) if shares else x
+        shares = SPENT_SCALE * jnp.clip(x[..., x.shape[-1] - self.budgets :], 0, 1)
+        x = jnp.concatenate([x, *(shares[..., i, None] * x for i in range(self.budgets))], -1)
         for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
             x = jnp.tanh(x @ weight + bias)
         return x @ self.weights[-1] + self.biases[-1]

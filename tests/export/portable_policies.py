@@ -26,11 +26,12 @@ def make_portable(
     blind: bool = False,
     discount: float = 1.0,
     clock: bool = False,
+    budgets: int = 0,
 ) -> TrainedPolicy:
     """`blind` policies do not see the account: their first layer has no rows for it."""
     space = Continuous(3) if continuous else Discrete(4)
     size = OBSERVATIONS + (0 if blind else CostAccount.SIZE)
-    policy = make_policy(jax.random.key(1), size, space, (16, 12))
+    policy = make_policy(jax.random.key(1), size, space, (16, 12), budgets=budgets)
     # Weights as after training: a sharp head, biases, deviations on both sides of the floor.
     noise = jax.random.normal(jax.random.key(2), (64,))
     network = replace(
@@ -53,13 +54,14 @@ def make_portable(
 
 
 @cache
-def make_risk_critics(count: int):
-    return make_critics(jax.random.key(6), count, OBSERVATIONS + CostAccount.SIZE, (16, 12))
+def make_risk_critics(count: int, budgets: int):
+    size = OBSERVATIONS + CostAccount.SIZE
+    return make_critics(jax.random.key(6), count, size, (16, 12), budgets)
 
 
 def with_critics(portable: TrainedPolicy, *, dead_zone: float | None = None) -> TrainedPolicy:
     """V and V~ or, with a dead zone, V_X alone."""
-    networks = make_risk_critics(2 if dead_zone is None else 1)
+    networks = make_risk_critics(2 if dead_zone is None else 1, portable.policy.network.budgets)
     return replace(portable, critics=RiskCritics(networks, dead_zone))
 
 
@@ -69,5 +71,5 @@ KINDS = {
     "normalised continuous": {"continuous": True, "normalised": True},
     "blind to its account": {"blind": True},
     "discounted": {"discount": 0.9},
-    "with a clock": {"clock": True},
+    "with a clock and a budget layer": {"clock": True, "budgets": 1},
 }

@@ -44,7 +44,7 @@ def test_it_needs_numpy_alone(tmp_path: Path):
     assert int(result.stdout) == action
 
 
-@pytest.mark.parametrize("kind", ["normalised continuous", "discounted", "with a clock"])
+@pytest.mark.parametrize("kind", ["normalised continuous", "discounted", "with a clock and a budget layer"])
 def test_the_handle_keeps_the_same_account_as_in_jax(kind: str):
     portable = make_portable(**KINDS[kind])
     ours, theirs = loaded(portable).start(0), portable.start(0)
@@ -72,7 +72,7 @@ def test_sampled_actions_follow_the_policy_and_repeat_with_the_seed():
 
 @pytest.mark.parametrize("clock", [False, True])
 def test_risk_during_an_episode_is_that_of_the_jax_handle(clock: bool):
-    portable = with_critics(make_portable(discount=0.9, clock=clock))
+    portable = with_critics(make_portable(discount=0.9, clock=clock, budgets=int(clock)))
     ours, theirs = loaded(portable).start(0), portable.start(0)
     seen = np.array([0.3, -1, 0.2, 2, 0.5], np.float32)
     for cost in (0.0, 0.5, 1.0, 2.0, 3.0):

@@ -120,15 +120,24 @@ class NumpyPolicy:
         return cantelli_risk(value, square, y, np.asarray(discount, np.float32))
 
     def _network(self, name: str, x: np.ndarray, critic: int | None = None) -> np.ndarray:
-        """A tanh network with a linear head; it reads as much of x as its first layer has rows."""
+        """A tanh network with a linear head."""
         layers = self.metadata["layers"]
         for layer in range(layers):
             weight, bias = (self.arrays[f"{name}.{p}[{layer}]"] for p in ("weights", "biases"))
             if critic is not None:
                 weight, bias = weight[critic], bias[critic]
-            x = x[..., : weight.shape[0]] @ weight + bias
+            x = (x if layer else self._first(x, weight.shape[0])) @ weight + bias
             x = np.tanh(x) if layer < layers - 1 else x
         return x
+
+    def _first(self, x: np.ndarray, rows: int) -> np.ndarray:
+        """What a first layer of so many rows reads: the start of x, also times each spent cost."""
+        budgets = int(self.metadata["budgets"])
+        x = x[..., : rows // (1 + budgets)]
+        shares = np.float32(self.metadata["spent_scale"]) * np.clip(
+            x[..., x.shape[-1] - budgets :], 0, 1
+        )
+        return np.concatenate([x, *(shares[..., i, None] * x for i in range(budgets))], -1)
 
 
 def cantelli_risk(

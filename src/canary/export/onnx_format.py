@@ -15,7 +15,7 @@ from canary.errors import CanaryError
 from canary.export.formats import INPUTS, Implementation, Outputs, metadata, output_names
 from canary.export.trained_policy import TrainedPolicy
 from canary.identity import NORMALISER
-from canary.networks import LOG_STD_FLOOR
+from canary.networks import LOG_STD_FLOOR, SPENT_SCALE
 from canary.rollout import SPENT_CLIP
 
 OPSET, IR_VERSION = 17, 8  # of ONNX 1.12, so that older runtimes can read it
@@ -93,9 +93,18 @@ def _add_inputs(graph: Graph, trained: TrainedPolicy) -> str:
 def _add_network(graph: Graph, x: str, trained: TrainedPolicy) -> None:
     """A tanh network with a linear head."""
     arrays, network = trained.identity.arrays, trained.policy.network
-    reads, layers = network.weights[0].shape[0], len(network.weights)
+    layers, budgets = len(network.weights), network.budgets
+    reads = network.weights[0].shape[0] // (1 + budgets)
     if reads < trained.place.observation_size + trained.account.size:  # it does not see its account
         x = graph.add("Slice", x, np.array([0]), np.array([reads]), LAST)
+    if budgets:
+        zero, one, scale = np.float32(0), np.float32(1), np.float32(SPENT_SCALE)
+        products = [x]
+        for at in range(reads - budgets, reads):
+            spent = graph.add("Slice", x, np.array([at]), np.array([at + 1]), LAST)
+            share = graph.add("Mul", graph.add("Clip", spent, zero, one), scale)
+            products.append(graph.add("Mul", x, share))
+        x = graph.add("Concat", *products, axis=1)
     for layer in range(layers):
         weights = (arrays[f"policy.network.{part}[{layer}]"] for part in ("weights", "biases"))
         if layer == layers - 1:

@@ -58,9 +58,10 @@ def test_the_price_stays_within_its_caps_and_leaves_them_at_once(measured):
 
 
 def test_the_highest_price_is_lower_where_the_window_renews_slowly():
-    assert highest_price(0.04) == pytest.approx(18)
-    assert highest_price(0.2) == pytest.approx(90)
-    assert highest_price(0.001) == pytest.approx(np.exp(2))
+    assert highest_price(0.04, 0) == pytest.approx(12)
+    assert highest_price(0.04, 1) == pytest.approx(24)
+    assert highest_price(0.2, 0) == pytest.approx(60)
+    assert highest_price(0.001, 0) == pytest.approx(np.exp(2))
 
 
 @pytest.mark.parametrize("multiplier", [0.05, 1.0, 10.0])

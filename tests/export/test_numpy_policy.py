@@ -44,7 +44,9 @@ def test_it_needs_numpy_alone(tmp_path: Path):
     assert int(result.stdout) == action
 
 
-@pytest.mark.parametrize("kind", ["normalised continuous", "discounted", "with a clock and a budget layer"])
+@pytest.mark.parametrize(
+    "kind", ["normalised continuous", "discounted", "with a clock and a budget layer"]
+)
 def test_the_handle_keeps_the_same_account_as_in_jax(kind: str):
     portable = make_portable(**KINDS[kind])
     ours, theirs = loaded(portable).start(0), portable.start(0)

@@ -69,7 +69,7 @@ class CanaryConfig(Settings):
 
     estimation: EstimationConfig = field(default_factory=EstimationConfig)
     clipped: ClippedConfig = field(default_factory=ClippedConfig)
-    dead_zone: DeadZone = 0.5
+    dead_zone: DeadZone = 0.7
     """Dead zone d of the shaped cost, in limits: costs up to d * limit are free. A wider one is less
     conservative, and fewer episodes say something about the risk."""
     local_discount: PositiveShare = 0.99
@@ -138,7 +138,9 @@ def cantelli_penalty(config: CanaryConfig, horizon: int) -> Penalty:
     return Penalty(2, SENSITIVITY["chance"], LOWEST_PRICE, charge)
 
 
-def shaped_bound(window: EpisodeWindow, episodes: int, limit: Scalar, dead_zone: ArrayLike) -> Scalar:
+def shaped_bound(
+    window: EpisodeWindow, episodes: int, limit: Scalar, dead_zone: ArrayLike
+) -> Scalar:
     """Cantelli's bound on P(C > limit) from the moments of the shaped cost of recent episodes."""
     moments = cost_moments(window, episodes, limit, dead_zone)
     return cantelli_probability(moments.mean, moments.variance, 1.0, or_equal=True)

@@ -70,20 +70,21 @@ def renewed_share(batch: Batch, horizon: int, window: int) -> float:
     return batch.rollout.reward.size / (horizon * window)
 
 
-def highest_price(renewed: float) -> float:
-    """450 times the share of the window that a batch renews; at least e^2."""
-    return max(450 * renewed, math.exp(2))
+def highest_price(renewed: float, progress: ArrayLike) -> Array:
+    """300 times the share of the window that a batch renews, at least e^2. It doubles over the run:
+    steps become smaller, and a high price then does less harm."""
+    return jnp.asarray(max(300 * renewed, math.exp(2)) * (1 + progress))
 
 
 def next_price(
     price: Price,
     level: Float[Array, "*constraint"],
-    highest: float,
+    highest: ArrayLike,
     lowest: ArrayLike,
     sensitivity: ArrayLike = 1.0,
 ) -> tuple[Price, Float[Array, "*constraint"]]:
     """The controller and lambda after K was measured as `level`; NaN, no measurement, is no error."""
-    bounds = jnp.log(lowest), math.log(highest)
+    bounds = jnp.log(lowest), jnp.log(highest)
     error = jnp.clip(sensitivity * jnp.log(jnp.maximum(level, 1e-6)), -1, 1)
     error = jnp.where(jnp.isnan(error), 0.0, error)
     log_integral = jnp.clip(price.log_integral + INTEGRAL_GAIN * error, *bounds)
@@ -172,7 +173,7 @@ def priced_objective(
         shape = memory.log_integral.shape
         lowest = np.array([each.lowest_price for each in penalties], np.float32).reshape(shape)
         sensitivity = np.array([each.sensitivity for each in penalties], np.float32).reshape(shape)
-        highest = highest_price(renewed_share(batch, horizon, window))
+        highest = highest_price(renewed_share(batch, horizon, window), terms.progress)
         controller, multiplier = next_price(
             memory, levels.reshape(shape), highest, lowest, sensitivity
         )

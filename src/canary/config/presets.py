@@ -118,12 +118,9 @@ def fast(config: RunConfig) -> RunConfig:
         )
     else:
         settings = replace(settings, estimation=estimation)
-    if isinstance(settings, CanaryConfig):
-        # Of long episodes there are few, and a narrower dead zone lets more of them say something.
-        settings = replace(settings, dead_zone=min(0.7, 750 / config.environment.horizon))
-        if discrete:  # a shorter trace has less noise, and effects are near
-            estimation = replace(settings.estimation, gae_lambda=0.9)
-            settings = replace(settings, estimation=estimation)
+    if isinstance(settings, CanaryConfig) and discrete:
+        # A shorter trace has less noise, and effects are near.
+        settings = replace(settings, estimation=replace(settings.estimation, gae_lambda=0.9))
     training, horizon = config.training, config.environment.horizon
     batches = of_kind(config.environment, FAST_BATCHES)
     if batches is not None:

@@ -2,7 +2,7 @@
 
 The `paper` preset follows the paper's equations and hyper-parameters; `authors` also follows the
 details of its authors' code (docs/readings.md). PointGoal in the paper is `PointGoal2500` here.
-Settings were chosen on seeds 100 to 131 and 7400 to 7459, and PointGoal 3820 to 3839; no study uses those.
+Settings were chosen on seeds 100 to 131, 7400 to 7479 and 8100 to 8109; no study uses those.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -209,14 +209,14 @@ HARD_LAKE = "SFFHF/HFFFH/FFFFF/FHHFF/HHHFG"
 
 
 def _elsewhere() -> Iterator[Row]:
-    lake = Row("limit-3.5", range(4210, 4220), 1_000_000, "epsilon 0.02", constraint={"limit": 3.5})
+    lake = Row("limit-3.5", range(4220, 4230), 1_000_000, "epsilon 0.02", constraint={"limit": 3.5})
     yield lake
     yield replace(lake, name="limit-15", constraint={"limit": 15})
     yield replace(lake, name="epsilon-0.1", about="limit 5.5", constraint={"epsilon": 0.1})
     about, settings = "limit 5.5, epsilon 0.02, horizon 200", ("env.map=8x8", "env.horizon=200")
-    yield Row("8x8", range(4910, 4920), 1_000_000, about, overrides=settings)
+    yield Row("8x8", range(4920, 4930), 1_000_000, about, overrides=settings)
     about, settings = "Cantelli's own bound cannot be met here", (f"env.map={HARD_LAKE}",)
-    hard = Row("hard-lake", range(4210, 4215), 6_000_000, about, overrides=settings)
+    hard = Row("hard-lake", range(4220, 4225), 6_000_000, about, overrides=settings)
     yield replace(hard, constraint={"limit": 3.5, "epsilon": 0.05})
 
 
@@ -258,27 +258,27 @@ ALL_STUDIES: dict[str, Study] = {
     ),
     "reliability": Study(
         "Canary over 1M steps on IcyLake (limit 5.5, epsilon 0.02)",
-        (_canary("IcyLake", 4130, 10, 1_000_000),),
+        (_canary("IcyLake", 4140, 10, 1_000_000),),
     ),
     "elsewhere": Study("Canary on other lakes, limits and thresholds", tuple(_elsewhere())),
     "small-epsilon": Study("Small thresholds on IcyLake (limit 5.5)", tuple(_small_epsilon())),
     "point-goal": Study(
         "Canary on PointGoal (limit 100, epsilon 0.02)",
-        (_canary("PointGoal", 3840, 10, 4_000_000),),
+        (_canary("PointGoal", 3850, 10, 4_000_000),),
     ),
     "point-goal-methods": Study(
         "Methods on PointGoal (limit 100, epsilon 0.02)",
         tuple(
-            _method(name, "PointGoal", 3840 if name == "canary" else 3810, 4, 4_000_000)
+            _method(name, "PointGoal", 3850 if name == "canary" else 3810, 4, 4_000_000)
             for name in ("canary", "cpo", "cvar-cpo", "ppo")
         ),
     ),
     "point-goal-2500": Study(
         "Canary on PointGoal2500 (limit 100, epsilon 0.02)",
-        _budgets("PointGoal2500", 3620, 10, 12, 2),
+        _budgets("PointGoal2500", 3660, 10, 12, 2),
     ),
     "eco-ant": Study(
-        "Canary on EcoAnt (limit 150, epsilon 0.02)", _budgets("EcoAnt", 1520, 5, 4, 10)
+        "Canary on EcoAnt (limit 150, epsilon 0.02)", _budgets("EcoAnt", 1530, 5, 4, 10)
     ),
     "ablation": Study("Canary with one ingredient changed (epsilon 0.02)", tuple(_ablation())),
 }

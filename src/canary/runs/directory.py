@@ -74,7 +74,7 @@ def create(
         "steps": 0,
         "started": started.isoformat(timespec="seconds"),
         "finished": None,
-        "command": sys.argv,
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
         "process": process_identity(),
         "versions": versions(),
         "platform": platform.platform(),

@@ -71,9 +71,9 @@ def renewed_share(batch: Batch, horizon: int, window: int) -> float:
 
 
 def highest_price(renewed: float, progress: ArrayLike) -> Array:
-    """300 times the share of the window that a batch renews, at least e^2. It doubles over the run:
+    """400 times the share of the window that a batch renews, at least e^2. It doubles over the run:
     steps become smaller, and a high price then does less harm."""
-    return jnp.asarray(max(300 * renewed, math.exp(2)) * (1 + progress))
+    return jnp.asarray(max(400 * renewed, math.exp(2)) * (1 + progress))
 
 
 def next_price(

@@ -113,9 +113,9 @@ def make_probe(environment: Environment) -> Play:
         how = (example, True) if action is None else (action, False)
         with explain_failures(environment):
             now = reset(keys)
-            late = replace(now, time=jnp.full_like(now.time, environment.horizon - 1))
-            cut = jax.tree.map(lambda leaf: np.asarray(leaf[0]), advance(late, keys, 1, *how)[1][0])
-            states = [jax.tree.map(lambda leaf: leaf[None], replace(now, inner=None))]
+            late = replace(now, time=np.full_like(now.time, environment.horizon - 1))
+            cut = jax.tree.map(lambda leaf: np.asarray(leaf)[0], advance(late, keys, 1, *how)[1][0])
+            states = [jax.tree.map(lambda leaf: np.asarray(leaf)[None], replace(now, inner=None))]
             taken: list[np.ndarray] = []
             while len(taken) * PIECE < length:
                 now, (later, moved) = advance(now, keys, 1 + len(taken) * PIECE, *how)

@@ -58,9 +58,9 @@ def test_the_price_stays_within_its_caps_and_leaves_them_at_once(measured):
 
 
 def test_the_highest_price_is_lower_where_the_window_renews_slowly():
-    assert highest_price(0.04, 0) == pytest.approx(16)
-    assert highest_price(0.04, 1) == pytest.approx(32)
-    assert highest_price(0.2, 0) == pytest.approx(80)
+    assert highest_price(0.04, 0) == pytest.approx(8)
+    assert highest_price(0.04, 1) == pytest.approx(40)
+    assert highest_price(0.2, 0) == pytest.approx(40)
     assert highest_price(0.001, 0) == pytest.approx(np.exp(2))
 
 

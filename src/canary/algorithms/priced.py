@@ -71,9 +71,10 @@ def renewed_share(batch: Batch, horizon: int, window: int) -> float:
 
 
 def highest_price(renewed: float, progress: ArrayLike) -> Array:
-    """400 times the share of the window that a batch renews, at least e^2. It doubles over the run:
-    steps become smaller, and a high price then does less harm."""
-    return jnp.asarray(max(400 * renewed, math.exp(2)) * (1 + progress))
+    """200 times the share of the window that a batch renews, at least e^2; up to five times as much
+    towards the end of the run. A high price at the start keeps the policy from learning what earns
+    the reward; later steps are smaller, and what was learnt survives."""
+    return jnp.asarray(max(200 * renewed, math.exp(2)) * (1 + 4 * progress))
 
 
 def next_price(

@@ -25,7 +25,8 @@ CLEARLY = 3.0  # standard errors
 
 
 def with_initial_std(config: RunConfig) -> RunConfig:
-    """The configuration with its initial deviation chosen, where that was left open."""
+    """The configuration with its initial deviation chosen, where that was left open, and the entropy
+    bonus in proportion."""
     algorithm, environment = config.algorithm, config.environment
     estimation = algorithm.estimation
     if estimation.initial_std is not None:
@@ -34,8 +35,11 @@ def with_initial_std(config: RunConfig) -> RunConfig:
     if isinstance(environment.action_space, Continuous):
         account = CostAccount(config.constraint.limit, estimation.cost_discount, config.clock)
         chosen = initial_std(environment, account, estimation.hidden)
-    estimation = replace(estimation, initial_std=chosen)
-    return replace(config, algorithm=replace(algorithm, estimation=estimation))
+    parts = {"estimation": replace(estimation, initial_std=chosen)}
+    if clipped := getattr(algorithm, "clipped", None):
+        # The bonus would soon undo a narrow start.
+        parts["clipped"] = replace(clipped, entropy=clipped.entropy * chosen)
+    return replace(config, algorithm=replace(algorithm, **parts))
 
 
 def initial_std(environment: Environment, account: CostAccount, hidden: tuple[int, ...]) -> float:

@@ -114,7 +114,7 @@ def fast(config: RunConfig) -> RunConfig:
             estimation=replace(estimation, window=max(window, 20), clock=True, budget_layer=True),
             clipped=ClippedConfig(minibatch_size=40, learning_rate=1e-3, entropy=0.005)
             if discrete
-            else ClippedConfig(minibatch_size=500),
+            else ClippedConfig(minibatch_size=500, entropy=0.0075),
         )
     else:
         settings = replace(settings, estimation=estimation)

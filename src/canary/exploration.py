@@ -8,6 +8,7 @@ narrower one: wide exploration learns faster where it does no harm.
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import jax
 import numpy as np
@@ -35,7 +36,7 @@ def with_initial_std(config: RunConfig) -> RunConfig:
     if isinstance(environment.action_space, Continuous):
         account = CostAccount(config.constraint.limit, estimation.cost_discount, config.clock)
         chosen = initial_std(environment, account, estimation.hidden)
-    parts = {"estimation": replace(estimation, initial_std=chosen)}
+    parts: dict[str, Any] = {"estimation": replace(estimation, initial_std=chosen)}
     if clipped := getattr(algorithm, "clipped", None):
         # The bonus would soon undo a narrow start.
         parts["clipped"] = replace(clipped, entropy=clipped.entropy * chosen)

@@ -60,8 +60,9 @@ def test_a_cost_that_is_switched_off_late_is_found(tmp_path: Path, monkeypatch: 
     environment = LateCost(switch=str(switch))
     run = trained(environment, tmp_path)
 
-    def certified(**options) -> dict:
-        return canary.certify(run.directory, environment=environment, episodes=20, **options)
+    def certified(accept_change: bool = False, **options) -> dict:
+        own = canary.load(run.directory, environment, accept_change=accept_change)
+        return canary.certify(own, episodes=20, **options)
 
     certificate = certified()
     check = certificate["environment_check"]
@@ -90,7 +91,7 @@ def test_a_cost_that_is_switched_off_late_is_found(tmp_path: Path, monkeypatch: 
 def test_randomness_of_its_own_cannot_be_compared(tmp_path: Path):
     environment = from_gymnasium(Forgetful, horizon=9)
     run = trained(environment, tmp_path)
-    certificate = canary.certify(run.directory, environment=environment, episodes=20)
+    certificate = canary.certify(canary.load(run.directory, environment), episodes=20)
     said = "could not be compared with that of training: it has randomness of its own"
     assert certificate["environment_check"]["compared"] is False
     assert said in certificate["environment_check"]["sentence"]

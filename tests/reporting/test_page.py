@@ -128,7 +128,17 @@ EVALUATED = {
 }  # fmt: skip
 
 
-def test_an_evaluation_fills_the_final_columns(tmp_path):
+def certificate(updates: int) -> str:
+    """Of seed 2, in its own environment and in a changed one."""
+    result = {"seed": 2, "changes": {}, "assessment": {"violations": 6, "episodes": 1000}}
+    result |= {"evidence": {"return_mean": 0.5}}
+    return json.dumps({
+        "limit": 5.5, "epsilon": 0.02, "origin": {"updates": updates},
+        "plan": {"deterministic": False}, "results": [result, result | {"changes": {"slip": 0.3}}],
+    })  # fmt: skip
+
+
+def test_certificates_and_evaluations_fill_the_final_columns(tmp_path):
     run = add_run(tmp_path, "good")
 
     def final():
@@ -141,6 +151,17 @@ def test_an_evaluation_fills_the_final_columns(tmp_path):
     violation, lower, upper, safe, reward = final()
     assert (violation, safe, reward) == (0.025, 0.5, 0.5)
     assert lower < 10 / 400 < upper
+    (run / "certificate.json").write_text(certificate(UPDATES))
+    violation, _, _, safe, reward = final()  # seed 1 is still that of the evaluation
+    assert (violation, safe, reward) == (0.003, 1.0, 0.45)
+    for other in (
+        certificate(7),
+        certificate(UPDATES).replace("5.5", "4.5"),
+        '{"limit": 5.5',
+        "[]",
+    ):
+        (run / "certificate.json").write_text(other)
+        assert final()[0] == 0.025
     files.write_sealed(run / "evaluation.json", EVALUATED | {"updates": 7})
     assert final()[0] is None  # it is about an earlier policy
     (run / "evaluation.json").write_text("{")

@@ -176,18 +176,42 @@ def subject_of(row: Row, exact: dict[str, Any] | None) -> Subject:
 
 
 def measured_policies(run: Path, constraint: One, updates: int) -> list[dict[str, Any]]:
-    """The newest policies on the fresh episodes of the run's last evaluation."""
+    """The newest policies on fresh episodes: of the run's certificate or, where it does not judge a
+    seed, of the last evaluation."""
     found = read_evaluation(run, updates) or {"seed_ids": []}
     own = (
         found if constraint.number is None else found | found["constraints"][constraint.number - 1]
     )
-    policies = []
+    policies = {}
     for index, seed in enumerate(own["seed_ids"]):
         violation, episodes, reward = (
             own[f"{name}_per_seed"][index] for name in ("violation", "episodes", "return")
         )
-        counts = {"violations": round(violation * episodes), "episodes": episodes}
-        policies.append({"seed": seed, "violation": violation, "return": reward} | counts)
+        policies[seed] = round(violation * episodes), episodes, reward
+    return [
+        {"seed": seed, "violations": k, "episodes": n, "violation": k / n, "return": reward}
+        for seed, (k, n, reward) in (policies | _certified(run, constraint, updates)).items()
+    ]
+
+
+def _certified(run: Path, constraint: One, updates: int) -> dict[int, tuple[int, int, float]]:
+    """Violations, episodes and mean return by seed from the run's certificate; none if that is
+    damaged, or about other policies, another constraint or a changed environment."""
+    policies: dict[int, tuple[int, int, float]] = {}
+    with suppress(CanaryError, KeyError, TypeError, IndexError):
+        stored, number = files.read_json(run / "certificate.json"), constraint.number
+        origin, terms = stored["origin"], [stored["limit"], stored["epsilon"]]
+        if number is not None:
+            terms = [each[number - 1] for each in terms]
+        is_other = stored["plan"]["deterministic"] or "environment_changes" in origin
+        asked = [constraint.limit, constraint.share, updates]
+        if is_other or [*terms, origin["updates"]] != asked:
+            return {}
+        for one in stored["results"]:
+            counts = one["assessment"]
+            if one.get("promise") == number and not one["changes"] and counts["episodes"]:
+                reward = one["evidence"]["return_mean"]
+                policies[one["seed"]] = counts["violations"], counts["episodes"], reward
     return policies
 
 

@@ -55,7 +55,8 @@ class ClippedConfig(Settings):
     minibatch_size: Count = 500
     """Steps per gradient step; the whole batch if that is smaller."""
     entropy: Amount = 0.0
-    """Weight of the entropy bonus."""
+    """Weight of the entropy bonus. Where the initial deviation is chosen (`initial_std=none`), the
+    weight is multiplied by it."""
     learning_rate: Positive = 3e-4
     """Adam's step size at the start; annealed linearly to zero over the run, constant within an
     update."""

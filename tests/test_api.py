@@ -1,4 +1,4 @@
-"""The Python face: train, load, evaluate, and act with a policy that keeps account of the cost."""
+"""The Python interface: train, load, evaluate, and act with a policy that keeps account of the cost."""
 
 import shutil
 import subprocess

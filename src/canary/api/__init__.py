@@ -1,4 +1,4 @@
-"""The Python face: train, load and use runs, and act with their policies.
+"""The Python interface: train, load and use runs, and act with their policies.
 
 For example:
 
@@ -7,7 +7,7 @@ For example:
     run.certify()["sentence"]
     episode = run.policy(seed=0).start()
     action = episode.act(observation)
-    episode.spend(cost)  # what the environment then charged for it
+    episode.spend(cost)  # the cost of that step
 """
 
 from canary.api.run import Run as Run

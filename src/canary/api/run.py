@@ -1,6 +1,6 @@
 """A run and what can be done with it. Each function takes a run or its path, and is a method of
-`Run` as well. All arguments are checked by their types before anything is done. What `canary.load`
-was told about the environment holds for everything that is done with the run.
+`Run` as well. All arguments are checked by their types before anything runs. The arguments of
+`canary.load` about the environment apply to everything done with the run.
 """
 
 import importlib.util
@@ -47,9 +47,10 @@ def load(
 ) -> "Run":
     """The run of that path, or of that name below `out`, or the newest.
 
-    A run that was trained on your own code needs its environment: pass it as `environment`, or say
-    `trust` once to import the code that the run names. A changed environment is refused, unless you
-    `accept_change`: then the run can be evaluated and certified, and both say what is different.
+    A run that was trained on your own code needs its environment: pass it as `environment`, or pass
+    `trust=True` once to import the code that the run names. A changed environment is refused. With
+    `accept_change=True` the run can be evaluated and certified, and both results state the
+    difference.
     """
     place = find_run(str(path), Path(out))
     config = open_config(place, environment, trust=trust, accept_change=accept_change)
@@ -88,10 +89,10 @@ def evaluate(
 ) -> EvaluationSummary:
     """Play fresh episodes with the frozen policy of each seed and summarise them.
 
-    `step` chooses the policies after so many environment steps (default: the newest), `seeds` some
-    seeds by name or the first few by number. `report(seed, episodes)` is called after every batch.
-    A `video` (a `VideoRequest`) shows the worst and the median episode; `Run.video` is shorter. The
-    run keeps the summary of its newest policies, for `canary report`.
+    `step` chooses the policies after that many environment steps (default: the newest). `seeds` is a
+    list of seeds, or a number: the first few. `report(seed, episodes)` is called after every batch.
+    A `video` (a `VideoRequest`) shows the worst and the median episode; `Run.video` is simpler. The
+    summary of the newest policies is also written into the run, for `canary report`.
     """
     run = as_run(run)
     plan = EvaluationPlan(
@@ -142,7 +143,7 @@ def video(
     evaluation_seed: Whole = 0,
 ) -> Path:
     """Film the worst of these fresh episodes beside the median one, as .gif or .mp4 (default:
-    video.gif in the run). `drawing` draws an environment that canary cannot (docs/rendering.md)."""
+    video.gif in the run). `drawing` draws an environment of your own (docs/rendering.md)."""
     from canary.rendering.run import VideoRequest
 
     summary = evaluate(
@@ -210,7 +211,8 @@ def best(
     largest_step_cost: Positive | None = None,
     quiet: bool = True,
 ) -> Best:
-    """The stored policy with the highest return that is certified, over all seeds and kept states.
+    """Find the stored policy with the highest return that can be certified, over all seeds and
+    kept states.
 
     Stored policies that stay within the limit on episodes of their own are ranked by return. The
     first `tries` of them are certified in turn on fresh episodes until one is SATISFIED, each at
@@ -257,8 +259,8 @@ def export(
 
 @dataclass(frozen=True)
 class Run:
-    """A run directory and its configuration. Everything else is read from the directory when it is
-    needed."""
+    """A run directory and its configuration. Everything else is read from the directory on
+    demand."""
 
     directory: Path
     config: RunConfig
@@ -284,8 +286,7 @@ class Run:
         return {"environment": self.config.environment, "accept_change": self.accept_change}
 
     def summary(self) -> TrainingSummary:
-        """What was trained, and the numbers of the paper's table over the second half of
-        training."""
+        """What was trained, and the paper's measures over the second half of training."""
         return cast(TrainingSummary, summarise_run(self.directory))
 
     @property
@@ -333,8 +334,8 @@ class Run:
         quiet: bool = False,
         final_check: bool = True,
     ) -> "Run":
-        """Train to the planned number of steps, or to a larger `total_steps`, over which schedules
-        such as learning rates then run. A finished run stays as it is."""
+        """Train to the planned number of steps, or to a larger `total_steps`; learning rates and
+        other schedules then follow the larger number. A finished run does not change."""
         runner.resume_run(
             self.directory,
             environment=self.config.environment,
@@ -353,7 +354,7 @@ class TrainingInterrupted(KeyboardInterrupt):
 
     def __init__(self, run: Run):
         super().__init__(
-            f"training was interrupted; canary.load({str(run.directory)!r}).resume() goes on"
+            f"training was interrupted; canary.load({str(run.directory)!r}).resume() continues it"
         )
         self.run = run
 

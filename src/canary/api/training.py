@@ -56,21 +56,21 @@ def train(
     `env` is an environment, the name of one of ours, or a reference such as "my_package.shop:Shop"
     or "gymnasium:Pendulum-v1" (docs/environments/your-own.md); `cost` says where the cost of another
     package's environment is. `algorithm` is a name, settings such as `CanaryConfig(dead_zone=0.6)`,
-    or a method of your own (docs/examples/own-constraint.md). The `constraint` is a `Chance`, a
-    `Mean` or a `CVaR`, a list of them for several costs, or some of "kind", "limit" and "epsilon".
-    The `preset` chooses all other settings, and `overrides` change single ones:
+    or a method of your own (docs/examples/own-constraint.md). `constraint` is a `Chance`, a `Mean`
+    or a `CVaR`, a list of them for several costs, or a dictionary with any of "kind", "limit" and
+    "epsilon". The `preset` chooses all other settings, and `overrides` change single ones:
     {"algo.dead_zone": 0.6} or ("algo.dead_zone=0.6",).
 
-    `seeds` says how many (4 means 0 to 3) or which; `total_steps` are environment steps per seed,
-    600_000 or "600k". `name` is what the run is called below `out`, `tags` are words to find it by.
-    `callback` gets a `canary.Update` after every update and stops training by returning False; `log`
-    names logs for other tools, "csv", "tensorboard" or "wandb" (docs/watching.md). At the end the
-    frozen policies play up to 300 fresh episodes per seed, unless `final_check` is False. Ctrl-C
-    saves and raises `TrainingInterrupted`, a KeyboardInterrupt that knows its `run`.
+    `seeds` is a number (4 means 0 to 3) or a list. `total_steps` are environment steps per seed,
+    600_000 or "600k". `name` names the run and its directory below `out`; `tags` are labels for
+    `canary list`. `callback` gets a `canary.Update` after every update; training stops if it returns
+    False. `log` names logs for other tools: "csv", "tensorboard" or "wandb" (docs/watching.md). At
+    the end the frozen policies play up to 300 fresh episodes per seed, unless `final_check` is
+    False. Ctrl-C saves and raises `TrainingInterrupted`, a KeyboardInterrupt with the `run`.
 
-    `start` begins with what another run has learnt, its policy, normaliser and critics, seed by
-    seed; or with one policy, `run.policy(seed=2)`. Limit, settings and environment may differ, as
-    long as observations, actions and networks have the same sizes.
+    `start` is a run to start from, seed by seed: its policies, normalisers and critics; or one
+    policy, `run.policy(seed=2)`. Limit, settings and environment may differ, as long as
+    observations, actions and networks have the same sizes.
     """
     begun = _start(start, Path(out))
     if seeds is None:
@@ -86,7 +86,7 @@ def train(
 
 
 def _start(start: Run | TrainedPolicy | Start | str | Path | None, out: Path) -> Start | None:
-    """What training begins with, as arrays."""
+    """The networks and normaliser that training starts from, as arrays."""
     if start is None or isinstance(start, Start):
         return start
     if isinstance(start, TrainedPolicy):
@@ -107,14 +107,14 @@ def make_train(
     overrides: Overrides = (),
     cost: str | None = None,
 ) -> Callable[..., tuple[TrainingState, Metrics]]:
-    """A pure function `train(key, limit=None, epsilon=None) -> (state, metrics)` to `jax.jit` and
-    `jax.vmap`, over keys, limits and epsilons alike (docs/examples/functional.md).
+    """A pure function `train(key, limit=None, epsilon=None) -> (state, metrics)` for `jax.jit` and
+    `jax.vmap`, over keys, limits and epsilons (docs/examples/functional.md).
 
     The arguments are those of `canary.train`, or one `RunConfig`, such as `run.config`. `limit` and
-    `epsilon` replace the constraint's; settings that the preset chose for the constraint stay. The
-    state has the policy (`state.learner.policy`); metrics are arrays over the updates. Seed i of
-    `canary.train` has the key `fold_in(key(0), i)`. Nothing is written. Non-finite numbers raise
-    nothing: the metric "fault" is then positive.
+    `epsilon` replace the constraint's; settings that the preset derived from the constraint stay.
+    The state has the policy (`state.learner.policy`); metrics are arrays over the updates. Seed i of
+    `canary.train` has the key `fold_in(key(0), i)`. Nothing is written. A non-finite number raises
+    no error; it makes the metric "fault" positive.
     """
     said = (algorithm, constraint, total_steps, preset, overrides, cost)
     if isinstance(env, RunConfig):

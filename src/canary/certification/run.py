@@ -44,7 +44,7 @@ STREAM = 0x63657274  # "cert": neither training nor evaluation uses these keys
 JSON_NAME, PAGE_NAME = "certificate.json", "certificate.html"
 
 Rows = list[tuple[Changes, Environment]]
-"""What was changed, and the environment with that change; the first row changes nothing."""
+"""Changes of settings, and the environment with them; the first row changes nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,17 +56,17 @@ class CertificateRequest:
     """Episodes per policy, at most if it may stop early; None plans them."""
     early_stop: bool = True
     step: Whole | None = None
-    """The policies after so many environment steps; None: the newest."""
+    """The policies after this many environment steps; None: the newest."""
     seeds: tuple[Whole, ...] | None = None
     """Which seeds of the run; None: all. Fewer seeds, chosen beforehand, need less correction."""
     shift: tuple[str, ...] = ()
     """Changed dynamics such as `slip=0.1,0.2`; several form a grid."""
     limit: float | tuple[float, ...] | None = None
-    """With several costs, here and in epsilon, one for each that has one."""
+    """None: the run's own. With several costs, limit and epsilon are tuples."""
     epsilon: float | tuple[float, ...] | None = None
     deterministic: bool = False
     evaluation_seed: Whole | None = None
-    """None draws a new one, so that nobody can train, or choose, for known episodes."""
+    """None draws a fresh one, so that nobody can train or select for known episodes."""
     largest_step_cost: Amount | None = None
     """For bounds on mean and CVaR, if the environment does not state it."""
     batch: Count = 256
@@ -153,8 +153,8 @@ def about(policies: FrozenPolicies) -> dict[str, Any]:
 
 
 def check_environment(run: Path, config: RunConfig) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """What a certificate says about whether the environment is that of training, and how it
-    differs: whole episodes of the trained policies are played again."""
+    """Is the environment that of training? Replays whole episodes of the trained policies; returns
+    what the certificate says, and the differences."""
     environment, changes = config.environment, config.environment_changes
     digest = None if is_ours(environment) else source_file_digest(environment)
     if changes:
@@ -239,8 +239,8 @@ def play_statements(
     progress_of: Callable[[int, Changes], Progress],
     interrupt_at: Sequence[int] = (),
 ) -> Iterator[Found]:
-    """Row by row, seed by seed. After Ctrl-C the others get no episode, hence no verdict. A replay
-    ends each policy after as many episodes as before (`interrupt_at`)."""
+    """Play row by row and seed by seed. After Ctrl-C the remaining ones get no episode and no
+    verdict. A replay plays as many episodes of each policy as before (`interrupt_at`)."""
     stops, stopped = iter(interrupt_at), False
     decided = commitment(plan, constraint, [(changes, s) for changes, _ in rows for s in seeds])
     for index, (changes, environment) in enumerate(rows):

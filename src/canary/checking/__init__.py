@@ -1,2 +1,1 @@
-"""Is this an environment that can be trained on? By tracing, a short rollout, and whole random
-episodes."""
+"""Checks that an environment can be trained on: tracing, a short rollout, whole random episodes."""

@@ -1,5 +1,4 @@
-"""What a record of random actions shows: mistakes of the environment, and a fingerprint of its
-behaviour.
+"""Mistakes of an environment in a record of random actions, and a fingerprint of its behaviour.
 
 The fingerprint is a few numbers per step. Settings show most changes of an environment; the
 fingerprint shows changed code.

@@ -1,5 +1,5 @@
-"""Return and constraint of constant and of random actions. A limit that the best of these meets is
-easy."""
+"""Return and constraint of constant and random actions. If the best of these meets a limit, the
+limit is easy."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ from canary.numerics.statistics import measurement
 
 RANDOM = "random actions"
 MOST_ACTIONS = 16  # constant actions that are tried
-SHARE = 0.05  # of the worst episodes, where no constraint says it
+SHARE = 0.05  # of the worst episodes, without a constraint
 LONGEST = 5000  # steps of an episode that a check waits for
 
 Progress = Callable[[int, int, str], bool | None]

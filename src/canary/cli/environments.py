@@ -16,7 +16,7 @@ from canary.values import Count
 if TYPE_CHECKING:
     from canary.environments.protocol import Environment
 
-EPISODES, SECONDS = 128, 45.0  # of each policy, and for all of them, if the user says nothing
+EPISODES, SECONDS = 128, 45.0  # of each policy, and for all of them, by default
 EnvironmentSettings = Annotated[
     options.Repeated,
     options.flag("env.NAME=VALUE", about="Change a setting of the environment. Repeatable."),
@@ -86,7 +86,7 @@ the fast part of this check. Exit code 0 if nothing is wrong, else 1."""
         return 0 if report["ok"] else 1
 
     def _constraint(self, environment: "Environment") -> Any:
-        """The given options, completed by the environment's constraint; None without a limit."""
+        """The constraint of the options, completed by the environment's own; None without a limit."""
         from canary.config.run_config import complete
         from canary.constraints import Chance
         from canary.environments.protocol import default_constraint

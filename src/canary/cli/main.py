@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
     warnings.showwarning = _show_warning  # type: ignore[assignment]
     with contextlib.suppress(AttributeError, ValueError, OSError):
-        for stream in (sys.stdout, sys.stderr):  # a terminal that knows no Greek gets codes
+        for stream in (sys.stdout, sys.stderr):  # a terminal without Greek letters gets codes
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
         command = find_command(list(sys.argv[1:] if arguments is None else arguments))

@@ -34,14 +34,15 @@ def flag(metavar: str | None = None, default: str = "", about: str | None = None
 RUN = "The run: its path, its name below --out, or latest."
 SEEDS = "Which seeds of the run: the first N, or a list such as 3,5,7 or 0-9."
 STEP = "Use the policies after this many steps per seed, if the run kept them."
-TRUST = "Allow importing the code that the run names; asked once per run otherwise."
-ACCEPT = "Continue although the environment has changed; a certificate says how."
+TRUST = "Import the code that the run names without asking. Otherwise canary asks once per run."
+ACCEPT = "Continue although the environment has changed; the result states the difference."
 JSON = "Write the result as JSON to a file, or to standard output (-)."
 OWN = "the environment's own"
 COST = """Where the cost of another package's environment is: info:KEY, safety-gymnasium, or
 package.module:function."""
 KIND = """What is limited: P(cost > limit), the mean cost, or the mean cost of the worst share
-epsilon of the episodes. For several costs, this and the next two take lists: chance,mean."""
+epsilon of the episodes. For several costs, --constraint, --limit and --epsilon take lists:
+chance,mean."""
 LIMIT = """Limit on the cost of an episode (chance), the mean cost (mean), or the mean cost of the
 worst episodes (cvar)."""
 EPSILON = """Largest allowed probability of a violation (chance), or the share of episodes that

@@ -12,7 +12,7 @@ from canary.values import Count, Positive, Whole
 if TYPE_CHECKING:
     from canary.api import Run
 
-# What chooses the policy of a certificate and how it is made, and all that making one needs
+# Options that --best refuses, and those that --verify refuses
 CHOOSING = ("step", "fixed", "shift", "deterministic", "seed", "sign")
 MAKING = ("best", "tries", "episodes", "seeds", "largest_step_cost", *CHOOSING)
 
@@ -35,7 +35,7 @@ one, over all seeds, with the spent cost against the limit."""
     """Episodes per seed."""
     step: options.Step = None
     deterministic: options.Switch = False
-    """Take the most likely action. Training and the default sample."""
+    """Take the most likely action instead of sampling, as training does."""
     seeds: options.ChosenSeeds = None
     seed: Annotated[Whole, options.flag("N", "0")] = 0
     """Seed of the evaluation; another one gives other episodes."""

@@ -42,7 +42,7 @@ Finished seeds are not trained again, even if another study trained them. After 
 with other settings are kept beside the new ones."""
 
     study: Annotated[Positional[str], options.flag("STUDY")] = ""
-    """The study. Without it, all are listed."""
+    """Name of the study. Without it all studies are listed."""
     only: Annotated[options.Repeated, options.flag("ROW")] = ()
     """Train only this row. Repeatable."""
     rebuild: options.Switch = False

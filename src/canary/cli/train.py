@@ -66,13 +66,13 @@ A new directory below --out gets the configuration, metrics, every episode, chec
     name: Annotated[str | None, options.flag("NAME", "environment, algorithm and time")] = None
     """Name of the run and of its directory below --out."""
     tag: Annotated[options.Repeated, options.flag("TAG")] = ()
-    """A word to find the run by, in `canary list`. Repeatable."""
+    """A label, by which `canary list --tag` finds the run. Repeatable."""
     log: Annotated[options.Repeated, options.flag("csv|tensorboard|wandb")] = ()
-    """Write every update for another tool, into the run. Repeatable. tensorboard and wandb are
+    """Log every update for another tool, into the run. Repeatable. tensorboard and wandb are
     extras of canary-rl."""
     preset: Annotated[str, options.flag("NAME", "fast")] = "fast"
-    """Settings to start from: fast, or paper for the paper's equations, hyper-parameters and
-    steps."""
+    """Settings to start from: fast; paper for the paper's equations, hyper-parameters and steps;
+    authors for these with details of its authors' code."""
     set: Annotated[options.Repeated, options.flag("SECTION.NAME=VALUE")] = ()
     """Change one setting; sections are algo, env, training and constraint. Repeatable."""
     trust: options.Trust = False
@@ -86,7 +86,7 @@ A new directory below --out gets the configuration, metrics, every episode, chec
     resume: Annotated[str | None, options.flag("RUN")] = None
     """Continue a stopped run: its path, its name below --out, or latest."""
     no_final_check: options.Switch = False
-    """Skip the fresh episodes with the final policies."""
+    """Do not play fresh episodes with the final policies."""
     quiet: options.Quiet = False
 
     def __call__(self) -> int:

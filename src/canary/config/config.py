@@ -1,4 +1,4 @@
-"""From a few choices to the configuration of a run, and from there to JSON and back."""
+"""Make the configuration of a run from a few choices; write it as JSON and read it back."""
 
 import dataclasses
 import re
@@ -74,7 +74,7 @@ def make_config(
         preset=preset,
     )
     limits = [pair for pair in pairs if pair[0].startswith("constraint.")]
-    # A preset looks at the problem as it is put
+    # A preset depends on the final constraint
     config = presets.PRESETS[preset](_changed(problem, limits))
     is_named = isinstance(algorithm, str | type)
     chosen = [] if is_named else [(f"algo.{s.path}", s.value) for s in leaves(settings, named=True)]
@@ -131,8 +131,8 @@ def method_name(kind: type) -> str:
 def make_environment(
     env: str | Environment, pairs: Pairs, cost: str | None = None, *, check: bool = True
 ) -> tuple[Environment, str, Pairs]:
-    """An environment from a name, a reference to code, or itself; its name; and the pairs that
-    concern something else."""
+    """The environment of a name, a reference to code, or an object; its name; and the pairs of other
+    sections."""
     rest = [pair for pair in pairs if not pair[0].startswith("env.")]
     changes = {path.removeprefix("env."): v for path, v in pairs if path.startswith("env.")}
     if isinstance(env, str) and ":" in env:

@@ -1,9 +1,9 @@
 """The presets: functions from a configuration with the defaults of its algorithm to one that fits
 its environment.
 
-The defaults of the algorithms are the paper's hyper-parameters. What the paper states by
-environment is here, and what the `fast` preset does otherwise. A subclass of an environment is
-treated as what it is derived from.
+The defaults of the algorithms are the paper's hyper-parameters. This file has what the paper states
+by environment, and the `fast` preset. A subclass of an environment gets the settings of its base
+class.
 """
 
 import math
@@ -29,7 +29,7 @@ Value = TypeVar("Value")
 
 
 class Batches(NamedTuple):
-    """How much is trained on which batches."""
+    """The size of a batch and the length of training."""
 
     environments: int
     rollout_length: int
@@ -100,9 +100,9 @@ def authors(config: RunConfig) -> RunConfig:
 
 
 def fast(config: RunConfig) -> RunConfig:
-    """The best that we know, at the speed of a CPU (docs/algorithms/canary.md says why).
+    """Our best settings, chosen on a CPU (docs/algorithms/canary.md says why).
 
-    One rule for every environment: only batches and steps are chosen for ours.
+    All environments follow the same rule. Only batches and steps depend on which of ours it is.
     """
     discrete, settings = is_discrete(config.environment), _baseline(config)
     estimation = replace(settings.estimation, hidden=(64, 64), initial_std=None)

@@ -1,5 +1,4 @@
-"""What a run is: an environment, an algorithm, a constraint, and how much is trained on which
-batches."""
+"""The configuration of a run: an environment, an algorithm, a constraint, and sizes of training."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,11 +14,10 @@ from canary.values import Amount, Count, Steps, Whole
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
-    """How much is trained, on how many environments, and how it is cut into batches and
-    programs."""
+    """Seeds, steps, batches and checkpoints of training."""
 
     seeds: tuple[Whole, ...] = (0, 1, 2, 3)
-    """Which seeds: seed i is the same run whatever runs beside it."""
+    """Which seeds. Seed i gives the same numbers whatever runs beside it."""
     total_steps: Steps = 300_000
     """Environment steps per seed, over all its parallel environments."""
     environments: Count = 5
@@ -27,16 +25,15 @@ class TrainingConfig:
     rollout_length: Count = 200
     """Steps of each environment per update."""
     stagger: bool = True
-    """Start the first episodes at random times, so that fixed-horizon environments do not march in
-    step."""
+    """Start the first episodes at random times, so that episodes of fixed length do not all end in
+    the same step."""
     chunk: Count = 10
-    """Updates per compiled program call; the display moves once per chunk. Has no influence on
+    """Updates per call of the compiled program; the display moves once per chunk. It does not change
     results."""
     checkpoint_seconds: Amount = 30.0
     """Least time between two checkpoints."""
     keep_checkpoints: Whole = 0
-    """States kept for good, after equal parts of training: their policies can be loaded by their
-    step."""
+    """Number of states to keep, evenly spaced over training; their policies can be loaded by step."""
     seeds_per_device: Whole = 0
     """Seeds that one device trains at once, as one vectorised program; 0 chooses 1 on CPUs and all
     on accelerators."""
@@ -67,8 +64,7 @@ class RunConfig:
     training: TrainingConfig = field(default_factory=TrainingConfig)
     preset: str = "fast"
     environment_changes: tuple[str, ...] = ()
-    """How the environment differs from the one that the run was trained on, where a caller accepted
-    that."""
+    """How the environment differs from that of training, if the caller accepted a change."""
 
     @property
     def clock(self) -> int | None:

@@ -10,7 +10,7 @@ from docstring_parser import parse_from_object
 from canary.errors import CanaryError, nearest
 from canary.values import convert, type_hints, words
 
-# Any: a dataclass; the type checker has no name for "any dataclass" that generic code could use.
+# Any dataclass; the type checker has no name for that.
 Settings = Any
 
 

@@ -129,7 +129,6 @@ gets the figure and the report (JSON)."""
     def __call__(self) -> int:
         from canary.config.config import make_config
         from canary.constraints import one_cost
-        from canary.exact.figure import save_frontier
         from canary.exact.run import frontier_report
         from canary.runs.environment import open_config
         from canary.terminal.tables import print_frontier
@@ -145,6 +144,10 @@ gets the figure and the report (JSON)."""
             result = frontier_report(
                 config.environment, constraint.limit, constraint.share, runs=runs, progress=show
             )
-        paths: dict[str, Any] = save_frontier(result, Path(self.out)) if self.out else {}
+        paths: dict[str, Any] = {}
+        if self.out:
+            from canary.exact.figure import save_frontier  # needs matplotlib
+
+            paths = save_frontier(result, Path(self.out))
         options.show(self, result, print_frontier, **paths)
         return 0

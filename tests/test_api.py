@@ -86,7 +86,7 @@ def test_an_environment_without_a_name_is_handed_over(tmp_path: Path):
     del described["source"]  # as of a class in a script
     stored = config_to_dict(config) | {"environment": described}
     place = directory.create(tmp_path, stored, 1000)
-    with pytest.raises(CanaryError, match="OwnLake, which cannot be imported: pass environment"):
+    with pytest.raises(CanaryError, match="OwnLake, which cannot be imported"):
         canary.load(place)
     assert canary.load(place, OwnLake(horizon=9)).config == config
 

@@ -161,7 +161,7 @@ def test_settings_may_be_an_object():
     assert make_config("EcoAnt", config.algorithm).algorithm == config.algorithm  # all was named
     changed = make_config("IcyLake", said, overrides={"algo.dead_zone": 0.6})
     assert changed.algorithm.dead_zone == 0.6
-    with pytest.raises(CanaryError, match="trains CantelliCPOConfig in the place of CanaryConfig"):
+    with pytest.raises(CanaryError, match="trains CantelliCPOConfig instead of CanaryConfig"):
         make_config("IcyLake", said, preset="paper")
 
 

@@ -66,7 +66,7 @@ def test_a_run_stores_what_it_was_trained_on(run):
 def test_a_run_of_somebody_else_is_opened_only_after_consent(run):
     with pytest.raises(
         CanaryError,
-        match=r"was trained on problems.faulty_environments:Walk\(.*noise=0.25.*say --trust",
+        match=r"was trained on problems.faulty_environments:Walk\(.*noise=0.25.*use --trust",
     ):
         canary.load(run.directory)
     # Its own object: no import
@@ -210,7 +210,7 @@ def test_a_cost_that_breaks_late_stops_training_where_it_broke(tmp_path):
 @pytest.mark.usefixtures("stranger")
 def test_the_command_line_asks_for_consent(run, capsys, monkeypatch):
     assert main(["evaluate", str(run.directory), "--episodes", "5"]) == 2
-    assert "say --trust" in capsys.readouterr().err
+    assert "use --trust" in capsys.readouterr().err
     questions = []
 
     def answer(question):

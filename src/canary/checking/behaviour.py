@@ -131,7 +131,7 @@ def _oddities(environment: Environment, record: Probe) -> Iterator[Finding]:
         text = (
             "An episode whose time is set to horizon - 1 is not over after one step. Training starts "
             "first episodes at random times, so `truncated` should be time >= horizon; otherwise "
-            "say --set training.stagger=false."
+            "use --set training.stagger=false."
         )
         yield Finding("warning", "truncated", text)
     first, second = record.states.observation[:2]

@@ -80,7 +80,7 @@ def make_config(
     chosen = [] if is_named else [(f"algo.{s.path}", s.value) for s in leaves(settings, named=True)]
     if chosen and type(config.algorithm) is not type(settings):
         raise CanaryError(
-            f"The preset {preset} trains {type(config.algorithm).__name__} in the place of "
+            f"The preset {preset} trains {type(config.algorithm).__name__} instead of "
             f"{type(settings).__name__}; pass settings of that, or another preset."
         )
     rest = [pair for pair in pairs if pair not in limits]
@@ -231,8 +231,8 @@ def config_from_dict(
         if environment is None:
             if name not in ENVIRONMENTS:
                 raise CanaryError(
-                    f"The run was trained on {name!r:.60}, which is not a named environment: pass "
-                    "environment=... in Python."
+                    f"The run was trained on {name!r:.60}, which is not a named environment: in "
+                    "Python, canary.load(RUN, environment)."
                 )
             environment = from_dict(ENVIRONMENTS[name], settings, "env")
         if method is None and known not in ALGORITHMS:

@@ -164,7 +164,7 @@ def _one(kind: Any, limit: Any, epsilon: Any, suggested: One | None, environment
     for name, value in values.items():
         if value is None and not hasattr(suggested, name):
             raise CanaryError(
-                f"{environment} has no default {name} for a {kind} constraint: say the {name} "
+                f"{environment} has no default {name} for a {kind} constraint: give the {name} "
                 f"(--{name}), or pass constraint={CHOICES}."
             )
         values[name] = getattr(suggested, name) if value is None else value

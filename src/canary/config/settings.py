@@ -66,7 +66,7 @@ def override(settings: Settings, changes: Mapping[str, Any], where: str) -> Sett
             raise CanaryError(f"{where} has no setting {path!r:.60}{near}")
         if len(found) > 1:
             choices = " or ".join(f"{where}.{each}" for each in found)
-            raise CanaryError(f"{where}.{path} could mean {choices}; say which.")
+            raise CanaryError(f"{where}.{path} could mean {choices}; name one of them.")
         hint = known[found[0]].hint
         spelled = value if hint is str else parse(value)
         values[found[0]] = convert(hint, spelled, f"{where}.{found[0]}")

@@ -85,7 +85,7 @@ def build(source: Source) -> Environment:
     if hasattr(environment, "observation_space"):
         raise CanaryError(
             f"{source.name} makes a Gymnasium environment; write --env gymnasium:{source.name} and "
-            "say where the cost is with --cost."
+            "name its cost with --cost."
         )
     raise CanaryError(
         f"{source.name} makes a {type(environment).__name__}, which is not an environment."

@@ -40,7 +40,7 @@ from canary.runs.settings import differences
 
 MAY_ACCEPT = (
     "Restore it, or train a new run. Only `canary evaluate` and `canary certify` take a changed one, "
-    "with --accept-change (in Python: accept_change=True), and say so."
+    "with --accept-change (in Python: canary.load(RUN, accept_change=True)), and report the change."
 )
 
 _agreed: list[dict[str, Any]] = []  # in this process, also if the file cannot be written
@@ -73,7 +73,8 @@ def _agree_to(
     if not trust and (ask is None or not ask(question)):
         raise CanaryError(
             f"{run} was trained on {source}, which is code that has to be imported and called. If "
-            "you trust it, say --trust (in Python: trust=True, or pass environment=...)."
+            "you trust it, use --trust (in Python: canary.load(RUN, trust=True), or "
+            "canary.load(RUN, environment))."
         )
     _agreed.append(entry)
     with contextlib.suppress(CanaryError):  # then the next process asks again
@@ -106,8 +107,8 @@ def open_config(
         environment = build(source)
     if environment is None and "class" in stored:
         raise CanaryError(
-            f"{run} was trained on {stored['class']}, which cannot be imported: pass "
-            "environment=... in Python. The command line needs it, and the function of its cost if "
+            f"{run} was trained on {stored['class']}, which cannot be imported: in "
+            "Python, canary.load(RUN, environment). The command line needs it, and the function of its cost if "
             "it has one, in a module that can be imported, not in the script that runs."
         )
     if environment is None:

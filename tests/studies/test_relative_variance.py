@@ -53,6 +53,24 @@ def test_batches_of_the_algorithms_own_estimate(monkeypatch):
     assert found["gradient"].std(0).max() > 0
 
 
+@pytest.mark.slow
+def test_the_priced_estimate_points_where_the_plain_one_does(monkeypatch):
+    """With less noise, on a longer lake too; the same episodes serve both."""
+    monkeypatch.setattr(estimators, "FITTING", 10)
+    monkeypatch.setattr(estimators, "MEASURING", 30)
+    lake = IcyLake(horizon=200)
+    policy = estimators.imitate(
+        with_violation(from_environment(lake), 5.5, 0.05), jax.random.key(0)
+    )
+    found = [
+        estimators.batches(estimators.estimator(constraint, 0.6, lake))(policy, 5.5, 0.1, 3)
+        for constraint in ("priced", "cantelli")
+    ]
+    priced, plain = (one["gradient"].mean(0) for one in found)
+    assert priced @ plain > 0.4 * np.linalg.norm(priced) * np.linalg.norm(plain)
+    assert measured(found[0])["gradient"] < measured(found[1])["gradient"]
+
+
 def test_points_are_kept_one_by_one_and_never_computed_twice(tmp_path, monkeypatch):
     """Points with critics cost minutes: here they are made up, and counted."""
     asked = []

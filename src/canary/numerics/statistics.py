@@ -94,14 +94,14 @@ def fitted_exponent(
     thresholds: np.ndarray, relative_variances: np.ndarray, confidence: float = 0.95
 ) -> tuple[float, float]:
     """Slope of log kappa^2 over log epsilon by least squares, and the half-width of its Student
-    interval; NaN with fewer than three points. -1 is the rate 1 / epsilon, 0 is stable."""
+    interval; NaN with fewer than three thresholds. -1 is the rate 1 / epsilon, 0 is stable."""
     from scipy.special import stdtrit
 
     with np.errstate(divide="ignore", invalid="ignore"):
         x, y = np.log(thresholds), np.log(relative_variances)
     known = np.isfinite(x) & np.isfinite(y)
     x, y = x[known], y[known]
-    if len(x) < 3:
+    if len(set(x)) < 3:
         return np.nan, np.nan
     centred = x - x.mean()
     slope = float(centred @ y / (centred @ centred))

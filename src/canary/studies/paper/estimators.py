@@ -9,18 +9,23 @@ discarded. Then the constraint's value and gradient are computed on many batches
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from canary.algorithms.base import Algorithm, Learner, Task
+from canary.algorithms.canary import CanaryConfig, cantelli_penalty
 from canary.algorithms.cantelli_cpo import CantelliCPOConfig, cantelli_constraint
+from canary.algorithms.clipped import Batch, ClippedExtra
 from canary.algorithms.cpo import CPOConfig, expectation_constraint
+from canary.algorithms.critics import make_optimiser
 from canary.algorithms.cvar_cpo import CVaRCPOConfig, cvar_constraint, quantile_critic
 from canary.algorithms.inputs import Inputs
 from canary.algorithms.signals import spent_after
@@ -43,20 +48,23 @@ LAKE = IcyLake()
 ENVIRONMENTS, LENGTH = 20, 200
 FITTING, MEASURING = 30, 200  # batches
 HIDDEN = (64, 64)
-TASK = Task(
-    input_size=LAKE.observation_size + CostAccount.SIZE,
-    action_space=LAKE.action_space,
-    horizon=LAKE.horizon,
-)
+
+Measure = Callable[[Learner, Rollout, EpisodeWindow, Terms], tuple[Array, Array]]
+"""The value of a constraint and its gradient by the parameters of the policy."""
+Estimator = tuple[IcyLake, Algorithm, Measure]
+"""A lake, an algorithm, which fits the critics, and the constraint as it estimates it."""
 
 
-Estimator = tuple[Algorithm, RiskConstraint]
-"""An algorithm, which fits the critics, and the constraint as it estimates it."""
-
-
-def estimator(constraint: str, dead_zone: float | None) -> Estimator:
+def estimator(constraint: str, dead_zone: float | None, lake: IcyLake = LAKE) -> Estimator:
     """`indicator` is CPO's, `cvar` CVaR-CPO's, `cantelli` that of the paper's Canary, on the shaped
-    cost if there is a dead zone."""
+    cost if there is a dead zone, `priced` Canary's."""
+    size = lake.observation_size + CostAccount.SIZE
+    task = Task(input_size=size, action_space=lake.action_space, horizon=lake.horizon)
+    if constraint == "priced":
+        settings = CanaryConfig(dead_zone=dead_zone or 0.0)
+        estimation = replace(settings.estimation, hidden=HIDDEN, window=1, budget_layer=True)
+        settings = replace(settings, estimation=estimation)
+        return lake, settings.make(task), partial(_priced, settings, lake.horizon)
     if constraint == "indicator":
         config = _small(CPOConfig())
         risk = RiskConstraint(critics=1, estimate=expectation_constraint(config))
@@ -71,9 +79,9 @@ def estimator(constraint: str, dead_zone: float | None) -> Estimator:
             estimate = _on_shaped(estimate, dead_zone)
         risk = RiskConstraint(critics=2, estimate=estimate)
     algorithm = trust_region_algorithm(
-        risk, TASK, config.estimation, config.trust_region, config.critic
+        risk, task, config.estimation, config.trust_region, config.critic
     )
-    return algorithm, risk
+    return lake, algorithm, partial(_value_and_gradient, risk)
 
 
 def _small(config: Any) -> Any:
@@ -84,6 +92,9 @@ def _small(config: Any) -> Any:
 
 
 def _with_policy(learner: Learner, policy: CategoricalPolicy) -> Learner:
+    if isinstance(learner.extra, ClippedExtra):
+        state = make_optimiser(1.0).init(cast(Any, policy))
+        learner = eqx.tree_at(lambda one: one.extra.optimiser, learner, state)
     return eqx.tree_at(lambda one: one.policy, learner, policy)
 
 
@@ -112,8 +123,7 @@ def _on_shaped(
 def _value_and_gradient(
     risk: RiskConstraint, learner: Learner, rollout: Rollout, window: EpisodeWindow, terms: Terms
 ) -> tuple[Array, Array]:
-    """The value of a constraint and its gradient by the parameters of the policy, as in an update of
-    the trust region."""
+    """As in an update of the trust region."""
     values, next_values = (
         jnp.concatenate(
             [
@@ -133,6 +143,27 @@ def _value_and_gradient(
     )  # fmt: skip
     levels, gradients = surrogates.gradients(surrogates.parameters())
     return levels.constraints[0], gradients[1]
+
+
+def _priced(
+    config: CanaryConfig, horizon: int, learner: Learner, rollout: Rollout, window: EpisodeWindow,
+    terms: Terms,
+) -> tuple[Array, Array]:  # fmt: skip
+    """The bound on P(C > limit), less epsilon, and the gradient along w(x) A^c(x, a), Canary's."""
+    values, next_values = (
+        critic_values(learner.critics.networks, x)[1:]
+        for x in (rollout.inputs, rollout.next_inputs)
+    )
+    nothing = jnp.zeros_like(rollout.reward)
+    batch = Batch(rollout, (nothing, nothing), values, next_values, window)
+    found = cantelli_penalty(config, horizon).charge(batch, terms)
+    theta, policy = ravel_pytree(learner.policy)
+
+    def surrogate(theta: Array) -> Array:
+        chosen = policy(theta)(rollout.inputs).log_prob(rollout.action)
+        return (chosen * found.weight * found.advantage).mean()
+
+    return found.metrics["risk_bound"] - terms.epsilon, jax.grad(surrogate)(theta)
 
 
 def imitate(
@@ -160,19 +191,20 @@ def imitate(
 def batches(estimator: Estimator) -> Callable[..., dict[str, np.ndarray]]:
     """A function of (policy, limit, epsilon, seed) that gives value, gradient and episodes of every
     batch; one program serves all of them."""
-    algorithm, risk = estimator
+    lake, algorithm, measured = estimator
+    length = LENGTH * lake.horizon // LAKE.horizon  # as many episodes, if they are longer
 
     def collected(policy: CategoricalPolicy, lanes: Lane, terms: Terms, key: PRNGKeyArray):
         account = CostAccount(terms.limit, 1.0)
-        lanes, rollout, _ = collect(LAKE, account, policy, lanes, None, key, LENGTH)
-        window = record_episodes(empty_window(ENVIRONMENTS * LENGTH), rollout.episodes)
+        lanes, rollout, _ = collect(lake, account, policy, lanes, None, key, length)
+        window = record_episodes(empty_window(ENVIRONMENTS * length), rollout.episodes)
         return lanes, rollout, window
 
     @jax.jit
     def run(policy: CategoricalPolicy, terms: Terms, key: PRNGKeyArray) -> dict[str, Array]:
         key_init, key_lanes, key_fit, key_measure = jax.random.split(key, 4)
         learner = _with_policy(algorithm.init(key_init), policy)
-        lanes = start_lanes(LAKE, ENVIRONMENTS, key_lanes, stagger=True)
+        lanes = start_lanes(lake, ENVIRONMENTS, key_lanes, stagger=True)
 
         def fit(carry: tuple[Learner, Lane], item: tuple[PRNGKeyArray, Array]):
             learner, lanes = carry
@@ -184,7 +216,7 @@ def batches(estimator: Estimator) -> Callable[..., dict[str, np.ndarray]]:
 
         def measure(lanes: Lane, key: PRNGKeyArray):
             lanes, rollout, window = collected(policy, lanes, terms, key)
-            value, gradient = _value_and_gradient(risk, learner, rollout, window, terms)
+            value, gradient = measured(learner, rollout, window, terms)
             return lanes, {"value": value, "gradient": gradient, "episodes": window.new}
 
         keys = jax.random.split(key_fit, FITTING), jnp.arange(FITTING)

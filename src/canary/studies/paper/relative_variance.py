@@ -2,7 +2,8 @@
 
 One policy of IcyLake; the limit moves, and epsilon is twice the violation probability there
 (ass:slack). `monte-carlo`: the theory's unbiased estimators, exact by dynamic programming. `gae`: the
-algorithms' own estimators with fitted critics (`estimators`).
+algorithms' own estimators with fitted critics (`estimators`); `priced` is Canary's. Parts named `-long`
+have another lake, in which episodes take three times as long.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ from canary.reporting.figures import canvas, legend_beside
 from canary.studies.page import Line, Page, Paths
 
 EPISODES = 100
-VIOLATION = 0.01  # of the policy at limit 5.5
+LIMIT, VIOLATION = 5.5, 0.01  # of the policy
 SEEDS = (2500, 2501, 2502)
 LIMITS = tuple(np.arange(2.5, 13))
 GAE_LIMITS = (3.5, 4.5, 5.5, 6.5, 7.5)
@@ -28,10 +29,13 @@ PARTS: dict[str, tuple[str, float | None]] = {
     "cvar": ("cvar", None),
     "cantelli": ("cantelli", None),
     **{f"shaped-{d:g}": ("cantelli", d) for d in (0.0, 0.3, 0.6, 0.9)},
+    **dict.fromkeys(("priced", "priced-long"), ("priced", 0.6)),
+    "shaped-0.6-long": ("cantelli", 0.6),
 }  # constraint and dead zone
+LONG = "-long"
 TITLES = {"monte-carlo": "Monte Carlo, exact", "gae": "GAE with fitted critics"}
 PANELS = [(estimator, name) for estimator in TITLES for name in ("value", "gradient")]
-COLOURS = {"indicator": "#3a9a5b", "cvar": "#7d4fa8", "cantelli": "#2f6db5"}
+COLOURS = {"indicator": "#3a9a5b", "cvar": "#7d4fa8", "cantelli": "#2f6db5", "priced": "#c8553d"}
 
 Point = dict[str, Any]
 
@@ -49,22 +53,26 @@ def missing(
     from canary.theory import scored_law, with_violation
 
     lake, have = from_environment(IcyLake()), {name_of(point) for point in known}
-    policy = with_violation(lake, 5.5, VIOLATION)
+    policy = with_violation(lake, LIMIT, VIOLATION)
     law, scored, code = cost_law(lake, policy), scored_law(lake, policy), code_fingerprint()
+    long = IcyLake(map="8x8", horizon=400)
 
     @cache
     def program(constraint: str) -> Callable[..., dict[str, np.ndarray]]:
-        return estimators.batches(estimators.estimator(*PARTS[constraint]))
+        where = (long,) if constraint.endswith(LONG) else ()
+        return estimators.batches(estimators.estimator(*PARTS[constraint], *where))
 
     @cache
-    def network(seed: int) -> Any:
-        return estimators.imitate(policy, jax.random.key(seed))
+    def network(seed: int, is_long: bool) -> Any:
+        chance = with_violation(from_environment(long), LIMIT, VIOLATION) if is_long else policy
+        return estimators.imitate(chance, jax.random.key(seed))
 
     def compute(point: Point) -> list[Point]:
         if point["estimator"] == "monte-carlo":
             return [point | {"code": code} | exact(scored, point)]
-        terms = network(point["seed"]), point["limit"], point["epsilon"], point["seed"]
-        return [point | {"code": code} | measured(program(point["constraint"])(*terms))]
+        constraint, seed = point["constraint"], point["seed"]
+        terms = network(seed, constraint.endswith(LONG)), point["limit"], point["epsilon"], seed
+        return [point | {"code": code} | measured(program(constraint)(*terms))]
 
     points = _planned({float(limit): 2 * law.violation(limit) for limit in LIMITS}, seeds, only)
     named = {name_of(point): partial(compute, point) for point in points}
@@ -79,9 +87,11 @@ def _planned(
     epsilons: dict[float, float], seeds: tuple[int, ...], only: tuple[str, ...]
 ) -> Iterator[Point]:
     for constraint in only or PARTS:
-        for limit, epsilon in epsilons.items():
+        is_long = constraint.endswith(LONG)
+        for limit, epsilon in ({LIMIT: 2 * VIOLATION} if is_long else epsilons).items():
             point = {"constraint": constraint, "limit": limit, "epsilon": epsilon}
-            yield point | {"estimator": "monte-carlo", "seed": None}
+            if not is_long and constraint != "priced":  # which is made of critics
+                yield point | {"estimator": "monte-carlo", "seed": None}
             if limit in GAE_LIMITS:
                 yield from (point | {"estimator": "gae", "seed": seed} for seed in seeds)
 
@@ -129,10 +139,12 @@ def save(page: Page) -> Paths:
         "-1 is the rate 1/ε, 0 is stable. One policy of IcyLake; the limit moves, and violations "
         "are ε/2 everywhere.\nMonte Carlo is exact (docs/relative-variance.md); GAE is measured "
         "over 200 batches of 4,000 steps per seed, with\ncritics fitted to the policy.\nThe paper: "
-        "near -1 for indicator and CVaR, near 0 for Cantelli.",
+        "near -1 for indicator and CVaR, near 0 for Cantelli. `priced` is Canary's gradient, made of "
+        "critics, with\nthe dead zone of shaped-0.6. `-long`: the 8x8 lake, with 117 steps an episode "
+        "instead of 42. κ² is of\n100 episodes: the geometric mean over seeds and the range.",
         [_cells(data, constraint) for constraint in names],
         data,
-        _figure(data, names),
+        _figure(data, [name for name in names if not name.endswith(LONG)]),
         "Points with GAE are those that a fit uses, of those measured at ε < 0.1. A point is left "
         "out if its signal is\nsmaller than the noise of all its batches together, as a value near "
         "0 is.",
@@ -158,16 +170,24 @@ def _cells(data: pl.DataFrame, constraint: str) -> Line:
     fits = [exponent(data, estimator, constraint, quantity) for estimator, quantity in PANELS]
     slopes = ["-" if np.isnan(slope) else f"{slope:+.2f} ± {half:.2f}" for slope, half, *_ in fits]
     (*_, value, every), (*_, gradient, _) = fits[2:]
+    here = (pl.col("estimator") == "gae", pl.col("limit") == LIMIT)
+    kappa = (
+        data.filter(pl.col("constraint") == constraint, *here)["gradient"].drop_nulls().to_numpy()
+    )
+    level = "-"
+    if len(kappa):
+        level = f"{np.exp(np.log(kappa).mean()):.1f} [{kappa.min():.1f}, {kappa.max():.1f}]"
     heads = [f"{TITLES[estimator]}: {quantity}" for estimator, quantity in PANELS]
     return {
         "constraint": constraint,
         **dict(zip(heads, slopes, strict=True)),
+        "κ² of the gradient at ε = 0.02, GAE": level,
         "points with GAE: value, gradient": f"{value}, {gradient} of {every}",
     }
 
 
 def _figure(data: pl.DataFrame, names: list[str]) -> Figure:
-    shades = iter(matplotlib.colormaps["viridis"](np.linspace(0.25, 0.95, max(1, len(names) - 3))))
+    shades = iter(matplotlib.colormaps["viridis"](np.linspace(0.25, 0.95, max(1, len(names) - 4))))
     colours = {name: COLOURS[name] if name in COLOURS else next(shades) for name in names}
     with canvas(2, 2, (8.6, 6.4), sharex="col") as (figure, grid):
         for axes, (estimator, quantity) in zip(grid.flat, PANELS, strict=True):

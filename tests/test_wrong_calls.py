@@ -54,6 +54,7 @@ CALLS: list[tuple[str, dict[str, Any], str]] = [
     ("evaluate", {"run": "x", "evaluation_seed": 2**40}, "evaluation_seed must be at most"),
     ("certify", {"run": "x", "confidence": "x"}, "confidence must be a number"),
     ("export", {"run": "x", "format": 3}, "format must be a text"),
+    ("export", {"run": "x", "path": 3}, "path must be a text or a path or none"),
     ("compare", {"runs": 1}, "runs must be a list, each item a Run"),
     ("load", {"path": 3}, "path must be a text or a path"),
     ("Run.policy", {"seed": "x"}, "seed must be a whole number"),

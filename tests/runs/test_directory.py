@@ -191,3 +191,13 @@ def test_runs_are_found_by_path_and_name_and_suggested(tmp_path: Path):
         directory.find_run("PointGaol-canary", tmp_path)
     with pytest.raises(CanaryError, match="is a directory but not a run"):
         directory.find_run(str(tmp_path), tmp_path)
+
+
+def test_a_small_file_with_a_billion_rows_is_refused(tmp_path: Path):
+    """A table that says more rows than the run has steps, and a manifest that lists it."""
+    run = new_run(tmp_path)
+    many = pl.DataFrame({"seed": pl.zeros(8001, dtype=pl.Int32, eager=True)})
+    listed = dict([tables._write(run, "metrics.parquet", many)])
+    update_manifest(run, tables=listed)
+    with pytest.raises(CanaryError, match="8,001 rows, more than the run has steps"):
+        read_table(run, "metrics")

@@ -114,6 +114,10 @@ def _read(run: Path, manifest: dict[str, Any], name: str) -> pl.DataFrame:
         data = read_bytes(path)
         if hashlib.sha256(data).hexdigest() != manifest["tables"][name]:
             raise ValueError("its content does not match its digest in the manifest")
+        rows = pl.scan_parquet(io.BytesIO(data)).select(pl.len()).collect().item()
+        steps = manifest.get("extended_steps") or manifest["total_steps"]
+        if rows > steps * manifest["seeds"]:  # a few bytes can say a billion rows
+            raise ValueError(f"it has {rows:,} rows, more than the run has steps")
         return pl.read_parquet(data)
     except FileNotFoundError:
         raise CanaryError(f"{path} is missing, which the manifest lists; restore it.") from None

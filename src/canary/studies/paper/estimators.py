@@ -57,7 +57,7 @@ Estimator = tuple[IcyLake, Algorithm, Measure]
 
 def estimator(constraint: str, dead_zone: float | None, lake: IcyLake = LAKE) -> Estimator:
     """`indicator` is CPO's, `cvar` CVaR-CPO's, `cantelli` that of the paper's Canary, on the shaped
-    cost if there is a dead zone, `priced` Canary's."""
+    cost if there is a dead zone, `whole` the same with lambda = 1, `priced` Canary's."""
     size = lake.observation_size + CostAccount.SIZE
     task = Task(input_size=size, action_space=lake.action_space, horizon=lake.horizon)
     if constraint == "priced":
@@ -74,6 +74,8 @@ def estimator(constraint: str, dead_zone: float | None, lake: IcyLake = LAKE) ->
         risk = RiskConstraint(critics=0, estimate=cvar_constraint(config), model=model)
     else:
         config = _small(CantelliCPOConfig())
+        if constraint == "whole":
+            config = replace(config, estimation=replace(config.estimation, gae_lambda=1.0))
         estimate = cantelli_constraint(config)
         if dead_zone is not None:
             estimate = _on_shaped(estimate, dead_zone)

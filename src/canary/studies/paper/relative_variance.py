@@ -31,6 +31,7 @@ PARTS: dict[str, tuple[str, float | None]] = {
     **{f"shaped-{d:g}": ("cantelli", d) for d in (0.0, 0.3, 0.6, 0.9)},
     **dict.fromkeys(("priced", "priced-long"), ("priced", 0.6)),
     "shaped-0.6-long": ("cantelli", 0.6),
+    **dict.fromkeys(("whole", "whole-long"), ("whole", 0.6)),
 }  # constraint and dead zone
 LONG = "-long"
 TITLES = {"monte-carlo": "Monte Carlo, exact", "gae": "GAE with fitted critics"}
@@ -87,10 +88,10 @@ def _planned(
     epsilons: dict[float, float], seeds: tuple[int, ...], only: tuple[str, ...]
 ) -> Iterator[Point]:
     for constraint in only or PARTS:
-        is_long = constraint.endswith(LONG)
-        for limit, epsilon in ({LIMIT: 2 * VIOLATION} if is_long else epsilons).items():
+        is_one = constraint.endswith(LONG) or constraint == "whole"
+        for limit, epsilon in ({LIMIT: 2 * VIOLATION} if is_one else epsilons).items():
             point = {"constraint": constraint, "limit": limit, "epsilon": epsilon}
-            if not is_long and constraint != "priced":  # which is made of critics
+            if not is_one and constraint != "priced":  # which is made of critics
                 yield point | {"estimator": "monte-carlo", "seed": None}
             if limit in GAE_LIMITS:
                 yield from (point | {"estimator": "gae", "seed": seed} for seed in seeds)
@@ -140,11 +141,12 @@ def save(page: Page) -> Paths:
         "are ε/2 everywhere.\nMonte Carlo is exact (docs/relative-variance.md); GAE is measured "
         "over 200 batches of 4,000 steps per seed, with\ncritics fitted to the policy.\nThe paper: "
         "near -1 for indicator and CVaR, near 0 for Cantelli. `priced` is Canary's gradient, made of "
-        "critics, with\nthe dead zone of shaped-0.6. `-long`: the 8x8 lake, with 117 steps an episode "
-        "instead of 42. κ² is of\n100 episodes: the geometric mean over seeds and the range.",
+        "critics, with\nthe dead zone of shaped-0.6; `whole` is shaped-0.6 with λ = 1 instead of 0.95. `-long`: the "
+        "8x8 lake, with\n117 steps an episode instead of 42. κ² is of 100 episodes: the geometric mean "
+        "over seeds and the range.",
         [_cells(data, constraint) for constraint in names],
         data,
-        _figure(data, [name for name in names if not name.endswith(LONG)]),
+        _figure(data, [name for name in names if name != "whole" and not name.endswith(LONG)]),
         "Points with GAE are those that a fit uses, of those measured at ε < 0.1. A point is left "
         "out if its signal is\nsmaller than the noise of all its batches together, as a value near "
         "0 is.",

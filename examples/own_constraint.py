@@ -24,7 +24,7 @@ class Excess(CPOConfig):  # the settings of CPO
         return trust_region_algorithm(risk, task, self.estimation, self.trust_region, self.critic)
 
     def estimate(self, seen):
-        rollout, window, terms, span = seen.rollout, seen.window, seen.terms, self.estimation.span
+        rollout, window, terms, span = seen.rollout, seen.window, seen.terms, self.estimation.window
         signal, critic = relu(spent_after(rollout) - 1) - relu(rollout.spent - 1), seen.values[0]
         advantage, target = cost_advantages(
             rollout, signal, critic, seen.next_values[0], discount=1.0, decay=0.95)  # fmt: skip

@@ -45,8 +45,8 @@ VOLATILE = re.compile("started|finished|process|.*seconds?|time|sha256|earlier|c
 
 
 def train(out: Path, steps: int = 600, log: tuple[str, ...] = ("csv", "tensorboard")) -> None:
-    for run in (path for path in out.glob("*") if path.name[0] != "."):
-        resume_run(run, quiet=True)
+    for manifest in out.glob("*/manifest.json"):
+        resume_run(manifest.parent, quiet=True)
         return
     settings = (*SMALL, "training.keep_checkpoints=5")
     config = make_config("IcyLake", "ppo", overrides=settings, seeds=(5,), total_steps=steps)

@@ -18,7 +18,7 @@ from canary.exact import CONSTRAINTS, best_under_cantelli, from_environment
 from canary.exact.figure import frontier_figure, save_frontier
 from canary.exact.run import DEAD_ZONES, frontier_report, grid_inputs, policy_law
 from canary.rollout import CostAccount, advance, start_lane
-from canary.runs.files import read_json
+from canary.runs.manifest import read_config
 from canary.runs.policies import load_policies
 from runs.untrained_runs import LAKE, LIMIT, untrained_run
 
@@ -48,7 +48,7 @@ def test_points_are_the_optima_of_the_exact_solvers(report: dict):
 
 
 def test_seeds_state_the_bound_of_their_dead_zone(run: Path, report: dict):
-    policies = load_policies(config_from_dict(read_json(run / "config.json"), LAKE), run)
+    policies = load_policies(config_from_dict(read_config(run), LAKE), run)
     for row in report["runs"][0]["seeds"]:
         law = policy_law(
             LAKE, from_environment(LAKE), policies.account, *policies.of_seed(row["seed"])
@@ -59,7 +59,7 @@ def test_seeds_state_the_bound_of_their_dead_zone(run: Path, report: dict):
 
 
 def test_the_law_of_a_network_agrees_with_playing_it(run: Path, report: dict):
-    config = config_from_dict(read_json(run / "config.json"), LAKE)
+    config = config_from_dict(read_config(run), LAKE)
     policies = load_policies(config, run)
     (entry,) = report["runs"]
     assert [row["seed"] for row in entry["seeds"]] == [0, 3]

@@ -9,7 +9,7 @@ from canary.config.config import config_from_dict
 from canary.errors import CanaryError
 from canary.export import formats, numpy_policy
 from canary.export import run as exports
-from canary.runs.files import read_json
+from canary.runs.manifest import read_config
 from canary.runs.policies import load_policies
 from runs.untrained_runs import LIMIT, untrained_run
 
@@ -32,7 +32,7 @@ def test_every_format_is_written_checked_and_described(run: Path, name: str):
     assert report["max_abs_difference"] <= 1e-5
     stated = [report[key] for key in ("seed", "updates", "limit", "format")]
     assert stated == [3, 7, LIMIT, name]
-    policies = load_policies(config_from_dict(read_json(run / "config.json")), run)
+    policies = load_policies(config_from_dict(read_config(run)), run)
     assert report["policy_sha256"] == policies.identity(3).sha256
     assert report["environment"]["settings"]["map"] == "SFF/FHF/FFG"
 

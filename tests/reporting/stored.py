@@ -8,7 +8,7 @@ import polars as pl
 from canary.config.config import config_to_dict, make_config
 from canary.runs import directory
 from canary.runs.manifest import update_manifest
-from canary.runs.tables import append_parts, compact
+from canary.runs.tables import write_table
 from canary.studies import store
 
 UPDATES, BATCH = 40, 1000
@@ -101,7 +101,6 @@ def add_run(root, name: str, **settings) -> Path:
     seeds = (1, 2)
     run = directory.create(root, config(seeds, **settings), UPDATES * BATCH, name=name)
     for kind, table in tables(seeds).items():
-        append_parts(run, {kind: table}, 0, UPDATES)
+        write_table(run, kind, table)
     update_manifest(run, status="finished", steps=UPDATES * BATCH, train_seconds=2.0)
-    compact(run)
     return run

@@ -10,7 +10,7 @@ import pytest
 from canary.reporting.summary import summarise_evaluation, summarise_run
 from canary.runs import directory
 from canary.runs.manifest import update_manifest
-from canary.runs.tables import append_parts
+from canary.runs.tables import COLUMNS, write_table
 
 CONFIG = {
     "environment": {"name": "IcyLake", "settings": {}},
@@ -40,7 +40,8 @@ def make_run(root, config: dict[str, Any] = CONFIG, steps: int = 400) -> Path:
     frame = pl.DataFrame(EPISODES, schema=names, orient="row").with_columns(
         environment=pl.lit(0), terminated=pl.lit(True)
     )
-    append_parts(run, {"episodes": frame}, 0, 5)
+    write_table(run, "episodes", frame)
+    write_table(run, "metrics", pl.DataFrame(schema=COLUMNS["metrics"]))
     update_manifest(run, steps=steps, train_seconds=6.0, wall_seconds=9.0, status="interrupted")
     return run
 

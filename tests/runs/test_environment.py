@@ -2,7 +2,6 @@
 environment that was trained on."""
 
 import io
-import json
 import shutil
 from dataclasses import dataclass
 
@@ -21,6 +20,7 @@ from canary.environments.icy_lake import IcyLake
 from canary.errors import CanaryError
 from canary.runs import directory, environment
 from canary.runs.environment import environment_changes, open_config
+from canary.runs.manifest import read_config
 from canary.terminal.certificate_table import print_certificate
 from problems import faulty_environments as problems
 from problems.faulty_environments import Walk
@@ -52,7 +52,7 @@ def stranger(tmp_path, monkeypatch):
 
 
 def test_a_run_stores_what_it_was_trained_on(run):
-    stored = json.loads((run.directory / "config.json").read_text())["environment"]
+    stored = read_config(run.directory)["environment"]
     assert stored["name"] == "Walk"
     assert stored["settings"] == {"horizon": 12, "noise": 0.25, "fault": ""}
     assert stored["source"] == {"name": REFERENCE, "arguments": stored["settings"], "cost": None}
@@ -79,7 +79,7 @@ def test_a_run_of_somebody_else_is_opened_only_after_consent(run):
 
 @pytest.mark.usefixtures("stranger")
 def test_consent_is_for_this_code_with_these_arguments(run, tmp_path):
-    config = json.loads((run.directory / "config.json").read_text())
+    config = read_config(run.directory)
     mark = tmp_path / "mark"
     config["environment"]["source"] = {
         "name": "os:system",

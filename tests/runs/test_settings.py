@@ -52,7 +52,8 @@ def test_list_shows_names_tags_differences_and_the_plan_as_it_is_now(
     monkeypatch.setenv("COLUMNS", "200")  # a narrow terminal folds the differences
     for name, config in {"narrow": CONFIG, "wide": WIDE}.items():
         run = directory.create(tmp_path, config, 4000, name=name, tags=[name[0]])
-    update_manifest(run, extended_steps=8000, total_steps=8000)
+    longer = WIDE | {"training": {"seeds": [0], "total_steps": 8000}}
+    update_manifest(run, config=longer, total_steps=8000)
     assert main(["list", "--out", str(tmp_path)]) == 0
     shown = capsys.readouterr().out
     for text in ("narrow", "limit=5.5", "algo.target_kl=0.02", "limit=3.5", "#w"):

@@ -94,6 +94,6 @@ def test_a_warm_start_that_was_killed_before_its_first_state_is_not_resumed(sour
     """It would begin untrained."""
     run = shutil.copytree(source.directory, tmp_path / "killed")
     shutil.rmtree(run / "checkpoints")
-    update_manifest(run, start={"run": "other"}, status="running", tables={})
+    update_manifest(run, start={"run": "other"}, status="running")
     with pytest.raises(CanaryError, match="start it anew"):
         canary.load(run).resume(quiet=True)

@@ -194,7 +194,7 @@ def test_rows_that_a_request_makes_equal_share_their_results(copy):
     text = reproduce("small", study, copy, Request(seeds=1, preset="paper"), quiet=True)["table"]
     assert text.read_text().count("1 × 1,000") == 2
     assert not (copy.results / "small" / "twin").exists()
-    assert len(list(copy.runs.rglob("config.json"))) <= 1
+    assert len(list(copy.runs.rglob("manifest.json"))) <= 1
 
 
 def test_what_is_asked_for_one_row_leaves_the_others_as_they_are(copy):
@@ -291,10 +291,10 @@ def test_a_sweep_trains_all_and_shows_a_table(tmp_path, capsys, monkeypatch):
     assert data["row"].to_list() == ["limit-1", "limit-4"]
     assert data["violation"][0] >= data["violation"][1]  # the same episodes under two limits
     assert data["final_violation_upper"][0] > 0
-    runs = set((tmp_path / "runs").rglob("config.json"))
+    runs = set((tmp_path / "runs").rglob("manifest.json"))
     shutil.rmtree(tmp_path / "results")
     assert main(arguments) == 0
-    assert set((tmp_path / "runs").rglob("config.json")) == runs
+    assert set((tmp_path / "runs").rglob("manifest.json")) == runs
 
 
 @pytest.mark.parametrize("name", ["table1", "../table1", "", "-x"])

@@ -92,7 +92,7 @@ def _policies(
     """Those that the certificate is about, if the run still has them, else the newest."""
     if run is None:
         raise CanaryError(
-            "Replaying a certificate needs its run, with config.json, manifest.json and "
+            "Replaying a certificate needs its run, with manifest.json and "
             "checkpoints: canary certify RUN --verify FILE --replay."
         )
     config = open_config(run, environment, accept_change=True)
@@ -119,8 +119,7 @@ def read(path: Path) -> tuple[dict[str, Any], bytes | None]:
 def run_around(path: Path) -> Path | None:
     """The run in whose directory a certificate lies, if it has all that a replay needs."""
     folder = path if path.is_dir() else path.parent
-    names = ("config.json", "manifest.json")
-    is_run = all((folder / name).is_file() for name in names) and stored_updates(folder)
+    is_run = (folder / "manifest.json").is_file() and stored_updates(folder)
     return folder if is_run else None
 
 

@@ -65,7 +65,6 @@ def store(run: Path, training: TrainingConfig, states: TrainingState, iteration:
     """Save the states after `iteration` updates. The one that is kept comes first: training
     resumes from the other, and would not save it again."""
     for name in (KEPT, NEWEST) if is_kept(training, iteration) else (NEWEST,):
-        make_folder(run / name)
         save(checkpoint_path(run / name, iteration), states)
 
 
@@ -130,6 +129,7 @@ def save(path: Path, tree: PyTree) -> None:
         for name, leaf in named_leaves(tree)
     )
     np.savez(buffer, allow_pickle=False, **{name: np.asarray(leaf) for name, leaf in leaves})
+    make_folder(path.parent)
     write_atomically(path, buffer.getvalue())
 
 

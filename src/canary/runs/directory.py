@@ -1,9 +1,8 @@
 """The layout of a run directory, and how runs are made, listed and found.
 
     runs/IcyLake-canary-20260131-142530/
-      config.json  manifest.json            how to repeat the run; what it is, where it ran, its status
-      metrics/  episodes/                   part-<first>-<last>.parquet: rows of iterations [first, last)
-      metrics.parquet  episodes.parquet     the parts joined, once the run has finished
+      manifest.json                         what the run is and how to repeat it, where it ran, its status
+      metrics.parquet  episodes.parquet     a row per update and a row per episode of every seed
       checkpoints/  kept/                   the newest two states; those that are kept for good
       summary.json  training.png            what was achieved; its figure
       evaluation.json  yardstick.json       the final policies on fresh episodes; constant actions
@@ -21,7 +20,7 @@ import itertools
 import os
 import platform
 import re
-import shutil
+import socket
 import sys
 from collections.abc import Sequence
 from datetime import datetime
@@ -30,20 +29,11 @@ from pathlib import Path
 from typing import Any
 
 from canary.errors import CanaryError
-from canary.runs.files import (
-    cannot_write,
-    reason_of,
-    remove_unfinished,
-    unfinished,
-    write_json,
-)
-from canary.runs.manifest import (
-    as_planned,
-    code_fingerprint,
-    process_identity,
-    read_manifest,
-    write_manifest,
-)
+from canary.runs.files import cannot_write, reason_of
+from canary.runs.manifest import NAME, code_fingerprint, read_manifest, write_manifest
+
+RUN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
+TAG = re.compile(r"[^\s,]([^,]{0,48}[^\s,])?")
 
 
 def create(
@@ -61,8 +51,6 @@ def create(
     `steps` are planned per seed."""
     started = datetime.now().astimezone()
     env, algorithm = config["environment"]["name"], config["algorithm"]["name"]
-    name = name or f"{_plain(env)}-{_plain(algorithm)}-{started:%Y%m%d-%H%M%S}"
-    draft = unfinished(root / name, "draft")
     manifest = {
         "env": env,
         "algorithm": algorithm,
@@ -82,27 +70,45 @@ def create(
         "device": device,
         "code": [code_fingerprint()],
         "config": config,
-        "tables": {},
-        **({"start": start} if start else {}),
+        "start": start,
     }
+    # Characters that every file system and shell takes
+    plain = (re.sub(r"[^A-Za-z0-9_.]+", "-", each).strip("-.") for each in (env, algorithm))
+    name = name or f"{'-'.join(plain)}-{started:%Y%m%d-%H%M%S}"
+    run = root / name
     try:
-        for folder in ("metrics", "episodes", "checkpoints"):
-            (draft / folder).mkdir(parents=True)
-        remove_unfinished(root)
-        write_json(draft / "config.json", config)
-        write_manifest(draft, manifest)
-        # Two runs may start in the same second
-        names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
-        return draft.rename(next(root / each for each in names if not (root / each).exists()))
-    except OSError as error:
+        root.mkdir(parents=True, exist_ok=True)
+        for number in itertools.count(2):
+            try:
+                run.mkdir()
+                break
+            except FileExistsError:  # two runs may start in the same second
+                run = root / f"{name}-{number}"
+    except (OSError, ValueError) as error:
         raise cannot_write(root, error) from error
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)  # it has its name by now, unless that failed
+    write_manifest(run, manifest)
+    return run
 
 
-def _plain(name: str) -> str:
-    """A name in characters that every file system and shell takes."""
-    return re.sub(r"[^A-Za-z0-9_.]+", "-", name).strip("-.")
+def check_labels(root: Path, name: str | None, tags: Sequence[str]) -> None:
+    """Raise if a new run below `root` cannot have this name or one of these tags."""
+    for tag in tags:
+        if not TAG.fullmatch(tag):
+            raise CanaryError(f"A tag is a short text without commas, not {tag!r:.60}.")
+    if name is not None and (not RUN_NAME.fullmatch(name) or name == "latest"):
+        raise CanaryError(
+            "A run's name consists of at most 100 letters, digits and _ . + -, and is not latest; "
+            f"{name!r:.60} is not such a name."
+        )
+    if name is not None and (root / name).exists():
+        raise CanaryError(
+            f"{root / name} exists already; choose another --name, or continue it: canary train "
+            f"--resume {name}."
+        )
+
+
+def process_identity() -> dict[str, Any]:
+    return {"pid": os.getpid(), "hostname": socket.gethostname()}
 
 
 def versions() -> dict[str, str]:
@@ -115,22 +121,21 @@ def versions() -> dict[str, str]:
 
 
 def list_runs(root: Path) -> list[dict[str, Any]]:
-    """The manifests of the runs below `root`, newest first, each with its `path` and the settings
-    as they are planned now. Of a broken run only path and status are known: it is "unreadable"."""
+    """The manifests of the runs below `root`, newest first, each with its `path`. Of a broken run
+    only path and status are known: it is "unreadable"."""
     try:
-        folders = [path for path in root.iterdir() if path.name[0] != "."] if root.is_dir() else []
+        folders = list(root.iterdir()) if root.is_dir() else []
     except (OSError, ValueError) as error:
         raise CanaryError(f"{root} cannot be read ({reason_of(error)}).") from None
-    rows = [_row(path) for path in folders if (path / "config.json").exists()]
+    rows = [_row(path) for path in folders if (path / NAME).exists()]
     return sorted(rows, key=lambda row: (row["started"], row["path"]), reverse=True)
 
 
 def _row(path: Path) -> dict[str, Any]:
     try:
-        manifest = read_manifest(path)
+        return read_manifest(path) | {"path": str(path)}
     except (CanaryError, OSError):
         return {"path": str(path), "status": "unreadable", "started": "", "steps": None, "tags": []}
-    return manifest | {"path": str(path), "config": as_planned(manifest["config"], manifest)}
 
 
 def find_run(name: str, root: Path) -> Path:
@@ -138,11 +143,11 @@ def find_run(name: str, root: Path) -> Path:
     name."""
     try:
         for path in (Path(name), root / name):
-            if (path / "config.json").is_file():
+            if (path / NAME).is_file():
                 return path
         if Path(name).is_dir():
             raise CanaryError(
-                f'"{name}" is a directory but not a run: it has no config.json; see `canary list`.'
+                f'"{name}" is a directory but not a run: it has no {NAME}; see `canary list`.'
             )
     except OSError as error:  # a name that is too long
         raise CanaryError(

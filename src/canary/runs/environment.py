@@ -1,9 +1,9 @@
-"""The environment of a run: how config.json describes it, whether its code may be imported, and
+"""The environment of a run: how the manifest describes it, whether its code may be imported, and
 whether it is still the one that was trained on.
 
 One of canary's own is identified by its name. Any other is identified by where its class comes from
 (`module:qualname`), its settings, the digest of its source file, and its behaviour under random
-actions. To build it, canary imports and calls the code that config.json names, so a run from
+actions. To build it, canary imports and calls the code that the manifest names, so a run from
 elsewhere could execute anything. The user agrees once for each run; training a run here is
 agreement.
 """
@@ -48,7 +48,7 @@ _agreed: list[dict[str, Any]] = []  # in this process, also if the file cannot b
 
 def agree(run: Path, *, trust: bool, ask: Callable[[str], bool] | None = None) -> None:
     """Remember that the user trusts the code that a run names; else ask, or raise."""
-    config = read_json(run / "config.json")
+    config = read_config(run)
     stored = config.get("environment")
     if isinstance(stored, dict) and "source" in stored:
         _agree_to(run, source_from_dict(stored["source"]), trust, ask)
@@ -124,7 +124,7 @@ def open_config(
 
 
 def describe_environment(environment: Environment) -> dict[str, Any]:
-    """What config.json says about an environment. Raises if something is wrong with it."""
+    """What the manifest says about an environment. Raises if something is wrong with it."""
     described: dict[str, Any] = {
         "name": name_of_environment(environment),
         "settings": settings_of(environment),

@@ -1,41 +1,32 @@
-"""Every file that canary writes or reads goes through here.
+"""Files: written whole or not at all, and read with a sentence about what is wrong.
 
-A file appears whole or not at all: it is written under a random name beside its place and then
-renamed, so a link in its place is replaced, not followed. Reading is bounded.
+A file is written under a random name beside its place and then renamed, so a link in its place is
+replaced, not followed.
 """
 
 import contextlib
-import errno
 import hashlib
 import json
 import math
 import os
 import re
 import secrets
-import shutil
 import time
 from pathlib import Path
 from typing import Any
 
 from canary.errors import CanaryError
 
-LARGEST = 1 << 34
-LARGEST_JSON = 1 << 28
-UNFINISHED = re.compile(r"\..+\.[0-9a-f]{16}\.(tmp|draft)")
+UNFINISHED = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
 OLD_SECONDS = 3600.0
 SEAL = "sha256"
-
-
-def unfinished(path: Path, kind: str) -> Path:
-    """Where something is made before it gets its name, beside it. A name has at most 255 bytes, so
-    only the start of a long one is used."""
-    return path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.{kind}")
 
 
 def write_atomically(path: Path, data: bytes) -> None:
     """Give `path` this content, durably, or leave it as it was and raise."""
     check_target(path)
-    place = unfinished(path, "tmp")
+    # A name has at most 255 bytes
+    place = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.tmp")
     try:
         with open(place, "xb") as file:
             file.write(data)
@@ -55,13 +46,13 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Remove what killed processes left in a directory: unfinished files and runs that are an hour
-    old."""
-    for path in folder.glob(".*"):
+    """Remove the unfinished files that killed processes left in a directory an hour ago or
+    earlier."""
+    for path in folder.glob(".*.tmp"):
         with contextlib.suppress(OSError):
             is_old = time.time() - path.lstat().st_mtime > OLD_SECONDS
             if UNFINISHED.fullmatch(path.name) and is_old:
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+                path.unlink()
 
 
 def make_folder(folder: Path) -> None:
@@ -74,24 +65,19 @@ def make_folder(folder: Path) -> None:
 def check_writable(folder: Path) -> None:
     """Raise if nothing can be written into a directory: before the work, not after."""
     remove_unfinished(folder)
-    probe = unfinished(folder / "probe", "tmp")
+    probe = folder / f".probe.{secrets.token_hex(8)}.tmp"
     write_atomically(probe, bytes(4096))
     probe.unlink(missing_ok=True)
 
 
-def check_name(path: Path) -> None:
-    """Raise if no file can have this name: it has a NUL, or is too long."""
-    try:
-        os.lstat(path)
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
-        pass
-    except (OSError, ValueError) as error:
-        raise cannot_write(path, error) from error
-
-
 def check_target(path: Path) -> None:
-    """Raise if no file can get this name, or if a directory, pipe or device has it."""
-    check_name(path)
+    """Raise if no file can have this name, or if a directory, pipe or device has it."""
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return
+    except (OSError, ValueError) as error:  # it is too long, or has a NUL
+        raise cannot_write(path, error) from error
     if path.exists() and not path.is_file():
         kind = "a directory" if path.is_dir() else "not a regular file"
         raise CanaryError(f"{path} is {kind} and is not replaced; name another file.")
@@ -108,15 +94,11 @@ def reason_of(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
-def read_bytes(path: Path, largest: int = LARGEST) -> bytes:
-    """As much of a file as its size says, which is nothing of a pipe or a device: they may never
-    end."""
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-    with os.fdopen(descriptor, "rb") as file:
-        size = os.fstat(descriptor).st_size
-        if size > largest:
-            raise OSError(errno.EFBIG, f"it has {size:,} bytes, more than {largest:,}")
-        return file.read(size)
+def read_bytes(path: Path) -> bytes:
+    """The content of a regular file: a pipe or a device may never end."""
+    if path.exists() and not path.is_file():
+        raise OSError("it is not a regular file")
+    return path.read_bytes()
 
 
 def write_json(path: Path, value: dict[str, Any]) -> None:
@@ -127,7 +109,7 @@ def write_json(path: Path, value: dict[str, Any]) -> None:
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object, or a sentence about the missing file or the damage."""
     try:
-        return parse_object(read_bytes(path, LARGEST_JSON))
+        return parse_object(read_bytes(path))
     except FileNotFoundError as error:
         raise CanaryError(f"{path} is missing; the run or study is not complete.") from error
     except (OSError, ValueError, RecursionError) as error:

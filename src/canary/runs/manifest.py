@@ -1,15 +1,12 @@
-"""A run's manifest: what the run is, where it ran, its status, its configuration, and the digest of
-every table. And the lock: one process at a time trains a run, and only that one writes the manifest.
+"""A run's manifest: what the run is, its configuration, where it ran, and its status. And the lock:
+one process at a time trains a run, and only that one writes the manifest.
 
 The manifest has the digest of its own content, so a changed one is noticed. The kernel releases the
 lock when the process ends, however it ends.
 """
 
 import hashlib
-import os
-import re
-import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,13 +14,10 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from canary.errors import CanaryError
-from canary.runs.files import cannot_write, read_json, read_sealed, write_sealed
-from canary.runs.settings import differences
+from canary.runs.files import cannot_write, read_sealed, write_sealed
 
 NAME, LOCK = "manifest.json", ".lock"
 LOCK_SECONDS = 1.0  # `is_held` takes the lock for an instant
-RUN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
-TAG = re.compile(r"[^\s,]([^,]{0,48}[^\s,])?")
 # The code that makes the numbers of a run.
 MATHEMATICS = (
     "types.py",
@@ -47,6 +41,11 @@ def read_manifest(run: Path) -> dict[str, Any]:
 def stored_manifest(run: Path) -> dict[str, Any]:
     """The manifest as it was written, without its digest; one that was changed is refused."""
     return read_sealed(run / NAME)
+
+
+def read_config(run: Path) -> dict[str, Any]:
+    """The configuration of a run as it is planned now."""
+    return stored_manifest(run)["config"]
 
 
 def write_manifest(run: Path, manifest: dict[str, Any]) -> None:
@@ -90,30 +89,6 @@ def is_held(run: Path) -> bool:
         return False
 
 
-def process_identity() -> dict[str, Any]:
-    return {"pid": os.getpid(), "hostname": socket.gethostname()}
-
-
-def read_config(run: Path) -> dict[str, Any]:
-    """config.json, if it is what the run began with, with the longer plan of an extended run."""
-    config, manifest = read_json(run / "config.json"), stored_manifest(run)
-    if config != manifest["config"]:
-        raise CanaryError(
-            f"{run / 'config.json'} was changed after the run began: "
-            f"{(differences(manifest['config'], config) or ['its structure'])[0]}; restore it, or "
-            "train a new run with other settings."
-        )
-    return as_planned(config, manifest)
-
-
-def as_planned(config: dict[str, Any], manifest: dict[str, Any]) -> dict[str, Any]:
-    """A stored configuration, with the longer plan if the run was extended."""
-    extended = manifest.get("extended_steps")
-    if extended is None:
-        return config
-    return config | {"training": config["training"] | {"total_steps": extended}}
-
-
 def code_fingerprint() -> str:
     """A digest of the code that makes numbers: if it is equal, so are they on the same machine."""
     root = Path(__file__).parents[1]
@@ -127,20 +102,3 @@ def code_fingerprint() -> str:
 def codes_of(manifest: dict[str, Any]) -> str:
     """The fingerprints of all code that trained a run, in their order."""
     return " ".join(map(str, manifest["code"]))
-
-
-def check_labels(root: Path, name: str | None, tags: Sequence[str]) -> None:
-    """Raise if a new run below `root` cannot have this name or one of these tags."""
-    for tag in tags:
-        if not TAG.fullmatch(tag):
-            raise CanaryError(f"A tag is a short text without commas, not {tag!r:.60}.")
-    if name is not None and (not RUN_NAME.fullmatch(name) or name == "latest"):
-        raise CanaryError(
-            "A run's name consists of at most 100 letters, digits and _ . + -, and is not latest; "
-            f"{name!r:.60} is not such a name."
-        )
-    if name is not None and (root / name).exists():
-        raise CanaryError(
-            f"{root / name} exists already; choose another --name, or continue it: canary train "
-            f"--resume {name}."
-        )

@@ -2,7 +2,7 @@
 
 Data are written before the record that says they exist: tables, a state that is kept, the newest
 state, and last the number of steps in the manifest. A kill between any two writes leaves a run that
-stopped at its newest checkpoint; a resumed run writes its logs anew.
+stopped at its newest checkpoint.
 """
 
 import contextlib
@@ -23,8 +23,8 @@ import jax
 import jax.numpy as jnp
 import polars as pl
 
-from canary.config.config import RunConfig, config_to_dict
-from canary.config.run_config import checked
+from canary.config.config import config_to_dict
+from canary.config.run_config import RunConfig, checked
 from canary.environments.protocol import Environment, close, explain_failures
 from canary.errors import CanaryError
 from canary.exploration import with_initial_std
@@ -32,21 +32,9 @@ from canary.runs import checkpoint, directory, files, tables
 from canary.runs.checkpoint import KEPT, NEWEST, is_kept, next_kept
 from canary.runs.devices import prepare_devices
 from canary.runs.environment import agree, describe_environment, is_ours, open_config
-from canary.runs.manifest import (
-    check_labels,
-    code_fingerprint,
-    hold,
-    process_identity,
-    stored_manifest,
-    update_manifest,
-)
+from canary.runs.manifest import code_fingerprint, hold, stored_manifest, update_manifest
 from canary.runs.policies import FrozenPolicies, reference_episodes
-from canary.runs.records import (
-    RecentHistory,
-    episodes_frame,
-    find_fault,
-    metrics_frame,
-)
+from canary.runs.records import RecentHistory, episodes_frame, find_fault, metrics_frame
 from canary.runs.seeds import SeedGroups, make_groups
 from canary.runs.warm_start import Start
 from canary.terminal.formatting import title
@@ -69,9 +57,8 @@ def start_run(
 ) -> Path:
     """Train in a new run directory below `out`, from the beginning or from what another run has
     learnt (`start`); returns the directory."""
-    files.check_name(out)
     tags, watcher = tuple(dict.fromkeys(tags)), watcher or Watcher()
-    check_labels(out, name, tags)
+    directory.check_labels(out, name, tags)
     prepare_devices()
     described = describe_environment(config.environment)
     training, device = config.training, jax.devices()[0]
@@ -115,12 +102,12 @@ def resume_run(
     prepare_devices()
     config = open_config(run, environment)
     with hold(run):
-        for name in ("", *tables.COLUMNS, NEWEST, KEPT):
-            files.remove_unfinished(run / name)
-        manifest, planned, notes = stored_manifest(run), config.training.updates, []
-        if total_steps is not None:
-            config, notes = _extended(run, config, total_steps)
-        if manifest["status"] == "finished" and config.training.updates == planned:
+        for folder in (run, run / NEWEST, run / KEPT):
+            files.remove_unfinished(folder)
+        manifest, note = stored_manifest(run), None
+        if total_steps is not None and total_steps != config.training.total_steps:
+            config, note = _extended(run, config, total_steps)
+        elif manifest["status"] == "finished":
             return run
         watcher = watcher or Watcher()
         if not watcher.log:
@@ -129,7 +116,7 @@ def resume_run(
         update_manifest(
             run,
             status="running",
-            process=process_identity(),
+            process=directory.process_identity(),
             code=codes if codes[-1:] == [this] else [*codes, this],
         )
         has_begun = bool(checkpoint.checkpoints(run / NEWEST))
@@ -138,16 +125,13 @@ def resume_run(
                 f"{run} was killed before it stored what it begins with; start it anew."
             )
         groups = make_groups(config if has_begun else with_initial_std(config))
-        _Training(config, groups, run, watcher).run(quiet, notes)
+        _Training(config, groups, run, watcher).run(quiet, note)
     return run
 
 
-def _extended(run: Path, config: RunConfig, total_steps: int) -> tuple[RunConfig, list[str]]:
-    """The configuration with a longer plan, and a sentence about schedules. The manifest states the
-    plan; config.json stays as it is."""
-    training, done = config.training, stored_manifest(run)["steps"]
-    if total_steps == training.total_steps:
-        return config, []
+def _extended(run: Path, config: RunConfig, total_steps: int) -> tuple[RunConfig, str]:
+    """The configuration with a longer plan, also in the manifest; and a sentence about schedules."""
+    training, manifest = config.training, stored_manifest(run)
     longer = checked(replace(config, training=replace(training, total_steps=total_steps)))
     updates, batch = longer.training.updates, training.batch
     if updates <= training.updates:
@@ -156,18 +140,20 @@ def _extended(run: Path, config: RunConfig, total_steps: int) -> tuple[RunConfig
             f"--total-steps must be at least {(training.updates + 1) * batch:,}, not "
             f"{total_steps:,}."
         )
-    update_manifest(run, extended_steps=total_steps, total_steps=updates * batch)
+    plan = manifest["config"]["training"] | {"total_steps": total_steps}
+    stored = manifest["config"] | {"training": plan}
+    update_manifest(run, config=stored, total_steps=updates * batch)
+    done = manifest["steps"]
     before, after = (done / (count * batch) for count in (training.updates, updates))
-    note = (
+    return longer, (
         f"The plan is now {total_steps:,} steps instead of {training.total_steps:,}. Schedules such "
         f"as learning rates run over the whole plan, so they go back from {before:.0%} to "
         f"{after:.0%}: the result differs from a run planned for {total_steps:,} steps."
     )
-    return longer, [note]
 
 
 class _Training:
-    """Trains a run that this process holds. Rows are kept in memory until the next checkpoint."""
+    """Trains a run that this process holds."""
 
     def __init__(
         self,
@@ -179,14 +165,14 @@ class _Training:
     ):
         self._config, self._groups, self._run, self._watcher = config, groups, run, watcher
         self._start = start  # what a new run begins with; None: untrained networks
-        self._rows: list[pl.DataFrame] = []
-        self._episodes: list[pl.DataFrame] = []
-        self._first, self._saved = 0, time.monotonic()
+        self._frames: dict[tables.Kind, list[pl.DataFrame]] = {}
+        self._stored, self._stored_at = 0, time.monotonic()  # the newest checkpoint
         self._seconds = float(stored_manifest(run).get("train_seconds", 0.0))
 
-    def run(self, quiet: bool, notes: Sequence[str] = ()) -> None:
+    def run(self, quiet: bool, note: str | None = None) -> None:
         """Train to the end, an interruption or a fault, and state which it was in the manifest."""
-        config, started, status = self._config, time.monotonic(), "failed"
+        config, groups, run = self._config, self._groups, self._run
+        began, status = time.monotonic(), "failed"
         steps = config.training.updates * config.training.batch * len(config.training.seeds)
         what = f"{config.algorithm_name} on {config.environment_name}"
         heading = title(what, config.constraint.text)
@@ -196,9 +182,15 @@ class _Training:
                 _interruptible(display) as interrupted,
                 _enough_memory(config),
             ):
-                for note in notes:
-                    display.message(note, warning=True)
-                self._prepare(display)
+                display.busy("preparing the seeds")
+                for text in (note, *self._prepare()):
+                    if text:
+                        display.message(text, warning=True)
+                if self._stored:
+                    done = f"update {self._stored} of {config.training.updates}"
+                    display.message(f"Resuming {run} after {done}.")
+                display.busy("compiling")
+                groups.compile()
                 status = self._loop(display, interrupted)
                 if status != "interrupted" and not is_ours(config.environment):
                     display.busy("playing the last policies")
@@ -206,53 +198,45 @@ class _Training:
         except KeyboardInterrupt:
             status = "interrupted"
         finally:
-            self._groups.close()
+            groups.close()
             close(config.environment)
             self._watcher.close()
-            seconds = stored_manifest(self._run).get("wall_seconds", 0.0)
-            update_manifest(
-                self._run,
-                status=status,
-                finished=datetime.now().astimezone().isoformat(timespec="seconds"),
-                wall_seconds=round(seconds + time.monotonic() - started, 2),
-            )
+            seconds = stored_manifest(run).get("wall_seconds", 0.0) + time.monotonic() - began
+            now = datetime.now().astimezone().isoformat(timespec="seconds")
+            update_manifest(run, status=status, finished=now, wall_seconds=round(seconds, 2))
 
-    def _prepare(self, display: TrainingProgress) -> None:
-        """Start the seeds, or restore the newest intact state under the plan as it is now; compile,
-        and open the logs."""
-        config, run, groups = self._config, self._run, self._groups
+    def _prepare(self) -> list[str]:
+        """Start the seeds, or restore the newest intact state under the plan as it is now; open the
+        logs. Returns what was lost."""
+        config, run, groups, notes = self._config, self._run, self._groups, []
         updates = config.training.updates
-        display.busy("preparing the seeds")
         if checkpoint.checkpoints(run / NEWEST):
-            states, self._first, notes = checkpoint.newest_states(run, groups.structure())
+            states, self._stored, notes = checkpoint.newest_states(run, groups.structure())
             planned = jnp.full_like(states.terms.updates, updates)
             groups.restore(eqx.tree_at(lambda s: s.terms.updates, states, planned))
-            for note in (*notes, *groups.revive()):
-                display.message(note, warning=True)
-            display.message(f"Resuming {run} after update {self._first} of {updates}.")
+            notes = [*notes, *groups.revive()]
         else:
             groups.start()
             if self._start:  # stored at once: a resumed run must begin with it too
                 groups.restore(self._start.begin(groups.stacked()))
                 checkpoint.store(run, config.training, groups.stacked(), 0)
-        tables.discard_after(run, self._first)
-        display.busy("compiling")
-        groups.compile()
         # A kill may have come between the last checkpoint and its steps in the manifest
-        update_manifest(run, steps=self._first * config.training.batch)
-        about = config_to_dict(config) | {"tags": stored_manifest(run)["tags"]}
+        update_manifest(run, steps=self._stored * config.training.batch)
         done = tables.read_table(run, "metrics"), tables.read_table(run, "episodes")
+        self._frames = {"metrics": [done[0]], "episodes": [done[1]]}
+        about = config_to_dict(config) | {"tags": stored_manifest(run)["tags"]}
         self._watcher.open(run, about, config.constraint, updates, done)
-        self._saved = time.monotonic()
+        return notes
 
     def _loop(self, display: TrainingProgress, interrupted: threading.Event) -> str:
         """Advance until the end, an interruption or a watcher's stop; returns the run's status."""
         config, training = self._config, self._config.training
         dead_zone = getattr(config.algorithm, "dead_zone", None)
         history = RecentHistory(training.seeds, config.constraint, dead_zone)
-        iteration, count, goes_on = self._first, 1, True
+        iteration, count, goes_on = self._stored, 1, True
         # With a callback updates run one at a time, so that a stop takes effect at once
         most = training.chunk if self._watcher.callback is None else 1
+        self._stored_at = time.monotonic()
         while iteration < training.updates and goes_on and not interrupted.is_set():
             began = time.monotonic()
             count = min(count, next_kept(training, iteration) - iteration)
@@ -260,8 +244,8 @@ class _Training:
             seconds = time.monotonic() - began
             episodes = episodes_frame(ends, training.seeds, iteration)
             rows = metrics_frame(metrics, training.seeds, iteration, training.batch)
-            self._rows.append(rows)
-            self._episodes.append(episodes)
+            self._frames["metrics"].append(rows)
+            self._frames["episodes"].append(episodes)
             self._seconds += seconds
             history.add(rows, episodes)
             iteration += count
@@ -273,7 +257,7 @@ class _Training:
             except BaseException:
                 self._save(iteration)
                 raise
-            age = time.monotonic() - self._saved
+            age = time.monotonic() - self._stored_at
             if is_kept(training, iteration) or age >= training.checkpoint_seconds:
                 self._save(iteration)
                 display.notice(f"checkpoint saved after update {iteration}")
@@ -281,7 +265,6 @@ class _Training:
         if iteration < training.updates:
             return "interrupted" if goes_on else "stopped"
         checkpoint.prune(self._run / NEWEST)  # a kill may have come before the last pruning
-        tables.compact(self._run)
         return "finished"
 
     def _advance(self, iteration: int, count: int) -> Any:
@@ -307,27 +290,23 @@ class _Training:
 
     def _save(self, iteration: int) -> None:
         """Tables first, then the states after them, then the steps in the manifest."""
-        if not self._rows:
+        if iteration == self._stored:
             return
         run, training = self._run, self._config.training
-        frames: dict[tables.Kind, pl.DataFrame] = {
-            "metrics": pl.concat(self._rows),
-            "episodes": pl.concat(self._episodes),
-        }
-        tables.append_parts(run, frames, self._first, iteration)
+        for kind, frames in self._frames.items():
+            self._frames[kind] = [pl.concat(frames, how="diagonal_relaxed")]
+            tables.write_table(run, kind, self._frames[kind][0])
         checkpoint.store(run, training, self._groups.stacked(), iteration)
         steps, seconds = iteration * training.batch, round(self._seconds, 2)
         update_manifest(run, steps=steps, train_seconds=seconds)
         checkpoint.prune(run / NEWEST)
-        self._rows, self._episodes, self._first = [], [], iteration
-        self._saved = time.monotonic()
+        self._stored, self._stored_at = iteration, time.monotonic()
 
     def _store_reference_episodes(self) -> None:
         """Whole episodes of the last policies: certification recognises the environment by them."""
         states = jax.tree.map(jnp.asarray, self._groups.stacked())
-        done = int(states.terms.iteration[0])
         with contextlib.suppress(CanaryError):  # then nothing can be compared
-            episodes = reference_episodes(FrozenPolicies(self._config, states, done, []))
+            episodes = reference_episodes(FrozenPolicies(self._config, states, self._stored, []))
             update_manifest(self._run, reference_episodes=episodes)
 
 

@@ -25,7 +25,8 @@ import matplotlib.pyplot  # noqa: F401
 import polars as pl
 
 import canary.studies.runner  # noqa: F401
-from canary.certification.run import CertificateRequest, certify_run
+from canary.certification.plan import Plan
+from canary.certification.run import certify_run
 from canary.cli.main import main as canary_command
 from canary.config.config import make_config
 from canary.runs.files import UNFINISHED
@@ -58,8 +59,8 @@ def certify(out: Path) -> None:
         (original,) = (out.parents[1] / "train" / "whole").glob("[!.]*")
         shutil.copytree(original, out / "copy", dirs_exist_ok=True)
         (out / "copy").rename(out / "run")
-    request = CertificateRequest(episodes=200, batch=20, evaluation_seed=7, early_stop=False)
-    certify_run(out / "run", request, quiet=True)
+    plan = Plan(episodes=200, batch=20, early_stop=False)
+    certify_run(out / "run", plan, evaluation_seed=7, quiet=True)
 
 
 def command(out: Path, *words: str) -> None:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from canary.certification.run import CertificateRequest, certify_run
+from canary.certification.plan import Plan
+from canary.certification.run import certify_run
 from runs.untrained_runs import untrained_run
 
 
@@ -16,9 +17,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def quick() -> dict:
     """How it was certified."""
-    return {"episodes": 150, "batch": 50, "evaluation_seed": 11}
+    return {"plan": Plan(episodes=150, batch=50), "evaluation_seed": 11, "quiet": True}
 
 
 @pytest.fixture(scope="session")
 def certificate(run: Path, quick: dict) -> dict:
-    return certify_run(run, CertificateRequest(**quick, shift=("slip=0.2",)), quiet=True)
+    return certify_run(run, **quick, shift="slip=0.2")

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from canary.certification import best
 from canary.certification.best import RankedPolicy, find_best, ranked
+from canary.certification.plan import Plan
 from canary.constraints import Chance
 from canary.terminal.certificate_table import print_best
 
@@ -54,9 +55,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         ]
         return pl.DataFrame(rows, schema=["seed", "return", "cost"], orient="row"), 0.0
 
-    def certify_run(run: Path, request: Any, **how: Any) -> dict[str, Any]:
-        requests.append(request)
-        safe = (request.seeds[0], request.step) == (0, 200)
+    def certify_run(run: Path, plan: Plan, **how: Any) -> dict[str, Any]:
+        requests.append((plan, how))
+        safe = (how["seeds"], how["step"]) == ((0,), 200)
         return {"verdict": "SATISFIED" if safe else "VIOLATED"}
 
     for name, stand_in in {
@@ -70,11 +71,10 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 def test_candidates_are_certified_in_turn_at_a_corrected_level(asked: list[Any], tmp_path: Path):
     found = find_best(tmp_path, tries=3, largest_step_cost=5.0, quiet=True)
     assert (found.certified, found.seed, found.step) == (True, 0, 200)
-    assert {request.largest_step_cost for request in asked} == {5.0}  # a limit on a mean needs it
-    assert [(request.seeds, request.step) for request in asked] == [((0,), 100), ((0,), 200)]
-    assert [request.confidence for request in asked] == [pytest.approx(1 - 0.05 / 3)] * 2
-    # Fresh episodes, nobody's choice
-    assert all(request.evaluation_seed is None for request in asked)
+    assert [plan.confidence for plan, _ in asked] == [pytest.approx(1 - 0.05 / 3)] * 2
+    assert [(how["seeds"], how["step"]) for _, how in asked] == [((0,), 100), ((0,), 200)]
+    assert {how["largest_step_cost"] for _, how in asked} == {5.0}  # a limit on a mean needs it
+    assert not any("evaluation_seed" in how for _, how in asked)  # fresh episodes
     assert [one.verdict for one in found.candidates] == ["VIOLATED", "SATISFIED", None, None]
     assert found.candidates[-1].step == 200  # the one that breaks the limit
     assert json.loads((tmp_path / "best.json").read_text())["sentence"] == found.sentence

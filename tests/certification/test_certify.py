@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from canary.certification.certify import Subject, certify, gather, make_player
+from canary.certification.certify import certify, examine, gather, make_player
 from canary.certification.plan import Plan, complete
 from canary.certification.verdict import Assessment, PlayedEpisodes, decode_costs
 from canary.environments.icy_lake import IcyLake
@@ -52,21 +52,19 @@ def chance(limit: float = 5.5, epsilon: float = 0.02) -> Chance:
     return Chance(limit=limit, epsilon=epsilon)
 
 
-SUBJECT = Subject(LAKE, ACCOUNT, chance())
-
-
 @pytest.fixture(scope="module")
 def player():
     """The episodes do not depend on the constraint, so one compiled program serves all tests."""
-    return make_player(SUBJECT, Plan(batch=100))
+    return make_player(LAKE, ACCOUNT, Plan(batch=100))
 
 
 def certified(
     player, constraint: Chance, plan: Plan, key=KEY, progress=None
 ) -> tuple[PlayedEpisodes, Assessment]:
     """As `certify` does it, without compiling anew."""
-    play = partial(player, POLICY, None, key)
-    (found,) = gather(play, complete(plan, constraint), constraint, "0" * 64, progress)
+    plan = complete(plan, constraint)
+    table = gather(partial(player, POLICY, None, key), plan, constraint, progress)
+    (found,) = examine(table, "0" * 64, plan, constraint)
     return found
 
 
@@ -89,7 +87,9 @@ def test_the_exact_law_lies_within_the_bounds(player, early_stop: bool):
 
 def test_episodes_do_not_depend_on_the_batch(player):
     plan = Plan(episodes=250, early_stop=False, batch=100)
-    other = certify(SUBJECT, POLICY, None, dataclasses.replace(plan, batch=64), key=KEY)
+    other = certify(
+        LAKE, ACCOUNT, chance(), POLICY, None, dataclasses.replace(plan, batch=64), key=KEY
+    )
     assert certified(player, chance(), plan)[0].costs == other[0].costs
 
 
@@ -126,4 +126,4 @@ def test_a_policy_with_non_finite_numbers_gets_no_verdict(number: float):
     weights = POLICY.network.weights[0].at[2, 1].set(number)
     sick = eqx.tree_at(lambda p: p.network.weights[0], POLICY, weights)
     with pytest.raises(CanaryError, match=r"not finite.*policy\.network\.weights\[0\]"):
-        certify(SUBJECT, sick, None, Plan(batch=100), key=KEY)
+        certify(LAKE, ACCOUNT, chance(), sick, None, Plan(batch=100), key=KEY)

@@ -10,7 +10,8 @@ import pytest
 import canary
 from canary.certification import run as certificates
 from canary.certification.page import histogram, render_page
-from canary.certification.run import CertificateRequest, certify_run
+from canary.certification.plan import Plan
+from canary.certification.run import certify_run
 from canary.certification.verdict import decode_costs
 from canary.certification.verify import verify_file
 from canary.environments.icy_lake import IcyLake
@@ -41,8 +42,7 @@ def test_a_second_certification_keeps_the_first_and_draws_other_episodes(
 ):
     folder = shutil.copytree(run, tmp_path / "copy")
     for count in (1, 2):
-        request = CertificateRequest(episodes=50, seeds=(3,))
-        again = certify_run(run, request, out=folder, quiet=True)
+        again = certify_run(run, Plan(episodes=50), seeds=(3,), out=folder, quiet=True)
         assert again["origin"]["earlier"] == count
     assert len(list(folder.glob("certificate-*.html"))) == 2
     kept = [read_json(path) for path in folder.glob("certificate-*.json")]
@@ -53,10 +53,10 @@ def test_a_second_certification_keeps_the_first_and_draws_other_episodes(
 
 
 def test_another_limit_and_a_fixed_plan(run: Path, quick: dict, tmp_path: Path):
-    request = CertificateRequest(
-        **quick | {"episodes": 120}, seeds=(0,), limit=11.5, epsilon=0.05, early_stop=False
+    plan = Plan(episodes=120, batch=50, early_stop=False)
+    certificate = certify_run(
+        run, **quick | {"plan": plan}, seeds=(0,), limit=11.5, epsilon=0.05, out=tmp_path
     )
-    certificate = certify_run(run, request, out=tmp_path, quiet=True)
     (result,) = certificate["results"]
     told = [certificate[name] for name in ("limit", "epsilon", "verdict")]
     assert told == [11.5, 0.05, "SATISFIED"]
@@ -77,8 +77,9 @@ def test_an_interruption_leaves_a_valid_certificate(
         return report
 
     monkeypatch.setattr(CertificationBar, "start", start)
-    hard = {"shift": ("slip=0.2",), "epsilon": 0.3, "confidence": 0.9999}
-    certificate = certify_run(run, CertificateRequest(**quick, **hard), out=tmp_path, quiet=True)
+    hard = {"shift": "slip=0.2", "epsilon": 0.3, "out": tmp_path}
+    plan = Plan(episodes=150, batch=50, confidence=0.9999)
+    certificate = certify_run(run, **quick | {"plan": plan}, **hard)
     assert [one["assessment"]["episodes"] for one in certificate["results"]][1:] == [50, 0, 0]
     assert all(one["evidence"]["interrupted"] for one in certificate["results"][1:])
     assert certificate["results"][2]["assessment"]["verdict"] == "UNDECIDED"

@@ -14,7 +14,8 @@ from typing import Any, Union, cast
 import polars as pl
 
 from canary.certification.best import Best, find_best
-from canary.certification.run import CertificateRequest, certify_run
+from canary.certification.plan import Plan
+from canary.certification.run import certify_run
 from canary.config.run_config import RunConfig
 from canary.environments.protocol import Environment, close
 from canary.errors import CanaryError
@@ -182,21 +183,26 @@ def certify(
     policy without a run.
     """
     run = as_run(run)
-    request = CertificateRequest(
+    plan = Plan(
         confidence=confidence,
         episodes=episodes,
         early_stop=early_stop,
-        step=step,
+        deterministic=deterministic,
+    )
+    return certify_run(
+        run.directory,
+        plan,
         seeds=chosen_seeds(run, seeds),
-        shift=tuple(shift),
+        step=step,
+        shift=shift,
         limit=limit,
         epsilon=epsilon,
-        deterministic=deterministic,
         evaluation_seed=evaluation_seed,
         largest_step_cost=largest_step_cost,
         sign=sign,
+        **run.opened,
+        quiet=quiet,
     )
-    return certify_run(run.directory, request, **run.opened, quiet=quiet)
 
 
 @checked

@@ -2,7 +2,6 @@
 confidence. `run` certifies a run, `verify` checks a certificate, `best` finds the policy with the
 highest return that is certified."""
 
-from canary.certification.certify import Subject as Subject
 from canary.certification.certify import certify as certify
 from canary.certification.plan import Plan as Plan
 from canary.certification.plan import planned_episodes as planned_episodes

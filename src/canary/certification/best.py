@@ -9,13 +9,13 @@
 """
 
 import secrets
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from canary.certification.certificate import changed_sentence
-from canary.certification.plan import check_confidence
-from canary.certification.run import CertificateRequest, certify_run
+from canary.certification.plan import Plan, check_confidence
+from canary.certification.run import certify_run
 from canary.certification.verdict import percent
 from canary.config.config import RunConfig
 from canary.environments.protocol import Environment
@@ -51,18 +51,15 @@ class Best:
     seed: int | None
     step: int | None
     sentence: str
-    search: dict[str, Any]
+    search: dict[str, Any] = field(repr=False)
     """Confidence, tries and selection episodes."""
-    candidates: tuple[RankedPolicy, ...]
+    candidates: tuple[RankedPolicy, ...] = field(repr=False)
     """In the order of the ranking."""
-    certificate: dict[str, Any] | None
+    certificate: dict[str, Any] | None = field(repr=False)
 
     @property
     def certified(self) -> bool:
         return self.seed is not None
-
-    def __repr__(self) -> str:
-        return f"<canary Best: {self.sentence}>"
 
     def to_dict(self) -> dict[str, Any]:
         """JSON data."""
@@ -91,23 +88,23 @@ def find_best(
     tries = min(tries, sum(policy.keeps for policy in ranking))
     chosen, certificate = None, None
     for place, policy in enumerate(ranking[:tries]):
-        request = CertificateRequest(
-            confidence=1 - (1 - confidence) / tries,
-            episodes=episodes,
+        found = certify_run(
+            run,
+            Plan(confidence=1 - (1 - confidence) / tries, episodes=episodes),
             seeds=(policy.seed,),
             step=policy.step,
             largest_step_cost=largest_step_cost,
-        )
-        found = certify_run(
-            run, request, environment=config.environment, accept_change=accept_change, quiet=quiet
+            environment=config.environment,
+            accept_change=accept_change,
+            quiet=quiet,
         )
         ranking[place] = replace(policy, verdict=found["verdict"])
         if found["verdict"] == "SATISFIED":
             chosen, certificate = ranking[place], found
             break
     best = Best(
-        seed=None if chosen is None else chosen.seed,
-        step=None if chosen is None else chosen.step,
+        seed=chosen and chosen.seed,
+        step=chosen and chosen.step,
         sentence=_sentence(ranking, tries, chosen, search, config),
         search=search,
         candidates=tuple(ranking),

@@ -59,33 +59,28 @@ def summarise(
 ) -> tuple[Verdict, str]:
     """The verdict in the unchanged environment (SATISFIED if all policies are, VIOLATED if any is),
     and a sentence about all results."""
-    nominal: dict[int, list[dict[str, Any]]] = {}
-    for result in results:
-        if not result["changes"]:
-            nominal.setdefault(result["seed"], []).append(result["assessment"])
-    by_seed = {seed: _worst(one["verdict"] for one in each) for seed, each in nominal.items()}
-    verdict = _worst(by_seed.values())
-    if len(nominal) == 1:
-        (each,) = nominal.values()
-        sentence = " ".join(one["sentence"] for one in each)
+    nominal = [result for result in results if not result["changes"]]
+    shifted = [result["assessment"]["verdict"] for result in results if result["changes"]]
+    seeds: dict[Verdict, list[str]] = {}  # by the worst verdict of each
+    for seed in dict.fromkeys(result["seed"] for result in nominal):
+        own = [one["assessment"]["verdict"] for one in nominal if one["seed"] == seed]
+        seeds.setdefault(min(own, key=VERDICTS.index), []).append(str(seed))
+    verdict, count = min(seeds, key=VERDICTS.index), sum(map(len, seeds.values()))
+    if count == 1:
+        sentence = " ".join(one["assessment"]["sentence"] for one in nominal)
     else:
         promise = "the limit" if isinstance(constraint, Chance) else constraint.text
         place = "environment as it is now" if accepted else "environment they were trained in"
-        where = f" in the {place}" if plan.statements > len(by_seed) else ""
-        said = f"the policies of all {len(by_seed)} seeds stay within {promise}"
+        where = f" in the {place}" if plan.statements > count else ""
+        said = f"the policies of all {count} seeds stay within {promise}"
         if verdict != "SATISFIED":
-            seeds = {v: [str(s) for s, own in by_seed.items() if own == v] for v in VERDICTS}
-            said = "; ".join(f"seeds {', '.join(own)}: {v}" for v, own in seeds.items() if own)
+            order = sorted(seeds, key=VERDICTS.index)
+            said = "; ".join(f"seeds {', '.join(seeds[one])}: {one}" for one in order)
         sentence = f"{statement_start(plan)}, {said}{where}."
-    shifted = [result["assessment"]["verdict"] for result in results if result["changes"]]
     if shifted:
         counts = ", ".join(f"{shifted.count(v)} {v}" for v in VERDICTS if v in shifted)
         sentence += f" Of {len(shifted)} statements about changed settings: {counts}."
     return verdict, f"{sentence} {changed_sentence(accepted)}" if accepted else sentence
-
-
-def _worst(verdicts: Iterable[Verdict]) -> Verdict:
-    return min(verdicts, key=VERDICTS.index)
 
 
 def changed_sentence(changes: Sequence[str]) -> str:
@@ -103,16 +98,13 @@ def terms(constraint: Constraint) -> dict[str, Any]:
 
 def constraint_of(data: dict[str, Any]) -> Constraint:
     """The constraint that a certificate is about."""
-    kind, limit, epsilon = (data[name] for name in ("constraint", "limit", "epsilon"))
-    if isinstance(kind, list):
-        rows = zip(kind, limit, epsilon, strict=True)
-        return from_dict([_one_constraint(*row) for row in rows])
-    return from_dict(_one_constraint(kind, limit, epsilon))
-
-
-def _one_constraint(kind: str, limit: float, epsilon: float) -> dict[str, Any]:
-    share = {} if kind == "mean" else {"epsilon": epsilon}
-    return {"kind": kind, "limit": limit, **share}
+    columns = [data[name] for name in ("constraint", "limit", "epsilon")]
+    is_joint = isinstance(columns[0], list)
+    parts = [
+        {"kind": kind, "limit": limit} | ({} if kind == "mean" else {"epsilon": epsilon})
+        for kind, limit, epsilon in (zip(*columns, strict=True) if is_joint else [columns])
+    ]
+    return from_dict(parts if is_joint else parts[0])
 
 
 def results_about(data: dict[str, Any], constraint: One) -> list[dict[str, Any]]:

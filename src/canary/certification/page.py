@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from canary.certification.certificate import constraint_of, result_name, results_about
-from canary.certification.plan import Plan, cost_bound
+from canary.certification.plan import Plan, largest_cost
 from canary.certification.verdict import decode_costs, percent
 from canary.constraints import Chance, One, parts_of
 from canary.terminal.certificate_table import footnote
@@ -82,7 +82,7 @@ def _part(certificate: dict[str, Any], constraint: One) -> dict[str, Any]:
         "limit": constraint.limit,
         "share": constraint.share,
         "cost": constraint.cost,
-        "cost_bound": cost_bound(Plan(**certificate["plan"]), constraint),
+        "cost_bound": largest_cost(Plan(**certificate["plan"]), constraint),
         "is_chance": is_chance,
         "say": _percent if is_chance else _number,
         "allowed": allowed,

@@ -1,12 +1,11 @@
 """The plan of a certification: decided before the first episode is played, and part of the
-certificate. Also the exact number of episodes that a verdict needs (`numerics/binomial.py`)."""
+certificate. Also the exact number of episodes that a verdict needs."""
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-import numpy as np
-from jaxtyping import Bool, Int
 from scipy.special import betainc, betaincc
 
 from canary.constraints import Chance, Constraint, One, parts_of
@@ -21,8 +20,6 @@ FEWEST_FOR_MEANS, MOST_FOR_MEANS = 1000, 1_000_000
 MARGIN_FOR_MEANS = 8
 LARGEST_PLAN = 1_000_000  # episodes; beyond this, P and epsilon are practically equal
 ROUNDING = 64
-
-Counts = Int[np.ndarray, "count"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,16 +59,13 @@ def check_confidence(value: float) -> None:
         )
 
 
-def cost_bound(plan: Plan, constraint: One) -> float | None:
-    """The largest possible cost of an episode, of the cost that a constraint is about."""
+def largest_cost(plan: Plan, constraint: One) -> float | None:
+    """The largest possible cost of an episode, of the cost that a constraint is about. Without one
+    no number of episodes bounds a mean."""
     bound = plan.cost_bound
-    return bound[(constraint.number or 1) - 1] if isinstance(bound, tuple) else bound
-
-
-def largest_cost(plan: Plan, constraint: One) -> float:
-    """The same; without one no number of episodes bounds a mean."""
-    bound = cost_bound(plan, constraint)
-    if bound is None:
+    if isinstance(bound, tuple):
+        bound = bound[(constraint.number or 1) - 1]
+    if bound is None and not isinstance(constraint, Chance):
         raise CanaryError(
             f"Certifying {constraint.text} needs the largest cost of a step: without it an unseen "
             "episode could cost anything. State it as `largest_step_cost` of the environment, or to "
@@ -83,18 +77,18 @@ def largest_cost(plan: Plan, constraint: One) -> float:
 def complete(plan: Plan, constraint: Constraint) -> Plan:
     """The plan with its number of episodes: if left open, enough for every constraint."""
     enough = max(_enough_episodes(plan, part) for part in parts_of(constraint))
-    return replace(plan, episodes=enough)
+    return replace(plan, episodes=enough if plan.episodes is None else plan.episodes)
 
 
 def _enough_episodes(plan: Plan, constraint: One) -> int:
-    confidence = plan.corrected_confidence
-    if not isinstance(constraint, Chance):  # costs too rare to be seen must not fill the limit
-        rarest = largest_cost(plan, constraint) * -math.log(1 - confidence)
-        rarest /= constraint.share * constraint.limit
-        wanted = max(FEWEST_FOR_MEANS, math.ceil(MARGIN_FOR_MEANS * rarest))
-        return plan.episodes or int(min(wanted, MOST_FOR_MEANS))
+    confidence, largest = plan.corrected_confidence, largest_cost(plan, constraint)
     if plan.episodes is not None:
         return plan.episodes
+    if not isinstance(constraint, Chance):  # costs too rare to be seen must not fill the limit
+        assert largest is not None
+        rarest = largest * -math.log(1 - confidence) / (constraint.share * constraint.limit)
+        wanted = max(FEWEST_FOR_MEANS, math.ceil(MARGIN_FOR_MEANS * rarest))
+        return min(wanted, MOST_FOR_MEANS)
     rate = RATE_TO_DETECT * constraint.epsilon
     episodes = planned_episodes(constraint.epsilon, rate, confidence=confidence)
     if episodes is None:
@@ -124,25 +118,20 @@ def planned_episodes(epsilon: float, rate: float, *, confidence: float = 0.95) -
     if rate > epsilon:
         few, many = many, few
 
-    def plan(k: Counts) -> tuple[Counts, Bool[np.ndarray, "count"]]:
-        n = _episodes_for(k, *many)
-        return n, (n <= LARGEST_PLAN) & (betainc(k + 1, n - k, few[0]) <= few[1])
+    def smallest(k: int) -> int:
+        """The smallest n with P(Bin(n, rate) <= k) <= tail for the larger rate."""
+        rate, tail = many
+        tries = range(k + 1, max(LARGEST_PLAN, k) + 1)
+        return (
+            k + 1 + bisect_left(tries, x=True, key=lambda n: betaincc(k + 1, n - k, rate) <= tail)
+        )
 
-    low, high = 0, LARGEST_PLAN
-    while low < high:  # larger k can do what smaller ones can, up to the rounding of n
-        middle = (low + high) // 2
-        n, fits = plan(np.array([middle]))
-        low, high = (low, middle) if fits[0] or n[0] > LARGEST_PLAN else (middle + 1, high)
-    k = np.arange(max(0, low - ROUNDING), low + ROUNDING)  # compare the last few one by one
-    n, fits = plan(k)
-    return int(n[fits.argmax()]) if fits.any() else None
+    def fits(k: int) -> bool:
+        n = smallest(k)
+        return n > LARGEST_PLAN or betainc(k + 1, n - k, few[0]) <= few[1]
 
-
-def _episodes_for(k: Counts, rate: float, tail: float) -> Counts:
-    """For each k the smallest n with P(Bin(n, rate) <= k) <= tail, or more than LARGEST_PLAN."""
-    low, high = k, np.maximum(LARGEST_PLAN, k) + 1  # not enough; enough, or beyond the search
-    while (high - low > 1).any():
-        middle = np.maximum((low + high) // 2, k + 1)
-        enough = betaincc(k + 1, middle - k, rate) <= tail
-        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
-    return high
+    # Larger k can do what smaller ones can, up to the rounding of n: compare the last few one by one
+    last = bisect_left(range(LARGEST_PLAN), x=True, key=fits)
+    first = next(k for k in range(max(0, last - ROUNDING), last + ROUNDING) if fits(k))
+    found = smallest(first)
+    return found if found <= LARGEST_PLAN else None

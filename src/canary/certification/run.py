@@ -8,8 +8,8 @@ folded in. So a certificate can be replayed, and only with the plan that it was 
 
 import itertools
 import secrets
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -18,19 +18,14 @@ from typing import Any
 import jax
 
 from canary.certification.certificate import FORMAT, Changes, Found, commitment, content_hash, judge
-from canary.certification.certify import Progress, Subject, gather, make_player
+from canary.certification.certify import PlayRows, examine, gather, make_player
 from canary.certification.page import render_page
-from canary.certification.plan import Plan, check_confidence, complete
+from canary.certification.plan import Plan, complete
 from canary.config.config import RunConfig
 from canary.config.run_config import complete as complete_constraint
 from canary.constraints import Constraint, parts_of
-from canary.environments.protocol import (
-    Environment,
-    close,
-    largest_step_cost,
-    settings_of,
-    with_settings,
-)
+from canary.environments import protocol
+from canary.environments.protocol import Environment, close, settings_of, with_settings
 from canary.errors import CanaryError, nearest
 from canary.runs import files
 from canary.runs.directory import versions
@@ -38,7 +33,7 @@ from canary.runs.environment import MAY_ACCEPT, is_ours, open_config, source_fil
 from canary.runs.manifest import read_config
 from canary.runs.policies import FrozenPolicies, episode_changes, load_policies
 from canary.terminal.certificate_table import CertificationBar
-from canary.values import Amount, Count, Whole, convert_fields
+from canary.values import Amount, Texts, Whole, checked, convert
 
 STREAM = 0x63657274  # "cert": neither training nor evaluation uses these keys
 JSON_NAME, PAGE_NAME = "certificate.json", "certificate.html"
@@ -47,67 +42,58 @@ Rows = list[tuple[Changes, Environment]]
 """Changes of settings, and the environment with them; the first row changes nothing."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class CertificateRequest:
-    """What to certify, and how. The constraint is the run's own unless given."""
-
-    confidence: float = 0.95
-    episodes: Count | None = None
-    """Episodes per policy, at most if it may stop early; None plans them."""
-    early_stop: bool = True
-    step: Whole | None = None
-    """The policies after this many environment steps; None: the newest."""
-    seeds: tuple[Whole, ...] | None = None
-    """Which seeds of the run; None: all. Fewer seeds, chosen beforehand, need less correction."""
-    shift: tuple[str, ...] = ()
-    """Changed dynamics such as `slip=0.1,0.2`; several form a grid."""
-    limit: float | tuple[float, ...] | None = None
-    """None: the run's own. With several costs, limit and epsilon are tuples."""
-    epsilon: float | tuple[float, ...] | None = None
-    deterministic: bool = False
-    evaluation_seed: Whole | None = None
-    """None draws a fresh one, so that nobody can train or select for known episodes."""
-    largest_step_cost: Amount | None = None
-    """For bounds on mean and CVaR, if the environment does not state it."""
-    batch: Count = 256
-    sign: Any = None
-    """A private Ed25519 key, or the path of its file."""
-
-    def __post_init__(self):
-        convert_fields(self)
-        check_confidence(self.confidence)
-
-
+@checked
 def certify_run(
     run: Path,
-    request: CertificateRequest | None = None,
+    plan: Plan | None = None,
     *,
+    seeds: tuple[Whole, ...] | None = None,
+    step: Whole | None = None,
+    shift: Texts = (),
+    limit: float | tuple[float, ...] | None = None,
+    epsilon: float | tuple[float, ...] | None = None,
+    evaluation_seed: Whole | None = None,
+    largest_step_cost: Amount | None = None,
+    sign: Any = None,
     environment: Environment | None = None,
     accept_change: bool = False,
     out: Path | None = None,
     quiet: bool = False,
 ) -> dict[str, Any]:
-    """Certify the policies of a run; writes certificate.json and .html into `out`, or the run."""
-    request, folder, sign = request or CertificateRequest(), out or run, None
-    if request.sign is not None:
+    """Certify the policies of a run; writes certificate.json and .html into `out`, or the run.
+
+    `plan` leaves the number of statements and the largest cost of an episode open; `canary.certify`
+    explains the other arguments. Without an evaluation seed a fresh one is drawn, so that nobody
+    can train or select for known episodes.
+    """
+    folder = out or run
+    if sign is not None:
         from canary.certification import signature  # needs cryptography
 
-        sign = partial(signature.sign, key=signature.private_key(request.sign))
+        sign = partial(signature.sign, key=signature.private_key(sign))
     config = open_config(run, environment, accept_change=accept_change)
-    policies = load_policies(config, run, request.step)
-    seeds = config.training.seeds if request.seeds is None else request.seeds
+    policies = load_policies(config, run, step)
+    seeds = config.training.seeds if seeds is None else seeds
     if not seeds or len(set(seeds)) < len(seeds):
         raise CanaryError(f"Certify one or more different seeds of the run, not {list(seeds)}.")
     for seed in seeds:  # unknown and non-finite ones are refused before anything is played
         policies.of_seed(seed)
-    rows = shifted_rows(config.environment, request.shift)
-    asked = {"limit": request.limit, "epsilon": request.epsilon}
+    rows = shifted_rows(config.environment, shift)
+    asked = {"limit": limit, "epsilon": epsilon}
     constraint = complete_constraint(asked, config.constraint, "the run")
-    plan = complete(_plan(request, rows, len(seeds), len(parts_of(constraint))), constraint)
-    evaluation_seed = request.evaluation_seed
+    plan = plan or Plan()
+    plan = replace(
+        plan,
+        statements=len(seeds) * len(rows) * len(parts_of(constraint)),
+        batch=plan.batch if plan.episodes is None else min(plan.batch, plan.episodes),
+        cost_bound=_largest_cost([environment for _, environment in rows], largest_step_cost),
+    )
+    plan = complete(plan, constraint)
     evaluation_seed = secrets.randbits(31) if evaluation_seed is None else evaluation_seed
     files.make_folder(folder)
     files.check_writable(folder)  # now, rather than after all episodes were played
+    found: list[Found] = []
+    stopped = False
     with CertificationBar(constraint, plan, quiet=quiet) as bar:
         for note in policies.notes:
             bar.message(note)
@@ -117,15 +103,19 @@ def certify_run(
                 f"The environment is not the one that {run} was trained on: {'; '.join(changes)}. "
                 f"{MAY_ACCEPT}"
             )
-        found = play_statements(policies, seeds, rows, constraint, plan, evaluation_seed, bar.start)
-        judged = judge(found, plan, constraint, changes)
+        for seed, row, play in statements(policies, seeds, rows, constraint, plan, evaluation_seed):
+            most = 0 if stopped else None  # after Ctrl-C the others get no episode and no verdict
+            table = gather(play, plan, constraint, bar.start(seed, row), most)
+            each = examine(table, policies.identity(seed).sha256, plan, constraint)
+            stopped = stopped or each[0][0].interrupted
+            found.append((seed, row, each))
     facts = about(policies)
     facts["origin"] |= {"run": run.name, "earlier": len(list(folder.glob("certificate*.json")))}
     if changes:
         facts["origin"]["environment_changes"] = list(changes)
     certificate = {
         **facts,
-        **judged,
+        **judge(found, plan, constraint, changes),
         "evaluation_seed": evaluation_seed,
         "environment_check": check,
         "versions": versions(),
@@ -152,36 +142,55 @@ def about(policies: FrozenPolicies) -> dict[str, Any]:
     }
 
 
+def statements(
+    policies: FrozenPolicies,
+    seeds: Sequence[int],
+    rows: Rows,
+    constraint: Constraint,
+    plan: Plan,
+    evaluation_seed: int,
+) -> Iterator[tuple[int, Changes, PlayRows]]:
+    """Row by row, each seed, what is changed, and the function that plays its episodes."""
+    decided = commitment(plan, constraint, [(changes, s) for changes, _ in rows for s in seeds])
+    for index, (changes, environment) in enumerate(rows):
+        player = make_player(environment, policies.account, plan)
+        for seed in seeds:
+            key = jax.random.key(evaluation_seed)
+            for number in (seed, STREAM, *decided, index):
+                key = jax.random.fold_in(key, number)
+            yield seed, changes, partial(player, *policies.of_seed(seed), key)
+        close(environment)
+
+
 def check_environment(run: Path, config: RunConfig) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Is the environment that of training? Replays whole episodes of the trained policies; returns
     what the certificate says, and the differences."""
-    environment, changes = config.environment, config.environment_changes
-    digest = None if is_ours(environment) else source_file_digest(environment)
+    environment, changes, found = config.environment, config.environment_changes, None
+    own = is_ours(environment)
+    digest = None if own else source_file_digest(environment)
     if changes:
         sentence = "It differs from that of training; the change was accepted."
-    elif is_ours(environment):
+    elif own:
         sentence = "It is one of canary's own, with the settings of training."
     elif (found := episode_changes(run, config)) is None:
         sentence = (
             "It could not be compared with that of training: it has randomness of its own, or "
             "training did not end, or ran on another machine or version of JAX."
         )
-        return {"compared": False, "sentence": sentence, "file_sha256": digest}, ()
     elif found:
         sentence, changes = "It differs from that of training.", tuple(found)
     else:
         sentence = "Whole episodes of the trained policies came out as they did after training."
         if digest != read_config(run)["environment"].get("file_sha256"):
             sentence += " The file that defines it has changed since."
-    return {"compared": True, "sentence": sentence, "file_sha256": digest}, changes
+    compared = bool(changes) or own or found is not None
+    return {"compared": compared, "sentence": sentence, "file_sha256": digest}, changes
 
 
 def shifted_rows(environment: Environment, shifts: Sequence[str]) -> Rows:
     """The environment itself, then under every combination of shifts such as "slip=0.1,0.2"."""
-    values: dict[str, list[Any]] = {}
-    known = [
-        name for name, value in settings_of(environment).items() if type(value) in (int, float)
-    ]
+    settings, values = settings_of(environment), {}
+    known = [name for name, value in settings.items() if type(value) in (int, float)]
     for shift in shifts:
         name, _, texts = (part.strip() for part in shift.partition("="))
         if name not in known:
@@ -189,13 +198,8 @@ def shifted_rows(environment: Environment, shifts: Sequence[str]) -> Rows:
                 f"{type(environment).__name__} has no numeric setting {name!r} to "
                 f"shift{nearest(name, known)}"
             )
-        words = [text.strip() for text in texts.split(",")]
-        try:
-            values[name] = [int(word) if word.isdigit() else float(word) for word in words]
-        except ValueError:
-            raise CanaryError(
-                f"--shift expects SETTING=NUMBER,NUMBER,..., such as slip=0.1,0.2, not {shift!r:.60}."
-            ) from None
+        kind = type(settings[name])
+        values[name] = [convert(kind, text.strip(), f"--shift {name}") for text in texts.split(",")]
     rows: Rows = [({}, environment)]
     for row in itertools.product(*values.values()) if values else ():
         changes = dict(zip(values, row, strict=True))
@@ -205,61 +209,19 @@ def shifted_rows(environment: Environment, shifts: Sequence[str]) -> Rows:
     return rows
 
 
-def _plan(request: CertificateRequest, rows: Rows, seeds: int, promises: int) -> Plan:
-    stated, given = largest_step_cost(rows[0][1]), request.largest_step_cost
+def _largest_cost(environments: Sequence[Environment], given: float | None) -> Any:
+    """The largest cost of an episode, from that of a step: the stated one, or the given one."""
+    stated = protocol.largest_step_cost(environments[0])
     if stated is not None and given not in (None, stated):
         raise CanaryError(
             f"The environment states that a step costs at most {stated}; leave out the largest "
             f"step cost {given:g}."
         )
-    longest = max(environment.horizon for _, environment in rows)
+    longest = max(environment.horizon for environment in environments)
     step = given if stated is None else stated
     if isinstance(step, list | tuple):  # several costs
-        bound = tuple(None if each is None else float(each * longest) for each in step)
-    else:
-        bound = None if step is None else float(step * longest)
-    return Plan(
-        confidence=request.confidence,
-        statements=seeds * len(rows) * promises,
-        episodes=request.episodes,
-        early_stop=request.early_stop,
-        batch=request.batch if request.episodes is None else min(request.batch, request.episodes),
-        cost_bound=bound,
-        deterministic=request.deterministic,
-    )
-
-
-def play_statements(
-    policies: FrozenPolicies,
-    seeds: Sequence[int],
-    rows: Rows,
-    constraint: Constraint,
-    plan: Plan,
-    evaluation_seed: int,
-    progress_of: Callable[[int, Changes], Progress],
-    interrupt_at: Sequence[int] = (),
-) -> Iterator[Found]:
-    """Play row by row and seed by seed. After Ctrl-C the remaining ones get no episode and no
-    verdict. A replay plays as many episodes of each policy as before (`interrupt_at`)."""
-    stops, stopped = iter(interrupt_at), False
-    decided = commitment(plan, constraint, [(changes, s) for changes, _ in rows for s in seeds])
-    for index, (changes, environment) in enumerate(rows):
-        player = make_player(Subject(environment, policies.account, constraint), plan)
-        for seed in seeds:
-            key = jax.random.key(evaluation_seed)
-            for number in (seed, STREAM, *decided, index):
-                key = jax.random.fold_in(key, number)
-            found = gather(
-                partial(player, *policies.of_seed(seed), key),
-                plan,
-                constraint,
-                policies.identity(seed).sha256,
-                progress_of(seed, changes),
-                0 if stopped else next(stops, None),
-            )
-            stopped = stopped or found[0][0].interrupted
-            yield seed, changes, found
-        close(environment)
+        return tuple(None if each is None else float(each * longest) for each in step)
+    return None if step is None else float(step * longest)
 
 
 def save(certificate: dict[str, Any], folder: Path) -> Path | None:

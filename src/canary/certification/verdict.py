@@ -26,7 +26,7 @@ import numpy as np
 from jaxtyping import Float
 
 from canary.certification import anytime, tails
-from canary.certification.plan import Plan, cost_bound, largest_cost, planned_episodes
+from canary.certification.plan import Plan, largest_cost, planned_episodes
 from canary.constraints import Chance, Mean, One
 from canary.errors import CanaryError
 from canary.numerics.costs import violates
@@ -36,8 +36,11 @@ Method = Literal["fixed", "anytime"]
 Verdict = Literal["SATISFIED", "VIOLATED", "UNDECIDED"]
 Costs = Float[np.ndarray, "episode"]
 
-UPPER = {"fixed": clopper_pearson_upper, "anytime": anytime.anytime_upper}
-LOWER = {"fixed": clopper_pearson_lower, "anytime": anytime.anytime_lower}
+BOUNDS = {
+    "fixed": (clopper_pearson_lower, clopper_pearson_upper),
+    "anytime": (anytime.anytime_lower, anytime.anytime_upper),
+}
+"""Lower and upper bound on P after (violations, episodes) at a confidence."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,37 +101,35 @@ def decode_costs(text: str) -> Costs:
 def assess(played: PlayedEpisodes, plan: Plan, constraint: One) -> Assessment:
     """All bounds, the verdict, and its sentence. A mean constraint names no share of worst
     episodes, so it has no bounds on VaR and CVaR."""
-    costs, is_mean = decode_costs(played.costs), isinstance(constraint, Mean)
-    if not is_mean:  # only the bets depend on the order
-        costs = np.sort(costs)
+    costs, look = decode_costs(played.costs), (played.method, played.looks)
     episodes, share, confidence = len(costs), constraint.share, plan.corrected_confidence
-    look = played.method, played.looks
     bounds = constraint_bounds(constraint, costs, look, plan)
-    verdict = decide(*bounds, constraint.allowed)
     violations = int(violates(costs, constraint.limit).sum())
     rate = violations / episodes if episodes else None
-    value_at_risk: list[float | None] = [None, None]
-    if not is_mean:
-        value_at_risk = [
-            tails.value_at_risk_bound(costs, share, confidence, bound[played.method])
-            for bound in (LOWER, UPPER)
+    at_risk, tail, mean, needed = [None, None], None, None, None
+    if isinstance(constraint, Mean):
+        mean = bounds[1]
+    else:
+        at_risk = [
+            tails.value_at_risk_bound(costs, share, confidence, bound)
+            for bound in BOUNDS[played.method]
         ]
-    tail, mean = None, bounds[1] if is_mean else None
-    largest, level = cost_bound(plan, constraint), _spent(look, confidence)
-    if not is_mean and largest is not None and episodes:
-        tail = tails.tail_mean_upper(costs, share, largest, level)
-        mean = tails.tail_mean_upper(costs, 1.0, largest, level)
-    needed = None
-    if rate is not None and isinstance(constraint, Chance):
+        largest, level = largest_cost(plan, constraint), _spent(look, confidence)
+        if largest is not None and episodes:
+            tail, mean = (
+                tails.tail_mean_upper(costs, part, largest, level) for part in (share, 1.0)
+            )
+    if isinstance(constraint, Chance) and rate is not None:
         needed = planned_episodes(constraint.epsilon, rate, confidence=confidence)
+    verdict = decide(*bounds, constraint.allowed)
     return Assessment(
         episodes=episodes,
         violations=violations,
         rate=rate,
         lower=bounds[0],
         upper=bounds[1],
-        value_at_risk_lower=value_at_risk[0],
-        value_at_risk_upper=value_at_risk[1],
+        value_at_risk_lower=at_risk[0],
+        value_at_risk_upper=at_risk[1],
         conditional_value_at_risk_upper=tail,
         mean=float(costs.mean()) if episodes else None,
         mean_upper=mean,
@@ -147,13 +148,11 @@ def decide(lower: float, upper: float, allowed: float) -> Verdict:
 
 def may_stop(costs: Costs, looks: int, plan: Plan, constraint: One) -> bool:
     """Whether an anytime test has its verdict after so many looks."""
-    confidence, allowed = plan.corrected_confidence, constraint.allowed
-    if isinstance(constraint, Mean):
-        _refuse_impossible(costs, plan, constraint)
-        largest = largest_cost(plan, constraint)
-        return anytime.excludes_mean(costs, constraint.limit, largest, confidence, allowed)
+    if isinstance(constraint, Mean):  # without the bounds, which take a bisection
+        bets = costs, constraint.limit, _largest(costs, plan, constraint)
+        return anytime.excludes_mean(*bets, plan.corrected_confidence, constraint.allowed)
     bounds = constraint_bounds(constraint, costs, ("anytime", looks), plan)
-    return decide(*bounds, allowed) != "UNDECIDED"
+    return decide(*bounds, constraint.allowed) != "UNDECIDED"
 
 
 def constraint_bounds(
@@ -161,22 +160,19 @@ def constraint_bounds(
 ) -> tuple[float, float]:
     """Lower and upper bound on what the constraint limits. A look is a method and its index, from
     1."""
-    _refuse_impossible(costs, plan, constraint)
-    confidence = plan.corrected_confidence
+    largest, confidence = _largest(costs, plan, constraint), plan.corrected_confidence
     if isinstance(constraint, Chance):
         if not len(costs):
             return 0.0, 1.0
-        seen = int(violates(costs, constraint.limit).sum()), len(costs)
-        lower, upper = LOWER[look[0]](*seen, confidence), UPPER[look[0]](*seen, confidence)
-        return float(lower), float(upper)
-    largest = largest_cost(plan, constraint)
-    if isinstance(constraint, Mean):
-        return anytime.mean_bounds(costs, constraint.limit, largest, confidence)
-    level = _spent(look, confidence)
-    return (
-        tails.tail_mean_lower(costs, constraint.share, level),
-        tails.tail_mean_upper(costs, constraint.share, largest, level),
-    )
+        seen = int(violates(costs, constraint.limit).sum()), len(costs), confidence
+        lower, upper = (float(bound(*seen)) for bound in BOUNDS[look[0]])
+    elif isinstance(constraint, Mean):
+        lower, upper = anytime.mean_bounds(costs, constraint.limit, largest, confidence)
+    else:
+        level, share = _spent(look, confidence), constraint.share
+        lower = tails.tail_mean_lower(costs, share, level)
+        upper = tails.tail_mean_upper(costs, share, largest, level)
+    return lower, upper
 
 
 def _spent(look: tuple[Method, int], confidence: float) -> float:
@@ -187,9 +183,10 @@ def _spent(look: tuple[Method, int], confidence: float) -> float:
     return 1 - (1 - confidence) / (number * (number + 1))
 
 
-def _refuse_impossible(costs: Costs, plan: Plan, constraint: One) -> None:
-    """Bounds on means assume that costs lie between 0 and the largest possible one."""
-    bound = cost_bound(plan, constraint)
+def _largest(costs: Costs, plan: Plan, constraint: One) -> float:
+    """The largest possible cost; infinite if a chance constraint has none. Bounds on means assume
+    that costs lie between 0 and it."""
+    bound = largest_cost(plan, constraint)
     if bound is not None and len(costs) and costs.max() > bound * (1 + 1e-6):
         raise CanaryError(
             f"An episode cost {costs.max():g}, but the largest possible cost was given as "
@@ -200,6 +197,7 @@ def _refuse_impossible(costs: Costs, plan: Plan, constraint: One) -> None:
             f"An episode cost {costs.min():g}: {constraint.text} can be certified only if no cost "
             "is negative."
         )
+    return math.inf if bound is None else bound
 
 
 def percent(value: float) -> str:

@@ -5,16 +5,19 @@ replayed     from its episodes, played again by the policies of its run
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from canary.certification.certificate import FORMAT, constraint_of, content_hash, judge
+from canary.certification.certify import Table, examine, gather
 from canary.certification.page import certificate_in, render_page
 from canary.certification.plan import Plan, complete
-from canary.certification.run import JSON_NAME, about, play_statements
-from canary.certification.verdict import PlayedEpisodes, assess
+from canary.certification.run import JSON_NAME, about, statements
+from canary.certification.verdict import decode_costs
 from canary.constraints import Constraint, parts_of
 from canary.environments.protocol import Environment, with_settings
 from canary.errors import CanaryError
@@ -54,14 +57,13 @@ def verify_file(
     episodes again. `key` is the public key that must have signed it.
     """
     certificate, page = read(path)
-    problems, who, policies, notes = [], None, None, []
+    problems, who, policies = [], None, None
     if key is not None or "signature" in certificate:
         from canary.certification import signature  # needs cryptography
 
         problems, who = signature.check(certificate, key)
     if replay:
         policies = _policies(run or run_around(path), environment, certificate)
-        notes = policies.notes
     problems += verify(certificate, policies, page, quiet=quiet)
     reached = 0 if problems else 2 if replay else 1
     shown, not_shown = list(SHOWN.values())[:reached], list(NOT_SHOWN)
@@ -79,7 +81,7 @@ def verify_file(
         "level": ("nothing", *SHOWN)[reached],
         "problems": problems,
         "shown": shown,
-        "notes": notes,
+        "notes": policies.notes if policies else [],
         "not_shown": not_shown,
         "signed_by": who,
         **{name: certificate.get(name) for name in SAID},
@@ -137,16 +139,12 @@ def verify(
             return ["The content does not match its SHA-256 hash: it was changed or damaged."]
         if page is not None and render_page(data).encode() != page:
             return ["The page differs from the certificate in it."]
-        if policies is None:
-            return _differences(data, _recomputed(data))
-        episodes = sum(one["assessment"]["episodes"] for one in data["results"])
-        with evaluation_bar(episodes, quiet=quiet) as (report, _):
-            issued = _replayed(data, policies, report)
-            problems = _differences(data, issued)
-            if problems and issued != _replayed(data, policies, report):
-                return ["It could not be compared: the environment has randomness of its own."]
-        if problems and data["versions"] != versions():
-            problems.append("It was made with other versions, which may round differently.")
+        problems = _differences(data, _issued_again(data, policies, quiet=quiet))
+        if problems and policies is not None:
+            if not data["environment_check"]["compared"]:
+                return [f"Its episodes differ. {data['environment_check']['sentence']}"]
+            if data["versions"] != versions():
+                problems.append("It was made with other versions, which may round differently.")
         return problems
     except CanaryError as error:
         return [str(error)]
@@ -154,49 +152,60 @@ def verify(
         return [f"The certificate is malformed ({type(e).__name__}: {e!s:.200})."]
 
 
-def _terms(data: dict[str, Any]) -> tuple[Plan, Constraint, list[str]]:
-    """Plan, constraint, and accepted changes of the environment. A result that was taken out shows
-    in the number of statements."""
-    constraint = constraint_of(data)
-    plan = replace(Plan(**data["plan"]), statements=len(data["results"]))
-    return complete(plan, constraint), constraint, data["origin"].get("environment_changes", [])
+def _issued_again(
+    data: dict[str, Any], policies: FrozenPolicies | None, *, quiet: bool
+) -> dict[str, Any]:
+    """What follows from the costs that a certificate lists or, with policies, from its episodes."""
+    constraint, results, origin = constraint_of(data), data["results"], data["origin"]
+    # A result that was taken out shows in the number of statements
+    plan = complete(replace(Plan(**data["plan"]), statements=len(results)), constraint)
+    count, facts = len(parts_of(constraint)), {}
+    each = [results[first : first + count] for first in range(0, len(results), count)]
+    if policies is None:
+        played = list(map(_listed, each))
+    else:
+        played = _replayed(data, [one[0] for one in each], policies, plan, constraint, quiet=quiet)
+        facts = about(policies)
+        facts["origin"] = origin | facts["origin"]
+    found = [
+        (one[0]["seed"], one[0]["changes"], examine(table, policy, plan, constraint))
+        for one, (table, policy) in zip(each, played, strict=True)
+    ]
+    return judge(found, plan, constraint, origin.get("environment_changes", [])) | facts
 
 
-def _recomputed(data: dict[str, Any]) -> dict[str, Any]:
-    """The certificate, issued again from the costs that it lists."""
-    plan, constraint, accepted = _terms(data)
-    parts, results, found = parts_of(constraint), data["results"], []
-    for first in range(0, len(results), len(parts)):
-        played = [PlayedEpisodes(**one["evidence"]) for one in results[first : first + len(parts)]]
-        pairs = zip(played, parts, strict=True)
-        each = [(one, assess(one, plan, part)) for one, part in pairs]
-        found.append((results[first]["seed"], results[first]["changes"], each))
-    return judge(found, plan, constraint, accepted)
+def _listed(results: list[dict[str, Any]]) -> tuple[Table, str]:
+    """The episodes of a policy by the results about its costs, and its hash. Of their returns and
+    lengths only the means are listed."""
+    costs = [decode_costs(one["evidence"]["costs"]) for one in results]
+    first = results[0]["evidence"]
+    means = [np.full(len(costs[0]), first[name]) for name in ("return_mean", "length_mean")]
+    return np.column_stack([*costs, *means]), first["policy_sha256"]
 
 
 def _replayed(
-    data: dict[str, Any], policies: FrozenPolicies, report: Callable[[int, int], None]
-) -> dict[str, Any]:
-    """The certificate, issued again from its episodes: the same keys, ended where they ended."""
-    plan, constraint, accepted = _terms(data)
-    played = data["results"][:: len(parts_of(constraint))]
-    environment = policies.config.environment
-    seeds = [result["seed"] for result in played if not result["changes"]]
-    shifts = [result["changes"] for result in played[len(seeds) :: len(seeds)]]
+    data: dict[str, Any],
+    results: list[dict[str, Any]],
+    policies: FrozenPolicies,
+    plan: Plan,
+    constraint: Constraint,
+    *,
+    quiet: bool,
+) -> list[tuple[Table, str]]:
+    """As many episodes of each policy as before, with the same keys, and the hash of the policy."""
+    environment, found = policies.config.environment, []
+    seeds = [one["seed"] for one in results if not one["changes"]]
+    shifts = [one["changes"] for one in results[len(seeds) :: len(seeds)]]
     rows = [({}, environment), *((each, with_settings(environment, each)) for each in shifts)]
-    found = play_statements(
-        policies,
-        seeds,
-        rows,
-        constraint,
-        plan,
-        data["evaluation_seed"],
-        lambda seed, changes: lambda episodes, violations: report(seed, plan.batch),
-        [result["assessment"]["episodes"] for result in played],
-    )
-    facts = about(policies)
-    origin = {"origin": data["origin"] | facts["origin"]}
-    return judge(found, plan, constraint, accepted) | facts | origin
+    counts = [one["assessment"]["episodes"] for one in results]
+    each = statements(policies, seeds, rows, constraint, plan, data["evaluation_seed"])
+    with evaluation_bar(sum(counts), quiet=quiet) as (report, _):
+        for count, (seed, _, play) in zip(counts, each, strict=True):
+            found.append(
+                (gather(play, plan, constraint, count=count), policies.identity(seed).sha256)
+            )
+            report(seed, count)
+    return found
 
 
 def _differences(data: dict[str, Any], issued: dict[str, Any]) -> list[str]:

@@ -92,13 +92,11 @@ def report(mdp: FiniteMDP, points: list[Point]) -> None:
             make(point.law, point.limit, point.epsilon, EPISODES)
             for make in (plug_in_value, plug_in_gradient)
         )
-        x, chance = point.law.cost, point.law.probability
-        deviation = float(np.sqrt(chance @ (x - chance @ x) ** 2))
-        tail = gaussian_tail(
-            float(chance @ x), deviation, point.limit, point.law.violation(point.limit)
-        )
+        law = point.law
+        moments = law.mean, law.variance**0.5
+        tail = gaussian_tail(*moments, point.limit, law.violation(point.limit))
         print(
-            f"epsilon {point.epsilon:.5f}  limit {point.limit:g}  f {chance[x > 0].sum():.2f}  "
+            f"epsilon {point.epsilon:.5f}  limit {point.limit:g}  f {law.violation(0):.2f}  "
             f"value {of_value(*pair).of_batch(EPISODES):.3f} plug-in {value.relative_variance:.3f} "
             f" gradient {of_gradient(*pair).of_batch(EPISODES):.3f} plug-in "
             f"{gradient.relative_variance:.3f}  z {tail.deviations:.2f}, Gauss "

@@ -34,7 +34,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from canary.errors import CanaryError
-from canary.exact.distribution import Policy, bounded_variable, cost_law, tabulate
+from canary.exact.distribution import CostLaw, Policy, bounded_variable, cost_law, tabulate
 from canary.exact.mdp import FiniteMDP
 
 TEMPERATURE = 0.05  # of soft policies, in units of the return
@@ -42,33 +42,17 @@ HIGHEST_PRICE = 100.0
 
 
 @dataclass(frozen=True, eq=False)
-class ScoredLaw:
+class ScoredLaw(CostLaw):
     """The law of the episode cost with the first two moments of the score on every cost."""
 
-    cost: Float[np.ndarray, "atom"] = field(repr=False)
-    probability: Float[np.ndarray, "atom"] = field(repr=False)
-    score: Float[np.ndarray, "atom parameter"] = field(repr=False)
+    score: Float[np.ndarray, "spent parameter"] = field(repr=False, kw_only=True)
     """E[s 1(C = cost)]."""
-    square: Float[np.ndarray, "atom"] = field(repr=False)
+    square: Float[np.ndarray, "spent"] = field(repr=False, kw_only=True)
     """E[|s|^2 1(C = cost)]."""
 
-    def mean(self, values: Float[np.ndarray, "atom"]) -> float:
-        """E[f(C)] for f given on the atoms."""
-        return float(self.probability @ values)
-
-    def gradient(self, values: Float[np.ndarray, "atom"]) -> Float[np.ndarray, "parameter"]:
+    def gradient(self, values: Float[np.ndarray, "spent"]) -> Float[np.ndarray, "parameter"]:
         """E[s f(C)], which is the gradient of E[f(C)] (the score-function identity)."""
         return values @ self.score
-
-    def violation(self, limit: float) -> float:
-        """P(C > limit), strictly."""
-        return float(self.probability[self.cost > limit].sum())
-
-    def value_at_risk(self, epsilon: float) -> float:
-        """The smallest cost eta with P(C > eta) <= epsilon (eq:strict-var)."""
-        order = np.argsort(self.cost, kind="stable")
-        cost, below = self.cost[order], np.cumsum(self.probability[order])
-        return float(cost[np.argmax(1 - below <= epsilon + 1e-12)])
 
 
 def from_trajectories(
@@ -77,8 +61,11 @@ def from_trajectories(
     probability: Float[np.ndarray, "episode"] | None = None,
 ) -> ScoredLaw:
     """The law of listed episodes with their probabilities; without them, equal ones."""
+    order = np.argsort(cost, kind="stable")
     weight = np.full(len(cost), 1 / len(cost)) if probability is None else probability
-    return ScoredLaw(cost, weight, weight[:, None] * score, weight * (score**2).sum(1))
+    weight, score = weight[order], score[order]
+    moments = {"score": weight[:, None] * score, "square": weight * (score**2).sum(1)}
+    return ScoredLaw(cost[order], weight, **moments)
 
 
 def scored_law(mdp: FiniteMDP, policy: Policy) -> ScoredLaw:
@@ -100,7 +87,7 @@ def scored_law(mdp: FiniteMDP, policy: Policy) -> ScoredLaw:
         mass[mdp.terminal] = 0.0
         mass = mdp.advance(_after_action(mass, table[time, :, :levels]))
     ended += mass.sum(0)
-    return ScoredLaw(mdp.support, ended[:, 0], ended[:, 2:], ended[:, 1])
+    return ScoredLaw(mdp.support, ended[:, 0], score=ended[:, 2:], square=ended[:, 1])
 
 
 def _after_action(
@@ -175,45 +162,45 @@ class SampledConstraint:
     CVaR because it assumes no atom at eta (ass:support); in a finite environment q <= epsilon.
     """
 
-    statistic: Float[np.ndarray, "atom"] = field(repr=False)
+    statistic: Float[np.ndarray, "spent"] = field(repr=False)
     """x on every cost of the law."""
-    active: Bool[np.ndarray, "atom"] = field(repr=False)
+    active: Bool[np.ndarray, "spent"] = field(repr=False)
     """The costs of active episodes; x is 0 on all others."""
     offset: float
 
     def value(self, law: ScoredLaw) -> float:
         """J_C = E[x] + b."""
-        return law.mean(self.statistic) + self.offset
+        return law.expectation(self.statistic) + self.offset
 
     def active_probability(self, law: ScoredLaw) -> float:
         """q, the share of episodes that are active."""
-        return float(law.probability[self.active].sum())
+        return float(law.probabilities[self.active].sum())
 
 
 def indicator(law: ScoredLaw, limit: float, epsilon: float) -> SampledConstraint:
     """P(C > l) <= epsilon itself (eq:indicator)."""
-    violated = law.cost > limit
+    violated = law.support > limit
     return SampledConstraint(violated.astype(float), violated, -epsilon)
 
 
 def cvar(law: ScoredLaw, limit: float, epsilon: float) -> SampledConstraint:
     """CVaR <= l, with eta held at the quantile of the law (eq:rockafellar)."""
     eta = law.value_at_risk(epsilon)
-    excess = np.maximum(law.cost - eta, 0.0)
+    excess = np.maximum(law.support - eta, 0.0)
     return SampledConstraint(excess / epsilon, excess > 0, eta - limit)
 
 
 def mean(law: ScoredLaw, limit: float, epsilon: float | None = None) -> SampledConstraint:
     """E[C] <= l, Canary's second constraint; it has no epsilon."""
-    return SampledConstraint(law.cost, law.cost > 0, -limit)
+    return SampledConstraint(law.support, law.support > 0, -limit)
 
 
 def cantelli(
     law: ScoredLaw, limit: float, epsilon: float, dead_zone: float | None = None
 ) -> SampledConstraint:
     """B <= 0 of the cost or of the shaped cost (eq:cantelli-lin), with the true mean in c_1 and b."""
-    variable, bound = bounded_variable(law.cost, limit, dead_zone)
-    centre = law.mean(variable)
+    variable, bound = bounded_variable(law.support, limit, dead_zone)
+    centre = law.expectation(variable)
     first, second = 2 * (bound - centre / epsilon), 1 / epsilon - 1
     return SampledConstraint(
         first * variable + second * variable**2, variable > 0, centre**2 / epsilon - bound**2
@@ -241,7 +228,10 @@ class RelativeVariance:
 def of_value(constraint: SampledConstraint, law: ScoredLaw) -> RelativeVariance:
     """lem:value."""
     q = constraint.active_probability(law)
-    sampled, square = law.mean(constraint.statistic), law.mean(constraint.statistic**2)
+    sampled, square = (
+        law.expectation(constraint.statistic),
+        law.expectation(constraint.statistic**2),
+    )
     value = constraint.value(law)
     share = abs(sampled) / abs(value) if value else np.inf
     return RelativeVariance(q, q * square / sampled**2 if sampled else np.nan, share)
@@ -274,12 +264,12 @@ def plug_in_value(
     law: ScoredLaw, limit: float, epsilon: float, episodes: int, dead_zone: float | None = None
 ) -> PlugIn:
     """B^ of `episodes` independent episodes, exactly."""
-    variable, bound = bounded_variable(law.cost, limit, dead_zone)
-    mean, beta = law.mean(variable), 1 / epsilon - 1
+    variable, bound = bounded_variable(law.support, limit, dead_zone)
+    mean, beta = law.expectation(variable), 1 / epsilon - 1
     y, gap = variable - mean, bound - mean
-    second, third, fourth = (law.mean(y**power) for power in (2, 3, 4))
+    second, third, fourth = (law.expectation(y**power) for power in (2, 3, 4))
     n = episodes
-    linear = law.mean((beta * (y**2 - second) + 2 * gap * y) ** 2) / n
+    linear = law.expectation((beta * (y**2 - second) + 2 * gap * y) ** 2) / n
     cross = (beta * (fourth - second**2) + 2 * gap * third) / n**2
     squared_mean = fourth / n**3 + 3 * (n - 1) * second**2 / n**3 - second**2 / n**2
     return PlugIn(
@@ -293,13 +283,13 @@ def plug_in_gradient(
     law: ScoredLaw, limit: float, epsilon: float, episodes: int, dead_zone: float | None = None
 ) -> PlugIn:
     """g^_B of `episodes` independent episodes: bias exactly, variance to leading order in 1/N."""
-    variable, _ = bounded_variable(law.cost, limit, dead_zone)
+    variable, _ = bounded_variable(law.support, limit, dead_zone)
     statistic = cantelli(law, limit, epsilon, dead_zone).statistic
-    y = variable - law.mean(variable)
+    y = variable - law.expectation(variable)
     truth, first = law.gradient(statistic), law.gradient(variable)
     square = statistic**2 @ law.square  # E|s x|^2
     mixed = law.gradient(statistic * y) @ first  # E[s x (X - mu)] . E[s X]
-    spread = law.mean(y**2) * (first @ first)
+    spread = law.expectation(y**2) * (first @ first)
     variance = square - truth @ truth - 4 / epsilon * mixed + 4 / epsilon**2 * spread
     covariance = law.gradient(variable * y)
     return PlugIn(truth, -2 / epsilon * covariance / episodes, float(variance) / episodes)

@@ -36,7 +36,7 @@ GAMMA = gamma_law()
 @pytest.mark.parametrize("name", CONSTRAINTS)
 def test_the_lemmas_equal_the_variance_of_a_mean_over_all_episodes(name):
     constraint = CONSTRAINTS[name](EPISODES, LIMIT, EPSILON)
-    chance, x = EPISODES.probability, constraint.statistic
+    chance, x = EPISODES.probabilities, constraint.statistic
     score = EPISODES.score / chance[:, None]
     value = chance @ x + constraint.offset
     direct = chance @ (x - chance @ x) ** 2 / (7 * value**2)
@@ -140,13 +140,13 @@ THREE = from_trajectories(
 def batches(count: int):
     """Every batch of `count` episodes of THREE with its probability."""
     for picks in product(range(3), repeat=count):
-        yield THREE.probability[list(picks)].prod(), list(picks)
+        yield THREE.probabilities[list(picks)].prod(), list(picks)
 
 
 @pytest.mark.parametrize("dead_zone", [None, 0.2])
 @pytest.mark.parametrize("count", [1, 2, 5])
 def test_bias_and_variance_of_the_plug_in_value_over_every_batch(dead_zone, count):
-    x, bound = bounded_variable(THREE.cost, 4.0, dead_zone)
+    x, bound = bounded_variable(THREE.support, 4.0, dead_zone)
     chances, values = [], []
     for chance, picks in batches(count):
         sample = x[picks]
@@ -160,8 +160,8 @@ def test_bias_and_variance_of_the_plug_in_value_over_every_batch(dead_zone, coun
 
 @pytest.mark.parametrize("dead_zone", [None, 0.2])
 def test_bias_of_the_plug_in_gradient_over_every_batch_and_its_leading_variance(dead_zone):
-    x, bound = bounded_variable(THREE.cost, 4.0, dead_zone)
-    score = THREE.score / THREE.probability[:, None]
+    x, bound = bounded_variable(THREE.support, 4.0, dead_zone)
+    score = THREE.score / THREE.probabilities[:, None]
 
     def estimate(picks):
         first, second = ((score[picks] * x[picks, None] ** power).mean(0) for power in (1, 2))
@@ -170,7 +170,7 @@ def test_bias_of_the_plug_in_gradient_over_every_batch_and_its_leading_variance(
     mean = sum(chance * estimate(picks) for chance, picks in batches(4))
     exact = plug_in_gradient(THREE, 4.0, 0.1, 4, dead_zone)
     assert exact.truth + exact.bias == pytest.approx(mean)
-    draws = np.random.default_rng(0).choice(3, (4000, 400), p=THREE.probability)
+    draws = np.random.default_rng(0).choice(3, (4000, 400), p=THREE.probabilities)
     found = np.array([estimate(picks) for picks in draws]).var(0).sum()
     assert plug_in_gradient(THREE, 4.0, 0.1, 400, dead_zone).variance == pytest.approx(
         found, rel=0.08

@@ -103,8 +103,8 @@ def find_best(
             chosen, certificate = ranking[place], found
             break
     best = Best(
-        seed=chosen and chosen.seed,
-        step=chosen and chosen.step,
+        seed=chosen.seed if chosen else None,
+        step=chosen.step if chosen else None,
         sentence=_sentence(ranking, tries, chosen, search, config),
         search=search,
         candidates=tuple(ranking),

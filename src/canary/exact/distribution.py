@@ -29,8 +29,8 @@ class CostLaw:
 
     support: Float[np.ndarray, "spent"] = field(repr=False)
     probabilities: Float[np.ndarray, "spent"] = field(repr=False)
-    expected_return: float
-    expected_length: float
+    expected_return: float = np.nan
+    expected_length: float = np.nan
 
     @property
     def mean(self) -> float:

@@ -5,6 +5,7 @@ exact violation probability and return; the distance to the VaR curve above it i
 the risk it takes. The second panel shows the best return under the shaped bound over the dead zone.
 """
 
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,9 @@ from canary.terminal.tables import LABELS
 MEANINGS = {"var": "P(C > limit) ≤ ε", "cvar": "CVaR ≤ limit", "cantelli": "Cantelli bound ≤ ε"}
 COLOURS = {"var": GREEN, "cvar": GREY, "cantelli": BLUE}
 RUN_COLOURS = ("#d98324", "#7a4fa3", "#1f9e9e", "#b0437f", "#6b6b2a", "#222222")
-RUN_MARKERS = "osD^vP"
-BELOW: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.14), "ncols": 2}
+BELOW: dict[str, Any] = {
+    "loc": "upper center", "bbox_to_anchor": (0.5, -0.14), "ncols": 2, "fontsize": 8, "labelspacing": 0.9
+}  # fmt: skip
 
 
 def frontier_figure(report: dict[str, Any]) -> Figure:
@@ -36,28 +38,40 @@ def frontier_figure(report: dict[str, Any]) -> Figure:
 
 def draw_frontier(axes: Axes, report: dict[str, Any]) -> None:
     """Best return against epsilon, and trained policies at (their P, their return)."""
-    epsilon = report["epsilon"]
+    epsilon, limit = report["epsilon"], report["limit"]
     (left, right), (bottom, top) = _span(report), _heights(report)
-    axes.set_xscale("log")
-    axes.set_xlim(left, right)
-    axes.set_ylim(bottom, top)
+    axes.set(xscale="log", xlim=(left, right), ylim=(bottom, top), ylabel="expected return")
+    axes.set_xlabel(f"curves: ε       points: the policy's own P(cost > {limit:g})")
+    axes.set_title(f"{report['env']}, limit {limit:g}: the best return for the risk, all exact")
     axes.axvspan(epsilon, right, color=RED, alpha=0.05, linewidth=0)
     axes.axvline(epsilon, color=RED, linestyle="--", linewidth=1)
     axes.annotate(
         f"ε = {epsilon:g}", (epsilon, 0), xycoords=("data", "axes fraction"), xytext=(4, 4),
         textcoords="offset points", fontsize=8, color=RED,
     )  # fmt: skip
-    for name in LABELS:
-        _draw_curve(axes, report, name)
-    for index, name in enumerate(dict.fromkeys(run["algorithm"] for run in report["runs"])):
-        seeds = [row for run in report["runs"] if run["algorithm"] == name for row in run["seeds"]]
-        _draw_seeds(axes, name, seeds, index)
-    axes.set_xlabel(f"curves: ε       points: the policy's own P(cost > {report['limit']:g})")
-    axes.set_ylabel("expected return")
-    axes.set_title(
-        f"{report['env']}, limit {report['limit']:g}: the best return for the risk, all exact"
-    )
-    axes.legend(fontsize=8, labelspacing=0.9, **BELOW)
+    for name, label in LABELS.items():
+        known = [point for point in report["frontier"] if point["return"] is not None]
+        points = [point for point in known if point["constraint"] == name]
+        x, y = ([point[key] for point in points] for key in ("epsilon", "return"))
+        best = report["optima"][name]["return"]
+        at = "no policy" if best is None else f"{best:.3f}"
+        label = f"{label}: best with {MEANINGS[name]}\n{at} at ε = {epsilon:g}"
+        axes.plot(x, y, color=COLOURS[name], linewidth=1.6, marker=".", markersize=4, label=label)
+        if best is not None:
+            axes.plot([epsilon], [best], "o", color=COLOURS[name], markersize=5, zorder=4)
+    seeds: dict[str, list[dict[str, Any]]] = {}
+    for run in report["runs"]:
+        seeds.setdefault(run["algorithm"], []).extend(run["seeds"])
+    for (name, own), colour, marker in zip(seeds.items(), cycle(RUN_COLOURS), cycle("osD^vP")):
+        points = np.array([(row["violation_probability"], row["return"]) for row in own])
+        shown = np.maximum(points, (left, bottom))  # outside the axes: hollow, at the edge
+        inside = (shown == points).all(axis=1)
+        axes.scatter(
+            *shown.T, s=36, marker=marker, edgecolors=colour, zorder=5, clip_on=False,
+            facecolors=[colour if one else "white" for one in inside],
+            label=f"{name}, trained: {len(own)} seed{'s' * (len(own) > 1)}",
+        )  # fmt: skip
+    axes.legend(**BELOW)
 
 
 def draw_dead_zones(axes: Axes, report: dict[str, Any]) -> None:
@@ -72,43 +86,21 @@ def draw_dead_zones(axes: Axes, report: dict[str, Any]) -> None:
             axes.plot([], [], label=f"{label}: no policy", **style)
         else:
             axes.axhline(best, label=f"{label}: {best:.3f}", **style)
-    beside = axes.get_xaxis_transform()  # x is a dead zone, y a share of the height
-    style = {"rotation": 90, "ha": "center", "va": "center", "fontsize": 8, "color": GREY}
+    style: dict[str, Any] = {
+        "rotation": 90,
+        "ha": "center",
+        "va": "center",
+        "fontsize": 8,
+        "color": GREY,
+    }
+    style["transform"] = axes.get_xaxis_transform()  # x is a dead zone, y a share of the height
     for point in report["shaped"]:
         if point["return"] is None:
-            axes.text(point["dead_zone"], 0.5, "no policy", transform=beside, **style)
-    axes.set_xlim(-0.04, 0.84)
-    axes.set_xticks([point["dead_zone"] for point in report["shaped"]])
-    axes.set_xlabel("dead zone: the share of the limit that goes uncounted")
-    axes.set_ylabel("best return")
+            axes.text(point["dead_zone"], 0.5, "no policy", **style)
+    axes.set(xlim=(-0.04, 0.84), xticks=[point["dead_zone"] for point in report["shaped"]])
+    axes.set(xlabel="dead zone: the share of the limit that goes uncounted", ylabel="best return")
     axes.set_title(f"at ε = {report['epsilon']:g}, with the cost shaped")
-    axes.legend(fontsize=8, labelspacing=0.9, **BELOW)
-
-
-def _draw_curve(axes: Axes, report: dict[str, Any], name: str) -> None:
-    known = [point for point in report["frontier"] if point["return"] is not None]
-    points = [point for point in known if point["constraint"] == name]
-    best = report["optima"][name]["return"]
-    at = "no policy" if best is None else f"{best:.3f}"
-    label = f"{LABELS[name]}: best with {MEANINGS[name]}\n{at} at ε = {report['epsilon']:g}"
-    x, y = ([point[key] for point in points] for key in ("epsilon", "return"))
-    axes.plot(x, y, color=COLOURS[name], linewidth=1.6, marker=".", markersize=4, label=label)
-    if best is not None:
-        axes.plot([report["epsilon"]], [best], "o", color=COLOURS[name], markersize=5, zorder=4)
-
-
-def _draw_seeds(axes: Axes, name: str, seeds: list[dict[str, Any]], index: int) -> None:
-    """A point per policy; those outside the axes are hollow, at the edge."""
-    chance = np.array([row["violation_probability"] for row in seeds])
-    value = np.array([row["return"] for row in seeds])
-    x, y = np.maximum(chance, axes.get_xlim()[0]), np.maximum(value, axes.get_ylim()[0])
-    colour = RUN_COLOURS[index % len(RUN_COLOURS)]
-    is_inside = (x == chance) & (y == value)
-    axes.scatter(
-        x, y, s=36, marker=RUN_MARKERS[index % len(RUN_MARKERS)], edgecolors=colour, zorder=5,
-        clip_on=False, facecolors=[colour if inside else "white" for inside in is_inside],
-        label=f"{name}, trained: {len(seeds)} seed{'s' * (len(seeds) > 1)}",
-    )  # fmt: skip
+    axes.legend(**BELOW)
 
 
 def _span(report: dict[str, Any]) -> tuple[float, float]:

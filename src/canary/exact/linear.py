@@ -36,7 +36,7 @@ class Column:
 
 @dataclass(frozen=True, eq=False)
 class LinearOptimum:
-    """A feasible mixture and a bound on all others; -inf and no columns if none is feasible."""
+    """A feasible mixture and a bound on all others."""
 
     value: float
     upper_bound: float
@@ -47,6 +47,9 @@ class LinearOptimum:
     @property
     def law(self) -> CostLaw:
         return mix([column.law for column in self.columns], np.array(self.weights))
+
+
+NOTHING = LinearOptimum(-np.inf, -np.inf, np.inf)  # no policy is feasible
 
 
 def maximise(
@@ -65,14 +68,13 @@ def maximise(
     """
     if not pool:
         _price(mdp, np.zeros_like(penalty), 1.0, pool)
-    upper_bound, multiplier = np.inf, None
-    best = LinearOptimum(-np.inf, np.inf, np.inf)
+    best, upper_bound, multiplier = NOTHING, np.inf, None
     for _ in range(MOST_COLUMNS):
         best = _best_mixture(penalty, bound, pool)
-        if not best.columns:
+        if best is NOTHING:
             smallest = _price(mdp, penalty, 0.0, pool).law.expectation(penalty)
             if smallest > bound + _slack(bound):
-                return LinearOptimum(-np.inf, -np.inf, np.inf)
+                return NOTHING
             continue
         if best.multiplier == multiplier:  # only rounding is left in the gap
             break
@@ -101,28 +103,21 @@ def _best_mixture(penalty: np.ndarray, bound: float, pool: list[Column]) -> Line
     """The best feasible mixture of one or two known policies, and its multiplier."""
     returns = np.array([column.law.expected_return for column in pool])
     charges = np.array([column.law.probabilities for column in pool]) @ penalty
-    feasible = charges <= bound + _slack(bound)
-    inside, outside = np.flatnonzero(feasible), np.flatnonzero(~feasible)
+    is_safe = charges <= bound + _slack(bound)
+    inside, outside = np.flatnonzero(is_safe), np.flatnonzero(~is_safe)
     if not inside.size:
-        return LinearOptimum(-np.inf, np.inf, np.inf)
-    if not outside.size:
-        single = inside[returns[inside].argmax()]
-        return LinearOptimum(float(returns[single]), np.inf, 0.0, (pool[single],), (1.0,))
+        return NOTHING
     # Mix each safe policy with the unsafe one that gains most return per charge.
     slopes = (returns[outside] - returns[inside, None]) / (charges[outside] - charges[inside, None])
-    slope = np.maximum(slopes.max(axis=1), 0.0)
-    values = returns[inside] + np.maximum(bound - charges[inside], 0.0) * slope
+    slope, room = slopes.max(axis=1, initial=0.0), np.maximum(bound - charges[inside], 0.0)
+    values = returns[inside] + room * slope
     row = values.argmax()
-    safe, unsafe = inside[row], outside[slopes[row].argmax()]
-    share = float(np.maximum(bound - charges[safe], 0.0) / (charges[unsafe] - charges[safe]))
-    mixed = slope[row] > 0 and share > 0
-    return LinearOptimum(
-        float(values[row]),
-        np.inf,
-        float(slope[row]),
-        (pool[safe], pool[unsafe]) if mixed else (pool[safe],),
-        (1 - share, share) if mixed else (1.0,),
-    )
+    columns, weights = (pool[inside[row]],), (1.0,)
+    if slope[row] > 0 and room[row] > 0:
+        unsafe = outside[slopes[row].argmax()]
+        share = float(room[row] / (charges[unsafe] - charges[inside[row]]))
+        columns, weights = (*columns, pool[unsafe]), (1 - share, share)
+    return LinearOptimum(float(values[row]), np.inf, float(slope[row]), columns, weights)
 
 
 def best_response(

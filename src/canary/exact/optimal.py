@@ -27,7 +27,7 @@ from jaxtyping import Float, Int
 
 from canary.errors import CanaryError
 from canary.exact.distribution import CostLaw, bounded_variable, visits
-from canary.exact.linear import Column, LinearOptimum, best_response, maximise
+from canary.exact.linear import NOTHING, Column, LinearOptimum, best_response, maximise
 from canary.exact.mdp import FiniteMDP
 from canary.values import checked
 
@@ -63,8 +63,7 @@ def best_under_var(
     mdp: FiniteMDP, limit: float, epsilon: float, pool: list[Column] | None = None
 ) -> Optimum:
     """max J subject to P(C > limit) <= epsilon."""
-    _check_constraint(limit, epsilon)
-    pool = [] if pool is None else pool
+    pool = _check(limit, epsilon, pool)
     solution = maximise(mdp, (mdp.support > limit).astype(float), epsilon, pool)
     return _optimum(mdp, "var", solution, solution.upper_bound)
 
@@ -74,16 +73,14 @@ def best_under_cvar(
     mdp: FiniteMDP, limit: float, epsilon: float, pool: list[Column] | None = None
 ) -> Optimum:
     """max J subject to CVaR_epsilon(C) <= limit."""
-    _check_constraint(limit, epsilon)
-    pool = [] if pool is None else pool
-    best, upper_bound = LinearOptimum(-np.inf, -np.inf, np.inf), -np.inf
+    pool = _check(limit, epsilon, pool)
+    best, upper_bound = NOTHING, -np.inf
     # A small epsilon wants a large eta, and a good first solution prunes the others.
     for eta in mdp.support[mdp.support <= limit][::-1]:
         excess = np.maximum(mdp.support - eta, 0.0)
         solution = maximise(mdp, excess, epsilon * (limit - eta), pool, cutoff=best.value)
         upper_bound = max(upper_bound, solution.upper_bound)
-        if solution.value > best.value:
-            best = solution
+        best = max(best, solution, key=lambda one: one.value)
     return _optimum(mdp, "cvar", best, upper_bound)
 
 
@@ -104,20 +101,24 @@ def best_under_cantelli(
     optimum is no better than the best known policy are dropped, the others halved: the answer is
     global and its gap is known.
     """
-    _check_constraint(limit, epsilon)
-    pool = [] if pool is None else pool
+    pool = _check(limit, epsilon, pool)
     variable, ceiling = bounded_variable(mdp.support, limit, dead_zone)
-    setting = variable, ceiling, epsilon
-    highest = ceiling if dead_zone is None else _largest_mean(variable, epsilon)
-    best = LinearOptimum(-np.inf, -np.inf, np.inf)
-    edges = np.linspace(0.0, highest, 9)
-    queue = [(-np.inf, float(low), float(high)) for low, high in pairwise(edges)]
-    heapq.heapify(queue)
-    upper_bound = -np.inf
+    highest = ceiling
+    if dead_zone is not None:
+        # The largest mean with P(X >= 1) <= epsilon. An X that is always 1 has B = 0 and is unsafe
+        highest = float(epsilon + (1 - epsilon) * variable[variable < 1].max())
+
+    def tangent(mean: float) -> tuple[Float[np.ndarray, "spent"], float]:
+        deviation, gap = variable - mean, ceiling - mean
+        return (1 / epsilon - 1) * deviation**2 + 2 * gap * deviation, gap**2
+
+    edges = np.linspace(0.0, highest, 9).tolist()
+    queue = [(-np.inf, *ends) for ends in pairwise(edges)]
+    best, upper_bound = NOTHING, -np.inf
     while queue:
         _, low, high = heapq.heappop(queue)
         middle, width = (low + high) / 2, high - low
-        penalty, bound = _tangent(*setting, middle)
+        penalty, bound = tangent(middle)
         enough = best.value + CANTELLI_GAP * (max(1.0, abs(best.value)) if best.columns else 1.0)
         relaxed = maximise(
             mdp, penalty, bound + width**2 / (4 * epsilon), pool, cutoff=enough, target=enough
@@ -125,41 +126,15 @@ def best_under_cantelli(
         if relaxed.upper_bound <= enough or width <= 1e-7 * ceiling:
             upper_bound = max(upper_bound, relaxed.upper_bound)
             continue
-        best = _ascend(mdp, setting, middle, pool, best)
+        mean = middle
+        while True:  # m <- mean of the best policy at m, while that improves on the best
+            solution = maximise(mdp, *tangent(mean), pool, cutoff=best.value)
+            if solution.value <= best.value + 1e-12:
+                break
+            best, mean = solution, solution.law.expectation(variable)
         for half in ((low, middle), (middle, high)):
             heapq.heappush(queue, (-relaxed.upper_bound, *half))
     return _optimum(mdp, "cantelli", best, upper_bound)
-
-
-def _largest_mean(variable: Float[np.ndarray, "spent"], epsilon: float) -> float:
-    """The largest mean of a saturated X with P(X >= 1) <= epsilon.
-
-    It excludes one unsafe law: an X that is always 1 has B = 0.
-    """
-    return float(epsilon + (1 - epsilon) * variable[variable < 1].max())
-
-
-def _tangent(
-    variable: Float[np.ndarray, "spent"], ceiling: float, epsilon: float, mean: float
-) -> tuple[Float[np.ndarray, "spent"], float]:
-    deviation, gap = variable - mean, ceiling - mean
-    return (1 / epsilon - 1) * deviation**2 + 2 * gap * deviation, gap**2
-
-
-def _ascend(
-    mdp: FiniteMDP,
-    setting: tuple[Float[np.ndarray, "spent"], float, float],
-    mean: float,
-    pool: list[Column],
-    best: LinearOptimum,
-) -> LinearOptimum:
-    """Follow m <- mean of the best policy at m while that improves on the best."""
-    while True:
-        solution = maximise(mdp, *_tangent(*setting, mean), pool, cutoff=best.value)
-        if solution.value <= best.value + 1e-12:
-            return best
-        best = solution
-        mean = solution.law.expectation(setting[0])
 
 
 def markov_policy(mdp: FiniteMDP, mixture: Mixture) -> Float[np.ndarray, "time state spent action"]:
@@ -176,11 +151,13 @@ def markov_policy(mdp: FiniteMDP, mixture: Mixture) -> Float[np.ndarray, "time s
     return np.where(total > 0, chance, one_hot[mixture.policies[0]])
 
 
-def _check_constraint(limit: float, epsilon: float) -> None:
+def _check(limit: float, epsilon: float, pool: list[Column] | None) -> list[Column]:
+    """The pool, after the constraint was checked."""
     if not (np.isfinite(limit) and limit >= 0):
         raise CanaryError(f"The cost limit must be finite and not negative, not {limit}.")
     if not 0 < epsilon < 1:
         raise CanaryError(f"Epsilon must lie strictly between 0 and 1, not {epsilon}.")
+    return [] if pool is None else pool
 
 
 def _optimum(
@@ -190,12 +167,10 @@ def _optimum(
         raise Infeasible(
             f"No policy satisfies the {constraint} constraint; raise the limit or epsilon."
         )
-    policies = tuple(
-        best_response(mdp, column.penalty, column.reward_weight)[1] for column in solution.columns
-    )
-    mixture = Mixture(policies, solution.weights)
+    problems = [(column.penalty, column.reward_weight) for column in solution.columns]
+    policies = tuple(best_response(mdp, *problem)[1] for problem in problems)
     bound = max(solution.upper_bound, upper_bound)
-    return Optimum(solution.value, bound, solution.law, mixture)
+    return Optimum(solution.value, bound, solution.law, Mixture(policies, solution.weights))
 
 
 CONSTRAINTS = {"var": best_under_var, "cvar": best_under_cvar, "cantelli": best_under_cantelli}

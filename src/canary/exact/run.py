@@ -63,28 +63,27 @@ def frontier_report(
     configs = [_comparable(run, environment, limit) for run in runs]
     others = default_epsilons(epsilon) if epsilons is None else epsilons
     grid = [Chance(limit=limit, epsilon=each) for each in sorted({*others, epsilon})]
-    pool: list[Any] = []  # the policies of one problem help to solve the next
-    curves, shaped, trained = [], [], []
-    total = len(CONSTRAINTS) * len(grid) + len(DEAD_ZONES) + len(runs)
-
-    def begin(what: str) -> None:
-        progress(len(curves) + len(shaped) + len(trained), total, what)
-
-    for name, solve in CONSTRAINTS.items():
-        for allowed in grid:
-            begin(f"{name} at epsilon {allowed.epsilon:g}")
-            names = {"constraint": name, "epsilon": allowed.epsilon}
-            curves.append(names | _point(solve, mdp, allowed, pool))
+    problems: list[tuple[dict[str, Any], Any, Chance]] = [
+        ({"constraint": name, "epsilon": each.epsilon}, solve, each)
+        for name, solve in CONSTRAINTS.items()
+        for each in grid
+    ]
     for zone in DEAD_ZONES:
-        begin(f"shaped with dead zone {zone:g}")
         names = {"constraint": "shaped", "epsilon": epsilon, "dead_zone": zone}
-        solve = partial(best_under_cantelli, dead_zone=zone)
-        shaped.append(names | _point(solve, mdp, constraint, pool))
+        problems.append((names, partial(best_under_cantelli, dead_zone=zone), constraint))
+    pool: list[Any] = []  # the policies of one problem help to solve the next
+    points, trained, total = [], [], len(problems) + len(runs)
+    for names, solve, each in problems:
+        label = ", ".join(f"{name} {value}" for name, value in names.items())
+        progress(len(points), total, label)
+        points.append(names | _point(solve, mdp, each, pool))
+    curves = [point for point in points if point["constraint"] != "shaped"]
+    shaped = [point for point in points if point["constraint"] == "shaped"]
     optima = {point["constraint"]: point for point in curves if point["epsilon"] == epsilon}
     for run, config in zip(runs, configs, strict=True):
-        begin(f"the policies of {run.name}")
+        progress(len(points) + len(trained), total, f"the policies of {run.name}")
         trained.append(_trained(run, config, mdp, constraint, optima, pool))
-    begin("")
+    progress(total, total, "")
     return {
         "env": type(environment).__name__,
         "settings": settings_of(environment),

@@ -110,13 +110,9 @@ def test_mistakes_are_sentences_before_any_episode(
 
 
 def test_shifts_form_a_grid():
-    rows = certificates.shifted_rows(IcyLake(horizon=30), ("slip=0.1,0.2", "horizon=20,40"))
-    assert [changes for changes, _ in rows][:3] == [
-        {},
-        {"slip": 0.1, "horizon": 20},
-        {"slip": 0.1, "horizon": 40},
-    ]
-    assert [environment for _, environment in rows][4] == IcyLake(slip=0.2, horizon=40)
+    rows, longest = certificates.shifted(IcyLake(horizon=30), ("slip=0.1,0.2", "horizon=20,40"))
+    assert rows[:3] == [{}, {"slip": 0.1, "horizon": 20}, {"slip": 0.1, "horizon": 40}]
+    assert (len(rows), longest) == (5, 40)
 
 
 def test_the_page_is_whole_and_self_contained(run: Path, certificate: dict):

@@ -84,6 +84,7 @@ def find_best(
     check_confidence(confidence)
     config = open_config(run, environment, accept_change=accept_change)
     search = {"confidence": confidence, "tries": tries, "selection_episodes": selection_episodes}
+    seeds = config.training.seeds if seeds is None else seeds
     ranking = ranked(_measured(run, config, selection_episodes, seeds, quiet))
     tries = min(tries, sum(policy.keeps for policy in ranking))
     chosen, certificate = None, None
@@ -115,23 +116,22 @@ def find_best(
 
 
 def _measured(
-    run: Path, config: RunConfig, episodes: int, chosen: tuple[int, ...] | None, quiet: bool
+    run: Path, config: RunConfig, episodes: int, seeds: tuple[int, ...], quiet: bool
 ) -> list[RankedPolicy]:
     """All stored policies, each played for the ranking; the states of a seed play the same
     episodes."""
-    seeds = config.training.seeds if chosen is None else chosen
     plan = EvaluationPlan(episodes=episodes, seeds=seeds, evaluation_seed=secrets.randbits(31))
     steps = [update * config.training.batch for update in sorted(stored_updates(run))]
     if not steps:
         raise CanaryError(f"{run} has no stored state yet, so there is nothing to choose from.")
-    found: list[RankedPolicy] = []
+    found, constraint = [], config.constraint
     with evaluation_bar(len(steps) * len(seeds) * episodes, quiet=quiet) as (report, _):
         for step in steps:
             table, _ = play(load_policies(config, run, step), plan, report)
             for (seed,), part in table.partition_by("seed", as_dict=True).items():
-                value = config.constraint.measure(part["cost"].to_numpy())
+                value = constraint.measure(part["cost"].to_numpy())
                 reward = float(part["return"].to_numpy().mean())
-                keeps = value <= config.constraint.allowed
+                keeps = value <= constraint.allowed
                 found.append(RankedPolicy(seed, step, reward, value, keeps))
     return found
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +38,6 @@ from canary.values import Amount, Texts, Whole, checked, convert
 
 STREAM = 0x63657274  # "cert": neither training nor evaluation uses these keys
 JSON_NAME, PAGE_NAME = "certificate.json", "certificate.html"
-
-Rows = list[tuple[Changes, Environment]]
-"""Changes of settings, and the environment with them; the first row changes nothing."""
 
 
 @checked
@@ -78,15 +76,16 @@ def certify_run(
         raise CanaryError(f"Certify one or more different seeds of the run, not {list(seeds)}.")
     for seed in seeds:  # unknown and non-finite ones are refused before anything is played
         policies.of_seed(seed)
-    rows = shifted_rows(config.environment, shift)
+    rows, horizon = shifted(config.environment, shift)
+    statements = [(changes, seed) for changes in rows for seed in seeds]
     asked = {"limit": limit, "epsilon": epsilon}
     constraint = complete_constraint(asked, config.constraint, "the run")
     plan = plan or Plan()
     plan = replace(
         plan,
-        statements=len(seeds) * len(rows) * len(parts_of(constraint)),
+        statements=len(statements) * len(parts_of(constraint)),
         batch=plan.batch if plan.episodes is None else min(plan.batch, plan.episodes),
-        cost_bound=_largest_cost([environment for _, environment in rows], largest_step_cost),
+        cost_bound=_largest_cost(config.environment, horizon, largest_step_cost),
     )
     plan = complete(plan, constraint)
     evaluation_seed = secrets.randbits(31) if evaluation_seed is None else evaluation_seed
@@ -103,12 +102,13 @@ def certify_run(
                 f"The environment is not the one that {run} was trained on: {'; '.join(changes)}. "
                 f"{MAY_ACCEPT}"
             )
-        for seed, row, play in statements(policies, seeds, rows, constraint, plan, evaluation_seed):
+        each = players(policies, statements, constraint, plan, evaluation_seed)
+        for (changed, seed), play in zip(statements, each, strict=True):
             most = 0 if stopped else None  # after Ctrl-C the others get no episode and no verdict
-            table = gather(play, plan, constraint, bar.start(seed, row), most)
-            each = examine(table, policies.identity(seed).sha256, plan, constraint)
-            stopped = stopped or each[0][0].interrupted
-            found.append((seed, row, each))
+            table = gather(play, plan, constraint, bar.start(seed, changed), most)
+            results = examine(table, policies.identity(seed).sha256, plan, constraint)
+            stopped = stopped or results[0][0].interrupted
+            found.append((seed, changed, results))
     facts = about(policies)
     facts["origin"] |= {"run": run.name, "earlier": len(list(folder.glob("certificate*.json")))}
     if changes:
@@ -142,23 +142,23 @@ def about(policies: FrozenPolicies) -> dict[str, Any]:
     }
 
 
-def statements(
+def players(
     policies: FrozenPolicies,
-    seeds: Sequence[int],
-    rows: Rows,
+    statements: Sequence[tuple[Changes, int]],
     constraint: Constraint,
     plan: Plan,
     evaluation_seed: int,
-) -> Iterator[tuple[int, Changes, PlayRows]]:
-    """Row by row, each seed, what is changed, and the function that plays its episodes."""
-    decided = commitment(plan, constraint, [(changes, s) for changes, _ in rows for s in seeds])
-    for index, (changes, environment) in enumerate(rows):
+) -> Iterator[PlayRows]:
+    """The function that plays the episodes of each statement (changes, seed)."""
+    decided, usual = commitment(plan, constraint, statements), policies.config.environment
+    for row, (changes, same) in enumerate(itertools.groupby(statements, key=itemgetter(0))):
+        environment = with_settings(usual, changes) if changes else usual
         player = make_player(environment, policies.account, plan)
-        for seed in seeds:
+        for _, seed in same:
             key = jax.random.key(evaluation_seed)
-            for number in (seed, STREAM, *decided, index):
+            for number in (seed, STREAM, *decided, row):
                 key = jax.random.fold_in(key, number)
-            yield seed, changes, partial(player, *policies.of_seed(seed), key)
+            yield partial(player, *policies.of_seed(seed), key)
         close(environment)
 
 
@@ -187,8 +187,9 @@ def check_environment(run: Path, config: RunConfig) -> tuple[dict[str, Any], tup
     return {"compared": compared, "sentence": sentence, "file_sha256": digest}, changes
 
 
-def shifted_rows(environment: Environment, shifts: Sequence[str]) -> Rows:
-    """The environment itself, then under every combination of shifts such as "slip=0.1,0.2"."""
+def shifted(environment: Environment, shifts: Sequence[str]) -> tuple[list[Changes], int]:
+    """No change, then every combination of shifts such as "slip=0.1,0.2"; and the longest horizon
+    among them."""
     settings, values = settings_of(environment), {}
     known = [name for name, value in settings.items() if type(value) in (int, float)]
     for shift in shifts:
@@ -200,28 +201,30 @@ def shifted_rows(environment: Environment, shifts: Sequence[str]) -> Rows:
             )
         kind = type(settings[name])
         values[name] = [convert(kind, text.strip(), f"--shift {name}") for text in texts.split(",")]
-    rows: Rows = [({}, environment)]
-    for row in itertools.product(*values.values()) if values else ():
-        changes = dict(zip(values, row, strict=True))
-        rows.append((changes, with_settings(environment, changes)))
-        if rows[-1][1].observation_size != environment.observation_size:
+    rows: list[Changes] = [{}]
+    if values:
+        rows += [dict(zip(values, row, strict=True)) for row in itertools.product(*values.values())]
+    horizons = [environment.horizon]
+    for changes in rows[1:]:
+        changed = with_settings(environment, changes)
+        horizons.append(changed.horizon)
+        if changed.observation_size != environment.observation_size:
             raise CanaryError(f"Another {', '.join(changes)} changes what the policy sees.")
-    return rows
+    return rows, max(horizons)
 
 
-def _largest_cost(environments: Sequence[Environment], given: float | None) -> Any:
+def _largest_cost(environment: Environment, horizon: int, given: float | None) -> Any:
     """The largest cost of an episode, from that of a step: the stated one, or the given one."""
-    stated = protocol.largest_step_cost(environments[0])
+    stated = protocol.largest_step_cost(environment)
     if stated is not None and given not in (None, stated):
         raise CanaryError(
             f"The environment states that a step costs at most {stated}; leave out the largest "
             f"step cost {given:g}."
         )
-    longest = max(environment.horizon for environment in environments)
     step = given if stated is None else stated
     if isinstance(step, list | tuple):  # several costs
-        return tuple(None if each is None else float(each * longest) for each in step)
-    return None if step is None else float(step * longest)
+        return tuple(None if each is None else float(each * horizon) for each in step)
+    return None if step is None else float(step * horizon)
 
 
 def save(certificate: dict[str, Any], folder: Path) -> Path | None:

@@ -16,10 +16,10 @@ from canary.certification.certificate import FORMAT, constraint_of, content_hash
 from canary.certification.certify import Table, examine, gather
 from canary.certification.page import certificate_in, render_page
 from canary.certification.plan import Plan, complete
-from canary.certification.run import JSON_NAME, about, statements
+from canary.certification.run import JSON_NAME, about, players
 from canary.certification.verdict import decode_costs
-from canary.constraints import Constraint, parts_of
-from canary.environments.protocol import Environment, with_settings
+from canary.constraints import parts_of
+from canary.environments.protocol import Environment
 from canary.errors import CanaryError
 from canary.runs import files
 from canary.runs.checkpoint import stored_updates
@@ -161,51 +161,32 @@ def _issued_again(
     plan = complete(replace(Plan(**data["plan"]), statements=len(results)), constraint)
     count, facts = len(parts_of(constraint)), {}
     each = [results[first : first + count] for first in range(0, len(results), count)]
+    statements = [(one[0]["changes"], one[0]["seed"]) for one in each]
     if policies is None:
-        played = list(map(_listed, each))
+        played = [(_listed(one), one[0]["evidence"]["policy_sha256"]) for one in each]
     else:
-        played = _replayed(data, [one[0] for one in each], policies, plan, constraint, quiet=quiet)
         facts = about(policies)
         facts["origin"] = origin | facts["origin"]
+        counts, played = [one[0]["assessment"]["episodes"] for one in each], []
+        again = players(policies, statements, constraint, plan, data["evaluation_seed"])
+        with evaluation_bar(sum(counts), quiet=quiet) as (report, _):
+            for (_, seed), episodes, play in zip(statements, counts, again, strict=True):
+                table = gather(play, plan, constraint, count=episodes)
+                played.append((table, policies.identity(seed).sha256))
+                report(seed, episodes)
     found = [
-        (one[0]["seed"], one[0]["changes"], examine(table, policy, plan, constraint))
-        for one, (table, policy) in zip(each, played, strict=True)
+        (seed, changes, examine(table, policy, plan, constraint))
+        for (changes, seed), (table, policy) in zip(statements, played, strict=True)
     ]
     return judge(found, plan, constraint, origin.get("environment_changes", [])) | facts
 
 
-def _listed(results: list[dict[str, Any]]) -> tuple[Table, str]:
-    """The episodes of a policy by the results about its costs, and its hash. Of their returns and
-    lengths only the means are listed."""
+def _listed(results: list[dict[str, Any]]) -> Table:
+    """The episodes of a policy by the results about its costs. Of their returns and lengths only
+    the means are listed."""
     costs = [decode_costs(one["evidence"]["costs"]) for one in results]
-    first = results[0]["evidence"]
-    means = [np.full(len(costs[0]), first[name]) for name in ("return_mean", "length_mean")]
-    return np.column_stack([*costs, *means]), first["policy_sha256"]
-
-
-def _replayed(
-    data: dict[str, Any],
-    results: list[dict[str, Any]],
-    policies: FrozenPolicies,
-    plan: Plan,
-    constraint: Constraint,
-    *,
-    quiet: bool,
-) -> list[tuple[Table, str]]:
-    """As many episodes of each policy as before, with the same keys, and the hash of the policy."""
-    environment, found = policies.config.environment, []
-    seeds = [one["seed"] for one in results if not one["changes"]]
-    shifts = [one["changes"] for one in results[len(seeds) :: len(seeds)]]
-    rows = [({}, environment), *((each, with_settings(environment, each)) for each in shifts)]
-    counts = [one["assessment"]["episodes"] for one in results]
-    each = statements(policies, seeds, rows, constraint, plan, data["evaluation_seed"])
-    with evaluation_bar(sum(counts), quiet=quiet) as (report, _):
-        for count, (seed, _, play) in zip(counts, each, strict=True):
-            found.append(
-                (gather(play, plan, constraint, count=count), policies.identity(seed).sha256)
-            )
-            report(seed, count)
-    return found
+    means = [results[0]["evidence"][name] for name in ("return_mean", "length_mean")]
+    return np.column_stack([*costs, *(np.full(len(costs[0]), mean) for mean in means)])
 
 
 def _differences(data: dict[str, Any], issued: dict[str, Any]) -> list[str]:

@@ -82,7 +82,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "api": RUNS | {
         "errors", "constraints", "values", "types", "environments", "training", "exploration", "runs", "reporting", "export",
-        "export.run", "rendering", "rendering.run", "certification.run", "certification.best", "certification.signature",
+        "export.run", "rendering", "rendering.run", "certification", "certification.run", "certification.best", "certification.signature",
         "watching", "terminal", "checking",
     },
     "cli": {

@@ -68,7 +68,7 @@ def rollouts(name: str, steps: int, workers: int) -> list[Callable[[], None]]:
     settings = (f"training.environments={LANES}", f"training.rollout_length={steps}")
     config = make_config(environment, "ppo", canary.Chance(1.0, 0.1), "fast", settings, seeds=(0,))
     training = HostTraining(make_trainer(config), {"xla_cpu_multi_thread_eigen": False})
-    state = training.only(training.init(jnp.zeros(1, jnp.int32), make_terms(config)))
+    state = training.init(make_terms(config), jnp.int32(0))
     given, *last = training.collect(state)[1:]  # actions; compiles, too
     as_lanes = jax.jit(lanes_of)  # a part of the update
     state = replace(state, lanes=as_lanes(*last))

@@ -168,8 +168,7 @@ def _act_in_episodes(
 
 
 class HostTraining:
-    """Training on a host environment: states have a first axis of one seed, as those of a group of
-    seeds."""
+    """Training of one seed on a host environment."""
 
     def __init__(self, trainer: Trainer, options: dict[str, Any] | None):
         jit = partial(jax.jit, compiler_options=options)
@@ -185,16 +184,14 @@ class HostTraining:
             )
         )
         self._learn = jit(partial(_learn, trainer))
-        self.only = jit(lambda tree: jax.tree.map(lambda leaf: leaf[0], tree))
-        self.group = jit(lambda tree: jax.tree.map(lambda leaf: leaf[None], tree))
 
-    def init(self, seeds: Int[Array, "1"], terms: Terms) -> TrainingState:
-        identity, time, keys = self._draw_start(seeds[0])
+    def init(self, terms: Terms, seed: Int[Array, ""]) -> TrainingState:
+        identity, time, keys = self._draw_start(seed)
         episodes = self._episodes(keys[1])
         episodes.start(episodes.everyone, np.asarray(identity))
         episodes.table[:, TIME] = time = np.asarray(time)
         episodes.table[:, VALID] = time == 0
-        return self.group(self._fresh(terms, *_arrays(episodes), keys))
+        return self._fresh(terms, *_arrays(episodes), keys)
 
     def structure(self, terms: Terms) -> Any:
         """Shapes and types of a state; no environment is reset."""
@@ -206,11 +203,21 @@ class HostTraining:
             actions=jnp.zeros((lanes, first.horizon, first.action_size)),
         )
         keys = jax.eval_shape(self._draw_start, jnp.zeros((), jnp.int32))[2]
-        return jax.eval_shape(self.group, jax.eval_shape(self._fresh, terms, table, inner, keys))
+        return jax.eval_shape(self._fresh, terms, table, inner, keys)
 
-    def compile(self, state: TrainingState) -> None:
-        """Compile what a chunk of updates needs, by an update that is thrown away."""
-        state = self.only(state)
+    def chunk(self, state: TrainingState, count: Any) -> tuple[TrainingState, Any]:
+        """`count` updates, and their records along a first axis; 0 compiles what they need."""
+        if not count:
+            self._compile(state)
+            return state, None
+        records = []
+        for _ in range(int(count)):
+            state, record = self._learn(state, *self.collect(state))
+            records.append(jax.tree.map(np.asarray, record))
+        return state, jax.tree.map(lambda *each: np.stack(each), *records)
+
+    def _compile(self, state: TrainingState) -> None:
+        """By an update that is thrown away; no environment is stepped."""
         steps, lanes = self._trainer.rollout_length, self._trainer.environments
         table, inner = table_of(state.lanes), state.lanes.environment.inner
         leaves, kind = jax.tree.flatten(_known(state))
@@ -218,14 +225,6 @@ class HostTraining:
         tables = np.zeros((2, steps, *table.shape), np.float32)
         actions = np.zeros((steps, lanes, *action.shape[1:]), action.dtype)
         jax.block_until_ready(self._learn(state, tables, actions, table, inner))
-
-    def chunk(self, state: TrainingState, count: Any) -> tuple[TrainingState, Any]:
-        """`count` updates, and their records along axes (one seed, update)."""
-        state, records = self.only(state), []
-        for _ in range(int(count)):
-            state, record = self._learn(state, *self.collect(state))
-            records.append(jax.tree.map(np.asarray, record))
-        return self.group(state), jax.tree.map(lambda *each: np.stack(each)[None], *records)
 
     def collect(self, state: TrainingState) -> tuple[Any, ...]:
         """Play a batch: the lanes before and after every step, the actions, and the table and inner
@@ -255,7 +254,6 @@ class HostTraining:
     def revive(self, state: TrainingState) -> tuple[TrainingState, int]:
         """The stored state with live environments, and how many episodes could not be brought
         back: new ones start in their lanes."""
-        state = self.only(state)
         episodes = self._episodes(state.key)
         alive = _take_up(episodes, state.lanes)
         if not alive.all():
@@ -264,7 +262,7 @@ class HostTraining:
             lost = np.flatnonzero(~alive)
             episodes.start(lost, np.asarray(draw_identities(keys))[lost])
             state = replace(state, lanes=lanes_of(*_arrays(episodes)))
-        return self.group(state), int((~alive).sum())
+        return state, int((~alive).sum())
 
     def _episodes(self, key: PRNGKeyArray) -> Episodes:
         """The live environments of the seed with this key."""

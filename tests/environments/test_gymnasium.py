@@ -45,7 +45,7 @@ def play(environment, seed=0, stagger=False, lanes=LANES, length=LENGTH):
     constraint = canary.Chance(ACCOUNT.limit, 0.1)
     config = make_config(environment, "ppo", constraint, "fast", settings, seeds=(seed,))
     training = HostTraining(make_trainer(config), None)
-    first = training.only(training.init(jnp.full(1, seed, jnp.int32), make_terms(config)))
+    first = training.init(make_terms(config), jnp.int32(seed))
     tables, actions, *last = training.collect(first)
     before, after = (lanes_of(jnp.asarray(each)) for each in tables)
     inputs = before.inputs(ACCOUNT, None)

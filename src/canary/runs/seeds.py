@@ -8,8 +8,9 @@ devices in turn.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import jax
@@ -29,13 +30,7 @@ from canary.host_loop import HostTraining
 from canary.identity import named
 from canary.numerics.running_statistics import sane
 from canary.rollout import CostAccount
-from canary.training import (
-    Trainer,
-    TrainingState,
-    init_training,
-    train_chunk,
-    train_iteration,
-)
+from canary.training import Trainer, TrainingState, init_training, train_chunk, train_iteration
 from canary.types import Metrics, Terms
 
 
@@ -98,25 +93,20 @@ def make_groups(config: RunConfig) -> "SeedGroups":
 
 
 class CompiledTraining:
-    """Training on a JAX environment: one program for a chunk of updates of a group of seeds."""
+    """Training on a JAX environment: a program for a chunk of updates of one seed or, if `together`,
+    of a group of seeds along a first axis. `HostTraining` has the same functions."""
 
-    def __init__(self, trainer: Trainer, options: dict[str, Any] | None, size: int):
-        self.init = jax.jit(
-            _over_group(lambda seed, terms: init_training(trainer, terms, seed)),
-            compiler_options=options,
-        )
+    def __init__(
+        self, trainer: Trainer, options: dict[str, Any] | None, size: int, *, together: bool
+    ):
+        init: Callable[..., Any] = partial(init_training, trainer)
+        chunk: Callable[..., Any] = partial(train_chunk, trainer, size=size)
+        self.structure = lambda terms: jax.eval_shape(init, terms, jnp.int32(0))
+        if together:
+            init, chunk = jax.vmap(init, (None, 0)), jax.vmap(chunk, (0, None))
+        self.init = jax.jit(init, compiler_options=options)
         # The states before a chunk are not donated to it: they are saved if it fails.
-        self.chunk = jax.jit(
-            _over_group(lambda state, count: train_chunk(trainer, state, count, size)),
-            compiler_options=options,
-        )
-
-    def structure(self, terms: Terms) -> Any:
-        """Shapes and types of the state of one seed."""
-        return jax.eval_shape(self.init, jnp.zeros(1, jnp.int32), terms)
-
-    def compile(self, state: TrainingState) -> None:
-        jax.block_until_ready(self.chunk(state, np.int32(0)))
+        self.chunk = jax.jit(chunk, compiler_options=options)
 
     def revive(self, state: TrainingState) -> tuple[TrainingState, int]:
         return state, 0
@@ -137,34 +127,44 @@ class SeedGroups:
         on_cpu = devices[0].platform == "cpu"
         # XLA's own thread pool under concurrent programs can deadlock; each seed has a thread.
         options = {"xla_cpu_multi_thread_eigen": False} if on_cpu else None
-        if isinstance(trainer.environment, GymnasiumEnvironment):
-            self._training, per_device = HostTraining(trainer, options), 1
-        else:
-            self._training = CompiledTraining(trainer, options, size)
         per_group = per_device or (1 if on_cpu else -(-len(seeds) // len(devices)))
+        if isinstance(trainer.environment, GymnasiumEnvironment):
+            self._training, per_group = HostTraining(trainer, options), 1
+        else:
+            self._training = CompiledTraining(trainer, options, size, together=per_group > 1)
         self._groups = [
             seeds[start : start + per_group] for start in range(0, len(seeds), per_group)
         ]
+        self._together = per_group > 1
         self._devices = [devices[index % len(devices)] for index in range(len(self._groups))]
         self._pool = ThreadPoolExecutor((os.cpu_count() or 1) if on_cpu else len(devices))
         self.trainer, self._terms = trainer, terms
         self._states: Sequence[TrainingState] = ()
         self._before: Sequence[TrainingState] = ()
-        self._is_compiled = False
 
     def start(self) -> None:
         """Fresh states for all seeds."""
 
         def init(group: tuple[int, ...], device: Any) -> TrainingState:
-            return self._training.init(jax.device_put(jnp.array(group), device), self._terms)
+            seeds = np.asarray(group, np.int32)
+            return self._training.init(self._terms, jax.device_put(self._of_group(seeds), device))
 
         self._states = list(self._pool.map(init, self._groups, self._devices))
+
+    def _of_group(self, array: Any) -> Any:
+        """What is stacked over the seeds of a group, as its program takes it."""
+        return array if self._together else array[0]
+
+    def _join(self, arrays: Sequence[Any]) -> np.ndarray:
+        """One array over all seeds from those of the groups."""
+        found = [np.asarray(array) for array in arrays]
+        return np.concatenate(found) if self._together else np.stack(found)
 
     def structure(self) -> PyTree:
         """Shapes and types of the stacked states, without computing them."""
         count = sum(map(len, self._groups))
         return jax.tree.map(
-            lambda leaf: jax.ShapeDtypeStruct((count, *leaf.shape[1:]), leaf.dtype),
+            lambda leaf: jax.ShapeDtypeStruct((count, *leaf.shape), leaf.dtype),
             self._training.structure(self._terms),
         )
 
@@ -172,19 +172,29 @@ class SeedGroups:
         """Continue from states stacked along their first axis, one entry per seed."""
         bounds = np.cumsum([0, *map(len, self._groups)])
         self._states = [
-            jax.device_put(jax.tree.map(lambda leaf, a=a, b=b: leaf[a:b], stacked), device)
+            jax.device_put(
+                jax.tree.map(lambda leaf, a=a, b=b: self._of_group(leaf[a:b]), stacked), device
+            )
             for a, b, device in zip(bounds[:-1], bounds[1:], self._devices, strict=True)
         ]
 
     def stacked(self) -> PyTree:
         """All states along a first axis of seeds, on the host."""
-        return jax.tree.map(lambda *leaves: _concatenate(leaves), *self._states)
+
+        def joined(*leaves: jax.Array) -> Any:
+            if not jax.dtypes.issubdtype(leaves[0].dtype, jax.dtypes.prng_key):
+                return self._join(leaves)
+            data = self._join([jax.random.key_data(leaf) for leaf in leaves])
+            return jax.random.wrap_key_data(
+                jnp.asarray(data), impl=str(jax.random.key_impl(leaves[0]))
+            )
+
+        return jax.tree.map(joined, *self._states)
 
     def compile(self) -> None:
         """Compile the program for chunks, so that its time can be measured apart from training."""
         for state in self._states:
-            self._training.compile(state)
-        self._is_compiled = True
+            jax.block_until_ready(self._training.chunk(state, np.int32(0)))
 
     def revive(self) -> list[str]:
         """Replay host environments to the restored states; returns a sentence if some episodes
@@ -200,8 +210,6 @@ class SeedGroups:
 
     def advance(self, count: int) -> PyTree:
         """`count` iterations of every seed; the records as numpy arrays [seed, iteration, ...]."""
-        if not self._is_compiled:
-            self.compile()
 
         def run(state: TrainingState) -> Any:
             return jax.block_until_ready(self._training.chunk(state, np.int32(count)))
@@ -209,8 +217,7 @@ class SeedGroups:
         results = list(self._pool.map(run, self._states))
         self._before, self._states = self._states, [state for state, _ in results]
         return jax.tree.map(
-            lambda *leaves: np.concatenate([np.asarray(leaf)[:, :count] for leaf in leaves]),
-            *(record for _, record in results),
+            lambda *leaves: self._join(leaves)[:, :count], *(record for _, record in results)
         )
 
     def unsound(self) -> str | None:
@@ -237,24 +244,3 @@ class SeedGroups:
 
     def close(self) -> None:
         self._pool.shutdown()
-
-
-def _over_group(function: Any) -> Any:
-    """`function` over the seeds of a group; a group of one is not vectorised: branches stay
-    branches."""
-
-    def over(first: PyTree, *rest: Any) -> PyTree:
-        if jax.tree.leaves(first)[0].shape[0] > 1:
-            return jax.vmap(lambda item: function(item, *rest))(first)
-        return jax.tree.map(
-            lambda leaf: leaf[None], function(jax.tree.map(lambda leaf: leaf[0], first), *rest)
-        )
-
-    return over
-
-
-def _concatenate(leaves: tuple[jax.Array, ...]) -> Any:
-    if jax.dtypes.issubdtype(leaves[0].dtype, jax.dtypes.prng_key):
-        data = np.concatenate([np.asarray(jax.random.key_data(leaf)) for leaf in leaves])
-        return jax.random.wrap_key_data(jnp.asarray(data), impl=str(jax.random.key_impl(leaves[0])))
-    return np.concatenate([np.asarray(leaf) for leaf in leaves])

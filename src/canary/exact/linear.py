@@ -14,6 +14,7 @@ is an upper bound. It meets the mixture's value after finitely many policies.
 """
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -29,27 +30,46 @@ MOST_COLUMNS = 1000  # about twenty are usual
 class Column:
     """A deterministic policy, stored as the problem whose best response it is."""
 
+    mdp: FiniteMDP = field(repr=False)
     penalty: Float[np.ndarray, "spent"] = field(repr=False)
     reward_weight: float
     law: CostLaw = field(repr=False)
 
+    @property
+    def actions(self) -> Int[np.ndarray, "time state spent"]:
+        return best_response(self.mdp, self.penalty, self.reward_weight)[1]
+
 
 @dataclass(frozen=True, eq=False)
-class LinearOptimum:
-    """A feasible mixture and a bound on all others."""
+class Mixture:
+    """Deterministic policies, one of which is drawn before the episode."""
+
+    policies: tuple[Int[np.ndarray, "time state spent"], ...] = field(repr=False)
+    weights: tuple[float, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Optimum:
+    """The best policy under a constraint, a mixture of columns, and a bound on all others."""
 
     value: float
+    """The expected return of `policy`."""
     upper_bound: float
+    """No policy that satisfies the constraint has a larger return."""
     multiplier: float
-    columns: tuple[Column, ...] = ()
+    columns: tuple[Column, ...] = field(default=(), repr=False)
     weights: tuple[float, ...] = ()
 
-    @property
+    @cached_property
     def law(self) -> CostLaw:
         return mix([column.law for column in self.columns], np.array(self.weights))
 
+    @cached_property
+    def policy(self) -> Mixture:
+        return Mixture(tuple(column.actions for column in self.columns), self.weights)
 
-NOTHING = LinearOptimum(-np.inf, -np.inf, np.inf)  # no policy is feasible
+
+NOTHING = Optimum(-np.inf, -np.inf, np.inf)  # no policy is feasible
 
 
 def maximise(
@@ -60,7 +80,7 @@ def maximise(
     *,
     cutoff: float = -np.inf,
     target: float = np.inf,
-) -> LinearOptimum:
+) -> Optimum:
     """Solve the problem above; stop once no policy can exceed `cutoff`, or once one exceeds `target`.
 
     `pool` holds known policies of the same process, from any constraint, and grows: related problems
@@ -94,12 +114,12 @@ def _slack(bound: float) -> float:
 
 def _price(mdp: FiniteMDP, penalty: np.ndarray, reward_weight: float, pool: list[Column]) -> Column:
     _, actions = best_response(mdp, penalty, reward_weight)
-    column = Column(penalty, reward_weight, cost_law(mdp, actions))
+    column = Column(mdp, penalty, reward_weight, cost_law(mdp, actions))
     pool.append(column)
     return column
 
 
-def _best_mixture(penalty: np.ndarray, bound: float, pool: list[Column]) -> LinearOptimum:
+def _best_mixture(penalty: np.ndarray, bound: float, pool: list[Column]) -> Optimum:
     """The best feasible mixture of one or two known policies, and its multiplier."""
     returns = np.array([column.law.expected_return for column in pool])
     charges = np.array([column.law.probabilities for column in pool]) @ penalty
@@ -117,7 +137,7 @@ def _best_mixture(penalty: np.ndarray, bound: float, pool: list[Column]) -> Line
         unsafe = outside[slopes[row].argmax()]
         share = float(room[row] / (charges[unsafe] - charges[inside[row]]))
         columns, weights = (*columns, pool[unsafe]), (1 - share, share)
-    return LinearOptimum(float(values[row]), np.inf, float(slope[row]), columns, weights)
+    return Optimum(float(values[row]), np.inf, float(slope[row]), columns, weights)
 
 
 def best_response(

@@ -19,15 +19,15 @@ With a dead zone d, X = phi_d(C / l) replaces C and 1 replaces l (`canary.numeri
 """
 
 import heapq
-from dataclasses import dataclass, field
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from canary.errors import CanaryError
-from canary.exact.distribution import CostLaw, bounded_variable, visits
-from canary.exact.linear import NOTHING, Column, LinearOptimum, best_response, maximise
+from canary.exact.distribution import bounded_variable, visits
+from canary.exact.linear import NOTHING, Column, Mixture, Optimum, maximise
 from canary.exact.mdp import FiniteMDP
 from canary.values import checked
 
@@ -38,26 +38,6 @@ class Infeasible(CanaryError):
     """No policy satisfies the constraint."""
 
 
-@dataclass(frozen=True, eq=False)
-class Mixture:
-    """Deterministic policies, one of which is drawn before the episode."""
-
-    policies: tuple[Int[np.ndarray, "time state spent"], ...] = field(repr=False)
-    weights: tuple[float, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class Optimum:
-    """The best policy under a constraint, the law of its cost, and a bound on all others."""
-
-    value: float
-    """The expected return of `policy`."""
-    upper_bound: float
-    """No policy that satisfies the constraint has a larger return."""
-    law: CostLaw
-    policy: Mixture
-
-
 @checked
 def best_under_var(
     mdp: FiniteMDP, limit: float, epsilon: float, pool: list[Column] | None = None
@@ -65,7 +45,7 @@ def best_under_var(
     """max J subject to P(C > limit) <= epsilon."""
     pool = _check(limit, epsilon, pool)
     solution = maximise(mdp, (mdp.support > limit).astype(float), epsilon, pool)
-    return _optimum(mdp, "var", solution, solution.upper_bound)
+    return _optimum("var", solution, solution.upper_bound)
 
 
 @checked
@@ -81,7 +61,7 @@ def best_under_cvar(
         solution = maximise(mdp, excess, epsilon * (limit - eta), pool, cutoff=best.value)
         upper_bound = max(upper_bound, solution.upper_bound)
         best = max(best, solution, key=lambda one: one.value)
-    return _optimum(mdp, "cvar", best, upper_bound)
+    return _optimum("cvar", best, upper_bound)
 
 
 @checked
@@ -134,7 +114,7 @@ def best_under_cantelli(
             best, mean = solution, solution.law.expectation(variable)
         for half in ((low, middle), (middle, high)):
             heapq.heappush(queue, (-relaxed.upper_bound, *half))
-    return _optimum(mdp, "cantelli", best, upper_bound)
+    return _optimum("cantelli", best, upper_bound)
 
 
 def markov_policy(mdp: FiniteMDP, mixture: Mixture) -> Float[np.ndarray, "time state spent action"]:
@@ -160,17 +140,12 @@ def _check(limit: float, epsilon: float, pool: list[Column] | None) -> list[Colu
     return [] if pool is None else pool
 
 
-def _optimum(
-    mdp: FiniteMDP, constraint: str, solution: LinearOptimum, upper_bound: float
-) -> Optimum:
-    if not solution.columns:
+def _optimum(constraint: str, found: Optimum, upper_bound: float) -> Optimum:
+    if not found.columns:
         raise Infeasible(
             f"No policy satisfies the {constraint} constraint; raise the limit or epsilon."
         )
-    problems = [(column.penalty, column.reward_weight) for column in solution.columns]
-    policies = tuple(best_response(mdp, *problem)[1] for problem in problems)
-    bound = max(solution.upper_bound, upper_bound)
-    return Optimum(solution.value, bound, solution.law, Mixture(policies, solution.weights))
+    return replace(found, upper_bound=max(found.upper_bound, upper_bound))
 
 
 CONSTRAINTS = {"var": best_under_var, "cvar": best_under_cvar, "cantelli": best_under_cantelli}

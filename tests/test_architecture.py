@@ -82,8 +82,8 @@ ALLOWED: dict[str, set[str]] = {
     },
     "api": RUNS | {
         "errors", "constraints", "values", "types", "environments", "training", "exploration", "runs", "reporting", "export",
-        "export.run", "rendering", "rendering.run", "certification", "certification.run", "certification.best", "certification.signature",
-        "watching", "terminal", "checking",
+        "export.run", "rendering", "rendering.run", "certification", "certification.run", "certification.best",
+        "certification.signature", "watching", "terminal", "checking",
     },
     "cli": {
         "errors", "constraints", "values", "environments", "algorithms", "checking", "config", "runs", "terminal", "studies",

@@ -73,12 +73,12 @@ ALLOWED: dict[str, set[str]] = {
     "rendering.run": RUNS | {"errors", "constraints", "environments", "evaluation", "rendering", "terminal"},
     "studies": RUNS | {
         "errors", "constraints", "numerics", "environments", "runs", "reporting", "exact", "exact.run", "theory",
-        "terminal.console", "training", "studies.paper.estimators",
+        "terminal.console", "terminal.formatting", "training", "studies.paper.estimators",
     },
     "studies.paper.estimators": MATHEMATICS,
     "reporting.page": {
         "errors", "constraints", "config", "numerics", "reporting", "runs.directory", "runs.files", "runs.manifest",
-        "runs.settings", "runs.tables", "studies.page", "studies.store", "studies.table", "exact", "exact.run",
+        "runs.settings", "runs.tables", "studies.store", "studies.table", "terminal.formatting", "exact", "exact.run",
     },
     "api": RUNS | {
         "errors", "constraints", "values", "types", "environments", "training", "exploration", "runs", "reporting", "export",

@@ -22,6 +22,7 @@ def episodes() -> pl.DataFrame:
             "iteration": iteration,
             "return": 0.5 + seed / 4,
             "cost": cost,
+            "length": 10,
             "valid": True,
         }
         for seed in (0, 1)
@@ -40,7 +41,7 @@ def test_figure_shows_the_numbers_of_the_episodes(episodes):
     # The invalid 99 is left out
     np.testing.assert_allclose(np.asarray(bold[costs].get_ydata(), float), 3.0)
     np.testing.assert_allclose(
-        np.asarray(bold[returns].get_xdata(), float), [500, 1500, 2500, 3500]
+        np.asarray(bold[returns].get_xdata(), float), [1000, 2000, 3000, 4000]
     )
 
 

@@ -1,19 +1,14 @@
 """Statistics against values computed by hand, by scipy and by simulation."""
 
 import math
-from functools import partial
 
 import numpy as np
 import pytest
 import scipy.stats
 
 from canary.reporting.statistics import (
-    bootstrap,
     collapse_time,
-    improvement_probability,
-    interquartile_mean,
     is_violation,
-    margin_per_jitter,
     mean_over_seeds,
     paired_difference,
     running_rate,
@@ -91,34 +86,6 @@ def test_the_interval_is_students():
     mean, half = student_interval([1.0, 2.0, 6.0])
     expected = scipy.stats.t.interval(0.95, 2, loc=3.0, scale=(7 / 3) ** 0.5)
     assert (mean - half, mean + half) == pytest.approx(expected)
-
-
-def test_the_interquartile_mean_leaves_out_a_quarter_at_each_end():
-    assert interquartile_mean(np.array([1, 2, 3, 4, 5, 6, 7, 100])) == 4.5  # 3, 4, 5, 6
-    assert interquartile_mean(np.array([7])) == 7
-
-
-def test_a_bootstrap_interval_covers_the_mean_about_as_often_as_it_says():
-    rng = np.random.default_rng(3)
-    mean = partial(np.mean, axis=-1)
-    found = [bootstrap(mean, rng.normal(size=30)) for _ in range(200)]
-    share = np.mean([lower <= 0 <= upper for _, lower, upper in found])
-    assert 0.88 < share < 0.99
-
-
-def test_the_probability_of_improvement_by_hand():
-    """1 beats 0 and ties with 1, 2 beats both: (1 + 1/2 + 1 + 1) / 4."""
-    assert improvement_probability([1, 2], [0, 1]).value == 3.5 / 4
-    assert improvement_probability([5, 6], [1, 2]) == (1, 1, 1)
-
-
-def test_the_margin_per_jitter_of_the_papers_rows():
-    # EcoAnt, Canary
-    assert margin_per_jitter(0.02, 0.002, 0.0014) == pytest.approx(12.857, abs=1e-3)
-    assert margin_per_jitter(0.02, 0.041, 0.0099) == pytest.approx(-2.121, abs=1e-3)  # IcyLake, CPO
-    assert margin_per_jitter(0.02, 0.01, 0.0) is None
-    assert margin_per_jitter(None, 0.01, 0.01) is None
-    assert margin_per_jitter(0.02, 0.01, None) is None
 
 
 def test_the_running_rate_of_the_last_episodes():

@@ -12,10 +12,10 @@ from canary.errors import CanaryError
 from canary.exact import cost_law, from_environment
 from canary.studies import store
 from canary.studies.catalogue import ALL_STUDIES
-from canary.studies.page import save_views
 from canary.studies.paper import estimators, relative_variance
 from canary.studies.paper.relative_variance import GAE_LIMITS, exponent, measured
 from canary.studies.runner import Places, Request, reproduce
+from canary.studies.table import save_views
 from canary.theory import with_violation
 
 
@@ -107,7 +107,7 @@ def test_points_are_kept_one_by_one_and_never_computed_twice(tmp_path, monkeypat
     lost["gradient"] = None  # a signal that was lost in the noise
     store.write_sealed(path, {"points": points})
     paths = save_views(tmp_path / "rv")
-    data = pl.read_csv(paths["data"])
+    data = pl.DataFrame(points, infer_schema_length=None)
     assert exponent(data, "gae", "indicator", "gradient")[0] == pytest.approx(-1)
     assert exponent(data, "monte-carlo", "indicator", "value")[0] == pytest.approx(-1, abs=0.01)
     assert abs(exponent(data, "monte-carlo", "cantelli", "gradient")[0]) < 0.1

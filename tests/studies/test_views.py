@@ -8,20 +8,13 @@ import pytest
 from scipy.stats import beta
 
 from canary.numerics.statistics import gaussian_tail
+from canary.reporting.blocks import HALF, curve, rates
 from canary.reporting.statistics import collapse_time, running_rate, violation_jitter
+from canary.reporting.summary import RATE_EPISODES
 from canary.studies import store
 from canary.studies.catalogue import PUBLISHED
-from canary.studies.page import VIEWS, read_page, save_views
-from canary.studies.paper.table1 import outside
-from canary.studies.table import (
-    final_cells,
-    final_numbers,
-    margin_cell,
-    probability,
-    reward,
-    with_error,
-    with_interval,
-)
+from canary.studies.store import read_study
+from canary.studies.table import VIEWS, cells, save_views
 from reporting.stored import BATCH, UPDATES, add_group, add_study, tables
 
 OF_ROWS = [view for view in VIEWS if view not in ("relative-variance", "worst-case")]
@@ -45,7 +38,7 @@ def results(tmp_path_factory):
 
 def seed_of(results, view="study", row=0):
     """The first seed of a row, and its own episodes."""
-    found = read_page(results / view).rows[row]
+    found = read_study(results / view).rows[row]
     seed, one = next(iter(found.seeds.items()))
     return found, one, tables([1, 2])["episodes"].filter(pl.col("seed") == seed)
 
@@ -63,7 +56,7 @@ def test_the_measures_of_a_seed_are_those_of_its_episodes(results):
     jitter = violation_jitter(over, half["iteration"].to_numpy(), UPDATES // 2, UPDATES)
     assert one["jitter"] == pytest.approx(jitter)
     assert one["cost_deviation"] == pytest.approx(half["cost"].to_numpy().astype(float).std())
-    updates, rate = running_rate(all_over, episodes["iteration"].to_numpy(), store.RATE_EPISODES)
+    updates, rate = running_rate(all_over, episodes["iteration"].to_numpy(), RATE_EPISODES)
     assert one["collapse_steps"] == collapse_time((updates + 1.0) * BATCH, rate)
 
 
@@ -75,7 +68,7 @@ def test_blocks_hold_counts_sums_and_quantiles_of_every_half(results):
         blocks.filter(pl.col("steps") <= 20_000),
         blocks.filter(pl.col("steps") > 20_000),
     )
-    assert first["block"].max() < store.HALF <= second["block"].min()
+    assert first["block"].max() < HALF <= second["block"].min()
     cost, reward = (episodes[name].cast(pl.Float64) for name in ("cost", "return"))
     sums = [blocks[name].sum() for name in ("cost", "cost_squares", "reward")]
     assert sums == pytest.approx([cost.sum(), (cost**2).sum(), reward.sum()])
@@ -118,7 +111,7 @@ def test_an_extension_that_dies_leaves_the_row_as_it_was(tmp_path, monkeypatch):
     assert len(list(folder.glob("blocks-*"))) == 1
 
 
-# The usual table
+# The tables
 
 
 @pytest.mark.parametrize("view", OF_ROWS)
@@ -130,11 +123,10 @@ def test_a_row_without_data_says_so_beside_the_others(tmp_path, view):
     paths = save_views(results)
     lines = [line for line in paths["table"].read_text().splitlines() if line.startswith("| ")]
     assert sum("not trained" in line for line in lines) == 1
-    assert len(lines) >= 4
-    assert len(pl.read_csv(paths["data"])) >= 2
+    assert len(pl.read_csv(paths["data"])) == 3
     add_study(tmp_path / "empty", {"none-1": "gone"}, view=view)
     paths = save_views(tmp_path / "empty")
-    assert list(paths) == ["table"]
+    assert list(paths) == ["table", "data"]
     assert "not trained" in paths["table"].read_text()
 
 
@@ -143,123 +135,63 @@ def test_final_policies_on_episodes_have_exact_binomial_intervals(tmp_path):
     distribution."""
     add_group(tmp_path / "x" / "g", violations=(0, 8))
     add_study(tmp_path / "x", {"a": "g"})
-    numbers = final_numbers(read_page(tmp_path / "x").rows[0])
-    assert numbers["final_violation"] == pytest.approx(8 / 1000)
-    assert numbers["final_violation_lower"] == pytest.approx(beta.ppf(0.025, 8, 993))
-    assert numbers["final_violation_upper"] == pytest.approx(beta.ppf(0.975, 9, 992))
-    # Two seeds: each at 97.5%, so that both hold together.
-    assert numbers["final_largest_lower"] == pytest.approx(beta.ppf(0.0125, 8, 493))
-    assert numbers["final_largest_upper"] == pytest.approx(beta.ppf(0.9875, 9, 492))
-    assert (numbers["final_safe"], numbers["final_sure"]) == (1.0, 0.5)
-    assert list(final_cells(numbers).values())[2:] == ["100% (50% sure)", "0.900"]
+    found = cells(read_study(tmp_path / "x").rows[0])
+    assert found["final P"].value == pytest.approx(8 / 1000)
+    expected = beta.ppf(0.025, 8, 993), beta.ppf(0.975, 9, 992)
+    assert found["final P"].interval == pytest.approx(expected)
+    line = pl.read_csv(save_views(tmp_path / "x")["data"]).row(0, named=True)
+    assert (line["final P lower"], line["final P upper"]) == pytest.approx(expected)
 
 
 def test_exact_final_policies_have_no_interval_and_none_have_no_numbers(results, tmp_path):
-    exact = final_numbers(read_page(results / "study").rows[0])
-    assert list(final_cells(exact).values()) == ["0.0150", "0.0200", "100%", "0.900"]
+    exact = cells(read_study(results / "study").rows[0])
+    assert [str(exact[name]) for name in ("final P", "final J")] == ["0.0150", "0.900"]
     add_group(tmp_path / "x" / "g", final=False)
     add_study(tmp_path / "x", {"a": "g"})
-    none = final_cells(final_numbers(read_page(tmp_path / "x").rows[0]))
-    assert set(none.values()) == {"-"}
-
-
-def test_cells_of_small_probabilities_and_margins():
-    assert [probability(value) for value in (None, 0, 0.0123, 4.64e-5)] == ["-", "0", "0.0123", "4.6e-5"]  # fmt: skip
-    numbers = {
-        "p": 4.64e-5,
-        "p_error": 0.00012,
-        "j": 27.92,
-        "j_error": 0.55,
-        "q": 0.0123,
-        "q_error": None,
-    }
-    assert with_error(numbers, "p") == "4.6e-5 ± 1.2e-4"
-    assert with_error(numbers, "q") == "0.0123 ± -"
-    assert with_error(numbers, "j", reward) == "27.9 ± 0.6"
-    small = {"p": 0.9, "ends_lower": 0.85, "ends_upper": 0.95}
-    assert with_interval(small, "p", "ends", reward) == "0.900 [0.850, 0.950]"
-    assert margin_cell({"jitter": 0.0, "margin_per_jitter": None}) == "- (jitter 0)"
-
-
-def test_rows_are_compared_with_the_first(results):
-    """All seeds have the same returns and no seed is in both rows: ties, and no paired difference."""
-    data = pl.read_csv(save_views(results / "study")["data"])
-    assert data["improvement"].to_list() == [None, 0.5]
-    assert data["reward_difference"].to_list() == [None, None]
-    assert data["violation_whole"][0] > data["violation"][0]
-
-
-# The paper's views
+    none = cells(read_study(tmp_path / "x").rows[0])
+    assert [str(none[name]) for name in ("final P", "final J")] == ["-", "-"]
 
 
 def test_table1_shows_the_published_row_below_ours(results):
-    paths = save_views(results / "table1")
-    lines = paths["table"].read_text().splitlines()
+    lines = save_views(results / "table1")["table"].read_text().splitlines()
     ours = next(line for line in lines if line.startswith("| IcyLake | canary"))
     published = lines[lines.index(ours) + 1]
-    assert "*published* | 0.016 ± 0.007 | 7.1 ± 2.7 | 87% | 0.67 ± 0.06 | 0.6" in published
-    assert pl.read_csv(paths["data"])["violation_outside"][0] is not None
+    for cell in ("published", "0.0160 ± 0.0070", "0.0071 ± 0.0027", "87%", "0.670 ± 0.060"):
+        assert cell in published
 
 
-def test_a_number_is_marked_outside_the_published_interval_only():
-    """IcyLake, Canary: P 0.016 ± 0.007, so [0.0018, 0.0302] with half a digit; 26 of 30 safe:
-    [0.69, 0.96] exactly."""
-    paper = PUBLISHED["IcyLake"]["canary"]
-    row = {"violation": 0.0302, "jitter": 0.0071, "reward": 0.9, "safe": 0.97}
-    assert outside(row, paper) == {
-        "violation_outside": False,
-        "jitter_outside": False,
-        "reward_outside": True,
-        "safe_outside": True,
-    }
-    assert outside(row | {"violation": 0.0303}, paper)["violation_outside"]
-    assert not outside(row | {"safe": 0.7}, paper)["safe_outside"]
-    assert outside(row, None)["violation_outside"] is None
-    assert outside(row | {"jitter": None}, paper)["jitter_outside"] is None
-    # Half of the last printed digit: 81 ± 3, 4.0 ± 0.6, 0.67 ± 0.06.
-    edges = {
-        "EcoAnt": 81 + 5.88 + 0.5,
-        "PointGoal2500": 4 + 1.176 + 0.05,
-        "IcyLake": 0.67 + 0.1176 + 0.005,
-    }
-    for environment, edge in edges.items():
-        printed = PUBLISHED[environment]["canary"]
-        assert not outside(row | {"reward": edge - 1e-6}, printed)["reward_outside"]
-        assert outside(row | {"reward": edge + 1e-6}, printed)["reward_outside"]
-
-
-def test_training_curves_are_a_figure_and_its_data(results):
-    paths = save_views(results / "training-curves")
-    data = pl.read_csv(paths["data"])
-    assert data["row"].unique().sort().to_list() == ["one", "two"]
+def test_curves_are_means_and_deviations_over_seeds(results):
+    line = curve(rates(seed_of(results)[0].blocks), "violation")
     own = tables([1, 2])["episodes"].filter(pl.col("iteration") == 0)
-    rates = own.group_by("seed").agg((pl.col("cost") > 5.5).mean())["cost"]
-    assert data["violation"][0] == pytest.approx(rates.mean())
-    assert data["violation_deviation"][0] == pytest.approx(rates.std(ddof=0), abs=1e-6)
-    assert paths["figure"].stat().st_size > 10_000
+    shares = own.group_by("seed").agg((pl.col("cost") > 5.5).mean())["cost"]
+    assert line["violation"][0] == pytest.approx(shares.mean())
+    assert line["violation_deviation"][0] == pytest.approx(shares.std(ddof=0))
+    assert save_views(results / "training-curves")["figure"].stat().st_size > 10_000
 
 
 def test_anatomy_is_the_bound_on_the_cost_at_the_moments_of_the_update(results):
-    paths = save_views(results / "anatomy")
-    data = pl.read_csv(paths["data"]).filter(pl.col("row") == "one")
+    _, one, _ = seed_of(results, "anatomy")
     mean = 1 + 6 * np.exp(-np.arange(20, 40) / 8)
     # The variance equals the mean in the made-up metrics
     expected = np.mean(49 * mean / 5.5**2 - (1 - mean / 5.5) ** 2)
-    assert data["bound"].to_numpy() == pytest.approx(expected, rel=1e-4)
-    assert "0 of 2" in paths["table"].read_text()
+    assert one["cantelli"] == pytest.approx(expected, rel=1e-4)
+    assert "| 0 of 2 |" in save_views(results / "anatomy")["table"].read_text()
 
 
 def test_the_gaussian_tail_of_stored_seeds(results):
-    paths = save_views(results / "gaussian-tail")
-    _, one, _ = seed_of(results, "gaussian-tail")
-    tail = gaussian_tail(one["cost"], one["cost_deviation"], 5.5, one["violation"])
-    assert pl.read_csv(paths["data"])["z"][0] == pytest.approx(tail.deviations)
+    data = pl.read_csv(save_views(results / "gaussian-tail")["data"])
+    row, *_ = seed_of(results, "gaussian-tail")
+    each = [(one["cost"], one["cost_deviation"], one["violation"]) for one in row.seeds.values()]
+    tails = [gaussian_tail(mean, deviation, 5.5, p) for mean, deviation, p in each]
+    assert data["z"][0] == pytest.approx(np.median([tail.deviations for tail in tails]))
+    assert data["short by"][0] == pytest.approx(
+        np.median([tail.log10_understatement for tail in tails])
+    )
 
 
 def test_the_sweep_has_calibration_and_collapse(results):
-    paths = save_views(results / "sweep")
-    data = pl.read_csv(paths["data"])
-    assert data["epsilon"].to_list() == [0.02, 0.1]
-    assert data["below_threshold"][1] == pytest.approx(0.1 / data["violation"][1])
-    assert data["collapsed_seeds"].to_list() == [2, 2]
-    assert all(1000 <= time <= 20_000 for time in data["collapse_steps"])
+    data = pl.read_csv(save_views(results / "sweep")["data"])
+    assert data["ε"].to_list() == [0.02, 0.1]
+    assert data["ε / P"][1] == pytest.approx(0.1 / data["P"][1])
+    assert data["collapsed"].to_list() == ["2 of 2", "2 of 2"]
+    assert all(1000 <= time <= 20_000 for time in data["collapse, steps"])

@@ -2,6 +2,7 @@
 
 import polars as pl
 
+from canary.studies import store
 from canary.studies.catalogue import ALL_STUDIES
 from canary.studies.paper import worst_case
 from canary.studies.runner import Places, Request, reproduce
@@ -17,7 +18,7 @@ def test_updates_are_bounded_stored_once_and_shown(tmp_path, monkeypatch):
     before = (tmp_path / "bounds" / "points.json").read_bytes()
     reproduce("bounds", study, places, request, quiet=True)
     assert (tmp_path / "bounds" / "points.json").read_bytes() == before
-    data = pl.read_csv(paths["data"])
+    data = pl.DataFrame(store.read_points(tmp_path / "bounds"))
     assert 0 < len(data) <= 4
     assert (data["alpha"] > 0).all()
     assert (data["error"] <= data["error_bound"]).all()

@@ -54,14 +54,15 @@ def rendered(progress: TrainingProgress, width: int = 110) -> str:
 
 def test_the_band_is_scipys_exact_interval():
     expected = stats.binomtest(3, 59).proportion_ci(0.95, method="exact")
-    assert str(seed(0, 3, 59).judged(CONSTRAINT)[1]) == f"{expected.low:.3f} - {expected.high:.3f}"
+    band = f"[{expected.low:.3f}, {expected.high:.3f}]"
+    assert str(seed(0, 3, 59).judged(CONSTRAINT)).endswith(band)
     assert clopper_pearson_interval(0, 0) == (0.0, 1.0)
-    assert [str(text) for text in seed(0, 0, 0).judged(CONSTRAINT)] == ["-", "-"]
+    assert str(seed(0, 0, 0).judged(CONSTRAINT)) == "-"
 
 
 def test_the_colour_says_whether_the_data_decide():
     for violations, style in ((0, "green"), (11, "green"), (20, "yellow"), (31, "red")):
-        assert [text.style for text in seed(0, violations, 1000).judged(CONSTRAINT)] == [style] * 2
+        assert seed(0, violations, 1000).judged(CONSTRAINT).style == style
 
 
 def test_the_table_has_a_row_per_seed_and_one_for_all():
@@ -74,8 +75,8 @@ def test_the_table_has_a_row_per_seed_and_one_for_all():
     text = rendered(progress)
     rows = [line.split()[0] for line in text.splitlines() if "±" in line]
     assert rows == ["0", "7", "all"]
-    assert "0.010   0.000 - 0.054" in text
-    assert "0.050   0.024 - 0.090" in text  # 10 of 200
+    assert "0.010 [0.000, 0.054]" in text
+    assert "0.050 [0.024, 0.090]" in text  # 10 of 200
     assert "200 episodes of the last 3 updates" in text
     assert "improve   kl used" in text
     assert text.count("0.900     0.100") == 3
@@ -98,7 +99,7 @@ def test_a_log_gets_a_line_every_ten_seconds_or_twentieth():
     lines = file.getvalue().splitlines()
     assert lines[0] == "compiling ..."
     assert [line.split()[1] for line in lines[1:]] == ["1", "51", "101", "101", "101"]
-    numbers = "return 0.900  P(cost > 5.5) 0.010 [0.000 - 0.054]  cost 0.555 ± 0.547  "
+    numbers = "return 0.900  P(cost > 5.5) [95%] 0.010 [0.000, 0.054]  cost 0.555 ± 0.547  "
     assert f"{numbers}(100 episodes of the last 3 updates)  50 steps/s  0:17 left" in lines[-1]
     assert "\x1b" not in file.getvalue()
 

@@ -40,9 +40,9 @@ def test_the_summary_has_intervals_verdicts_and_paths():
     text = console.file.getvalue()
     lines = [line.split() for line in text.splitlines() if line.strip()]
     assert lines[0] == ["canary", "on", "my[env]", "P(cost", ">", "5.5)", "<=", "0.02"]
-    assert lines[3] == ["3", "0.900", "0.010", "-", "-", "yes"]
-    assert lines[4] == ["4", "0.800", "0.030", "0.020", "-", "0.043", "0.005", "no"]
-    assert lines[5] == ["all", "0.850", "0.020", "-", "0.004", "1", "of", "2"]
+    assert lines[3] == ["3", "0.900", "0.010", "-", "yes"]
+    assert lines[4] == ["4", "0.800", "0.030", "[0.020,", "0.043]", "0.005", "no"]
+    assert lines[5] == ["all", "0.850", "0.020", "0.004", "1", "of", "2"]
     after = text.partition("Training episodes.")[2]
     assert "300 fresh episodes per seed" in after
     assert "0.777" in after

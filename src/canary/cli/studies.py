@@ -80,10 +80,10 @@ with other settings are kept beside the new ones."""
 
     def _rebuild(self) -> int:
         """One study, or all that are stored. One that cannot be shown does not stop the others."""
-        from canary.studies.page import save_views, stored_studies
+        from canary.studies.table import save_views
 
         results = Path(self.results)
-        stored = stored_studies(results)
+        stored = sorted(path.parent.name for path in results.glob("*/study.json"))
         names = [_known(self.study, {*stored, *ALL_STUDIES})] if self.study else stored
         if not names:
             raise CanaryError(f"{results} holds no study; `canary reproduce NAME` makes one.")

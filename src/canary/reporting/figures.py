@@ -20,8 +20,8 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from canary.constraints import Chance, One, from_dict, one_cost, parts_of
 from canary.numerics.statistics import measurement
-from canary.reporting.statistics import seen_by, student_interval
-from canary.reporting.summary import batch_of
+from canary.reporting.blocks import batch_of, curve, episode_blocks, rates
+from canary.reporting.statistics import seen_by
 from canary.runs import files
 
 STYLE = {
@@ -35,7 +35,6 @@ STYLE = {
     "figure.dpi": 150,
 }
 BLUE, RED, GREY, GREEN = "#2f6db5", "#c8443c", "#8a8a8a", "#3a9a5b"
-BLOCKS = 40
 
 
 @contextmanager
@@ -56,15 +55,14 @@ def colours(count: int) -> list[Any]:
 
 def training_figure(episodes: pl.DataFrame, config: dict[str, Any]) -> Figure:
     """Return, constraint and cost over the training of a run, a row for each constraint."""
-    whole, parts = episodes.filter(pl.col("valid")), parts_of(from_dict(config["constraint"]))
-    batch, count = batch_of(config), len(config["training"]["seeds"])
+    parts, count = parts_of(from_dict(config["constraint"])), len(config["training"]["seeds"])
     title = (
         f"{config['algorithm']['name']} on {config['environment']['name']}, preset "
         f"{config['preset']}, {count} seeds"
     )
     with canvas(len(parts), 3, (10.5, 3.1 * len(parts))) as (figure, axes):
         for panels, part in zip(axes, parts, strict=True):
-            _draw_training(panels, training_blocks(seen_by(part, whole), part, batch), part)
+            _draw_training(panels, _blocks(seen_by(part, episodes), part, config), part)
         for panel in axes.flat:
             show_steps(panel)
         figure.suptitle(title, x=0.01, ha="left", fontsize=10, color=GREY)
@@ -73,19 +71,16 @@ def training_figure(episodes: pl.DataFrame, config: dict[str, Any]) -> Figure:
 
 def comparison_figure(runs: Sequence[tuple[dict[str, Any], pl.DataFrame, str]]) -> Figure:
     """Return and constraint of several runs, (configuration, episodes, label) each: the mean over
-    seeds with a 95% band."""
+    seeds with a band of one standard deviation."""
     with canvas(1, 2, (9.5, 3.6)) as (figure, grid):
         left, right = grid[0]
         kinds = set()
         for (config, episodes, label), colour in zip(runs, colours(len(runs)), strict=True):
             constraint = one_cost(from_dict(config["constraint"]), "The figure of a comparison")
             kinds.add(constraint.kind)
-            whole = episodes.filter(pl.col("valid"))
-            if whole.is_empty():
-                continue
-            blocks = training_blocks(whole, constraint, batch_of(config))
+            line = curve(_blocks(episodes, constraint, config), "return", "measured")
             for axes, column in ((left, "return"), (right, "measured")):
-                _draw_mean(axes, blocks, column, colour, label)
+                draw_curve(axes, line, column, color=colour, label=label)
             right.axhline(constraint.allowed, color=colour, linestyle="--", linewidth=0.8)
         if kinds == {"chance"}:
             right.set_yscale("symlog", linthresh=0.001)
@@ -93,29 +88,20 @@ def comparison_figure(runs: Sequence[tuple[dict[str, Any], pl.DataFrame, str]]) 
         show_steps(left).set_title("mean return")
         show_steps(right).set_title("what the constraint limits (dashed: allowed)")
         figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", fontsize=8)
-        title = f"{runs[0][0]['environment']['name']}: means over seeds, 95% bands"
+        title = f"{runs[0][0]['environment']['name']}: means over seeds ± standard deviation"
         figure.suptitle(title, x=0.01, ha="left", fontsize=10)
     return figure
 
 
-def training_blocks(episodes: pl.DataFrame, constraint: One, batch: int) -> pl.DataFrame:
-    """Averages per seed over about 40 equal blocks of training, by the steps at their middle. The
-    last block also takes the remainder of the division."""
+def _blocks(episodes: pl.DataFrame, constraint: One, config: dict[str, Any]) -> pl.DataFrame:
+    """Rates per seed and block of training, with what the constraint limits."""
     updates = int(episodes["iteration"].max() or 0) + 1  # type: ignore[arg-type]
-    width = max(1, updates // BLOCKS)
-    block = (pl.col("iteration") // width).clip(upper_bound=updates // width - 1)
-    blocks = (
-        episodes.group_by("seed", steps=(block + 0.5) * width * batch)
-        .agg(
-            pl.col("return").mean(),
-            pl.col("cost").mean(),
-            deviation=pl.col("cost").std(ddof=0),
-            costs=pl.col("cost"),
-        )
-        .sort("seed", "steps")
+    found = rates(episode_blocks(episodes, updates, constraint.limit)).sort("seed", "block")
+    measured = [constraint.measure(costs.to_numpy()) for costs in found["costs"]]
+    return found.with_columns(
+        measured=pl.Series(measured, dtype=pl.Float64),
+        steps=(pl.col("last") + 1) * batch_of(config),
     )
-    measured = [constraint.measure(costs.to_numpy()) for costs in blocks["costs"]]
-    return blocks.with_columns(measured=pl.Series(measured, dtype=pl.Float64))
 
 
 def _draw_training(panels: Sequence[Axes], blocks: pl.DataFrame, constraint: One) -> None:
@@ -128,37 +114,37 @@ def _draw_training(panels: Sequence[Axes], blocks: pl.DataFrame, constraint: One
         returns.plot(seed["steps"], seed["return"], **style)
         limited.plot(seed["steps"], np.maximum(seed["measured"], floor), **style)
         costs.plot(seed["steps"], seed["cost"], **style)
-    means = (pl.col(name).mean() for name in ("return", "cost", "deviation"))
-    pooled = blocks.group_by("steps").agg(*means, pl.col("costs").explode()).sort("steps")
+    means = (pl.col(name).mean() for name in ("steps", "return", "cost", "deviation"))
+    pooled = blocks.group_by("block").agg(*means, pl.col("costs").explode()).sort("block")
     steps, cost, deviation = (pooled[name].to_numpy() for name in ("steps", "cost", "deviation"))
     found = np.array([measurement(constraint, one.to_numpy()) for one in pooled["costs"]])
-    value, lower, upper = np.maximum(found, floor).T
+    value, lower, upper = np.maximum(found, floor).reshape(-1, 3).T
     for axes, line in ((returns, pooled["return"]), (limited, value), (costs, cost)):
         axes.plot(steps, line, color=BLUE, linewidth=1.8)
     limited.fill_between(steps, lower, upper, color=BLUE, alpha=0.25)
     low, high = np.maximum(cost - deviation, 0), cost + deviation
     costs.fill_between(steps, low, high, color=BLUE, alpha=0.15)
+    allowed_line(costs, constraint.limit, f"limit {constraint.limit:g}")
     if isinstance(constraint, Chance):
         allowed_line(limited, constraint.epsilon, f"ε = {constraint.epsilon:g}")
-        limited.set_yscale("log")
-        limited.set_ylim(floor, 1)
+        limited.set(yscale="log", ylim=(floor, 1))
     else:
         allowed_line(limited, constraint.limit, f"limit {constraint.limit:g}")
         limited.set_ylim(bottom=0)
-    allowed_line(costs, constraint.limit, f"limit {constraint.limit:g}")
     costs.set_ylim(bottom=0)
     returns.set_title("mean return (thin: seeds)")
     limited.set_title(f"{constraint.label}, all seeds, 95% band")
     costs.set_title("episode cost, mean ± deviation")
 
 
-def _draw_mean(axes: Axes, blocks: pl.DataFrame, column: str, colour: Any, label: str) -> None:
-    parts = blocks.sort("steps").partition_by("steps", maintain_order=True)
-    found = [student_interval(part[column].to_list()) for part in parts]
-    mean, half = np.array([(value, width or 0.0) for value, width in found]).T
-    steps = [part["steps"][0] for part in parts]
-    axes.plot(steps, mean, color=colour, linewidth=1.6, label=label)
-    axes.fill_between(steps, mean - half, mean + half, color=colour, alpha=0.18, linewidth=0)
+def draw_curve(
+    axes: Axes, line: pl.DataFrame, name: str, floor: float = -np.inf, **style: Any
+) -> None:
+    """A mean over seeds with a band of one standard deviation (`blocks.curve`)."""
+    mean, spread = line[name].to_numpy(), line[f"{name}_deviation"].to_numpy()
+    axes.plot(line["steps"], np.maximum(mean, floor), linewidth=1.3, **style)
+    band = np.maximum(mean - spread, floor), mean + spread
+    axes.fill_between(line["steps"], *band, color=style["color"], alpha=0.12, linewidth=0)
 
 
 def show_steps(axes: Axes) -> Axes:

@@ -15,7 +15,6 @@ function make(tag, attributes = {}, text) {
 }
 const show = (value, digits = 3) => value === null || value === undefined ? "–"
   : Math.abs(value) >= 1e5 || (value !== 0 && Math.abs(value) < 1e-3) ? value.toExponential(1) : String(+value.toPrecision(digits));
-const whole = text => text.replaceAll(" ± ", "\u00a0±\u00a0").replaceAll("e-", "e\u2011"); // no line breaks within a number and its error
 const percent = value => value === null || value === undefined ? "–" : `${Math.round(100 * value)}%`;
 const steps = value => value >= 1e6 ? `${+(value / 1e6).toPrecision(3)}M` : value >= 1e3 ? `${+(value / 1e3).toPrecision(3)}k` : String(+value.toPrecision(3));
 
@@ -238,17 +237,7 @@ function draw() {
   table("versions", s.versions);
   document.querySelectorAll("#summary tbody tr").forEach((row, i) => row.classList.toggle("chosen", i === index));
 }
-function finalCells(s) {
-  if (s.final_violation === null) return ["–", "–", "–"];
-  const interval = s.final_violation_upper === null ? "" : ` [${show(s.final_violation_lower, 2)},\u00a0${show(s.final_violation_upper, 2)}]`;
-  return [whole(`${show(s.final_violation)}${interval}, largest ${show(s.final_largest_violation)}`), percent(s.final_safe), show(s.final_reward, 4)];
-}
 subjects.forEach((s, index) => by("subject").append(make("option", { value: index }, s.name)));
-table("summary", subjects.map(s => [
-  s.name, `${s.environment}, ${s.promise}`, `${s.label} ${whole(`${show(s.measured)} ± ${show(s.measured_error, 2)}`)}`, show(s.violation_whole),
-  whole(`${show(s.jitter)} ± ${show(s.jitter_error, 2)}`), percent(s.safe), whole(`${show(s.reward, 4)} ± ${show(s.reward_error, 2)}`),
-  ...finalCells(s), `${s.seeds} × ${steps(s.steps)}`, s.status,
-]));
 document.querySelectorAll("#summary tbody tr").forEach((row, index) => row.addEventListener("click", () => { by("subject").value = index; draw(); }));
 for (const id of ["subject", "seeds", "log"]) by(id).addEventListener("change", draw);
 draw();

@@ -18,15 +18,16 @@ from canary.constraints import Chance, CVaR, One, from_dict, parts_of, threshold
 from canary.errors import CanaryError
 from canary.numerics.statistics import clopper_pearson_interval
 from canary.numerics.tiers import Tier
+from canary.reporting.blocks import batch_of, rates, thin
 from canary.reporting.statistics import mean_over_seeds, seen_by, standard_error
-from canary.reporting.summary import batch_of, read_evaluation
+from canary.reporting.summary import measure_seed, read_evaluation
 from canary.runs import directory, files
 from canary.runs.manifest import codes_of, read_config, read_manifest
 from canary.runs.settings import leaves
 from canary.runs.tables import read_table
-from canary.studies.page import Row, read_page
-from canary.studies.store import measure, thin
-from canary.studies.table import numbers
+from canary.studies.store import StoredRow, read_study
+from canary.studies.table import SIZE, cells
+from canary.terminal.formatting import Number, columns
 
 Progress = Callable[[int, int, str], None]
 Subject = dict[str, Any]
@@ -65,10 +66,10 @@ def make_report(
     for name in names:
         try:
             if (results / name / "study.json").exists():
-                page = read_page(results / name)
-                subjects += [row_subject(row, exact) for row in page.shown]
-                problems += page.notes
-                if not page.shown and not page.notes:
+                study = read_study(results / name)
+                subjects += [row_subject(row, exact) for row in study.shown]
+                problems += study.notes
+                if not study.shown and not study.notes:
                     table = results / name / "table.md"
                     raise CanaryError(f"{name} has no trained seeds to draw; see {table}.")
             else:
@@ -97,14 +98,6 @@ def run_subjects(run: Path, frontier: Frontier) -> list[Subject]:
         **{name: manifest[name] for name in ("device", "platform", "started", "finished")},
         "command": " ".join(map(str, manifest["command"])),
     }
-    about = {
-        "about": "",
-        "environment": config["environment"]["name"],
-        "algorithm": config["algorithm"]["name"],
-        "preset": config["preset"],
-        "overrides": [],
-        "paper": None,
-    }
     found = []
     for part in parts_of(from_dict(config["constraint"])):
         own = config | {"constraint": to_dict(part)}
@@ -113,20 +106,21 @@ def run_subjects(run: Path, frontier: Frontier) -> list[Subject]:
         final = exact["policies"] if exact else measured_policies(run, part, updates)
         by_seed = {policy["seed"]: policy for policy in final}
         seeds = {
-            seed: measure(own, episodes, updated, steps, seed)
-            | {"final": by_seed.get(seed), "code": codes_of(manifest)}
+            seed: measure_seed(own, episodes, updated, steps, seed) | {"final": by_seed.get(seed)}
             for seed in config["training"]["seeds"]
         }
         name = run.name if part.number is None else f"{run.name}: {part.label}"
-        blocks = thin(episodes, updated, own, steps)
-        row = Row(about | {"row": name}, own, steps, seeds, blocks)
+        about = {"row": name, "environment": config["environment"]["name"]}
+        row = StoredRow(about, own, steps, seeds, thin(episodes, updated, own, steps))
         half = episodes.filter(pl.col("valid") & (pl.col("iteration") >= -(-updates // 2)))
         found.append(
-            subject_of(row, exact)
+            subject_of(row, exact, manifest["status"])
             | {
-                "status": manifest["status"],
                 "costs": cost_histogram(half, part.limit, row.epsilon),
-                "versions": [[name, str(value)] for name, value in facts.items() if value],
+                "versions": [
+                    ["code", codes_of(manifest)],
+                    *([name, str(value)] for name, value in facts.items() if value),
+                ],
             }
         )
     return found
@@ -141,31 +135,41 @@ def _metrics_of(constraint: One, metrics: pl.DataFrame) -> pl.DataFrame:
     return metrics.drop(own.values(), strict=False).rename(own)
 
 
-def row_subject(row: Row, frontier: Frontier) -> Subject:
-    is_exact = bool(row.final("violation")) and not row.final("episodes")
-    versions = {
-        f"{name} {value}"
-        for one in row.seeds.values()
-        for name, value in (one.get("versions") or {}).items()
-    }
-    return subject_of(row, frontier(None, row.config) if is_exact else None) | {
-        "status": "finished",
+def row_subject(row: StoredRow, frontier: Frontier) -> Subject:
+    codes, versions = set[str](), set[str]()
+    for one in row.seeds.values():
+        codes |= set(str(one.get("code") or "-").split())
+        versions |= {f"{name} {value}" for name, value in (one.get("versions") or {}).items()}
+    return subject_of(row, frontier(None, row.config) if _is_exact(row) else None, "finished") | {
         "costs": None,  # the store keeps no single episode
-        "versions": [["code", row.codes], ["versions", ", ".join(sorted(versions))]],
+        "versions": [["code", " ".join(sorted(codes))], ["versions", ", ".join(sorted(versions))]],
     }
 
 
-def subject_of(row: Row, exact: dict[str, Any] | None) -> Subject:
-    measured, found = row.each("constraint"), numbers(row)
+def _is_exact(row: StoredRow) -> bool:
+    return bool(row.final("violation")) and not row.final("episodes")
+
+
+def subject_of(row: StoredRow, exact: dict[str, Any] | None, status: str) -> Subject:
     policies = [{"seed": seed} | one["final"] for seed, one in row.seeds.items() if one["final"]]
     frontier = {"lines": {}, "optima": {}} | (exact or {}) | {"policies": policies}
-    frontier["exact"] = found["final_is_exact"] or not policies
-    return found | {
+    frontier["exact"] = _is_exact(row) or not policies
+    constraint, measured = row.constraint.text, row.each("constraint")
+    if row.constraint.kind != "chance":
+        constraint += f": {Number(mean_over_seeds(measured), standard_error(measured))}"
+    line = {
         "name": row.name,
-        "promise": row.constraint.text,
-        "label": row.constraint.label,
-        "measured": mean_over_seeds(measured),
-        "measured_error": standard_error(measured),
+        "environment": row.environment,
+        "constraint": constraint,
+        **cells(row),
+        SIZE: f"{len(row.seeds)} × {row.steps:,}",
+        "status": status,
+    }
+    return {
+        "name": row.name,
+        "line": {name: cell and str(cell) for name, cell in line.items()},
+        "limit": row.constraint.limit,
+        "epsilon": row.epsilon,
         "warnings": {seed: one["warning"] for seed, one in row.seeds.items() if one["warning"]},
         "curves": curves(row.blocks),
         "updates": update_series(row.blocks),
@@ -176,43 +180,17 @@ def subject_of(row: Row, exact: dict[str, Any] | None) -> Subject:
 
 
 def measured_policies(run: Path, constraint: One, updates: int) -> list[dict[str, Any]]:
-    """The newest policies on fresh episodes: of the run's certificate or, where it does not judge a
-    seed, of the last evaluation."""
-    found = read_evaluation(run, updates) or {"seed_ids": []}
-    own = (
-        found if constraint.number is None else found | found["constraints"][constraint.number - 1]
-    )
-    policies = {}
-    for index, seed in enumerate(own["seed_ids"]):
-        violation, episodes, reward = (
-            own[f"{name}_per_seed"][index] for name in ("violation", "episodes", "return")
-        )
-        policies[seed] = round(violation * episodes), episodes, reward
+    """The newest policies on the fresh episodes of the last evaluation."""
+    if (found := read_evaluation(run, updates)) is None:
+        return []
+    if constraint.number is not None:
+        found |= found["constraints"][constraint.number - 1]
+    names = ("violation", "episodes", "return")
+    rows = zip(found["seed_ids"], *(found[f"{name}_per_seed"] for name in names), strict=True)
     return [
-        {"seed": seed, "violations": k, "episodes": n, "violation": k / n, "return": reward}
-        for seed, (k, n, reward) in (policies | _certified(run, constraint, updates)).items()
+        {"seed": seed, "violations": round(p * n), "episodes": n, "violation": p, "return": reward}
+        for seed, p, n, reward in rows
     ]
-
-
-def _certified(run: Path, constraint: One, updates: int) -> dict[int, tuple[int, int, float]]:
-    """Violations, episodes and mean return by seed from the run's certificate; none if that is
-    damaged, or about other policies, another constraint or a changed environment."""
-    policies: dict[int, tuple[int, int, float]] = {}
-    with suppress(CanaryError, KeyError, TypeError, IndexError):
-        stored, number = files.read_json(run / "certificate.json"), constraint.number
-        origin, terms = stored["origin"], [stored["limit"], stored["epsilon"]]
-        if number is not None:
-            terms = [each[number - 1] for each in terms]
-        is_other = stored["plan"]["deterministic"] or "environment_changes" in origin
-        asked = [constraint.limit, constraint.share, updates]
-        if is_other or [*terms, origin["updates"]] != asked:
-            return {}
-        for one in stored["results"]:
-            counts = one["assessment"]
-            if one.get("promise") == number and not one["changes"] and counts["episodes"]:
-                reward = one["evidence"]["return_mean"]
-                policies[one["seed"]] = counts["violations"], counts["episodes"], reward
-    return policies
 
 
 def plain(values: Any, digits: int = 6) -> list[float | None]:
@@ -226,17 +204,10 @@ def plain(values: Any, digits: int = 6) -> list[float | None]:
 def curves(blocks: pl.DataFrame) -> dict[str, Any]:
     """Return, cost and violation rate per block of training: of all seeds with a binomial band, and
     of every seed."""
-    count = pl.col("episodes")
-    cost = pl.col("cost") / count
-    blocks = blocks.filter(count > 0).with_columns(
-        (pl.col("reward") / count).alias("return"),
-        cost=cost,
-        deviation=(pl.col("cost_squares") / count - cost**2).clip(0).sqrt(),
-        violation=pl.col("violations") / count,
-    )
+    rated = rates(blocks)
     means = (pl.col(name).mean() for name in ("return", "cost", "deviation"))
     sums = (pl.col(name).sum() for name in ("violations", "episodes"))
-    whole = blocks.group_by("steps").agg(*means, *sums).sort("steps")
+    whole = rated.group_by("steps").agg(*means, *sums).sort("steps")
     violations, episodes = whole["violations"].to_numpy(), whole["episodes"].to_numpy()
     lower, upper = clopper_pearson_interval(violations, episodes)
     pooled = whole.with_columns(violation=violations / episodes, lower=lower, upper=upper)
@@ -249,7 +220,7 @@ def curves(blocks: pl.DataFrame) -> dict[str, Any]:
         "pooled": series(pooled, *names, "deviation", "lower", "upper"),
         "seeds": {
             str(rows["seed"][0]): series(rows, *names)
-            for rows in blocks.partition_by("seed", maintain_order=True)
+            for rows in rated.partition_by("seed", maintain_order=True)
         },
     }
 
@@ -340,6 +311,7 @@ def render(title: str, subjects: list[Subject], problems: list[str], command: st
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     template = pages.from_string(home.joinpath("page.html.jinja").read_text())
+    lines = [subject["line"] for subject in subjects]
     data = json.dumps(subjects, allow_nan=False, separators=(",", ":"))
     for character in "<>&":  # no text in it can end the script element
         data = data.replace(character, f"\\u{ord(character):04x}")
@@ -347,6 +319,8 @@ def render(title: str, subjects: list[Subject], problems: list[str], command: st
         title=title,
         command=command,
         problems=problems,
+        columns=columns(lines),
+        lines=lines,
         style=home.joinpath("page.css").read_text(),
         script=home.joinpath("page.js").read_text(),
         data=data,

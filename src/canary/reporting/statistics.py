@@ -8,14 +8,10 @@ The paper's measures (tab:safety, app:jitter), over the second half of training:
 The jitter splits the updates into 12 equal blocks b with n_b episodes and violation rate p_b, and
 subtracts the binomial variance that a frozen policy would show. Reliability (% safe) is the share
 of seeds with P <= epsilon.
-
-Interquartile mean and probability of improvement follow Agarwal et al. (2021), "Deep reinforcement
-learning at the edge of the statistical precipice".
 """
 
 import math
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
@@ -25,16 +21,7 @@ from scipy.special import stdtrit
 from canary.constraints import One
 
 BLOCKS = 12
-DRAWS, TAIL = 2000, (1 - 0.95) / 2  # of the bootstrap
 HIGH, LOW = 0.3, 0.1  # the paper's collapse of the violation probability
-
-
-class Interval(NamedTuple):
-    """A number with the ends of its interval."""
-
-    value: float
-    lower: float
-    upper: float
 
 
 def is_violation(
@@ -113,42 +100,6 @@ def paired_difference(
     pairs = zip(values, reference, strict=True)
     mean, half = student_interval([a - b for a, b in pairs if a is not None and b is not None])
     return None if mean is None or half is None else (mean, half)
-
-
-def interquartile_mean(scores: Float[np.ndarray, "... seed"]) -> Float[np.ndarray, "..."]:
-    """Mean of the scores without the highest and the lowest quarter, rounded down."""
-    count = scores.shape[-1]
-    return np.sort(scores)[..., count // 4 : count - count // 4].mean(-1)
-
-
-def bootstrap(statistic: Callable[..., np.ndarray], *samples: Sequence[float]) -> Interval:
-    """The statistic of one or more samples with its 95% percentile interval. Each sample is drawn
-    with replacement, by a generator with a fixed seed. The statistic works along the last axis."""
-    rng = np.random.default_rng(0)
-    columns = [np.asarray(sample, float) for sample in samples]
-    drawn = [column[rng.integers(0, len(column), (DRAWS, len(column)))] for column in columns]
-    lower, upper = np.quantile(statistic(*drawn), [TAIL, 1 - TAIL])
-    return Interval(float(statistic(*columns)), float(lower), float(upper))
-
-
-def improvement_probability(ours: Sequence[float], theirs: Sequence[float]) -> Interval:
-    """P(a seed of ours scores above a seed of theirs); ties count half."""
-
-    def wins(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
-        difference = ours[..., :, None] - theirs[..., None, :]
-        return np.mean((difference > 0) + 0.5 * (difference == 0), axis=(-2, -1))
-
-    return bootstrap(wins, ours, theirs)
-
-
-def margin_per_jitter(
-    epsilon: float | None, violation: float | None, jitter: float | None
-) -> float | None:
-    """The paper's margin (epsilon - P) / jitter; None if a number is unknown, or if the jitter is 0,
-    that is, too small to be measured."""
-    if epsilon is None or violation is None or not jitter:
-        return None
-    return (epsilon - violation) / jitter
 
 
 def running_rate(

@@ -11,13 +11,16 @@ from typing import Any
 
 import polars as pl
 
-from canary.constraints import Constraint, Joint, from_dict, to_dict
+from canary.constraints import Constraint, Joint, One, from_dict, one_cost, to_dict
 from canary.errors import CanaryError
 from canary.numerics.statistics import measurement
+from canary.reporting.blocks import batch_of
 from canary.reporting.diagnosis import diagnose, seed_series
 from canary.reporting.statistics import (
+    collapse_time,
     is_violation,
     mean_over_seeds,
+    running_rate,
     safe_fraction,
     seen_by,
     standard_error,
@@ -30,22 +33,51 @@ from canary.runs.tables import read_table
 EVALUATION = "evaluation.json"  # the last evaluation of a run's newest policies
 YARDSTICK = "yardstick.json"  # constant and random actions, where a seed is stuck or timid
 MEASURES = ("violation", "jitter", "return", "cost", "cost_deviation", "length", "constraint")
+RATE_EPISODES = 50  # episodes in the running violation rate whose collapse is timed
 
 
 def summarise_run(run: Path) -> dict[str, Any]:
     """The training of a run, from its stored files."""
     config, manifest = read_config(run), read_manifest(run)
     metrics, episodes = (read_table(run, kind) for kind in ("metrics", "episodes"))
-    steps = manifest["steps"]
-    return summarise_tables(config, episodes, metrics, steps, manifest.get("train_seconds")) | {
+    constraint, seeds, steps = (
+        from_dict(config["constraint"]),
+        config["training"]["seeds"],
+        manifest["steps"],
+    )
+    done = steps // batch_of(config)
+    second, whole = _halves(episodes, done)
+    found = {str(seed): _warning(config, metrics, episodes, done, seed) for seed in seeds}
+    seconds = manifest.get("train_seconds")
+    return {
+        **_head(config, seeds),
+        "total_steps": steps,
+        **_measured(second, seeds, constraint, (-(-done // 2), done), whole),
+        "warnings": {seed: sentence for seed, sentence in found.items() if sentence},
+        "steps_per_second": steps * len(seeds) / seconds if seconds else None,
         "status": manifest["status"],
         "planned_steps": manifest["total_steps"],
         "wall_seconds": manifest.get("wall_seconds"),
         "start": manifest.get("start"),
-        "final_check": read_evaluation(run, steps // batch_of(config)),
+        "final_check": read_evaluation(run, done),
         "yardstick": (_read(run / YARDSTICK) or {}).get("sentence"),
         "run_dir": str(run),
     }
+
+
+def _halves(episodes: pl.DataFrame, done: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Whole episodes of the second half of the updates done, and of all of them."""
+    whole = episodes.filter(pl.col("valid") & (pl.col("iteration") < done))
+    return whole.filter(pl.col("iteration") >= -(-done // 2)), whole
+
+
+def _warning(
+    config: dict[str, Any], metrics: pl.DataFrame, episodes: pl.DataFrame, done: int, seed: int
+) -> str | None:
+    metrics, episodes = (table.filter(pl.col("iteration") < done) for table in (metrics, episodes))
+    dead_zone = config["algorithm"]["settings"].get("dead_zone")
+    series = seed_series(metrics, episodes, seed)
+    return diagnose(series, from_dict(config["constraint"]), dead_zone)
 
 
 def read_evaluation(run: Path, updates: int) -> dict[str, Any] | None:
@@ -60,38 +92,6 @@ def _read(path: Path) -> dict[str, Any] | None:
         return read_sealed(path)
     except CanaryError:
         return None
-
-
-def batch_of(config: dict[str, Any]) -> int:
-    """Steps per update."""
-    return int(config["training"]["environments"]) * int(config["training"]["rollout_length"])
-
-
-def summarise_tables(
-    config: dict[str, Any],
-    episodes: pl.DataFrame,
-    metrics: pl.DataFrame,
-    steps: int,
-    seconds: float | None = None,
-) -> dict[str, Any]:
-    """The training of the configuration's seeds, from their tables; `seconds` is how long it took."""
-    constraint, seeds = from_dict(config["constraint"]), config["training"]["seeds"]
-    done = steps // batch_of(config)
-    half, iteration = -(-done // 2), pl.col("iteration")
-    episodes, metrics = (table.filter(iteration < done) for table in (episodes, metrics))
-    whole = episodes.filter(pl.col("valid"))
-    dead_zone = config["algorithm"]["settings"].get("dead_zone")
-    found = {
-        str(seed): diagnose(seed_series(metrics, episodes, seed), constraint, dead_zone)
-        for seed in seeds
-    }
-    return {
-        **_head(config, seeds),
-        "total_steps": steps,
-        **_measured(whole.filter(iteration >= half), seeds, constraint, (half, done), whole),
-        "warnings": {seed: sentence for seed, sentence in found.items() if sentence},
-        "steps_per_second": steps * len(seeds) / seconds if seconds else None,
-    }
 
 
 def summarise_evaluation(run: Path, episodes: pl.DataFrame, seconds: float) -> dict[str, Any]:
@@ -171,7 +171,7 @@ def _measured(
     }
     if whole is not None:
         of_whole = (whole.filter(pl.col("seed") == seed) for seed in seeds)
-        rates = [_of_seed(part, constraint, None).get("violation") for part in of_whole]
+        rates = [_of_seed(part, constraint).get("violation") for part in of_whole]
         found["violation_probability_whole"] = mean_over_seeds(rates)
         found["violation_whole_per_seed"] = rates
     if isinstance(constraint, Joint):
@@ -183,7 +183,7 @@ def _measured(
 
 
 def _of_seed(
-    episodes: pl.DataFrame, constraint: Constraint, span: tuple[int, int] | None
+    episodes: pl.DataFrame, constraint: Constraint, span: tuple[int, int] | None = None
 ) -> dict[str, float]:
     """The measures that are known of a seed; an episode with several costs has no `cost`."""
     if episodes.is_empty():
@@ -213,3 +213,40 @@ def _interval(episodes: pl.DataFrame, constraint: Constraint) -> list[float] | N
     if measured is None or not all(map(math.isfinite, measured)):
         return None
     return [measured.lower, measured.upper]
+
+
+def measure_seed(
+    config: dict[str, Any], episodes: pl.DataFrame, metrics: pl.DataFrame, steps: int, seed: int
+) -> dict[str, Any]:
+    """What the store keeps of a seed with one cost: its measures over the second half of training,
+    and its violations over all of it."""
+    constraint = one_cost(from_dict(config["constraint"]), "A study")
+    batch, done = batch_of(config), steps // batch_of(config)
+    episodes, metrics = (table.filter(pl.col("seed") == seed) for table in (episodes, metrics))
+    second, whole = _halves(episodes, done)
+    found = _of_seed(second, constraint, (-(-done // 2), done))
+    violated = is_violation(whole["cost"].to_numpy(), constraint.limit)
+    updates, rate = running_rate(violated, whole["iteration"].to_numpy(), RATE_EPISODES)
+    return {
+        "episodes": len(second),
+        **{name: found.get(name) for name in MEASURES},
+        "episodes_whole": len(whole),
+        "violation_whole": _of_seed(whole, constraint).get("violation"),
+        "collapse_steps": collapse_time((updates + 1.0) * batch, rate),
+        "cantelli": _cantelli(metrics, constraint, done),
+        "warning": _warning(config, metrics, episodes, done, seed),
+    }
+
+
+def _cantelli(metrics: pl.DataFrame, constraint: One, updates: int) -> float | None:
+    """Mean of (1/epsilon - 1) (sigma/l)^2 - (1 - mu/l)^2 over the second half of the updates; None
+    where the method does not report the moments of the cost."""
+    if constraint.kind != "chance" or not {"cost_mean", "cost_deviation"} <= set(metrics.columns):
+        return None
+    in_half = pl.col("iteration").is_between(-(-updates // 2), updates, closed="left")
+    half = metrics.filter(in_half & pl.col("cost_mean").is_not_nan())
+    mean, deviation = (
+        half[name].to_numpy() / constraint.limit for name in ("cost_mean", "cost_deviation")
+    )
+    value = (1 / constraint.share - 1) * deviation**2 - (1 - mean) ** 2
+    return float(value.mean()) if len(half) else None

@@ -34,12 +34,13 @@ from canary.runs.runner import resume_run, start_run
 from canary.runs.tables import read_table
 from canary.studies import store
 from canary.studies.catalogue import Row, Study
-from canary.studies.page import VIEWS, Paths, save_views
+from canary.studies.table import VIEWS, save_views
 from canary.terminal.console import counting_bar
 
 WITHOUT_INFLUENCE = ("seeds", "chunk", "checkpoint_seconds", "seeds_per_device")
 FINAL_EPISODES = 500  # of each final policy, where the environment is not finite
 PAPER_SEEDS = tuple(range(30))
+DAMAGED = "damaged"
 RETRIES = 10  # of a seed whose Ray worker died
 
 
@@ -114,24 +115,20 @@ def reproduce(
     *,
     engine: Literal["local", "ray"] = "local",
     quiet: bool = False,
-) -> Paths:
+) -> dict[str, Path]:
     """Train what is missing; returns the paths of the table and the figure by label."""
     request, page = request or Request(), places.results / name
     if not study.rows:
         return _reproduce_points(name, study, page, request, quiet)
     _check_names(name, request, [row.name for row in study.rows])
-    folders: dict[str, Path] = {}  # by settings: equal rows share one
+    known = _stored_rows(places.results)
+    own = places.results / (study.units_of or name)
     units: dict[Path, Unit] = {}
     rows = []
     for row in study.rows:
         is_wanted = not request.only or row.name in request.only
         config = configuration(row, request if is_wanted else None)
-        settings = settings_of(config)
-        if settings not in folders:
-            folders[settings] = _folder_of(
-                places.results, study.units_of or name, row.name, settings
-            )
-        folder = folders[settings]
+        folder = _folder_of(own / row.name, settings_of(config), known)
         rows.append(_described(row, config, folder, page))
         if is_wanted and (missing := _missing(config, folder)):
             planned = units[folder].config.training.seeds if folder in units else ()
@@ -176,35 +173,44 @@ def _write_study(folder: Path, name: str, study: Study, rows: list[dict[str, Any
     store.write_sealed(folder / "study.json", content | {"command": study.command})
 
 
-def _folder_of(results: Path, study: str, row: str, settings: str) -> Path:
-    """The folder that holds these settings, of its own study or another; else a free one."""
-    plain, beside = results / study / row, results / study / f"{row}-{settings[:8]}"
-    others = (path.parent for path in sorted(results.glob("*/*/row.json")))
-    for folder in (plain, beside, *others):
+def _stored_rows(results: Path) -> dict[Path, str | None]:
+    """The settings of every stored row by its folder; None where they cannot be read."""
+    known: dict[Path, str | None] = {}
+    for path in sorted(results.glob("*/*/row.json")):
         try:
-            record = store.read_row(folder)
-        except CanaryError:  # damaged: the table names it
-            if folder == plain:
-                return plain
-            continue
-        if record is not None and stored_settings(record["config"]) == settings:
+            known[path.parent] = stored_settings(store.read_sealed(path)["config"])
+        except CanaryError:
+            known[path.parent] = DAMAGED
+    return known
+
+
+def _folder_of(own: Path, settings: str, known: dict[Path, str | None]) -> Path:
+    """The folder that holds these settings, of its own study or another; else a free one, which
+    then holds them. So equal rows share one."""
+    beside = own.with_name(f"{own.name}-{settings[:8]}")
+    if known.get(own) == DAMAGED:  # the table names it
+        return own
+    for folder in (own, beside, *known):
+        if known.get(folder) == settings:
             return folder
-    return beside if (plain / "row.json").exists() else plain
+    free = own if own not in known else beside
+    known[free] = settings
+    return free
 
 
 def _missing(config: RunConfig, folder: Path) -> tuple[int, ...]:
     """The seeds to train; none of a damaged row, which stays as it is."""
     remove_unfinished(folder)
     try:
-        have = store.stored_seeds(folder)
+        have = (store.read_row(folder) or {"seeds": {}})["seeds"]
     except CanaryError:
         return ()
-    return tuple(seed for seed in config.training.seeds if seed not in have)
+    return tuple(seed for seed in config.training.seeds if str(seed) not in have)
 
 
 def _reproduce_points(
     name: str, study: Study, folder: Path, request: Request, quiet: bool
-) -> Paths:
+) -> dict[str, Path]:
     """A study without rows, whose module computes its points."""
     module = import_module(VIEWS[study.view])
     _check_names(name, request, module.PARTS)

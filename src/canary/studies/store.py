@@ -14,6 +14,8 @@ process that is killed leaves the row as it was.
 
 import hashlib
 import io
+from dataclasses import dataclass, field
+from os.path import normpath
 from pathlib import Path
 from typing import Any
 
@@ -21,96 +23,112 @@ import polars as pl
 
 from canary.constraints import One, from_dict, one_cost
 from canary.errors import CanaryError
-from canary.reporting.statistics import collapse_time, is_violation, running_rate
-from canary.reporting.summary import batch_of, summarise_tables
+from canary.reporting.blocks import thin
+from canary.reporting.summary import measure_seed
 from canary.runs.files import make_folder, read_sealed, write_atomically, write_sealed
 
-HALF = 24  # blocks in each half of training
-RATE_EPISODES = 50  # episodes in the running violation rate whose collapse is timed
-MEASURES = (
-    "episodes", "violation", "jitter", "return", "cost", "cost_deviation", "length", "constraint"
-)  # fmt: skip
+
+@dataclass(frozen=True)
+class StoredRow:
+    """A row of a study with its results. One that is not shown has no seeds."""
+
+    about: dict[str, Any]
+    """Its entry in study.json."""
+    config: dict[str, Any] = field(default_factory=dict)
+    steps: int = 0
+    seeds: dict[int, dict[str, Any]] = field(default_factory=dict)
+    """The measures of each seed, its final policy, and the code that trained it."""
+    blocks: pl.DataFrame = field(default_factory=pl.DataFrame)
+    """Blocks of training of these seeds (`reporting.blocks.thin`)."""
+    missing: str = "not trained"
+    """Why it is not shown."""
+
+    @property
+    def name(self) -> str:
+        return self.about["row"]
+
+    @property
+    def environment(self) -> str:
+        return self.about["environment"]
+
+    @property
+    def label(self) -> str:
+        """Method, preset and overrides."""
+        changed = "".join(f", {one.rpartition('.')[2]}" for one in self.about["overrides"])
+        return f"{self.about['algorithm']} (`{self.about['preset']}`{changed})"
+
+    @property
+    def constraint(self) -> One:
+        return one_cost(from_dict(self.config["constraint"]), "A study")
+
+    @property
+    def epsilon(self) -> float | None:
+        return None if self.constraint.kind == "mean" else self.constraint.share
+
+    def each(self, name: str) -> list[Any]:
+        """A measure of every seed that has it."""
+        return [one[name] for one in self.seeds.values() if one[name] is not None]
+
+    def pairs(self, first: str, second: str) -> list[tuple[float, float]]:
+        """Two measures of every seed that has both."""
+        found = [(one[first], one[second]) for one in self.seeds.values()]
+        return [pair for pair in found if None not in pair]
+
+    def final(self, name: str) -> list[Any]:
+        """A number of the final policy of every seed that has one."""
+        found = (one.get("final") or {} for one in self.seeds.values())
+        return [one[name] for one in found if one.get(name) is not None]
 
 
-def measure(
-    config: dict[str, Any], episodes: pl.DataFrame, metrics: pl.DataFrame, steps: int, seed: int
-) -> dict[str, Any]:
-    """The measures of one seed: over the second half of training, and its violations over all of
-    it."""
-    config = config | {"training": config["training"] | {"seeds": [seed]}}
-    episodes, metrics = (table.filter(pl.col("seed") == seed) for table in (episodes, metrics))
-    summary = summarise_tables(config, episodes, metrics, steps)
-    constraint = one_cost(from_dict(config["constraint"]), "A study")
-    batch = batch_of(config)
-    whole = episodes.filter(pl.col("valid") & (pl.col("iteration") < steps // batch))
-    violated = is_violation(whole["cost"].to_numpy(), constraint.limit)
-    updates, rate = running_rate(violated, whole["iteration"].to_numpy(), RATE_EPISODES)
-    return {
-        **{name: summary[f"{name}_per_seed"][0] for name in MEASURES},
-        "episodes_whole": len(whole),
-        "violation_whole": summary["violation_whole_per_seed"][0],
-        "collapse_steps": collapse_time((updates + 1.0) * batch, rate),
-        "cantelli": _cantelli(metrics, constraint, steps // batch),
-        "warning": summary["warnings"].get(str(seed)),
-    }
+@dataclass(frozen=True)
+class StoredStudy:
+    """A study with its rows."""
+
+    folder: Path
+    about: dict[str, Any]
+    """study.json."""
+    rows: list[StoredRow]
+    notes: list[str]
+    """Why rows are not shown."""
+
+    @property
+    def shown(self) -> list[StoredRow]:
+        return [row for row in self.rows if row.seeds]
+
+    @property
+    def points(self) -> list[dict[str, Any]]:
+        if points := read_points(self.folder):
+            return points
+        name = self.folder.name
+        raise CanaryError(f"{self.folder} has no points.json; `canary reproduce {name}` makes it.")
 
 
-def _cantelli(metrics: pl.DataFrame, constraint: One, updates: int) -> float | None:
-    """Mean of (1/epsilon - 1) (sigma/l)^2 - (1 - mu/l)^2 over the second half of the updates; None
-    where the method does not report the moments of the cost."""
-    if constraint.kind != "chance" or not {"cost_mean", "cost_deviation"} <= set(metrics.columns):
-        return None
-    half = metrics.filter(
-        pl.col("iteration").is_between(-(-updates // 2), updates, closed="left")
-        & pl.col("cost_mean").is_not_nan()
-    )
-    mean, deviation = (half[name].to_numpy() for name in ("cost_mean", "cost_deviation"))
-    limit, beta = constraint.limit, 1 / constraint.share - 1
-    value = beta * (deviation / limit) ** 2 - (1 - mean / limit) ** 2
-    return float(value.mean()) if len(half) else None
+def read_study(folder: Path) -> StoredStudy:
+    """A study with its rows; what cannot be read is named in the notes."""
+    path = folder / "study.json"
+    if not path.exists():
+        raise CanaryError(
+            f"{folder} has no study.json, so there is nothing to rebuild; `canary reproduce "
+            f"{folder.name}` makes it."
+        )
+    study, rows, notes = read_sealed(path), [], []
+    for about in study["rows"]:
+        try:
+            rows.append(_stored(Path(normpath(folder / about["folder"])), about))
+        except CanaryError as error:
+            rows.append(StoredRow(about, missing="not shown"))
+            notes.append(str(error))
+    return StoredStudy(folder, study, rows, notes)
 
 
-def thin(
-    episodes: pl.DataFrame, metrics: pl.DataFrame, config: dict[str, Any], steps: int
-) -> pl.DataFrame:
-    """Both tables of a run as one, with a line per seed and block of training.
-
-    `update_*` are means of update metrics. The tiers of a trust-region method are shares of updates.
-    """
-    updates, limit = steps // batch_of(config), config["constraint"]["limit"]
-    half = max(1, -(-updates // 2))
-    update = pl.col("iteration").cast(pl.Int64)
-    later = HALF + (update - half) * HALF // max(1, updates - half)
-    block = pl.when(update < half).then(update * HALF // half).otherwise(later).alias("block")
-    episodes, metrics = (
-        table.filter(pl.col("iteration") < updates).with_columns(block)
-        for table in (episodes.filter("valid"), metrics)
-    )
-    over = pl.Series("over", is_violation(episodes["cost"].to_numpy(), limit), pl.Boolean)
-    cost, reward = (pl.col(name).cast(pl.Float64) for name in ("cost", "return"))
-    counted = episodes.with_columns(over).group_by("seed", "block").agg(
-        episodes=pl.len(),
-        violations=pl.col("over").sum(),
-        cost=cost.sum(),
-        cost_squares=(cost**2).sum(),
-        reward=reward.sum(),
-        length=pl.col("length").cast(pl.Int64).sum(),
-    )  # fmt: skip
-    means = {
-        f"update_{name}": pl.col(name).cast(pl.Float64).fill_nan(None).mean().cast(pl.Float32)
-        for name in metrics.columns
-        if name not in ("seed", "iteration", "steps", "block", "tier")
-    }
-    if "tier" in metrics.columns:
-        for tier in sorted(metrics["tier"].drop_nans().unique()):
-            share = (pl.col("tier") == tier).mean().cast(pl.Float32)
-            means[f"update_tier_{int(tier)}"] = share
-    blocks = metrics.group_by("seed", "block").agg(
-        steps=pl.col("steps").max(), updates=pl.len(), **means
-    )
-    joined = blocks.join(counted, on=["seed", "block"], how="left").sort("seed", "block")
-    counts = ("episodes", "violations", "length")
-    return joined.with_columns(*(pl.col(name).fill_null(0).cast(pl.Int64) for name in counts))
+def _stored(folder: Path, about: dict[str, Any]) -> StoredRow:
+    record = read_row(folder)
+    if record is None:
+        return StoredRow(about)
+    known = {seed: record["seeds"].get(str(seed)) for seed in about["seeds"]}
+    seeds = {seed: one for seed, one in known.items() if one}
+    blocks = read_blocks(folder, record).filter(pl.col("seed").is_in(list(seeds)))
+    return StoredRow(about, record["config"], int(record["steps"]), seeds, blocks)
 
 
 def read_row(folder: Path) -> dict[str, Any] | None:
@@ -131,11 +149,6 @@ def _name_of(table: bytes) -> str:
     return f"blocks-{hashlib.sha256(table).hexdigest()[:16]}.parquet"
 
 
-def stored_seeds(folder: Path) -> list[int]:
-    record = read_row(folder)
-    return [] if record is None else [int(seed) for seed in record["seeds"]]
-
-
 def read_points(folder: Path) -> list[dict[str, Any]]:
     """The points of a study without rows."""
     path = folder / "points.json"
@@ -154,7 +167,8 @@ def add(
     episodes, metrics = (table.filter(pl.col("seed").is_in(list(known))) for table in tables)
     blocks = thin(episodes, metrics, config, steps)
     seeds = {
-        seed: measure(config, episodes, metrics, steps, seed) | more for seed, more in known.items()
+        seed: measure_seed(config, episodes, metrics, steps, seed) | more
+        for seed, more in known.items()
     }
     if (record := read_row(folder)) is not None:
         kept = read_blocks(folder, record).filter(~pl.col("seed").is_in(list(seeds)))

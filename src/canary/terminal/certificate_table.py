@@ -13,7 +13,7 @@ from canary.certification.certify import Progress as Report
 from canary.certification.plan import Plan
 from canary.constraints import Chance, Constraint, Mean, One, parts_of
 from canary.terminal.console import counting_bar, error_console
-from canary.terminal.formatting import Cell, digits, number, span, table, title
+from canary.terminal.formatting import Line, digits, number, span, table, title
 
 STYLES = {"SATISFIED": "bold green", "VIOLATED": "bold red", "UNDECIDED": "bold yellow"}
 
@@ -54,8 +54,7 @@ def print_certificate(
     console.print(Text.assemble(verdict, (beside_it, "bold yellow")))
     console.print(Text(certificate["sentence"]), soft_wrap=True)
     for part in parts_of(constraint):
-        rows = [_row(result, part) for result in results_about(certificate, part)]
-        console.print(table(*rows[0], rows=[list(row.values()) for row in rows]))
+        console.print(table([_line(result, part) for result in results_about(certificate, part)]))
     check = certificate["environment_check"]
     if not check["compared"]:
         console.print(Text(f"The environment: {check['sentence']}", "yellow"), soft_wrap=True)
@@ -64,25 +63,26 @@ def print_certificate(
         console.print(Text(str(path)), soft_wrap=True)
 
 
-def _row(result: dict[str, Any], constraint: One) -> dict[str, Cell]:
-    """The cells of one result by column. VaR, CVaR and mean are bounded beside what is judged."""
+def _line(result: dict[str, Any], constraint: One) -> Line:
+    """The cells of one result. VaR, CVaR and mean are bounded beside what is judged."""
     one, is_chance = result["assessment"], isinstance(constraint, Chance)
-    places = digits(constraint.allowed) if is_chance else None
-    row: dict[str, Cell] = {
+    has_tail = not isinstance(constraint, Mean)
+    value_at_risk = span(one.get("value_at_risk_lower"), one.get("value_at_risk_upper"))
+    tail = number(one.get("conditional_value_at_risk_upper"))
+    return {
         "policy": result_name(result),
         "verdict": Text(one["verdict"], STYLES[one["verdict"]]),
+        # An episode above the limit of another constraint violates nothing
+        "violations": f"{one['violations']:,}" if is_chance else None,
+        "episodes": f"{one['episodes']:,}",
+        constraint.label: span(
+            one["lower"], one["upper"], digits(constraint.allowed) if is_chance else None
+        ),
+        "VaR": value_at_risk if has_tail else None,
+        "CVaR": f"<= {tail}" if is_chance else None,
+        "mean cost": f"<= {number(one['mean_upper'])}" if has_tail else None,
+        "return": number(result["evidence"]["return_mean"]),
     }
-    if is_chance:  # else an episode above the limit violates nothing
-        row["violations"] = f"{one['violations']:,}"
-    row["episodes"] = f"{one['episodes']:,}"
-    row[constraint.label] = span(one["lower"], one["upper"], places)
-    if not isinstance(constraint, Mean):
-        row["VaR"] = span(one["value_at_risk_lower"], one["value_at_risk_upper"])
-        if is_chance:
-            row["CVaR"] = f"<= {number(one['conditional_value_at_risk_upper'])}"
-        row["mean cost"] = f"<= {number(one['mean_upper'])}"
-    row["return"] = number(result["evidence"]["return_mean"])
-    return row
 
 
 LEVELS = {
@@ -127,21 +127,20 @@ SHOWN = 10
 
 def print_best(console: Console, best: dict[str, Any]) -> None:
     candidates = best["candidates"]
-    rows = [
-        (
-            str(one["seed"]),
-            f"{one['step']:,}",
-            number(one["return_mean"]),
-            f"{one['constraint_value']:.4g}",
-            "yes" if one["keeps"] else "no",
-            one["verdict"] or "",
-        )
+    lines: list[Line] = [
+        {
+            "seed": str(one["seed"]),
+            "step": f"{one['step']:,}",
+            "return": number(one["return_mean"]),
+            "constraint": f"{one['constraint_value']:.4g}",
+            "within it": "yes" if one["keeps"] else "no",
+            "certificate": one["verdict"],
+        }
         for one in candidates[:SHOWN]
     ]
-    names = ("seed", "step", "return", "constraint", "within it", "certificate")
     any_keeps = any(one["keeps"] for one in candidates)
     order = "highest return within the constraint first" if any_keeps else "the safest first"
-    console.print(title(f"stored policies, {order}"), table(*names, rows=rows), sep="\n")
+    console.print(title(f"stored policies, {order}"), table(lines), sep="\n")
     if len(candidates) > SHOWN:
         console.print(Text(f"and {len(candidates) - SHOWN} more", "dim"))
     style = "green" if best["certified"] else "yellow"

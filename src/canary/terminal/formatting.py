@@ -1,29 +1,107 @@
-"""Numbers and tables as people read them on a terminal."""
+"""Numbers and tables as people read them. A table is a list of lines, each its cells by column; the
+same lines become a table on a terminal, Markdown or CSV."""
 
+import io
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from rich import box
 from rich.table import Table
 from rich.text import Text
 
-Cell = str | Text
+
+class Number(NamedTuple):
+    """A number with its standard error or its interval. With `epsilon` it is a probability."""
+
+    value: float | None
+    error: float | None = None
+    interval: Sequence[float] | None = None
+    epsilon: float | None = None
+
+    def __str__(self) -> str:
+        def text(value: float | None) -> str:
+            if self.epsilon is None:
+                return number(value, _places(self.value))
+            return chance(value, self.epsilon)
+
+        if self.error is not None:
+            return f"{text(self.value)} ± {text(self.error)}"
+        between = "" if self.interval is None else f" [{', '.join(map(text, self.interval))}]"
+        return text(self.value) + between
+
+    def parts(self, column: str) -> dict[str, float | None]:
+        """The numbers by name, for CSV."""
+        lower, upper = self.interval or (None, None)
+        ends = {f"{column} lower": lower, f"{column} upper": upper}
+        return {column: self.value, f"{column} error": self.error, **ends}
+
+
+Cell = str | Text | Number | None
+Line = Mapping[str, Cell]
+
+
+def columns(lines: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The columns that some line fills, in the order of the longest line."""
+    lines = list(lines)
+    names = [*max(lines, key=len, default={}), *(name for line in lines for name in line)]
+    empty = (None, "", Number(None))
+    filled = {name for line in lines for name, cell in line.items() if cell not in empty}
+    return [name for name in dict.fromkeys(names) if name in filled]
 
 
 def table(
-    *columns: str, rows: Iterable[Sequence[Cell]] = (), left: int = 0, title: str | None = None
+    lines: Sequence[Line], total: Line | None = None, left: int = 0, title: str | None = None
 ) -> Table:
-    """A table with right-aligned columns. The first `left` columns are left-aligned and may wrap."""
-    lines = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim", title=title)
-    lines.title_justify, lines.title_style = "left", "dim"
-    for index, column in enumerate(columns):
+    """A table with right-aligned columns; the first `left` are left-aligned and may wrap. `total`
+    is a bold last line."""
+    every = [*lines, *([] if total is None else [total])]
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim", title=title)
+    made.title_justify, made.title_style = "left", "dim"
+    for index, name in enumerate(names := columns(every)):
         if index < left:
-            lines.add_column(column, overflow="fold")
+            made.add_column(name, overflow="fold")
         else:
-            lines.add_column(column, justify="right", no_wrap=True)
-    for row in rows:
-        lines.add_row(*row)
-    return lines
+            made.add_column(name, justify="right", no_wrap=True)
+    for line in every:
+        if line is total:
+            made.add_section()
+        made.add_row(*_cells(line, names), style="bold" if line is total else None)
+    return made
+
+
+def _cells(line: Line, names: Sequence[str]) -> list[str | Text]:
+    cells = (line.get(name) for name in names)
+    return [cell if isinstance(cell, Text) else "" if cell is None else str(cell) for cell in cells]
+
+
+def markdown(lines: Sequence[Line]) -> list[str]:
+    names = columns(lines)
+    head, *rest = [
+        f"| {' | '.join(map(str, row))} |"
+        for row in (names, *(_cells(line, names) for line in lines))
+    ]
+    return [head, "|" + "---|" * len(names), *rest]
+
+
+def csv(lines: Sequence[Line]) -> str:
+    """Numbers in full, with their errors and intervals in columns of their own."""
+    import polars as pl
+
+    flat = [
+        {
+            column: part
+            for name, cell in line.items()
+            for column, part in (
+                cell.parts(name) if isinstance(cell, Number) else {name: cell}
+            ).items()
+        }
+        for line in lines
+    ]
+    text = io.StringIO()
+    frame = pl.DataFrame(flat, infer_schema_length=None)
+    frame.select(columns(flat)).write_csv(text)
+    return text.getvalue()
 
 
 def title(text: str, about: str = "") -> Text:
@@ -32,18 +110,18 @@ def title(text: str, about: str = "") -> Text:
 
 def judged(
     value: float | None, interval: Sequence[float] | None, kind: str, allowed: float
-) -> tuple[Text, Text]:
-    """A measured constraint and its interval.
+) -> Text:
+    """A measured constraint with its interval.
 
     Green: the interval lies within what is allowed; red: above it; yellow: undecided.
     """
     if value is None:
-        return Text("-", "dim"), Text("-", "dim")
+        return Text("-", "dim")
     lower, upper = interval or (value, value)
     style = "green" if upper <= allowed else "red" if lower > allowed else "yellow"
     places = digits(allowed) if kind == "chance" else None
-    band = span(lower, upper, places) if interval else "-"
-    return Text(number(value, places), style), Text(band, style)
+    ends = f" [{number(lower, places)}, {number(upper, places)}]" if interval else ""
+    return Text(number(value, places) + ends, style)
 
 
 def span(lower: float | None, upper: float | None, places: int | None = None) -> str:
@@ -55,15 +133,18 @@ def digits(epsilon: float) -> int:
     return max(3, 1 - math.floor(math.log10(epsilon)))
 
 
+def _places(value: float | None) -> int:
+    """Three decimal places, fewer from 10 on."""
+    size = abs(value or 0.0)
+    return 3 if size < 10 else 2 if size < 100 else 1 if size < 1000 else 0
+
+
 def number(value: float | None, places: int | None = None) -> str:
-    """So many decimal places, by default three and fewer above 10."""
     if value is None or math.isnan(value):
         return "-"
     if math.isinf(value):
         return str(value)
-    if places is None:
-        size = abs(value)
-        places = 3 if size < 10 else 2 if size < 100 else 1 if size < 1000 else 0
+    places = _places(value) if places is None else places
     return f"{round(value, places) + 0.0:,.{places}f}"
 
 

@@ -20,7 +20,7 @@ from rich.text import Text
 from canary.constraints import Constraint, One, own_costs, parts_of
 from canary.numerics.statistics import measurement
 from canary.terminal.console import error_console
-from canary.terminal.formatting import clock_time, judged, number, table
+from canary.terminal.formatting import Cell, clock_time, judged, number, table
 
 ROWS = 12  # seeds with a row of their own; the others share one
 WIDE = 100  # columns from which on the table says more about the updates
@@ -54,12 +54,26 @@ class SeedStatus:
         updates = "update" if self.updates == 1 else f"{self.updates} updates"
         return f"{len(self.costs):,} episodes of the last {updates}"
 
-    def judged(self, constraint: One) -> tuple[Text, Text]:
-        """What the constraint limits, and its band."""
+    def judged(self, constraint: One) -> Text:
+        """What the constraint limits, with its 95% interval."""
         costs = np.asarray(self.costs, float)
         measured = measurement(constraint, own_costs(constraint, costs) if len(costs) else costs)
-        value, *band = measured or (None,)
-        return judged(value, band, constraint.kind, constraint.allowed)
+        value, *interval = measured or (None,)
+        return judged(value, interval, constraint.kind, constraint.allowed)
+
+    def line(
+        self, name: str, constraint: Constraint, extras: Sequence[str] = ()
+    ) -> dict[str, Cell]:
+        """The cells of the seed."""
+        limited = {f"{part.label} [95%]": self.judged(part) for part in parts_of(constraint)}
+        more = {each.replace("_", " "): number(self.extras.get(each)) for each in extras}
+        return {
+            "seed": name,
+            "return": number(self.return_mean),
+            **limited,
+            "cost": self.cost,
+            **more,
+        }
 
 
 def pool(seeds: Sequence[SeedStatus]) -> SeedStatus:
@@ -151,12 +165,10 @@ class TrainingProgress:
     def _print_line(self) -> None:
         self._line_time, self._line_steps = self._clock(), self._steps
         whole = pool(self._seeds)
-        measured = ((part.label, *whole.judged(part)) for part in parts_of(self._constraint))
+        _, *measured = whole.line("all", self._constraint).items()
         cells = (
             f"{self._steps / self._total:4.0%}  {self._steps:,} steps",
-            f"return {number(whole.return_mean)}",
-            *(f"{label} {value} [{band}]" for label, value, band in measured),
-            f"cost {whole.cost}",
+            *(f"{name} {cell}" for name, cell in measured),
             f"({whole.span})",
             f"{self._speed:,.0f} steps/s",
             f"{self._time_left()} left",
@@ -190,27 +202,15 @@ class TrainingProgress:
 
 
 def _live_table(constraint: Constraint, seeds: Sequence[SeedStatus], console: Console) -> Table:
-    whole, parts = pool(seeds), parts_of(constraint)
+    whole = pool(seeds)
     extras = list(whole.extras) if console.width >= WIDE else []
-    bands = (column for part in parts for column in (part.label, "95% band"))
-    names = (name.replace("_", " ") for name in extras)
-    live = table("seed", "return", *bands, "cost", *names, title=whole.span)
-
-    def add(name: str, one: SeedStatus, style: str | None = None) -> None:
-        bounds = (text for part in parts for text in one.judged(part))
-        more = (number(one.extras.get(extra)) for extra in extras)
-        live.add_row(name, number(one.return_mean), *bounds, one.cost, *more, style=style)
-
     rows = min(ROWS, max(1, console.height - 14))
     shown, rest = (seeds, ()) if len(seeds) <= rows + 1 else (seeds[:rows], seeds[rows:])
-    for one in shown:
-        add(str(one.seed), one)
+    lines = [one.line(str(one.seed), constraint, extras) for one in shown]
     if rest:
-        add(f"{len(rest)} more", pool(rest), "dim")
-    if len(seeds) > 1:
-        live.add_section()
-        add("all", whole, "bold")
-    return live
+        lines.append(pool(rest).line(f"{len(rest)} more", constraint, extras))
+    total = whole.line("all", constraint, extras) if len(seeds) > 1 else None
+    return table(lines, total, title=whole.span)
 
 
 def _warnings(seeds: Iterable[SeedStatus]) -> list[Text]:

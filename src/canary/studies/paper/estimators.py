@@ -27,18 +27,16 @@ from canary.algorithms.clipped import Batch, ClippedExtra
 from canary.algorithms.cpo import CPOConfig, expectation_constraint
 from canary.algorithms.critics import make_optimiser
 from canary.algorithms.cvar_cpo import CVaRCPOConfig, cvar_constraint, quantile_critic
-from canary.algorithms.inputs import Inputs
 from canary.algorithms.signals import spent_after
 from canary.algorithms.trust_region import (
     Evidence,
     RiskConstraint,
     RiskEstimate,
-    flatten,
     trust_region_algorithm,
 )
-from canary.algorithms.trust_region_step import Surrogates
 from canary.environments.icy_lake import IcyLake
 from canary.networks import CategoricalPolicy, critic_values, make_policy
+from canary.numerics.advantages import centred
 from canary.numerics.costs import in_limits, shaped
 from canary.numerics.moments import EpisodeWindow, empty_window, record_episodes
 from canary.rollout import CostAccount, Lane, collect, start_lanes
@@ -49,8 +47,11 @@ ENVIRONMENTS, LENGTH = 20, 200
 FITTING, MEASURING = 30, 200  # batches
 HIDDEN = (64, 64)
 
-Measure = Callable[[Learner, Rollout, EpisodeWindow, Terms], tuple[Array, Array]]
-"""The value of a constraint and its gradient by the parameters of the policy."""
+Surrogate = Callable[[Array], Array]
+"""What an update follows, as a function of the ratio of action probabilities at each step."""
+Estimate = tuple[Array, Surrogate]
+"""The value of a constraint on a batch, and its surrogate."""
+Measure = Callable[[Learner, Rollout, EpisodeWindow, Terms], Estimate]
 Estimator = tuple[IcyLake, Algorithm, Measure]
 """A lake, an algorithm, which fits the critics, and the constraint as it estimates it."""
 
@@ -64,7 +65,7 @@ def estimator(constraint: str, dead_zone: float | None, lake: IcyLake = LAKE) ->
         settings = CanaryConfig(dead_zone=dead_zone or 0.0)
         estimation = replace(settings.estimation, hidden=HIDDEN, window=1, budget_layer=True)
         settings = replace(settings, estimation=estimation)
-        return lake, settings.make(task), partial(_priced, settings, lake.horizon)
+        return lake, settings.make(task), partial(_of_price, settings, lake.horizon)
     if constraint == "indicator":
         config = _small(CPOConfig())
         risk = RiskConstraint(critics=1, estimate=expectation_constraint(config))
@@ -83,7 +84,7 @@ def estimator(constraint: str, dead_zone: float | None, lake: IcyLake = LAKE) ->
     algorithm = trust_region_algorithm(
         risk, task, config.estimation, config.trust_region, config.critic
     )
-    return lake, algorithm, partial(_value_and_gradient, risk)
+    return lake, algorithm, partial(_of_trust_region, risk)
 
 
 def _small(config: Any) -> Any:
@@ -122,50 +123,48 @@ def _on_shaped(
     return of_shaped
 
 
-def _value_and_gradient(
+def _of_trust_region(
     risk: RiskConstraint, learner: Learner, rollout: Rollout, window: EpisodeWindow, terms: Terms
-) -> tuple[Array, Array]:
+) -> Estimate:
     """As in an update of the trust region."""
-    values, next_values = (
-        jnp.concatenate(
-            [
-                critic_values(learner.critics.networks, x)[1:],  # the first is that of the reward
-                risk.model.predict(learner.extra, x),
-            ]
-        )
-        for x in (rollout.inputs, rollout.next_inputs)
-    )
-    estimate = risk.estimate(Evidence(rollout, values, next_values, window, terms))
-    # The reward is of no interest here.
-    ramp = jnp.linspace(-1, 1, rollout.reward.size).reshape(rollout.reward.shape)
-    inputs = Inputs(rollout.inputs.reshape(-1, rollout.inputs.shape[-1]))
-    surrogates = Surrogates(
-        learner.policy, inputs, inputs.evaluate(learner.policy), flatten(rollout, ramp, estimate),
-        estimate.bound, estimate.length,
-    )  # fmt: skip
-    levels, gradients = surrogates.gradients(surrogates.parameters())
-    return levels.constraints[0], gradients[1]
+
+    def values(x: Array) -> Array:
+        scalar = critic_values(learner.critics.networks, x)[1:]  # the first is that of the reward
+        return jnp.concatenate([scalar, risk.model.predict(learner.extra, x)])
+
+    seen = values(rollout.inputs), values(rollout.next_inputs)
+    estimate = risk.estimate(Evidence(rollout, *seen, window, terms))
+    signals = jax.vmap(centred, in_axes=(0, None))(estimate.advantages, estimate.weight)
+
+    def surrogate(ratio: Array) -> Array:
+        change = estimate.length * (signals * estimate.weight * ratio).mean((1, 2))
+        return estimate.bound(change)[0]
+
+    return surrogate(jnp.ones_like(rollout.reward)), surrogate
 
 
-def _priced(
+def _of_price(
     config: CanaryConfig, horizon: int, learner: Learner, rollout: Rollout, window: EpisodeWindow,
     terms: Terms,
-) -> tuple[Array, Array]:  # fmt: skip
-    """The bound on P(C > limit), less epsilon, and the gradient along w(x) A^c(x, a), Canary's."""
-    values, next_values = (
-        critic_values(learner.critics.networks, x)[1:]
-        for x in (rollout.inputs, rollout.next_inputs)
-    )
-    nothing = jnp.zeros_like(rollout.reward)
-    batch = Batch(rollout, (nothing, nothing), values, next_values, window)
+) -> Estimate:  # fmt: skip
+    """The bound on P(C > limit), less epsilon, and Canary's surrogate along w(x) A^c(x, a)."""
+    networks, nothing = learner.critics.networks, jnp.zeros_like(rollout.reward)
+    values, after = (critic_values(networks, x)[1:] for x in (rollout.inputs, rollout.next_inputs))
+    batch = Batch(rollout, (nothing, nothing), values, after, window)
     found = cantelli_penalty(config, horizon).charge(batch, terms)
-    theta, policy = ravel_pytree(learner.policy)
+    value = found.metrics["risk_bound"] - terms.epsilon
+    return value, lambda ratio: (ratio * found.weight * found.advantage).mean()
 
-    def surrogate(theta: Array) -> Array:
-        chosen = policy(theta)(rollout.inputs).log_prob(rollout.action)
-        return (chosen * found.weight * found.advantage).mean()
 
-    return found.metrics["risk_bound"] - terms.epsilon, jax.grad(surrogate)(theta)
+def _gradient(policy: CategoricalPolicy, rollout: Rollout, surrogate: Surrogate) -> Array:
+    """By the parameters of the policy that collected the batch."""
+    theta, policy_at = ravel_pytree(policy)
+    old = policy(rollout.inputs).log_prob(rollout.action)
+
+    def at(theta: Array) -> Array:
+        return surrogate(jnp.exp(policy_at(theta)(rollout.inputs).log_prob(rollout.action) - old))
+
+    return jax.grad(at)(theta)
 
 
 def imitate(
@@ -218,7 +217,8 @@ def batches(estimator: Estimator) -> Callable[..., dict[str, np.ndarray]]:
 
         def measure(lanes: Lane, key: PRNGKeyArray):
             lanes, rollout, window = collected(policy, lanes, terms, key)
-            value, gradient = measured(learner, rollout, window, terms)
+            value, surrogate = measured(learner, rollout, window, terms)
+            gradient = _gradient(policy, rollout, surrogate)
             return lanes, {"value": value, "gradient": gradient, "episodes": window.new}
 
         keys = jax.random.split(key_fit, FITTING), jnp.arange(FITTING)

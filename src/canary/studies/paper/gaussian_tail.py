@@ -6,45 +6,34 @@ probability of a violation, and by how many orders of magnitude it is too small.
 """
 
 from canary.numerics.statistics import gaussian_tail
-from canary.studies.page import Line, Numbers, Page, Paths, Row
-from canary.studies.table import middle, probability, shown
+from canary.studies.store import StoredRow, StoredStudy
+from canary.studies.table import View, median, row_lines
+from canary.terminal.formatting import Line, Number
+
+ABOUT = (
+    "Medians over seeds, second half of training; `short by` counts orders of magnitude, over the "
+    "seeds with a violation.\nThe paper: z = 6.1 on EcoAnt and 5.0 on PointGoal, where a Gaussian "
+    "is short by 6 and 4 orders of magnitude."
+)
 
 
-def save(page: Page) -> Paths:
-    tails = {row.name: _tails(row) for row in page.shown}
-    return page.write(
-        "Medians over seeds, second half of training; the last but one is over the seeds with a "
-        "violation.\nThe paper: z = 6.1 on EcoAnt and 5.0 on PointGoal, where a Gaussian is short "
-        "by 6 and 4 orders of magnitude.",
-        page.lines(lambda row: _cells(tails[row.name])),
-        [seed for found in tails.values() for seed in found],
-    )
+def view(study: StoredStudy) -> View:
+    return View(ABOUT, row_lines(study.rows, _cells))
 
 
-def _tails(row: Row) -> list[Numbers]:
-    """The Gaussian tail of every seed that has episodes."""
-    found = []
-    for seed, one in row.seeds.items():
-        mean, deviation, violation = (one[key] for key in ("cost", "cost_deviation", "violation"))
-        if None not in (mean, deviation, violation):
-            tail = gaussian_tail(mean, deviation, row.limit, violation)
-            short = tail.log10_understatement if violation > 0 else None
-            numbers = {"z": tail.deviations, "log10_predicted": tail.log10_predicted}
-            numbers |= {"violation": violation, "orders_short": short}
-            found.append({"row": row.name, "environment": row.environment, "seed": seed} | numbers)
-    return found
-
-
-def _cells(seeds: list[Numbers]) -> Line:
-    short = [seed["orders_short"] for seed in seeds if seed["orders_short"] is not None]
-    z, predicted, realised = (
-        middle([seed[key] for seed in seeds]) for key in ("z", "log10_predicted", "violation")
-    )
-    orders = f"{middle(short):.1f} ({len(short)} of {len(seeds)} seeds)" if short else "-"
+def _cells(row: StoredRow) -> Line:
+    names, limit = ("cost", "cost_deviation", "violation"), row.constraint.limit
+    known = [[one[name] for name in names] for one in row.seeds.values()]
+    known = [
+        (mean, deviation, p) for mean, deviation, p in known if None not in (mean, deviation, p)
+    ]
+    tails = [gaussian_tail(mean, deviation, limit, p) for mean, deviation, p in known]
+    short = [tail.log10_understatement for tail, (*_, p) in zip(tails, known, strict=True) if p > 0]
+    predicted = median([tail.log10_predicted for tail in tails])
     return {
-        "z": shown(z, ".2f"),
-        "Gaussian prediction": "-" if predicted is None else f"1e{predicted:.1f}",
-        "realised P": probability(realised),
-        "short by, orders of magnitude": orders,
-        "seeds": str(len(seeds)),
+        "z": Number(median([tail.deviations for tail in tails])),
+        "Gaussian prediction": None if predicted is None else f"1e{predicted:.1f}",
+        "realised P": Number(median([p for *_, p in known]), epsilon=row.epsilon),
+        "short by": Number(median(short)),
+        "seeds with a violation": f"{len(short)} of {len(tails)}",
     }

@@ -17,7 +17,9 @@ from matplotlib.figure import Figure
 
 from canary.numerics.statistics import fitted_exponent
 from canary.reporting.figures import canvas, legend_beside
-from canary.studies.page import Line, Page, Paths
+from canary.studies.store import StoredStudy
+from canary.studies.table import View
+from canary.terminal.formatting import Cell, Line
 
 EPISODES = 100
 LIMIT, VIOLATION = 5.5, 0.01  # of the policy
@@ -131,26 +133,25 @@ def measured(batches: dict[str, np.ndarray]) -> Point:
     return found
 
 
-def save(page: Page) -> Paths:
-    data = pl.DataFrame(sorted(page.points, key=name_of), infer_schema_length=None)
+ABOUT = (
+    "Exponents of the relative variance κ² in ε, fitted for ε < 0.1 (± 95% interval):\n"
+    "-1 is the rate 1/ε, 0 is stable. One policy of IcyLake; the limit moves, and violations "
+    "are ε/2 everywhere.\nMonte Carlo is exact (docs/relative-variance.md); GAE is measured "
+    "over 200 batches of 4,000 steps per seed, with\ncritics fitted to the policy.\nThe paper: "
+    "near -1 for indicator and CVaR, near 0 for Cantelli. `priced` is Canary's gradient, made of "
+    "critics, with\nthe dead zone of shaped-0.6; `whole` is shaped-0.6 with λ = 1 instead of 0.95. "
+    "`-long`: the 8x8 lake, with\n117 steps an episode instead of 42. κ² is of 100 episodes: the "
+    "geometric mean over seeds and the range. `points` are those\nthat the fits of GAE use, of "
+    "those at ε < 0.1: a point whose signal is smaller than the noise of all its batches is left out."
+)
+
+
+def view(study: StoredStudy) -> View:
+    data = pl.DataFrame(sorted(study.points, key=name_of), infer_schema_length=None)
     # Those of the paper first, then the shaped ones by their dead zone
     names = sorted(data["constraint"].unique(), key=lambda name: (name.startswith("shaped"), name))
-    return page.write(
-        "Exponents of the relative variance in ε, fitted for ε < 0.1 (± 95% interval):\n"
-        "-1 is the rate 1/ε, 0 is stable. One policy of IcyLake; the limit moves, and violations "
-        "are ε/2 everywhere.\nMonte Carlo is exact (docs/relative-variance.md); GAE is measured "
-        "over 200 batches of 4,000 steps per seed, with\ncritics fitted to the policy.\nThe paper: "
-        "near -1 for indicator and CVaR, near 0 for Cantelli. `priced` is Canary's gradient, made of "
-        "critics, with\nthe dead zone of shaped-0.6; `whole` is shaped-0.6 with λ = 1 instead of 0.95. `-long`: the "
-        "8x8 lake, with\n117 steps an episode instead of 42. κ² is of 100 episodes: the geometric mean "
-        "over seeds and the range.",
-        [_cells(data, constraint) for constraint in names],
-        data,
-        _figure(data, [name for name in names if name != "whole" and not name.endswith(LONG)]),
-        "Points with GAE are those that a fit uses, of those measured at ε < 0.1. A point is left "
-        "out if its signal is\nsmaller than the noise of all its batches together, as a value near "
-        "0 is.",
-    )
+    drawn = [name for name in names if name != "whole" and not name.endswith(LONG)]
+    return View(ABOUT, [_cells(data, name) for name in names], _figure(data, drawn))
 
 
 def exponent(
@@ -169,23 +170,19 @@ def exponent(
 
 
 def _cells(data: pl.DataFrame, constraint: str) -> Line:
+    line: dict[str, Cell] = {"constraint": constraint}
     fits = [exponent(data, estimator, constraint, quantity) for estimator, quantity in PANELS]
-    slopes = ["-" if np.isnan(slope) else f"{slope:+.2f} ± {half:.2f}" for slope, half, *_ in fits]
-    (*_, value, every), (*_, gradient, _) = fits[2:]
+    for (estimator, quantity), (slope, half, *_) in zip(PANELS, fits, strict=True):
+        fit = None if np.isnan(slope) else f"{slope:+.2f} ± {half:.2f}"
+        line[f"{TITLES[estimator]}: {quantity}"] = fit
     here = (pl.col("estimator") == "gae", pl.col("limit") == LIMIT)
-    kappa = (
-        data.filter(pl.col("constraint") == constraint, *here)["gradient"].drop_nulls().to_numpy()
-    )
-    level = "-"
+    own = data.filter(pl.col("constraint") == constraint, *here)
+    kappa = own["gradient"].drop_nulls().to_numpy()
     if len(kappa):
         level = f"{np.exp(np.log(kappa).mean()):.1f} [{kappa.min():.1f}, {kappa.max():.1f}]"
-    heads = [f"{TITLES[estimator]}: {quantity}" for estimator, quantity in PANELS]
-    return {
-        "constraint": constraint,
-        **dict(zip(heads, slopes, strict=True)),
-        "κ² of the gradient at ε = 0.02, GAE": level,
-        "points with GAE: value, gradient": f"{value}, {gradient} of {every}",
-    }
+        line["κ² of the gradient at ε = 0.02, GAE"] = level
+    (*_, value, every), (*_, gradient, _) = fits[2:]
+    return line | {"points: value, gradient": f"{value}, {gradient} of {every}"}
 
 
 def _figure(data: pl.DataFrame, names: list[str]) -> Figure:

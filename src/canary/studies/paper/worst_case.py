@@ -16,7 +16,9 @@ from matplotlib.figure import Figure
 from canary.constraints import one_cost
 from canary.numerics.tiers import Tier
 from canary.reporting.figures import BLUE, GREY, RED, canvas
-from canary.studies.page import Line, Page, Paths
+from canary.studies.store import StoredStudy
+from canary.studies.table import View
+from canary.terminal.formatting import Line
 
 SEEDS = (4700,)
 UPDATES = 300
@@ -94,17 +96,18 @@ def updates_of(seed: int) -> list[dict[str, Any]]:
     return found
 
 
-def save(page: Page) -> Paths:
-    data = pl.DataFrame(page.points, infer_schema_length=None)
-    return page.write(
-        "Medians over the accepted updates of each tier, in units of the limit. All numbers are "
-        "exact except the\nbatch's α, max |ratio · A|, which training logs. |μ − L_μ| ≤ Kα is the "
-        "error of the surrogate, on which all\nbounds rest. B has a bound in tier a (nominal), μ "
-        "in every tier. The corollary excludes provable violation\nwhere σ ≥ √β K α.",
-        [_cells(rows) for rows in data.partition_by("tier", maintain_order=True)],
-        data,
-        _figure(data),
-    )
+ABOUT = (
+    "Medians over the accepted updates of each tier, in units of the limit. All numbers are "
+    "exact except the\nbatch's α, max |ratio · A|, which training logs. |μ − L_μ| ≤ Kα is the "
+    "error of the surrogate, on which all\nbounds rest. B has a bound in tier a (nominal), μ "
+    "in every tier. The corollary excludes provable violation\nwhere σ ≥ √β K α."
+)
+
+
+def view(study: StoredStudy) -> View:
+    data = pl.DataFrame(study.points, infer_schema_length=None)
+    tiers = data.partition_by("tier", maintain_order=True)
+    return View(ABOUT, [_cells(rows) for rows in tiers], _figure(data))
 
 
 def _cells(rows: pl.DataFrame) -> Line:
@@ -127,10 +130,10 @@ def _cells(rows: pl.DataFrame) -> Line:
         "μ": middle("mean"),
         "bound on μ": middle("mean_bound"),
         "B": middle("bound"),
-        "bound on B": middle("bound_bound") if is_nominal else "-",
+        "bound on B": middle("bound_bound") if is_nominal else None,
         "σ": middle("deviation"),
-        "σ needed": middle("deviation_needed") if has_corollary else "-",
-        "updates with σ ≥ √β K α": f"{excluded} of {len(rows)}" if has_corollary else "-",
+        "σ needed": middle("deviation_needed") if has_corollary else None,
+        "updates with σ ≥ √β K α": f"{excluded} of {len(rows)}" if has_corollary else None,
     }
 
 

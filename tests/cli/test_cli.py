@@ -230,7 +230,7 @@ def test_evaluate_prints_a_table_and_stable_json(trained, tmp_path, capsys):
     assert main([*arguments, str(target)]) == 0
     shown = capsys.readouterr().out
     assert "30 fresh episodes per seed" in shown
-    assert "95% interval" in shown
+    assert "[95%]" in shown
     summary = json.loads(target.read_text())
     assert summary.keys() >= KEYS
     assert (summary["episodes_per_seed"], summary["seed_ids"]) == ([30], [3])

@@ -17,7 +17,7 @@ from canary.api import Run
 from canary.api.run import _yardstick
 from canary.config.config import config_to_dict, make_config
 from canary.environments.icy_lake import IcyLake
-from canary.evaluation import play_episodes
+from canary.evaluation import make_player
 from canary.reporting.records import EvaluationSummary, TrainingSummary
 from canary.runs import directory
 from canary.runs.environment import describe_environment
@@ -116,20 +116,18 @@ def test_an_environment_with_a_cost_that_is_no_number_is_not_called_safe(
 
 
 def test_an_episode_handle_plays_as_evaluation_does(run: Run):
-    """Step by step with the handle, the same key gives the same episode as the vectorised
+    """Step by step with the most likely actions, the handle plays the episodes of the vectorised
     program."""
     trained, lake = run.policy(3), run.config.environment
     keys = jax.random.split(jax.random.key(8), 3)
-    play = jax.jit(
-        lambda k: play_episodes(lake, trained.account, trained.policy, trained.statistics, k)
-    )
-    ends = play(keys)
+    play = make_player(lake, trained.account, deterministic=True)
+    ends = play(trained.policy, trained.statistics, keys)
     step = jax.jit(lake.step)
     for index, key in enumerate(keys):
-        episode, key_step = trained.start(key), jax.random.split(key, 3)[2]
-        state, time = lake.reset(key), 0
+        key_reset, _, key_step = jax.random.split(key, 3)
+        episode, state, time = trained.start(), lake.reset(key_reset), 0
         while not (state.terminated or state.truncated):
-            action = episode.act(np.asarray(state.observation))
+            action = episode.act(np.asarray(state.observation), deterministic=True)
             assert isinstance(action, int)
             state = step(state, action, jax.random.fold_in(key_step, time))
             episode.spend(float(state.cost))

@@ -25,7 +25,7 @@ ALLOWED: dict[str, set[str]] = {
     "values": {"errors"},
     "types": {"errors", "constraints", "values"},
     "numerics": {"errors", "constraints", "types"},
-    "host": {"errors"},  # environments outside JAX; a worker process imports this room and no other
+    "host": {"errors", "export.numpy_policy"},  # environments outside JAX; a worker process imports this room and no other
     "environments": {"errors", "constraints", "values", "types", "numerics", "host"},
     "checking": {"errors", "constraints", "values", "types", "numerics", "environments", "host"},
     "networks": {"types", "numerics", "environments"},

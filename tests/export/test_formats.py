@@ -10,7 +10,7 @@ import pytest
 
 from canary.errors import CanaryError
 from canary.export import numpy_policy, onnx_format
-from canary.export.formats import TOLERANCE, check_parity, metadata, numpy_bytes
+from canary.export.formats import TOLERANCE, check_parity, numpy_bytes
 from canary.export.run import FORMATS
 from export.portable_policies import KINDS, make_portable
 
@@ -47,7 +47,7 @@ def test_a_policy_that_differs_is_noticed(name: str):
 
 def test_metadata_is_in_every_file():
     portable = make_portable(normalised=True, discount=0.9)
-    expected = json.loads(json.dumps(metadata(portable)))
+    expected = json.loads(json.dumps(portable.metadata))
     assert (expected["limit"], expected["cost_discount"], expected["epsilon"]) == (2.5, 0.9, 0.02)
     assert expected["environment"] == {"name": "Probe", "settings": {"slip": 0.25}}
     assert expected["policy_sha256"] == portable.sha256

@@ -12,10 +12,11 @@ from gymnasium import spaces
 
 import canary
 from canary.environments import from_gymnasium
+from canary.environments.gymnasium_environment import draw_identities
 from canary.export import numpy_policy
 from canary.export.formats import numpy_bytes
 from canary.host.episodes import SEED_BITS
-from canary.host.spaces import action_decoder, describe_spaces, observation_encoder
+from canary.host.spaces import describe_spaces
 from canary.runs.policies import EvaluationPlan, load_policies, play
 from export.portable_policies import make_portable
 from problems.host_environments import Rooms, Walk
@@ -42,32 +43,37 @@ DONE = {
 
 
 @pytest.mark.parametrize("kind", SEEN)
-def test_numpy_sees_what_training_saw(kind: str):
+def test_a_policy_sees_what_gymnasium_flattens(kind: str):
     space = SEEN[kind]
     space.seed(0)
     values = [space.sample() for _ in range(20)]
-    encode, size, _ = observation_encoder(space, "it")
-    interface = json.loads(json.dumps(describe_spaces(space, MOVES)))
-    assert sum(entry["size"] for entry in interface["observation"]) == size
-    rows = [numpy_policy.observation_row(value, interface) for value in values]
-    np.testing.assert_array_equal(np.stack(rows), encode(values))
-    assert rows[0].dtype == np.float32
+    interface = json.loads(json.dumps(describe_spaces(space, MOVES, "it")))
+    rows = numpy_policy.observation_rows(values, interface)
+    expected = [spaces.utils.flatten(space, value) for value in values]
+    np.testing.assert_array_equal(rows, np.array(expected, np.float32).reshape(20, -1))
+    np.testing.assert_array_equal(numpy_policy.observation_row(values[3], interface), rows[3])
+    assert rows.dtype == np.float32
+    assert sum(entry["size"] for entry in interface["observation"]) == rows.shape[1]
 
 
 @pytest.mark.parametrize("kind", DONE)
-def test_numpy_does_what_training_did(kind: str):
+def test_actions_are_clipped_and_stretched(kind: str):
     space, random = DONE[kind], np.random.default_rng(0)
-    decode, size, count = action_decoder(space, "it")
-    interface = json.loads(json.dumps(describe_spaces(SEEN["numbers"], space)))
-    rows = random.normal(scale=2, size=(50, size)).astype(np.float32)
-    if count is not None:
-        rows = random.integers(count, size=(50, 1)).astype(np.float32)
-    for row, expected in zip(rows, decode(rows), strict=True):
-        action = row if count is None else int(row[0])
-        found = numpy_policy.environment_action(action, interface)
+    interface = json.loads(json.dumps(describe_spaces(SEEN["numbers"], space, "it")))
+    if isinstance(space, spaces.Discrete):
+        rows = random.integers(3, size=50)
+        expected = rows + space.start
+    else:
+        rows = random.normal(scale=2, size=(50, int(np.prod(space.shape)))).astype(np.float32)
+        low, high = space.low.astype(float).ravel(), space.high.astype(float).ravel()
+        expected = low + (np.clip(rows, -1, 1) + 1) / 2 * (high - low)
+    together = numpy_policy.environment_action(rows, interface)
+    for row, one, wanted in zip(rows, together, expected, strict=True):
+        found = numpy_policy.environment_action(row, interface)
         assert space.contains(found)
-        assert (found.dtype, np.shape(found)) == (expected.dtype, np.shape(expected))
-        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_allclose(np.ravel(found), wanted, rtol=1e-6, atol=1e-6)
+        np.testing.assert_array_equal(found, one)
+        assert found.dtype == one.dtype
 
 
 HORIZON, LIMIT = 12, 3.0
@@ -100,34 +106,19 @@ def loop(environment: Any, episode: Any, seed: int, **how: Any) -> tuple[float, 
     return gained, episode.spent
 
 
-def evaluated(run: canary.Run, **how: Any) -> Any:
-    """Evaluated episodes, with their keys and the seeds that the environment got."""
-    plan = EvaluationPlan(episodes=20, **how)
-    rows = play(load_policies(run.config, run.directory), plan)[0]
-    keys = plan.keys(0, 0)
-    drawn = jax.vmap(lambda key: jax.random.bits(jax.random.split(key, 3)[0], (2,), np.uint32))(
-        keys
-    )
-    return rows.select("return", "cost").to_numpy(), keys, np.asarray(drawn)[:, 0] & SEED_BITS
-
-
 def test_the_handle_plays_the_evaluated_episodes(played):
-    run, environment = played
-    rows, keys, seeds = evaluated(run)
-    policy = run.policy()
-    assert policy.interface == run.config.environment.policy_interface
-    for row, key, seed in list(zip(rows, keys, seeds, strict=True))[:10]:
-        found = loop(environment, policy.start(key), int(seed))
-        np.testing.assert_allclose(found, row, rtol=1e-4, atol=1e-4)
-
-
-def test_the_exported_policy_plays_what_evaluation_measured(played):
+    """With most likely actions the same episodes; with sampled ones the same distribution."""
     run, environment = played
     policy = numpy_policy.load(run.export("numpy")["path"], run.policy().sha256)
-    rows, _, seeds = evaluated(run, deterministic=True)
-    for row, seed in list(zip(rows, seeds, strict=True))[:10]:
-        found = loop(environment, policy.start(0), int(seed), deterministic=True)
-        np.testing.assert_allclose(found, row, rtol=1e-3, atol=1e-3)
+    plan = EvaluationPlan(episodes=20, deterministic=True)
+    rows = play(load_policies(run.config, run.directory), plan)[0].select("return", "cost")
+    keys = jax.vmap(lambda key: jax.random.split(key, 3)[0])(plan.keys(0, 0))
+    seeds = np.asarray(draw_identities(keys))[:, 0] & SEED_BITS
+    for handle in (policy, run.policy()):
+        assert handle.interface == run.config.environment.policy_interface
+        for row, seed in list(zip(rows.to_numpy(), seeds, strict=True))[:10]:
+            found = loop(environment, handle.start(0), int(seed), deterministic=True)
+            np.testing.assert_allclose(found, row, rtol=1e-3, atol=1e-3)
     ours = np.array([loop(environment, policy.start(seed), seed) for seed in range(200)])
     theirs = run.evaluate(200)
     expected = np.array([theirs["return_mean"], theirs["cost_mean"]])
@@ -150,7 +141,7 @@ def test_seeds_of_the_policy_and_of_the_environment_may_be_the_same():
 def test_the_digest_holds_the_interface():
     portable, digests = make_portable(continuous=True), set()
     for high in (4, 5):
-        interface = describe_spaces(spaces.Box(-1, 1, (5,)), spaces.Box(-2, high, (3,)))
+        interface = describe_spaces(spaces.Box(-1, 1, (5,)), spaces.Box(-2, high, (3,)), "it")
         place = replace(portable.place, interface=interface)
         digests.add(replace(portable, place=place).identity.sha256)
     assert len(digests | {portable.identity.sha256}) == 3

@@ -15,9 +15,10 @@ import pytest
 
 from canary.algorithms.remaining_risk import remaining_risk
 from canary.export import numpy_policy
-from canary.export.formats import numpy_bytes, random_inputs
+from canary.export.formats import numpy_bytes
 from canary.export.trained_policy import TrainedPolicy
-from export.portable_policies import KINDS, OBSERVATIONS, make_portable, with_critics
+from canary.rollout import policy_inputs
+from export.portable_policies import HORIZON, KINDS, OBSERVATIONS, make_portable, with_critics
 
 ZEROS = np.zeros(OBSERVATIONS)
 
@@ -47,19 +48,24 @@ def test_it_needs_numpy_alone(tmp_path: Path):
 @pytest.mark.parametrize(
     "kind", ["normalised continuous", "discounted", "with a clock and a budget layer"]
 )
-def test_the_handle_keeps_the_same_account_as_in_jax(kind: str):
+def test_an_episode_keeps_the_account_and_sees_it(kind: str):
+    """The most likely action in every step is JAX's for an account that is kept here by hand."""
     portable = make_portable(**KINDS[kind])
-    ours, theirs = loaded(portable).start(0), portable.start(0)
-    observations, _, _ = random_inputs(portable, 8, seed=9)
-    for observation, cost in zip(observations, [0, 1.5, 0.25, 0, 3, 0.1, 0, 1], strict=True):
-        expected = theirs.act(observation, deterministic=True)
-        found = ours.act(observation, deterministic=True)
-        np.testing.assert_allclose(found, expected, atol=1e-5)
-        assert type(found) is type(expected)
-        ours.spend(cost)
-        theirs.spend(cost)
-        assert (ours.spent, ours.remaining) == (theirs.spent, theirs.remaining)
-    assert ours.remaining < 0
+    episode, spent, pace = portable.start(0), 0.0, 1.0
+    observations = np.random.default_rng(9).normal(size=(8, OBSERVATIONS)).astype(np.float32)
+    for time, cost in enumerate([0, 1.5, 0.25, 0, 3, 0.1, 0, 1]):
+        seen, discount = observations[time], portable.account.cost_discount
+        pace = time / HORIZON if portable.account.clock else discount**time
+        x = policy_inputs(
+            seen, jnp.float32(spent), jnp.float32(pace), portable.account, portable.statistics
+        )
+        found = episode.act(seen, deterministic=True)
+        np.testing.assert_allclose(found, portable.policy(x).mode(), atol=1e-5)
+        episode.spend(cost)
+        spent += discount**time * cost
+        assert episode.spent == pytest.approx(spent)
+        assert episode.remaining == pytest.approx(2.5 - spent)
+    assert episode.remaining < 0
 
 
 def test_sampled_actions_follow_the_policy_and_repeat_with_the_seed():
@@ -72,22 +78,8 @@ def test_sampled_actions_follow_the_policy_and_repeat_with_the_seed():
     assert (np.abs(rates - chance) <= 4 * np.sqrt(chance * (1 - chance) / 3000) + 1e-3).all()
 
 
-@pytest.mark.parametrize("clock", [False, True])
-def test_risk_during_an_episode_is_that_of_the_jax_handle(clock: bool):
-    portable = with_critics(make_portable(discount=0.9, clock=clock, budgets=int(clock)))
-    ours, theirs = loaded(portable).start(0), portable.start(0)
-    seen = np.array([0.3, -1, 0.2, 2, 0.5], np.float32)
-    for cost in (0.0, 0.5, 1.0, 2.0, 3.0):
-        assert ours.risk(seen) == pytest.approx(theirs.risk(seen), abs=1e-5)
-        for episode in (ours, theirs):
-            episode.act(seen)
-            episode.spend(cost)
-    assert ours.remaining < 0
-    assert ours.risk(seen) == theirs.risk(seen) == 1.0
-
-
 @pytest.mark.parametrize("dead_zone", [None, 0.0, 0.35])
-def test_risk_of_many_states_is_that_of_the_jax_critics(dead_zone: float | None):
+def test_risk_of_many_states_is_that_of_the_critics(dead_zone: float | None):
     """Every branch: nothing spent, within the dead zone, beyond it, at the limit, above it."""
     portable = with_critics(make_portable(), dead_zone=dead_zone)
     observation = np.random.default_rng(0).normal(size=(300, OBSERVATIONS)).astype(np.float32)
@@ -104,12 +96,17 @@ def test_risk_of_many_states_is_that_of_the_jax_critics(dead_zone: float | None)
     assert (found[spent > 2.5] == 1).all()
 
 
-@pytest.mark.parametrize("kind", ["numpy", "jax"])
-def test_after_the_end_the_risk_is_what_happened(kind: str):
-    portable = with_critics(make_portable())
-    policy = loaded(portable) if kind == "numpy" else portable
+def test_the_risk_follows_the_account_and_after_the_end_is_what_happened():
+    policy = with_critics(make_portable(discount=0.9, clock=True, budgets=1))
+    seen, episode = np.array([0.3, -1, 0.2, 2, 0.5], np.float32), policy.start(0)
+    for time, (cost, ended) in enumerate([(0.0, False), (2.6, False), (1.0, False), (0.0, True)]):
+        account = np.float32([time / HORIZON, episode.spent, 0.9**time])
+        assert episode.risk(seen) == pytest.approx(float(loaded(policy).risk(seen, *account)))
+        episode.act(seen)
+        episode.spend(cost, ended)
+    assert episode.risk(seen) == float(episode.spent > 2.5)
     for cost, risk in ((2.5, 0.0), (2.6, 1.0)):
-        episode = policy.start(0)
+        episode = with_critics(make_portable()).start(0)
         episode.act(ZEROS)
         episode.spend(cost, ended=True)
         assert episode.risk(ZEROS) == risk

@@ -12,7 +12,7 @@ from canary.environments.eco_ant import INITIAL_POSITION, EcoAnt
 from canary.environments.point_goal import PointGoal, PointGoal2500
 from canary.errors import CanaryError
 from canary.rendering import eco_ant, icy_lake, point_goal
-from canary.rendering.canvas import AMBER, BLUE, CANARY
+from canary.rendering.picture import AMBER, BLUE, CANARY
 from canary.rendering.run import drawing_for
 from rendering.recorded_episodes import LAKE, drive, episode, lake_walk
 

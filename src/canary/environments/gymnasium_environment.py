@@ -7,12 +7,10 @@ The state of an episode is the seed of its reset and the actions since, so a che
 is a checkpoint of the episode; live environments are a cache of it (`canary.host.episodes`).
 """
 
-import dataclasses
 import threading
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, ClassVar, NoReturn
+from dataclasses import replace
+from typing import Any, NoReturn
 
 import equinox as eqx
 import jax
@@ -56,24 +54,24 @@ def states_of(table: Float[Array, "*batch column"], inner: Any = None) -> Enviro
     )
 
 
-@dataclass(frozen=True, eq=False)
 class GymnasiumEnvironment:
-    """Made by `from_gymnasium`, which explains the fields."""
+    """Made by `from_gymnasium`, which explains the arguments."""
 
-    recipe: Recipe
-    workers: int = 0
-    drawing: ClassVar[str] = "canary.rendering.gymnasium_environment:draw"
-    _open: dict[Hashable, Episodes] = field(default_factory=dict, init=False, repr=False)
-    _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
+    drawing = "canary.rendering.gymnasium_environment:draw"
 
-    @cached_property
-    def first(self) -> Player:
-        """The first environment, which says what the spaces and the horizon are."""
-        return Player(self.recipe)
+    def __init__(self, recipe: Recipe, workers: int = 0):
+        self.recipe, self.workers, self.name = recipe, workers, recipe.label
+        self.first = first = Player(recipe)
+        count = first.action_count
+        self.action_space: ActionSpace = Discrete(count) if count else Continuous(first.action_size)
+        self.horizon, self.observation_size = first.horizon, first.observation_size
+        self.normalise_observation, self.policy_interface = first.is_physical, first.interface
+        self._open: dict[Hashable, Episodes] = {}
+        self._lock = threading.Lock()  # the registries of environments are not made for threads
 
     def episodes(self, name: Hashable, lanes: int) -> Episodes:
         """The live episodes that were opened under this name, or new ones."""
-        with self._lock:  # the registries of environments are not made for several threads
+        with self._lock:
             if (name, lanes) not in self._open:
                 self._open[name, lanes] = Episodes(self.recipe, self.first, lanes, self.workers)
             return self._open[name, lanes]
@@ -82,7 +80,7 @@ class GymnasiumEnvironment:
         """End all environments and worker processes; what is used again starts again."""
         with self._lock:
             for episodes in self._open.values():
-                episodes.close()
+                episodes.row.close()
             self._open.clear()
 
     def reset(self, key: Any) -> NoReturn:
@@ -90,31 +88,6 @@ class GymnasiumEnvironment:
 
     def step(self, state: Any, action: Any, key: Any) -> NoReturn:
         self.reset(key)
-
-    @property
-    def name(self) -> str:
-        return self.recipe.label
-
-    @cached_property
-    def horizon(self) -> int:
-        return self.first.horizon
-
-    @cached_property
-    def observation_size(self) -> int:
-        return self.first.observation_size
-
-    @cached_property
-    def action_space(self) -> ActionSpace:
-        count = self.first.action_count
-        return Continuous(self.first.action_size) if count is None else Discrete(count)
-
-    @cached_property
-    def normalise_observation(self) -> bool:
-        return self.first.is_physical
-
-    @cached_property
-    def policy_interface(self) -> dict[str, Any]:
-        return self.first.interface()
 
     def settings(self) -> dict[str, Any]:
         """The arguments of the environment, its horizon, and the name of its cost."""
@@ -141,8 +114,8 @@ class GymnasiumEnvironment:
         """The same environment with other arguments."""
         arguments = {**self.recipe.arguments, **changes}
         horizon = arguments.pop("horizon", self.recipe.horizon)
-        recipe = dataclasses.replace(self.recipe, arguments=arguments, horizon=horizon)
-        return dataclasses.replace(self, recipe=recipe)
+        recipe = replace(self.recipe, arguments=arguments, horizon=horizon)
+        return GymnasiumEnvironment(recipe, self.workers)
 
 
 def from_gymnasium(
@@ -172,11 +145,10 @@ def from_gymnasium(
     cost = f"{INFO}cost" if cost == "info" else cost
     horizon = convert(Count | None, horizon, "horizon")
     workers = convert(Whole, workers, "workers")
-    environment = GymnasiumEnvironment(Recipe(make, dict(arguments), cost, horizon), workers)
-    if workers and environment.recipe.by_name() is None:
+    recipe = Recipe(make, dict(arguments), cost, horizon)
+    if workers and recipe.by_name() is None:
         raise CanaryError(
-            f"Worker processes need to import what makes {environment.name} and its cost; move "
-            "them to a module that can be imported, or leave workers out."
+            f"Worker processes need to import what makes {recipe.label} and its cost; move them to a "
+            "module that can be imported, or leave workers out."
         )
-    environment.horizon  # noqa: B018 - made now, so that mistakes are found here
-    return environment
+    return GymnasiumEnvironment(recipe, workers)

@@ -1,21 +1,18 @@
-"""What all export formats share: metadata, the numpy file, and the comparison with JAX.
+"""The numpy file, and the comparison of any format with JAX.
 
 Every format maps an observation, the pace and the spent cost in raw units to the parameters of the
 action distribution. The normaliser, the division by the limit and the clips are part of the file.
 """
 
-import importlib.metadata
 import io
 import json
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import jax
 import numpy as np
 from jaxtyping import Array, Float
 
-from canary.environments.protocol import Discrete
 from canary.errors import CanaryError
 from canary.export import numpy_policy
 from canary.export.trained_policy import TrainedPolicy
@@ -24,41 +21,15 @@ from canary.rollout import policy_inputs
 
 TOLERANCE = 1e-5
 CHECKED_INPUTS = 512
-INPUTS = ("observation", "pace", "spent")
-"""The pace is t / clock, or g_t if the metadata's `clock` is null."""
 
-Outputs = dict[str, np.ndarray]
-Implementation = Callable[[np.ndarray, np.ndarray, np.ndarray], Outputs]
+Implementation = Callable[[np.ndarray, np.ndarray, np.ndarray], dict[str, np.ndarray]]
 """observation [case, obs], pace [case], spent [case] or, of several costs, [case, cost] -> outputs
 [case, action]."""
 
 
-def metadata(trained: TrainedPolicy) -> dict[str, Any]:
-    """Everything but the arrays, as JSON data."""
-    identity = trained.identity
-    versions = {}
-    for distribution in ("canary-rl", "jax", "numpy", "onnx"):
-        with suppress(importlib.metadata.PackageNotFoundError):
-            versions[distribution.removesuffix("-rl")] = importlib.metadata.version(distribution)
-    own = {
-        "format": numpy_policy.FORMAT,
-        "inputs": list(INPUTS),
-        "outputs": output_names(trained),
-        "interface": trained.interface,
-        "facts": sorted(identity.facts),
-        "policy_sha256": identity.sha256,
-        "versions": versions,
-    }
-    return trained.about | identity.facts | own
-
-
-def output_names(trained: TrainedPolicy) -> list[str]:
-    return ["logits"] if isinstance(trained.place.action_space, Discrete) else ["mean", "log_std"]
-
-
 def numpy_bytes(trained: TrainedPolicy) -> bytes:
     """An .npz file of plain arrays and JSON metadata for `numpy_policy.load`."""
-    arrays, known = trained.identity.arrays, metadata(trained)
+    arrays, known = trained.identity.arrays, trained.metadata
     text = json.dumps(known | {"file_sha256": numpy_policy.digest(known, arrays)}, allow_nan=False)
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, metadata=np.frombuffer(text.encode(), np.uint8), **arrays)  # type: ignore
@@ -83,12 +54,10 @@ def jax_outputs(
     return {"mean": distribution.mean, "log_std": distribution.log_std}
 
 
-def random_inputs(
-    trained: TrainedPolicy, count: int = CHECKED_INPUTS, seed: int = 0
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def random_inputs(trained: TrainedPolicy) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Observations with the normaliser's moments (else standard normal), and accounts on both
     sides of every clip."""
-    random = np.random.default_rng(seed)
+    random, count = np.random.default_rng(0), CHECKED_INPUTS
     observation = random.standard_normal((count, trained.place.observation_size))
     if (statistics := trained.statistics) is not None and statistics.count > 1:
         deviation = np.sqrt(np.asarray(statistics.squares, float) / float(statistics.count))
@@ -108,9 +77,9 @@ def check_parity(trained: TrainedPolicy, implementation: Implementation) -> dict
     """The largest differences between an implementation and JAX on random inputs; a CanaryError if
     action distributions differ by more than 1e-5.
 
-    `max_abs_difference` is that of probabilities or, relative to max(1, |value|), of means and log
-    deviations; `max_output_difference` that of the networks' raw outputs, of whose size float32
-    resolves about 1e-6.
+    `max_abs_difference` compares probabilities or, relative to max(1, |value|), means and log
+    deviations. `max_output_difference` compares the raw outputs of the networks; float32 resolves
+    about 1e-6 of their size.
     """
     inputs = random_inputs(trained)
     with jax.default_matmul_precision("highest"):

@@ -9,8 +9,7 @@
 A policy sees x = (s, p, y): the observation, the pace, and the cost spent so far in this episode in
 units of the limit. The pace is t / clock, or the cost discount g_t where the metadata has no
 `clock`. An `Episode` keeps that account. It takes the observations and returns the actions of the
-environment that the policy was trained in. Its most likely actions are those of the JAX handle;
-sampled ones agree in distribution.
+environment that the policy was trained in.
 
 A changed file is refused by its digest. `load(path, sha256=...)` accepts only the policy with the
 digest that a certificate states.
@@ -22,6 +21,7 @@ import json
 import os
 import secrets
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
@@ -57,6 +57,11 @@ class NumpyPolicy:
         return self.metadata["interface"]
 
     @property
+    def size(self) -> int:
+        """Numbers in an observation."""
+        return int(self.metadata["observation_size"])
+
+    @property
     def is_discrete(self) -> bool:
         return self.metadata["actions"]["kind"] == "discrete"
 
@@ -76,8 +81,7 @@ class NumpyPolicy:
             raise ValueError(f"start() takes a whole number that is not negative, not {seed!r}.")
         # Gymnasium's environments draw from default_rng(seed); this is another stream
         random = np.random.default_rng([secrets.randbits(63) if seed is None else seed, STREAM])
-        account = self.limit, float(self.metadata["cost_discount"])
-        return Episode(self, random, account, int(self.metadata["observation_size"]))
+        return Episode(self, random)
 
     def inputs(self, observation: np.ndarray, pace: Any, spent: Any) -> np.ndarray:
         """x = (s, p, y), what the networks see, for observations [..., obs] and raw `spent`."""
@@ -157,15 +161,11 @@ def cantelli_risk(
 class Episode:
     """One episode: `act`, step the environment, `spend` the cost of the step, and so on.
 
-    The account y_{t+1} = y_t + g_t c_t is in raw units and double precision. The handle of a
-    trained run derives from this class.
+    The account y_{t+1} = y_t + g_t c_t is in raw units and double precision.
     """
 
-    mistake: type[ValueError] = ValueError
-
-    def __init__(self, policy: Any, random: Any, account: tuple[Any, float], size: int):
-        self._policy, self._random, self._size = policy, random, size
-        self._limit, self._cost_discount = account
+    def __init__(self, policy: NumpyPolicy, random: Any):
+        self._policy, self._random, self._limit = policy, random, policy.limit
         self._time, self._spent, self._discount = 0, 0.0 * self._limit, 1.0
         self._has_acted = self._has_ended = False
 
@@ -190,28 +190,26 @@ class Episode:
         vector that the environment clips to [-1, 1].
         """
         if self._has_ended:
-            raise self.mistake("The episode has ended; start() begins another one.")
+            raise ValueError("The episode has ended; start() begins another one.")
         if self._has_acted:
-            raise self.mistake("act() was called twice; call spend(cost) after each action.")
-        action = self._choose(self._checked(observation), deterministic)
-        self._has_acted = True
-        return environment_action(action, self._policy.interface)
-
-    def _choose(self, seen: np.ndarray, deterministic: bool) -> int | np.ndarray:
-        out = self._policy.outputs(seen, self._pace, self._spent)
+            raise ValueError("act() was called twice; call spend(cost) after each action.")
+        out = self._policy.outputs(self._checked(observation), self._pace, self._spent)
         if self._policy.is_discrete:
             chances = probabilities(out["logits"])
-            if deterministic:
-                return int(chances.argmax())
-            return int(self._random.choice(chances.size, p=chances))
-        noise = 0 if deterministic else self._random.standard_normal(out["mean"].shape, np.float32)
-        return out["mean"] + np.exp(out["log_std"]) * noise
+            mode = chances.argmax()
+            action = int(mode if deterministic else self._random.choice(chances.size, p=chances))
+        else:
+            size = out["mean"].shape
+            noise = 0 if deterministic else self._random.standard_normal(size, np.float32)
+            action = out["mean"] + np.exp(out["log_std"]) * noise
+        self._has_acted = True
+        return environment_action(action, self._policy.interface)
 
     def spend(self, cost: Any, ended: bool = False) -> None:
         """Add the cost of the last action, also a cost of 0; `ended`: it was the last one. Several
         costs are a list."""
         if not self._has_acted:
-            raise self.mistake("spend() was called without an action; call act(observation) first.")
+            raise ValueError("spend() was called without an action; call act(observation) first.")
         shape = np.shape(self._limit)
         try:
             value = np.asarray(cost, float).reshape(shape) if shape else float(cost)
@@ -219,9 +217,9 @@ class Episode:
             value = np.nan
         if not np.isfinite(value).all():
             what = f"{shape[0]} finite numbers" if shape else "a finite number"
-            raise self.mistake(f"The cost of step {self._time} is not {what}: {cost!r}.")
+            raise ValueError(f"The cost of step {self._time} is not {what}: {cost!r}.")
         self._spent = self._spent + self._discount * value
-        self._discount *= self._cost_discount
+        self._discount *= float(self._policy.metadata["cost_discount"])
         self._time, self._has_acted, self._has_ended = self._time + 1, False, bool(ended)
 
     def risk(self, observation: Any) -> float:
@@ -230,63 +228,63 @@ class Episode:
         After `spend(cost, ended=True)` the answer is known: 1 above the limit, else 0.
         """
         seen = self._checked(observation)
-        is_over = np.any(self._spent > self._limit)
-        return float(is_over) if self._has_ended else self._estimated_risk(seen)
-
-    def _estimated_risk(self, seen: np.ndarray) -> float:
+        if self._has_ended:
+            return float(np.any(self._spent > self._limit))
         return float(self._policy.risk(seen, self._pace, self._spent, self._discount))
 
     def _checked(self, observation: Any) -> np.ndarray:
-        try:
-            seen = observation_row(observation, self._policy.interface)
-        except ValueError as error:
-            raise self.mistake(str(error)) from None
-        if seen.shape != (self._size,):
-            raise self.mistake(f"An observation has the shape ({self._size},), not {seen.shape}.")
+        seen, size = observation_row(observation, self._policy.interface), self._policy.size
+        if seen.shape != (size,):
+            raise ValueError(f"An observation has the shape ({size},), not {seen.shape}.")
         if not (finite := np.isfinite(seen)).all():
-            raise self.mistake(f"The observation is not finite at index {int(finite.argmin())}.")
+            raise ValueError(f"The observation is not finite at index {int(finite.argmin())}.")
         return seen
 
 
 def observation_row(observation: Any, interface: dict[str, Any] | None) -> np.ndarray:
-    """The row of numbers that the policy sees of an observation of the environment."""
+    """The numbers that the policy sees of an observation of the environment."""
     if interface is not None:
-        rows = [_entries(observation, **entry) for entry in interface["observation"]]
-        return np.concatenate(rows).astype(np.float32)
+        return observation_rows([observation], interface)[0]
     try:
         return np.asarray(observation, np.float32)
     except (TypeError, ValueError):
         raise ValueError(f"The observation is not made of numbers: {observation!r:.60}.") from None
 
 
-def _entries(seen: Any, path: list[Any], size: int, values: Any = None, **_: Any) -> np.ndarray:
-    """One part of the row; integers become one-hot by `values`, pairs (first value, count)."""
-    where = "".join(f"[{key!r}]" for key in path)
+def observation_rows(observations: Sequence[Any], interface: dict[str, Any]) -> np.ndarray:
+    """A row for each of several observations."""
+    parts = [_entries(observations, **entry) for entry in interface["observation"]]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, 1)
+
+
+def _entries(seen: Any, path: list[Any], kind: str, size: int, values: Any = ()) -> np.ndarray:
+    """A part of each row; counted values become one-hot by `values`, pairs (first value, count)."""
+    where, is_counted = "".join(f"[{key!r}]" for key in path), kind == "counted"
     try:
         for key in path:
-            seen = seen[key]
-        row = np.asarray(seen, float).ravel()
-        if values is not None:
-            pairs = zip(row, values, strict=True)
-            row = np.concatenate([np.arange(n) == value - first for value, (first, n) in pairs])
+            seen = [each[key] for each in seen]
+        part = np.array(seen, float if is_counted else np.float32).reshape(len(seen), -1)
+        if is_counted:
+            columns = zip(part.T[..., None], values, strict=True)
+            part = np.concatenate([np.arange(n) == x - first for x, (first, n) in columns], 1)
     except (TypeError, LookupError, ValueError):
         raise ValueError(f"The observation lacks {where or 'numbers'}: {seen!r:.60}.") from None
-    if len(row) != size or (values is not None and row.sum() != len(values)):
+    if part.shape[1] != size or (is_counted and (part.sum(1) != len(values)).any()):
         raise ValueError(f"The observation{where} is {seen!r:.60}, which is not in its space.")
-    return row
+    return part.astype(np.float32, copy=False)
 
 
 def environment_action(action: Any, interface: dict[str, Any] | None) -> Any:
     """The environment's action for one of the policy: shifted to the first choice, or clipped to
-    [-1, 1] and scaled to the bounds."""
+    [-1, 1] and scaled to the bounds. Actions may have a first axis of several environments."""
     if interface is None:
         return action
     space, kind = interface["action"], np.dtype(interface["action"]["dtype"])
     if space["kind"] == "counted":
-        return kind.type(int(action) + space["start"])
+        return np.asarray(action).astype(kind) + kind.type(space["start"])
     low, high = np.asarray(space["low"], float), np.asarray(space["high"], float)
     scaled = (high + low) / 2 + (high - low) / 2 * np.clip(action, *space["clip"])
-    return scaled.astype(kind).reshape(space["shape"])
+    return scaled.astype(kind).reshape((*np.shape(action)[:-1], *space["shape"]))
 
 
 def load(path: str | os.PathLike | BinaryIO, sha256: str | None = None) -> NumpyPolicy:

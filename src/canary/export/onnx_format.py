@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from canary.errors import CanaryError
-from canary.export.formats import INPUTS, Implementation, Outputs, metadata, output_names
-from canary.export.trained_policy import TrainedPolicy
+from canary.export.formats import Implementation
+from canary.export.trained_policy import INPUTS, TrainedPolicy
 from canary.identity import NORMALISER
 from canary.networks import LOG_STD_FLOOR, SPENT_SCALE
 from canary.rollout import SPENT_CLIP
@@ -50,7 +50,7 @@ def onnx_bytes(trained: TrainedPolicy) -> bytes:
     onnx = _require("onnx")
     helper, real, graph = onnx.helper, onnx.TensorProto.FLOAT, Graph(onnx)
     _add_network(graph, _add_inputs(graph, trained), trained)
-    shapes = dict.fromkeys(output_names(trained), trained.policy.network.biases[-1].shape)
+    shapes = dict.fromkeys(trained.outputs, trained.policy.network.biases[-1].shape)
     shapes |= {"observation": (trained.place.observation_size,), "pace": ()}
     shapes["spent"] = np.shape(trained.account.limit)
     tensors = {
@@ -61,14 +61,14 @@ def onnx_bytes(trained: TrainedPolicy) -> bytes:
         graph.nodes,
         "canary_policy",
         [tensors[name] for name in INPUTS],
-        [tensors[name] for name in output_names(trained)],
+        [tensors[name] for name in trained.outputs],
         graph.constants,
     )
     opsets = [helper.make_opsetid("", OPSET)]
     model = helper.make_model(
         whole, opset_imports=opsets, ir_version=IR_VERSION, producer_name="canary"
     )
-    helper.set_model_props(model, {"canary": json.dumps(metadata(trained), allow_nan=False)})
+    helper.set_model_props(model, {"canary": json.dumps(trained.metadata, allow_nan=False)})
     onnx.checker.check_model(model, full_check=True)
     return model.SerializeToString()
 
@@ -108,7 +108,7 @@ def _add_network(graph: Graph, x: str, trained: TrainedPolicy) -> None:
     for layer in range(layers):
         weights = (arrays[f"policy.network.{part}[{layer}]"] for part in ("weights", "biases"))
         if layer == layers - 1:
-            x = graph.add("Gemm", x, *weights, output=output_names(trained)[0])
+            x = graph.add("Gemm", x, *weights, output=trained.outputs[0])
         else:
             x = graph.add("Tanh", graph.add("Gemm", x, *weights))
     if "policy.log_std" in arrays:
@@ -124,7 +124,7 @@ def onnx_implementation(data: bytes) -> Implementation:
     session = runtime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
 
-    def run(*inputs: np.ndarray) -> Outputs:
+    def run(*inputs: np.ndarray) -> dict[str, np.ndarray]:
         found = session.run(names, dict(zip(INPUTS, inputs, strict=True)))
         return dict(zip(names, found, strict=True))
 

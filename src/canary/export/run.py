@@ -63,7 +63,7 @@ def export_run(
     note = f"{digest}  {path.name}\n"  # as sha256sum writes and checks it
     files.write_atomically(path.with_name(f"{path.name}.sha256"), note.encode())
     return {
-        **formats.metadata(trained),
+        **trained.metadata,
         "path": str(path),
         "file_sha256": digest,
         "format": name,

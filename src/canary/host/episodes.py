@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, UInt32
 
 from canary.host.player import Player, Recipe
-from canary.host.rows import TAIL, open_row
+from canary.host.rows import TAIL, LocalRow, WorkerRow
 
 SEED_BITS = 0x7FFFFFFF  # many environments take seeds of 31 bits only
 
@@ -30,7 +30,9 @@ class Episodes:
     """
 
     def __init__(self, recipe: Recipe, first: Player, lanes: int, workers: int):
-        self._row = open_row(recipe, lanes, workers)
+        workers = min(workers, lanes)
+        shared = WorkerRow(recipe, lanes, workers) if workers else None
+        self.row = shared or LocalRow(recipe, range(lanes))
         self._live = np.zeros(lanes, bool)  # whether the environment is in the state of the arrays
         self.everyone = np.arange(lanes)
         self.identity = np.zeros((lanes, 2), np.uint32)
@@ -54,7 +56,7 @@ class Episodes:
     def _reset(self, lanes: np.ndarray, identity: np.ndarray, actions: list[np.ndarray]) -> Any:
         """Reset these lanes and replay actions; the results of `rows`."""
         seeds = (identity[:, 0] & SEED_BITS).tolist()
-        return self._row.reset(lanes.tolist(), seeds, actions)
+        return self.row.reset(lanes.tolist(), seeds, actions)
 
     def step(self, lanes: Any, action: np.ndarray, cost_discount: float) -> None:
         """One step in these lanes (an array of their numbers, or a slice), none of which is
@@ -62,7 +64,7 @@ class Episodes:
         table = self.table[lanes]
         action = action.reshape(len(table), -1)
         self._live[lanes] = False
-        table[:, :TIME] = self._row.step(self.everyone[lanes].tolist(), action)
+        table[:, :TIME] = self.row.step(self.everyone[lanes].tolist(), action)
         self.actions[self.everyone[lanes], self.steps[lanes]] = action
         self.steps[lanes] += 1
         table[:, TIME] += 1
@@ -113,6 +115,3 @@ class Episodes:
             close = np.isclose(seen, before, rtol=1e-5, atol=1e-6, equal_nan=True).all(1)
             self._live[moved] = close & ~results[:, -2:].any(1)
         return self._live.copy()
-
-    def close(self) -> None:
-        self._row.close()

@@ -13,8 +13,9 @@ import numpy as np
 from jaxtyping import Float
 
 from canary.errors import CanaryError
+from canary.export.numpy_policy import environment_action, observation_rows
 from canary.host.references import describe, label_of, look_up, looks_up, name_of
-from canary.host.spaces import action_decoder, describe_spaces, observation_encoder
+from canary.host.spaces import describe_spaces
 
 GYMNASIUM = "gymnasium:"
 INFO = "info:"
@@ -60,25 +61,30 @@ class Player:
     """An environment that was made by a recipe."""
 
     def __init__(self, recipe: Recipe):
-        self.label = recipe.label
+        self.label, self.environment = recipe.label, _make(recipe)
         self.steps = 0  # of the current episode, with the one under way
-        self._environment = _make(recipe)
-        self._encode, self.observation_size, self.is_physical = observation_encoder(
-            self._environment.observation_space, self.label
-        )
-        self.actions, self.action_size, self.action_count = action_decoder(
-            self._environment.action_space, self.label
-        )
-        self.horizon = recipe.horizon or _own_horizon(self._environment, self.label)
-        self._values = 6 if recipe.cost == SIX_VALUES else 5
-        self._cost = cost_reader(recipe.cost) if self._values == 5 else None
+        seen, space = self.environment.observation_space, self.environment.action_space
+        self.interface = describe_spaces(seen, space, self.label)
+        self.observation_size = sum(entry["size"] for entry in self.interface["observation"])
+        self.is_physical = type(seen).__name__ != "Discrete"
+        self.action_count = int(space.n) if type(space).__name__ == "Discrete" else None
+        self.action_size = 1 if self.action_count else int(np.prod(space.shape))
+        spec = getattr(self.environment, "spec", None)
+        self.horizon = int(recipe.horizon or getattr(spec, "max_episode_steps", None) or 0)
+        if not self.horizon:
+            raise CanaryError(
+                f"{self.label} does not say after how many steps an episode is cut off "
+                "(spec.max_episode_steps); say it with horizon=..., or --set env.horizon=N."
+            )
+        self._cost = None if recipe.cost == SIX_VALUES else cost_reader(recipe.cost)
+        self._values = 6 if self._cost is None else 5
         self._before: Any = None
-        self._step = self._environment.step  # looking it up takes as long as a small step
+        self._step = self.environment.step  # looking it up takes as long as a small step
 
     def reset(self, seed: int) -> Any:
         """The first observation of an episode, as the environment itself has it."""
         self.steps = 0
-        answer = self._environment.reset(seed=seed)
+        answer = self.environment.reset(seed=seed)
         if not (isinstance(answer, tuple) and len(answer) == 2):
             raise CanaryError(f"reset() returned {_kind(answer)}, not (observation, info)")
         self._before = answer[0]
@@ -106,32 +112,20 @@ class Player:
                 f"reward and cost of a step must be numbers, not {reward!r} and {cost!r}"
             ) from None
 
+    def decode(self, rows: Sequence[np.ndarray] | np.ndarray) -> Sequence[Any]:
+        """The environment's actions for those of a policy, all at once: a small array takes as long
+        to convert as a small step."""
+        rows = np.asarray(rows)
+        return environment_action(rows[:, 0] if self.action_count else rows, self.interface)
+
     def encode(self, observations: Sequence[Any]) -> Float[np.ndarray, "row obs"]:
         """Observations of environments like this one as rows."""
         try:
-            rows = self._encode(observations)
-            if rows.shape != (len(observations), self.observation_size):
-                raise ValueError(f"it has {rows[0].size} numbers, not {self.observation_size}")
-        except Exception as error:
+            return observation_rows(observations, self.interface)
+        except ValueError as error:
             raise CanaryError(
-                f"{self.label} failed: an observation does not fit observation_space "
-                f"({describe(error)})."
-            ) from error
-        return rows
-
-    def interface(self) -> dict[str, Any]:
-        """How a policy's actions and inputs are made of the environment's own, as plain data."""
-        return describe_spaces(self._environment.observation_space, self._environment.action_space)
-
-    @property
-    def render_mode(self) -> str | None:
-        return getattr(self._environment, "render_mode", None)
-
-    def render(self) -> Any:
-        return self._environment.render()
-
-    def close(self) -> None:
-        self._environment.close()
+                f"{self.label} failed: an observation does not fit observation_space. {error}"
+            ) from None
 
 
 def _make(recipe: Recipe) -> Any:
@@ -176,16 +170,6 @@ def factory_of(recipe: Recipe) -> Callable[..., Any]:
             raise CanaryError(f"Gymnasium knows no environment {name!r} ({error}).") from None
 
     return make
-
-
-def _own_horizon(environment: Any, label: str) -> int:
-    limit = getattr(getattr(environment, "spec", None), "max_episode_steps", None)
-    if limit is None:
-        raise CanaryError(
-            f"{label} does not say after how many steps an episode is cut off "
-            "(spec.max_episode_steps); say it with horizon=..., or --set env.horizon=N."
-        )
-    return int(limit)
 
 
 def cost_reader(cost: Any, source: str = "info") -> Cost:

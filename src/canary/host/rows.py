@@ -1,8 +1,8 @@
 """Rows of environments that are stepped together: in this process, or shared by worker processes.
 
-Not Gymnasium's vector environments: those of Safety-Gymnasium's version cannot switch their
-automatic resets off. A worker ends when its pipe is closed, so none outlives this process, however
-it dies.
+Not Gymnasium's vector environments: those step every lane, need a process for each, and merge the
+`info` that costs are read from. A worker ends when its pipe is closed, so none outlives this
+process, however it dies.
 """
 
 import multiprocessing
@@ -38,7 +38,7 @@ class LocalRow:
             player = self._players[lane]
             try:
                 result = player.reset(seed), (0.0, 0.0, False, False)
-                for action in player.actions(past) if len(past) else ():
+                for action in player.decode(past):
                     if not any(result[1][2:]):  # own randomness may end an episode earlier
                         result = player.step(action)
             except Exception as error:
@@ -50,7 +50,7 @@ class LocalRow:
         """One step in each of these lanes."""
         players, results = self._players, []
         try:
-            for lane, action in zip(lanes, self._first.actions(actions), strict=True):
+            for lane, action in zip(lanes, self._first.decode(actions), strict=True):
                 results.append(players[lane].step(action))
         except Exception as error:
             lane = lanes[len(results)]
@@ -66,7 +66,7 @@ class LocalRow:
 
     def close(self) -> None:
         for player in self._players.values():
-            player.close()
+            player.environment.close()
 
 
 def _failure(player: Player, lane: int, error: Exception) -> CanaryError:
@@ -76,19 +76,18 @@ def _failure(player: Player, lane: int, error: Exception) -> CanaryError:
 
 
 class WorkerRow:
-    """Environments in worker processes, which have the same number of neighbouring lanes each. All
-    workers step at once. Lanes must ascend."""
+    """Environments in worker processes, with neighbouring lanes in each. All workers step at once."""
 
     def __init__(self, recipe: Recipe, lanes: int, workers: int):
         context = multiprocessing.get_context("spawn")  # a fork would copy JAX's locks
-        self._label, self._share, self._workers = recipe.label, -(-lanes // workers), []
-        for first in range(0, lanes, self._share):
+        self._label, self._workers = recipe.label, []
+        for share in np.array_split(np.arange(lanes), workers):
             pipe, its_end = context.Pipe()
-            work = (its_end, recipe, range(lanes)[first : first + self._share])
+            work = its_end, recipe, share.tolist()
             process = context.Process(target=_serve, args=work, daemon=True)
             process.start()
             its_end.close()
-            self._workers.append((pipe, process))
+            self._workers.append((pipe, process, set(work[-1])))
 
     def reset(self, *arguments: Any) -> Results:
         return self._ask("reset", *arguments)
@@ -96,35 +95,29 @@ class WorkerRow:
     def step(self, *arguments: Any) -> Results:
         return self._ask("step", *arguments)
 
-    def _ask(self, method: str, lanes: Lanes, *given: Sequence[Any]) -> Results:
-        """Ask every worker that has some of the lanes, then wait for all of them."""
-        ends = np.searchsorted(lanes, self._share * np.arange(len(self._workers) + 1)).tolist()
-        asked = [
-            (worker, slice(first, last))
-            for worker, first, last in zip(self._workers, ends[:-1], ends[1:], strict=True)
-            if first < last
-        ]
-        for (pipe, _), part in asked:
-            with suppress(OSError):  # a dead worker is reported by its answer
-                pipe.send((method, [each[part] for each in (lanes, *given)]))
-        answers = []
-        for (pipe, process), part in asked:
+    def _ask(self, method: str, *given: Sequence[Any]) -> Results:
+        """Ask every worker that has some of the lanes, which ascend, then wait for all of them."""
+        asked, answers = [], []
+        for pipe, process, own in self._workers:
+            if part := [each for each in zip(*given, strict=True) if each[0] in own]:
+                with suppress(OSError):  # a dead worker is reported by its answer
+                    pipe.send((method, [*zip(*part, strict=True)]))
+                asked.append((pipe, process))
+        for pipe, process in asked:
             try:
                 answers.append(pipe.recv())
             except (EOFError, OSError):
                 process.join()
-                answers.append(
-                    f"{self._label} failed: the worker process of lane {lanes[part.start]} ended "
-                    f"with code {process.exitcode}."
-                )
+                code = process.exitcode
+                answers.append(f"{self._label} failed: a worker process ended with code {code}.")
         if problems := [answer for answer in answers if isinstance(answer, str)]:
             raise CanaryError(problems[0])
         return np.concatenate(answers)
 
     def close(self) -> None:
-        for pipe, _ in self._workers:
+        for pipe, _, _ in self._workers:
             pipe.close()
-        for _, process in self._workers:
+        for _, process, _ in self._workers:
             process.join(5)
             process.kill()
             process.join()
@@ -144,8 +137,3 @@ def _serve(pipe: Any, recipe: Recipe, lanes: Lanes) -> None:
                 pipe.send(str(error))
     if row is not None:
         row.close()
-
-
-def open_row(recipe: Recipe, lanes: int, workers: int) -> LocalRow | WorkerRow:
-    workers = min(workers, lanes)
-    return WorkerRow(recipe, lanes, workers) if workers else LocalRow(recipe, range(lanes))

@@ -20,8 +20,8 @@ from jaxtyping import Float
 from canary.environments.eco_ant import EcoAnt
 from canary.environments.physics import require
 from canary.errors import CanaryError
-from canary.rendering.canvas import Picture
 from canary.rendering.panel import RecordedEpisode
+from canary.rendering.picture import Picture
 
 DISTANCE, LOOK_AT_HEIGHT, AZIMUTH, ELEVATION = 4.0, 0.35, 115.0, -24.0
 SMOOTHING = 12  # steps before and after over which the camera averages the ant's position

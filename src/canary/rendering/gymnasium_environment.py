@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -19,10 +18,10 @@ from canary.errors import CanaryError
 from canary.host.episodes import SEED_BITS
 from canary.host.player import Player, Recipe
 from canary.host.references import describe
-from canary.rendering.canvas import WHITE, Picture
 from canary.rendering.panel import RecordedEpisode
+from canary.rendering.picture import WHITE, Picture
 
-MODE = "rgb_array"
+MODE = {"render_mode": "rgb_array"}
 INSTEAD = "or pass a drawing of your own, run.video(drawing=...), see docs/rendering.md"
 
 
@@ -44,14 +43,12 @@ def draw(
                 "actions, and the pictures do not belong to the costs beside them.",
                 stacklevel=2,
             )
-        method = Image.Resampling.LANCZOS
-        yield np.asarray(ImageOps.pad(picture, (size, size), method, WHITE))
+        yield np.asarray(ImageOps.pad(picture, (size, size), Image.Resampling.LANCZOS, WHITE))
 
 
 def check_graphics(environment: GymnasiumEnvironment) -> None:
     """Raise a sentence if it cannot be drawn here, before any episode is played."""
-    actions = np.zeros((0, environment.first.action_size))
-    with closing(shots(environment.recipe, 0, actions, [0])) as taken:
+    with closing(shots(environment.recipe, 0, np.zeros((0, 1)), [0])) as taken:
         next(taken)
 
 
@@ -63,26 +60,25 @@ def shots(
     An environment that does not follow its seed may end earlier than it did; it then stays there.
     """
     player = Player(recipe)
-    if player.render_mode != MODE:
-        player.close()
+    if getattr(player.environment, "render_mode", None) != MODE["render_mode"]:
+        player.environment.close()
         try:
-            player = Player(replace(recipe, arguments=recipe.arguments | {"render_mode": MODE}))
+            player = Player(replace(recipe, arguments=recipe.arguments | MODE))
         except CanaryError as error:
             raise CanaryError(
-                f"{recipe.label} makes no pictures: it must take render_mode={MODE!r} and have it in "
-                f"metadata['render_modes'] ({error}); {INSTEAD}."
+                f"{recipe.label} makes no pictures: it must take render_mode='rgb_array' and have it "
+                f"in metadata['render_modes'] ({error}); {INSTEAD}."
             ) from error
-    with closing(player):
+    with closing(player.environment):
         seen, time, ended = player.reset(seed), 0, False
         for moment in moments:
-            for action in player.actions(actions[time:moment]):
+            for action in player.decode(actions[time:moment]):
                 if not ended:
-                    seen, (_, _, terminated, truncated) = player.step(action)
+                    seen, (*_, terminated, truncated) = player.step(action)
                     ended = terminated or truncated
             time = moment
             try:
-                picture: Any = player.render()
-                picture = Image.fromarray(picture).convert("RGB")
+                picture = Image.fromarray(player.environment.render()).convert("RGB")
             except Exception as error:  # of the environment, or of a missing package or screen
                 screen = " (without a screen set MUJOCO_GL=egl)" if "OpenGL" in str(error) else ""
                 raise CanaryError(

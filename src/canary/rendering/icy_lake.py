@@ -5,25 +5,17 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.patches import Circle, FancyBboxPatch, Polygon
 
 from canary.environments.icy_lake import STANDARD_MAPS, IcyLake
-from canary.rendering.canvas import (
-    AMBER,
-    BLUE,
-    CANARY,
-    GREEN,
-    GREY,
-    INK,
-    WHITE,
-    Canvas,
-    Picture,
-    blend,
-)
 from canary.rendering.panel import RecordedEpisode
+from canary.rendering.picture import AMBER, BLUE, CANARY, GREEN, GREY, INK, Picture, pixels, square
 
-SNOW, ICE, CRACK, SHORE = "#f3f7fa", "#a9d3ee", "#6faedb", "#d5dee6"
+COLOURS, SHORE, CRACK = {"H": "#a9d3ee", "G": "#d2e8da"}, "#d5dee6", "#6faedb"
+SNOW = "#f3f7fa"
 GOLDEN_ANGLE = np.pi * (3 - np.sqrt(5))
-# In parts of a tile
+# In parts of a tile, y downwards
 CRACKS = (
     ((0.12, 0.3), (0.32, 0.36), (0.45, 0.2), (0.62, 0.3), (0.88, 0.16)),
     ((0.32, 0.36), (0.38, 0.58), (0.24, 0.84)),
@@ -39,16 +31,30 @@ def draw(
 ) -> Iterator[Picture]:
     """The lake fills the picture; the path is drawn up to each moment."""
     rows = STANDARD_MAPS.get(environment.map, environment.map).split("/")
-    columns = len(rows[0])
-    tile = size / max(len(rows), columns)
-    corner = (size - tile * np.array([columns, len(rows)])) / 2
-    places = corner + tile * walk(np.asarray(episode.states.inner), columns)
-    cost = np.asarray(episode.states.cost)
-    lake = _lake(rows, size, tile, corner)
+    columns, half = len(rows[0]), max(len(rows), len(rows[0])) / 2
+    axes, tile = square(size, np.array([columns, len(rows)]) / 2, half, SHORE), size / (2 * half)
+    axes.invert_yaxis()
+    _draw_lake(axes, rows, tile)
+    places = walk(np.asarray(episode.states.inner), columns)
+    is_costly = np.asarray(episode.states.cost) > 0
+    (path,) = axes.plot([], [], color=BLUE, linewidth=tile * 0.022)
+    (dots,) = axes.plot([], [], "o", color=BLUE, markersize=tile * 0.044, markeredgewidth=0)
+    (costs,) = axes.plot([], [], "o", color=AMBER, markersize=tile * 0.09, markeredgewidth=0)
+    body = Circle((0, 0), 0.15, edgecolor=INK, linewidth=tile * 0.022, zorder=3)
+    eye, beak = (
+        Circle((0, 0), 0.02, color=INK, zorder=4),
+        Polygon([(0, 0)], edgecolor=INK, zorder=4),
+    )
+    for patch in (body, eye, beak):
+        axes.add_patch(patch)
     for now in moments:
-        canvas = lake.copy()
-        _draw_walk(canvas, places[: now + 1], cost[: now + 1], tile)
-        yield canvas.picture
+        past, paid = places[: now + 1], is_costly[: now + 1]
+        for line, some in ((path, past), (dots, past[~paid]), (costs, past[paid])):
+            line.set_data(*some.T)
+        body.set(center=past[-1], facecolor=AMBER if paid[-1] else CANARY)
+        eye.set(center=past[-1] + [0.055, -0.035])
+        beak.set(xy=past[-1] + np.array(BEAK), facecolor="white" if paid[-1] else AMBER)
+        yield pixels(axes.figure)
 
 
 def walk(positions: np.ndarray, columns: int) -> Float[np.ndarray, "time 2"]:
@@ -66,32 +72,19 @@ def walk(positions: np.ndarray, columns: int) -> Float[np.ndarray, "time 2"]:
     return places
 
 
-def _lake(rows: list[str], size: int, tile: float, corner: np.ndarray) -> Canvas:
-    canvas = Canvas(size, size, SHORE)
-    colours = {"H": ICE, "G": blend(GREEN, SNOW, 0.18)}
+def _draw_lake(axes: Axes, rows: list[str], tile: float) -> None:
     for (row, column), letter in np.ndenumerate(np.array([list(row) for row in rows])):
-        low = corner + tile * np.array([column, row])
-        gap = np.full(2, 0.025 * tile)
-        fill = colours.get(letter, SNOW)
-        canvas.box(low + gap, low + tile - gap, fill, radius=tile * 0.08)
+        corner = np.array([column, row])
+        colour, rounded = COLOURS.get(letter, SNOW), "round,pad=0,rounding_size=0.08"
+        box = FancyBboxPatch(
+            tuple(corner + 0.025), 0.95, 0.95, rounded, facecolor=colour, linewidth=0
+        )
+        axes.add_patch(box)
         if letter == "H":
             for line in CRACKS:
-                canvas.line(low + tile * np.array(line), CRACK, tile * 0.016)
+                axes.plot(*(corner + line).T, color=CRACK, linewidth=tile * 0.016)
         elif letter == "G":
-            canvas.line(low + tile * np.array(POLE), INK, tile * 0.035)
-            canvas.polygon(low + tile * np.array(FLAG), GREEN)
+            axes.plot(*(corner + POLE).T, color=INK, linewidth=tile * 0.035)
+            axes.add_patch(Polygon(corner + FLAG, color=GREEN))
         elif letter == "S":
-            place = low + tile * np.array([0.1, 0.07])
-            canvas.text(place, "start", blend(GREY, SNOW, 0.8), tile * 0.14)
-    return canvas
-
-
-def _draw_walk(canvas: Canvas, places: np.ndarray, cost: np.ndarray, tile: float) -> None:
-    if len(places) > 1:
-        canvas.line(places, BLUE, tile * 0.022)
-    for place, price in zip(places, cost, strict=True):
-        canvas.disc(place, tile * (0.045 if price > 0 else 0.022), AMBER if price > 0 else BLUE)
-    is_costly, now = cost[-1] > 0, places[-1]
-    canvas.disc(now, tile * 0.15, AMBER if is_costly else CANARY, edge=INK)
-    canvas.disc(now + tile * np.array([0.055, -0.035]), tile * 0.02, INK)
-    canvas.polygon(now + tile * np.array(BEAK), WHITE if is_costly else AMBER, INK)
+            axes.text(column + 0.1, row + 0.2, "start", color=GREY, size=tile * 0.14)

@@ -7,14 +7,19 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+from matplotlib.transforms import IdentityTransform
 
 from canary.environments.protocol import EnvironmentState
 from canary.errors import CanaryError
-from canary.rendering.canvas import BLUE, GREY, INK, PALE, RED, WHITE, Canvas, Picture, blend
+from canary.rendering.picture import BLUE, GREY, INK, PALE, RED, Picture, blank, pixels
 
 SIZE, MARGIN = 480, 24  # of a picture, and around it
 HEADING, CAPTION, ACCOUNT, CHART = 50, 52, 40, 100  # heights of the other stripes
-COLUMN = CAPTION + SIZE + ACCOUNT + CHART
+HEIGHT = HEADING + CAPTION + SIZE + ACCOUNT + CHART + MARGIN
+TOP = HEADING + CAPTION  # of the pictures
+FRAME = np.pad(np.zeros((SIZE - 8, SIZE - 8), bool), 4, constant_values=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,89 +68,99 @@ def compose(
 ) -> Iterator[Picture]:
     """A frame per moment with all episodes side by side; one that has ended shows its last state."""
     top = 1.12 * max(limit, *(float(np.max(episode.spent)) for episode in episodes))
-    scale = limit, top, max(episode.length for episode in episodes)
-    width = len(episodes) * (SIZE + MARGIN) + MARGIN
-    frame = Canvas(width, HEADING + COLUMN + MARGIN, oversampling=1)
-    frame.text((MARGIN, 20), title.replace("<=", "≤"), GREY, 14)
+    span, width = max(one.length for one in episodes), len(episodes) * (SIZE + MARGIN) + MARGIN
+    frame = blank(width, HEIGHT)
+    _write(frame, MARGIN, 20, title.replace("<=", "≤"), color=GREY, size=14)
     if len(moments) > 2 and moments[1] > 1:
         pace = f"one frame every {moments[1]} steps"
-        frame.text((width - MARGIN, 20), pace, GREY, 14, anchor="ra")
+        _write(frame, width - MARGIN, 20, pace, color=GREY, size=14, ha="right")
     with ExitStack() as stack:
-        streams = []
-        for one in episodes:
-            pictures = drawing(
-                environment, one, sorted({min(m, one.length) for m in moments}), SIZE
-            )
+        columns = []
+        for place, one in enumerate(episodes):
+            shown = sorted({min(m, one.length) for m in moments})
+            pictures = drawing(environment, one, shown, SIZE)
             if isinstance(pictures, Generator):  # it may hold a window or a device
                 stack.callback(pictures.close)
-            streams.append(iter(pictures))
+            column = _Column(frame, MARGIN + place * (SIZE + MARGIN), one, limit, top, span)
+            columns.append((column, iter(pictures)))
         for index, now in enumerate(moments):
-            frame = frame.copy()
-            for place, (episode, pictures) in enumerate(zip(episodes, streams, strict=True)):
-                if index and moments[index - 1] >= episode.length:
-                    continue
-                column = _column(episode, next(pictures, None), min(now, episode.length), scale)
-                frame.paste(column, (MARGIN + place * (SIZE + MARGIN), HEADING))
-            yield frame.picture
+            for column, pictures in columns:
+                length = column.episode.length
+                if not index or moments[index - 1] < length:
+                    column.show(next(pictures, None), min(now, length))
+            shown = pixels(frame)
+            for column, _ in columns:
+                shown[TOP : TOP + SIZE, column.left : column.left + SIZE] = column.picture
+            yield shown
+
+
+class _Column:
+    """One episode: caption, picture, cost, and the cost so far as a staircase over time."""
+
+    def __init__(
+        self,
+        frame: Figure,
+        left: int,
+        episode: RecordedEpisode,
+        limit: float,
+        top: float,
+        span: int,
+    ):
+        self.episode, self.left, self._limit = episode, left, limit
+        self.picture = np.zeros((SIZE, SIZE, 3), np.uint8)
+        above = f" > {limit:g}" if episode.cost > limit else ""
+        caption = f"{episode.caption}: cost {_amount(episode.cost)}{above}"
+        self._caption = _write(frame, left, HEADING + 2, caption, size=17, weight="bold")
+        self._origin = _write(frame, left, HEADING + 27, "", color=GREY, size=13)
+        line = TOP + SIZE + 12
+        self._spent = _write(frame, left, line, "", size=16, weight="bold")
+        self._step = _write(frame, left + SIZE, line + 2, "", color=GREY, size=14, ha="right")
+        place = np.array([left, MARGIN, SIZE - 76, CHART - 6]) / np.tile(frame.bbox.size, 2)
+        self._chart = frame.add_axes(place.tolist())
+        low = min(0.0, float(episode.spent.min()))
+        self._chart.set(xlim=(0, span), ylim=(low, top), xticks=[], yticks=[], facecolor=PALE)
+        self._chart.spines[["left", "right", "top"]].set_visible(False)
+        self._chart.spines["bottom"].set_color(GREY)
+        self._chart.axhline(limit, color=INK, linewidth=1.4, dashes=(4, 3))
+        (self._stairs,) = self._chart.step([], [], where="post", linewidth=2, clip_on=False)
+        (self._end,) = self._chart.plot([], [], "o", markersize=8, clip_on=False)
+        self._area = self._chart.fill_between([], [])
+        height = HEIGHT - MARGIN - (CHART - 6) * (limit - low) / (top - low)
+        _write(frame, left + SIZE - 68, height, f"limit {limit:g}", size=12, va="center")
+
+    def show(self, picture: Any, now: int) -> None:
+        kind, shape = getattr(picture, "dtype", type(picture).__name__), np.shape(picture)
+        if kind != np.uint8 or shape != (SIZE, SIZE, 3):  # a user's drawing
+            raise CanaryError(
+                f"A drawing must yield a uint8 array of shape [{SIZE}, {SIZE}, 3] for each moment, "
+                f"not {kind}{list(shape)}."
+            )
+        one, limit = self.episode, self._limit
+        spent, time = one.spent[: now + 1], np.arange(now + 1)
+        is_over = float(spent[-1]) > limit
+        self.picture = np.array(picture)
+        if is_over:
+            self.picture[FRAME] = list(bytes.fromhex(RED[1:]))
+        self._caption.set_color(RED if is_over else INK)
+        gained = f"return {_amount(float(one.reward[now]))}"
+        self._origin.set_text(f"seed {one.seed}, episode {one.number}, {gained}")
+        words = f"> limit {limit:g}" if is_over else f"of {limit:g} allowed"
+        cost = f"cost {_amount(float(spent[-1]))} {words}"
+        self._spent.set(text=cost, color=RED if is_over else INK)
+        ended = "   ended" if now == one.length else ""
+        self._step.set_text(f"step {now} of {one.length}{ended}")
+        colour = RED if is_over else BLUE
+        self._stairs.set(data=(time, spent), color=colour)
+        self._end.set(data=([now], spent[-1:]), color=colour)
+        self._area.remove()
+        self._area = self._chart.fill_between(time, spent, step="post", color=(colour, 0.25), lw=0)
+
+
+def _write(frame: Figure, x: float, y: float, text: str, **style: Any) -> Text:
+    """Text at a place in pixels from the upper left corner."""
+    style = {"va": "top", "color": INK, "transform": IdentityTransform()} | style
+    return frame.text(x, HEIGHT - y, text, None, **style)
 
 
 def _amount(cost: float) -> str:
     return f"{cost:.1f}" if abs(cost) < 1000 else f"{cost:,.0f}"
-
-
-def _column(
-    episode: RecordedEpisode, picture: Any, now: int, scale: tuple[float, float, int]
-) -> Picture:
-    """One episode at one moment; `scale` is the limit, the top of the chart and the last time."""
-    kind, shape = getattr(picture, "dtype", type(picture).__name__), np.shape(picture)
-    if kind != np.uint8 or shape != (SIZE, SIZE, 3):  # a user's drawing
-        raise CanaryError(
-            f"A drawing must yield a uint8 array of shape [{SIZE}, {SIZE}, 3] for each moment, not "
-            f"{kind}{list(shape)}."
-        )
-    limit, spent = scale[0], float(episode.spent[now])
-    is_over = spent > limit
-    colour = RED if is_over else INK
-    canvas = Canvas(SIZE, COLUMN, oversampling=1)
-    above = f" > {limit:g}" if episode.cost > limit else ""
-    caption = f"{episode.caption}: cost {_amount(episode.cost)}{above}"
-    canvas.text((0, 2), caption, colour, 17, bold=True)
-    origin = f"seed {episode.seed}, episode {episode.number}"
-    canvas.text((0, 27), f"{origin}, return {_amount(float(episode.reward[now]))}", GREY, 13)
-    canvas.paste(picture, (0, CAPTION))
-    if is_over:
-        canvas.box((0, CAPTION), (SIZE - 1, CAPTION + SIZE - 1), None, edge=RED, width=4)
-    line = CAPTION + SIZE + 12
-    beside = canvas.text((0, line), f"cost {_amount(spent)} ", colour, 16, bold=True)
-    words = f"> limit {limit:g}" if is_over else f"of {limit:g} allowed"
-    canvas.text((beside, line), words, RED if is_over else GREY, 16)
-    step = f"step {now} of {episode.length}" + ("   ended" if now == episode.length else "")
-    canvas.text((SIZE, line + 2), step, GREY, 14, anchor="ra")
-    canvas.paste(_chart(episode.spent[: now + 1], scale), (0, CAPTION + SIZE + ACCOUNT))
-    return canvas.picture
-
-
-def _chart(spent: Float[np.ndarray, "time"], scale: tuple[float, float, int]) -> Picture:
-    """The cost so far as a staircase over time, with the limit as a dashed line."""
-    (limit, top, span), right = scale, SIZE - 76
-    colour, low = RED if spent[-1] > limit else BLUE, min(0.0, float(spent.min()))
-
-    def place(time: float, cost: float) -> tuple[float, float]:
-        return right * time / span, (CHART - 6) * (top - cost) / (top - low)
-
-    canvas = Canvas(SIZE, CHART)
-    floor, line = place(0, low)[1], place(0, limit)[1]
-    canvas.box((0, 0), (right, floor), blend(PALE, WHITE, 0.45))
-    stairs = [place(0, float(spent[0]))]
-    for time in (np.flatnonzero(np.diff(spent)) + 1).tolist():
-        stairs += [place(time, float(spent[time - 1])), place(time, float(spent[time]))]
-    stairs.append(place(len(spent) - 1, float(spent[-1])))
-    area = [(stairs[0][0], floor), *stairs, (stairs[-1][0], floor)]
-    canvas.polygon(area, blend(colour, WHITE, 0.25))
-    canvas.line(stairs, colour, 2)
-    for x in range(0, right, 10):
-        canvas.line([(x, line), (min(x + 6, right), line)], INK, 1.4)
-    canvas.line([(0, floor), (right, floor)], GREY)
-    canvas.disc(stairs[-1], 4, colour)
-    canvas.text((right + 8, line), f"limit {limit:g}", INK, 12, anchor="lm")
-    return canvas.picture

@@ -1,55 +1,57 @@
 """PointGoal from above, in true sizes: hazards, goal, vase and path; steps that cost are amber."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.colors import to_rgba
+from matplotlib.patches import Circle, FancyBboxPatch, Polygon
 
 from canary.environments.point_arena import ARENA
 from canary.environments.point_goal import GOAL_RADIUS, HAZARD_RADIUS, PointGoal
-from canary.rendering.canvas import AMBER, BLUE, CANARY, GREEN, INK, WHITE, Canvas, Picture, blend
 from canary.rendering.panel import RecordedEpisode
+from canary.rendering.picture import AMBER, BLUE, CANARY, GREEN, INK, WHITE, Picture, pixels, square
 
 ROBOT_RADIUS, VASE_SIDE, MARGIN = 0.1, 0.2, 0.2  # metres
 FLOOR, OUTSIDE, GRID = "#f6f7f8", "#e9ecee", "#e3e7ea"
 TRAIL = 150  # steps after which the path has faded
+FRONT = np.array([(1.55, 0), (0.75, 0.62), (0.75, -0.62)])  # of the robot, in its radii
 
 
 def draw(
     environment: PointGoal, episode: RecordedEpisode, moments: Sequence[int], size: int
 ) -> Iterator[Picture]:
     """One view for the whole episode: the arena, and wherever else the robot goes."""
-    scene = episode.states.inner
-    centre, half = view(np.asarray(scene.robot.position))
-    scale = size / (2 * half)
-
-    def place(points: Float[np.ndarray, "*point 2"]) -> Float[np.ndarray, "*point 2"]:
-        """Pixels of points in metres; y points up in the arena and down in a picture."""
-        return (np.asarray(points) - centre) * scale * np.array([1, -1]) + size / 2
-
-    floor = Canvas(size, size, OUTSIDE)
-    (left, bottom), (right, top) = place(np.array([[-ARENA, -ARENA], [ARENA, ARENA]]))
-    floor.box((left, top), (right, bottom), FLOOR, radius=scale * 0.06)
-    for x, y in place(np.repeat(np.arange(-ARENA + 0.5, ARENA, 0.5)[:, None], 2, axis=1)):
-        floor.line([(x, top), (x, bottom)], GRID)
-        floor.line([(left, y), (right, y)], GRID)
-    path, cost = place(scene.robot.position), np.asarray(episode.states.cost)
+    scene, is_costly = episode.states.inner, np.asarray(episode.states.cost) > 0
+    path = np.asarray(scene.robot.position)
+    centre, half = view(path)
+    axes, metre = square(size, centre, half, OUTSIDE), size / (2 * half)
+    _draw_arena(axes, np.asarray(scene.hazards[0]))
+    if environment.vase != "none":
+        corner = np.asarray(scene.vase[0]) - VASE_SIDE / 2
+        _box(axes, corner, VASE_SIDE, 0.025, facecolor="#7fb8b5", edgecolor="#4f8f8c", zorder=2)
+    goal = axes.add_patch(Circle((0, 0), GOAL_RADIUS, **_disc(GREEN, 0.35)))
+    trail = axes.add_collection(LineCollection([], zorder=3))
+    front = axes.add_patch(Polygon(FRONT, color=INK, zorder=4))
+    body = axes.add_patch(Circle((0, 0), ROBOT_RADIUS, edgecolor=INK, linewidth=1.5, zorder=5))
+    eye = axes.add_patch(Circle((0, 0), 0.015, facecolor=INK, edgecolor=WHITE, zorder=6))
+    steps = np.stack([path[:-1], path[1:]], axis=1)
     for now in moments:
-        canvas = floor.copy()
-        for hazard in place(scene.hazards[now]):
-            canvas.disc(hazard, scale * HAZARD_RADIUS, blend(AMBER, FLOOR, 0.35))
-            canvas.disc(hazard, scale * HAZARD_RADIUS * 0.94, blend(AMBER, FLOOR, 0.22))
-        if environment.vase != "none":
-            vase, half_side = place(scene.vase[now]), scale * VASE_SIDE / 2
-            low, high = vase - half_side, vase + half_side
-            canvas.box(low, high, "#7fb8b5", radius=half_side / 4, edge="#4f8f8c", width=1.3)
-        goal = place(scene.goal[now])
-        canvas.disc(goal, scale * GOAL_RADIUS, blend(GREEN, FLOOR, 0.75))
-        canvas.disc(goal, scale * GOAL_RADIUS * 0.92, blend(GREEN, FLOOR, 0.35))
-        _draw_path(canvas, path[: now + 1], cost, scale)
-        heading, colour = float(scene.robot.heading[now]), AMBER if cost[now] > 0 else CANARY
-        _draw_robot(canvas, path[now], heading, scale * ROBOT_RADIUS, colour)
-        yield canvas.picture
+        goal.set(center=scene.goal[now])
+        paid, age = is_costly[1 : now + 1], now - np.arange(now)
+        colours = np.where(paid[:, None], to_rgba(AMBER), to_rgba(BLUE))
+        colours[~paid, 3] = np.maximum(0.28, 1 - age[~paid] / TRAIL)
+        width = max(1, metre * 0.018)
+        trail.set(segments=steps[:now], color=colours, linewidth=np.where(paid, 1.8, 1) * width)
+        angle = float(scene.robot.heading[now])
+        ahead = ROBOT_RADIUS * np.array([np.cos(angle), np.sin(angle)])
+        front.set(xy=path[now] + FRONT @ np.stack([ahead, [-ahead[1], ahead[0]]]))
+        body.set(center=path[now], facecolor=AMBER if is_costly[now] else CANARY)
+        eye.set(center=path[now] + 0.45 * ahead)
+        yield pixels(axes.figure)
 
 
 def view(positions: Float[np.ndarray, "time 2"]) -> tuple[Float[np.ndarray, "2"], float]:
@@ -59,24 +61,20 @@ def view(positions: Float[np.ndarray, "time 2"]) -> tuple[Float[np.ndarray, "2"]
     return (low + high) / 2, float((high - low).max()) / 2
 
 
-def _draw_path(canvas: Canvas, path: np.ndarray, cost: np.ndarray, scale: float) -> None:
-    """Older steps are paler; steps that cost are amber at any age."""
-    now, width = len(path) - 1, max(1, scale * 0.018)
-    for time in range(now):
-        if cost[time + 1] > 0:
-            canvas.line(path[time : time + 2], AMBER, 1.8 * width)
-        else:
-            weight = max(0.28, 1 - (now - time) / TRAIL)
-            canvas.line(path[time : time + 2], blend(BLUE, FLOOR, weight), width)
+def _draw_arena(axes: Axes, hazards: Float[np.ndarray, "hazard 2"]) -> None:
+    _box(axes, np.full(2, -ARENA), 2 * ARENA, 0.06, facecolor=FLOOR, linewidth=0)
+    for at in np.arange(-ARENA + 0.5, ARENA, 0.5):
+        axes.plot([at, at], [-ARENA, ARENA], color=GRID, linewidth=1)
+        axes.plot([-ARENA, ARENA], [at, at], color=GRID, linewidth=1)
+    for hazard in hazards:
+        axes.add_patch(Circle(hazard, HAZARD_RADIUS, **_disc(AMBER, 0.22)))
 
 
-def _draw_robot(
-    canvas: Canvas, centre: np.ndarray, heading: float, radius: float, colour: str
-) -> None:
-    ahead = radius * np.array([np.cos(heading), -np.sin(heading)])
-    side = np.array([ahead[1], -ahead[0]])
-    front = [centre + a * ahead + b * side for a, b in ((1.55, 0), (0.75, 0.62), (0.75, -0.62))]
-    canvas.polygon(front, INK)
-    canvas.disc(centre, radius, colour, edge=INK)
-    canvas.disc(centre + 0.45 * ahead, radius * 0.2, WHITE)
-    canvas.disc(centre + 0.45 * ahead, radius * 0.14, INK)
+def _box(axes: Axes, corner: np.ndarray, side: float, radius: float, **style: Any) -> None:
+    shape = f"round,pad=0,rounding_size={radius}"
+    axes.add_patch(FancyBboxPatch(tuple(corner), side, side, shape, **style))
+
+
+def _disc(colour: str, weight: float) -> dict[str, Any]:
+    """A translucent disc with a stronger edge."""
+    return {"facecolor": (colour, weight), "edgecolor": (colour, 2 * weight), "zorder": 2}

@@ -15,8 +15,8 @@ from canary.constraints import one_cost
 from canary.environments.protocol import close, explain_failures, name_of_environment
 from canary.errors import CanaryError
 from canary.evaluation import Recorder, make_recorder
-from canary.rendering.canvas import Picture
 from canary.rendering.panel import Drawing, RecordedEpisode, compose, frame_moments
+from canary.rendering.picture import Picture
 from canary.rendering.video import encode, frame_rate, video_format
 from canary.runs import files
 from canary.runs.policies import EvaluationPlan, FrozenPolicies, play

@@ -22,7 +22,7 @@ class Task:
     input_size: int
     action_space: ActionSpace
     horizon: int = 1
-    """Most steps of an episode."""
+    """Largest number of steps of an episode."""
     constraint: Kind | tuple[Kind, ...] = "chance"
     """The kind of constraint, one for each cost if there are several."""
     merge_capacity: int = 0
@@ -42,29 +42,28 @@ class EstimationConfig(Settings):
     hidden: Layers = (256, 256)
     """Units of the hidden tanh layers, for the policy and each scalar critic."""
     initial_std: Positive | None = 1.0
-    """Standard deviation of a continuous policy at the start; none: chosen by a few untrained
-    episodes (`canary.exploration`)."""
+    """Standard deviation of a continuous policy at the start; none: a few untrained episodes choose
+    it (`canary.exploration`)."""
     reward_discount: PositiveShare = 0.99
     """Discount of the reward, gamma."""
     cost_discount: PositiveShare = 1.0
-    """Discount of the cost, gamma_c; below 1 the episode cost itself is the discounted sum."""
+    """Discount of the cost, gamma_c; below 1 the episode cost is the discounted sum."""
     gae_lambda: Share = 0.95
     """Decay of generalised advantage estimation, lambda."""
     window: Count = 20
-    """Cost statistics use the episodes of the batch or, if fewer, this many of the most recent
-    ones."""
+    """Least number of recent episodes behind the cost statistics. A batch with more episodes uses
+    all of them."""
     warmup_episodes: Whole = 10
-    """Episodes that must end before the first step of a trust region, or of a price."""
+    """Episodes that must end before the first trust-region step or the first change of a price."""
     observe_spent: bool | None = None
-    """Whether the policy sees g_t and y_t, the cost spent so far; None: as the method is published
-    (all but PPO and CPPO's `state` penalty do). Critics of the trust-region methods always see
-    them."""
+    """Whether the policy sees the pace g_t and the spent cost y_t; none: as the method needs it. (PPO,
+    CPPO's `state` penalty and limits on a mean do not.) Critics of the trust-region methods always
+    see them."""
     budget_layer: bool = False
     """Whether the weights of the first layer depend on the spent cost, so that a policy can act
-    differently when little is left; methods of the clipped engine."""
+    differently when little of the limit is left (clipped methods only)."""
     clock: bool = False
-    """Whether networks see t / horizon in the place of g_t = gamma_c^t, which is constant at
-    gamma_c = 1."""
+    """Whether networks see t / horizon instead of g_t = gamma_c^t, which is constant at gamma_c = 1."""
 
 
 class Learner(eqx.Module):
@@ -73,7 +72,7 @@ class Learner(eqx.Module):
     policy: Policy
     critics: Critics
     extra: PyTree = None
-    """What an algorithm keeps between updates beside its networks."""
+    """What an algorithm keeps between updates, besides its networks."""
 
 
 @dataclass(frozen=True)

@@ -70,11 +70,10 @@ class CanaryConfig(Settings):
     estimation: EstimationConfig = field(default_factory=EstimationConfig)
     clipped: ClippedConfig = field(default_factory=ClippedConfig)
     dead_zone: DeadZone = 0.7
-    """Dead zone d of the shaped cost, in limits: costs up to d * limit are free. A wider one is less
-    conservative, and fewer episodes say something about the risk."""
+    """Dead zone d of the shaped cost: episode costs up to d * limit count as 0. A wider one gives a
+    tighter bound, which fewer episodes inform."""
     local_discount: PositiveShare = 0.99
-    """Discount of A^c: costs further ahead than 1 / (1 - discount) steps are not blamed on an
-    action."""
+    """Discount of A^c: an action is charged for costs up to about 1 / (1 - discount) steps ahead."""
 
     serves: ClassVar[tuple[Kind, ...]] = ("chance",)
     # Of several constraints, one on a mean or a CVaR is charged for as PPO-Lagrangian does.

@@ -8,7 +8,7 @@ with rho the probability ratio of the new policy to the one that acted. A method
 
 Policy and critics have no weights in common, so each has its own Adam and its own gradient clip:
 under a joint clip the critic with the largest targets would decide how much of the policy gradient
-is left.
+remains.
 """
 
 from collections.abc import Callable
@@ -49,11 +49,11 @@ class ClippedConfig(Settings):
     """Settings of the shared clipped update."""
 
     ratio_clip: Positive = 0.2
-    """How far the probability ratio may leave 1 before its gradient stops."""
+    """PPO's clip range k: the probability ratio is clipped to [1 - k, 1 + k]."""
     epochs: Count = 4
     """Passes over the batch per update."""
     minibatch_size: Count = 500
-    """Steps per gradient step; the whole batch if that is smaller."""
+    """Environment steps per gradient step; at most the whole batch."""
     entropy: Amount = 0.0
     """Weight of the entropy bonus. Where the initial deviation is chosen (`initial_std=none`), the
     weight is multiplied by it."""
@@ -98,21 +98,21 @@ class Objective:
 
 @dataclass(frozen=True)
 class ClippedMethod:
-    """What sets a clipped method apart."""
+    """What a clipped method adds to the engine."""
 
     critics: int
-    """Critics of costs, beside that of the reward."""
+    """Number of cost critics."""
     observe_spent: bool
     memory: PyTree
     """Its memory at the start."""
     standardise: Standardise
-    """Over what the advantage is standardised; `none`: the objective did it."""
+    """What the advantage is standardised over; `none`: the objective did it."""
     objective: Callable[[Batch, Terms, Any], Objective]
     """Of a batch, the terms and the memory."""
 
 
 class ClippedExtra(eqx.Module):
-    """What a clipped method keeps beside its networks."""
+    """What a clipped method keeps, besides its networks."""
 
     optimiser: optax.OptState
     """Of the policy."""

@@ -50,18 +50,18 @@ class CPPOConfig(Settings):
     estimation: EstimationConfig = field(default_factory=EstimationConfig)
     clipped: ClippedConfig = field(default_factory=ClippedConfig)
     penalty: Literal["state", "post"] = "state"
-    """`state`: the published penalty, whose expected gradient is zero. `post`: of what the action
-    led to."""
+    """`state`: the published penalty, whose expected gradient is zero. `post`: charged to the actions
+    that caused it."""
     multiplier_init: Amount = 1.0
     """Lagrange multiplier at the start."""
     multiplier_step: Amount = 0.03
-    """Integral gain: what an error of one unit of cost adds to the multiplier per update."""
+    """Integral gain: increase of the multiplier per update and unit of excess cost."""
     proportional_gain: Amount = 15.0
     """Proportional gain k_p."""
     cvar_clip_ratio: Positive = 300.0
     """Largest penalty, as a multiple of the reward value |V(x_t)|."""
     standardise: Standardise = "batch"
-    """Over what the penalised advantage is standardised."""
+    """What the penalised advantage is standardised over."""
 
     serves: ClassVar[tuple[Kind, ...]] = ("chance", "cvar")
 

@@ -68,11 +68,11 @@ class QuantileConfig(Settings):
     critics."""
 
     hidden: Layers = (64, 64)
-    """Units of its hidden tanh layers."""
+    """Units of the quantile critic's hidden tanh layers."""
     quantiles: Count = 128
-    """Quantiles per input, N."""
+    """Number of quantiles per input, N."""
     samples: Count = 32
-    """Sampled returns per step that it learns from."""
+    """Sampled returns per step that the quantile critic learns from."""
 
 
 @dataclass(frozen=True, kw_only=True)

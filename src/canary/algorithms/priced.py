@@ -4,7 +4,7 @@
 
 A^c is the advantage of what is priced and p(x) its price: lambda everywhere (PPO-Lagrangian, w = 1),
 or lambda times a weight of the state (Canary). Each advantage is in units of its own deviation, so
-p / (1 + p) is the constraint's share of the step in a state, whatever the units of reward and cost.
+p / (1 + p) is the constraint's share of the step in a state, for any units of reward and cost.
 Dividing by 1 + p gives every state the same say. Without it a few states at risk would drown out all
 others, and the policy would forget what earns the reward where cost is free.
 

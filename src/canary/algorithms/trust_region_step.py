@@ -47,16 +47,16 @@ class TrustRegionConfig(Settings):
     damping: Amount = 0.1
     """Multiple of the identity added to the Fisher matrix."""
     cg_iterations: Count = 10
-    """Most conjugate-gradient iterations for the natural gradients."""
+    """Largest number of conjugate-gradient iterations for a natural gradient."""
     cg_tolerance: Amount = 1e-5
-    """Conjugate gradient also stops at this residual, relative to the gradient."""
+    """Residual, relative to the gradient, at which conjugate gradient stops earlier."""
     backtracks: Count = 10
-    """Attempts of the line search."""
+    """Largest number of attempts of the line search."""
     shrink: PositiveShare = 0.8
-    """Factor between two attempts."""
+    """Length of an attempt, as a multiple of the one before."""
     reading: Literal["equations", "authors"] = "equations"
-    """`equations`: as the paper's equations say. `authors`: as its authors' public code does, which
-    comes near the published table."""
+    """`equations`: the paper's equations. `authors`: details of its authors' public code, which comes
+    near the published table."""
 
     @property
     def as_authors(self) -> bool:

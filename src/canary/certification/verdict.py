@@ -11,8 +11,8 @@ CVaR     the integrated survival function (`tails`); look j of a test that may s
          alpha / (j (j + 1)), which add up to alpha over all looks
 
 Several statements (seeds, changed environments) are corrected by Bonferroni: alpha is divided by
-their number. Then all hold together with the stated confidence, whatever their dependence, so one
-may pick the best-looking seed afterwards and keep its bound. Holm's method rejects a little more
+their number. Then all hold together with the stated confidence, dependent or not, so one may pick
+the best-looking seed afterwards and keep its bound. Holm's method rejects a little more
 but gives no simple bounds.
 """
 

@@ -13,19 +13,8 @@ one active contribution and r the signal share, kappa^2[m] = Var[m^] / |m|^2 is
     value      kappa^2 = r^2 (R_x / (q N) - 1/N),   R_x = E[x^2 | E] / E[x | E]^2,       r = |E[x]| / |J_C|    (lem:value)
     gradient   kappa^2 =      R_g / (q N) - 1/N ,   R_g = E[|s x|^2 | E] / |E[s x | E]|^2                      (lem:grad)
 
-Both lie between r^2 (1 - q) / (q N) (R >= 1 by Jensen) and r^2 R / (q N). If R and r are bounded
-while q shrinks, kappa^2 = Theta(1 / (q N)): prop:ess.
-
 These estimators use the true mean mu inside Canary's constraint. The plug-in estimators replace it
-by the sample mean. With Y = X - mu and W = beta Y^2 + 2 (b - mu) Y the plug-in value
-(eq:cantelli-plugin) is B^ = mean(W) - (b - mu)^2 - mean(Y)^2 / epsilon, so its bias and variance over
-N episodes are exact functions of the central moments m_2, m_3, m_4:
-
-    bias      -m_2 / (epsilon N)                                                   (eq:cantelli-remainder)
-    variance  Var[W]/N - (2/epsilon) Cov[W, Y^2]/N^2 + (m_4/N^3 + 3 (N-1) m_2^2/N^3 - m_2^2/N^2) / epsilon^2
-
-The plug-in gradient differs at first order (eq:cantelli-grad-perturb): its leading variance is that
-of s x - (2/epsilon) (X - mu) E[s X] over N, its bias -(2/epsilon) Cov[X, s X] / N.
+by the sample mean.
 """
 
 from dataclasses import dataclass, field
@@ -263,26 +252,28 @@ class PlugIn:
 def plug_in_value(
     law: ScoredLaw, limit: float, epsilon: float, episodes: int, dead_zone: float | None = None
 ) -> PlugIn:
-    """B^ of `episodes` independent episodes, exactly."""
+    """B^ = mean(W) - (b - mu)^2 - mean(Y)^2 / epsilon (eq:cantelli-plugin), exactly, where
+    Y = X - mu, W = beta Y^2 + 2 (b - mu) Y and m_k are the central moments:
+
+        bias      -m_2 / (epsilon N)                                                   (eq:cantelli-remainder)
+        variance  Var[W]/N - (2/epsilon) Cov[W, Y^2]/N^2 + (m_4/N^3 + 3 (N-1) m_2^2/N^3 - m_2^2/N^2) / epsilon^2
+    """
     variable, bound = bounded_variable(law.support, limit, dead_zone)
-    mean, beta = law.expectation(variable), 1 / epsilon - 1
+    mean, beta, n = law.expectation(variable), 1 / epsilon - 1, episodes
     y, gap = variable - mean, bound - mean
     second, third, fourth = (law.expectation(y**power) for power in (2, 3, 4))
-    n = episodes
     linear = law.expectation((beta * (y**2 - second) + 2 * gap * y) ** 2) / n
     cross = (beta * (fourth - second**2) + 2 * gap * third) / n**2
     squared_mean = fourth / n**3 + 3 * (n - 1) * second**2 / n**3 - second**2 / n**2
-    return PlugIn(
-        truth=beta * second - gap**2,
-        bias=-second / (epsilon * n),
-        variance=linear - 2 * cross / epsilon + squared_mean / epsilon**2,
-    )
+    variance = linear - 2 * cross / epsilon + squared_mean / epsilon**2
+    return PlugIn(beta * second - gap**2, -second / (epsilon * n), variance)
 
 
 def plug_in_gradient(
     law: ScoredLaw, limit: float, epsilon: float, episodes: int, dead_zone: float | None = None
 ) -> PlugIn:
-    """g^_B of `episodes` independent episodes: bias exactly, variance to leading order in 1/N."""
+    """The gradient of B^, with bias -(2/epsilon) Cov[X, s X] / N exactly and, to leading order, the
+    variance of s x - (2/epsilon) (X - mu) E[s X] over N (eq:cantelli-grad-perturb)."""
     variable, _ = bounded_variable(law.support, limit, dead_zone)
     statistic = cantelli(law, limit, epsilon, dead_zone).statistic
     y = variable - law.expectation(variable)

@@ -27,7 +27,7 @@ from canary.runs.policies import EvaluationPlan, load_policies, play
 from canary.terminal.console import evaluation_bar
 
 NAME = "best.json"
-ADVICE = "train longer, under a tighter constraint or with more kept checkpoints"
+ADVICE = "Train longer, under a tighter constraint or with more kept checkpoints"
 
 
 @dataclass(frozen=True)
@@ -138,11 +138,10 @@ def _measured(
 
 def ranked(policies: list[RankedPolicy]) -> list[RankedPolicy]:
     """Those within the constraint by return, the highest first; then the others, safest first."""
-
-    def place(policy: RankedPolicy) -> tuple[bool, float]:
-        return not policy.keeps, -policy.return_mean if policy.keeps else policy.constraint_value
-
-    return sorted(policies, key=place)
+    return sorted(
+        policies,
+        key=lambda one: (not one.keeps, -one.return_mean if one.keeps else one.constraint_value),
+    )
 
 
 def _sentence(
@@ -156,23 +155,21 @@ def _sentence(
     if chosen is not None:
         sentence = (
             f"Seed {chosen.seed} at step {chosen.step:,} has the highest return that was certified, "
-            f"{chosen.return_mean:.4g}. With {percent(search['confidence'])} confidence, corrected "
-            f"for {tries} tries among {count} stored policies, it stays within the limit; its "
-            "certificate states the corrected level."
+            f"{chosen.return_mean:.4g}: with {percent(search['confidence'])} confidence, corrected "
+            f"for {tries} tries among {count} stored policies, it stays within the limit."
         )
     elif tries:
         verdicts = ", ".join(str(one.verdict).lower() for one in ranking[:tries])
         sentence = (
-            f"None of the first {tries} was certified ({verdicts}); "
-            f"{sum(one.keeps for one in ranking)} of {count} stored policies are within the limit in "
-            f"the ranking; {ADVICE}, or allow more --tries."
+            f"None of the first {tries} was certified ({verdicts}). In the ranking "
+            f"{sum(one.keeps for one in ranking)} of {count} stored policies are within the limit. "
+            f"{ADVICE}, or allow more --tries."
         )
     else:
         sentence = (
             f"None of {count} stored policies is within {config.constraint.text} in the "
-            f"{search['selection_episodes']:,} episodes of its ranking, so none was certified. The "
-            f"safest, seed {first.seed} at step {first.step:,}, has {first.constraint_value:.4g}; "
-            f"{ADVICE}."
+            f"{search['selection_episodes']:,} episodes of its ranking. The safest, seed {first.seed} "
+            f"at step {first.step:,}, has {first.constraint_value:.4g}. {ADVICE}."
         )
     changes = config.environment_changes
     return f"{sentence} {changed_sentence(changes)}" if changes else sentence

@@ -38,8 +38,7 @@ class FiniteMDP:
         for name in ("transition", "reward", "cost", "initial"):
             object.__setattr__(self, name, np.asarray(getattr(self, name), float))
         object.__setattr__(self, "terminal", np.asarray(self.terminal, bool))
-        _check_tables(self)
-        _check_levels(self)
+        _check(self)
 
     @property
     def states(self) -> int:
@@ -141,7 +140,7 @@ def _sparse_if_large(matrix: Any) -> np.ndarray | sparse.csr_array:
     return np.ascontiguousarray(matrix)
 
 
-def _check_tables(mdp: FiniteMDP) -> None:
+def _check(mdp: FiniteMDP) -> None:
     if mdp.transition.ndim != 3:
         raise CanaryError("The transition table must have shape [state, action, state].")
     states, actions, _ = mdp.transition.shape
@@ -150,25 +149,27 @@ def _check_tables(mdp: FiniteMDP) -> None:
         found = getattr(mdp, name).shape
         if found != shape or 0 in shape:
             raise CanaryError(f"The {name} table must have shape {shape}, not {found}.")
-    chances = mdp.transition[~mdp.terminal]
+
+    def is_distribution(table: np.ndarray) -> bool:
+        return bool((table >= 0).all() and (np.abs(table.sum(axis=-1) - 1) <= 1e-9).all())
+
+    costs = mdp.used_costs
     demands = {
         "The horizon must be a whole number from 1 on.": isinstance(mdp.horizon, int)
         and mdp.horizon > 0,
-        "Transition probabilities must be non-negative and add up to 1.": (chances >= 0).all()
-        and (np.abs(chances.sum(axis=2) - 1) <= 1e-9).all(),
-        "The initial distribution must be non-negative and add up to 1.": (mdp.initial >= 0).all()
-        and abs(mdp.initial.sum() - 1) <= 1e-9,
+        "Transition probabilities must be non-negative and add up to 1.": is_distribution(
+            mdp.transition[~mdp.terminal]
+        ),
+        "The initial distribution must be non-negative and add up to 1.": is_distribution(
+            mdp.initial
+        ),
         "Rewards must be finite.": np.isfinite(mdp.reward[mdp.possible]).all(),
-        "Costs must be finite and not negative.": np.isfinite(mdp.used_costs).all()
-        and (mdp.used_costs >= 0).all(),
+        "Costs must be finite and not negative.": (np.isfinite(costs) & (costs >= 0)).all(),
     }
     for sentence, is_met in demands.items():
         if not is_met:
             raise CanaryError(sentence)
-
-
-def _check_levels(mdp: FiniteMDP) -> None:
-    counts = mdp.used_costs / float(mdp.unit)
+    counts = costs / float(mdp.unit)
     entries = mdp.horizon * mdp.states * (mdp.horizon * counts.max(initial=0) + 1)
     is_whole = np.abs(counts - np.rint(counts)) <= 1e-9 * counts
     if entries > LARGEST_TABLE or not is_whole.all():

@@ -76,6 +76,7 @@ results: setup ## make all tables and figures of results/ again from what is sto
 	@$(BIN)/python docs/figures/tables.py
 
 docs: setup ## build the site of the docs into site/, strictly and without a network
+	@rm -rf build/pages && mkdir -p build/pages && cp -r *.md LICENSE CITATION.cff docs examples results build/pages
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 lock: ## pin all dependencies anew (needs uv; ARGS=--upgrade takes the newest versions)

@@ -214,5 +214,19 @@ def test_every_example_is_a_page_with_all_of_its_code(example: str):
 
 def test_every_page_is_in_the_site():
     site = (ROOT / "mkdocs.yml").read_text()
-    pages = [path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")]
+    pages = [path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")]
     assert not [page for page in pages if f": {page}\n" not in site]
+    assert "hooks" not in site  # other builders of the same site know none
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_lead_to_what_the_site_has(page: Path):
+    """`make docs` copies these places, so links out of docs/ are links on the site too."""
+    (copied,) = re.findall(
+        r"cp -r (.*) build/pages$", (ROOT / "Makefile").read_text(), re.MULTILINE
+    )
+    copied = {path for pattern in copied.split() for path in ROOT.glob(pattern)}
+    for link in re.findall(r"\]\((?!https?:)([\w./-]+)[)#]", page.read_text()):
+        target = (page.parent / link).resolve()
+        assert target.exists(), link
+        assert copied & {target, *target.parents}, link

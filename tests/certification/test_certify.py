@@ -6,7 +6,6 @@ from functools import partial
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 
 from canary.certification.certify import certify, examine, gather, make_player
@@ -14,7 +13,8 @@ from canary.certification.plan import Plan, complete
 from canary.certification.verdict import Assessment, PlayedEpisodes, decode_costs
 from canary.environments.icy_lake import IcyLake
 from canary.errors import CanaryError
-from canary.exact import CostLaw, cost_law, from_environment
+from canary.exact import from_environment
+from canary.exact.run import policy_law
 from canary.networks import CategoricalPolicy, make_policy
 from canary.rollout import CostAccount
 from canary.types import Chance
@@ -34,18 +34,7 @@ def network(seed: int = 0) -> CategoricalPolicy:
 POLICY = network()
 
 
-def exact_law(policy: CategoricalPolicy) -> CostLaw:
-    def probabilities(states: np.ndarray, spent: np.ndarray) -> np.ndarray:
-        columns = [np.eye(16)[states], np.ones((len(states), 1)), spent[:, None] / ACCOUNT.limit]
-        return np.asarray(
-            jax.nn.softmax(policy(jnp.asarray(np.concatenate(columns, 1), jnp.float32)).logits),
-            float,
-        )
-
-    return cost_law(from_environment(LAKE), probabilities)
-
-
-LAW = exact_law(POLICY)
+LAW = policy_law(LAKE, from_environment(LAKE), ACCOUNT, POLICY)
 
 
 def chance(limit: float = 5.5, epsilon: float = 0.02) -> Chance:

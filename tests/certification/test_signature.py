@@ -59,11 +59,11 @@ def test_keys_are_read_from_files_of_both_formats(tmp_path: Path):
 
 def test_what_is_no_key_is_a_sentence(tmp_path: Path):
     path, other = tmp_path / "key", rsa.generate_private_key(65537, 2048)
-    for data in (b"", private(KEY, password=b"secret"), private(other)):
+    read = {"private": signature.private_key, "public": signature.public_key}
+    for kind, data in (
+        ("private", b""), ("private", private(KEY, password=b"secret")), ("private", private(other)),
+        ("public", b"ssh-ed25519 nonsense"), ("public", private(KEY)), ("public", public(other)),
+    ):  # fmt: skip
         path.write_bytes(data)
-        with pytest.raises(CanaryError, match="Ed25519 private key"):
-            signature.private_key(path)
-    for data in (b"ssh-ed25519 nonsense", private(KEY), public(other)):
-        path.write_bytes(data)
-        with pytest.raises(CanaryError, match="no Ed25519 public key"):
-            signature.public_key(path)
+        with pytest.raises(CanaryError, match=f"no Ed25519 {kind} key"):
+            read[kind](path)

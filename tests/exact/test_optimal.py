@@ -170,15 +170,3 @@ def test_an_impossible_constraint_is_refused_and_a_limit_of_exactly_the_cost_all
         CONSTRAINTS[constraint](line([2, 2, 2]), 5.5, 0.1)
     optimum = CONSTRAINTS[constraint](line([0.1, 0.1, 0.1]), 0.3, 0.1)
     assert optimum.law.mean == pytest.approx(0.3)
-
-
-def test_problems_that_share_a_pool_of_policies_have_the_solutions_of_their_own():
-    mdp, pool = from_environment(IcyLake(horizon=20)), []
-    for name, solve in CONSTRAINTS.items():
-        values = []
-        for epsilon in (0.02, 0.3):
-            together = solve(mdp, 3.5, epsilon, pool)
-            assert together.value == pytest.approx(solve(mdp, 3.5, epsilon).value, abs=1.1e-6), name
-            assert together.law.expected_return == pytest.approx(together.value)
-            values.append(together.value)
-        assert values == sorted(values)

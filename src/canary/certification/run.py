@@ -31,7 +31,6 @@ from canary.errors import CanaryError, nearest
 from canary.runs import files
 from canary.runs.directory import versions
 from canary.runs.environment import MAY_ACCEPT, is_ours, open_config, source_file_digest
-from canary.runs.manifest import read_config
 from canary.runs.policies import FrozenPolicies, episode_changes, load_policies
 from canary.terminal.certificate_table import CertificationBar
 from canary.values import Amount, Texts, Whole, checked, convert
@@ -181,8 +180,6 @@ def check_environment(run: Path, config: RunConfig) -> tuple[dict[str, Any], tup
         sentence, changes = "It differs from that of training.", tuple(found)
     else:
         sentence = "Whole episodes of the trained policies came out as they did after training."
-        if digest != read_config(run)["environment"].get("file_sha256"):
-            sentence += " The file that defines it has changed since."
     compared = bool(changes) or own or found is not None
     return {"compared": compared, "sentence": sentence, "file_sha256": digest}, changes
 

@@ -223,7 +223,9 @@ class _Training:
         # A kill may have come between the last checkpoint and its steps in the manifest
         update_manifest(run, steps=self._stored * config.training.batch)
         done = tables.read_table(run, "metrics"), tables.read_table(run, "episodes")
-        self._frames = {"metrics": [done[0]], "episodes": [done[1]]}
+        # An empty table does not know how many costs there are
+        rows = [[table] if len(table) else [] for table in done]
+        self._frames = {"metrics": rows[0], "episodes": rows[1]}
         about = config_to_dict(config) | {"tags": stored_manifest(run)["tags"]}
         self._watcher.open(run, about, config.constraint, updates, done)
         return notes

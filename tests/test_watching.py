@@ -36,7 +36,7 @@ EPISODES = pl.DataFrame(
 
 
 def test_an_update_says_what_every_seed_did():
-    one, two = updates_of(ROWS, EPISODES, CONSTRAINT, run=Path("run"), updates=9)
+    one, two = updates_of(ROWS, EPISODES, constraint=CONSTRAINT, run=Path("run"), updates=9)
     assert (one.number, one.updates, one.steps, two.number, two.steps) == (1, 9, 100, 2, 200)
     three, five = one.seeds
     assert (three.seed, three.episodes, three.return_mean, three.cost_mean) == (3, 2, 2.0, 5.0)
@@ -52,7 +52,7 @@ def test_an_update_says_what_every_seed_did():
         "episodes": 0.0, "return_mean": None, "cost_mean": None, "constraint_value": None,
         "kl": None, "algorithm_cost_mean": 7.5,
     }  # fmt: skip
-    (mean, _) = updates_of(ROWS, EPISODES, Mean(1.0), run=Path("run"), updates=9)
+    (mean, _) = updates_of(ROWS, EPISODES, constraint=Mean(1.0), run=Path("run"), updates=9)
     assert mean.seeds[0].constraint_value == 5.0
 
 

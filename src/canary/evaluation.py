@@ -35,18 +35,70 @@ def play_episodes(
 ) -> EpisodeEnds:
     """One episode per key, with sampled actions or, if `deterministic`, the most likely ones. It is
     not `valid` if the policy saw an observation that is not sane."""
-    lanes, move = _start(environment, account, policy, statistics, keys, deterministic)
+    return _play(environment, account, deterministic, policy, statistics, keys)[0]
 
-    def unfinished(carry: tuple[Lane, jax.Array]):
-        lanes, time = carry
-        return ~_done(lanes).all() & (time <= environment.horizon)
 
-    def play(carry: tuple[Lane, jax.Array]):
-        lanes, time = carry
-        return move(lanes, time), time + 1
+def _play(
+    environment: Environment,
+    account: CostAccount,
+    deterministic: bool,
+    policy: Policy,
+    statistics: RunningStatistics | None,
+    keys: Key[Array, "episode"],
+    chosen: Int[Array, ""] | None = None,
+) -> tuple[EpisodeEnds, Lane | None]:
+    """The ends of the episodes, and every state of the chosen one."""
+    split = jax.vmap(lambda key: jax.random.split(key, 3))(keys)
+    lanes = jax.vmap(lambda key: start_lane(environment, key))(split[:, 0])
+    key_act, key_step = split[:, 1], split[:, 2]
 
-    lanes, _ = jax.lax.while_loop(unfinished, play, (lanes, jnp.zeros((), jnp.int32)))
-    return _ends(lanes)
+    def step(lane: Lane, action: Array, key: Array, time: jax.Array) -> Lane:
+        return advance(environment, account, lane, action, jax.random.fold_in(key, time))
+
+    def move(lanes: Lane, time: jax.Array) -> Lane:
+        """Every lane that is not done, by one step."""
+        seen = sane(lanes.environment.observation).all(-1)
+        lanes = eqx.tree_at(lambda lane: lane.valid, lanes, lanes.valid & (seen | _done(lanes)))
+        distribution = policy(lanes.inputs(account, statistics))
+        if deterministic:
+            action = distribution.mode()
+        else:
+            action = jax.vmap(lambda d, key: d.sample(jax.random.fold_in(key, time)))(
+                distribution, key_act
+            )
+        moved = jax.vmap(step, (0, 0, 0, None))(lanes, action, key_step, time)
+        return select(_done(lanes), lanes, moved)
+
+    def pick(lanes: Lane) -> Lane | None:
+        return None if chosen is None else jax.tree.map(lambda leaf: leaf[chosen], lanes)
+
+    def unfinished(carry: tuple[Lane, Lane | None, jax.Array]):
+        return ~_done(carry[0]).all() & (carry[2] <= environment.horizon)
+
+    def play(carry: tuple[Lane, Lane | None, jax.Array]):
+        lanes, film, time = carry
+        lanes = move(lanes, time)
+        film = jax.tree.map(lambda all_, now: all_.at[time + 1].set(now), film, pick(lanes))
+        return lanes, film, time + 1
+
+    film = jax.tree.map(
+        lambda leaf: jnp.broadcast_to(leaf, (environment.horizon + 1, *leaf.shape)), pick(lanes)
+    )
+    start = lanes, film, jnp.zeros((), jnp.int32)
+    lanes, film, _ = jax.lax.while_loop(unfinished, play, start)
+    ends = EpisodeEnds(
+        _done(lanes),
+        lanes.valid,
+        lanes.reward,
+        lanes.spent,
+        lanes.length,
+        lanes.environment.terminated,
+    )
+    return ends, film
+
+
+def _done(lanes: Lane) -> jax.Array:
+    return lanes.environment.terminated | lanes.environment.truncated
 
 
 Player = Callable[[Policy, RunningStatistics | None, Key[Array, "episode"]], EpisodeEnds]
@@ -114,83 +166,8 @@ def make_recorder(
     if isinstance(environment, GymnasiumEnvironment):
         player = HostPlayer(environment, account, deterministic=deterministic)
         return Recorder(player.play, player.film)
-
-    @jax.jit
-    def record(
-        policy: Policy,
-        statistics: RunningStatistics | None,
-        keys: Key[Array, "episode"],
-        chosen: Int[Array, ""],
-    ) -> tuple[EpisodeEnds, Lane]:
-        lanes, move = _start(environment, account, policy, statistics, keys, deterministic)
-
-        def pick(lanes: Lane) -> Lane:
-            return jax.tree.map(lambda leaf: leaf[chosen], lanes)
-
-        def play(carry: tuple[Lane, Lane, jax.Array]):
-            lanes, film, time = carry
-            lanes = move(lanes, time)
-            film = jax.tree.map(lambda all, now: all.at[time + 1].set(now), film, pick(lanes))
-            return lanes, film, time + 1
-
-        def unfinished(carry: tuple[Lane, Lane, jax.Array]):
-            return ~_done(carry[0]).all() & (carry[2] <= environment.horizon)
-
-        film = jax.tree.map(
-            lambda leaf: jnp.broadcast_to(leaf, (environment.horizon + 1, *leaf.shape)), pick(lanes)
-        )
-        start = lanes, film, jnp.zeros((), jnp.int32)
-        lanes, film, _ = jax.lax.while_loop(unfinished, play, start)
-        return _ends(lanes), film
-
+    record = jax.jit(partial(_play, environment, account, deterministic))
     return Recorder(
         lambda *inputs: record(*inputs, jnp.asarray(0))[0],
         lambda *inputs: record(*inputs[:3], jnp.asarray(inputs[3]))[1],
     )
-
-
-def _start(
-    environment: Environment,
-    account: CostAccount,
-    policy: Policy,
-    statistics: RunningStatistics | None,
-    keys: Key[Array, "episode"],
-    deterministic: bool,
-) -> tuple[Lane, Callable[[Lane, jax.Array], Lane]]:
-    """A fresh lane per key, and the function that moves every lane that is not done by one step."""
-    split = jax.vmap(lambda key: jax.random.split(key, 3))(keys)
-    lanes = jax.vmap(lambda key: start_lane(environment, key))(split[:, 0])
-    key_act, key_step = split[:, 1], split[:, 2]
-
-    def move(lanes: Lane, time: jax.Array) -> Lane:
-        seen = sane(lanes.environment.observation).all(-1)
-        lanes = eqx.tree_at(lambda lane: lane.valid, lanes, lanes.valid & (seen | _done(lanes)))
-        distribution = policy(lanes.inputs(account, statistics))
-        if deterministic:
-            action = distribution.mode()
-        else:
-            action = jax.vmap(lambda d, key: d.sample(jax.random.fold_in(key, time)))(
-                distribution, key_act
-            )
-
-        def step(lane: Lane, action: Array, key: Array) -> Lane:
-            return advance(environment, account, lane, action, jax.random.fold_in(key, time))
-
-        return select(_done(lanes), lanes, jax.vmap(step)(lanes, action, key_step))
-
-    return lanes, move
-
-
-def _ends(lanes: Lane) -> EpisodeEnds:
-    return EpisodeEnds(
-        _done(lanes),
-        lanes.valid,
-        lanes.reward,
-        lanes.spent,
-        lanes.length,
-        lanes.environment.terminated,
-    )
-
-
-def _done(lanes: Lane):
-    return lanes.environment.terminated | lanes.environment.truncated

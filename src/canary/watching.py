@@ -9,9 +9,11 @@ import importlib
 import importlib.util
 import math
 import os
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +77,7 @@ class Update:
 
 
 def updates_of(
-    rows: pl.DataFrame, episodes: pl.DataFrame, constraint: Constraint, *, run: Path, updates: int
+    rows: pl.DataFrame, episodes: pl.DataFrame, *, constraint: Constraint, run: Path, updates: int
 ) -> Iterator[Update]:
     """The updates in some rows of a run's tables: a row of metrics per seed and update, a row per
     episode."""
@@ -128,14 +130,14 @@ def csv_log(run: Path, about: dict[str, Any], is_resumed: bool) -> Iterator[Writ
 def tensorboard_log(run: Path, about: dict[str, Any], is_resumed: bool) -> Iterator[Write]:
     """RUN/tensorboard/seed-N: a curve per seed and number; see `tensorboard --logdir RUN`."""
     make = importlib.import_module("tensorboardX").SummaryWriter
+    shutil.rmtree(run / "tensorboard", ignore_errors=True)
     with ExitStack() as stack:
-        writers = {}
-        for seed in about["training"]["seeds"]:
-            folder = run / "tensorboard" / f"seed-{seed}"
-            files.make_folder(folder)
-            for path in folder.glob("events.*"):
-                path.unlink()
-            writers[seed] = stack.enter_context(make(str(folder), flush_secs=10))
+        writers = {
+            seed: stack.enter_context(
+                make(str(run / "tensorboard" / f"seed-{seed}"), flush_secs=10)
+            )
+            for seed in about["training"]["seeds"]
+        }
 
         def write(update: Update) -> None:
             for seed in update.seeds:
@@ -191,7 +193,8 @@ class Watcher:
 
     def __init__(self, callback: Callback | None = None, log: Sequence[str] | str = ()):
         self.callback, self._open = callback, ExitStack()
-        self._write: list[Write] = []
+        self._listeners: list[Callback] = [] if callback is None else [callback]
+        self._updates: Callable[..., Iterator[Update]] = updates_of
         self.log_to(log)
 
     def log_to(self, log: Sequence[str] | str) -> None:
@@ -216,27 +219,22 @@ class Watcher:
     ) -> None:
         """Before the first update. `about` is the run's configuration with its tags, `done` the
         metrics and episodes so far."""
-        self._run, self._constraint, self._updates = run, constraint, updates
+        self._updates = partial(updates_of, constraint=constraint, run=run, updates=updates)
         for name in self.log:
-            log = LOGS[name](run, about, not done[0].is_empty())
-            self._write.append(self._open.enter_context(log))
+            write = self._open.enter_context(LOGS[name](run, about, not done[0].is_empty()))
+            self._listeners.insert(0, write)
             if name != "wandb":  # its server has the earlier updates
-                for update in self._records(*done):
-                    self._write[-1](update)
-
-    def _records(self, rows: pl.DataFrame, episodes: pl.DataFrame) -> Iterator[Update]:
-        return updates_of(rows, episodes, self._constraint, run=self._run, updates=self._updates)
+                for update in self._updates(*done):
+                    write(update)
 
     def see(self, rows: pl.DataFrame, episodes: pl.DataFrame) -> bool:
         """Pass on the updates of a chunk; returns whether training shall go on."""
-        listeners = [*self._write, *([] if self.callback is None else [self.callback])]
         answers = [
             listen(update)
-            for update in (self._records(rows, episodes) if listeners else ())
-            for listen in listeners
+            for update in (self._updates(rows, episodes) if self._listeners else ())
+            for listen in self._listeners
         ]
         return all(answer is None or answer for answer in answers)
 
     def close(self) -> None:
         self._open.close()
-        self._write = []

@@ -48,7 +48,7 @@ def run(tmp_path_factory):
 def stranger(tmp_path, monkeypatch):
     """Somebody who has trusted nothing yet."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setattr(environment, "_agreed", [])
+    monkeypatch.setattr(environment, "_agreed", set())
 
 
 def test_a_run_stores_what_it_was_trained_on(run):

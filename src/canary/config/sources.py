@@ -16,7 +16,7 @@ from typing import Any, cast
 from canary import environments
 from canary.environments.protocol import Environment, settings_of
 from canary.errors import CanaryError
-from canary.host.references import describe, look_up, looks_up, name_of
+from canary.host.references import describe, look_up, name_of
 from canary.values import converted
 
 ADAPTERS = ("gymnasium", "gymnax", "brax", "playground", "crax")
@@ -44,22 +44,6 @@ class Source:
 
     def to_dict(self) -> dict[str, Any]:
         return {"name": self.name, "arguments": self.arguments, "cost": self.cost}
-
-
-def source_from_dict(data: Any) -> Source:
-    try:
-        return Source(str(data["name"]), dict(data["arguments"]), data["cost"])
-    except (KeyError, TypeError, ValueError):
-        raise CanaryError(
-            f"The run's configuration names no usable environment: {data!r}."
-        ) from None
-
-
-def method_source(data: dict[str, Any]) -> Source | None:
-    """Where the method of a stored configuration comes from; None for canary's own."""
-    algorithm = data.get("algorithm")
-    name = algorithm.get("method") if isinstance(algorithm, dict) else None
-    return Source(name) if isinstance(name, str) and looks_up(name) else None
 
 
 def build(source: Source) -> Environment:
@@ -96,7 +80,7 @@ def source_of(environment: Environment) -> Source | None:
     """How another process can make this environment again; None if it cannot import it."""
     if callable(own := getattr(environment, "source", None)):
         found = own()
-        return None if found is None else source_from_dict(found)
+        return None if found is None else Source(**found)
     name = name_of(type(environment))
     if name is None or not dataclasses.is_dataclass(environment):
         return None

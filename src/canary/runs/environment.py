@@ -2,16 +2,14 @@
 whether it is still the one that was trained on.
 
 One of canary's own is identified by its name. Any other is identified by where its class comes from
-(`module:qualname`), its settings, the digest of its source file, and its behaviour under random
-actions. To build it, canary imports and calls the code that the manifest names, so a run from
-elsewhere could execute anything. The user agrees once for each run; training a run here is
-agreement.
+(`module:qualname`), its settings, and its behaviour under random actions. To build it, canary imports
+and calls the code that the manifest names, so a run from elsewhere could execute anything. The user
+agrees once for each run; training a run here is agreement.
 """
 
 import contextlib
 import hashlib
 import inspect
-import json
 import os
 import sys
 from collections.abc import Callable
@@ -29,12 +27,12 @@ from canary.checking.probe import short_record
 from canary.checking.structure import check_structure
 from canary.config.config import check_method, config_from_dict
 from canary.config.run_config import RunConfig
-from canary.config.sources import Source, build, method_source, source_from_dict, source_of
+from canary.config.sources import Source, build, source_of
 from canary.environments import ENVIRONMENTS
 from canary.environments.protocol import Environment, close, name_of_environment, settings_of
 from canary.errors import CanaryError
 from canary.host.references import look_up
-from canary.runs.files import make_folder, read_json, write_json
+from canary.runs.files import digest_of
 from canary.runs.manifest import read_config
 from canary.runs.settings import differences
 
@@ -43,31 +41,29 @@ MAY_ACCEPT = (
     "with --accept-change (in Python: canary.load(RUN, accept_change=True)), and report the change."
 )
 
-_agreed: list[dict[str, Any]] = []  # in this process, also if the file cannot be written
+_agreed: set[str] = set()  # in this process, also where no file can be written
 
 
 def agree(run: Path, *, trust: bool, ask: Callable[[str], bool] | None = None) -> None:
     """Remember that the user trusts the code that a run names; else ask, or raise."""
-    config = read_config(run)
-    stored = config.get("environment")
-    if isinstance(stored, dict) and "source" in stored:
-        _agree_to(run, source_from_dict(stored["source"]), trust, ask)
-    if (method := method_source(config)) is not None:
-        _agree_to(run, method, trust, ask)
+    for source in filter(None, _code_of(read_config(run))):
+        _agree_to(run, source, trust, ask)
+
+
+def _code_of(config: dict[str, Any]) -> tuple[Source | None, Source | None]:
+    """The user's own code that a run names: its method, and its environment."""
+    method, environment = config["algorithm"]["method"], config["environment"].get("source")
+    return Source(method) if ":" in method else None, environment and Source(**environment)
 
 
 def _agree_to(
     run: Path, source: Source, trust: bool, ask: Callable[[str], bool] | None = None
 ) -> None:
     # The whole reference: other arguments may do other things.
-    entry = {"run": str(run.resolve()), **json.loads(json.dumps(source.to_dict()))}
+    entry = digest_of({"run": str(run.resolve()), **source.to_dict()})
     home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
-    file = Path(home) / "canary" / "trusted.json"
-    try:
-        trusted = list(read_json(file)["trusted"])
-    except (CanaryError, KeyError, TypeError):
-        trusted = []
-    if entry in (*_agreed, *trusted):
+    mark = Path(home) / "canary" / "trusted" / entry
+    if entry in _agreed or mark.exists():
         return
     question = f"{run} was trained on {source}. Import and call this code?"
     if not trust and (ask is None or not ask(question)):
@@ -76,10 +72,10 @@ def _agree_to(
             "you trust it, use --trust (in Python: canary.load(RUN, trust=True), or "
             "canary.load(RUN, environment))."
         )
-    _agreed.append(entry)
-    with contextlib.suppress(CanaryError):  # then the next process asks again
-        make_folder(file.parent)
-        write_json(file, {"trusted": [*trusted, entry]})
+    _agreed.add(entry)
+    with contextlib.suppress(OSError):  # then the next process asks again
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        mark.touch()
 
 
 def open_config(
@@ -96,20 +92,19 @@ def open_config(
     what is different, and so do evaluations and certificates.
     """
     data, method = read_config(run), None
-    if (source := method_source(data)) is not None:
-        _agree_to(run, source, trust)
-        method = look_up(source.name)
+    stored, (own, source) = data["environment"], _code_of(data)
+    if own is not None:
+        _agree_to(run, own, trust)
+        method = look_up(own.name)
         check_method(method)
-    stored = data.get("environment", {})
-    if environment is None and "source" in stored:
-        source = source_from_dict(stored["source"])
+    if environment is None and source is not None:
         _agree_to(run, source, trust)
         environment = build(source)
     if environment is None and "class" in stored:
         raise CanaryError(
-            f"{run} was trained on {stored['class']}, which cannot be imported: in "
-            "Python, canary.load(RUN, environment). The command line needs it, and the function of its cost if "
-            "it has one, in a module that can be imported, not in the script that runs."
+            f"{run} was trained on {stored['class']}, which cannot be imported: in Python, "
+            "canary.load(RUN, environment). The command line needs it, and the function of its cost "
+            "if it has one, in a module that can be imported, not in the script that runs."
         )
     if environment is None:
         return config_from_dict(data, method=method)

@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple
 import polars as pl
 
 from canary.config.config import RunConfig, config_from_dict, config_to_dict, make_config
-from canary.config.sources import build, source_from_dict, source_of
+from canary.config.sources import Source, build, source_of
 from canary.constraints import one_cost
 from canary.environments import ENVIRONMENTS
 from canary.errors import CanaryError, nearest
@@ -323,7 +323,7 @@ def _source(config: RunConfig) -> dict[str, Any] | None:
 
 def _train_seed(plain: dict[str, Any], source: dict[str, Any] | None, place: str) -> list[Results]:
     """What a Ray worker does: one seed, in a directory that it may share with others."""
-    environment = None if source is None else build(source_from_dict(source))
+    environment = None if source is None else build(Source(**source))
     config = config_from_dict(plain, environment)
     return list(_finished_runs(config, Path(place), quiet=True, leave_running=True))
 

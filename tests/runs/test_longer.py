@@ -13,12 +13,11 @@ from polars.testing import assert_frame_equal
 
 from attacks.warm import warm
 from canary.api import Run
-from canary.config.config import config_from_dict
 from canary.errors import CanaryError
 from canary.reporting.summary import summarise_run
-from canary.runs.checkpoint import checkpoint_path, checkpoints, load_states
+from canary.runs.checkpoint import checkpoints, load_states
 from canary.runs.files import read_json, write_json
-from canary.runs.manifest import read_config, stored_manifest
+from canary.runs.manifest import stored_manifest
 from canary.runs.runner import resume_run, start_run
 from canary.runs.tables import read_table
 from canary.watching import Watcher
@@ -145,11 +144,3 @@ def test_an_edited_manifest_is_refused(whole, tmp_path):
     write_json(run / "manifest.json", manifest)
     with pytest.raises(CanaryError, match="does not match its digest"):
         resume_run(run)
-
-
-def test_a_checkpoint_of_another_update_than_its_name_says_is_skipped(whole, tmp_path):
-    run = shutil.copytree(whole, tmp_path / "copy")
-    newest = checkpoints(run / "checkpoints")[0]
-    newest.rename(checkpoint_path(newest.parent, UPDATES + 1))
-    _, found, notes = load_states(config_from_dict(read_config(run)), run)
-    assert (found, len(notes)) == (UPDATES - 1, 1)

@@ -65,7 +65,7 @@ def test_one_policy_can_start_all_seeds(source):
     ("arguments", "words"),
     [
         ({"seeds": 1}, "has no seed 0, only 3, 5"),
-        ({"overrides": (*SETTINGS, "algo.hidden=[8,8]")}, "must have"),
+        ({"overrides": (*SETTINGS, "algo.hidden=[8,8]")}, "must be"),
         (
             {"env": Walk(), "overrides": SETTINGS[1:], "constraint": canary.Chance(9.0, 0.2)},
             "sizes",

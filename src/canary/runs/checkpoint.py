@@ -3,8 +3,7 @@
 The newest two are in RUN/checkpoints. Those after equal parts of training (`keep_checkpoints`) stay
 in RUN/kept, so that the policy at a step can be loaded. Each leaf of the tree is a member named by
 its path. The archive has a checksum per array, opens with numpy alone, and cannot execute code:
-arrays of objects (pickles) are neither written nor read. A file of another update than its name
-says is refused.
+arrays of objects (pickles) are neither written nor read.
 """
 
 import contextlib
@@ -91,13 +90,13 @@ def load_states(
             f"{run} has no state at step {step:,}; it has those at {', '.join(steps) or 'none'}. "
             "`--set training.keep_checkpoints=10` keeps ten over a training."
         )
-    return *_load_named(stored[step // batch], structure), []
+    return load(stored[step // batch], structure), step // batch, []
 
 
 def newest_states(run: Path, like: PyTree) -> tuple[Any, int, list[str]]:
     """The newest checkpoint that can be used; see `load_states`."""
-    (states, iteration), notes = newest(run, lambda path: _load_named(path, like))
-    return states, iteration, notes
+    states, notes = newest(run, lambda path: load(path, like))
+    return states, int(np.asarray(states.terms.iteration)[0]), notes
 
 
 def newest(run: Path, read: Callable[[Path], Any]) -> tuple[Any, list[str]]:
@@ -112,23 +111,14 @@ def newest(run: Path, read: Callable[[Path], Any]) -> tuple[Any, list[str]]:
     raise CanaryError(f"No checkpoint in {run / NEWEST} can be used; {why}")
 
 
-def _load_named(path: Path, like: PyTree) -> tuple[Any, int]:
-    """A state and its update, which must be the one in its name."""
-    states = load(path, like)
-    iteration = int(np.asarray(states.terms.iteration)[0])
-    if checkpoint_path(path.parent, iteration) != path:
-        raise CanaryError(f"Checkpoint {path} is damaged (its state is of update {iteration}).")
-    return states, iteration
-
-
 def save(path: Path, tree: PyTree) -> None:
     """Write `tree`, whose leaves must all be arrays of numbers."""
     buffer = io.BytesIO()
-    leaves = (
-        (name, jax.random.key_data(leaf) if _is_key(leaf) else leaf)
+    arrays = {
+        name: np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
         for name, leaf in named_leaves(tree)
-    )
-    np.savez(buffer, allow_pickle=False, **{name: np.asarray(leaf) for name, leaf in leaves})
+    }
+    np.savez(buffer, allow_pickle=False, **arrays)
     make_folder(path.parent)
     write_atomically(path, buffer.getvalue())
 
@@ -136,8 +126,20 @@ def save(path: Path, tree: PyTree) -> None:
 def load(path: Path, like: PyTree) -> PyTree:
     """The tree in `path`, or a sentence that says why not. `like` has its structure, and leaves of
     the expected shapes and types."""
-    arrays, expected = read_arrays(path), named_leaves(like)
-    leaves = [_restored(path, name, arrays.get(name), leaf) for name, leaf in expected]
+    arrays, leaves = read_arrays(path), []
+    for name, leaf in named_leaves(like):
+        wanted = jax.eval_shape(jax.random.key_data, leaf) if _is_key(leaf) else leaf
+        found = arrays.get(name)
+        if found is None or (found.shape, found.dtype) != (wanted.shape, wanted.dtype):
+            has = "nothing" if found is None else f"{found.dtype} of shape {found.shape}"
+            raise CanaryError(
+                f"Checkpoint {path} belongs to another configuration ({name} is {has}, not "
+                f"{wanted.dtype} of shape {tuple(wanted.shape)}); use the one it was made with."
+            )
+        array = jnp.array(found)
+        if _is_key(leaf):
+            array = jax.random.wrap_key_data(array, impl="threefry2x32")
+        leaves.append(array)
     return jax.tree.unflatten(jax.tree.structure(like), leaves)
 
 
@@ -145,8 +147,6 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     """All arrays of a checkpoint by name, whatever its structure is."""
     try:
         with np.load(io.BytesIO(read_bytes(path)), allow_pickle=False) as archive:
-            if any(member.compress_type for member in archive.zip.infolist()):
-                raise ValueError("its arrays are compressed")  # a small file could fill the memory
             return {name: archive[name] for name in archive.files}
     except FileNotFoundError as error:
         raise CanaryError(f"There is no checkpoint {path}.") from error
@@ -162,16 +162,3 @@ def named_leaves(tree: PyTree, prefix: str = "tree") -> list[tuple[str, Any]]:
 
 def _is_key(leaf: Any) -> bool:
     return jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-
-
-def _restored(path: Path, name: str, found: np.ndarray | None, like: Any) -> jax.Array:
-    """One leaf, if it has the shape and type that `like` asks for."""
-    wanted = jax.eval_shape(jax.random.key_data, like) if _is_key(like) else like
-    if found is None or (found.shape, found.dtype) != (wanted.shape, wanted.dtype):
-        has = "nothing" if found is None else f"{found.dtype} of shape {found.shape}"
-        raise CanaryError(
-            f"Checkpoint {path} belongs to another configuration ({name} is {has}, not "
-            f"{wanted.dtype} of shape {tuple(wanted.shape)}); use the one it was made with."
-        )
-    array = jnp.array(found)
-    return jax.random.wrap_key_data(array, impl="threefry2x32") if _is_key(like) else array

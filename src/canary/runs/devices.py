@@ -40,3 +40,10 @@ def prepare_devices() -> None:
     jax.config.update("jax_cpu_enable_async_dispatch", False)
     if jax.default_backend() != "cpu":  # GPUs and TPUs would round factors to 10 or 8 bits
         jax.config.update("jax_default_matmul_precision", "highest")
+
+
+def device_name() -> str:
+    import jax
+
+    device = jax.devices()[0]
+    return f"{device.platform}: {device.device_kind}"

@@ -19,7 +19,7 @@ import polars as pl
 from jaxtyping import PRNGKeyArray
 
 from canary.algorithms.remaining_risk import RiskCritics, risk_critics
-from canary.config.config import RunConfig
+from canary.config.run_config import RunConfig
 from canary.constraints import Joint
 from canary.environments.protocol import close, explain_failures
 from canary.errors import CanaryError
@@ -29,6 +29,7 @@ from canary.networks import Policy
 from canary.numerics.running_statistics import RunningStatistics
 from canary.rollout import CostAccount
 from canary.runs.checkpoint import load_states
+from canary.runs.devices import device_name
 from canary.runs.manifest import stored_manifest
 from canary.training import TrainingState
 from canary.values import Count, Whole, convert_fields
@@ -51,12 +52,14 @@ class FrozenPolicies:
     def of_seed(self, seed: int) -> tuple[Policy, RunningStatistics | None]:
         """Policy and normaliser of a seed; non-finite numbers are refused."""
         refuse_nonfinite(self.identity(seed), seed)
-        return self._pair(seed)
+        state = self._state(seed)
+        return state.learner.policy, state.statistics
 
     def identity(self, seed: int) -> Identity:
         """Everything that determines how the policy of a seed behaves, with its digest."""
         place = place_of(self.config.environment, self.config.environment_name)
-        return identify(*self._pair(seed), self.account, place, self.risk_critics(seed))
+        state, critics = self._state(seed), self.risk_critics(seed)
+        return identify(state.learner.policy, state.statistics, self.account, place, critics)
 
     def risk_critics(self, seed: int) -> RiskCritics | None:
         """What the risk of an episode is estimated with; None for methods without such critics, and
@@ -70,10 +73,6 @@ class FrozenPolicies:
         config = self.config
         discount = config.algorithm.estimation.cost_discount
         return CostAccount(config.constraint.limit, discount, config.clock)
-
-    def _pair(self, seed: int) -> tuple[Policy, RunningStatistics | None]:
-        state = self._state(seed)
-        return state.learner.policy, state.statistics
 
     def _state(self, seed: int) -> TrainingState:
         seeds = self.config.training.seeds
@@ -117,8 +116,7 @@ class EvaluationPlan:
 
 def load_policies(config: RunConfig, run: Path, step: int | None = None) -> FrozenPolicies:
     """The newest policies, or those after so many environment steps per seed."""
-    states, iteration, notes = load_states(config, run, step)
-    return FrozenPolicies(config, states, iteration, notes)
+    return FrozenPolicies(config, *load_states(config, run, step))
 
 
 def play(
@@ -186,12 +184,7 @@ def episode_changes(run: Path, config: RunConfig) -> list[str] | None:
 
 def _made_by() -> dict[str, Any]:
     """The software and machine that numbers depend on in the last digit."""
-    device = jax.devices()[0]
-    return {
-        "jax": jax.__version__,
-        "platform": platform.platform(),
-        "device": f"{device.platform}: {device.device_kind}",
-    }
+    return {"jax": jax.__version__, "platform": platform.platform(), "device": device_name()}
 
 
 def _episode_differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:

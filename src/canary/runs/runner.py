@@ -30,7 +30,7 @@ from canary.errors import CanaryError
 from canary.exploration import with_initial_std
 from canary.runs import checkpoint, directory, files, tables
 from canary.runs.checkpoint import KEPT, NEWEST, is_kept, next_kept
-from canary.runs.devices import prepare_devices
+from canary.runs.devices import device_name, prepare_devices
 from canary.runs.environment import agree, describe_environment, is_ours, open_config
 from canary.runs.manifest import code_fingerprint, hold, stored_manifest, update_manifest
 from canary.runs.policies import FrozenPolicies, reference_episodes
@@ -61,7 +61,7 @@ def start_run(
     directory.check_labels(out, name, tags)
     prepare_devices()
     described = describe_environment(config.environment)
-    training, device = config.training, jax.devices()[0]
+    training = config.training
     with _enough_memory(config):
         groups = make_groups(config if start else with_initial_std(config))
         structure = groups.structure()  # mistakes must show before anything is written
@@ -70,7 +70,7 @@ def start_run(
         out,
         config_to_dict(config) | {"environment": described},
         training.updates * training.batch,
-        device=f"{device.platform}: {device.device_kind}",
+        device=device_name(),
         name=name,
         tags=tags,
         log=watcher.log,

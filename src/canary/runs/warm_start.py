@@ -50,16 +50,20 @@ class Start:
                 "which one all begin with (--seed)."
             )
         leaves = dict(named_leaves(like))
-        names = [name for name in (leaves | self.arrays) if name.startswith(POLICY)]
-        if problems := [why for name in names if (why := self._misfit(name, leaves.get(name)))]:
-            raise CanaryError(
-                f"Training cannot begin with {self.name}: {problems[0]}. A warm start needs "
-                "observations, actions and hidden layers (algo.hidden) of the same sizes."
-            )
+        needed = [name for name in (leaves | self.arrays) if name.startswith(POLICY)]
         rest = [name for name in leaves if name.startswith(REST)]
-        has_rest = not any(self._misfit(name, leaves[name]) for name in rest)
+        for name in needed:
+            if not self._fits(name, leaves):
+                found = self.arrays[name].shape[1:] if name in self.arrays else "not there"
+                wanted = leaves[name].shape[1:] if name in leaves else "not there"
+                raise CanaryError(
+                    f"Training cannot begin with {self.name}: {name.removeprefix('tree.')} is "
+                    f"{found} and must be {wanted}. A warm start needs observations, actions and "
+                    "hidden layers (algo.hidden) of the same sizes."
+                )
+        has_rest = all(self._fits(name, leaves) for name in rest)
         rows = [self.seeds.index(seed) for seed in sources]
-        taken = {name: self.arrays[name][rows] for name in (*names, *(rest if has_rest else ()))}
+        taken = {name: self.arrays[name][rows] for name in needed + (rest if has_rest else [])}
         pairs = {str(new): old for new, old in zip(seeds, sources, strict=True)}
         record = self.record | {"seeds": pairs, "critics": has_rest}
         return replace(self, arrays=taken, record=record)
@@ -69,14 +73,12 @@ class Start:
         taken = [jnp.asarray(self.arrays.get(name, leaf)) for name, leaf in named_leaves(states)]
         return jax.tree.unflatten(jax.tree.structure(states), taken)
 
-    def _misfit(self, name: str, leaf: Any) -> str:
-        """Why an array cannot take the place of `leaf`; empty if it can."""
-        part, found = name.removeprefix("tree").removeprefix(".learner."), self.arrays.get(name)
-        if found is None or leaf is None:
-            return f"only {'the new run' if found is None else 'the other'} has {part}"
-        if (found.shape[1:], str(found.dtype)) == (leaf.shape[1:], str(leaf.dtype)):
-            return ""
-        return f"{part} has the shape {found.shape[1:]} and must have {leaf.shape[1:]}"
+    def _fits(self, name: str, leaves: dict[str, Any]) -> bool:
+        """Whether an array can take the place of the leaf of its name."""
+        if name not in self.arrays or name not in leaves:
+            return False
+        found, leaf = self.arrays[name], leaves[name]
+        return (found.shape[1:], str(found.dtype)) == (leaf.shape[1:], str(leaf.dtype))
 
 
 def start_from_run(run: Path, seed: int | None = None) -> Start:

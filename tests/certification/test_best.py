@@ -22,27 +22,27 @@ def test_the_highest_return_within_the_constraint_comes_first():
 def test_the_best_policy_is_certified_at_a_corrected_level(tmp_path: Path):
     run = untrained_run(tmp_path, constraint=Chance(12.5, 0.2))  # no episode costs more than 12
     found = find_best(run, selection_episodes=20, quiet=True)
-    first, second = found.candidates
-    assert first.return_mean >= second.return_mean
-    assert (found.certified, found.seed, found.step) == (True, first.seed, first.step)
-    assert (first.verdict, second.verdict) == ("SATISFIED", None)
-    assert found.certificate is not None
-    assert found.certificate["plan"]["confidence"] == pytest.approx(1 - 0.05 / 2)
-    assert [one["seed"] for one in found.certificate["results"]] == [found.seed]
-    assert "corrected for 2 tries among 2" in found.sentence
-    assert json.loads((run / "best.json").read_text()) == json.loads(json.dumps(found.to_dict()))
+    first, second = found["candidates"]
+    assert first["return_mean"] >= second["return_mean"]
+    assert [found[name] for name in ("certified", "seed")] == [True, first["seed"]]
+    assert (first["verdict"], second["verdict"]) == ("SATISFIED", None)
+    assert found["certificate"]["plan"]["confidence"] == pytest.approx(1 - 0.05 / 2)
+    assert [one["seed"] for one in found["certificate"]["results"]] == [found["seed"]]
+    assert "corrected for 2 tries among 2" in found["sentence"]
+    assert json.loads((run / "best.json").read_text()) == found
     assert verify_file(run, replay=True)["valid"]
     few = find_best(run, selection_episodes=20, episodes=5, quiet=True)
-    assert (few.certified, few.certificate) == (False, None)
-    assert "None of the first 2 was certified (undecided, undecided)" in few.sentence
+    assert (few["certified"], few["certificate"]) == (False, None)
+    assert "None of the first 2 was certified (undecided, undecided)" in few["sentence"]
 
 
 def test_where_none_is_within_the_limit_nothing_is_certified(tmp_path: Path, capsys):
     run = untrained_run(tmp_path, constraint=Chance(0.5, 0.001))
     found = find_best(run, selection_episodes=200, quiet=True)
-    assert not found.certified
-    assert found.sentence.startswith("None of 2 stored policies is within P(cost > 0.5) <= 0.001")
-    assert f"seed {found.candidates[0].seed} at step" in found.sentence
+    assert not found["certified"]
+    said = "None of 2 stored policies is within P(cost > 0.5) <= 0.001"
+    assert found["sentence"].startswith(said)
+    assert f"seed {found['candidates'][0]['seed']} at step" in found["sentence"]
     assert not (run / "certificate.json").exists()
-    print_best(PlainConsole(width=100), found.to_dict())
+    print_best(PlainConsole(width=100), found)
     assert "stored policies, the safest first" in capsys.readouterr().out

@@ -13,7 +13,7 @@ from typing import Any, Union, cast
 
 import polars as pl
 
-from canary.certification.best import Best, find_best
+from canary.certification.best import find_best
 from canary.certification.plan import Plan
 from canary.certification.run import certify_run
 from canary.config.run_config import RunConfig
@@ -216,7 +216,7 @@ def best(
     seeds: Seeds | None = None,
     largest_step_cost: Positive | None = None,
     quiet: bool = True,
-) -> Best:
+) -> dict[str, Any]:
     """Find the stored policy with the highest return that can be certified, over all seeds and
     kept states.
 

@@ -9,7 +9,7 @@
 """
 
 import secrets
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,28 +44,6 @@ class RankedPolicy:
     """Of its certificate, if it was tried."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Best:
-    """A seed and a step, or None if no policy was certified."""
-
-    seed: int | None
-    step: int | None
-    sentence: str
-    search: dict[str, Any] = field(repr=False)
-    """Confidence, tries and selection episodes."""
-    candidates: tuple[RankedPolicy, ...] = field(repr=False)
-    """In the order of the ranking."""
-    certificate: dict[str, Any] | None = field(repr=False)
-
-    @property
-    def certified(self) -> bool:
-        return self.seed is not None
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON data."""
-        return asdict(self) | {"certified": self.certified}
-
-
 def find_best(
     run: Path,
     *,
@@ -78,9 +56,13 @@ def find_best(
     environment: Environment | None = None,
     accept_change: bool = False,
     quiet: bool = False,
-) -> Best:
+) -> dict[str, Any]:
     """Rank the stored policies of a run and certify the first that can be, at most `tries` of them;
-    writes best.json and its certificate. `episodes` is the largest number for a certificate."""
+    writes best.json and its certificate. `episodes` is the largest number for a certificate.
+
+    Returns whether a policy is `certified`, its `seed` and `step`, a `sentence`, the `candidates` in
+    the order of the ranking, and the `certificate`; None where no policy is certified.
+    """
     check_confidence(confidence)
     config = open_config(run, environment, accept_change=accept_change)
     search = {"confidence": confidence, "tries": tries, "selection_episodes": selection_episodes}
@@ -103,15 +85,16 @@ def find_best(
         if found["verdict"] == "SATISFIED":
             chosen, certificate = ranking[place], found
             break
-    best = Best(
-        seed=chosen.seed if chosen else None,
-        step=chosen.step if chosen else None,
-        sentence=_sentence(ranking, tries, chosen, search, config),
-        search=search,
-        candidates=tuple(ranking),
-        certificate=certificate,
-    )
-    files.write_json(run / NAME, best.to_dict())
+    best = {
+        "seed": chosen.seed if chosen else None,
+        "step": chosen.step if chosen else None,
+        "sentence": _sentence(ranking, tries, chosen, search, config),
+        "search": search,
+        "candidates": [asdict(one) for one in ranking],
+        "certificate": certificate,
+        "certified": chosen is not None,
+    }
+    files.write_json(run / NAME, best)
     return best
 
 

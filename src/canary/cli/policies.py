@@ -154,8 +154,8 @@ of RUN, or of the run that contains it."""
         if self.best:
             options.refuse(self, CHOOSING, "--best chooses the policy and how it is certified")
             best = _load(self).best(**options.arguments(self, api.Run.best))
-            options.show(self, best.to_dict(), print_best)
-            return 0 if best.certified else 1
+            options.show(self, best, print_best)
+            return 0 if best["certified"] else 1
         options.refuse(self, ("tries",), "it works only with --best")
         run, how = _load(self), options.arguments(self, api.certify)
         certificate = run.certify(**how, early_stop=not self.fixed, evaluation_seed=self.seed)

@@ -127,6 +127,7 @@ def test_known_values_of_the_lake(constraint, epsilon, value):
     assert optimum.value == pytest.approx(value, abs=1e-5)
     assert -1e-12 <= optimum.upper_bound - optimum.value <= 1.001e-6
     assert optimum.law.expected_return == pytest.approx(optimum.value, abs=1e-12)
+    assert cost_law(LAKE, optimum.policy).expected_return == pytest.approx(optimum.value, abs=1e-9)
     assert_satisfied(constraint, optimum.law, LIMIT, epsilon)
 
 

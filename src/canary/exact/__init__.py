@@ -1,7 +1,7 @@
 """Exact laws of the episode cost, and optima under tail-risk constraints, in finite environments."""
 
 from canary.exact.distribution import CostLaw, cost_law, mix, visits
-from canary.exact.linear import Mixture, Optimum, best_response
+from canary.exact.linear import Optimum, best_response
 from canary.exact.mdp import FiniteMDP, from_environment
 from canary.exact.optimal import (
     CONSTRAINTS,
@@ -9,11 +9,10 @@ from canary.exact.optimal import (
     best_under_cantelli,
     best_under_cvar,
     best_under_var,
-    markov_policy,
 )
 
 __all__ = [
-    "CONSTRAINTS", "CostLaw", "FiniteMDP", "Infeasible", "Mixture", "Optimum", "best_response",
+    "CONSTRAINTS", "CostLaw", "FiniteMDP", "Infeasible", "Optimum", "best_response",
     "best_under_cantelli", "best_under_cvar", "best_under_var", "cost_law", "from_environment",
-    "markov_policy", "mix", "visits",
+    "mix", "visits",
 ]  # fmt: skip

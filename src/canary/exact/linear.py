@@ -19,7 +19,7 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float, Int
 
-from canary.exact.distribution import CostLaw, cost_law, mix
+from canary.exact.distribution import CostLaw, cost_law, mix, visits
 from canary.exact.mdp import FiniteMDP
 
 TOLERANCE = 1e-10  # of the duality gap, relative to max(1, |return|)
@@ -41,14 +41,6 @@ class Column:
 
 
 @dataclass(frozen=True, eq=False)
-class Mixture:
-    """Deterministic policies, one of which is drawn before the episode."""
-
-    policies: tuple[Int[np.ndarray, "time state spent"], ...] = field(repr=False)
-    weights: tuple[float, ...]
-
-
-@dataclass(frozen=True, eq=False)
 class Optimum:
     """The best policy under a constraint, a mixture of columns, and a bound on all others."""
 
@@ -65,8 +57,15 @@ class Optimum:
         return mix([column.law for column in self.columns], np.array(self.weights))
 
     @cached_property
-    def policy(self) -> Mixture:
-        return Mixture(tuple(column.actions for column in self.columns), self.weights)
+    def policy(self) -> Float[np.ndarray, "time state spent action"]:
+        """One randomised policy with this law. It plays each action as often as the mixture does
+        there; where the mixture never comes, as its first policy does."""
+        mdp, policies = self.columns[0].mdp, [column.actions for column in self.columns]
+        pairs = zip(policies, self.weights, strict=True)
+        measure = np.sum([weight * visits(mdp, policy) for policy, weight in pairs], axis=0)
+        total = measure.sum(axis=-1, keepdims=True)
+        chance = measure / np.where(total > 0, total, 1.0)
+        return np.where(total > 0, chance, np.eye(mdp.actions)[policies[0]])
 
 
 NOTHING = Optimum(-np.inf, -np.inf, np.inf)  # no policy is feasible

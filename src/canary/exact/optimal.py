@@ -26,8 +26,8 @@ import numpy as np
 from jaxtyping import Float
 
 from canary.errors import CanaryError
-from canary.exact.distribution import bounded_variable, visits
-from canary.exact.linear import NOTHING, Column, Mixture, Optimum, maximise
+from canary.exact.distribution import bounded_variable
+from canary.exact.linear import NOTHING, Column, Optimum, maximise
 from canary.exact.mdp import FiniteMDP
 from canary.values import checked
 
@@ -115,20 +115,6 @@ def best_under_cantelli(
         for half in ((low, middle), (middle, high)):
             heapq.heappush(queue, (-relaxed.upper_bound, *half))
     return _optimum("cantelli", best, upper_bound)
-
-
-def markov_policy(mdp: FiniteMDP, mixture: Mixture) -> Float[np.ndarray, "time state spent action"]:
-    """One randomised policy with the mixture's law of return and cost.
-
-    It plays each action as often as the mixture does there; where the mixture never comes, as its
-    first policy does.
-    """
-    one_hot = np.eye(mdp.actions)
-    parts = zip(mixture.policies, mixture.weights, strict=True)
-    measure = np.sum([weight * visits(mdp, policy) for policy, weight in parts], axis=0)
-    total = measure.sum(axis=-1, keepdims=True)
-    chance = measure / np.where(total > 0, total, 1.0)
-    return np.where(total > 0, chance, one_hot[mixture.policies[0]])
 
 
 def _check(limit: float, epsilon: float, pool: list[Column] | None) -> list[Column]:

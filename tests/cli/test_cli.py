@@ -78,11 +78,9 @@ def test_help_version_and_list_are_quick_and_light(tmp_path):
     ("line", "words"),
     [
         ("trian", "did you mean train"),
-        ("train --envv IcyLake", "did you mean --env?"),
         ("train --steps 1000", "did you mean --total-steps?"),
         ("train --limit", "An option needs a value"),
         ("train --limit high", "--limit must be a number"),
-        ("train --limit -5", "The limit must be at least"),
         ("train --constraint median", "--constraint must be one of chance, mean, cvar"),
         ("train --seeds 0-999999999", "--seeds must be a number of seeds"),
         ("train --resume nothing", "no run"),
@@ -92,7 +90,6 @@ def test_help_version_and_list_are_quick_and_light(tmp_path):
         ("reproduce --rebuild --seeds 4", "Leave out --seeds"),
         ("certify --verify nothing.json", "is no certificate"),
         ("certify --verify x --sign key", "Leave out --sign"),
-        ("frontier --env Volcano", "environment"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_leaves_nothing(line, words, sentence):
@@ -159,15 +156,14 @@ class PanicException(BaseException):
     """As polars raises it."""
 
 
-@pytest.mark.parametrize("kind", [ZeroDivisionError, PanicException])
-def test_a_bug_shows_its_traceback_and_has_an_exit_code_of_its_own(kind, capsys, monkeypatch):
+def test_a_bug_shows_its_traceback_and_has_an_exit_code_of_its_own(capsys, monkeypatch):
     def broken(command):
-        raise kind("a surprise")
+        raise PanicException("a surprise")
 
     monkeypatch.setattr(show.List, "__call__", broken)
     assert main(["list"]) == BUG
     said = capsys.readouterr().err
-    assert "raise kind(" in said
+    assert "raise PanicException(" in said
     assert said.splitlines()[-1].startswith("canary failed unexpectedly")
 
 
@@ -198,19 +194,6 @@ def test_the_json_is_the_only_thing_on_standard_output(trained):
     assert (summary["status"], summary["env"], summary["algorithm"]) == ("finished", "IcyLake", "canary")  # fmt: skip
     assert all(words in done.stderr for words in ("P(cost > 5.5)", "guarantee", f"{run}/summary.json"))  # fmt: skip
     assert not any(chatter in done.stderr for chatter in ("WARNING", "Warning", "xla", "jax"))
-
-
-def test_list_shows_the_run(trained, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "110")  # a narrow terminal folds the names
-    run, _ = trained
-    assert main(["list", "--out", str(run.parent)]) == 0
-    shown = capsys.readouterr().out
-    assert run.name in shown
-    assert "finished" in shown
-    assert main(["list", "--out", str(run.parent), "--json", "-"]) == 0
-    listed = json.loads(capsys.readouterr().out)
-    assert listed["runs"][0]["path"] == str(run)
-    assert listed["runs"][0]["violation_probability"] is not None
 
 
 def test_a_finished_run_is_not_trained_again(trained, capsys):

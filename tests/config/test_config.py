@@ -181,11 +181,9 @@ def test_an_environment_of_ones_own():
         lambda data: data.pop("algorithm"),
         lambda data: data.update(environment=3),
         lambda data: data["environment"].update(name="Nowhere"),
-        lambda data: data["algorithm"].update(method="nothing"),
         lambda data: data["algorithm"]["settings"]["clipped"].update(epochs=-1),
         lambda data: data["algorithm"]["settings"].update(more=1),
         lambda data: data["constraint"].pop("limit"),
-        lambda data: data["training"].update(seeds=[0.5]),
     ],
 )
 def test_damaged_configurations_end_in_one_sentence(spoil):

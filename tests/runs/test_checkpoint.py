@@ -2,7 +2,6 @@
 instead."""
 
 import os
-import pickle
 import random
 from pathlib import Path
 from typing import Any
@@ -79,17 +78,14 @@ class Hostile:
         return os.mkdir, (str(self.trap),)
 
 
-@pytest.mark.parametrize("where", ["leaf", "file"])
-def test_a_hostile_file_is_refused_and_runs_nothing(tmp_path: Path, where: str):
+def test_a_hostile_file_is_refused_and_runs_nothing(tmp_path: Path):
     trap, path = tmp_path / "trap", tmp_path / "hostile.npz"
-    pickled, array = pickle.dumps(Hostile(trap)), np.array([Hostile(trap)], dtype=object)
+    array = np.array([Hostile(trap)], dtype=object)
     np.savez(path, allow_pickle=True, **{"tree['x']": array})
-    if where == "file":
-        path.write_bytes(pickled)
     with pytest.raises(CanaryError, match="damaged"):
         checkpoint.load(path, {"x": jnp.zeros(1)})
     assert not trap.exists()
-    pickle.loads(pickled)  # the trap itself works, or else the test would prove nothing
+    np.load(path, allow_pickle=True)["tree['x']"]  # the trap works, or the test would prove nothing
     assert trap.exists()
 
 

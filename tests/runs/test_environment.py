@@ -12,14 +12,12 @@ from rich.console import Console
 
 import canary
 from canary.certification.verify import verify_file
-from canary.cli import options
 from canary.cli.main import main
 from canary.config.sources import Source, build, source_of
 from canary.environments import from_gymnasium
-from canary.environments.icy_lake import IcyLake
 from canary.errors import CanaryError
 from canary.runs import directory, environment
-from canary.runs.environment import environment_changes, open_config
+from canary.runs.environment import open_config
 from canary.runs.manifest import read_config
 from canary.terminal.certificate_table import print_certificate
 from problems import faulty_environments as problems
@@ -151,15 +149,6 @@ def test_other_behaviour_is_refused_although_the_settings_agree(run):
         canary.load(run.directory, Changed(noise=0.25))
 
 
-def test_one_of_ours_with_another_setting_is_refused():
-    stored = {
-        "name": "IcyLake",
-        "settings": {"map": "4x4", "slip": 0.25, "horizon": 100, "gone": 1},
-    }
-    assert environment_changes(stored, IcyLake(slip=0.25)) == []
-    assert environment_changes(stored, IcyLake(slip=0.5)) == ["slip is 0.5 here and was 0.25"]
-
-
 def test_references_make_environments():
     walk = build(Source(REFERENCE, {"noise": 1, "horizon": 7}))
     assert walk == Walk(noise=1.0, horizon=7)
@@ -208,23 +197,17 @@ def test_a_cost_that_breaks_late_stops_training_where_it_broke(tmp_path):
 
 
 @pytest.mark.usefixtures("stranger")
-def test_the_command_line_asks_for_consent(run, capsys, monkeypatch):
+def test_a_person_at_a_terminal_is_asked_once(run, capsys, monkeypatch):
     assert main(["evaluate", str(run.directory), "--episodes", "5"]) == 2
     assert "use --trust" in capsys.readouterr().err
-    questions = []
-
-    def answer(question):
-        questions.append(question)
-        return len(questions) > 1
-
-    monkeypatch.setattr(options, "_ask", answer)
-    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\ny\n"))
+    for stream in ("stdin", "stderr"):
+        monkeypatch.setattr(f"sys.{stream}.isatty", lambda: True, raising=False)
     with pytest.raises(CanaryError):
-        options.opened(str(run.directory), ".", trust=False)
-    options.opened(str(run.directory), ".", trust=False)
-    assert len(questions) == 2
-    assert "was trained on problems.faulty_environments:Walk(" in questions[0]
-    assert "Import and call this code?" in questions[0]
-    options.opened(str(run.directory), ".", trust=False)
-    assert len(questions) == 2
+        canary.load(run.directory)
+    canary.load(run.directory)
+    asked = capsys.readouterr().err
+    assert asked.count("Import and call this code? [y/N]") == 2
+    assert "was trained on problems.faulty_environments:Walk(" in asked
+    canary.load(run.directory)
+    assert not capsys.readouterr().err

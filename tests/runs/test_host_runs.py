@@ -16,12 +16,10 @@ import canary
 from canary.config.config import make_config
 from canary.environments import from_gymnasium
 from canary.errors import CanaryError
-from canary.host.episodes import Episodes
-from canary.host.player import Player, Recipe
 from canary.runs import checkpoint
 from canary.runs.manifest import read_manifest
 from canary.runs.seeds import make_groups
-from problems.host_environments import WALK, Walk
+from problems.host_environments import WALK
 from problems.trees import assert_same
 
 CONSTRAINT = canary.Chance(limit=3.0, epsilon=0.2)
@@ -94,27 +92,6 @@ def test_a_failure_before_anything_was_trained_leaves_nothing(tmp_path, fails_at
             overrides=(*SETTINGS, "training.rollout_length=40"), quiet=True,
         )  # fmt: skip
     assert not (tmp_path / "runs").exists()
-
-
-class Restless(Walk):
-    """Ends at a step that no seed decides: earlier each time it is reset."""
-
-    def step(self, action):
-        observation, reward, _, _, info = super().step(action)
-        return observation, reward, self.time == 10 // self.resets, False, info
-
-
-def test_episodes_that_end_earlier_the_second_time_cannot_be_brought_back():
-    recipe = Recipe(Restless, {"noise": 0.0, "drift": 0.0}, "info:cost", 50)
-    identity = np.array([[3, 1], [4, 1]], np.uint32)
-    live = Episodes(recipe, Player(recipe), 2, 0)
-    live.start(live.everyone, identity)
-    for _ in range(8):
-        live.step(slice(None), np.zeros((2, 2), np.float32), 1.0)
-    stored = [each.copy() for each in (live.identity, live.steps, live.actions, live.table)]
-    assert live.take_up(*stored).all()
-    live.start(live.everyone, identity + 1)
-    assert not live.take_up(*stored).any()
 
 
 def groups_of(environment):

@@ -8,7 +8,6 @@ message as in Python.
 import contextlib
 import inspect
 import io
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import fields, replace
 from difflib import get_close_matches
@@ -160,11 +159,5 @@ def opened(name: str, out: str, *, trust: bool) -> Path:
     from canary.runs.environment import agree
 
     run = find_run(name, Path(out))
-    agree(run, trust=trust, ask=_ask if sys.stdin.isatty() and sys.stderr.isatty() else None)
+    agree(run, trust=trust)
     return run
-
-
-def _ask(question: str) -> bool:
-    sys.stderr.write(f"{question} [y/N] ")
-    sys.stderr.flush()
-    return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -12,7 +12,6 @@ import hashlib
 import inspect
 import os
 import sys
-from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -44,10 +43,10 @@ MAY_ACCEPT = (
 _agreed: set[str] = set()  # in this process, also where no file can be written
 
 
-def agree(run: Path, *, trust: bool, ask: Callable[[str], bool] | None = None) -> None:
+def agree(run: Path, *, trust: bool) -> None:
     """Remember that the user trusts the code that a run names; else ask, or raise."""
     for source in filter(None, _code_of(read_config(run))):
-        _agree_to(run, source, trust, ask)
+        _agree_to(run, source, trust)
 
 
 def _code_of(config: dict[str, Any]) -> tuple[Source | None, Source | None]:
@@ -56,17 +55,14 @@ def _code_of(config: dict[str, Any]) -> tuple[Source | None, Source | None]:
     return Source(method) if ":" in method else None, environment and Source(**environment)
 
 
-def _agree_to(
-    run: Path, source: Source, trust: bool, ask: Callable[[str], bool] | None = None
-) -> None:
+def _agree_to(run: Path, source: Source, trust: bool) -> None:
     # The whole reference: other arguments may do other things.
     entry = digest_of({"run": str(run.resolve()), **source.to_dict()})
     home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     mark = Path(home) / "canary" / "trusted" / entry
     if entry in _agreed or mark.exists():
         return
-    question = f"{run} was trained on {source}. Import and call this code?"
-    if not trust and (ask is None or not ask(question)):
+    if not trust and not _confirmed(f"{run} was trained on {source}. Import and call this code?"):
         raise CanaryError(
             f"{run} was trained on {source}, which is code that has to be imported and called. If "
             "you trust it, use --trust (in Python: canary.load(RUN, trust=True), or "
@@ -76,6 +72,15 @@ def _agree_to(
     with contextlib.suppress(OSError):  # then the next process asks again
         mark.parent.mkdir(parents=True, exist_ok=True)
         mark.touch()
+
+
+def _confirmed(question: str) -> bool:
+    """Whether a person at a terminal says yes; False if there is none."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def open_config(
@@ -128,11 +133,7 @@ def describe_environment(environment: Environment) -> dict[str, Any]:
         return described
     if (source := source_of(environment)) is not None:
         described["source"] = source.to_dict()
-    return described | {
-        "class": class_of(environment),
-        "file_sha256": source_file_digest(environment),
-        "behaviour": behaviour_of(environment),
-    }
+    return described | {"class": class_of(environment), "behaviour": behaviour_of(environment)}
 
 
 def is_ours(environment: Environment) -> bool:

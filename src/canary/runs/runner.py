@@ -224,8 +224,8 @@ class _Training:
         update_manifest(run, steps=self._stored * config.training.batch)
         done = tables.read_table(run, "metrics"), tables.read_table(run, "episodes")
         # An empty table does not know how many costs there are
-        rows = [[table] if len(table) else [] for table in done]
-        self._frames = {"metrics": rows[0], "episodes": rows[1]}
+        rows = ([table] if len(table) else [] for table in done)
+        self._frames = dict(zip(tables.COLUMNS, rows, strict=True))
         about = config_to_dict(config) | {"tags": stored_manifest(run)["tags"]}
         self._watcher.open(run, about, config.constraint, updates, done)
         return notes

@@ -22,18 +22,18 @@ def differing(configs: Sequence[dict[str, Any] | None]) -> list[Settings]:
     """
     flat = [flattened(config) for config in configs]
     kinds = [tuple(one.get(name) for name in ("env", "algo", "preset")) for one in flat]
+    pairs = list(zip(flat, kinds, strict=True))
 
-    def is_shared(name: str, value: Any, kind: tuple) -> bool:
-        others = (
-            other
-            for other, its_kind in zip(flat, kinds, strict=True)
+    def varies(name: str, value: Any, kind: tuple) -> bool:
+        return any(
+            other.get(name) != value
+            for other, its_kind in pairs
             if other and (its_kind == kind or "." not in name)
         )
-        return all(other.get(name) == value for other in others)
 
     return [
-        {name: value for name, value in own.items() if not is_shared(name, value, kind)}
-        for own, kind in zip(flat, kinds, strict=True)
+        {name: value for name, value in own.items() if varies(name, value, kind)}
+        for own, kind in pairs
     ]
 
 

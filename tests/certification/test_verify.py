@@ -114,6 +114,12 @@ def test_what_does_not_follow_from_the_episodes_is_found_by_replaying(
         assert any(place in problem for problem in found["problems"])
 
 
+def test_more_episodes_than_planned_are_refused(certificate: dict):
+    evidence = certificate["results"][0]["evidence"] | {"costs": "200x0"}
+    forged = issued(certificate, PlayedEpisodes(**evidence), Plan(episodes=150))
+    assert "200 episodes are more than the 150" in verify(forged)[0]
+
+
 def test_a_changed_page_is_found(run: Path, certificate: dict, tmp_path: Path):
     page = (run / "certificate.html").read_text()
     path = tmp_path / "certificate.html"

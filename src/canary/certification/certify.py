@@ -20,6 +20,7 @@ from canary.certification.plan import Plan, complete
 from canary.certification.verdict import Assessment, PlayedEpisodes, assess, encode_costs, may_stop
 from canary.constraints import Chance, Constraint, One, one_cost, parts_of
 from canary.environments.protocol import Environment, explain_failures
+from canary.errors import CanaryError
 from canary.identity import identify, place_of, refuse_nonfinite
 from canary.networks import Policy
 from canary.numerics.costs import violates
@@ -98,7 +99,8 @@ def gather(
                 violations = int(violates(table[:, 0], parts[0].limit).sum())
                 progress(len(table), violations if is_counted else None)
     except KeyboardInterrupt:
-        pass
+        if count is not None:  # a replay that is not over shows nothing
+            raise
     return table
 
 
@@ -112,6 +114,8 @@ def examine(
     """
     parts, count = parts_of(constraint), len(table)
     assert plan.episodes is not None
+    if count > plan.episodes:
+        raise CanaryError(f"{count:,} episodes are more than the {plan.episodes:,} of the plan.")
     interrupted = count < plan.episodes and not _is_decided(table, plan, parts)
     *costs, returns, lengths = table.T
     found = []

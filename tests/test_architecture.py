@@ -171,8 +171,7 @@ def test_no_algorithm_and_no_shared_update_imports_a_method():
     methods = {f"canary.algorithms.{name}" for name in METHODS}
     assert methods <= set(MODULES)
     for module, tree in MODULES.items():
-        # `remaining_risk` is of policies that Canary trained
-        if module.startswith("canary.algorithms.") and module != "canary.algorithms.remaining_risk":
+        if module.startswith("canary.algorithms."):
             assert not (methods - {module}) & set(imported(tree)), module
 
 

@@ -14,8 +14,9 @@ import numpy as np
 
 from canary.environments.icy_lake import IcyLake
 from canary.exact import FiniteMDP, cost_law, from_environment
-from canary.numerics.statistics import fitted_exponent, gaussian_tail
 from canary.reporting.figures import GREY, canvas, save
+from canary.studies.paper.gaussian_tail import gaussian_tail
+from canary.studies.paper.relative_variance import fitted_exponent
 from canary.theory import (
     ScoredLaw,
     cantelli,

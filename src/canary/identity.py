@@ -15,7 +15,6 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from canary.algorithms.remaining_risk import RiskCritics
 from canary.environments.protocol import (
     ActionSpace,
     Discrete,
@@ -26,7 +25,7 @@ from canary.environments.protocol import (
 )
 from canary.errors import CanaryError
 from canary.export import numpy_policy
-from canary.networks import LOG_STD_FLOOR, SPENT_SCALE, Policy
+from canary.networks import LOG_STD_FLOOR, MLP, SPENT_SCALE, Policy
 from canary.numerics.running_statistics import CLIP, FLOOR, RunningStatistics, sane
 from canary.rollout import SPENT_CLIP, CostAccount
 
@@ -44,6 +43,16 @@ class Identity:
     @property
     def sha256(self) -> str:
         return numpy_policy.digest(self.facts, self.arrays)
+
+
+@dataclasses.dataclass(frozen=True)
+class RiskCritics:
+    """The critics that estimate a bound on P(C > limit | x) (`NumpyPolicy.risk`)."""
+
+    networks: MLP
+    """V_X of the shaped cost to come, or V and V~ of the cost and its square; stacked."""
+    dead_zone: float | None
+    """Of the shaped cost; None for V and V~."""
 
 
 @dataclasses.dataclass(frozen=True)

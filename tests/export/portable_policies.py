@@ -6,10 +6,9 @@ from functools import cache
 import jax
 import jax.numpy as jnp
 
-from canary.algorithms.remaining_risk import RiskCritics
 from canary.environments.protocol import Continuous, Discrete
 from canary.export.trained_policy import TrainedPolicy
-from canary.identity import Place
+from canary.identity import Place, RiskCritics
 from canary.networks import make_critics, make_policy
 from canary.numerics.running_statistics import initial_statistics, merge
 from canary.rollout import CostAccount

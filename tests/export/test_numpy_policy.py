@@ -13,10 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from canary.algorithms.remaining_risk import remaining_risk
 from canary.export import numpy_policy
 from canary.export.formats import numpy_bytes
 from canary.export.trained_policy import TrainedPolicy
+from canary.networks import critic_values
 from canary.rollout import policy_inputs
 from export.portable_policies import HORIZON, KINDS, OBSERVATIONS, make_portable, with_critics
 
@@ -86,10 +86,12 @@ def test_risk_of_many_states_is_that_of_the_critics(dead_zone: float | None):
     spent = np.resize(np.array([0.0, 0.3, 1.5, 2.4, 2.5, 4.0], np.float32), 300)
     discount, y = np.ones(300, np.float32), spent / np.float32(2.5)
     x = jnp.concatenate([observation, np.stack([discount, y], -1)], -1)
-    critics = portable.critics.networks
-    expected = remaining_risk(
-        critics, x, jnp.asarray(y), jnp.asarray(discount), dead_zone=dead_zone
-    )
+    value, *square = np.asarray(critic_values(portable.critics.networks, x))
+    value = np.maximum(value, 0)
+    if dead_zone is None:
+        expected = numpy_policy.cantelli_risk(value, *square, y, discount)
+    else:
+        expected = numpy_policy.shaped_risk(value, y, dead_zone)
     found = loaded(portable).risk(observation, discount, spent)
     np.testing.assert_allclose(found, expected, atol=2e-5)
     assert ((found > 0) & (found < 1)).sum() > 20

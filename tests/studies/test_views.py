@@ -7,12 +7,12 @@ import polars as pl
 import pytest
 from scipy.stats import beta
 
-from canary.numerics.statistics import gaussian_tail
 from canary.reporting.blocks import HALF, curve, rates
 from canary.reporting.statistics import collapse_time, running_rate, violation_jitter
 from canary.reporting.summary import RATE_EPISODES
 from canary.studies import store
 from canary.studies.catalogue import PUBLISHED
+from canary.studies.paper.gaussian_tail import gaussian_tail
 from canary.studies.store import read_study
 from canary.studies.table import VIEWS, cells, save_views
 from reporting.stored import BATCH, UPDATES, add_group, add_study, tables

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from canary.numerics.statistics import gaussian_tail
+from canary.studies.paper.gaussian_tail import gaussian_tail
 
 
 def test_the_remark_of_the_paper():

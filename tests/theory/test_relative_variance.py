@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from canary.exact.distribution import bounded_variable
-from canary.numerics.statistics import fitted_exponent
+from canary.studies.paper.relative_variance import fitted_exponent
 from canary.theory import (
     cantelli,
     cvar,

@@ -8,8 +8,18 @@ q_t(s) = E[R_t^2 | s]. The values of the cost and of the augmented cost at x = (
 
 so the expected advantages of a new policy are linear in y, and their largest absolute values over
 all augmented states are found at the smallest and the largest y that can be reached.
+
+With the radius delta of the trust region, K = sqrt(2 delta) gamma_c / (1 - gamma_c)^2 and mu_k, mu
+the means before and after the update, the paper's bounds are
+
+    |mu - L_mu| <= K alpha
+    mu <= l + K alpha       after a nominal or bound-restoring step, mu_k + K alpha after a mean-restoring one
+    mu <= l + sigma / sqrt(beta)    after a nominal or bound-restoring step, if sigma >= sqrt(beta) K alpha
+
+and `largest_bound`.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -67,6 +77,22 @@ def exact_update(mdp: FiniteMDP, old: Policy, new: Policy, discount: float) -> U
         alpha=float(alpha),
         augmented_alpha=float(augmented),
     )
+
+
+def error_factor(radius: float, discount: float) -> float:
+    """K."""
+    return math.sqrt(2 * radius) * discount / (1 - discount) ** 2
+
+
+def largest_bound(
+    update: Update, limit: float, epsilon: float, radius: float, discount: float
+) -> float:
+    """Largest B after a nominal step: K (beta alpha~ + 2 l alpha + 2 alpha M / eps), with
+    M = |mu_k| + alpha / (1 - gamma_c)."""
+    alpha, beta = update.alpha, 1 / epsilon - 1
+    mean = abs(update.old_mean) + alpha / (1 - discount)
+    weight = beta * update.augmented_alpha + 2 * abs(limit) * alpha + 2 * alpha * mean / epsilon
+    return error_factor(radius, discount) * weight
 
 
 def cost_to_come(

@@ -118,8 +118,8 @@ class NumpyPolicy:
         # A fit can be a little below 0, which no cost is
         value = np.maximum(self._network("critics", x, 0)[..., 0], 0)
         dead_zone = self.metadata["critics"]["dead_zone"]
-        if dead_zone is not None:  # Markov's bound for the shaped cost: phi(y) + V_X(x)
-            return np.minimum(np.clip((y - dead_zone) / (1 - dead_zone), 0, 1) + value, 1)
+        if dead_zone is not None:
+            return shaped_risk(value, y, dead_zone)
         square = self._network("critics", x, 1)[..., 0]
         return cantelli_risk(value, square, y, np.asarray(discount, np.float32))
 
@@ -144,10 +144,17 @@ class NumpyPolicy:
         return np.concatenate([x, *(shares[..., i, None] * x for i in range(budgets))], -1)
 
 
+def shaped_risk(value: np.ndarray, y: np.ndarray, dead_zone: float) -> np.ndarray:
+    """Markov's bound for Canary: P(C > limit | x) <= E[X | x] = phi(y) + V_X(x), where `value` is the
+    critic V_X of the shaped cost to come and y the spent cost in limits."""
+    return np.minimum(np.clip((y - dead_zone) / (1 - dead_zone), 0, 1) + value, 1)
+
+
 def cantelli_risk(
     value: np.ndarray, square: np.ndarray, y: np.ndarray, g: np.ndarray
 ) -> np.ndarray:
-    """Cantelli's bound from E[C | x] = y + g V(x) and E[C^2 | x] = y^2 + g V~(x), in limits."""
+    """Cantelli's bound for the paper's Canary, from its critics V of the cost and V~ of its square:
+    E[C | x] = y + g V(x) and E[C^2 | x] = y^2 + g V~(x), in limits."""
     mean = y + g * value
     variance = y**2 + g * square - mean**2
     both = np.where(variance > 0, variance + (1 - mean) ** 2, 1)

@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from canary.algorithms.remaining_risk import RiskCritics
 from canary.environments.protocol import Discrete
 from canary.export.numpy_policy import FORMAT, Episode, NumpyPolicy
-from canary.identity import Identity, Place, identify
+from canary.identity import Identity, Place, RiskCritics, identify
 from canary.networks import Policy
 from canary.numerics.running_statistics import RunningStatistics
 from canary.rollout import CostAccount

@@ -1,8 +1,7 @@
-"""Formulas of tail risk: (Conditional) Value-at-Risk, Cantelli's bound, and the paper's guarantees.
+"""Formulas of tail risk: Cantelli's bound, Value-at-Risk and Conditional Value-at-Risk.
 
 Symbols: C the cost of an episode, μ and σ its mean and standard deviation, ℓ the limit, ε the
-violation threshold, β = 1/ε - 1, δ the trust-region radius, γ_c the cost discount, α = max_x
-|E_{a~π}[A_{π_k}(x, a)]| the largest expected advantage of the new policy. A violation is C > ℓ.
+violation threshold, β = 1/ε - 1. A violation is C > ℓ.
 """
 
 import jax.numpy as jnp
@@ -74,54 +73,6 @@ def violation_rate(
     return jnp.sum((costs > limit) & valid) / jnp.maximum(jnp.sum(valid), 1)
 
 
-def surrogate_error_factor(radius: ArrayLike, discount: ArrayLike) -> Real:
-    """K = √(2δ) γ_c / (1 - γ_c)² (th:worst-case-violation): |μ - L_μ| <= K α. Infinite at discount
-    1."""
-    remaining = 1 - jnp.asarray(discount)
-    return jnp.sqrt(2 * jnp.asarray(radius)) * discount / jnp.square(remaining)
-
-
-def worst_case_cantelli(
-    *,
-    mean: ArrayLike,
-    limit: ArrayLike,
-    epsilon: ArrayLike,
-    advantage: ArrayLike,
-    augmented_advantage: ArrayLike,
-    radius: ArrayLike,
-    discount: ArrayLike,
-) -> Real:
-    """Largest B after a nominal step: K (β α̃ + 2|ℓ| α + 2α M / ε), M = |μ_k| + α / (1 - γ_c).
-
-    th:worst-case-violation. `mean` is μ of the old policy, `advantage` is α of the cost,
-    `augmented_advantage` α̃ of the augmented cost.
-    """
-    factor = surrogate_error_factor(radius, discount)
-    advantage = jnp.asarray(advantage)
-    largest_mean = jnp.abs(jnp.asarray(mean)) + _product(1 / (1 - jnp.asarray(discount)), advantage)
-    weight = _beta(epsilon) * augmented_advantage + 2 * jnp.abs(jnp.asarray(limit)) * advantage
-    return _product(factor, weight + _product(largest_mean, 2 * advantage / epsilon))
-
-
-def worst_case_mean(
-    limit: ArrayLike, advantage: ArrayLike, radius: ArrayLike, discount: ArrayLike
-) -> Real:
-    """Largest μ after a nominal or bound-restoring step: ℓ + K α (eq:mean-overshoot, cor:recovery).
-
-    After a mean-restoring step it is μ_k + K α.
-    """
-    return jnp.asarray(limit) + _product(surrogate_error_factor(radius, discount), advantage)
-
-
-def excluding_deviation(
-    epsilon: ArrayLike, advantage: ArrayLike, radius: ArrayLike, discount: ArrayLike
-) -> Real:
-    """√β K α: after a nominal or bound-restoring step no policy whose σ is at least this is
-    `provably_violating` (cor:recovery)."""
-    factor = surrogate_error_factor(radius, discount)
-    return jnp.sqrt(_beta(epsilon)) * _product(factor, advantage)
-
-
 def provably_violating(
     mean: ArrayLike, deviation: ArrayLike, limit: ArrayLike, epsilon: ArrayLike
 ) -> Bool[Array, "..."]:
@@ -133,9 +84,3 @@ def provably_violating(
 def _beta(epsilon: ArrayLike) -> Real:
     """β = 1/ε - 1, the squared number of deviations that Cantelli keeps between mean and limit."""
     return 1 / jnp.asarray(epsilon) - 1
-
-
-def _product(factor: ArrayLike, advantage: ArrayLike) -> Real:
-    """factor · advantage; 0 for a zero advantage even if the factor is infinite."""
-    advantage = jnp.asarray(advantage)
-    return jnp.where(advantage == 0, 0.0, factor * jnp.where(advantage == 0, 1.0, advantage))

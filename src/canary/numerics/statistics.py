@@ -1,5 +1,5 @@
-"""Statistics of samples on the host: exact bounds on a probability, measured constraints, power
-laws and Gaussian tails. No JAX, and scipy only where it is used: importing it takes long.
+"""Statistics of samples on the host: exact bounds on a probability, and measured constraints. No
+JAX, and scipy only where it is used: importing it takes long.
 
 Clopper and Pearson (1934) bound P after k events in n independent trials, n fixed in advance. With
 alpha = 1 - confidence, the bounds are the P at which a count so small (so large) has probability
@@ -11,8 +11,6 @@ alpha:
 Each holds with the stated confidence for any P and n, both together with 1 - 2 alpha.
 """
 
-import math
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -88,51 +86,3 @@ def measurement(
     tail = costs if share == 1 else np.maximum(costs - threshold(costs, share), 0)
     half = float(ndtri((1 + confidence) / 2) * tail.std() / (share * np.sqrt(len(costs))))
     return Measurement(value, value - half, value + half)
-
-
-def fitted_exponent(
-    thresholds: np.ndarray, relative_variances: np.ndarray, confidence: float = 0.95
-) -> tuple[float, float]:
-    """Slope of log kappa^2 over log epsilon by least squares, and the half-width of its Student
-    interval; NaN with fewer than three thresholds. -1 is the rate 1 / epsilon, 0 is stable."""
-    from scipy.special import stdtrit
-
-    with np.errstate(divide="ignore", invalid="ignore"):
-        x, y = np.log(thresholds), np.log(relative_variances)
-    known = np.isfinite(x) & np.isfinite(y)
-    x, y = x[known], y[known]
-    if len(set(x)) < 3:
-        return np.nan, np.nan
-    centred = x - x.mean()
-    slope = float(centred @ y / (centred @ centred))
-    residual = y - y.mean() - slope * centred
-    error = np.sqrt(residual @ residual / (len(x) - 2) / (centred @ centred))
-    return slope, float(stdtrit(len(x) - 2, (1 + confidence) / 2) * error)
-
-
-@dataclass(frozen=True)
-class GaussianTail:
-    """What a Gaussian with the moments of the cost predicts, beside the truth (rem:gaussian)."""
-
-    deviations: float
-    """z = (l - mu) / sigma; infinite if the cost does not vary."""
-    log10_predicted: float
-    """log10 of P(N(0, 1) > z), which may itself be too small for a float."""
-    realised: float
-
-    @property
-    def log10_understatement(self) -> float:
-        """By how many orders of magnitude the Gaussian understates the violations; -inf without
-        any."""
-        return -math.inf if self.realised == 0 else math.log10(self.realised) - self.log10_predicted
-
-
-def gaussian_tail(mean: float, deviation: float, limit: float, violation: float) -> GaussianTail:
-    """The Gaussian prediction for a policy whose violation probability is known."""
-    from scipy.special import log_ndtr
-
-    if deviation > 0:
-        z = (limit - mean) / deviation
-    else:
-        z = math.inf if limit >= mean else -math.inf
-    return GaussianTail(z, float(log_ndtr(-z)) / math.log(10), violation)

@@ -18,13 +18,14 @@ import numpy as np
 import polars as pl
 from jaxtyping import PRNGKeyArray
 
-from canary.algorithms.remaining_risk import RiskCritics, risk_critics
+from canary.algorithms.canary import CanaryConfig
+from canary.algorithms.cantelli_cpo import CantelliCPOConfig
 from canary.config.run_config import RunConfig
 from canary.constraints import Joint
 from canary.environments.protocol import close, explain_failures
 from canary.errors import CanaryError
 from canary.evaluation import make_player, refuse_faulty
-from canary.identity import Identity, identify, place_of, refuse_nonfinite
+from canary.identity import Identity, RiskCritics, identify, place_of, refuse_nonfinite
 from canary.networks import Policy
 from canary.numerics.running_statistics import RunningStatistics
 from canary.rollout import CostAccount
@@ -66,7 +67,14 @@ class FrozenPolicies:
         with several costs."""
         if isinstance(self.config.constraint, Joint):
             return None
-        return risk_critics(self.config.algorithm, self._state(seed).learner)
+        networks = self._state(seed).learner.critics.networks
+        match self.config.algorithm:
+            case CanaryConfig(dead_zone=dead_zone):  # reward, local cost, shaped cost
+                return RiskCritics(jax.tree.map(lambda leaf: leaf[2:3], networks), dead_zone)
+            case CantelliCPOConfig():  # reward, cost, its square
+                return RiskCritics(jax.tree.map(lambda leaf: leaf[1:3], networks), None)
+            case _:
+                return None
 
     @property
     def account(self) -> CostAccount:

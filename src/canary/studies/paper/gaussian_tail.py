@@ -5,7 +5,9 @@ Per seed, over the second half of training: z = (l - mu) / sigma of the episode 
 probability of a violation, and by how many orders of magnitude it is too small.
 """
 
-from canary.numerics.statistics import gaussian_tail
+import math
+from dataclasses import dataclass
+
 from canary.studies.store import StoredRow, StoredStudy
 from canary.studies.table import View, median, row_lines
 from canary.terminal.formatting import Line, Number
@@ -15,6 +17,34 @@ ABOUT = (
     "seeds with a violation.\nThe paper: z = 6.1 on EcoAnt and 5.0 on PointGoal, where a Gaussian "
     "is short by 6 and 4 orders of magnitude."
 )
+
+
+@dataclass(frozen=True)
+class GaussianTail:
+    """What a Gaussian with the moments of the cost predicts, beside the truth (rem:gaussian)."""
+
+    deviations: float
+    """z = (l - mu) / sigma; infinite if the cost does not vary."""
+    log10_predicted: float
+    """log10 of P(N(0, 1) > z), which may itself be too small for a float."""
+    realised: float
+
+    @property
+    def log10_understatement(self) -> float:
+        """By how many orders of magnitude the Gaussian understates the violations; -inf without
+        any."""
+        return -math.inf if self.realised == 0 else math.log10(self.realised) - self.log10_predicted
+
+
+def gaussian_tail(mean: float, deviation: float, limit: float, violation: float) -> GaussianTail:
+    """The Gaussian prediction for a policy whose violation probability is known."""
+    from scipy.special import log_ndtr
+
+    if deviation > 0:
+        z = (limit - mean) / deviation
+    else:
+        z = math.inf if limit >= mean else -math.inf
+    return GaussianTail(z, float(log_ndtr(-z)) / math.log(10), violation)
 
 
 def view(study: StoredStudy) -> View:

@@ -15,7 +15,6 @@ import numpy as np
 import polars as pl
 from matplotlib.figure import Figure
 
-from canary.numerics.statistics import fitted_exponent
 from canary.reporting.figures import canvas, legend_beside
 from canary.studies.store import StoredStudy
 from canary.studies.table import View
@@ -152,6 +151,26 @@ def view(study: StoredStudy) -> View:
     names = sorted(data["constraint"].unique(), key=lambda name: (name.startswith("shaped"), name))
     drawn = [name for name in names if name != "whole" and not name.endswith(LONG)]
     return View(ABOUT, [_cells(data, name) for name in names], _figure(data, drawn))
+
+
+def fitted_exponent(
+    thresholds: np.ndarray, relative_variances: np.ndarray, confidence: float = 0.95
+) -> tuple[float, float]:
+    """Slope of log kappa^2 over log epsilon by least squares, and the half-width of its Student
+    interval; NaN with fewer than three thresholds. -1 is the rate 1 / epsilon, 0 is stable."""
+    from scipy.special import stdtrit
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        x, y = np.log(thresholds), np.log(relative_variances)
+    known = np.isfinite(x) & np.isfinite(y)
+    x, y = x[known], y[known]
+    if len(set(x)) < 3:
+        return np.nan, np.nan
+    centred = x - x.mean()
+    slope = float(centred @ y / (centred @ centred))
+    residual = y - y.mean() - slope * centred
+    error = np.sqrt(residual @ residual / (len(x) - 2) / (centred @ centred))
+    return slope, float(stdtrit(len(x) - 2, (1 + confidence) / 2) * error)
 
 
 def exponent(

@@ -6,6 +6,7 @@ alone: then the moments of the cost and the theorem's alpha are exact (`canary.e
 Costs are in units of the limit.
 """
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -48,8 +49,8 @@ def updates_of(seed: int) -> list[dict[str, Any]]:
 
     from canary.config.config import make_config
     from canary.exact import from_environment
-    from canary.exact.worst_case import exact_update
-    from canary.numerics import risk
+    from canary.exact.worst_case import error_factor, exact_update, largest_bound
+    from canary.numerics.risk import cantelli_value
     from canary.runs.seeds import make_terms, make_trainer
     from canary.training import init_training, train_iteration
 
@@ -58,6 +59,7 @@ def updates_of(seed: int) -> list[dict[str, Any]]:
     constraint = one_cost(config.constraint, "A study")
     limit, epsilon = constraint.limit, constraint.share
     region = {"radius": config.algorithm.trust_region.target_kl, "discount": DISCOUNT}
+    factor = error_factor(**region)
 
     def chances(state: Any) -> np.ndarray:
         logits = state.learner.policy(jnp.eye(lake.states)).logits
@@ -80,17 +82,14 @@ def updates_of(seed: int) -> list[dict[str, Any]]:
             "alpha": alpha,
             "batch_alpha": metrics["largest_advantage"],
             "error": abs(update.mean - update.surrogate_mean) / limit,
-            "error_bound": risk.worst_case_mean(0.0, alpha, **region),
+            "error_bound": factor * alpha,
             "mean": mean,
-            "mean_bound": risk.worst_case_mean(start, alpha, **region),
+            "mean_bound": start + factor * alpha,
             "deviation": deviation,
-            "deviation_needed": risk.excluding_deviation(epsilon, alpha, **region),
-            "bound": risk.cantelli_value(mean, deviation**2, 1.0, epsilon),
-            "bound_bound": risk.worst_case_cantelli(
-                mean=update.old_mean / limit, limit=1.0, epsilon=epsilon, advantage=alpha,
-                augmented_advantage=update.augmented_alpha / limit**2, **region,
-            ),
-        }  # fmt: skip
+            "deviation_needed": math.sqrt(1 / epsilon - 1) * factor * alpha,
+            "bound": cantelli_value(mean, deviation**2, 1.0, epsilon),
+            "bound_bound": largest_bound(update, limit, epsilon, **region) / limit**2,
+        }
         rounded = {name: float(f"{float(value):.5g}") for name, value in numbers.items()}
         found.append({"seed": seed, "update": index, "tier": tier.label} | rounded)
     return found

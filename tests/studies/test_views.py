@@ -1,6 +1,7 @@
 """Tables and figures from stored results with known numbers."""
 
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -12,7 +13,9 @@ from canary.reporting.statistics import collapse_time, running_rate, violation_j
 from canary.reporting.summary import RATE_EPISODES
 from canary.studies import store
 from canary.studies.catalogue import PUBLISHED
+from canary.studies.paper.claims import own_update
 from canary.studies.paper.gaussian_tail import gaussian_tail
+from canary.studies.paper.table1 import outside
 from canary.studies.store import read_study
 from canary.studies.table import VIEWS, cells, save_views
 from reporting.stored import BATCH, UPDATES, add_group, add_study, tables
@@ -160,6 +163,28 @@ def test_table1_shows_the_published_row_below_ours(results):
         assert cell in published
 
 
+@pytest.mark.parametrize(
+    ("violations", "names"),
+    [
+        ([0.016] * 10, ["safe"]),  # all ten safe; 26 of 30 has the interval 0.69 to 0.96
+        ([0.016] * 9 + [0.021], []),
+        ([0.03] * 10, ["safe"]),  # 0.016 + 1.96 * 0.007 + 0.0005 = 0.0302
+        ([0.0303] * 10, ["P", "safe"]),
+    ],
+)
+def test_what_lies_outside_the_published_interval(results, violations, names):
+    row = read_study(results / "table1").rows[0]
+    seeds = {
+        seed: {"violation": p, "constraint": p, "jitter": 0.0071, "return": 0.79}
+        for seed, p in enumerate(violations)
+    }  # 0.67 + 1.96 * 0.06 + 0.005 = 0.7926
+    assert outside(replace(row, seeds=seeds)) == names
+    for one in seeds.values():
+        one["return"] = 0.793
+    order = ["P", "jitter", "J", "safe"]
+    assert outside(replace(row, seeds=seeds)) == sorted([*names, "J"], key=order.index)
+
+
 def test_curves_are_means_and_deviations_over_seeds(results):
     line = curve(rates(seed_of(results)[0].blocks), "violation")
     own = tables([1, 2])["episodes"].filter(pl.col("iteration") == 0)
@@ -175,7 +200,9 @@ def test_anatomy_is_the_bound_on_the_cost_at_the_moments_of_the_update(results):
     # The variance equals the mean in the made-up metrics
     expected = np.mean(49 * mean / 5.5**2 - (1 - mean / 5.5) ** 2)
     assert one["cantelli"] == pytest.approx(expected, rel=1e-4)
-    assert "| 0 of 2 |" in save_views(results / "anatomy")["table"].read_text()
+    text = save_views(results / "anatomy")["table"].read_text()
+    assert "| 0 of 2 |" in text
+    assert "| *IcyLake, published* | 22 of 30 | 26 of 30 |" in text
 
 
 def test_the_gaussian_tail_of_stored_seeds(results):
@@ -194,3 +221,30 @@ def test_the_sweep_has_calibration_and_collapse(results):
     assert data["ε / P"][1] == pytest.approx(0.1 / data["P"][1])
     assert data["collapsed"].to_list() == ["2 of 2", "2 of 2"]
     assert all(1000 <= time <= 20_000 for time in data["collapse, steps"])
+
+
+def test_claims_are_about_the_authors_reading(results, tmp_path):
+    """Of two rows the one with the paper's networks; a claim holds or not by its numbers."""
+    for one in ("equations", "small", "own"):
+        add_group(tmp_path / "x" / one)
+    names = {"equations": "equations", "small": "small", "own": "own"}
+    add_study(tmp_path / "x", names, view="anatomy")
+    rows = read_study(tmp_path / "x").rows
+    for row, preset, overrides in zip(
+        rows, ("paper", "authors", "authors"), ([], ["algo.hidden=64,64"], []), strict=True
+    ):
+        row.about.update(preset=preset, overrides=overrides)
+    assert own_update(rows, "IcyLake", "canary") is rows[2]
+    assert own_update(rows[:2], "IcyLake", "canary") is rows[1]
+    assert own_update(rows, "EcoAnt", "canary") is None
+    shutil.copytree(results / "sweep", tmp_path / "sweep")
+    add_study(
+        tmp_path / "sweep",
+        {"authors-0.02": "u0.02", "authors-0.1": "u0.1"},
+        view="epsilon-sweep",
+        preset="authors",
+    )
+    paths = save_views(tmp_path / "sweep")
+    ratios = pl.read_csv(paths["data"])["ε / P"]
+    inside = sum(2 <= ratio <= 4 for ratio in ratios)
+    assert f"in the range at {inside} of 2 thresholds" in paths["table"].read_text()

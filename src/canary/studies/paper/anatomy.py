@@ -1,29 +1,65 @@
-"""The paper's anatomy of the conservatism (fig:anatomy): where seeds converge, and what they violate.
+"""The paper's anatomy of the conservatism (fig:anatomy): where seeds of the paper's update converge,
+and what they violate.
 
 c_B / l^2 = (1/epsilon - 1) (sigma/l)^2 - (1 - mu/l)^2 of the cost itself, per seed, averaged over the
 second half of training, at the moments that the update saw. A seed with c_B > 0 is outside Cantelli's
 bound: only the slack of the inequality keeps its P below epsilon.
 """
 
-from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator
 
-from canary.reporting.figures import GREY, allowed_line, show_probabilities
+from canary.reporting.figures import (
+    BLUE,
+    GREEN,
+    GREY,
+    allowed_line,
+    canvas,
+    legend_beside,
+    show_probabilities,
+)
+from canary.studies.paper.claims import own_update, verdict
 from canary.studies.store import StoredRow, StoredStudy
-from canary.studies.table import LOWEST, View, median, row_lines, seeds_figure, thresholds
+from canary.studies.table import LOWEST, View, by_environment, median, row_lines, thresholds
 from canary.terminal.formatting import Line, Number
 
+SEEDS = 30  # of the paper
+INSIDE = {"EcoAnt": 0, "PointGoal2500": 0, "IcyLake": 22}
+"""How many of them the paper reports inside Cantelli's bound."""
+COLOURS = {"EcoAnt": BLUE, "PointGoal2500": GREEN, "IcyLake": "#e08a2c"}
 ABOUT = (
     "c_B/ℓ² is Cantelli's constraint on the cost over the second half of training; inside means "
-    "c_B ≤ 0.\nThe paper (30 seeds each): every seed of EcoAnt and PointGoal outside, 22 of 30 "
-    "of IcyLake inside; 82 of 90 seeds have P ≤ ε."
+    "c_B ≤ 0.\nPublished rows are of 30 seeds."
 )
 
 
 def view(study: StoredStudy) -> View:
-    rows, title = study.shown, study.about["title"]
-    figure = seeds_figure(rows, title, "cantelli", "violation", _finish) if rows else None
-    return View(ABOUT, row_lines(study.rows, _cells), figure)
+    lines: list[Line] = []
+    for environment, rows in by_environment(study.rows).items():
+        lines += row_lines(rows, _cells)
+        if (paper := rows[0].about["paper"]) and environment in INSIDE:
+            lines.append(_published(environment, paper))
+    about = f"{ABOUT}\n{_claim(study)}"
+    return View(about, lines, _figure(study.shown) if study.shown else None)
+
+
+def _claim(study: StoredStudy) -> str:
+    row = own_update(study.shown, "IcyLake", "canary")
+    bounds = [] if row is None else row.each("cantelli")
+    inside = sum(bound <= 0 for bound in bounds)
+    return verdict(
+        "most seeds of IcyLake end inside (22 of 30)",
+        f"{inside} of {len(bounds)} with the authors' reading",
+        2 * inside > len(bounds),
+    )
+
+
+def _published(environment: str, paper: dict[str, float]) -> Line:
+    return {
+        "row": f"*{environment}, published*",
+        "inside Cantelli's bound": f"{INSIDE[environment]} of {SEEDS}",
+        "P ≤ ε": f"{round(paper['safe'] * SEEDS)} of {SEEDS}",
+    }
 
 
 def _cells(row: StoredRow) -> Line:
@@ -37,15 +73,33 @@ def _cells(row: StoredRow) -> Line:
     }
 
 
-def _finish(axes: Axes, rows: list[StoredRow]) -> None:
-    axes.axvline(0, color=GREY, linewidth=1, linestyle="--")
-    for epsilon in thresholds(rows):
-        allowed_line(axes, epsilon, f"ε = {epsilon:g}")
-    bounds = [-1.0, 1.0, *(bound for row in rows for bound in row.each("cantelli"))]
-    axes.set_xscale("symlog", linthresh=1)
-    axes.xaxis.set_major_locator(FixedLocator([-100, -10, -1, 0, 1, 2, 5, 10, 20, 50, 100]))
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.set_xlim(min(bounds) * 1.3, max(bounds) * 1.6)  # room at the edges
-    axes.set(yscale="log", ylabel=f"P, second half (at least {LOWEST:g})")
-    axes.set_xlabel("c_B / ℓ²  (right of 0: outside Cantelli's bound)")
-    show_probabilities(axes.yaxis)
+def _figure(rows: list[StoredRow]) -> Figure:
+    """All environments in one panel, as in the paper: a point per seed."""
+    with canvas(1, 1, (7.5, 4.0)) as (figure, grid):
+        axes, ends = grid[0, 0], [-1.0, 1.0]
+        for row in rows:
+            points = row.pairs("cantelli", "violation")
+            ends += [bound for bound, _ in points]
+            small = any("hidden" in one for one in row.about["overrides"])
+            name = f"{row.environment}, {row.about['preset']}{', 64-64' if small else ''}"
+            style = {"color": COLOURS.get(row.environment, GREY), "label": name, "s": 26}
+            style |= {"marker": "o" if row.about["preset"] == "authors" else "x", "linewidths": 1}
+            if small:
+                style["facecolors"] = "none"
+            x, y = [bound for bound, _ in points], [max(p, LOWEST) for _, p in points]
+            axes.scatter(x, y, **style)
+        axes.axvline(0, color=GREY, linewidth=1, linestyle="--")
+        note = f"the paper:\n{INSIDE['IcyLake']} of {SEEDS} seeds\nof IcyLake here"
+        place = {"xycoords": "axes fraction", "va": "top", "fontsize": 8, "color": GREY}
+        axes.annotate(note, (0.02, 0.97), **place)
+        for epsilon in thresholds(rows):
+            allowed_line(axes, epsilon, f"ε = {epsilon:g}")
+        axes.set_xscale("symlog", linthresh=1)
+        axes.xaxis.set_major_locator(FixedLocator([-100, -10, -1, 0, 1, 2, 5, 10, 20, 50, 100]))
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.set_xlim(min(ends) * 1.3, max(ends) * 1.6)  # room at the edges
+        axes.set(yscale="log", ylabel=f"P, second half (at least {LOWEST:g})")
+        axes.set_xlabel("c_B / ℓ²  (right of 0: outside Cantelli's bound)")
+        show_probabilities(axes.yaxis)
+        legend_beside(axes)
+    return figure

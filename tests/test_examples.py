@@ -16,7 +16,7 @@ from examples.maintenance import Maintenance
 from examples.portfolio import Portfolio
 from examples.small_shop import SmallShop
 
-from canary.checking.check import full_check
+from canary.checking.yardstick import full_check
 from canary.environments import from_gymnasium
 from canary.exact import (
     best_response,

@@ -13,7 +13,7 @@ from examples import drawdown, glucose
 from examples.drawdown import Drawdown, history
 from examples.glucose import Glucose, Mouth, minute, patients
 
-from canary.checking.check import full_check
+from canary.checking.yardstick import full_check
 
 needs_simglucose = pytest.mark.skipif(not find_spec("simglucose"), reason="no simglucose")
 needs_arch = pytest.mark.skipif(not find_spec("arch"), reason="no arch")

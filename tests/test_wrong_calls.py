@@ -10,7 +10,7 @@ import canary
 from canary import CanaryError
 from canary.algorithms.canary import CanaryConfig
 from canary.api import Run
-from canary.checking.check import full_check
+from canary.checking.yardstick import full_check
 from canary.config.config import make_config
 from canary.environments.icy_lake import IcyLake
 from canary.exact import best_under_cantelli, best_under_cvar, best_under_var, from_environment

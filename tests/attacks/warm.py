@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import pytest
 from matplotlib.figure import Figure
 
-from canary.checking import probe
+from canary.checking import record
 from canary.reporting import figures
 from canary.runs import seeds
 from canary.runs.seeds import SeedGroups
@@ -42,10 +42,10 @@ def warm(algorithm: str) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(WarmGroups, "algorithm", algorithm)
         patch.setattr(seeds, "SeedGroups", WarmGroups)
-        patch.setattr(probe, "make_probe", _probe)
+        patch.setattr(record, "Recorder", _recorder)
         # It takes longer than the training
         patch.setattr(figures, "training_figure", lambda *_, **__: Figure((1, 1)))
         yield
 
 
-_probe = lru_cache(probe.make_probe)
+_recorder = lru_cache(record.Recorder)

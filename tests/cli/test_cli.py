@@ -124,8 +124,9 @@ WALK = "problems.faulty_environments:Walk"
 def test_check_env_advises_about_the_given_or_the_environments_own_constraint(line, words, capsys):
     assert main(["check-env", *line.split(), "--episodes", "8", "--json", "-"]) == 0
     report = json.loads(capsys.readouterr().out)
-    assert words in report["advice"]["text"]
-    assert report["episodes"]["cost"]["episodes"] == 8
+    (cost,) = report["costs"]
+    assert words in cost["advice"]["text"]
+    assert cost["policies"][0]["episodes"] == 8
 
 
 def test_frontier_has_its_stable_keys(capsys):

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from canary.checking.check import full_check
+from canary.checking.yardstick import full_check
 from canary.environments import from_brax, from_gymnax
 from canary.environments.protocol import Continuous, Discrete, Environment
 from canary.errors import CanaryError

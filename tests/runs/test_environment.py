@@ -54,7 +54,7 @@ def test_a_run_stores_what_it_was_trained_on(run):
     assert stored["name"] == "Walk"
     assert stored["settings"] == {"horizon": 12, "noise": 0.25, "fault": ""}
     assert stored["source"] == {"name": REFERENCE, "arguments": stored["settings"], "cost": None}
-    assert len(stored["behaviour"]["cost"]) == 14
+    assert len(stored["behaviour"]["cost"]) == 13
     again = canary.load(run.directory)  # trained here: no question
     assert again.config.environment == Walk(noise=0.25)
     assert again.config.environment_changes == ()

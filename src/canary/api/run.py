@@ -405,20 +405,19 @@ def _check(run: Run, episodes: int, *, quiet: bool) -> EvaluationSummary | None:
 def _yardstick(run: Run) -> str | None:
     """A sentence on whether a constant or random action stays within the limit; also written into
     the run."""
-    from canary.checking.probe import make_probe
-    from canary.checking.yardstick import known_sentence, play_simple
+    from canary.checking.record import Recorder
+    from canary.checking.yardstick import by_cost, known_sentence, play_simple
 
     config, until = run.config, time.monotonic() + YARDSTICK_SECONDS
     try:
         played, _ = play_simple(
-            config.environment,
-            make_probe(config.environment),
-            YARDSTICK_EPISODES,
-            lambda *_: time.monotonic() < until,
+            Recorder(config.environment), YARDSTICK_EPISODES, lambda *_: time.monotonic() < until
         )
         sentence = known_sentence(played, config.constraint)
-        rows = [one.to_dict(config.constraint) for one in played]
-        files.write_sealed(run.directory / YARDSTICK, {"sentence": sentence, "policies": rows})
+        costs = [
+            [one.to_dict(part) for one in own] for own, part in by_cost(played, config.constraint)
+        ]
+        files.write_sealed(run.directory / YARDSTICK, {"sentence": sentence, "costs": costs})
     except CanaryError:  # the training is worth keeping without it
         return None
     finally:

@@ -1,1 +1,1 @@
-"""Checks that an environment can be trained on: tracing, a short rollout, whole random episodes."""
+"""Can an environment be trained on? Tracing, a record of random actions, and simple policies."""

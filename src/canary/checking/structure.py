@@ -1,13 +1,11 @@
 """Shapes and types of an environment, found by tracing: nothing is computed and nothing compiled."""
 
-import inspect
 import math
 import re
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from canary.environments.gymnasium_environment import GymnasiumEnvironment
 from canary.environments.protocol import (
@@ -23,26 +21,11 @@ from canary.host.references import describe
 from canary.values import Count, convert
 
 MEMBERS = ("horizon", "observation_size", "action_space", "normalise_observation", "reset", "step")
-TYPES = {
-    "observation": jnp.float32,
-    "reward": jnp.float32,
-    "cost": jnp.float32,
-    "terminated": jnp.bool_,
-    "truncated": jnp.bool_,
-    "time": jnp.int32,
-}
-
-
-class Mistake(CanaryError):
-    """What is wrong with a member of an environment."""
-
-    def __init__(self, field: str, text: str):
-        super().__init__(text)
-        self.field = field
 
 
 def check_structure(environment: Any) -> None:
-    """Raise the first mistake of the members, the settings, or what `reset` and `step` return."""
+    """Raise a sentence about the first mistake of the members, the settings, or what `reset` and
+    `step` return."""
     _check_members(environment)
     if isinstance(environment, GymnasiumEnvironment):  # playing it shows the rest
         return
@@ -55,8 +38,10 @@ def check_structure(environment: Any) -> None:
     for field in sorted(before.keys() | after.keys()):
         first, second = before.get(field, "missing"), after.get(field, "missing")
         if first != second:
-            text = f"{field} of {name_of_environment(environment)} is {first} after reset() but "
-            raise Mistake(field, f"{text}{second} after step(); both must be the same.")
+            raise CanaryError(
+                f"The {field} of {name_of_environment(environment)} is {first} after reset() but "
+                f"{second} after step(); both must be the same."
+            )
 
 
 def costs_of(environment: Environment) -> int:
@@ -67,9 +52,9 @@ def costs_of(environment: Environment) -> int:
 
 
 def _check_members(environment: Any) -> None:
-    if inspect.isclass(environment):
+    if isinstance(environment, type):
         name = environment.__name__
-        raise Mistake("environment", f"{name} is a class; pass an instance of it: {name}().")
+        raise CanaryError(f"{name} is a class; pass an instance of it: {name}().")
     name = type(environment).__name__
     if missing := [member for member in MEMBERS if not hasattr(environment, member)]:
         advice = " (docs/environments/your-own.md)"
@@ -77,32 +62,29 @@ def _check_members(environment: Any) -> None:
             advice = (
                 "; it looks like a Gymnasium environment: use canary.environments.from_gymnasium"
             )
-        text = f"{name} is not an environment: it has no {', no '.join(missing)}{advice}."
-        raise Mistake("environment", text)
+        raise CanaryError(
+            f"{name} is not an environment: it has no {', no '.join(missing)}{advice}."
+        )
     space = environment.action_space
     if not isinstance(space, Discrete | Continuous):
-        raise Mistake(
-            "action_space",
+        raise CanaryError(
             f"The action_space of {name} is {type(space).__module__.partition('.')[0]}'s "
-            f"{type(space).__name__}; it must be canary.Discrete(count) or canary.Continuous(size).",
+            f"{type(space).__name__}; it must be canary.Discrete(count) or canary.Continuous(size)."
         )
-    members = {
-        "horizon": (environment.horizon, Count),
-        "observation_size": (environment.observation_size, Count),
-        "normalise_observation": (environment.normalise_observation, bool),
-        "action_space": (space.count if isinstance(space, Discrete) else space.size, Count),
-    }
-    member = "settings"
-    try:
-        settings_of(environment)
-        for member, (value, kind) in members.items():
-            convert(kind, value, f"The {member} of {name}")
-    except CanaryError as mistake:
-        raise Mistake(member, str(mistake)) from None
+    settings_of(environment)
+    size = space.count if isinstance(space, Discrete) else space.size
+    convert(Count, size, f"The action_space of {name}")
+    for member, kind in {
+        "horizon": Count,
+        "observation_size": Count,
+        "normalise_observation": bool,
+    }.items():
+        convert(kind, getattr(environment, member), f"The {member} of {name}")
 
 
 def _returned(environment: Environment, method: str, *given: Any) -> EnvironmentState:
-    """The shapes of what a method returns."""
+    """The shapes of what a method returns. The method is traced twice: random numbers that do not
+    come from the key are drawn while tracing, and so the two programs differ."""
     function, place = (
         getattr(environment, method),
         f"{method}() of {name_of_environment(environment)}",
@@ -110,8 +92,8 @@ def _returned(environment: Environment, method: str, *given: Any) -> Environment
     try:
         state = jax.eval_shape(function, *given)
         first, second = (_program(function, given) for _ in range(2))
-    except CanaryError as mistake:
-        raise Mistake(method, str(mistake)) from None
+    except CanaryError:
+        raise
     except Exception as failure:
         hint = ""
         if isinstance(failure, jax.errors.JAXTypeError):
@@ -119,34 +101,28 @@ def _returned(environment: Environment, method: str, *given: Any) -> Environment
                 " It must be written with jax.numpy and jax.lax: `if`, float() and numpy cannot act "
                 "on traced values."
             )
-        raise Mistake(method, f"{place} failed: {describe(failure):.300}.{hint}") from None
+        raise CanaryError(f"{place} failed: {describe(failure):.300}.{hint}") from None
     if not isinstance(state, EnvironmentState):
         kind = f"tuple of {len(state)}" if isinstance(state, tuple) else type(state).__name__
-        text = f"{place} returned a {kind}; it must return a canary.EnvironmentState."
-        raise Mistake(method, text)
+        raise CanaryError(f"{place} returned a {kind}; it must return a canary.EnvironmentState.")
     if first != second:
-        raise Mistake(
-            method,
-            f"{place} draws random numbers without its key: they are drawn once, while the program "
-            "is made, and never change; use jax.random with the key.",
+        raise CanaryError(
+            f"{place} draws random numbers without its key. They are drawn once, while the program "
+            "is made, and never change; use jax.random with the key."
         )
     return state
 
 
 def _program(function: Any, given: tuple[Any, ...]) -> str:
-    """The program of a function with its constants. Random numbers that are drawn while tracing
-    differ from one tracing to the next."""
-    closed = jax.make_jaxpr(lambda *given: function(*given))(*given)
-    constants = [
-        np.asarray(value).tobytes()
-        for value in closed.consts
-        if not jax.dtypes.issubdtype(jax.dtypes.result_type(value), jax.dtypes.prng_key)
-    ]
-    return re.sub(r"0x[0-9a-f]+", "", str(closed.jaxpr)) + repr(constants)
+    """The program of a function with its constants, without addresses."""
+    program = jax.make_jaxpr(lambda *given: function(*given))(*given)
+    return re.sub("0x[0-9a-f]+", "", f"{program.jaxpr} {program.consts!r}")
 
 
 def _check_fields(size: int, state: EnvironmentState) -> None:
-    for field, kind in TYPES.items():
+    kinds = {"observation": jnp.float32, "reward": jnp.float32, "cost": jnp.float32}
+    kinds |= {"terminated": jnp.bool_, "truncated": jnp.bool_, "time": jnp.int32}
+    for field, kind in kinds.items():
         leaf = getattr(state, field)
         dtype, shape = jax.dtypes.result_type(leaf), jnp.shape(leaf)
         expected = (size,) if field == "observation" else ()
@@ -154,10 +130,9 @@ def _check_fields(size: int, state: EnvironmentState) -> None:
         is_vector = field == "cost" and len(shape) == 1 and shape[0] > 1  # several costs
         if not fits or not (shape == expected or is_vector):
             rule = f" (observation_size says {size})" if field == "observation" else ""
-            raise Mistake(
-                field,
+            raise CanaryError(
                 f"The {field} of reset() is {dtype} of shape {shape}; it must be "
-                f"{jnp.dtype(kind).name} of shape {expected}{rule}.",
+                f"{jnp.dtype(kind).name} of shape {expected}{rule}."
             )
 
 

@@ -1,19 +1,27 @@
-"""Return and constraint of constant and random actions. If the best of these meets a limit, the
-limit is easy."""
+"""`canary check-env`: findings about an environment, and a yardstick for its limit: return and
+constraint of random and constant actions. If the best of these meets the limit, the limit is easy.
+"""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from canary.checking.probe import LANES, Play, Probe
+from canary.checking.record import SHORT, Finding, Record, Recorder, findings_in, same_again
+from canary.checking.structure import check_structure
 from canary.constraints import Chance, Constraint, One, parts_of
-from canary.environments.gymnasium_environment import GymnasiumEnvironment
-from canary.environments.protocol import Discrete, Environment
+from canary.environments.protocol import (
+    ActionSpace,
+    Discrete,
+    name_of_environment,
+    settings_of,
+)
+from canary.errors import CanaryError
 from canary.numerics.statistics import measurement
+from canary.values import Count, checked
 
 RANDOM = "random actions"
 MOST_ACTIONS = 16  # constant actions that are tried
@@ -36,10 +44,6 @@ class Played:
     def reward(self) -> float:
         return float(self.returns.mean())
 
-    def of_cost(self, index: int) -> "Played":
-        """The same episodes with one of several costs."""
-        return self if self.costs.ndim == 1 else replace(self, costs=self.costs[:, index])
-
     def least_limit(self, constraint: One | None) -> float:
         """The smallest limit that these episodes meet."""
         if constraint is None or isinstance(constraint, Chance):
@@ -47,74 +51,130 @@ class Played:
             return float(np.quantile(self.costs, 1 - share, method="higher"))
         return constraint.measure(self.costs)
 
-    def to_dict(self, constraint: Constraint | None) -> dict[str, Any]:
-        """The return, and under `costs` what is known of each cost."""
-        each = [
-            self.of_cost(i)._about_cost(part) for i, part in enumerate(_parts(self, constraint))
-        ]
-        count, reward = len(self.returns), self.reward
-        return {"policy": self.policy, "episodes": count, "return_mean": reward, "costs": each}
+    def text(self, constraint: Constraint) -> str:
+        value = f"{constraint.label} {constraint.measure(self.costs):.3g}"
+        return f"{self.policy} ({value} in {len(self.costs)} episodes, return {self.reward:.3g})"
 
-    def _about_cost(self, constraint: One | None) -> dict[str, Any]:
+    def to_dict(self, constraint: One | None) -> dict[str, Any]:
+        """As JSON data, under a constraint on one cost."""
         found = None if constraint is None else measurement(constraint, self.costs)
         return {
+            "policy": self.policy,
+            "episodes": len(self.costs),
+            "return_mean": self.reward,
             "cost_mean": float(self.costs.mean()),
+            "cost_deviation": float(self.costs.std()),
             "least_limit": self.least_limit(constraint),
-            "constraint_value": None if found is None else found.value,
-            "constraint_interval": None if found is None else [found.lower, found.upper],
+            "constraint_value": found and found.value,
+            "constraint_interval": found and [found.lower, found.upper],
         }
 
 
-def _parts(played: Played, constraint: Constraint | None) -> tuple[One | None, ...]:
-    """The constraint on each cost; None where there is none."""
-    if constraint is not None:
-        return parts_of(constraint)
-    return (None,) * (1 if played.costs.ndim == 1 else played.costs.shape[1])
+@checked
+def full_check(
+    environment: Any,
+    *,
+    constraint: Constraint | None = None,
+    episodes: Count = 128,
+    progress: Progress = lambda done, total, what: None,
+) -> dict[str, Any]:
+    """Trace the environment, play its first steps twice, then up to `episodes` of random and of each
+    constant action, until `progress` returns False. Returns JSON data."""
+    name = getattr(environment, "__name__", None) or name_of_environment(environment)
+    report: dict[str, Any] = {"env": name, "costs": []}
+    try:
+        progress(0, 1, "tracing reset and step")
+        check_structure(environment)
+        space = environment.action_space
+        is_discrete = isinstance(space, Discrete)
+        report |= {
+            "settings": settings_of(environment),
+            "observation_size": int(environment.observation_size),
+            "actions": f"{space.count} choices" if is_discrete else f"[-1, 1] x {space.size}",
+            "horizon": int(environment.horizon),
+        }
+        recorder = Recorder(environment)
+        first = recorder(SHORT, going=lambda: progress(0, 1, "the first steps") is not False)
+        played, record = play_simple(recorder, episodes, progress)
+        findings = [*findings_in(environment, record), *same_again(first, record)]
+        if late := int((~record.done[-1]).sum()):
+            text = (
+                f"{late} of {recorder.lanes} random episodes did not end within "
+                f"{len(record.done) - 1} steps and are left out; --episodes N waits for "
+                f"{LONGEST:,} steps."
+            )
+            findings.append(Finding("note", text))
+        report["costs"] = [
+            {
+                "constraint": part
+                and {"kind": part.kind, "label": part.label, "allowed": part.allowed},
+                "policies": [one.to_dict(part) for one in own],
+                "advice": advise(own, part),
+            }
+            for own, part in by_cost(played, constraint)
+        ]
+    except CanaryError as mistake:
+        findings = [Finding("error", str(mistake))]
+    ok = all(finding.level != "error" for finding in findings)
+    return report | {"ok": ok, "findings": [asdict(finding) for finding in findings]}
 
 
 def play_simple(
-    environment: Environment, play: Play, episodes: int, progress: Progress
-) -> tuple[list[Played], Probe]:
+    recorder: Recorder, episodes: int, progress: Progress
+) -> tuple[list[Played], Record]:
     """Up to `episodes` of random and of every constant action, in turns, until `progress` returns
-    False; and the first record of random actions.
-
-    Episodes that did not end or have non-finite numbers are left out. `play` is what `make_probe`
-    makes of the environment.
-    """
-    lanes = 1 if isinstance(environment, GymnasiumEnvironment) else LANES
-    policies = {RANDOM: None} | constant_actions(environment)
-    turns = list(product(range(-(-episodes // lanes)), policies))
-    records: dict[str, list[Probe]] = {}
-    for done, (number, name) in enumerate(turns):
+    False; and the first record of random actions."""
+    length = min(recorder.environment.horizon + 1, LONGEST)
+    policies = {RANDOM: None} | constant_actions(recorder.environment.action_space)
+    turns = list(product(range(-(-episodes // recorder.lanes)), policies))
+    records: dict[str, list[Record]] = {}
+    for done, (seed, name) in enumerate(turns):
 
         def going(done: int = done, name: str = name) -> bool:
             return progress(done, len(turns), name) is not False
 
         if done and not going():
             break
-        length = min(environment.horizon + 1, LONGEST)
-        records.setdefault(name, []).append(play(length, number, policies[name], going))
+        records.setdefault(name, []).append(recorder(length, seed, policies[name], going))
     played = [_whole(name, own, episodes) for name, own in records.items()]
-    return [one for one in played if len(one.returns)], records[RANDOM][0]
+    return [one for one in played if len(one.costs)], records[RANDOM][0]
 
 
-def _whole(policy: str, records: Sequence[Probe], most: int) -> Played:
+def _whole(policy: str, records: list[Record], most: int) -> Played:
     """The episodes of these records that ended with finite numbers."""
-    costs = np.concatenate([record.episode("cost")[record.finished] for record in records])
-    returns = np.concatenate([record.episode("reward")[record.finished] for record in records])
-    good = np.isfinite(costs).all(tuple(range(1, costs.ndim))) & np.isfinite(returns)
-    return Played(policy, costs[good][:most], returns[good][:most])
+    done = np.concatenate([record.done[-1] for record in records])
+    costs, returns = (
+        np.concatenate([record.masked(field).sum(0) for record in records])
+        for field in ("cost", "reward")
+    )
+    good = done & np.isfinite(costs).all(1) & np.isfinite(returns[:, 0])
+    costs = costs[:, 0] if costs.shape[1] == 1 else costs
+    return Played(policy, costs[good][:most], returns[good, 0][:most])
 
 
-def constant_actions(environment: Environment) -> dict[str, Any]:
+def constant_actions(space: ActionSpace) -> dict[str, Any]:
     """Each action of a discrete space, up to a number of them; low, middle and high of a continuous
     one."""
-    space = environment.action_space
     if isinstance(space, Discrete):
         chosen = np.unique(np.linspace(0, space.count - 1, min(space.count, MOST_ACTIONS)).round())
         return {f"action {int(action)}": np.int32(action) for action in chosen}
     ends = {"low": -1.0, "middle": 0.0, "high": 1.0}
     return {name: np.full(space.size, value, np.float32) for name, value in ends.items()}
+
+
+def by_cost(
+    played: list[Played], constraint: Constraint | None
+) -> Iterator[tuple[list[Played], One | None]]:
+    """For each cost the episodes with that cost alone, and its constraint."""
+    if not played:
+        return
+    if played[0].costs.ndim == 1:
+        yield played, constraint  # type: ignore[misc]
+        return
+    count = played[0].costs.shape[1]
+    parts = (None,) * count if constraint is None else parts_of(constraint)
+    for index, part in enumerate(parts):
+        yield [replace(one, costs=one.costs[:, index]) for one in played], part
 
 
 def known_sentence(played: list[Played], constraint: Constraint) -> str:
@@ -124,30 +184,11 @@ def known_sentence(played: list[Played], constraint: Constraint) -> str:
     within = [one for one in played if constraint.measure(one.costs) <= constraint.allowed]
     if within:
         best = max(within, key=lambda one: one.reward)
-        return f"{_about(best, constraint)} stays within the limit"
+        return f"{best.text(constraint)} stays within the limit"
     lowest = min(played, key=lambda one: constraint.measure(one.costs))
-    nearest = _about(lowest, constraint)
-    return f"no constant or random action stays within the limit; nearest is {nearest}"
-
-
-def _about(one: Played, constraint: Constraint) -> str:
-    value = constraint.measure(one.costs)
     return (
-        f"{one.policy} ({constraint.label} {value:.3g} in {len(one.costs)} episodes, return "
-        f"{one.reward:.3g})"
+        f"no constant or random action stays within the limit; nearest is {lowest.text(constraint)}"
     )
-
-
-def advise_each(played: list[Played], constraint: Constraint | None) -> dict[str, Any]:
-    """The advice about the limit; of several costs, that about each."""
-    each = [
-        advise([one.of_cost(index) for one in played], part)
-        for index, part in enumerate(_parts(played[0], constraint))
-    ]
-    if len(each) == 1:
-        return each[0]
-    texts = (f"cost {index + 1}: {one['text']}" for index, one in enumerate(each))
-    return {"each": each, "text": "\n".join(texts)}
 
 
 def advise(played: list[Played], constraint: One | None) -> dict[str, Any]:
@@ -174,6 +215,6 @@ def advise(played: list[Played], constraint: One | None) -> dict[str, Any]:
         kind, more = "hopeless", f"and no episode costs less than {cheapest:.4g}. {worth}"
     else:
         kind = "interesting"
-        more = f"and {_about(best, constraint)} earns the most: the limit is interesting."
+        more = f"and {best.text(constraint)} earns the most: the limit is interesting."
     text = f"{known[0].upper()}{known[1:]}, {more}".strip()
     return {"kind": kind, "limits": limits, "text": text}

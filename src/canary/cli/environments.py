@@ -53,7 +53,7 @@ the fast part of this check. Exit code 0 if nothing is wrong, else 1."""
     quiet: options.Quiet = False
 
     def __call__(self) -> int:
-        from canary.checking.check import full_check
+        from canary.checking.yardstick import full_check
         from canary.config.config import make_environment, pairs_of
         from canary.environments.protocol import close
         from canary.runs.devices import prepare_devices
@@ -82,7 +82,7 @@ the fast part of this check. Exit code 0 if nothing is wrong, else 1."""
                 )
         finally:
             close(environment)
-        options.show(self, report, print_check, constraint)
+        options.show(self, report, print_check)
         return 0 if report["ok"] else 1
 
     def _constraint(self, environment: "Environment") -> Any:

@@ -16,13 +16,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from canary.checking.behaviour import (
+from canary.checking.record import (
     behaviour_differences,
-    check_behaviour,
+    findings_in,
     fingerprint,
     raise_first_error,
+    short_record,
 )
-from canary.checking.probe import short_record
 from canary.checking.structure import check_structure
 from canary.config.config import check_method, config_from_dict
 from canary.config.run_config import RunConfig
@@ -198,5 +198,5 @@ def _behaviour(environment: Environment) -> dict[str, list[float]]:
         record = short_record(environment)
     finally:
         close(environment)  # training has another number of lanes
-    raise_first_error(check_behaviour(environment, record))
+    raise_first_error(findings_in(environment, record))
     return fingerprint(record)

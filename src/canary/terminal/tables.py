@@ -2,7 +2,7 @@
 
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -12,9 +12,6 @@ from canary.runs.files import read_sealed
 from canary.runs.settings import settings_text
 from canary.terminal.console import PlainConsole
 from canary.terminal.formatting import Cell, Line, Number, chance, judged, number, table, title
-
-if TYPE_CHECKING:
-    from canary.constraints import Constraint
 
 
 def print_summary(console: Console, summary: dict[str, Any]) -> None:
@@ -171,9 +168,7 @@ def print_settings(console: Console, rows: list[dict[str, str]]) -> None:
 COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 
 
-def print_check(
-    console: PlainConsole, report: dict[str, Any], constraint: "Constraint | None"
-) -> None:
+def print_check(console: PlainConsole, report: dict[str, Any]) -> None:
     """The result of `canary check-env`."""
     if "horizon" in report:
         about = (
@@ -184,10 +179,11 @@ def print_check(
     for finding in report["findings"]:
         level = finding["level"]
         console.say((f"{level:<8}", COLOURS[level]), f" {finding['text']}")
-    if report["episodes"]:
-        _print_episodes(console, report, constraint)
-    if report["advice"]:
-        console.say(report["advice"]["text"])
+    for index, cost in enumerate(report["costs"]):
+        lines = [_policy_line(one, cost["constraint"]) for one in cost["policies"]]
+        console.print(table(lines, left=1))
+        which = f"cost {index + 1}: " if len(report["costs"]) > 1 else ""
+        console.say(f"{which}{cost['advice']['text']}")
     warnings = sum(finding["level"] == "warning" for finding in report["findings"])
     if not report["ok"]:
         console.say(("it cannot be trained on as it is", "red"))
@@ -198,37 +194,23 @@ def print_check(
         console.say(("nothing is wrong", "green"))
 
 
-def _print_episodes(
-    console: PlainConsole, report: dict[str, Any], constraint: "Constraint | None"
-) -> None:
-    """Random episodes, and for each cost a line per policy that does not learn."""
-    from canary.constraints import parts_of  # it needs numpy, and `canary list` does not
-
-    episodes = report["episodes"]
-    costs = episodes["costs"] if "costs" in episodes else [episodes["cost"]]
-    console.say(
-        f"{costs[0]['episodes']} random episodes: return {episodes['return_mean']:.4g}, length "
-        f"{episodes['length_mean']:.4g}, {episodes['terminated_share']:.0%} end by themselves"
-    )
-    for index, cost in enumerate(costs):
-        which = f"cost {index + 1}" if len(costs) > 1 else "cost"
-        quantiles = (f"{float(share):.0%} {each:.4g}" for share, each in cost["quantiles"].items())
-        console.say(
-            f"episode {which}: mean {cost['mean']:.4g}, deviation {cost['deviation']:.4g}\n"
-            f"  quantiles   {'   '.join(quantiles)}"
+def _policy_line(one: dict[str, Any], constraint: dict[str, Any] | None) -> Line:
+    """A policy that does not learn, under a constraint on one cost."""
+    line: dict[str, Cell] = {
+        "policy": one["policy"],
+        "episodes": str(one["episodes"]),
+        "return": number(one["return_mean"]),
+        "cost": number(one["cost_mean"]),
+        "meets limits from": number(one["least_limit"]),
+    }
+    if constraint is not None:
+        line[f"{constraint['label']} [95%]"] = judged(
+            one["constraint_value"],
+            one["constraint_interval"],
+            constraint["kind"],
+            constraint["allowed"],
         )
-        part = None if constraint is None else parts_of(constraint)[index]
-        lines: list[Line] = []
-        for policy in report["yardstick"]:
-            one = policy | policy["costs"][index]
-            line: dict[str, Cell] = {"policy": one["policy"], "episodes": str(one["episodes"])}
-            line |= {"return": number(one["return_mean"]), "cost": number(one["cost_mean"])}
-            line["meets limits from"] = number(one["least_limit"])
-            if part is not None:
-                found = one["constraint_value"], one["constraint_interval"]
-                line[f"{part.label} [95%]"] = judged(*found, part.kind, part.allowed)
-            lines.append(line)
-        console.print(table(lines, left=1))
+    return line
 
 
 LABELS = {"var": "VaR", "cvar": "CVaR", "cantelli": "Cantelli"}

@@ -1,0 +1,263 @@
+"""Play random or constant actions in parallel lanes and record every state; find mistakes in a
+record; summarise it as a fingerprint of the environment's behaviour.
+
+The random numbers of lane i at time t come from fold_in(fold_in(key(seed), i), t). So the same
+environment gives the same record, and records of different lengths agree where they overlap.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from canary.environments.gymnasium_environment import (
+    GymnasiumEnvironment,
+    draw_identities,
+    states_of,
+)
+from canary.environments.protocol import (
+    ActionSpace,
+    Discrete,
+    Environment,
+    EnvironmentState,
+    explain_failures,
+    name_of_environment,
+)
+from canary.errors import CanaryError
+from canary.numerics.running_statistics import LARGEST, sane
+
+LANES, SHORT = 16, 32  # lanes in JAX; steps of a short record
+NUMBERS = ("cost", "reward", "observation")
+TOLERANCE = 1e-3  # of the largest number of its kind: machines round differently
+RULE = "write truncated = (time >= horizon) & ~terminated"
+
+Choose = Callable[[int], Any]  # the actions of all lanes for the step to this time
+fold = jax.vmap(jax.random.fold_in, (0, None))
+
+
+@dataclass(frozen=True)
+class Record:
+    """Numpy arrays [time 0, 1, ..., lane, ...] of states without `inner`. A lane that is done stays
+    as it is."""
+
+    states: EnvironmentState
+    late: EnvironmentState | None
+    """After a first step from time horizon - 1. None on the host, whose adapter truncates."""
+
+    @property
+    def done(self) -> Bool[np.ndarray, "time lane"]:
+        return np.asarray(self.states.terminated | self.states.truncated)
+
+    @property
+    def live(self) -> Bool[np.ndarray, "time lane"]:
+        """Whether a reset or a step led to this state."""
+        return np.concatenate([np.ones_like(self.done[:1]), ~self.done[:-1]])
+
+    def masked(self, field: str) -> Float[np.ndarray, "time lane entry"]:
+        """A field, with 0 where a lane was done before."""
+        values = getattr(self.states, field)
+        return np.where(self.live[..., None], values.reshape(*self.live.shape, -1), 0).astype(float)
+
+
+class Recorder:
+    """Makes records of one environment, whose programs are compiled once."""
+
+    def __init__(self, environment: Environment):
+        self.environment = environment
+        self._on_host = isinstance(environment, GymnasiumEnvironment)
+        self.lanes = 1 if self._on_host else LANES
+        self._reset = jax.jit(lambda keys: jax.vmap(environment.reset)(fold(keys, 0)))
+        self._step = jax.jit(partial(_step, environment))
+
+    def __call__(
+        self,
+        length: int,
+        seed: int = 0,
+        action: np.ndarray | None = None,
+        going: Callable[[], bool] = lambda: True,
+    ) -> Record:
+        """`length` steps in each lane, always with that action or, without one, with random ones;
+        fewer if all lanes are done or `going()` is false."""
+        keys = jax.vmap(partial(jax.random.fold_in, jax.random.key(seed)))(jnp.arange(self.lanes))
+
+        def choose(time: int) -> Any:
+            if action is None:
+                return random_actions(self.environment.action_space, keys, time)
+            return np.broadcast_to(action, (self.lanes, *action.shape))
+
+        states: list[EnvironmentState] = []
+        with explain_failures(self.environment):
+            late = None if self._on_host else self._late(keys, choose)
+            for state in (self._host_moves if self._on_host else self._moves)(keys, choose):
+                states.append(jax.tree.map(np.array, replace(state, inner=None)))
+                if len(states) > length or (len(states) > 1 and not going()):
+                    break
+        return Record(jax.tree.map(lambda *each: np.stack(each), *states), late)
+
+    def _moves(self, keys: Key[Array, "lane"], choose: Choose) -> Iterator[EnvironmentState]:
+        """The states after the resets and after every step."""
+        state, time = self._reset(keys), 1
+        yield state
+        while not np.all(state.terminated | state.truncated):
+            state = self._step(state, choose(time), keys, time)
+            yield state
+            time += 1
+
+    def _host_moves(self, keys: Key[Array, "lane"], choose: Choose) -> Iterator[EnvironmentState]:
+        environment: Any = self.environment
+        episodes = environment.episodes("record", self.lanes)
+        identity = np.asarray(draw_identities(fold(keys, 0)))
+        actions = lambda time: np.asarray(choose(time + 1))  # noqa: E731
+        for _ in episodes.play(episodes.everyone, identity, actions):
+            yield states_of(jnp.asarray(episodes.table))
+
+    def _late(self, keys: Key[Array, "lane"], choose: Choose) -> EnvironmentState:
+        state = self._reset(keys)
+        late = jnp.full_like(state.time, self.environment.horizon - 1)
+        return self._step(replace(state, time=late), choose(1), keys, 1)
+
+
+def _step(
+    environment: Environment,
+    states: EnvironmentState,
+    actions: Array,
+    keys: Key[Array, "lane"],
+    time: Int[Array, ""],
+) -> EnvironmentState:
+    """A step in every lane that is not done."""
+    keys = jax.vmap(lambda key: jax.random.split(key)[1])(fold(keys, time))
+    done = states.terminated | states.truncated
+
+    def choose(old: Array, new: Array) -> Array:
+        return jnp.where(done.reshape(done.shape + (1,) * (new.ndim - 1)), old, new)
+
+    return jax.tree.map(choose, states, jax.vmap(environment.step)(states, actions, keys))
+
+
+@partial(jax.jit, static_argnums=0)
+def random_actions(space: ActionSpace, keys: Key[Array, "lane"], time: Int[Array, ""]) -> Array:
+    def draw(key: Key[Array, ""]) -> Array:
+        if isinstance(space, Discrete):
+            return jax.random.randint(key, (), 0, space.count)
+        return jax.random.uniform(key, (space.size,), minval=-1.0, maxval=1.0)
+
+    return jax.vmap(lambda key: draw(jax.random.split(key)[0]))(fold(keys, time))
+
+
+def short_record(environment: Environment) -> Record:
+    """The record that every training begins with."""
+    return Recorder(environment)(min(environment.horizon + 1, SHORT))
+
+
+@dataclass(frozen=True)
+class Finding:
+    """An error makes training wrong or impossible; a warning is likely a mistake; a note is worth
+    knowing."""
+
+    level: Literal["error", "warning", "note"]
+    text: str
+
+
+def findings_in(environment: Environment, record: Record) -> list[Finding]:
+    """The mistakes that a record shows or, if there are none, what is odd about it."""
+    mistakes = [Finding("error", text) for text in _mistakes(environment, record)]
+    return mistakes or [*_oddities(environment, record)]
+
+
+def raise_first_error(findings: Iterable[Finding]) -> None:
+    """Raise the sentence of the first error, and say how many more there are."""
+    errors = [finding.text for finding in findings if finding.level == "error"]
+    if errors:
+        more = f" (and {len(errors) - 1} more: `canary check-env` lists them)" if errors[1:] else ""
+        raise CanaryError(f"{errors[0].removesuffix('.')}{more}.")
+
+
+def _mistakes(environment: Environment, record: Record) -> Iterator[str]:
+    """A sentence for each rule that is broken, about the first time and lane."""
+    states, name, live = record.states, name_of_environment(environment), record.live
+    time = live.cumsum(0) - 1
+    is_reset = np.arange(len(live))[:, None] == 0
+    ends_twice, late = states.terminated & states.truncated, record.late
+    rules: list[tuple[str, Any, str]] = [
+        *((field, ~sane(record.masked(field)), f"it must be finite, at most {LARGEST:g}") for field in NUMBERS),
+        ("cost", record.masked("cost") < 0, "it must be at least 0; if less is worse, change the sign"),
+        ("cost", is_reset & (states.cost != 0), "only steps may cost; add it to the first step"),
+        ("truncated", ends_twice, f"an episode that ends by itself is terminated only: {RULE}"),
+        ("terminated", is_reset & record.done, "an episode must not begin at its end"),
+        ("truncated", (time >= environment.horizon) & ~record.done, f"the episode must end at its horizon: {RULE}"),
+        ("time", states.time != time, "it must count the steps of the episode"),
+    ]  # fmt: skip
+    for field, wrong, rule in rules:
+        for at, lane in np.argwhere(wrong.reshape(*live.shape, -1).any(-1) & live)[:1]:
+            where = f"in step {at} of lane {lane}" if at else "after reset()"
+            value = f"{getattr(states, field)[at, lane]!s:.60}"
+            yield f"{name} gives {field} = {value} {where}; {rule}."
+    if late is not None and (late.terminated & late.truncated).any():
+        yield f"{name} gives terminated and truncated in the last step before its horizon; {RULE}."
+
+
+def _oddities(environment: Environment, record: Record) -> Iterator[Finding]:
+    """What is possible but probably not meant."""
+    states, late = record.states, record.late
+    early = states.truncated & record.live & (states.time < environment.horizon)
+    for time, _ in np.argwhere(early)[:1]:
+        yield Finding(
+            "warning",
+            f"An episode is truncated after {time} steps, before its horizon of "
+            f"{environment.horizon}. State the smaller horizon, or call it terminated if it ends by "
+            "itself.",
+        )
+    if late is not None and not (late.terminated | late.truncated).all():
+        yield Finding(
+            "warning",
+            "An episode whose time is set to horizon - 1 does not end in the next step. Training "
+            "starts first episodes at random times: compute truncated from time, or use --set "
+            "training.stagger=false.",
+        )
+    first, second = states.observation[:2]
+    if len(first) > 1 and (first == first[0]).all():
+        moves = "are random" if not (second == second[0]).all() else "have shown no randomness"
+        text = f"Every episode starts with the same observation; the steps {moves}."
+        yield Finding("note", text)
+
+
+def same_again(first: Record, second: Record) -> Iterator[Finding]:
+    """A warning if the same keys gave other numbers, as far as both records go."""
+    count = min(len(first.live), len(second.live))
+    pairs = ([each.masked(field)[:count] for each in (first, second)] for field in NUMBERS)
+    if not all(np.array_equal(*pair, equal_nan=True) for pair in pairs):
+        yield Finding(
+            "warning",
+            "The same seeds and actions gave other numbers the second time, so some randomness does "
+            "not come from the seed of the reset. A stopped run cannot be resumed exactly, and a "
+            "certificate cannot be replayed.",
+        )
+
+
+def fingerprint(record: Record) -> dict[str, list[float]]:
+    """For each field its sum over lanes and entries at each time, with weights that make swapped
+    entries and signs visible."""
+    sums = {}
+    for field in (*NUMBERS, "terminated", "truncated"):
+        values = record.masked(field)
+        total = (values * np.cos(np.arange(values.shape[-1]))).sum((1, 2))
+        sums[field] = [float(f"{value:.7g}") for value in total]
+    return sums
+
+
+def behaviour_differences(
+    stored: dict[str, list[float]], found: dict[str, list[float]]
+) -> list[str]:
+    """Which fields differ between two fingerprints, and from which step on."""
+    different = []
+    for field, now in found.items():
+        before, after = np.array(list(zip(stored[field], now, strict=False))).T
+        apart = np.abs(before - after) > TOLERANCE * np.maximum(abs(before), abs(after)).max()
+        if apart.any():
+            different.append(f"the {field} differs from step {int(np.argmax(apart))} on")
+    return different

@@ -16,11 +16,13 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from canary.reporting.figures import canvas, legend_beside
+from canary.studies.paper.claims import verdict
 from canary.studies.store import StoredStudy
 from canary.studies.table import View
 from canary.terminal.formatting import Cell, Line
 
 EPISODES = 100
+FLAT = -0.2  # no steeper exponent is flat
 LIMIT, VIOLATION = 5.5, 0.01  # of the policy
 SEEDS = (2500, 2501, 2502)
 LIMITS = tuple(np.arange(2.5, 13))
@@ -150,7 +152,22 @@ def view(study: StoredStudy) -> View:
     # Those of the paper first, then the shaped ones by their dead zone
     names = sorted(data["constraint"].unique(), key=lambda name: (name.startswith("shaped"), name))
     drawn = [name for name in names if name != "whole" and not name.endswith(LONG)]
-    return View(ABOUT, [_cells(data, name) for name in names], _figure(data, drawn))
+    about = "\n".join((ABOUT, *_claims(data)))
+    return View(about, [_cells(data, name) for name in names], _figure(data, drawn))
+
+
+def _claims(data: pl.DataFrame) -> list[str]:
+    """Of the gradients, with fitted critics."""
+    fits = {
+        name: exponent(data, "gae", name, "gradient") for name in ("indicator", "cvar", "cantelli")
+    }
+    if not all(used for *_, used, _ in fits.values()):
+        return []
+    grow = all(slope + half < 0 for slope, half, *_ in (fits["indicator"], fits["cvar"]))
+    flat = fits["cantelli"][0] > FLAT
+    slopes = ", ".join(f"{name} {slope:+.2f}" for name, (slope, *_) in fits.items())
+    claim = "as ε falls, κ² of indicator and CVaR grows and Cantelli's stays flat"
+    return [verdict(claim, f"exponents of the gradient with critics: {slopes}", grow and flat)]
 
 
 def fitted_exponent(

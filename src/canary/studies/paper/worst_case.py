@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from canary.constraints import one_cost
 from canary.numerics.tiers import Tier
 from canary.reporting.figures import BLUE, GREY, RED, canvas
+from canary.studies.paper.claims import verdict
 from canary.studies.store import StoredStudy
 from canary.studies.table import View
 from canary.terminal.formatting import Line
@@ -106,7 +107,18 @@ ABOUT = (
 def view(study: StoredStudy) -> View:
     data = pl.DataFrame(study.points, infer_schema_length=None)
     tiers = data.partition_by("tier", maintain_order=True)
-    return View(ABOUT, [_cells(rows) for rows in tiers], _figure(data))
+    return View(f"{ABOUT}\n{_claim(data)}", [_cells(rows) for rows in tiers], _figure(data))
+
+
+def _claim(data: pl.DataFrame) -> str:
+    kept = data.filter(
+        (pl.col("error") <= pl.col("error_bound"))
+        & (pl.col("mean") <= pl.col("mean_bound"))
+        & ((pl.col("tier") != Tier.NOMINAL.label) | (pl.col("bound") <= pl.col("bound_bound")))
+    )
+    loose = (data["error_bound"] / data["error"]).median()
+    here = f"in {len(kept)} of {len(data)} updates, the median bound {loose:,.0f} times the error"
+    return verdict("every update stays within the worst-case bounds", here, len(kept) == len(data))
 
 
 def _cells(rows: pl.DataFrame) -> Line:

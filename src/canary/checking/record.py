@@ -186,7 +186,7 @@ def _mistakes(environment: Environment, record: Record) -> Iterator[str]:
     rules: list[tuple[str, Any, str]] = [
         *((field, ~sane(record.masked(field)), f"it must be finite, at most {LARGEST:g}") for field in NUMBERS),
         ("cost", record.masked("cost") < 0, "it must be at least 0; if less is worse, change the sign"),
-        ("cost", is_reset & (states.cost != 0), "only steps may cost; add it to the first step"),
+        ("cost", is_reset & record.masked("cost").any(-1), "only steps may cost; add it to the first step"),
         ("truncated", ends_twice, f"an episode that ends by itself is terminated only: {RULE}"),
         ("terminated", is_reset & record.done, "an episode must not begin at its end"),
         ("truncated", (time >= environment.horizon) & ~record.done, f"the episode must end at its horizon: {RULE}"),

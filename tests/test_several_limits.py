@@ -188,7 +188,7 @@ def test_the_report_shows_each_promise(run, tmp_path):
     subjects = json.loads(re.search(r'id="data">(.*?)</script>', page.read_text(), re.S)[1])
     for each, part in zip(subjects, BOTH.parts, strict=True):
         assert each["line"]["constraint"].startswith(part.text)
-    assert subjects[0]["updates"]["risk_bound"]
+    assert subjects[0]["pooled"]["bound"]
     assert subjects[1]["updates"]["multiplier"] != subjects[0]["updates"]["multiplier"]
 
 

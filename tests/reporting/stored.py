@@ -1,11 +1,13 @@
 """Results and runs with made-up episodes: a page can be drawn of them without training anything."""
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import polars as pl
 
 from canary.config.config import config_to_dict, make_config
+from canary.reporting.results import of_run
 from canary.runs import directory
 from canary.runs.manifest import update_manifest
 from canary.runs.tables import write_table
@@ -14,7 +16,7 @@ from canary.studies import store
 UPDATES, BATCH = 40, 1000
 
 
-def tables(seeds, limit=5.5, seed=0) -> dict[str, pl.DataFrame]:
+def tables(seeds, seed=0) -> dict[str, pl.DataFrame]:
     """Costs that fall over training, and metrics as Canary reports them."""
     rng = np.random.default_rng(seed)
     episodes, metrics = [], []
@@ -66,18 +68,16 @@ def add_group(
 ) -> None:
     """`violations` of 500 fresh episodes by seed replace the exact final policies; `updates` is how
     many have whole episodes."""
-    stored = config(seeds, **settings)
-    known: dict[int, dict] = {}
+    with TemporaryDirectory() as root:
+        run = add_run(Path(root), "run", seeds, updates, **settings)
+        (results,) = of_run(run)
     for index, seed in enumerate(seeds):
         policy = {"violation": 0.01 * seed, "return": 0.9}
         if violations is not None:
             count = {"episodes": 500, "violations": violations[index]}
             policy |= count | {"violation": violations[index] / 500}
-        origin = {"code": "abcdef123456", "versions": {"canary": "1"}, "train_seconds": 1.0}
-        known[seed] = origin | {"final": policy if final else None}
-    made = tables(seeds, stored["constraint"]["limit"])
-    episodes = made["episodes"].filter(pl.col("iteration") < updates)
-    store.add(folder, stored, (episodes, made["metrics"]), UPDATES * BATCH, known)
+        results.seeds[seed]["final"] = policy if final else None
+    store.add(folder, results)
 
 
 def add_study(results, names: dict[str, str], view="study", **about) -> None:
@@ -85,8 +85,8 @@ def add_study(results, names: dict[str, str], view="study", **about) -> None:
     results.mkdir(parents=True, exist_ok=True)
     rows = []
     for name, folder in names.items():
-        record = store.read_row(results / folder)
-        stored = config((1, 2)) if record is None else record["config"]
+        row = store.read_row(results / folder)
+        stored = config((1, 2)) if row is None else row.config
         described = {
             "row": name, "about": "", "folder": folder, "overrides": [], "paper": None,
             "environment": stored["environment"]["name"], "algorithm": stored["algorithm"]["name"],
@@ -97,10 +97,11 @@ def add_study(results, names: dict[str, str], view="study", **about) -> None:
     store.write_sealed(results / "study.json", study)
 
 
-def add_run(root, name: str, **settings) -> Path:
-    seeds = (1, 2)
+def add_run(root, name: str, seeds=(1, 2), updates=UPDATES, **settings) -> Path:
     run = directory.create(root, config(seeds, **settings), UPDATES * BATCH, name=name)
-    for kind, table in tables(seeds).items():
+    made = tables(seeds)
+    made["episodes"] = made["episodes"].filter(pl.col("iteration") < updates)
+    for kind, table in made.items():
         write_table(run, kind, table)
     update_manifest(run, status="finished", steps=UPDATES * BATCH, train_seconds=2.0)
     return run

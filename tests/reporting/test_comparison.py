@@ -6,9 +6,6 @@ import pytest
 
 from canary.errors import CanaryError
 from canary.reporting.comparison import compare_runs
-from canary.reporting.figures import comparison_figure
-from canary.runs.manifest import read_config
-from canary.runs.tables import read_table
 from reporting.test_summary import CONFIG, make_run
 
 
@@ -31,10 +28,8 @@ def test_runs_are_compared_with_the_first_on_the_seeds_that_both_have(tmp_path):
     # No rate below 0
     assert (one["constraint_value"]["mean"], one["constraint_value"]["lower"]) == (0.375, 0.0)
     assert (one["safe_seeds"], one["return_against_first"]) == (1, None)
-    assert two["return_against_first"] == {"seeds": 3, "difference": 0.0, "half_width": 0.0}
+    assert two["return_against_first"] == {"seeds": 2, "difference": 0.0, "half_width": 0.0}
     assert two["constraint_against_first"] is None  # another constraint measures something else
-    runs = [(read_config(r), read_table(r, "episodes"), "") for r in (first, second)]
-    assert len(comparison_figure(runs).axes[0].lines) == 2
 
 
 def test_what_cannot_be_compared_is_said(tmp_path):

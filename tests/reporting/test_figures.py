@@ -3,58 +3,57 @@ import polars as pl
 import pytest
 
 from canary.constraints import Chance, CVaR, to_dict
-from canary.reporting.figures import save, training_figure
+from canary.reporting.figures import comparison_figure, save, training_figure
+from canary.reporting.results import Results, thin
 from reporting.test_summary import CONFIG
 
-
-def config(constraint):
-    training = {"seeds": [0, 1], "environments": 10, "rollout_length": 100}
-    return CONFIG | {"constraint": to_dict(constraint), "training": training}
-
-
-@pytest.fixture
-def episodes() -> pl.DataFrame:
-    """Two seeds, four updates; seed 1 violates the limit 5.5 in every second episode, and one
-    episode does not count."""
-    rows = [
-        {
-            "seed": seed,
-            "iteration": iteration,
-            "return": 0.5 + seed / 4,
-            "cost": cost,
-            "length": 10,
-            "valid": True,
-        }
-        for seed in (0, 1)
-        for iteration in range(4)
-        for cost in (1.0, 1.0 + 8.0 * seed)
-    ]
-    return pl.DataFrame([*rows, rows[0] | {"cost": 99.0, "valid": False}])
+# Two seeds, four updates; seed 1 violates the limit 5.5 in every second episode, and one episode
+# does not count.
+ROWS = [
+    (seed, iteration, 0.5 + seed / 4, cost, 10, True)
+    for seed in (0, 1)
+    for iteration in range(4)
+    for cost in (1.0, 1.0 + 8.0 * seed)
+]
+SCHEMA = ["seed", "iteration", "return", "cost", "length", "valid"]
+EPISODES = pl.DataFrame([*ROWS, (0, 0, 0.5, 99.0, 10, False)], schema=SCHEMA, orient="row")
+METRICS = pl.DataFrame(
+    [(seed, update, 1000 * (update + 1)) for seed in (0, 1) for update in range(4)],
+    schema=["seed", "iteration", "steps"],
+    orient="row",
+)
 
 
-def test_figure_shows_the_numbers_of_the_episodes(episodes):
-    figure = training_figure(episodes, config(Chance(5.5, 0.02)))
-    returns, violations, costs = figure.axes
-    bold = {axes: max(axes.lines, key=lambda line: line.get_linewidth()) for axes in figure.axes}
-    np.testing.assert_allclose(np.asarray(bold[returns].get_ydata(), float), 0.625)
-    np.testing.assert_allclose(np.asarray(bold[violations].get_ydata(), float), 0.25)
-    # The invalid 99 is left out
-    np.testing.assert_allclose(np.asarray(bold[costs].get_ydata(), float), 3.0)
-    np.testing.assert_allclose(
-        np.asarray(bold[returns].get_xdata(), float), [1000, 2000, 3000, 4000]
-    )
+def results(constraint) -> Results:
+    config = CONFIG | {"constraint": to_dict(constraint)}
+    blocks = thin(EPISODES, METRICS, constraint, 4)
+    return Results({"environment": "IcyLake"}, config, 4000, {0: {}, 1: {}}, blocks)
 
 
-def test_figure_shows_another_constraint_by_what_it_limits(episodes):
-    figure = training_figure(episodes, config(CVaR(5.5, 0.25)))
-    middle = figure.axes[1]
-    bold = max(middle.lines, key=lambda line: line.get_linewidth())
-    block = episodes.filter(pl.col("valid") & (pl.col("iteration") == 0))["cost"].to_numpy()
-    assert np.asarray(bold.get_ydata(), float)[0] == CVaR(5.5, 0.25).measure(block)
-    assert middle.get_title(loc="left") == "CVaR 25%, all seeds, 95% band"
+def bold(axes, which):
+    line = max(axes.lines, key=lambda line: line.get_linewidth())
+    return np.asarray(line.get_xdata() if which == "x" else line.get_ydata(), float)
 
 
-def test_a_figure_is_a_png_file(episodes, tmp_path):
-    figure = training_figure(episodes, config(Chance(5.5, 0.02)))
-    save(figure, tmp_path / "training.png")
+def test_figures_show_the_numbers_of_the_episodes():
+    one = results(Chance(5.5, 0.02))
+    returns, violations, costs = training_figure([one]).axes
+    np.testing.assert_allclose(bold(returns, "y"), 0.625)
+    np.testing.assert_allclose(bold(violations, "y"), 0.25)
+    np.testing.assert_allclose(bold(costs, "y"), 3.0)  # the invalid 99 is left out
+    np.testing.assert_allclose(bold(returns, "x"), [1000, 2000, 3000, 4000])
+    left, right, *_ = comparison_figure([("a", one), ("b", one)]).axes
+    assert [line.get_label() for line in left.lines] == ["a", "b"]
+    np.testing.assert_allclose(np.asarray(right.lines[0].get_ydata(), float), 0.25)
+
+
+def test_another_constraint_is_shown_by_what_it_limits():
+    """In each block the costs are (1, 1) and (1, 9), whose worst quarters are 1 and 9."""
+    middle = training_figure([results(CVaR(5.5, 0.25))]).axes[1]
+    assert bold(middle, "y")[0] == pytest.approx((1 + CVaR(5.5, 0.25).measure([1.0, 9.0])) / 2)
+    assert middle.get_title(loc="left") == "CVaR 25%, all seeds"
+
+
+def test_a_figure_is_a_png_file(tmp_path):
+    save(training_figure([results(Chance(5.5, 0.02))]), tmp_path / "training.png")
     assert (tmp_path / "training.png").read_bytes().startswith(b"\x89PNG")

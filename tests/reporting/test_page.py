@@ -7,20 +7,22 @@ import re
 import shutil
 import subprocess
 
-import polars as pl
+import numpy as np
 import pytest
 
 import canary
 from canary.cli import main
-from canary.constraints import from_dict
+from canary.constraints import Chance, Mean, from_dict, to_dict
 from canary.numerics.statistics import clopper_pearson_interval
 from canary.reporting.page import (
     cost_histogram,
     exact_frontier,
     make_report,
     measured_policies,
-    run_subjects,
+    results_of,
+    subject_of,
 )
+from canary.reporting.results import Results
 from canary.runs import files
 from canary.runs.manifest import read_config
 from reporting.stored import UPDATES, add_group, add_run, add_study
@@ -100,8 +102,8 @@ def test_the_page_is_one_file_that_refers_to_no_other(page):
 def test_it_draws_and_its_controls_work_in_a_browser(page):
     seen, logged = browse(page, 500)
     assert not logged
-    assert len(seen["titles"]) == 8
-    assert {"Return", "Line search", "Bound against reality"} <= set(seen["titles"])
+    assert len(seen["titles"]) == 6
+    assert {"Return", "Tiers of the update"} <= set(seen["titles"])
     assert (seen["empty"], seen["seedLines"], seen["withoutSeeds"]) == (0, 3 * 2, 0)
     assert seen["logChanges"]
     assert [cells[0] for cells in seen["cells"]] == ["<img src=x onerror=alert(2)>", "b", EVIL]
@@ -112,15 +114,18 @@ def test_it_draws_and_its_controls_work_in_a_browser(page):
 
 
 def test_numbers_of_the_histogram_by_hand():
-    episodes = pl.DataFrame({"cost": [0.0, 0.0, 1.0, 3.0, 50.0]})
-    found = cost_histogram(episodes, limit=2.0, epsilon=0.4)
+    def histogram(constraint, *costs):
+        stored = {"constraint": to_dict(constraint)}
+        return cost_histogram(Results({}, stored, costs=np.array(costs)))
+
+    found = histogram(Chance(2.0, 0.4), 0.0, 0.0, 1.0, 3.0, 50.0)
     assert found["counts"][:4] == [2, 1, 0, 1]
     assert sum(found["counts"]) == found["episodes"] == 5
     assert (found["violations"], found["beyond"]) == (2, 1)
     assert found["var"] == 1.0  # two of five lie above it
     assert found["cvar"] == pytest.approx((3 + 50) / 2)
-    assert cost_histogram(episodes, limit=2.0, epsilon=None)["cvar"] is None
-    assert cost_histogram(episodes[:0], 2.0, 0.4) is None
+    assert histogram(Mean(2.0), 0.0, 3.0)["cvar"] is None
+    assert histogram(Mean(2.0)) is None
 
 
 EVALUATED = {
@@ -133,8 +138,9 @@ def test_the_last_evaluation_fills_the_final_columns(tmp_path):
     run = add_run(tmp_path, "good")
 
     def final():
-        (shown,) = run_subjects(run, lambda run, config: None)
-        return shown["line"]["final P"], shown["line"]["final J"]
+        (shown,) = results_of(run)
+        line = subject_of(shown, None)["line"]
+        return line["final P"], line["final J"]
 
     assert final() == ("-", "-")
     files.write_sealed(run / "evaluation.json", EVALUATED)

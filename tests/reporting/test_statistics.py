@@ -9,12 +9,9 @@ import scipy.stats
 from canary.reporting.statistics import (
     collapse_time,
     is_violation,
-    mean_over_seeds,
-    paired_difference,
+    over_seeds,
     running_rate,
     safe_fraction,
-    standard_error,
-    student_interval,
     violation_jitter,
 )
 
@@ -61,29 +58,16 @@ def test_a_constant_probability_has_almost_no_jitter_and_a_wandering_one_has_its
 
 
 def test_unknown_seeds_are_left_out_and_never_zero():
-    assert mean_over_seeds([0.1, None, 0.3]) == pytest.approx(0.2)
-    assert mean_over_seeds([None]) is None
-    assert standard_error([0.1, None, 0.3]) == pytest.approx(0.1)
-    assert standard_error([0.1, None]) is None
+    assert over_seeds([None]) == over_seeds([]) == (None, None, None)
+    assert over_seeds([2.0, None]) == (2.0, None, None)
+    assert over_seeds([0.1, None, 0.3])[:2] == pytest.approx((0.2, 0.1))
     assert safe_fraction([0.02, 0.021, None], 0.02) == 0.5
     assert safe_fraction([None], 0.02) is None
 
 
-def test_paired_differences_against_scipy():
-    rng = np.random.default_rng(0)
-    first, second = rng.normal(size=9), rng.normal(0.3, 1, 9)
-    mean, half_width = paired_difference(second.tolist(), first.tolist())
-    expected = scipy.stats.ttest_rel(second, first).confidence_interval(0.95)
-    np.testing.assert_allclose([mean - half_width, mean + half_width], expected, rtol=1e-9)
-    with_gap = paired_difference([*second.tolist(), None], [*first.tolist(), 5.0])
-    assert with_gap == (mean, half_width)  # a seed without a value has no difference
-    assert paired_difference([1.0], [2.0]) is None
-
-
-def test_the_interval_is_students():
-    assert student_interval([None]) == (None, None)
-    assert student_interval([2.0]) == (2.0, None)
-    mean, half = student_interval([1.0, 2.0, 6.0])
+def test_the_interval_over_seeds_is_students():
+    mean, error, half = over_seeds([1.0, 2.0, 6.0])
+    assert error == pytest.approx((7 / 3) ** 0.5)
     expected = scipy.stats.t.interval(0.95, 2, loc=3.0, scale=(7 / 3) ** 0.5)
     assert (mean - half, mean + half) == pytest.approx(expected)
 

@@ -57,10 +57,9 @@ def test_committed_rows_are_sealed_and_small():
     rows = sorted((ROOT / "results").glob("*/*/row.json"))
     assert rows
     for path in rows:
-        record = store.read_row(path.parent)
-        assert record["row"] == path.parent.name
-        blocks = store.read_blocks(path.parent, record)
-        assert {str(seed) for seed in blocks["seed"].unique()} == set(record["seeds"])
+        row = store.read_row(path.parent)
+        assert row.name == path.parent.name
+        assert set(row.blocks["seed"].unique()) == set(row.seeds)
     size = sum(path.stat().st_size for path in (ROOT / "results").rglob("*") if path.is_file())
     assert size <= 15e6
 

@@ -106,10 +106,11 @@ def test_a_killed_driver_and_a_killed_node_cost_time_and_change_no_number(cluste
     local = Places(runs=tmp_path / "local-runs", results=tmp_path / "local-results")
     reproduce("over", STUDY, local, quiet=True)
     ours, theirs = (place.results / "over" for place in (places, local))
-    records = [store.read_row(place / "plain") for place in (ours, theirs)]
-    for record in records:
-        for seed in record["seeds"].values():
+    rows = [store.read_row(place / "plain") for place in (ours, theirs)]
+    for row in rows:
+        for seed in row.seeds.values():
             seed.pop("train_seconds")
-    assert list(records[0]["seeds"]) == ["5", "6", "7"]
-    assert records[0] == records[1]
+    assert list(rows[0].seeds) == [5, 6, 7]
+    assert rows[0].seeds == rows[1].seeds
+    assert rows[0].blocks.equals(rows[1].blocks)
     assert (ours / "table.md").read_bytes() == (theirs / "table.md").read_bytes()

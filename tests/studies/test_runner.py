@@ -58,7 +58,7 @@ def copy(written, places, tmp_path):
 
 
 def stored_seeds(folder):
-    return list(map(int, store.read_row(folder)["seeds"]))
+    return list(store.read_row(folder).seeds)
 
 
 def contents(folder):
@@ -75,12 +75,9 @@ def test_the_table_has_a_line_per_row(written, places):
     assert len(rows) == 2
     assert "2 × 1,000" in rows[0]
     data = pl.read_csv(written["data"])
-    seeds = [
-        store.read_row(places.results / "small" / name)["seeds"].values()
-        for name in ("plain", "other")
-    ]
-    assert data["P"][0] == pytest.approx(np.mean([one["violation"] for one in seeds[0]]))
-    assert data["J"][1] == pytest.approx(np.mean([one["return"] for one in seeds[1]]))
+    plain, other = (store.read_row(places.results / "small" / name) for name in ("plain", "other"))
+    assert data["P"][0] == pytest.approx(np.mean(plain.each("violation")))
+    assert data["J"][1] == pytest.approx(np.mean(other.each("return")))
     for path in (places.results / "small").rglob("*.*"):
         if path.suffix in (".json", ".md", ".csv"):
             assert str(places.results.parent) not in path.read_text()
@@ -100,7 +97,7 @@ def test_nothing_is_trained_twice_in_this_study_or_another(copy):
 
 def test_settings_are_compared_by_what_they_mean(copy):
     """Not by the name of the preset, nor by how the work is cut into programs."""
-    stored = store.read_row(copy.results / "small" / "plain")["config"]
+    stored = store.read_row(copy.results / "small" / "plain").config
     stored |= {"preset": "an older name"}
     del stored["training"]["chunk"], stored["training"]["stagger"]
     assert stored_settings(stored) == settings_of(configuration(PLAIN))
@@ -110,7 +107,7 @@ def test_settings_are_compared_by_what_they_mean(copy):
 
 def test_results_with_other_settings_are_kept_beside_the_new_ones(copy):
     folder = copy.results / "small" / "plain"
-    record = store.read_row(folder)
+    record = store.read_sealed(folder / "row.json")
     record["config"]["algorithm"]["settings"]["no_such_option"] = 1
     store.write_sealed(folder / "row.json", record)
     before = contents(folder)
@@ -129,10 +126,11 @@ def test_seeds_that_are_added_equal_those_trained_together(places, written, copy
     ours, theirs = (
         store.read_row(one / "small" / "plain") for one in (fresh.results, places.results)
     )
-    for record in (ours, theirs):
-        for seed in record["seeds"].values():
+    for row in (ours, theirs):
+        for seed in row.seeds.values():
             seed.pop("train_seconds")
-    assert ours == theirs
+    assert (ours.config, ours.seeds) == (theirs.config, theirs.seeds)
+    assert ours.blocks.equals(theirs.blocks)
 
 
 def test_a_damaged_row_is_named_and_left_as_it_is(copy):

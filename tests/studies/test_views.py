@@ -8,9 +8,8 @@ import polars as pl
 import pytest
 from scipy.stats import beta
 
-from canary.reporting.blocks import HALF, curve, rates
+from canary.reporting.results import HALF, RATE_EPISODES
 from canary.reporting.statistics import collapse_time, running_rate, violation_jitter
-from canary.reporting.summary import RATE_EPISODES
 from canary.studies import store
 from canary.studies.catalogue import PUBLISHED
 from canary.studies.paper.claims import own_update
@@ -104,13 +103,13 @@ def test_an_extension_that_dies_leaves_the_row_as_it_was(tmp_path, monkeypatch):
             patch.setattr(store, name, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
             with pytest.raises(KeyboardInterrupt):
                 add_group(folder, seeds=(1,))
-        assert store.read_row(folder) == before
-        assert len(store.read_blocks(folder, before)) == UPDATES
+        after = store.read_row(folder)
+        assert (after.seeds, len(after.blocks)) == (before.seeds, UPDATES)
     add_group(folder, seeds=(1,))
     after = store.read_row(folder)
-    assert list(after["seeds"]) == ["1", "2"]
-    assert after["seeds"]["2"] == before["seeds"]["2"]
-    assert store.read_blocks(folder, after)["seed"].to_list() == [1] * UPDATES + [2] * UPDATES
+    assert list(after.seeds) == [1, 2]
+    assert after.seeds[2] == before.seeds[2]
+    assert after.blocks["seed"].to_list() == [1] * UPDATES + [2] * UPDATES
     assert len(list(folder.glob("blocks-*"))) == 1
 
 
@@ -186,7 +185,7 @@ def test_what_lies_outside_the_published_interval(results, violations, names):
 
 
 def test_curves_are_means_and_deviations_over_seeds(results):
-    line = curve(rates(seed_of(results)[0].blocks), "violation")
+    line = seed_of(results)[0].curve("violation")
     own = tables([1, 2])["episodes"].filter(pl.col("iteration") == 0)
     shares = own.group_by("seed").agg((pl.col("cost") > 5.5).mean())["cost"]
     assert line["violation"][0] == pytest.approx(shares.mean())

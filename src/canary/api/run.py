@@ -324,9 +324,10 @@ class Run:
         """Draw return, constraint and cost over training into a .png file (default: training.png in
         the run)."""
         from canary.reporting import figures  # matplotlib takes a second
+        from canary.reporting.results import of_run
 
         place = Path(path or self.directory / "training.png")
-        figure = figures.training_figure(self.episodes, read_config(self.directory))
+        figure = figures.training_figure(of_run(self.directory))
         figures.save(figure, place)
         return place
 

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from canary.constraints import from_dict, one_cost
 from canary.errors import CanaryError
 from canary.reporting.figures import comparison_figure, save
-from canary.reporting.statistics import paired_difference, student_interval
+from canary.reporting.results import of_run
+from canary.reporting.statistics import over_seeds
 from canary.reporting.summary import summarise_run
 from canary.runs.manifest import read_config
 from canary.runs.settings import differing, settings_text
-from canary.runs.tables import read_table
 
 
 def compare_runs(runs: Sequence[Path], figure: Path | None = None) -> dict[str, Any]:
@@ -36,8 +37,10 @@ def compare_runs(runs: Sequence[Path], figure: Path | None = None) -> dict[str, 
     comparison: dict[str, Any] = {"env": places[0], "runs": compared}
     if figure is not None:
         labels = [settings_text(one["differs"]) or one["run"] for one in compared]
-        tables = [read_table(run, "episodes") for run in runs]
-        save(comparison_figure(list(zip(configs, tables, labels, strict=True))), figure)
+        for config in configs:
+            one_cost(from_dict(config["constraint"]), "The figure of a comparison")
+        results = [results for run in runs for results in of_run(run)]
+        save(comparison_figure(list(zip(labels, results, strict=True))), figure)
         comparison["figure"] = str(figure)
     return comparison
 
@@ -67,18 +70,19 @@ def _compared(
 
 
 def _estimate(values: Sequence[float | None], least: float = -np.inf) -> dict[str, Any] | None:
-    mean, half = student_interval(values)
+    mean, _, half = over_seeds(values)
     if mean is None:
         return None
     ends = (None, None) if half is None else (max(mean - half, least), mean + half)
     return {"mean": mean, "lower": ends[0], "upper": ends[1]}
 
 
-def _paired(one: dict[str, Any], other: dict[str, Any], name: str) -> dict[str, Any] | None:
-    """The mean difference over the seeds that both runs have; None for a run and itself."""
-    here, there = (dict(zip(each["seed_ids"], each[name], strict=True)) for each in (one, other))
-    seeds = [seed for seed in here if seed in there]
-    found = paired_difference([here[seed] for seed in seeds], [there[seed] for seed in seeds])
-    if one is other or found is None:
+def _paired(one: dict[str, Any], first: dict[str, Any], name: str) -> dict[str, Any] | None:
+    """The mean difference from the first run over the seeds that both have; None for fewer than
+    two, and for the first run itself."""
+    here, there = (dict(zip(each["seed_ids"], each[name], strict=True)) for each in (one, first))
+    shared = [seed for seed in here if None not in (here[seed], there.get(seed))]
+    found = over_seeds(here[seed] - there[seed] for seed in shared)
+    if one is first or found.half is None:
         return None
-    return {"seeds": len(seeds), "difference": found[0], "half_width": found[1]}
+    return {"seeds": len(shared), "difference": found.mean, "half_width": found.half}

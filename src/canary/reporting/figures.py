@@ -1,4 +1,4 @@
-"""Figures of runs, by matplotlib: tables in, figures out.
+"""Figures of runs, by matplotlib: results in, figures out.
 
 Curves are averages over blocks of training. They describe policies that were still changing, so
 their bands guarantee nothing.
@@ -18,10 +18,8 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
-from canary.constraints import Chance, One, from_dict, one_cost, parts_of
-from canary.numerics.statistics import measurement
-from canary.reporting.blocks import batch_of, curve, episode_blocks, rates
-from canary.reporting.statistics import seen_by
+from canary.constraints import Chance
+from canary.reporting.results import Results
 from canary.runs import files
 
 STYLE = {
@@ -53,79 +51,43 @@ def colours(count: int) -> list[Any]:
     return [known(index % known.N) for index in range(count)]
 
 
-def training_figure(episodes: pl.DataFrame, config: dict[str, Any]) -> Figure:
-    """Return, constraint and cost over the training of a run, a row for each constraint."""
-    parts, count = parts_of(from_dict(config["constraint"])), len(config["training"]["seeds"])
+def training_figure(results: Sequence[Results]) -> Figure:
+    """Return, constraint and cost over training, a row for each constraint of a run."""
+    config, count = results[0].config, len(results[0].seeds)
     title = (
-        f"{config['algorithm']['name']} on {config['environment']['name']}, preset "
-        f"{config['preset']}, {count} seeds"
+        f"{config['algorithm']['name']} on {results[0].environment}, preset {config['preset']}, "
+        f"{count} seeds"
     )
-    with canvas(len(parts), 3, (10.5, 3.1 * len(parts))) as (figure, axes):
-        for panels, part in zip(axes, parts, strict=True):
-            _draw_training(panels, _blocks(seen_by(part, episodes), part, config), part)
+    with canvas(len(results), 3, (10.5, 3.1 * len(results))) as (figure, axes):
+        for panels, one in zip(axes, results, strict=True):
+            _draw_training(panels, one)
         for panel in axes.flat:
             show_steps(panel)
         figure.suptitle(title, x=0.01, ha="left", fontsize=10, color=GREY)
     return figure
 
 
-def comparison_figure(runs: Sequence[tuple[dict[str, Any], pl.DataFrame, str]]) -> Figure:
-    """Return and constraint of several runs, (configuration, episodes, label) each: the mean over
-    seeds with a band of one standard deviation."""
-    with canvas(1, 2, (9.5, 3.6)) as (figure, grid):
-        left, right = grid[0]
-        kinds = set()
-        for (config, episodes, label), colour in zip(runs, colours(len(runs)), strict=True):
-            constraint = one_cost(from_dict(config["constraint"]), "The figure of a comparison")
-            kinds.add(constraint.kind)
-            line = curve(_blocks(episodes, constraint, config), "return", "measured")
-            for axes, column in ((left, "return"), (right, "measured")):
-                draw_curve(axes, line, column, color=colour, label=label)
-            right.axhline(constraint.allowed, color=colour, linestyle="--", linewidth=0.8)
-        if kinds == {"chance"}:
-            right.set_yscale("symlog", linthresh=0.001)
-            right.set_ylim(0, 1)
-        show_steps(left).set_title("mean return")
-        show_steps(right).set_title("what the constraint limits (dashed: allowed)")
-        figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", fontsize=8)
-        title = f"{runs[0][0]['environment']['name']}: means over seeds ± standard deviation"
-        figure.suptitle(title, x=0.01, ha="left", fontsize=10)
-    return figure
-
-
-def _blocks(episodes: pl.DataFrame, constraint: One, config: dict[str, Any]) -> pl.DataFrame:
-    """Rates per seed and block of training, with what the constraint limits."""
-    updates = int(episodes["iteration"].max() or 0) + 1  # type: ignore[arg-type]
-    found = rates(episode_blocks(episodes, updates, constraint.limit)).sort("seed", "block")
-    measured = [constraint.measure(costs.to_numpy()) for costs in found["costs"]]
-    return found.with_columns(
-        measured=pl.Series(measured, dtype=pl.Float64),
-        steps=(pl.col("last") + 1) * batch_of(config),
-    )
-
-
-def _draw_training(panels: Sequence[Axes], blocks: pl.DataFrame, constraint: One) -> None:
+def _draw_training(panels: Sequence[Axes], results: Results) -> None:
     """Thin lines are seeds, thick ones all seeds together."""
     returns, limited, costs = panels
+    constraint, whole = results.constraint, results.pooled()
     # The logarithmic axis of a probability ends at a floor, along which zeros are drawn
     floor = constraint.epsilon / 50 if isinstance(constraint, Chance) else -np.inf
-    for _, seed in blocks.group_by("seed", maintain_order=True):
-        style = {"color": BLUE, "linewidth": 0.6, "alpha": 0.45}
-        returns.plot(seed["steps"], seed["return"], **style)
-        limited.plot(seed["steps"], np.maximum(seed["measured"], floor), **style)
-        costs.plot(seed["steps"], seed["cost"], **style)
-    means = (pl.col(name).mean() for name in ("steps", "return", "cost", "deviation"))
-    pooled = blocks.group_by("block").agg(*means, pl.col("costs").explode()).sort("block")
-    steps, cost, deviation = (pooled[name].to_numpy() for name in ("steps", "cost", "deviation"))
-    found = np.array([measurement(constraint, one.to_numpy()) for one in pooled["costs"]])
-    value, lower, upper = np.maximum(found, floor).reshape(-1, 3).T
-    for axes, line in ((returns, pooled["return"]), (limited, value), (costs, cost)):
-        axes.plot(steps, line, color=BLUE, linewidth=1.8)
-    limited.fill_between(steps, lower, upper, color=BLUE, alpha=0.25)
-    low, high = np.maximum(cost - deviation, 0), cost + deviation
-    costs.fill_between(steps, low, high, color=BLUE, alpha=0.15)
+    for axes, name, least in (
+        (returns, "return", -np.inf),
+        (limited, "measured", floor),
+        (costs, "cost", -np.inf),
+    ):
+        for _, seed in results.rates.group_by("seed", maintain_order=True):
+            y = seed[name].clip(least)
+            axes.plot(seed["steps"], y, color=BLUE, linewidth=0.6, alpha=0.45)
+        axes.plot(whole["steps"], whole[name].clip(least), color=BLUE, linewidth=1.8)
+    low, high = (whole["cost"] - whole["deviation"]).clip(0), whole["cost"] + whole["deviation"]
+    costs.fill_between(whole["steps"], low, high, color=BLUE, alpha=0.15)
     allowed_line(costs, constraint.limit, f"limit {constraint.limit:g}")
     if isinstance(constraint, Chance):
+        lower, upper = (whole[name].clip(floor) for name in ("lower", "upper"))
+        limited.fill_between(whole["steps"], lower, upper, color=BLUE, alpha=0.25)
         allowed_line(limited, constraint.epsilon, f"ε = {constraint.epsilon:g}")
         limited.set(yscale="log", ylim=(floor, 1))
     else:
@@ -133,14 +95,37 @@ def _draw_training(panels: Sequence[Axes], blocks: pl.DataFrame, constraint: One
         limited.set_ylim(bottom=0)
     costs.set_ylim(bottom=0)
     returns.set_title("mean return (thin: seeds)")
-    limited.set_title(f"{constraint.label}, all seeds, 95% band")
+    band = ", 95% band" if isinstance(constraint, Chance) else ""
+    limited.set_title(f"{constraint.label}, all seeds{band}")
     costs.set_title("episode cost, mean ± deviation")
+
+
+def comparison_figure(runs: Sequence[tuple[str, Results]]) -> Figure:
+    """Return and constraint of labelled runs: the mean over seeds with a band of one standard
+    deviation."""
+    with canvas(1, 2, (9.5, 3.6)) as (figure, grid):
+        left, right = grid[0]
+        for (label, results), colour in zip(runs, colours(len(runs)), strict=True):
+            line = results.curve("return", "measured")
+            for axes, column in ((left, "return"), (right, "measured")):
+                draw_curve(axes, line, column, color=colour, label=label)
+            allowed = results.constraint.allowed
+            right.axhline(allowed, color=colour, linestyle="--", linewidth=0.8)
+        if all(results.constraint.kind == "chance" for _, results in runs):
+            right.set_yscale("symlog", linthresh=0.001)
+            right.set_ylim(0, 1)
+        show_steps(left).set_title("mean return")
+        show_steps(right).set_title("what the constraint limits (dashed: allowed)")
+        figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", fontsize=8)
+        title = f"{runs[0][1].environment}: means over seeds ± standard deviation"
+        figure.suptitle(title, x=0.01, ha="left", fontsize=10)
+    return figure
 
 
 def draw_curve(
     axes: Axes, line: pl.DataFrame, name: str, floor: float = -np.inf, **style: Any
 ) -> None:
-    """A mean over seeds with a band of one standard deviation (`blocks.curve`)."""
+    """A mean over seeds with a band of one standard deviation (`Results.curve`)."""
     mean, spread = line[name].to_numpy(), line[f"{name}_deviation"].to_numpy()
     axes.plot(line["steps"], np.maximum(mean, floor), linewidth=1.3, **style)
     band = np.maximum(mean - spread, floor), mean + spread

@@ -108,117 +108,93 @@ function key(f, names) {
   f.svg.before(line);
 }
 
-// Named series [name, values, colour] over the steps of training.
-function lineFigure(title, xs, lines, options) {
+// Lines [name, values, colour] over the steps of training, thin ones [name, rows] of every seed, a band and rules.
+function lineFigure(title, xs, lines, { seeds = [], band: ends, rules: list = [], names, ...options }) {
   const f = frame(title, { x: [0, Math.max(...xs) * 1.02], ...options });
+  if (ends) band(f, xs, ...ends, lines[0][2]);
+  for (const [, steps, values] of seeds) path(f, steps, values, { stroke: lines[0][2], "stroke-width": 0.8, opacity: 0.45, class: "seed" });
   for (const [, values, stroke] of lines) path(f, xs, values, { stroke, "stroke-width": 2 });
-  rules(f, options.rules || []);
-  key(f, lines.map(([name, , colour]) => [name, colour]));
-  pointer(f, xs, lines);
+  rules(f, list);
+  names = names || (lines.length > 1 ? lines.map(([name, , colour]) => [name, colour]) : []);
+  if (names.length) key(f, names);
+  pointer(f, xs, [...lines, ...seeds.map(([name, , values]) => [name, values])].slice(0, 7));
 }
 
-// A mean constraint has no epsilon, and no line for it.
-const threshold = (s, axis) => s.epsilon === null ? [] : [{ [axis]: s.epsilon, text: `epsilon ${show(s.epsilon)}` }];
 const floorOf = s => (s.epsilon ?? 0.02) / 50;
 
 function curveFigures(s, everySeed, isLog) {
-  const { pooled, seeds } = s.curves, xs = pooled.steps, every = everySeed ? Object.entries(seeds) : [];
-  const x = [0, Math.max(...xs) * 1.02];
-  const draw = (title, name, options) => {
-    const f = frame(title, { x, ...options });
-    if (options.band) band(f, xs, ...options.band, COLOURS[0]);
-    for (const [, rows] of every) path(f, rows.steps, rows[name], { stroke: COLOURS[0], "stroke-width": 0.8, opacity: 0.45, class: "seed" });
-    path(f, xs, pooled[name], { stroke: COLOURS[0], "stroke-width": 2 });
-    rules(f, options.rules || []);
-    if (options.names && options.names.length) key(f, options.names);
-    pointer(f, xs, [["all seeds", pooled[name]], ...every.map(([seed, rows]) => [`seed ${seed}`, rows[name]])].slice(0, 7));
-  };
-  const returns = [pooled.return, ...every.map(([, rows]) => rows.return)];
-  const optima = Object.entries(s.frontier.optima).filter(([, value]) => value !== null);
-  draw("Return", "return", {
-    y: range([...returns, ...optima.map(([, value]) => [value])]), caption: "Mean over equal blocks of training; thick: all seeds.",
-    rules: optima.map(([, value], i) => ({ y: value, text: "", colour: COLOURS[(i + 1) % 4] })),
-    names: optima.map(([name, value], i) => [`best under ${name} ${show(value)}`, COLOURS[(i + 1) % 4]]), // close together, so not on their lines
+  const p = s.pooled, xs = p.steps, blue = COLOURS[0];
+  const seedsOf = name => everySeed ? Object.entries(s.seeds).map(([seed, rows]) => [`seed ${seed}`, rows.steps, rows[name]]) : [];
+  const optima = Object.entries(s.optima).filter(([, value]) => value !== null).map(([name, value], i) => [name, value, COLOURS[(i + 1) % 4]]);
+  const returns = seedsOf("return");
+  lineFigure("Return", xs, [["all seeds", p.return, blue]], {
+    seeds: returns, y: range([p.return, ...returns.map(([, , values]) => values), optima.map(([, value]) => value)]),
+    rules: optima.map(([, value, colour]) => ({ y: value, text: "", colour })), caption: "Mean over equal blocks of training; thick: all seeds.",
+    names: optima.map(([name, value, colour]) => [`best under ${name} ${show(value)}`, colour]), // close together, so not on their lines
   });
-  const floor = floorOf(s);
-  draw(`Violation probability, P(cost > ${show(s.limit)})`, "violation", {
-    y: isLog ? [floor, 1] : [0, Math.max((s.epsilon ?? 0) * 1.5, ...pooled.upper)], log: isLog, band: [pooled.lower, pooled.upper],
-    rules: threshold(s, "y"), caption: "Band: exact binomial 95% interval of all seeds per block.",
+  const measured = [["all seeds", p.measured, blue], ...(p.bound ? [["Cantelli's bound", p.bound, COLOURS[2]]] : [])];
+  const limited = seedsOf("measured"), rules = [{ y: s.allowed, text: `${s.kind === "chance" ? "epsilon" : "limit"} ${show(s.allowed)}` }];
+  if (s.kind === "chance") lineFigure(`Violation probability, ${s.label}`, xs, measured, {
+    seeds: limited, y: isLog ? [floorOf(s), 1] : [0, Math.max(s.allowed * 1.5, ...p.upper)], log: isLog, band: [p.lower, p.upper], rules,
+    caption: "Band: exact binomial 95% interval of all seeds per block.",
   });
-  const spread = [pooled.cost.map((v, i) => v === null ? null : Math.max(0, v - pooled.deviation[i])), pooled.cost.map((v, i) => v === null ? null : v + pooled.deviation[i])];
-  draw("Episode cost", "cost", {
-    y: range([pooled.cost, spread[1]], 0, s.limit * 1.1), band: spread, rules: [{ y: s.limit, text: `limit ${show(s.limit)}` }], caption: "Band: one standard deviation of the episodes.",
+  else if (s.kind === "cvar") lineFigure(s.label, xs, measured.slice(0, 1), {
+    seeds: limited, y: range([p.measured, ...limited.map(([, , values]) => values)], 0, s.allowed * 1.1), rules, caption: "What the constraint limits, per block.",
+  });
+  const spread = [-1, 1].map(sign => p.cost.map((v, i) => v === null ? null : Math.max(0, v + sign * p.deviation[i])));
+  lineFigure("Episode cost", xs, [["all seeds", p.cost, blue]], {
+    seeds: seedsOf("cost"), y: range([p.cost, spread[1]], 0, s.limit * 1.1), band: spread, rules: [{ y: s.limit, text: `limit ${show(s.limit)}` }],
+    caption: "Band: one standard deviation of the episodes.",
   });
 }
 function costFigure(s) {
   const c = s.costs;
   if (!c) return;
-  const shares = c.counts.map(v => v / c.episodes), top = Math.max(...shares);
+  const shares = c.counts.map(v => v / c.episodes), top = Math.max(...shares), last = c.edges[c.edges.length - 1];
   const f = frame("Distribution of episode costs, second half of training", {
-    x: [c.edges[0], c.edges[c.edges.length - 1]], y: [0, top * 1.15], label: "episode cost", xform: show, yform: percent,
-    caption: `${c.episodes.toLocaleString()} episodes, ${c.violations.toLocaleString()} violations` + (c.beyond ? `; the last bar gathers ${c.beyond.toLocaleString()} beyond the axis` : "") + (s.dead_zone === null ? "." : "; line: shaped cost φ (0 to 1)."),
+    x: [c.edges[0], last], y: [0, top * 1.15], label: "episode cost", xform: show, yform: percent,
+    caption: `${c.episodes.toLocaleString()} episodes, ${c.violations.toLocaleString()} violations` + (c.beyond ? `; the last bar gathers ${c.beyond.toLocaleString()} beyond the axis` : "") + (s.deadZone === null ? "." : "; line: shaped cost φ (0 to 1)."),
   });
   shares.forEach((share, i) => {
     const left = f.X(c.edges[i]), right = f.X(c.edges[i + 1]), isOver = c.edges[i] >= s.limit - 1e-9;
     f.svg.append(make("rect", { x: left + 0.5, width: Math.max(right - left - 1, 0.5), y: f.Y(share), height: H - BOTTOM - f.Y(share), fill: isOver ? "var(--red)" : "var(--blue)", opacity: 0.75 }));
   });
-  if (s.dead_zone !== null) {
-    const xs = [c.edges[0], s.dead_zone * s.limit, s.limit, c.edges[c.edges.length - 1]].filter((v, i, all) => i === 0 || v >= all[i - 1]);
-    path(f, xs, xs.map(v => top * Math.min(1, Math.max(0, (v / s.limit - s.dead_zone) / (1 - s.dead_zone)))), { stroke: "var(--amber)", "stroke-width": 2, class: "phi" });
+  if (s.deadZone !== null) {
+    const xs = [c.edges[0], s.deadZone * s.limit, s.limit, last].filter((v, i, all) => i === 0 || v >= all[i - 1]);
+    path(f, xs, xs.map(v => top * Math.min(1, Math.max(0, (v / s.limit - s.deadZone) / (1 - s.deadZone)))), { stroke: "var(--amber)", "stroke-width": 2, class: "phi" });
   }
   const marks = [["limit", s.limit, "--red"], ["mean", c.mean, "--quiet"], ["VaR", c.var, "--violet"], ["CVaR", c.cvar, "--green"]].filter(([, x]) => x !== null);
   rules(f, marks.map(([, x, colour]) => ({ x, text: "", colour: `var(${colour})` })));
   key(f, marks.map(([name, x, colour]) => [`${name} ${show(x)}`, `var(${colour})`])); // close together, so not on their lines
   pointer(f, c.edges.slice(0, -1).map((v, i) => (v + c.edges[i + 1]) / 2), [["share", shares]]);
 }
-function updateFigures(s, isLog) {
-  const u = s.updates;
-  if (!u) return;
-  const x = [0, Math.max(...u.steps) * 1.02];
-  if (u.tiers) {
-    const tiers = Object.entries(u.tiers), f = frame("Tiers of the update", { x, y: [0, 1], yform: percent, caption: "Share of updates that were nominal steps, restored the bound, restored the mean, or did not move." });
-    let below = u.steps.map(() => 0);
-    const colours = { nominal: COLOURS[0], "bound restoration": COLOURS[2], "mean restoration": COLOURS[4], "no step": COLOURS[3] };
-    tiers.forEach(([name, share]) => {
-      const above = below.map((v, j) => v + (share[j] || 0));
-      const points = [...u.steps.map((v, j) => [v, above[j]]), ...u.steps.map((v, j) => [v, below[j]]).reverse()];
-      f.svg.append(make("polygon", { points: points.map(([a, b]) => `${f.X(a).toFixed(1)},${f.Y(b).toFixed(1)}`).join(" "), fill: colours[name], opacity: 0.7 }));
-      below = above;
-    });
-    key(f, tiers.map(([name]) => [name, colours[name]]));
-    pointer(f, u.steps, tiers);
-    lineFigure("Line search", u.steps, [["backtracks", u.backtracks, COLOURS[0]], ["accepted", u.accepted, COLOURS[1]]], {
-      y: range([u.backtracks, u.accepted], 0, 1), caption: "Backtracking steps per update, and the share of updates whose step was taken.",
-    });
-  }
-  if (u.multiplier) {
-    const level = u.constraint_level || [];
-    const lines = [["multiplier", u.multiplier, COLOURS[2]], ["level", u.constraint_level, COLOURS[0]]].filter(([, values]) => values);
-    lineFigure("Price of the constraint", u.steps, lines, {
-      y: isLog ? [0.01, Math.max(20, ...u.multiplier, ...level)] : range([u.multiplier, level], 0), log: isLog, rules: [{ y: 1, text: "" }],
-      caption: "The multiplier of the constraint at each update, and the level of the constraint: 1 is what is allowed.",
-    });
-  }
-  if (u.violation) lineFigure("Bound against reality", u.steps, [["bound", u.risk_bound, COLOURS[2]], ["violations", u.violation, COLOURS[0]]], {
-    y: isLog ? [floorOf(s), 1] : [0, 1], log: isLog, rules: threshold(s, "y"), caption: "Cantelli's bound on P, and the share of violations, per block of training.",
+const UPDATES = { nominal: COLOURS[0], "bound restoration": COLOURS[2], "mean restoration": COLOURS[4], "no step": COLOURS[3], multiplier: COLOURS[2], constraint_level: COLOURS[0] };
+function updateFigure(s, isLog) {
+  const { steps: xs, block, ...series } = s.updates, lines = Object.entries(series).map(([name, values]) => [name.replace("_", " "), values, UPDATES[name]]);
+  if (!lines.length) return;
+  if (!series.multiplier) return lineFigure("Tiers of the update", xs, lines, {
+    y: [0, 1], yform: percent, caption: "Share of updates that were nominal steps, restored the bound, restored the mean, or did not move.",
+  });
+  const values = lines.map(([, values]) => values);
+  lineFigure("Price of the constraint", xs, lines, {
+    y: isLog ? [0.01, Math.max(20, ...values.flat())] : range(values, 0), log: isLog, rules: [{ y: 1, text: "" }],
+    caption: "The multiplier of the constraint at each update, and the level of the constraint: 1 is what is allowed.",
   });
 }
 function frontierFigure(s, isLog) {
-  const found = s.frontier;
-  if (!found.policies.length && !Object.keys(found.lines).length) return;
-  const low = Math.min(floorOf(s), ...Object.values(found.lines).flat().map(point => point[0]));
-  const edge = isLog ? low / 1.3 : -Infinity, atEdge = found.policies.filter(p => p.violation <= edge), zeros = atEdge.filter(p => p.violation === 0).length; // a logarithm has no 0
-  const points = found.policies.map(p => [Math.max(p.violation, edge), p.return]);
-  const lines = Object.entries(found.lines), all = [...points, ...lines.flatMap(([, line]) => line)].map(p => p[1]);
-  const high = Math.max((s.epsilon ?? 0.01) * 2, ...points.map(p => p[0]), ...lines.flatMap(([, line]) => line.map(p => p[0])));
-  const [least, most] = range([all]), room = 0.06 * (most - least); // no point on the edge
+  const lines = Object.entries(s.lines), curves = lines.flatMap(([, line]) => line);
+  if (!s.final.length && !lines.length) return;
+  const low = Math.min(floorOf(s), ...curves.map(point => point[0]));
+  const edge = isLog ? low / 1.3 : -Infinity, atEdge = s.final.filter(([p]) => p <= edge), zeros = atEdge.filter(([p]) => p === 0).length; // a logarithm has no 0
+  const points = s.final.map(([p, value]) => [Math.max(p, edge), value]), all = [...points, ...curves];
+  const high = Math.max((s.epsilon ?? 0.01) * 2, ...all.map(point => point[0])), [least, most] = range([all.map(point => point[1])]), room = 0.06 * (most - least); // no point on the edge
   const f = frame(lines.length ? "Exact frontier and final policies: return" : "Final policies: return", {
     x: isLog ? [low / 1.6, high * 1.1] : [-0.03 * high, high * 1.1], xlog: isLog, y: [least - room, most + room], label: "violation probability", xform: v => show(v, 2),
-    caption: (found.exact ? "Exact, by dynamic programming. " : "Measured on fresh episodes. ") + (lines.length ? "Lines: best return under each constraint at threshold epsilon. " : "") + "Points: the final policy of each seed, at its own violation probability." + (atEdge.length ? ` At the left edge: ${zeros} with P = 0${atEdge.length > zeros ? `, ${atEdge.length - zeros} below ${show(edge, 2)}` : ""}.` : ""),
+    caption: (s.isExact ? "Exact, by dynamic programming. " : "Measured on fresh episodes. ") + (lines.length ? "Lines: best return under each constraint at threshold epsilon. " : "") + "Points: the final policy of each seed, at its own violation probability." + (atEdge.length ? ` At the left edge: ${zeros} with P = 0${atEdge.length > zeros ? `, ${atEdge.length - zeros} below ${show(edge, 2)}` : ""}.` : ""),
   });
-  lines.forEach(([name, line], i) => path(f, line.map(p => p[0]), line.map(p => p[1]), { stroke: COLOURS[(i + 1) % 4], "stroke-width": 2 }));
-  for (const [p, j] of points) f.svg.append(make("circle", { cx: f.X(p), cy: f.Y(j), r: 4, fill: COLOURS[0], opacity: 0.8 }));
-  rules(f, threshold(s, "x"));
+  lines.forEach(([, line], i) => path(f, line.map(p => p[0]), line.map(p => p[1]), { stroke: COLOURS[(i + 1) % 4], "stroke-width": 2 }));
+  for (const [p, value] of points) f.svg.append(make("circle", { cx: f.X(p), cy: f.Y(value), r: 4, fill: COLOURS[0], opacity: 0.8 }));
+  if (s.kind === "chance") rules(f, [{ x: s.epsilon, text: `epsilon ${show(s.epsilon)}` }]);
   if (lines.length) key(f, lines.map(([name], i) => [name, COLOURS[(i + 1) % 4]]));
 }
 function table(id, rows) {
@@ -228,13 +204,13 @@ function table(id, rows) {
 function draw() {
   const index = +by("subject").value, s = subjects[index];
   by("figures").replaceChildren();
-  by("warnings").replaceChildren(...Object.entries(s.warnings || {}).map(([seed, text]) => make("p", { class: "problem" }, `seed ${seed} is ${text}.`)));
+  by("warnings").replaceChildren(...Object.entries(s.warnings).map(([seed, text]) => make("p", { class: "problem" }, `seed ${seed} is ${text}.`)));
   curveFigures(s, by("seeds").checked, by("log").checked);
   costFigure(s);
-  updateFigures(s, by("log").checked);
+  updateFigure(s, by("log").checked);
   frontierFigure(s, by("log").checked);
   table("configuration", s.configuration);
-  table("versions", s.versions);
+  table("versions", s.facts);
   document.querySelectorAll("#summary tbody tr").forEach((row, i) => row.classList.toggle("chosen", i === index));
 }
 subjects.forEach((s, index) => by("subject").append(make("option", { value: index }, s.name)));

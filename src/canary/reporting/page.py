@@ -1,7 +1,7 @@
 """`canary report`: runs and studies on one HTML page.
 
-A run is thinned as the store of studies does it, so that a run and a row of a study are the same to
-the page. A short script of our own draws the figures as SVG; it works offline.
+A run and a row of a study are the same to the page (`reporting.results`). A short script of our own
+draws the figures as SVG; it works offline.
 """
 
 import json
@@ -14,30 +14,25 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from canary.constraints import Chance, CVaR, One, from_dict, parts_of, threshold, to_dict
+from canary.constraints import Chance, CVaR, One, threshold
 from canary.errors import CanaryError
-from canary.numerics.statistics import clopper_pearson_interval
 from canary.numerics.tiers import Tier
-from canary.reporting.blocks import batch_of, rates, thin
-from canary.reporting.statistics import mean_over_seeds, seen_by, standard_error
-from canary.reporting.summary import measure_seed, read_evaluation
+from canary.reporting.results import Results, batch_of, of_run
+from canary.reporting.statistics import over_seeds
+from canary.reporting.summary import read_evaluation
 from canary.runs import directory, files
-from canary.runs.manifest import codes_of, read_config, read_manifest
 from canary.runs.settings import leaves
-from canary.runs.tables import read_table
-from canary.studies.store import StoredRow, read_study
+from canary.studies.store import read_study
 from canary.studies.table import SIZE, cells
 from canary.terminal.formatting import Number, columns
 
 Progress = Callable[[int, int, str], None]
-Subject = dict[str, Any]
-"""What the page shows of one run or row, as JSON data."""
-Frontier = Callable[[Path | None, dict[str, Any]], dict[str, Any] | None]
-"""(run, configuration) -> the exact frontier with the run's policies; None where there is none."""
+Data = dict[str, Any]
+"""What the page shows, as JSON data."""
 
 SHARES = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)  # of epsilon: where the frontier is computed
 BINS, WIDEST = 40, 3.0  # of the cost histogram; its last bar has all costs above WIDEST limits
-AVERAGED = ("backtracks", "accepted", "multiplier", "constraint_level", "risk_bound")
+FACTS = ("device", "platform", "started", "command")
 
 
 def make_report(
@@ -51,29 +46,35 @@ def make_report(
 ) -> Path:
     """Write the page of these runs and studies. It names those that cannot be read."""
     files.check_target(out)
-    subjects: list[Subject] = []
+    subjects: list[Data] = []
     problems: list[str] = []
-    known: dict[str, dict[str, Any] | None] = {}
+    known: dict[str, Data | None] = {}
 
-    def exact(run: Path | None, config: dict[str, Any]) -> dict[str, Any] | None:
-        key = json.dumps([str(run), config["environment"], config["constraint"]], sort_keys=True)
-        if frontier and key not in known:  # rows of a study may share it
-            known[key] = None
-            with suppress(CanaryError):  # the environment is not finite, or cannot be made here
-                known[key] = exact_frontier(run, config, progress)
-        return known.get(key)
+    def show(one: Results, run: Path | None = None) -> None:
+        exact = None
+        if frontier and one.constraint.number is None:
+            key = json.dumps([str(run), one.config["environment"], one.config["constraint"]])
+            if key not in known:  # rows of a study may share it
+                known[key] = None
+                with suppress(CanaryError):  # it is not finite, or cannot be made here
+                    known[key] = exact_frontier(run, one.config, progress)
+            exact = known[key]
+        subjects.append(subject_of(one, exact))
 
     for name in names:
         try:
             if (results / name / "study.json").exists():
                 study = read_study(results / name)
-                subjects += [row_subject(row, exact) for row in study.shown]
+                for row in study.shown:
+                    show(row)
                 problems += study.notes
                 if not study.shown and not study.notes:
                     table = results / name / "table.md"
                     raise CanaryError(f"{name} has no trained seeds to draw; see {table}.")
             else:
-                subjects += run_subjects(directory.find_run(name, runs), exact)
+                run = directory.find_run(name, runs)
+                for one in results_of(run):
+                    show(one, run)
         except CanaryError as error:
             problems.append(str(error))
     if not subjects:
@@ -85,102 +86,20 @@ def make_report(
     return out
 
 
-def run_subjects(run: Path, frontier: Frontier) -> list[Subject]:
-    """A run, finished or not; one with several constraints is shown once for each."""
-    config, manifest = read_config(run), read_manifest(run)
-    steps, updates = int(manifest["steps"]), int(manifest["steps"]) // batch_of(config)
-    every, metrics = read_table(run, "episodes"), read_table(run, "metrics")
-    every = every.filter(pl.col("iteration") < updates)
-    if not every["valid"].any():
-        raise CanaryError(f"{run.name} has no finished episode yet, so there is nothing to draw.")
-    facts = {
-        **manifest["versions"],
-        **{name: manifest[name] for name in ("device", "platform", "started", "finished")},
-        "command": " ".join(map(str, manifest["command"])),
-    }
-    found = []
-    for part in parts_of(from_dict(config["constraint"])):
-        own = config | {"constraint": to_dict(part)}
-        episodes, updated = seen_by(part, every), _metrics_of(part, metrics)
-        exact = frontier(run, config) if part.number is None else None
-        final = exact["policies"] if exact else measured_policies(run, part, updates)
-        by_seed = {policy["seed"]: policy for policy in final}
-        seeds = {
-            seed: measure_seed(own, episodes, updated, steps, seed) | {"final": by_seed.get(seed)}
-            for seed in config["training"]["seeds"]
-        }
-        name = run.name if part.number is None else f"{run.name}: {part.label}"
-        about = {"row": name, "environment": config["environment"]["name"]}
-        row = StoredRow(about, own, steps, seeds, thin(episodes, updated, own, steps))
-        half = episodes.filter(pl.col("valid") & (pl.col("iteration") >= -(-updates // 2)))
-        found.append(
-            subject_of(row, exact, manifest["status"])
-            | {
-                "costs": cost_histogram(half, part.limit, row.epsilon),
-                "versions": [
-                    ["code", codes_of(manifest)],
-                    *([name, str(value)] for name, value in facts.items() if value),
-                ],
-            }
-        )
+def results_of(run: Path) -> list[Results]:
+    """The results of a run with its newest policies on the episodes of the last evaluation."""
+    found = of_run(run)
+    for one in found:
+        if not one.blocks["episodes"].sum():
+            raise CanaryError(
+                f"{run.name} has no finished episode yet, so there is nothing to draw."
+            )
+        for policy in measured_policies(run, one.constraint, one.steps // batch_of(one.config)):
+            one.seeds[policy["seed"]]["final"] = policy
     return found
 
 
-def _metrics_of(constraint: One, metrics: pl.DataFrame) -> pl.DataFrame:
-    """The metrics, those of the constraint under the names that a single one has."""
-    if constraint.number is None:
-        return metrics
-    end = f"_{constraint.number}"
-    own = {name: name.removesuffix(end) for name in metrics.columns if name.endswith(end)}
-    return metrics.drop(own.values(), strict=False).rename(own)
-
-
-def row_subject(row: StoredRow, frontier: Frontier) -> Subject:
-    codes, versions = set[str](), set[str]()
-    for one in row.seeds.values():
-        codes |= set(str(one.get("code") or "-").split())
-        versions |= {f"{name} {value}" for name, value in (one.get("versions") or {}).items()}
-    return subject_of(row, frontier(None, row.config) if _is_exact(row) else None, "finished") | {
-        "costs": None,  # the store keeps no single episode
-        "versions": [["code", " ".join(sorted(codes))], ["versions", ", ".join(sorted(versions))]],
-    }
-
-
-def _is_exact(row: StoredRow) -> bool:
-    return bool(row.final("violation")) and not row.final("episodes")
-
-
-def subject_of(row: StoredRow, exact: dict[str, Any] | None, status: str) -> Subject:
-    policies = [{"seed": seed} | one["final"] for seed, one in row.seeds.items() if one["final"]]
-    frontier = {"lines": {}, "optima": {}} | (exact or {}) | {"policies": policies}
-    frontier["exact"] = _is_exact(row) or not policies
-    constraint, measured = row.constraint.text, row.each("constraint")
-    if row.constraint.kind != "chance":
-        constraint += f": {Number(mean_over_seeds(measured), standard_error(measured))}"
-    line = {
-        "name": row.name,
-        "environment": row.environment,
-        "constraint": constraint,
-        **cells(row),
-        SIZE: f"{len(row.seeds)} × {row.steps:,}",
-        "status": status,
-    }
-    return {
-        "name": row.name,
-        "line": {name: cell and str(cell) for name, cell in line.items()},
-        "limit": row.constraint.limit,
-        "epsilon": row.epsilon,
-        "warnings": {seed: one["warning"] for seed, one in row.seeds.items() if one["warning"]},
-        "curves": curves(row.blocks),
-        "updates": update_series(row.blocks),
-        "dead_zone": row.config["algorithm"]["settings"].get("dead_zone"),
-        "frontier": frontier,
-        "configuration": [[name, str(value)] for name, value in leaves(row.config)],
-    }
-
-
-def measured_policies(run: Path, constraint: One, updates: int) -> list[dict[str, Any]]:
-    """The newest policies on the fresh episodes of the last evaluation."""
+def measured_policies(run: Path, constraint: One, updates: int) -> list[Data]:
     if (found := read_evaluation(run, updates)) is None:
         return []
     if constraint.number is not None:
@@ -193,87 +112,7 @@ def measured_policies(run: Path, constraint: One, updates: int) -> list[dict[str
     ]
 
 
-def plain(values: Any, digits: int = 6) -> list[float | None]:
-    """Numbers for JSON: rounded, None where one is not finite."""
-    return [
-        float(f"{value:.{digits}g}") if value is not None and np.isfinite(value) else None
-        for value in values
-    ]
-
-
-def curves(blocks: pl.DataFrame) -> dict[str, Any]:
-    """Return, cost and violation rate per block of training: of all seeds with a binomial band, and
-    of every seed."""
-    rated = rates(blocks)
-    means = (pl.col(name).mean() for name in ("return", "cost", "deviation"))
-    sums = (pl.col(name).sum() for name in ("violations", "episodes"))
-    whole = rated.group_by("steps").agg(*means, *sums).sort("steps")
-    violations, episodes = whole["violations"].to_numpy(), whole["episodes"].to_numpy()
-    lower, upper = clopper_pearson_interval(violations, episodes)
-    pooled = whole.with_columns(violation=violations / episodes, lower=lower, upper=upper)
-
-    def series(rows: pl.DataFrame, *names: str) -> dict[str, list[float | None]]:
-        return {"steps": plain(rows["steps"], 9)} | {name: plain(rows[name]) for name in names}
-
-    names = ("return", "cost", "violation")
-    return {
-        "pooled": series(pooled, *names, "deviation", "lower", "upper"),
-        "seeds": {
-            str(rows["seed"][0]): series(rows, *names)
-            for rows in rated.partition_by("seed", maintain_order=True)
-        },
-    }
-
-
-def cost_histogram(
-    episodes: pl.DataFrame, limit: float, epsilon: float | None
-) -> dict[str, Any] | None:
-    """Histogram of the episode cost with VaR and CVaR at epsilon; None without an episode."""
-    cost = episodes["cost"].to_numpy().astype(float)
-    if not cost.size:
-        return None
-    var = cvar = None
-    if epsilon is not None:
-        var, cvar = threshold(cost, epsilon), CVaR(limit, epsilon).measure(cost)
-    top = max(limit * 1.25, min(float(cost.max()), WIDEST * limit), 1e-9)
-    if np.all(cost == np.round(cost)) and top <= 4 * BINS:  # whole numbers: a bar each
-        edges = np.arange(-0.5, np.ceil(top) + 1)
-    else:
-        edges = np.linspace(min(0.0, float(cost.min())), top, BINS + 1)
-    counts, _ = np.histogram(np.clip(cost, edges[0], edges[-1]), edges)
-    return {
-        "edges": plain(edges),
-        "counts": counts.tolist(),
-        "beyond": int((cost > edges[-1]).sum()),
-        "episodes": int(cost.size),
-        "mean": float(cost.mean()),
-        "var": var,
-        "cvar": cvar,
-        "violations": int((cost > limit).sum()),
-    }
-
-
-def update_series(blocks: pl.DataFrame) -> dict[str, Any] | None:
-    """What the updates did per block of training, all seeds together; None if the method reports
-    nothing of it."""
-    rate = pl.col("violations").sum() / pl.col("episodes").sum()
-    table = blocks.group_by("block").agg(
-        pl.col("steps").mean(), pl.col("^update_.*$").mean(), violation=rate.fill_nan(None)
-    )
-    table = table.sort("block").rename(lambda name: name.removeprefix("update_"))
-    series = {name: plain(table[name]) for name in AVERAGED if name in table.columns}
-    tiers = {tier.label: f"tier_{tier.value}" for tier in Tier}
-    shares = {label: plain(table[name]) for label, name in tiers.items() if name in table.columns}
-    if not series and not shares:
-        return None
-    if "risk_bound" in series:
-        series["violation"] = plain(table["violation"])
-    return {"steps": plain(table["steps"], 9), "tiers": shares or None, **series}
-
-
-def exact_frontier(
-    run: Path | None, config: dict[str, Any], progress: Progress | None = None
-) -> dict[str, Any] | None:
+def exact_frontier(run: Path | None, config: Data, progress: Progress | None = None) -> Data | None:
     """Best returns under each constraint around epsilon, and the run's policies, where the
     environment is finite and the constraint is on a probability."""
     from canary.config.config import config_from_dict
@@ -302,7 +141,109 @@ def exact_frontier(
     }
 
 
-def render(title: str, subjects: list[Subject], problems: list[str], command: str) -> str:
+def subject_of(results: Results, exact: Data | None) -> Data:
+    """One run or row. Policies that were solved exactly replace those of an evaluation."""
+    seeds, constraint = results.seeds, results.constraint
+    for policy in exact["policies"] if exact else ():
+        seeds[policy["seed"]]["final"] = policy
+    text = constraint.text
+    if constraint.kind != "chance":
+        mean, error, _ = over_seeds(results.each("constraint"))
+        text += f": {Number(mean, error)}"
+    line = {
+        "name": results.name,
+        "environment": results.environment,
+        "constraint": text,
+        **cells(results),
+        SIZE: f"{len(seeds)} × {results.steps:,}",
+        "status": results.about.get("status", "finished"),
+    }
+    codes = sorted({code for one in seeds.values() for code in one["code"].split()})
+    versions = {
+        f"{name} {version}" for one in seeds.values() for name, version in one["versions"].items()
+    }
+    facts = {"code": " ".join(codes), "versions": ", ".join(sorted(versions))}
+    facts |= {name: results.about.get(name) for name in FACTS}
+    final = [(one["violation"], one["return"]) for one in map(_final, seeds.values()) if one]
+    return {
+        "name": results.name,
+        "line": {name: cell and str(cell) for name, cell in line.items()},
+        "limit": constraint.limit,
+        "epsilon": results.epsilon,
+        "kind": constraint.kind,
+        "label": constraint.label,
+        "allowed": constraint.allowed,
+        "warnings": {seed: one["warning"] for seed, one in seeds.items() if one["warning"]},
+        "pooled": _columns(results.pooled()),
+        "seeds": {
+            str(rows["seed"][0]): _columns(rows["steps", "return", "cost", "measured"])
+            for rows in results.rates.partition_by("seed", maintain_order=True)
+        },
+        "updates": update_series(results.blocks),
+        "costs": cost_histogram(results),
+        "deadZone": results.config["algorithm"]["settings"].get("dead_zone"),
+        "final": final,
+        "isExact": not results.final("episodes"),
+        "lines": exact["lines"] if exact else {},
+        "optima": exact["optima"] if exact else {},
+        "configuration": [[name, str(value)] for name, value in leaves(results.config)],
+        "facts": [[name, str(value)] for name, value in facts.items() if value],
+    }
+
+
+def _final(seed: Data) -> Data:
+    return seed.get("final") or {}
+
+
+def _columns(table: pl.DataFrame) -> dict[str, list[float | None]]:
+    return {name: plain(table[name]) for name in table.columns}
+
+
+def plain(values: Any) -> list[float | None]:
+    """Numbers for JSON: rounded, None where one is not finite."""
+    return [
+        float(f"{value:.7g}") if value is not None and np.isfinite(value) else None
+        for value in values
+    ]
+
+
+def cost_histogram(results: Results) -> Data | None:
+    """Histogram of the episode cost with VaR and CVaR at epsilon; None without an episode."""
+    cost, limit, epsilon = results.costs, results.constraint.limit, results.epsilon
+    if cost is None or not cost.size:
+        return None
+    var = cvar = None
+    if epsilon is not None:
+        var, cvar = threshold(cost, epsilon), CVaR(limit, epsilon).measure(cost)
+    top = max(limit * 1.25, min(float(cost.max()), WIDEST * limit), 1e-9)
+    if np.all(cost == np.round(cost)) and top <= 4 * BINS:  # whole numbers: a bar each
+        edges = np.arange(-0.5, np.ceil(top) + 1)
+    else:
+        edges = np.linspace(min(0.0, float(cost.min())), top, BINS + 1)
+    counts, _ = np.histogram(np.clip(cost, edges[0], edges[-1]), edges)
+    return {
+        "edges": plain(edges),
+        "counts": counts.tolist(),
+        "beyond": int((cost > edges[-1]).sum()),
+        "episodes": int(cost.size),
+        "mean": float(cost.mean()),
+        "var": var,
+        "cvar": cvar,
+        "violations": int((cost > limit).sum()),
+    }
+
+
+def update_series(blocks: pl.DataFrame) -> Data:
+    """What the updates did per block of training, all seeds together: the price of the constraint
+    beside its level, or the shares of the tiers."""
+    names = {f"update_{name}": name for name in ("multiplier", "constraint_level")}
+    names |= {f"update_tier_{tier.value}": tier.label for tier in Tier}
+    names = {name: label for name, label in names.items() if name in blocks.columns}
+    means = (pl.col(name).mean().alias(label) for name, label in names.items())
+    return _columns(blocks.group_by("block").agg(pl.col("steps").mean(), *means).sort("block"))
+
+
+def render(title: str, subjects: list[Data], problems: list[str], command: str) -> str:
     """One HTML document without any reference to another file or address."""
     from jinja2 import Environment, StrictUndefined
 

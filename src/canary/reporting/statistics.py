@@ -6,12 +6,13 @@ The paper's measures (tab:safety, app:jitter), over the second half of training:
     violation-probability jitter      sqrt(max(0, Var_b[p_b] - mean_b[P (1 - P) / n_b]))
 
 The jitter splits the updates into 12 equal blocks b with n_b episodes and violation rate p_b, and
-subtracts the binomial variance that a frozen policy would show. Reliability (% safe) is the share
-of seeds with P <= epsilon.
+subtracts the binomial variance of a constant probability. Reliability (% safe) is the share of seeds
+with P <= epsilon.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -65,41 +66,27 @@ def violation_jitter(
     return math.sqrt(max(0.0, float(rates.var(ddof=1) - floor)))
 
 
-def mean_over_seeds(values: Sequence[float | None]) -> float | None:
-    """The mean of the seeds that have a value."""
+class Estimate(NamedTuple):
+    """The mean over the seeds that have a value; from two on its standard error and the half-width
+    of its 95% Student interval."""
+
+    mean: float | None
+    error: float | None = None
+    half: float | None = None
+
+
+def over_seeds(values: Iterable[float | None]) -> Estimate:
     known = [value for value in values if value is not None]
-    return float(np.mean(known)) if known else None
+    mean = float(np.mean(known)) if known else None
+    if len(known) < 2:
+        return Estimate(mean)
+    error = float(np.std(known, ddof=1) / math.sqrt(len(known)))
+    return Estimate(mean, error, float(stdtrit(len(known) - 1, 0.975)) * error)
 
 
-def standard_error(values: Sequence[float | None]) -> float | None:
-    """The standard error of that mean; None for fewer than two seeds."""
-    known = [value for value in values if value is not None]
-    return float(np.std(known, ddof=1) / math.sqrt(len(known))) if len(known) > 1 else None
-
-
-def safe_fraction(rates: Sequence[float | None], epsilon: float) -> float | None:
-    """Share of seeds whose violation probability is at most epsilon, among those that have one."""
-    return mean_over_seeds([None if rate is None else float(rate <= epsilon) for rate in rates])
-
-
-def student_interval(values: Sequence[float | None]) -> tuple[float | None, float | None]:
-    """The mean over seeds and the half-width of its 95% Student interval; each is None for too few
-    seeds."""
-    known = [value for value in values if value is not None]
-    count, mean = len(known), mean_over_seeds(known)
-    if count < 2:
-        return mean, None
-    return mean, float(stdtrit(count - 1, 0.975)) * float(np.std(known, ddof=1)) / math.sqrt(count)
-
-
-def paired_difference(
-    values: Sequence[float | None], reference: Sequence[float | None]
-) -> tuple[float, float] | None:
-    """Mean of `values` - `reference` seed by seed, and the half-width of its 95% Student interval;
-    None for fewer than two pairs."""
-    pairs = zip(values, reference, strict=True)
-    mean, half = student_interval([a - b for a, b in pairs if a is not None and b is not None])
-    return None if mean is None or half is None else (mean, half)
+def safe_fraction(values: Iterable[float | None], allowed: float) -> float | None:
+    """Share of the seeds with a value whose value is at most `allowed`."""
+    return over_seeds(None if value is None else value <= allowed for value in values).mean
 
 
 def running_rate(

@@ -25,13 +25,13 @@ from canary.environments import ENVIRONMENTS
 from canary.errors import CanaryError, nearest
 from canary.exact.mdp import from_environment
 from canary.exact.run import policy_law
+from canary.reporting.results import Results, of_run
 from canary.runs import directory
 from canary.runs.environment import is_ours
-from canary.runs.files import digest_of, make_folder, remove_unfinished
-from canary.runs.manifest import codes_of, read_manifest
+from canary.runs.files import digest_of, make_folder
+from canary.runs.manifest import read_manifest
 from canary.runs.policies import EvaluationPlan, FrozenPolicies, load_policies, play
 from canary.runs.runner import resume_run, start_run
-from canary.runs.tables import read_table
 from canary.studies import store
 from canary.studies.catalogue import Row, Study
 from canary.studies.table import VIEWS, save_views
@@ -52,13 +52,9 @@ class Unit(NamedTuple):
     folder: Path
 
 
-class Results(NamedTuple):
-    """What the store needs of a finished run (`store.add`)."""
-
-    config: dict[str, Any]
-    tables: tuple[pl.DataFrame, pl.DataFrame]
-    steps: int
-    known: dict[int, dict[str, Any]]
+Known = dict[Path, tuple[str | None, set[int]]]
+"""The settings and the seeds of every stored row by its folder; the settings are None where this
+version cannot read them."""
 
 
 # What is trained
@@ -96,7 +92,7 @@ def configuration(row: Row, request: Request | None = None) -> RunConfig:
     at_paper_scale = request.scale == "paper"
     stated = None if at_paper_scale else row.steps
     steps = stated if request.steps is None else request.steps
-    return make_config(
+    config = make_config(
         row.environment,
         row.algorithm,
         row.constraint or None,
@@ -105,6 +101,8 @@ def configuration(row: Row, request: Request | None = None) -> RunConfig:
         row.cost,
         seeds=request.chosen_seeds(row.seeds),
     )
+    one_cost(config.constraint, "A study")
+    return config
 
 
 def reproduce(
@@ -121,24 +119,23 @@ def reproduce(
     if not study.rows:
         return _reproduce_points(name, study, page, request, quiet)
     _check_names(name, request, [row.name for row in study.rows])
-    known = _stored_rows(places.results)
-    own = places.results / (study.units_of or name)
-    units: dict[Path, Unit] = {}
-    rows = []
+    known, units, rows = _stored_rows(places.results), [], []
     for row in study.rows:
         is_wanted = not request.only or row.name in request.only
         config = configuration(row, request if is_wanted else None)
-        folder = _folder_of(own / row.name, settings_of(config), known)
+        settings = settings_of(config)
+        folder = _folder_of(places.results / (study.units_of or name) / row.name, settings, known)
         rows.append(_described(row, config, folder, page))
-        if is_wanted and (missing := _missing(config, folder)):
-            planned = units[folder].config.training.seeds if folder in units else ()
-            seeds = dict.fromkeys((*planned, *missing))
+        stored, have = known.setdefault(folder, (settings, set()))
+        missing = [seed for seed in config.training.seeds if seed not in have]
+        if is_wanted and missing and stored != DAMAGED:
+            have.update(missing)  # rows may share a folder
             runs = places.runs / folder.parent.name / folder.name
-            units[folder] = Unit(with_seeds(config, seeds), runs, folder)
+            units.append(Unit(with_seeds(config, missing), runs, folder))
     _write_study(page, name, study, rows)
     train = _over_ray if engine == "ray" else _on_this_machine
-    for unit, results in train(list(units.values()), quiet):
-        store.add(unit.folder, *results)
+    for folder, results in train(units, quiet):
+        store.add(folder, results)
     return save_views(page)
 
 
@@ -173,39 +170,29 @@ def _write_study(folder: Path, name: str, study: Study, rows: list[dict[str, Any
     store.write_sealed(folder / "study.json", content | {"command": study.command})
 
 
-def _stored_rows(results: Path) -> dict[Path, str | None]:
-    """The settings of every stored row by its folder; None where they cannot be read."""
-    known: dict[Path, str | None] = {}
+def _stored_rows(results: Path) -> Known:
+    known: Known = {}
     for path in sorted(results.glob("*/*/row.json")):
         try:
-            known[path.parent] = stored_settings(store.read_sealed(path)["config"])
+            record = store.read_sealed(path)
+            seeds = set(map(int, record["seeds"]))
+            known[path.parent] = stored_settings(record["config"]), seeds
         except CanaryError:
-            known[path.parent] = DAMAGED
+            known[path.parent] = DAMAGED, set()
     return known
 
 
-def _folder_of(own: Path, settings: str, known: dict[Path, str | None]) -> Path:
-    """The folder that holds these settings, of its own study or another; else a free one, which
-    then holds them. So equal rows share one."""
+def _folder_of(own: Path, settings: str, known: Known) -> Path:
+    """The folder that holds these settings, of its own study or another; else a free one. So equal
+    rows share one. A damaged row keeps its folder, and the table names it."""
     beside = own.with_name(f"{own.name}-{settings[:8]}")
-    if known.get(own) == DAMAGED:  # the table names it
+    of_folder = {folder: stored for folder, (stored, _) in known.items()}
+    if of_folder.get(own) == DAMAGED:
         return own
     for folder in (own, beside, *known):
-        if known.get(folder) == settings:
+        if of_folder.get(folder) == settings:
             return folder
-    free = own if own not in known else beside
-    known[free] = settings
-    return free
-
-
-def _missing(config: RunConfig, folder: Path) -> tuple[int, ...]:
-    """The seeds to train; none of a damaged row, which stays as it is."""
-    remove_unfinished(folder)
-    try:
-        have = (store.read_row(folder) or {"seeds": {}})["seeds"]
-    except CanaryError:
-        return ()
-    return tuple(seed for seed in config.training.seeds if str(seed) not in have)
+    return beside if own in known else own
 
 
 def _reproduce_points(
@@ -258,15 +245,15 @@ def with_seeds(config: RunConfig, seeds: Iterable[int]) -> RunConfig:
 
 # How it is trained
 
-Trained = Iterator[tuple[Unit, Results]]
-"""Units with the results of some of their seeds, as they are finished."""
+Trained = Iterator[tuple[Path, Results]]
+"""The folder of a unit and the results of some of its seeds, as they are finished."""
 
 
 def _on_this_machine(units: list[Unit], quiet: bool) -> Trained:
     """One row after the other; its seeds share the cores."""
     for unit in units:
         for results in _finished_runs(unit.config, unit.runs, quiet=quiet):
-            yield unit, results
+            yield unit.folder, results
 
 
 def _over_ray(units: list[Unit], quiet: bool) -> Trained:
@@ -302,7 +289,7 @@ def _over_ray(units: list[Unit], quiet: bool) -> Trained:
                 except ray.exceptions.RayError as error:  # of the task, or of its worker
                     reason = getattr(error, "cause", None) or str(error).strip().partition("\n")[0]
                     raise CanaryError(f"{label} failed: {reason}") from error
-                yield from ((unit, results) for results in trained)
+                yield from ((unit.folder, results) for results in trained)
                 progress(total - len(waiting), total, label)
     finally:
         for one in waiting:
@@ -358,16 +345,13 @@ def _results_of(config: RunConfig, run: Path) -> Results:
     manifest = read_manifest(run)
     if manifest["status"] != "finished":
         raise KeyboardInterrupt
-    seeds = config.training.seeds
-    origin = {
-        "code": codes_of(manifest),
-        "versions": manifest["versions"],
-        "train_seconds": manifest["train_seconds"] / len(seeds),
+    (results,), final = of_run(run), final_policies(load_policies(config, run))
+    seconds = manifest["train_seconds"] / len(results.seeds)
+    seeds = {
+        seed: one | {"final": final[seed], "train_seconds": seconds}
+        for seed, one in results.seeds.items()
     }
-    final = final_policies(load_policies(config, run))
-    known = {seed: {"final": final[seed], **origin} for seed in seeds}
-    tables = read_table(run, "episodes"), read_table(run, "metrics")
-    return Results(config_to_dict(config), tables, int(manifest["steps"]), known)
+    return replace(results, config=config_to_dict(config), seeds=seeds, costs=None)
 
 
 def final_policies(policies: FrozenPolicies) -> dict[int, dict[str, Any]]:

@@ -14,70 +14,16 @@ process that is killed leaves the row as it was.
 
 import hashlib
 import io
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from os.path import normpath
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from canary.constraints import One, from_dict, one_cost
 from canary.errors import CanaryError
-from canary.reporting.blocks import thin
-from canary.reporting.summary import measure_seed
+from canary.reporting.results import Results
 from canary.runs.files import make_folder, read_sealed, write_atomically, write_sealed
-
-
-@dataclass(frozen=True)
-class StoredRow:
-    """A row of a study with its results. One that is not shown has no seeds."""
-
-    about: dict[str, Any]
-    """Its entry in study.json."""
-    config: dict[str, Any] = field(default_factory=dict)
-    steps: int = 0
-    seeds: dict[int, dict[str, Any]] = field(default_factory=dict)
-    """The measures of each seed, its final policy, and the code that trained it."""
-    blocks: pl.DataFrame = field(default_factory=pl.DataFrame)
-    """Blocks of training of these seeds (`reporting.blocks.thin`)."""
-    missing: str = "not trained"
-    """Why it is not shown."""
-
-    @property
-    def name(self) -> str:
-        return self.about["row"]
-
-    @property
-    def environment(self) -> str:
-        return self.about["environment"]
-
-    @property
-    def label(self) -> str:
-        """Method, preset and overrides."""
-        changed = "".join(f", {one.rpartition('.')[2]}" for one in self.about["overrides"])
-        return f"{self.about['algorithm']} (`{self.about['preset']}`{changed})"
-
-    @property
-    def constraint(self) -> One:
-        return one_cost(from_dict(self.config["constraint"]), "A study")
-
-    @property
-    def epsilon(self) -> float | None:
-        return None if self.constraint.kind == "mean" else self.constraint.share
-
-    def each(self, name: str) -> list[Any]:
-        """A measure of every seed that has it."""
-        return [one[name] for one in self.seeds.values() if one[name] is not None]
-
-    def pairs(self, first: str, second: str) -> list[tuple[float, float]]:
-        """Two measures of every seed that has both."""
-        found = [(one[first], one[second]) for one in self.seeds.values()]
-        return [pair for pair in found if None not in pair]
-
-    def final(self, name: str) -> list[Any]:
-        """A number of the final policy of every seed that has one."""
-        found = (one.get("final") or {} for one in self.seeds.values())
-        return [one[name] for one in found if one.get(name) is not None]
 
 
 @dataclass(frozen=True)
@@ -87,12 +33,12 @@ class StoredStudy:
     folder: Path
     about: dict[str, Any]
     """study.json."""
-    rows: list[StoredRow]
+    rows: list[Results]
     notes: list[str]
     """Why rows are not shown."""
 
     @property
-    def shown(self) -> list[StoredRow]:
+    def shown(self) -> list[Results]:
         return [row for row in self.rows if row.seeds]
 
     @property
@@ -114,35 +60,33 @@ def read_study(folder: Path) -> StoredStudy:
     study, rows, notes = read_sealed(path), [], []
     for about in study["rows"]:
         try:
-            rows.append(_stored(Path(normpath(folder / about["folder"])), about))
+            stored = read_row(Path(normpath(folder / about["folder"])))
+            rows.append(_shown(stored, about) if stored else Results(about))
         except CanaryError as error:
-            rows.append(StoredRow(about, missing="not shown"))
+            rows.append(Results(about, missing="not shown"))
             notes.append(str(error))
     return StoredStudy(folder, study, rows, notes)
 
 
-def _stored(folder: Path, about: dict[str, Any]) -> StoredRow:
-    record = read_row(folder)
-    if record is None:
-        return StoredRow(about)
-    known = {seed: record["seeds"].get(str(seed)) for seed in about["seeds"]}
-    seeds = {seed: one for seed, one in known.items() if one}
-    blocks = read_blocks(folder, record).filter(pl.col("seed").is_in(list(seeds)))
-    return StoredRow(about, record["config"], int(record["steps"]), seeds, blocks)
+def _shown(stored: Results, about: dict[str, Any]) -> Results:
+    """The seeds that a study asks for."""
+    seeds = {seed: stored.seeds[seed] for seed in about["seeds"] if seed in stored.seeds}
+    blocks = stored.blocks.filter(pl.col("seed").is_in(list(seeds)))
+    return replace(stored, about=about, seeds=seeds, blocks=blocks)
 
 
-def read_row(folder: Path) -> dict[str, Any] | None:
-    """row.json; None where nothing was ever stored."""
-    path = folder / "row.json"
-    return read_sealed(path) if path.exists() else None
-
-
-def read_blocks(folder: Path, record: dict[str, Any]) -> pl.DataFrame:
+def read_row(folder: Path) -> Results | None:
+    """All seeds of a folder; None where nothing was ever stored."""
+    if not (folder / "row.json").exists():
+        return None
+    record = read_sealed(folder / "row.json")
     path = folder / str(record["blocks"])
     data = path.read_bytes() if path.exists() else b""
     if _name_of(data) != path.name:
         raise CanaryError(f"{path} is missing, or was changed since it was written; restore it.")
-    return pl.read_parquet(data)
+    seeds = {int(seed): one for seed, one in record["seeds"].items()}
+    about = {"row": record["row"]}
+    return Results(about, record["config"], int(record["steps"]), seeds, pl.read_parquet(data))
 
 
 def _name_of(table: bytes) -> str:
@@ -155,34 +99,23 @@ def read_points(folder: Path) -> list[dict[str, Any]]:
     return read_sealed(path)["points"] if path.exists() else []
 
 
-def add(
-    folder: Path,
-    config: dict[str, Any],
-    tables: tuple[pl.DataFrame, pl.DataFrame],
-    steps: int,
-    known: dict[int, dict[str, Any]],
-) -> None:
-    """Add seeds to the row of a folder, from their tables of episodes and updates. `known` has the
-    rest of each seed: `final`, `code`, `versions`, `train_seconds`."""
-    episodes, metrics = (table.filter(pl.col("seed").is_in(list(known))) for table in tables)
-    blocks = thin(episodes, metrics, config, steps)
-    seeds = {
-        seed: measure_seed(config, episodes, metrics, steps, seed) | more
-        for seed, more in known.items()
-    }
-    if (record := read_row(folder)) is not None:
-        kept = read_blocks(folder, record).filter(~pl.col("seed").is_in(list(seeds)))
+def add(folder: Path, results: Results) -> None:
+    """Add seeds to the row of a folder."""
+    blocks, seeds = results.blocks, results.seeds
+    if (stored := read_row(folder)) is not None:
+        kept = stored.blocks.filter(~pl.col("seed").is_in(list(seeds)))
         blocks = pl.concat([kept, blocks], how="diagonal_relaxed").sort("seed", "block")
-        seeds = {int(seed): one for seed, one in record["seeds"].items()} | seeds
+        seeds = stored.seeds | seeds
     buffer = io.BytesIO()
     blocks.write_parquet(buffer, compression="zstd", statistics=False)
     data = buffer.getvalue()
     make_folder(folder)
     write_atomically(folder / _name_of(data), data)
+    training = results.config["training"] | {"seeds": sorted(seeds)}
     content = {
         "row": folder.name,
-        "config": config | {"training": config["training"] | {"seeds": sorted(seeds)}},
-        "steps": steps,
+        "config": results.config | {"training": training},
+        "steps": results.steps,
         "blocks": _name_of(data),
         "seeds": {str(seed): seeds[seed] for seed in sorted(seeds)},
     }

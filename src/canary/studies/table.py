@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from canary.numerics.statistics import clopper_pearson_interval
-from canary.reporting.statistics import mean_over_seeds, safe_fraction, standard_error
+from canary.reporting.results import Results
+from canary.reporting.statistics import over_seeds, safe_fraction
 from canary.runs.files import write_atomically
-from canary.studies.store import StoredRow, StoredStudy, read_study
+from canary.studies.store import StoredStudy, read_study
 from canary.terminal.formatting import Cell, Line, Number, csv, markdown
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ ABOUT = (
 )
 
 
-def row_lines(rows: Iterable[StoredRow], cells: Callable[[StoredRow], Line]) -> list[Line]:
+def row_lines(rows: Iterable[Results], cells: Callable[[Results], Line]) -> list[Line]:
     """The name and the cells of each row, and how much was trained. A row that is not shown says
     why."""
     return [
@@ -90,13 +91,13 @@ def row_lines(rows: Iterable[StoredRow], cells: Callable[[StoredRow], Line]) -> 
     ]
 
 
-def cells(row: StoredRow) -> dict[str, Cell]:
+def cells(row: Results) -> dict[str, Cell]:
     """The columns of the paper's table, P over the whole of training, and the final policies."""
     epsilon = row.epsilon or 0.02
 
     def mean(name: str, epsilon: float | None = None) -> Number:
-        values = row.each(name)
-        return Number(mean_over_seeds(values), standard_error(values), epsilon=epsilon)
+        value, error, _ = over_seeds(row.each(name))
+        return Number(value, error, epsilon=epsilon)
 
     safe = safe_fraction(row.each("constraint"), row.constraint.allowed)
     interval = None
@@ -109,8 +110,8 @@ def cells(row: StoredRow) -> dict[str, Cell]:
         "jitter": mean("jitter", epsilon),
         "safe": None if safe is None else f"{safe:.0%}",
         "J": mean("return"),
-        "final P": Number(mean_over_seeds(row.final("violation")), None, interval, epsilon),
-        "final J": Number(mean_over_seeds(row.final("return"))),
+        "final P": Number(over_seeds(row.final("violation")).mean, None, interval, epsilon),
+        "final J": Number(over_seeds(row.final("return")).mean),
     }
 
 
@@ -118,11 +119,11 @@ def median(values: list[float]) -> float | None:
     return float(np.median(values)) if values else None
 
 
-def _figure(rows: list[StoredRow], title: str) -> "Figure":
+def _figure(rows: list[Results], title: str) -> "Figure":
     """P against J."""
     from canary.reporting.figures import RED, show_probabilities
 
-    def finish(axes: "Axes", rows: list[StoredRow]) -> None:
+    def finish(axes: "Axes", rows: list[Results]) -> None:
         for epsilon in thresholds(rows):
             axes.axvline(epsilon, color=RED, linewidth=1, linestyle="--")
         label = f"P, second half of training (at least {LOWEST:g}); dashed: ε"
@@ -132,23 +133,23 @@ def _figure(rows: list[StoredRow], title: str) -> "Figure":
     return seeds_figure(rows, title, "violation", "return", finish)
 
 
-def thresholds(rows: list[StoredRow]) -> list[float]:
+def thresholds(rows: list[Results]) -> list[float]:
     return sorted({row.epsilon for row in rows if row.epsilon is not None})
 
 
-def by_environment(rows: list[StoredRow]) -> dict[str, list[StoredRow]]:
-    found: dict[str, list[StoredRow]] = {}
+def by_environment(rows: list[Results]) -> dict[str, list[Results]]:
+    found: dict[str, list[Results]] = {}
     for row in rows:
         found.setdefault(row.environment, []).append(row)
     return found
 
 
 def seeds_figure(
-    rows: list[StoredRow],
+    rows: list[Results],
     title: str,
     x: str,
     y: str,
-    finish: Callable[["Axes", list[StoredRow]], Any],
+    finish: Callable[["Axes", list[Results]], Any],
 ) -> "Figure":
     """Two measures against each other: a point per seed, a panel per environment."""
     from canary.reporting.figures import canvas, colours, legend_beside

@@ -18,8 +18,9 @@ from canary.reporting.figures import (
     legend_beside,
     show_probabilities,
 )
+from canary.reporting.results import Results
 from canary.studies.paper.claims import own_update, verdict
-from canary.studies.store import StoredRow, StoredStudy
+from canary.studies.store import StoredStudy
 from canary.studies.table import LOWEST, View, by_environment, median, row_lines, thresholds
 from canary.terminal.formatting import Line, Number
 
@@ -62,7 +63,7 @@ def _published(environment: str, paper: dict[str, float]) -> Line:
     }
 
 
-def _cells(row: StoredRow) -> Line:
+def _cells(row: Results) -> Line:
     bound, violation = row.each("cantelli"), row.each("violation")
     safe = sum(p <= (row.epsilon or 0) for p in violation)
     return {
@@ -73,7 +74,7 @@ def _cells(row: StoredRow) -> Line:
     }
 
 
-def _figure(rows: list[StoredRow]) -> Figure:
+def _figure(rows: list[Results]) -> Figure:
     """All environments in one panel, as in the paper: a point per seed."""
     with canvas(1, 1, (7.5, 4.0)) as (figure, grid):
         axes, ends = grid[0, 0], [-1.0, 1.0]

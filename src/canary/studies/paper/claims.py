@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
-from canary.studies.store import StoredRow
+from canary.reporting.results import Results
 
 
-def own_update(rows: Iterable[StoredRow], environment: str, algorithm: str) -> StoredRow | None:
+def own_update(rows: Iterable[Results], environment: str, algorithm: str) -> Results | None:
     """The row of the authors' reading, with the paper's networks if it is trained."""
     found = [
         row

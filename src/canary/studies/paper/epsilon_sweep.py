@@ -5,13 +5,12 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from canary.reporting.blocks import curve, rates
 from canary.reporting.figures import GREY, canvas, draw_curve, show_steps
-from canary.reporting.statistics import mean_over_seeds, standard_error
-from canary.reporting.summary import RATE_EPISODES
+from canary.reporting.results import RATE_EPISODES, Results
+from canary.reporting.statistics import over_seeds
 from canary.studies import table
 from canary.studies.paper.claims import verdict
-from canary.studies.store import StoredRow, StoredStudy
+from canary.studies.store import StoredStudy
 from canary.terminal.formatting import Line, Number
 
 ABOUT = (
@@ -32,13 +31,13 @@ def view(study: StoredStudy) -> table.View:
     return table.View(about, lines, _figure(rows) if rows else None)
 
 
-def _claims(rows: list[StoredRow]) -> list[str]:
+def _claims(rows: list[Results]) -> list[str]:
     """Of calibration and collapse, for the paper's update."""
     low, high = CALIBRATION
     ratios = [
         row.epsilon / p
         for row in rows
-        if row.epsilon and (p := mean_over_seeds(row.each("violation")))
+        if row.epsilon and (p := over_seeds(row.each("violation")).mean)
     ]
     times = [time for row in rows if (time := table.median(row.each("collapse_steps")))]
     if not ratios or not times:
@@ -59,8 +58,8 @@ def _claims(rows: list[StoredRow]) -> list[str]:
     ]
 
 
-def _cells(row: StoredRow) -> Line:
-    times, violation = row.each("collapse_steps"), mean_over_seeds(row.each("violation"))
+def _cells(row: Results) -> Line:
+    times, violation = row.each("collapse_steps"), over_seeds(row.each("violation")).mean
     return {
         "ε": f"{row.epsilon:g}",
         "ε / P": Number(row.epsilon / violation if row.epsilon and violation else None),
@@ -70,9 +69,9 @@ def _cells(row: StoredRow) -> Line:
     }
 
 
-def _figure(rows: list[StoredRow]) -> Figure:
+def _figure(rows: list[Results]) -> Figure:
     """A panel of curves for each family of rows, one of where they end, and one of the collapse."""
-    families: dict[str, list[StoredRow]] = {}
+    families: dict[str, list[Results]] = {}
     for row in rows:
         families.setdefault(row.name.rpartition("-")[0], []).append(row)
     count = 2 + len(families)
@@ -81,14 +80,14 @@ def _figure(rows: list[StoredRow]) -> Figure:
         for axes, (family, members) in zip(panels, families.items(), strict=True):
             for row, shade in zip(members, np.linspace(0, 0.9, len(members)), strict=True):
                 style = {"color": matplotlib.colormaps["viridis"](shade)}
-                line = curve(rates(row.blocks), "violation")
+                line = row.curve("violation")
                 draw_curve(axes, line, "violation", 0.0, label=f"ε = {row.epsilon:g}", **style)
             limit = members[0].constraint.limit
             show_steps(axes).set_title(f"{family}: P(cost > {limit:g})")
             axes.legend(fontsize=8)
             ends = [(row.epsilon, p) for row in members if (p := row.each("violation"))]
             y = [max(float(np.mean(p)), 1e-5) for _, p in ends]
-            errors = [standard_error(p) or 0.0 for _, p in ends]
+            errors = [over_seeds(p).error or 0.0 for _, p in ends]
             style = {"marker": "o", "linewidth": 1, "label": family}
             last.errorbar([x for x, _ in ends], y, yerr=errors, **style)
             times = [(row.epsilon, table.median(row.each("collapse_steps"))) for row in members]

@@ -8,8 +8,9 @@ costs, the Gaussian probability of a violation, and by how many orders of magnit
 import math
 from dataclasses import dataclass
 
+from canary.reporting.results import Results
 from canary.studies.paper.claims import own_update, verdict
-from canary.studies.store import StoredRow, StoredStudy
+from canary.studies.store import StoredStudy
 from canary.studies.table import View, by_environment, median, row_lines
 from canary.terminal.formatting import Line, Number
 
@@ -73,7 +74,7 @@ def _claims(study: StoredStudy) -> list[str]:
     return found
 
 
-def _cells(row: StoredRow) -> Line:
+def _cells(row: Results) -> Line:
     names, limit = ("cost", "cost_deviation", "violation"), row.constraint.limit
     known = [[one[name] for name in names] for one in row.seeds.values()]
     known = [

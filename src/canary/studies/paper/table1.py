@@ -1,9 +1,10 @@
 """The paper's table (tab:safety): every method on every environment, above the published row."""
 
 from canary.numerics.statistics import clopper_pearson_interval
-from canary.reporting.statistics import mean_over_seeds, safe_fraction
+from canary.reporting.results import Results
+from canary.reporting.statistics import over_seeds, safe_fraction
 from canary.studies import table
-from canary.studies.store import StoredRow, StoredStudy
+from canary.studies.store import StoredStudy
 from canary.studies.table import View
 from canary.terminal.formatting import Line, Number
 
@@ -27,12 +28,12 @@ def view(study: StoredStudy) -> View:
     return View(ABOUT, lines)
 
 
-def _cells(row: StoredRow) -> Line:
+def _cells(row: Results) -> Line:
     compared = row.about["paper"] and row.about["preset"] != "fast"
     return table.cells(row) | {"outside": ", ".join(outside(row)) or "none" if compared else None}
 
 
-def outside(row: StoredRow) -> list[str]:
+def outside(row: Results) -> list[str]:
     """The measures of a row that lie outside the published 95% interval."""
     paper, found = row.about["paper"], []
     for label, ours, published, rounding in (
@@ -40,7 +41,7 @@ def outside(row: StoredRow) -> list[str]:
         ("jitter", "jitter", "jitter", 5e-5),
         ("J", "return", "reward", HALF_DIGIT.get(row.environment, 0.0)),
     ):
-        mean = mean_over_seeds(row.each(ours))
+        mean = over_seeds(row.each(ours)).mean
         width = 1.96 * paper[f"{published}_error"] + rounding
         if mean is not None and abs(mean - paper[published]) > width:
             found.append(label)
@@ -49,7 +50,7 @@ def outside(row: StoredRow) -> list[str]:
     return found if safe is None or low <= safe <= high else [*found, "safe"]
 
 
-def _published(row: StoredRow) -> Line:
+def _published(row: Results) -> Line:
     paper, epsilon = row.about["paper"], row.epsilon
     return {
         "environment": row.environment,

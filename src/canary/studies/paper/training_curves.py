@@ -5,11 +5,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from canary.reporting.blocks import curve, rates
 from canary.reporting.figures import RED, canvas, draw_curve, legend_beside, show_steps
-from canary.reporting.statistics import mean_over_seeds
+from canary.reporting.results import Results
+from canary.reporting.statistics import over_seeds
 from canary.studies.paper.claims import own_update, verdict
-from canary.studies.store import StoredRow, StoredStudy
+from canary.studies.store import StoredStudy
 from canary.studies.table import View, by_environment, cells, row_lines, thresholds
 from canary.terminal.formatting import Number
 
@@ -27,7 +27,7 @@ def view(study: StoredStudy) -> View:
     return View("\n".join((ABOUT, *_claims(study))), row_lines(study.rows, _cells), figure)
 
 
-def _cells(row: StoredRow) -> dict:
+def _cells(row: Results) -> dict:
     ours, paper = cells(row), row.about["paper"] or {}
     published = {
         "published P": Number(paper.get("violation"), epsilon=row.epsilon),
@@ -45,8 +45,8 @@ def _claims(study: StoredStudy) -> list[str]:
         if own is None or not others:
             continue
         lowest = [
-            (mean_over_seeds(own.each(name)) or 0.0)
-            <= min(mean_over_seeds(row.each(name)) or 0.0 for row in others)
+            (over_seeds(own.each(name)).mean or 0.0)
+            <= min(over_seeds(row.each(name)).mean or 0.0 for row in others)
             for name in ("violation", "jitter")
         ]
         names = ", ".join(row.about["algorithm"] for row in others)
@@ -59,14 +59,14 @@ def _claims(study: StoredStudy) -> list[str]:
     return found
 
 
-def _figure(rows: list[StoredRow]) -> Figure:
+def _figure(rows: list[Results]) -> Figure:
     groups = by_environment(rows)
     methods = list(dict.fromkeys(row.about["algorithm"] for row in rows))
     with canvas(len(groups), 2, (9, 2.6 * len(groups))) as (figure, grid):
         for (environment, here), (left, right) in zip(groups.items(), grid, strict=True):
             published = {}
             for row in here:
-                line = curve(rates(row.blocks), "return", "violation")
+                line = row.curve("return", "violation")
                 style = {"label": row.label, "linestyle": DASHES[row.about["preset"]]}
                 style["color"] = f"C{methods.index(row.about['algorithm'])}"
                 draw_curve(left, line, "return", -np.inf, **style)

@@ -17,14 +17,13 @@ from dataclasses import replace
 from typing import Any
 
 import gymnasium
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 import canary
 from canary.config.config import make_config
 from canary.environments import from_gymnasium
-from canary.host_loop import HostTraining, lanes_of
+from canary.host_loop import HostTraining
 from canary.runs.devices import prepare_devices
 from canary.runs.seeds import make_terms, make_trainer
 
@@ -69,22 +68,19 @@ def rollouts(name: str, steps: int, workers: int) -> list[Callable[[], None]]:
     config = make_config(environment, "ppo", canary.Chance(1.0, 0.1), "fast", settings, seeds=(0,))
     training = HostTraining(make_trainer(config), {"xla_cpu_multi_thread_eigen": False})
     state = training.init(make_terms(config), jnp.int32(0))
-    given, *last = training.collect(state)[1:]  # actions; compiles, too
-    as_lanes = jax.jit(lanes_of)  # a part of the update
-    state = replace(state, lanes=as_lanes(*last))
-    with_policy = training._act
+    _, given, lanes = training.collect(state)  # compiles, too
+    state, with_policy = replace(state, lanes=lanes), training._act
 
     def play(act: Callable[..., Any]) -> None:
         nonlocal state
         training._act = act
-        *_, table, inner = training.collect(state)
-        state = replace(state, lanes=as_lanes(table, inner))
+        state = replace(state, lanes=training.collect(state)[-1])
 
-    def drawn() -> Callable[..., Any]:
+    def drawn(*_: Any) -> Callable[..., Any]:
         actions = iter(given)
         return lambda *_: next(actions)
 
-    return [lambda: play(drawn()), lambda: play(with_policy)]
+    return [lambda: play(drawn), lambda: play(with_policy)]
 
 
 def measure(

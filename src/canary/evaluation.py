@@ -86,15 +86,7 @@ def _play(
     )
     start = lanes, film, jnp.zeros((), jnp.int32)
     lanes, film, _ = jax.lax.while_loop(unfinished, play, start)
-    ends = EpisodeEnds(
-        _done(lanes),
-        lanes.valid,
-        lanes.reward,
-        lanes.spent,
-        lanes.length,
-        lanes.environment.terminated,
-    )
-    return ends, film
+    return lanes.ends, film
 
 
 def _done(lanes: Lane) -> jax.Array:

@@ -12,18 +12,18 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.tree_util import PyTreeDef
-from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, UInt32
+from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, UInt32
 
 from canary.environments.gymnasium_environment import (
     GymnasiumEnvironment,
-    HostState,
     draw_identities,
     states_of,
 )
+from canary.environments.protocol import Continuous
 from canary.errors import CanaryError
 from canary.host.episodes import (
     COLUMNS,
@@ -32,19 +32,58 @@ from canary.host.episodes import (
     RETURN,
     REWARD,
     SPENT,
-    TERMINATED,
-    TIME,
-    TRUNCATED,
     VALID,
     Episodes,
 )
-from canary.networks import Policy
+from canary.networks import Distribution, Policy
 from canary.numerics.running_statistics import RunningStatistics, sane
 from canary.rollout import CostAccount, Lane, transition
 from canary.training import Trainer, TrainingState, batch_keys, fresh_state, improve, seed_key
 from canary.types import EpisodeEnds, Terms
 
 MOST_LANES = 64  # episodes that are played at once: each is a whole environment
+
+
+class HostLanes(eqx.Module):
+    """The lanes of a seed as `Episodes` has them, in the place of `Lane`."""
+
+    identity: UInt32[Array, "*env 2"]
+    steps: Int[Array, "*env"]
+    actions: Float[Array, "*env horizon action"]
+    table: Float[Array, "*env column"]
+
+    @property
+    def spent(self) -> Float[Array, "*env"]:
+        return self.table[..., SPENT]
+
+
+def lanes_of(table: Float[Array, "*batch column"]) -> Lane:
+    """The lanes that a table of `Episodes` describes."""
+    return Lane(
+        environment=states_of(table),
+        spent=table[..., SPENT],
+        discount=table[..., DISCOUNT],
+        reward=table[..., RETURN],
+        length=table[..., LENGTH].astype(jnp.int32),
+        valid=table[..., VALID] > 0,
+    )
+
+
+def make_act(account: CostAccount, choose: Callable[..., Array], **options: Any) -> Any:
+    """`act(policy, statistics, limit)` is a function from a table and random numbers to the actions
+    of all lanes, which are `choose(distribution, *random numbers)`."""
+
+    @partial(jax.jit, static_argnums=0, **options)
+    def run(kind: Any, leaves: Any, table: Float[Array, "lane column"], *random: Any) -> Array:
+        policy, statistics, limit = jax.tree.unflatten(kind, leaves)
+        inputs = lanes_of(table).inputs(replace(account, limit=limit), statistics)
+        return choose(policy(inputs), *random)
+
+    def act(*known: Any) -> Callable[..., np.ndarray]:
+        leaves, kind = jax.tree.flatten(known)  # passed quicker than a tree of records
+        return lambda *inputs: np.asarray(run(kind, leaves, *inputs))
+
+    return act
 
 
 class FilmedState(NamedTuple):
@@ -54,38 +93,21 @@ class FilmedState(NamedTuple):
     action: Float[np.ndarray, "time action"]
 
 
-def lanes_of(table: Float[Array, "*batch column"], inner: Any = None) -> Lane:
-    """The lanes that a table of `Episodes` describes."""
-    return Lane(
-        environment=states_of(table, inner),
-        spent=table[..., SPENT],
-        discount=table[..., DISCOUNT],
-        reward=table[..., RETURN],
-        length=table[..., LENGTH].astype(jnp.int32),
-        valid=table[..., VALID] > 0,
-    )
-
-
-def table_of(lanes: Lane) -> Float[np.ndarray, "lane column"]:
-    """The inverse of `lanes_of`."""
-    state = lanes.environment
-    columns = (
-        state.reward, state.cost, state.terminated, state.truncated, state.time,
-        lanes.spent, lanes.discount, lanes.reward, lanes.length, lanes.valid,
-    )  # fmt: skip
-    rows = [np.asarray(state.observation), *(np.asarray(each)[:, None] for each in columns)]
-    return np.concatenate(rows, axis=1, dtype=np.float32)
-
-
 class HostPlayer:
     """Whole episodes of a frozen policy on a host environment; see `evaluation.play_episodes`."""
 
     def __init__(
         self, environment: GymnasiumEnvironment, account: CostAccount, *, deterministic: bool
     ):
+        def choose(distribution: Distribution, keys: Key[Array, "lane"], time: Array) -> Array:
+            if deterministic:
+                return distribution.mode()
+            return jax.vmap(lambda d, key: d.sample(jax.random.fold_in(key, time)))(
+                distribution, keys
+            )
+
         self._environment, self._account = environment, account
-        self._act = jax.jit(partial(_act_in_episodes, account, deterministic))
-        self._draw = jax.jit(_draw_episodes)
+        self._act, self._draw = make_act(account, choose), jax.jit(_draw_episodes)
 
     def play(
         self, policy: Policy, statistics: RunningStatistics | None, keys: Key[Array, "episode"]
@@ -96,15 +118,11 @@ class HostPlayer:
             # A last round of fewer episodes uses the same program; the other lanes are not stepped.
             lanes = np.arange(min(most, len(keys) - first))
             round_ = keys[(first + jnp.arange(most)) % len(keys)]
-            *_, episodes = self._moves(policy, statistics, round_, lanes)
+            episodes, moves = self._start(policy, statistics, round_, lanes)
+            for _ in moves:
+                pass
             tables.append(episodes.table[lanes])
-        table = np.concatenate(tables)
-        ended = table[:, [TERMINATED, TRUNCATED]].any(1)
-        lanes = lanes_of(jnp.asarray(table))
-        return EpisodeEnds(
-            jnp.asarray(ended), lanes.valid, lanes.reward, lanes.spent, lanes.length,
-            lanes.environment.terminated,
-        )  # fmt: skip
+        return lanes_of(jnp.asarray(np.concatenate(tables))).ends
 
     def film(
         self,
@@ -116,33 +134,31 @@ class HostPlayer:
         """Every state of one of these episodes: times 0, 1, ..., its length."""
         lane, most = chosen % MOST_LANES, min(MOST_LANES, len(keys))
         round_ = keys[(chosen - lane + jnp.arange(most)) % len(keys)]
-        tables, actions, identity = [], [], []
-        for episodes in self._moves(policy, statistics, round_, np.array([lane])):
-            tables.append(episodes.table[lane].copy())
-            actions.append(episodes.actions[lane, max(episodes.steps[lane] - 1, 0)].copy())
-            identity.append(episodes.identity[lane].copy())
-        inner = FilmedState(np.stack(identity), np.stack(actions))
-        return jax.tree.map(np.asarray, lanes_of(jnp.asarray(np.stack(tables)), inner))
+        episodes, moves = self._start(policy, statistics, round_, np.array([lane]))
+        tables = np.stack([episodes.table[lane].copy() for _ in moves])
+        actions = np.pad(episodes.actions[lane, : len(tables) - 1], ((1, 0), (0, 0)))
+        identity = np.tile(episodes.identity[lane], (len(tables), 1))
+        lanes = lanes_of(jnp.asarray(tables))
+        state = replace(lanes.environment, inner=FilmedState(identity, actions))
+        return jax.tree.map(np.asarray, replace(lanes, environment=state))
 
-    def _moves(
+    def _start(
         self, policy: Policy, statistics: Any, keys: Any, lanes: np.ndarray
-    ) -> Iterator[Episodes]:
-        """Play these lanes to the end of their episodes; yields the live episodes after the resets
-        and after every step."""
+    ) -> tuple[Episodes, Iterator[Any]]:
+        """The live episodes, and an iterator that plays these lanes to their ends; it stops after
+        the resets and after every step."""
         identity, keys_act = self._draw(keys)
-        limit = jnp.float32(self._account.limit)
+        act = self._act(policy, statistics, jnp.float32(self._account.limit))
         episodes = self._environment.episodes(self, len(keys))
 
         def choose(time: int) -> np.ndarray:
             # An action chosen from a non-finite observation is not valid.
             table = episodes.table
             table[:, VALID] *= sane(table[:, :REWARD]).all(1) | episodes.done
-            moment = np.int32(time)
-            return np.asarray(self._act(policy, statistics, limit, table, keys_act, moment))
+            return act(table, keys_act, np.int32(time))
 
-        discount = float(self._account.cost_discount)
-        for _ in episodes.play(lanes, np.asarray(identity)[lanes], choose, discount):
-            yield episodes
+        identity, discount = np.asarray(identity)[lanes], float(self._account.cost_discount)
+        return episodes, episodes.play(lanes, identity, choose, discount)
 
 
 def _draw_episodes(keys: Key[Array, "episode"]) -> Any:
@@ -151,59 +167,30 @@ def _draw_episodes(keys: Key[Array, "episode"]) -> Any:
     return draw_identities(split[:, 0]), split[:, 1]
 
 
-def _act_in_episodes(
-    account: CostAccount,
-    deterministic: bool,
-    policy: Policy,
-    statistics: RunningStatistics | None,
-    limit: Float[Array, ""],
-    table: Float[Array, "lane column"],
-    keys: Key[Array, "lane"],
-    time: Int[Array, ""],
-) -> Array:
-    distribution = policy(lanes_of(table).inputs(replace(account, limit=limit), statistics))
-    if deterministic:
-        return distribution.mode()
-    return jax.vmap(lambda d, key: d.sample(jax.random.fold_in(key, time)))(distribution, keys)
-
-
 class HostTraining:
     """Training of one seed on a host environment."""
 
     def __init__(self, trainer: Trainer, options: dict[str, Any] | None):
         jit = partial(jax.jit, compiler_options=options)
-        self._trainer = trainer
         assert isinstance(trainer.environment, GymnasiumEnvironment)
-        self._environment = trainer.environment
-        self._draw_start = jit(partial(_draw_start, trainer))
-        self._draw_batch = jit(partial(_draw_batch, trainer))
-        self._act: Callable[..., Any] = jit(partial(_act, trainer), static_argnums=0)
-        self._fresh = jit(
-            lambda terms, table, inner, keys: fresh_state(
-                trainer, terms, lanes_of(table, inner), *keys
-            )
+        self._trainer, self._environment = trainer, trainer.environment
+        self._draw_start, self._fresh, self._draw_batch, self._learn = (
+            jit(partial(each, trainer)) for each in (_draw_start, _fresh, _draw_batch, _learn)
         )
-        self._learn = jit(partial(_learn, trainer))
+        account = trainer.account(jnp.zeros(()))
+        self._act = make_act(account, lambda d, noise: d.choose(noise), compiler_options=options)
 
     def init(self, terms: Terms, seed: Int[Array, ""]) -> TrainingState:
-        identity, time, keys = self._draw_start(seed)
-        episodes = self._episodes(keys[1])
-        episodes.start(episodes.everyone, np.asarray(identity))
-        episodes.table[:, TIME] = time = np.asarray(time)
-        episodes.table[:, VALID] = time == 0
-        return self._fresh(terms, *_arrays(episodes), keys)
+        identity, time, (_, key) = self._draw_start(seed)
+        episodes = self._episodes(key)
+        episodes.start(episodes.everyone, np.asarray(identity), np.asarray(time))
+        return self._fresh(terms, seed, episodes.table)
 
     def structure(self, terms: Terms) -> Any:
         """Shapes and types of a state; no environment is reset."""
-        first, lanes = self._environment.first, self._trainer.environments
-        table = jnp.zeros((lanes, first.observation_size + COLUMNS))
-        inner = HostState(
-            identity=jnp.zeros((lanes, 2), jnp.uint32),
-            steps=jnp.zeros(lanes, jnp.int32),
-            actions=jnp.zeros((lanes, first.horizon, first.action_size)),
-        )
-        keys = jax.eval_shape(self._draw_start, jnp.zeros((), jnp.int32))[2]
-        return jax.eval_shape(self._fresh, terms, table, inner, keys)
+        width = self._environment.observation_size + COLUMNS
+        table = jnp.zeros((self._trainer.environments, width))
+        return jax.eval_shape(self._fresh, terms, jnp.int32(0), table)
 
     def chunk(self, state: TrainingState, count: Any) -> tuple[TrainingState, Any]:
         """`count` updates, and their records along a first axis; 0 compiles what they need."""
@@ -216,52 +203,49 @@ class HostTraining:
             records.append(jax.tree.map(np.asarray, record))
         return state, jax.tree.map(lambda *each: np.stack(each), *records)
 
+    def _actor(self, state: TrainingState) -> Callable[..., np.ndarray]:
+        return self._act(state.learner.policy, state.statistics, state.terms.limit)
+
     def _compile(self, state: TrainingState) -> None:
         """By an update that is thrown away; no environment is stepped."""
-        steps, lanes = self._trainer.rollout_length, self._trainer.environments
-        table, inner = table_of(state.lanes), state.lanes.environment.inner
-        leaves, kind = jax.tree.flatten(_known(state))
-        action = np.asarray(self._act(kind, leaves, table, self._draw_batch(state)[0][0]))
-        tables = np.zeros((2, steps, *table.shape), np.float32)
-        actions = np.zeros((steps, lanes, *action.shape[1:]), action.dtype)
-        jax.block_until_ready(self._learn(state, tables, actions, table, inner))
+        act, (noise, _), table = self._actor(state), self._draw_batch(state), state.lanes.table
+        action = act(np.asarray(table), np.asarray(noise[0]))
+        tables = np.zeros((2, len(noise), *table.shape), np.float32)
+        actions = np.zeros((len(noise), *action.shape), action.dtype)
+        jax.block_until_ready(self._learn(state, tables, actions, state.lanes))
 
     def collect(self, state: TrainingState) -> tuple[Any, ...]:
-        """Play a batch: the lanes before and after every step, the actions, and the table and inner
-        state at the end."""
-        trainer, steps = self._trainer, self._trainer.rollout_length
+        """Play a batch: the tables before and after every step, the actions, and the lanes at the
+        end."""
         episodes = self._episodes(state.key)
-        if not _take_up(episodes, state.lanes).all():
+        if not episodes.take_up(*jax.tree.leaves(state.lanes)).all():
             raise CanaryError(
                 f"Episodes of {self._environment.name} could not be restored: the same seed and "
                 "actions led to other observations."
             )
         noise, identities = map(np.asarray, self._draw_batch(state))
-        tables, actions = np.empty((2, steps, *episodes.table.shape), np.float32), []
-        # A program takes the leaves of a tree quicker than a tree of records.
-        leaves, kind = jax.tree.flatten(_known(state))
-        for time in range(steps):
+        act = self._actor(state)
+        tables, actions = np.empty((2, len(noise), *episodes.table.shape), np.float32), []
+        for time in range(len(noise)):
             tables[0, time] = episodes.table
-            action = np.asarray(self._act(kind, leaves, episodes.table, noise[time]))
-            episodes.step(slice(None), action, trainer.cost_discount)
+            actions.append(act(episodes.table, noise[time]))
+            episodes.step(episodes.everyone, actions[-1], self._trainer.cost_discount)
             tables[1, time] = episodes.table
-            actions.append(action)
-            if (done := episodes.done).any():
-                over = np.flatnonzero(done)
+            if len(over := np.flatnonzero(episodes.done)):
                 episodes.start(over, identities[time, over])
-        return tables, np.stack(actions), *_arrays(episodes)
+        return tables, np.stack(actions), _now(episodes)
 
     def revive(self, state: TrainingState) -> tuple[TrainingState, int]:
         """The stored state with live environments, and how many episodes could not be brought
         back: new ones start in their lanes."""
         episodes = self._episodes(state.key)
-        alive = _take_up(episodes, state.lanes)
+        alive = episodes.take_up(*jax.tree.leaves(state.lanes))
         if not alive.all():
             key = jax.random.fold_in(state.key, state.terms.iteration)
             keys = jax.random.split(key, len(alive))
             lost = np.flatnonzero(~alive)
             episodes.start(lost, np.asarray(draw_identities(keys))[lost])
-            state = replace(state, lanes=lanes_of(*_arrays(episodes)))
+            state = replace(state, lanes=_now(episodes))
         return state, int((~alive).sum())
 
     def _episodes(self, key: PRNGKeyArray) -> Episodes:
@@ -281,33 +265,27 @@ def _draw_start(trainer: Trainer, seed: Int[Array, ""]) -> Any:
     return draw_identities(jax.random.split(key_reset, count)), time, (key_learner, key_run)
 
 
+def _fresh(
+    trainer: Trainer, terms: Terms, seed: Int[Array, ""], table: Float[Array, "lane column"]
+) -> TrainingState:
+    """The state before the first update."""
+    identity, _, keys = _draw_start(trainer, seed)
+    space, count = trainer.environment.action_space, trainer.environments
+    size = space.size if isinstance(space, Continuous) else 1
+    actions = jnp.zeros((count, trainer.environment.horizon, size))
+    lanes = HostLanes(identity, jnp.zeros(count, jnp.int32), actions, table)
+    return fresh_state(trainer, terms, lanes, *keys)
+
+
 def _draw_batch(trainer: Trainer, state: TrainingState) -> Any:
     """The noise of the actions and the identities of possible resets, for every step of a batch:
-    drawn at once, because random numbers would take half of the time of `_act`."""
+    drawn at once, because random numbers would take half of the time of an action."""
     key_rollout, _ = batch_keys(state)
     keys = jax.random.split(key_rollout, (trainer.rollout_length, 3))
     resets = jax.vmap(lambda key: jax.random.split(key, trainer.environments))(keys[:, 2])
-    inputs = state.lanes.inputs(trainer.account(state.terms.limit), state.statistics)
-    noise = jax.vmap(state.learner.policy(inputs).noise)(keys[:, 0])
-    return noise, draw_identities(resets)
-
-
-def _known(state: TrainingState) -> tuple[Any, ...]:
-    """What `_act` needs beside the lanes."""
-    return state.learner.policy, state.statistics, state.terms.limit
-
-
-def _act(
-    trainer: Trainer,
-    kind: PyTreeDef,
-    leaves: list[Array],
-    table: Float[Array, "lane column"],
-    noise: Float[Array, "lane action"],
-) -> Array:
-    """The actions of all lanes in a step of the batch."""
-    policy, statistics, limit = jax.tree.unflatten(kind, leaves)
-    inputs = lanes_of(table).inputs(trainer.account(limit), statistics)
-    return policy(inputs).choose(noise)
+    account, lanes = trainer.account(state.terms.limit), lanes_of(state.lanes.table)
+    distribution = state.learner.policy(lanes.inputs(account, state.statistics))
+    return jax.vmap(distribution.noise)(keys[:, 0]), draw_identities(resets)
 
 
 def _learn(
@@ -315,8 +293,7 @@ def _learn(
     state: TrainingState,
     tables: Float[Array, "2 time lane column"],
     actions: Array,
-    table: Float[Array, "lane column"],
-    inner: HostState,
+    lanes: HostLanes,
 ) -> Any:
     """The update by a batch that was played on the host."""
     account = trainer.account(state.terms.limit)
@@ -324,16 +301,9 @@ def _learn(
     inputs = before.inputs(account, state.statistics)
     rollout = transition(account, state.statistics, before, inputs, actions, after)
     _, key_update = batch_keys(state)
-    seen = before.environment.observation
-    return improve(trainer, state, lanes_of(table, inner), rollout, seen, key_update)
+    return improve(trainer, state, lanes, rollout, before.environment.observation, key_update)
 
 
-def _take_up(episodes: Episodes, lanes: Lane) -> Bool[np.ndarray, "lane"]:
-    inner = jax.tree.map(np.asarray, lanes.environment.inner)
-    return episodes.take_up(inner.identity, inner.steps, inner.actions, table_of(lanes))
-
-
-def _arrays(episodes: Episodes) -> tuple[Array, HostState]:
-    """Table and inner state as they are now, in memory of their own."""
-    inner = map(jnp.array, (episodes.identity, episodes.steps, episodes.actions))
-    return jnp.array(episodes.table), HostState(*inner)
+def _now(episodes: Episodes) -> HostLanes:
+    """The lanes as they are now, in memory of their own."""
+    return HostLanes(*map(jnp.array, episodes.arrays))

@@ -66,6 +66,15 @@ class Lane(eqx.Module):
         pace = account.pace(self.environment.time, self.discount)
         return policy_inputs(self.environment.observation, self.spent, pace, account, statistics)
 
+    @property
+    def ends(self) -> EpisodeEnds:
+        """The episode of each lane, which counts where it ended."""
+        state = self.environment
+        ended = state.terminated | state.truncated
+        return EpisodeEnds(
+            ended, self.valid, self.reward, self.spent, self.length, state.terminated
+        )
+
 
 def start_lane(environment: Environment, key: PRNGKeyArray) -> Lane:
     """A freshly reset environment with nothing spent."""
@@ -168,7 +177,6 @@ def transition(
     `inputs` are what the policy saw in the lanes `before` the step; `after` is before any reset.
     """
     state = after.environment
-    done = state.terminated | state.truncated
     return Rollout(
         inputs=inputs,
         next_inputs=after.inputs(account, statistics),
@@ -180,14 +188,7 @@ def transition(
         discount=before.discount,
         terminated=state.terminated,
         truncated=state.truncated,
-        episodes=EpisodeEnds(
-            ended=done,
-            valid=after.valid,
-            reward=after.reward,
-            cost=after.spent,
-            length=after.length,
-            terminated=state.terminated,
-        ),
+        episodes=after.ends,
     )
 
 

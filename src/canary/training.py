@@ -7,6 +7,7 @@ on where a run was stopped and resumed.
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -17,7 +18,7 @@ from canary.algorithms.base import Algorithm, Learner
 from canary.environments.protocol import Environment
 from canary.numerics.moments import EpisodeWindow, empty_window, record_episodes
 from canary.numerics.running_statistics import RunningStatistics, initial_statistics, merge
-from canary.rollout import CostAccount, Lane, collect, start_lanes
+from canary.rollout import CostAccount, collect, start_lanes
 from canary.types import EpisodeEnds, Metrics, Rollout, Terms
 
 FAULT = "fault"  # the metric that says where a batch went wrong; read by the runner, kept nowhere
@@ -46,7 +47,8 @@ class TrainingState(eqx.Module):
     """Everything about one seed that does change; of many seeds, with them as a first axis."""
 
     learner: Learner
-    lanes: Lane
+    lanes: Any
+    """A `Lane`; of a host environment, `HostLanes`."""
     statistics: RunningStatistics | None
     window: EpisodeWindow
     terms: Terms
@@ -70,7 +72,7 @@ def start_training(trainer: Trainer, terms: Terms, key: PRNGKeyArray) -> Trainin
 
 
 def fresh_state(
-    trainer: Trainer, terms: Terms, lanes: Lane, key_learner: PRNGKeyArray, key_run: PRNGKeyArray
+    trainer: Trainer, terms: Terms, lanes: Any, key_learner: PRNGKeyArray, key_run: PRNGKeyArray
 ) -> TrainingState:
     """The state before the first update."""
     environment = trainer.environment
@@ -109,7 +111,7 @@ def train_iteration(
 def improve(
     trainer: Trainer,
     state: TrainingState,
-    lanes: Lane,
+    lanes: Any,
     rollout: Rollout,
     observations: Float[Array, "time env obs"],
     key: PRNGKeyArray,

@@ -46,11 +46,11 @@ def play(environment, seed=0, stagger=False, lanes=LANES, length=LENGTH):
     config = make_config(environment, "ppo", constraint, "fast", settings, seeds=(seed,))
     training = HostTraining(make_trainer(config), None)
     first = training.init(make_terms(config), jnp.int32(seed))
-    tables, actions, *last = training.collect(first)
+    tables, actions, last = training.collect(first)
     before, after = (lanes_of(jnp.asarray(each)) for each in tables)
     inputs = before.inputs(ACCOUNT, None)
     rollout = transition(ACCOUNT, None, before, inputs, jnp.asarray(actions), after)
-    played = first.lanes, lanes_of(*last), rollout, before.environment.observation
+    played = first.lanes, last, rollout, before.environment.observation
     return jax.tree.map(np.asarray, played)
 
 
@@ -69,7 +69,7 @@ def check_against_a_loop(make, cost, environment, played, horizon):
     compared = 0
     for lane in range(raw.shape[1]):
         plain = make()
-        seen, _ = plain.reset(seed=int(first.environment.inner.identity[lane, 0] & SEED_BITS))
+        seen, _ = plain.reset(seed=int(first.identity[lane, 0] & SEED_BITS))
         for time in range(horizon):
             if time >= len(raw):
                 break
@@ -130,7 +130,7 @@ def test_staggered_lanes_are_cut_by_their_clock():
     first, _, rollout, _ = play(
         from_gymnasium(Walk, horizon=20, drift=0.0, noise=0.1), stagger=True
     )
-    times = first.environment.time
+    times = lanes_of(first.table).environment.time
     assert len(set(times.tolist())) > 1
     for lane, time in enumerate(times):
         assert rollout.truncated[19 - time, lane]
@@ -161,7 +161,8 @@ def test_evaluation_plays_in_rounds_what_it_cannot_play_at_once(monkeypatch):
         film = make_recorder(environment, ACCOUNT).film(policy, None, keys, 6)
         assert film.length[-1] == results[-1].length[6]
         assert film.spent[-1] == pytest.approx(results[-1].cost[6], rel=1e-5)
-        assert (film.environment.inner.identity == film.environment.inner.identity[0]).all()
+        identity = film.environment.inner.identity
+        assert (identity == identity[0]).all()
     assert results[0].ended.all()
     assert (results[0].length <= 12).all()
     jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5), *results)

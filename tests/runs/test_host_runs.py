@@ -132,7 +132,7 @@ def test_a_resume_reports_what_an_environment_that_forgets_its_seed_loses():
     (note,) = groups.revive()
     assert "of 6 episodes of" in note
     states = groups.stacked()
-    lost = np.asarray(states.lanes.environment.inner.steps) == 0
+    lost = np.asarray(states.lanes.steps) == 0
     assert lost.any()
     assert (np.asarray(states.lanes.spent)[lost] == 0).all()
     metrics, _ = groups.advance(1)

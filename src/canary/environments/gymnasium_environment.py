@@ -7,32 +7,24 @@ The state of an episode is the seed of its reset and the actions since, so a che
 is a checkpoint of the episode; live environments are a cache of it (`canary.host.episodes`).
 """
 
+import json
 import threading
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from typing import Any, NoReturn
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Key, UInt32
+import numpy as np
+from jaxtyping import Array, Float, Key, UInt32
 
 from canary.environments.protocol import ActionSpace, Continuous, Discrete, EnvironmentState
 from canary.errors import CanaryError
 from canary.host.episodes import COST, REWARD, TERMINATED, TIME, TRUNCATED, Episodes
-from canary.host.player import GYMNASIUM, INFO, Cost, Player, Recipe
-from canary.host.references import label_of, looks_up
+from canary.host.recipe import GYMNASIUM, INFO, Cost, Recipe
+from canary.host.references import label_of, looks_up, name_of
+from canary.host.rows import Row
 from canary.values import Count, Whole, convert
-
-
-class HostState(eqx.Module):
-    """The inner state: which episode this is, and the actions in it."""
-
-    identity: UInt32[Array, "*env 2"]
-    """Drawn at the reset; the first number is the seed that the environment gets."""
-    steps: Int[Array, "*env"]
-    """Actions since the reset; less than the clock if the first episode started in mid-clock."""
-    actions: Float[Array, "*env horizon action"]
 
 
 def draw_identities(keys: Key[Array, "*batch"]) -> UInt32[Array, "*batch 2"]:
@@ -41,10 +33,10 @@ def draw_identities(keys: Key[Array, "*batch"]) -> UInt32[Array, "*batch 2"]:
     return bits.reshape(*keys.shape, 2)
 
 
-def states_of(table: Float[Array, "*batch column"], inner: Any = None) -> EnvironmentState:
+def states_of(table: Float[Array, "*batch column"]) -> EnvironmentState:
     """The states that a table of `Episodes` describes."""
     return EnvironmentState(
-        inner=inner,
+        inner=None,
         observation=table[..., :REWARD],
         reward=table[..., REWARD],
         cost=table[..., COST],
@@ -61,19 +53,34 @@ class GymnasiumEnvironment:
 
     def __init__(self, recipe: Recipe, workers: int = 0):
         self.recipe, self.workers, self.name = recipe, workers, recipe.label
-        self.first = first = Player(recipe)
-        count = first.action_count
-        self.action_space: ActionSpace = Discrete(count) if count else Continuous(first.action_size)
-        self.horizon, self.observation_size = first.horizon, first.observation_size
-        self.normalise_observation, self.policy_interface = first.is_physical, first.interface
+        row = Row(recipe, [0])
+        first, self.policy_interface = row.players[0].environment, row.interface
+        self.observation_size = row.observation_size
+        self.normalise_observation = type(first.observation_space).__name__ != "Discrete"
+        space = first.action_space
+        self.action_space: ActionSpace = (
+            Discrete(int(space.n))
+            if type(space).__name__ == "Discrete"
+            else Continuous(int(np.prod(space.shape)))
+        )
+        spec = getattr(first, "spec", None)
+        self.horizon = int(recipe.horizon or getattr(spec, "max_episode_steps", None) or 0)
+        if not self.horizon:
+            raise CanaryError(
+                f"{self.name} does not say after how many steps an episode is cut off "
+                "(spec.max_episode_steps); say it with horizon=..., or --set env.horizon=N."
+            )
         self._open: dict[Hashable, Episodes] = {}
         self._lock = threading.Lock()  # the registries of environments are not made for threads
 
     def episodes(self, name: Hashable, lanes: int) -> Episodes:
         """The live episodes that were opened under this name, or new ones."""
+        space = self.action_space
+        size = space.size if isinstance(space, Continuous) else 1
+        sizes = self.observation_size, self.horizon, size
         with self._lock:
             if (name, lanes) not in self._open:
-                self._open[name, lanes] = Episodes(self.recipe, self.first, lanes, self.workers)
+                self._open[name, lanes] = Episodes(self.recipe, lanes, self.workers, sizes)
             return self._open[name, lanes]
 
     def close(self) -> None:
@@ -99,16 +106,23 @@ class GymnasiumEnvironment:
 
     def source(self) -> dict[str, Any] | None:
         """How another process makes it: name, arguments and cost; None if it cannot import them."""
-        order = self.recipe.by_name()
-        if order is None:
+        recipe = self.recipe
+        make, cost = (
+            each if isinstance(each, str) else name_of(each) for each in (recipe.make, recipe.cost)
+        )
+        own = {"horizon": recipe.horizon, "workers": self.workers}
+        try:
+            arguments = json.loads(json.dumps(recipe.arguments))
+        except TypeError:
             return None
-        arguments = dict(order["arguments"])
-        if self.recipe.horizon is not None:
-            arguments["horizon"] = self.recipe.horizon
-        if self.workers:
-            arguments["workers"] = self.workers
-        name = GYMNASIUM + order["make"].removeprefix(GYMNASIUM)
-        return {"name": name, "arguments": arguments, "cost": order["cost"]}
+        if make is None or cost is None:
+            return None
+        arguments |= {name: value for name, value in own.items() if value}
+        return {
+            "name": GYMNASIUM + make.removeprefix(GYMNASIUM),
+            "arguments": arguments,
+            "cost": cost,
+        }
 
     def with_settings(self, changes: Mapping[str, Any]) -> "GymnasiumEnvironment":
         """The same environment with other arguments."""
@@ -146,9 +160,10 @@ def from_gymnasium(
     horizon = convert(Count | None, horizon, "horizon")
     workers = convert(Whole, workers, "workers")
     recipe = Recipe(make, dict(arguments), cost, horizon)
-    if workers and recipe.by_name() is None:
+    environment = GymnasiumEnvironment(recipe, workers)
+    if workers and environment.source() is None:
         raise CanaryError(
             f"Worker processes need to import what makes {recipe.label} and its cost; move them to a "
             "module that can be imported, or leave workers out."
         )
-    return GymnasiumEnvironment(recipe, workers)
+    return environment

@@ -1,8 +1,8 @@
-"""Episodes on the host as pure functions of (seed, actions so far); live environments are a cache.
+"""Episodes outside JAX as pure functions of (seed, actions so far).
 
 An environment that draws all its randomness from the seed of its reset is determined by that seed
-and the actions since, so these are the state that training keeps. After a resume an environment is
-reset with the seed, and the actions are replayed.
+and the actions since. These are the state that training keeps; live environments are a cache of it.
+After a resume an environment is reset with the seed, and the actions are replayed.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,14 +11,16 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int, UInt32
 
-from canary.host.player import Player, Recipe
-from canary.host.rows import TAIL, LocalRow, WorkerRow
+from canary.host.recipe import Recipe
+from canary.host.rows import TAIL, Row, Workers
 
 SEED_BITS = 0x7FFFFFFF  # many environments take seeds of 31 bits only
 
-# The columns of a table of lanes after the observation: the last step, then the sums of the episode
-REWARD, COST, TERMINATED, TRUNCATED, TIME, SPENT, DISCOUNT, RETURN, LENGTH, VALID = range(-10, 0)
+# The columns of a table after the observation: the last step, then the sums of the episode
+REWARD, COST, TERMINATED, TRUNCATED, TIME, LENGTH, SPENT, DISCOUNT, RETURN, VALID = range(-10, 0)
 COLUMNS = 10
+FRESH = np.zeros(COLUMNS, np.float32)
+FRESH[[DISCOUNT, VALID]] = 1
 
 
 class Episodes:
@@ -26,54 +28,66 @@ class Episodes:
 
     `identity`: two numbers drawn at the reset; the first is the seed. `steps`: actions since the
     reset, which differ from the clock (`TIME`) of an episode that started in mid-clock. `actions`:
-    those actions. `table`: what a lane shows (`rollout.Lane`), one row per lane.
+    those actions, then zeros. `table`: what a lane shows (`rollout.Lane`), a row per lane.
     """
 
-    def __init__(self, recipe: Recipe, first: Player, lanes: int, workers: int):
-        workers = min(workers, lanes)
-        shared = WorkerRow(recipe, lanes, workers) if workers else None
-        self.row = shared or LocalRow(recipe, range(lanes))
-        self._live = np.zeros(lanes, bool)  # whether the environment is in the state of the arrays
+    def __init__(self, recipe: Recipe, lanes: int, workers: int, sizes: tuple[int, int, int]):
+        observation, horizon, action = sizes
+        self.row = Workers(recipe, lanes, workers) if workers else Row(recipe, range(lanes))
         self.everyone = np.arange(lanes)
+        self._live = np.zeros(lanes, bool)  # whether the environment is in the state of the arrays
         self.identity = np.zeros((lanes, 2), np.uint32)
         self.steps = np.zeros(lanes, np.int32)
-        self.actions = np.zeros((lanes, first.horizon, first.action_size), np.float32)
-        self.table = np.zeros((lanes, first.observation_size + COLUMNS), np.float32)
-        self._fresh = np.zeros(COLUMNS, np.float32)
-        self._fresh[[DISCOUNT, VALID]] = 1.0
+        self.actions = np.zeros((lanes, horizon, action), np.float32)
+        self.table = np.zeros((lanes, observation + COLUMNS), np.float32)
+
+    @property
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """All that determines the episodes, and what they show."""
+        return self.identity, self.steps, self.actions, self.table
 
     @property
     def done(self) -> Bool[np.ndarray, "lane"]:
-        return (self.table[:, TERMINATED] > 0) | (self.table[:, TRUNCATED] > 0)
+        return self.table[:, TERMINATED] + self.table[:, TRUNCATED] > 0
 
-    def start(self, lanes: Int[np.ndarray, "some"], identity: UInt32[np.ndarray, "some 2"]) -> None:
-        """Start new episodes in these lanes."""
+    def start(
+        self,
+        lanes: Int[np.ndarray, "some"],
+        identity: UInt32[np.ndarray, "some 2"],
+        time: int | Int[np.ndarray, "some"] = 0,
+    ) -> None:
+        """Start new episodes in these lanes, at these times of the clock."""
+        self.identity[lanes], self.steps[lanes], self.actions[lanes] = identity, 0, 0
+        self.table[lanes, :REWARD] = self._replay(lanes)[:, :-TAIL]
+        self.table[lanes, REWARD:] = FRESH
+        self.table[lanes, TIME], self.table[lanes, VALID] = time, time == 0
+        self._live[lanes] = True
+
+    def _replay(self, lanes: Int[np.ndarray, "some"]) -> Float[np.ndarray, "some result"]:
+        """Reset these lanes and take their actions again; the results of the last step."""
         self._live[lanes] = False
-        results = self._reset(lanes, identity, [self.actions[0, :0]] * len(lanes))
-        self.table[lanes, :REWARD], self.table[lanes, REWARD:] = results[:, :-TAIL], self._fresh
-        self.identity[lanes], self.steps[lanes], self._live[lanes] = identity, 0, True
+        seeds = (self.identity[lanes, 0] & SEED_BITS).tolist()
+        past = [self.actions[lane, : self.steps[lane]] for lane in lanes]
+        return self.row.reset(lanes.tolist(), seeds, past)
 
-    def _reset(self, lanes: np.ndarray, identity: np.ndarray, actions: list[np.ndarray]) -> Any:
-        """Reset these lanes and replay actions; the results of `rows`."""
-        seeds = (identity[:, 0] & SEED_BITS).tolist()
-        return self.row.reset(lanes.tolist(), seeds, actions)
-
-    def step(self, lanes: Any, action: np.ndarray, cost_discount: float) -> None:
-        """One step in these lanes (an array of their numbers, or a slice), none of which is
-        done."""
-        table = self.table[lanes]
-        action = action.reshape(len(table), -1)
+    def step(
+        self, lanes: Int[np.ndarray, "some"], action: np.ndarray, cost_discount: float
+    ) -> None:
+        """One step in these lanes, none of which is done."""
+        action = action.reshape(len(lanes), -1)
         self._live[lanes] = False
-        table[:, :TIME] = self.row.step(self.everyone[lanes].tolist(), action)
-        self.actions[self.everyone[lanes], self.steps[lanes]] = action
+        results = self.row.step(lanes.tolist(), action)
+        self.actions[lanes, self.steps[lanes]] = action
         self.steps[lanes] += 1
-        table[:, TIME] += 1
-        table[:, LENGTH] += 1
-        is_late = table[:, TIME] >= self.actions.shape[1]  # the horizon
-        table[:, TRUNCATED] = (is_late | (table[:, TRUNCATED] > 0)) & (table[:, TERMINATED] == 0)
-        table[:, SPENT] += table[:, DISCOUNT] * table[:, COST]
-        table[:, DISCOUNT] *= np.float32(cost_discount)
-        table[:, RETURN] += table[:, REWARD]
+        table = self.table[lanes]
+        table[:, :TIME] = results
+        reward, cost, terminated, truncated, time, _, spent, discount, gained, _ = table.T[REWARD:]
+        table[:, TIME : LENGTH + 1] += 1
+        late = time >= self.actions.shape[1]  # the horizon
+        truncated[:] = np.maximum(truncated, late) > terminated
+        spent += discount * cost
+        discount *= np.float32(cost_discount)
+        gained += reward
         self.table[lanes], self._live[lanes] = table, True
 
     def play(
@@ -93,25 +107,16 @@ class Episodes:
             yield lanes
             lanes, time = lanes[~self.done[lanes]], time + 1
 
-    def take_up(
-        self,
-        identity: UInt32[np.ndarray, "lane 2"],
-        steps: Int[np.ndarray, "lane"],
-        actions: Float[np.ndarray, "lane time action"],
-        table: Float[np.ndarray, "lane column"],
-    ) -> Bool[np.ndarray, "lane"]:
-        """Continue from these states: where the live environment is in another state, it is reset
+    def take_up(self, *saved: Any) -> Bool[np.ndarray, "lane"]:
+        """Continue from such `arrays`: where the live environment is in another state, it is reset
         and the actions are replayed. Returns for which lanes that worked."""
-        past = np.arange(actions.shape[1]) < steps[:, None]
-        same = ((self.actions == actions).all(2) | ~past).all(1)
-        here = self._live & (self.identity == identity).all(1) & (self.steps == steps) & same
-        moved = np.flatnonzero(~here)
-        self.identity[:], self.steps[:], self.table[:] = identity, steps, table
-        self.actions[moved] = actions[moved]
+        pairs = list(zip(self.arrays, map(np.asarray, saved), strict=True))
+        same = [(own == other).reshape(len(own), -1).all(1) for own, other in pairs[:3]]
+        moved = np.flatnonzero(~(self._live & np.all(same, axis=0)))
+        for own, other in pairs:
+            own[:] = other
         if len(moved):
-            played = [actions[lane, : steps[lane]] for lane in moved]
-            results = self._reset(moved, identity[moved], played)
-            seen, before = results[:, :-TAIL], table[moved, :REWARD]
-            close = np.isclose(seen, before, rtol=1e-5, atol=1e-6, equal_nan=True).all(1)
-            self._live[moved] = close & ~results[:, -2:].any(1)
+            results, before = self._replay(moved), self.table[moved, :REWARD]
+            close = np.isclose(results[:, :-TAIL], before, rtol=1e-5, atol=1e-6, equal_nan=True)
+            self._live[moved] = close.all(1) & ~results[:, -2:].any(1)
         return self._live.copy()

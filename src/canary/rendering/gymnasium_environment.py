@@ -16,8 +16,9 @@ from PIL import Image, ImageOps
 from canary.environments.gymnasium_environment import GymnasiumEnvironment
 from canary.errors import CanaryError
 from canary.host.episodes import SEED_BITS
-from canary.host.player import Player, Recipe
+from canary.host.recipe import Recipe
 from canary.host.references import describe
+from canary.host.rows import TAIL, Row
 from canary.rendering.panel import RecordedEpisode
 from canary.rendering.picture import WHITE, Picture
 
@@ -31,8 +32,8 @@ def draw(
     """A picture per moment. A warning says where the replayed episode differs from the recorded
     one."""
     is_same, film = True, episode.states.inner
-    seed = int(np.asarray(film.identity)[0, 0] & SEED_BITS)
-    taken = shots(environment.recipe, seed, np.asarray(film.action)[1:], moments)
+    seed = int(film.identity[0, 0] & SEED_BITS)
+    taken = shots(environment.recipe, seed, film.action[1:], moments)
     for now, (picture, seen) in zip(moments, taken, strict=True):
         recorded = episode.states.observation[now]
         if is_same and not np.allclose(seen, recorded, rtol=1e-5, atol=1e-6, equal_nan=True):
@@ -59,30 +60,29 @@ def shots(
 
     An environment that does not follow its seed may end earlier than it did; it then stays there.
     """
-    player = Player(recipe)
-    if getattr(player.environment, "render_mode", None) != MODE["render_mode"]:
-        player.environment.close()
+    row = Row(recipe, [0])
+    if getattr(row.players[0].environment, "render_mode", None) != MODE["render_mode"]:
+        row.close()
         try:
-            player = Player(replace(recipe, arguments=recipe.arguments | MODE))
+            row = Row(replace(recipe, arguments=recipe.arguments | MODE), [0])
         except CanaryError as error:
             raise CanaryError(
                 f"{recipe.label} makes no pictures: it must take render_mode='rgb_array' and have it "
                 f"in metadata['render_modes'] ({error}); {INSTEAD}."
             ) from error
-    with closing(player.environment):
-        seen, time, ended = player.reset(seed), 0, False
+    with closing(row):
+        result, time = row.reset([0], [seed], [actions[:0]])[0], 0
         for moment in moments:
-            for action in player.decode(actions[time:moment]):
-                if not ended:
-                    seen, (*_, terminated, truncated) = player.step(action)
-                    ended = terminated or truncated
+            for action in actions[time:moment]:
+                if not result[-2:].any():
+                    result = row.step([0], action[None])[0]
             time = moment
             try:
-                picture = Image.fromarray(player.environment.render()).convert("RGB")
+                picture = Image.fromarray(row.players[0].environment.render()).convert("RGB")
             except Exception as error:  # of the environment, or of a missing package or screen
                 screen = " (without a screen set MUJOCO_GL=egl)" if "OpenGL" in str(error) else ""
                 raise CanaryError(
-                    f"{player.label} cannot be drawn here ({describe(error)}){screen}; repair that, "
+                    f"{recipe.label} cannot be drawn here ({describe(error)}){screen}; repair that, "
                     f"{INSTEAD}."
                 ) from error
-            yield picture, player.encode([seen])[0]
+            yield picture, result[:-TAIL]

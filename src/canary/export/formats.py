@@ -11,13 +11,10 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Array, Float
 
 from canary.errors import CanaryError
 from canary.export import numpy_policy
 from canary.export.trained_policy import TrainedPolicy
-from canary.networks import Categorical
-from canary.rollout import policy_inputs
 
 TOLERANCE = 1e-5
 CHECKED_INPUTS = 512
@@ -38,20 +35,6 @@ def numpy_bytes(trained: TrainedPolicy) -> bytes:
 
 def numpy_implementation(data: bytes) -> Implementation:
     return numpy_policy.load(io.BytesIO(data)).outputs
-
-
-def jax_outputs(
-    trained: TrainedPolicy,
-    observation: Float[Array, "case obs"],
-    pace: Float[Array, "case"],
-    spent: Float[Array, "case ..."],
-) -> dict[str, Float[Array, "case action"]]:
-    """The outputs of the trained policy itself, with which every format is compared."""
-    x = policy_inputs(observation, spent, pace, trained.account, trained.statistics)
-    distribution = trained.policy(x)
-    if isinstance(distribution, Categorical):
-        return {"logits": distribution.logits}
-    return {"mean": distribution.mean, "log_std": distribution.log_std}
 
 
 def random_inputs(trained: TrainedPolicy) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -83,10 +66,10 @@ def check_parity(trained: TrainedPolicy, implementation: Implementation) -> dict
     """
     inputs = random_inputs(trained)
     with jax.default_matmul_precision("highest"):
-        truth = jax.jit(lambda *cases: jax_outputs(trained, *cases))(*inputs)
+        truth = jax.jit(trained.distribution)(*inputs)
     found, far, raw = implementation(*inputs), 0.0, 0.0
-    for name, value in truth.items():
-        one, other = np.asarray(value), found[name]
+    for name in trained.outputs:
+        one, other = np.asarray(getattr(truth, name)), found[name]
         raw = max(raw, float(np.abs(one - other).max()))
         if name == "logits":
             one, other = map(numpy_policy.probabilities, (one, other))

@@ -57,11 +57,6 @@ class NumpyPolicy:
         return self.metadata["interface"]
 
     @property
-    def size(self) -> int:
-        """Numbers in an observation."""
-        return int(self.metadata["observation_size"])
-
-    @property
     def is_discrete(self) -> bool:
         return self.metadata["actions"]["kind"] == "discrete"
 
@@ -69,11 +64,6 @@ class NumpyPolicy:
     def has_critics(self) -> bool:
         """Whether `Episode.risk` has an answer during an episode."""
         return self.metadata["critics"] is not None
-
-    def pace(self, time: int, discount: float) -> float:
-        """What the networks see of the time: t / clock, or g_t without a clock."""
-        clock = self.metadata["clock"]
-        return discount if clock is None else time / clock
 
     def start(self, seed: int | None = None) -> "Episode":
         """A new episode; a `seed` makes its actions repeatable."""
@@ -178,7 +168,9 @@ class Episode:
 
     @property
     def _pace(self) -> float:
-        return self._policy.pace(self._time, self._discount)
+        """What the networks see of the time: t / clock, or g_t without a clock."""
+        clock = self._policy.metadata["clock"]
+        return self._discount if clock is None else self._time / clock
 
     @property
     def spent(self) -> Any:
@@ -240,8 +232,8 @@ class Episode:
         return float(self._policy.risk(seen, self._pace, self._spent, self._discount))
 
     def _checked(self, observation: Any) -> np.ndarray:
-        seen, size = observation_row(observation, self._policy.interface), self._policy.size
-        if seen.shape != (size,):
+        seen = observation_row(observation, self._policy.interface)
+        if seen.shape != (size := self._policy.metadata["observation_size"],):
             raise ValueError(f"An observation has the shape ({size},), not {seen.shape}.")
         if not (finite := np.isfinite(seen)).all():
             raise ValueError(f"The observation is not finite at index {int(finite.argmin())}.")

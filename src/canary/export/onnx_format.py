@@ -13,10 +13,8 @@ import numpy as np
 
 from canary.errors import CanaryError
 from canary.export.formats import Implementation
+from canary.export.numpy_policy import STATISTICS
 from canary.export.trained_policy import INPUTS, TrainedPolicy
-from canary.identity import NORMALISER
-from canary.networks import LOG_STD_FLOOR, SPENT_SCALE
-from canary.rollout import SPENT_CLIP
 
 OPSET, IR_VERSION = 17, 8  # of ONNX 1.12, so that older runtimes can read it
 LAST = np.array([1])  # the axis after the batch
@@ -75,14 +73,15 @@ def onnx_bytes(trained: TrainedPolicy) -> bytes:
 
 def _add_inputs(graph: Graph, trained: TrainedPolicy) -> str:
     """x = (s, p, y), what the network sees: normalised observation, pace, spent / limit."""
-    observation, spent_clip = "observation", np.float32(SPENT_CLIP)
-    if trained.statistics is not None:
-        arrays, clip = trained.identity.arrays, np.float32(NORMALISER["clip"])
-        mean, squares, count = (arrays[f"statistics.{n}"] for n in ("mean", "squares", "count"))
+    observation, known = "observation", trained.metadata
+    if (normaliser := known["normaliser"]) is not None:
+        clip, floor = np.float32(normaliser["clip"]), np.float32(normaliser["floor"])
+        mean, squares, count = (trained.identity.arrays[name] for name in STATISTICS)
         variance = squares / count if count > 1 else np.ones_like(squares)
         centred = graph.add("Sub", observation, mean)
-        deviation = np.sqrt(variance + np.float32(NORMALISER["floor"]))
-        observation = graph.add("Clip", graph.add("Div", centred, deviation), -clip, clip)
+        scaled = graph.add("Div", centred, np.sqrt(variance + floor))
+        observation = graph.add("Clip", scaled, -clip, clip)
+    spent_clip = np.float32(known["spent_clip"])
     limits = graph.add("Div", "spent", np.float32(trained.account.limit))
     spent = graph.add("Clip", limits, -spent_clip, spent_clip)
     if not np.ndim(trained.account.limit):  # one cost
@@ -92,13 +91,13 @@ def _add_inputs(graph: Graph, trained: TrainedPolicy) -> str:
 
 def _add_network(graph: Graph, x: str, trained: TrainedPolicy) -> None:
     """A tanh network with a linear head."""
-    arrays, network = trained.identity.arrays, trained.policy.network
-    layers, budgets = len(network.weights), network.budgets
-    reads = network.weights[0].shape[0] // (1 + budgets)
+    arrays, known = trained.identity.arrays, trained.metadata
+    layers, budgets = known["layers"], known["budgets"]
+    reads = len(arrays["policy.network.weights[0]"]) // (1 + budgets)
     if reads < trained.place.observation_size + trained.account.size:  # it does not see its account
         x = graph.add("Slice", x, np.array([0]), np.array([reads]), LAST)
     if budgets:
-        zero, one, scale = np.float32(0), np.float32(1), np.float32(SPENT_SCALE)
+        zero, one, scale = np.float32(0), np.float32(1), np.float32(known["spent_scale"])
         products = [x]
         for at in range(reads - budgets, reads):
             spent = graph.add("Slice", x, np.array([at]), np.array([at + 1]), LAST)
@@ -112,7 +111,7 @@ def _add_network(graph: Graph, x: str, trained: TrainedPolicy) -> None:
         else:
             x = graph.add("Tanh", graph.add("Gemm", x, *weights))
     if "policy.log_std" in arrays:
-        log_std = np.maximum(arrays["policy.log_std"], np.float32(LOG_STD_FLOOR))
+        log_std = np.maximum(arrays["policy.log_std"], np.float32(known["log_std_floor"]))
         graph.add("Expand", log_std, graph.add("Shape", x), output="log_std")
 
 

@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from jaxtyping import Array, Float
+
 from canary.environments.protocol import Discrete
 from canary.export.numpy_policy import FORMAT, Episode, NumpyPolicy
 from canary.identity import Identity, Place, RiskCritics, identify
-from canary.networks import Policy
+from canary.networks import Distribution, Policy
 from canary.numerics.running_statistics import RunningStatistics
-from canary.rollout import CostAccount
+from canary.rollout import CostAccount, policy_inputs
 
 INPUTS = ("observation", "pace", "spent")
 """The pace is t / clock, or g_t if the metadata's `clock` is null."""
@@ -49,9 +51,19 @@ class TrainedPolicy:
         """How an episode converts observations and actions of the environment; None: it does not."""
         return self.place.interface
 
+    def distribution(
+        self,
+        observation: Float[Array, "case obs"],
+        pace: Float[Array, "case"],
+        spent: Float[Array, "case ..."],
+    ) -> Distribution:
+        """Of the actions; every export is compared with it."""
+        x = policy_inputs(observation, spent, pace, self.account, self.statistics)
+        return self.policy(x)
+
     @property
     def outputs(self) -> list[str]:
-        """What the network says about an action."""
+        """The parameters of this distribution, which a network puts out."""
         is_discrete = isinstance(self.place.action_space, Discrete)
         return ["logits"] if is_discrete else ["mean", "log_std"]
 

@@ -198,7 +198,7 @@ def test_all_promises_are_certified_together_and_verified(run):
     assert certificate["plan"]["cost_bound"] == [20.0, 40.0]
     names = [(one["seed"], one["promise"]) for one in certificate["results"]]
     assert names == [(0, 1), (0, 2), (1, 1), (1, 2)]
-    verdicts = {one["assessment"]["verdict"] for one in certificate["results"]}
+    verdicts = {one["verdict"] for one in certificate["results"]}
     if certificate["verdict"] == "SATISFIED":
         assert verdicts == {"SATISFIED"}
     else:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from canary.certification.best import RankedPolicy, find_best, ranked
+from canary.certification.best import find_best, order
 from canary.certification.verify import verify_file
 from canary.constraints import Chance
 from canary.terminal.certificate_table import print_best
@@ -14,9 +14,10 @@ from runs.untrained_runs import untrained_run
 
 
 def test_the_highest_return_within_the_constraint_comes_first():
-    poor, rich = RankedPolicy(0, 1, 0.1, 0.0, True), RankedPolicy(0, 2, 0.8, 0.1, True)
-    wild, wilder = RankedPolicy(1, 1, 0.9, 0.2, False), RankedPolicy(1, 2, 0.9, 0.4, False)
-    assert ranked([wilder, poor, wild, rich]) == [rich, poor, wild, wilder]
+    rows = [(0.9, 0.4, False), (0.1, 0.0, True), (0.9, 0.2, False), (0.8, 0.1, True)]
+    names = "return_mean", "constraint_value", "keeps"
+    wilder, poor, wild, rich = each = [dict(zip(names, row, strict=True)) for row in rows]
+    assert sorted(each, key=order) == [rich, poor, wild, wilder]
 
 
 def test_the_best_policy_is_certified_at_a_corrected_level(tmp_path: Path):

@@ -1,6 +1,6 @@
 """Certifying policies on the lake, against its exact law; stopping and interrupting."""
 
-import dataclasses
+from dataclasses import replace
 from functools import partial
 
 import equinox as eqx
@@ -8,9 +8,10 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from canary.certification.certify import certify, examine, gather, make_player
+from canary.certification.bounds import anytime_upper
+from canary.certification.certify import certify, gather, make_player
 from canary.certification.plan import Plan, complete
-from canary.certification.verdict import Assessment, PlayedEpisodes, decode_costs
+from canary.certification.verdict import Result, decode_costs, examine
 from canary.environments.icy_lake import IcyLake
 from canary.errors import CanaryError
 from canary.exact import from_environment
@@ -32,8 +33,6 @@ def network(seed: int = 0) -> CategoricalPolicy:
 
 
 POLICY = network()
-
-
 LAW = policy_law(LAKE, from_environment(LAKE), ACCOUNT, POLICY)
 
 
@@ -47,39 +46,37 @@ def player():
     return make_player(LAKE, ACCOUNT, Plan(batch=100))
 
 
-def certified(
-    player, constraint: Chance, plan: Plan, key=KEY, progress=None
-) -> tuple[PlayedEpisodes, Assessment]:
-    """As `certify` does it, without compiling anew."""
+def certified(player, constraint: Chance, plan: Plan, progress=None) -> tuple[Result, bool]:
+    """As `certify` does it, without compiling anew; and whether it was interrupted."""
     plan = complete(plan, constraint)
-    table = gather(partial(player, POLICY, None, key), plan, constraint, progress)
-    (found,) = examine(table, "0" * 64, plan, constraint)
-    return found
+    play = partial(player, POLICY, None, KEY)
+    table, interrupted = gather(play, plan, constraint, progress)
+    (found,) = examine(table, plan, constraint, changes={}, policy_sha256="0" * 64)
+    return found, interrupted
 
 
 @pytest.mark.parametrize("early_stop", [False, True])
 def test_the_exact_law_lies_within_the_bounds(player, early_stop: bool):
     epsilon = LAW.violation(5.5) + 0.08
     plan = Plan(episodes=3000, early_stop=early_stop, batch=100, cost_bound=30.0, confidence=0.99)
-    evidence, result = certified(player, chance(epsilon=epsilon), plan)
+    result, _ = certified(player, chance(epsilon=epsilon), plan)
     assert result.lower <= LAW.violation(5.5) <= result.upper
     assert result.verdict == "SATISFIED"
     assert result.value_at_risk_lower <= LAW.value_at_risk(epsilon) <= result.value_at_risk_upper
     cvar = LAW.conditional_value_at_risk(epsilon)
     assert cvar <= result.conditional_value_at_risk_upper < LAKE.horizon
     assert LAW.mean <= result.mean_upper < 1.5 * LAW.mean + 1
-    assert evidence.return_mean == pytest.approx(LAW.expected_return, abs=0.1)
-    assert evidence.length_mean == pytest.approx(LAW.expected_length, rel=0.1)
-    assert len(decode_costs(evidence.costs)) == result.episodes == 100 * evidence.looks
+    assert result.return_mean == pytest.approx(LAW.expected_return, abs=0.1)
+    assert result.length_mean == pytest.approx(LAW.expected_length, rel=0.1)
+    assert len(decode_costs(result.costs)) == result.episodes
+    assert result.episodes % 100 == 0
     assert (result.episodes < 3000) == early_stop
 
 
 def test_episodes_do_not_depend_on_the_batch(player):
     plan = Plan(episodes=250, early_stop=False, batch=100)
-    other = certify(
-        LAKE, ACCOUNT, chance(), POLICY, None, dataclasses.replace(plan, batch=64), key=KEY
-    )
-    assert certified(player, chance(), plan)[0].costs == other[0].costs
+    other = certify(LAKE, ACCOUNT, chance(), POLICY, None, replace(plan, batch=64), key=KEY)
+    assert certified(player, chance(), plan)[0].costs == other.costs
 
 
 def test_an_interruption_gets_the_valid_verdict_so_far(player):
@@ -93,10 +90,11 @@ def test_an_interruption_gets_the_valid_verdict_so_far(player):
 
         plan = Plan(episodes=1000, early_stop=early_stop, batch=100)
         wanted = chance(epsilon=LAW.violation(5.5))
-        evidence, result = certified(player, wanted, plan, progress=interrupt)
-        assert evidence.interrupted
-        assert evidence.method == "anytime"
-        assert (result.episodes, evidence.looks, result.verdict) == (300, 3, "UNDECIDED")
+        result, interrupted = certified(player, wanted, plan, interrupt)
+        assert interrupted
+        assert (result.episodes, result.verdict) == (300, "UNDECIDED")
+        seen_so_far = result.violations, 300, 0.95
+        assert result.upper == pytest.approx(anytime_upper(*seen_so_far))
         assert result.lower < LAW.violation(5.5) < result.upper
         assert all(violations is None for violations in seen) == unseen
 
@@ -105,9 +103,10 @@ def test_an_interruption_before_the_first_episode_leaves_nothing_known():
     def refuse(*_):
         raise KeyboardInterrupt
 
-    evidence, result = certified(refuse, chance(), Plan())
-    assert (evidence.interrupted, result.episodes, result.verdict) == (True, 0, "UNDECIDED")
+    result, interrupted = certified(refuse, chance(), Plan())
+    assert (interrupted, result.episodes, result.verdict) == (True, 0, "UNDECIDED")
     assert (result.lower, result.upper, result.mean) == (0, 1, None)
+    assert "nothing is known" in result.sentence
 
 
 @pytest.mark.parametrize("number", [jnp.nan, 1e30])

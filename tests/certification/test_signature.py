@@ -51,19 +51,18 @@ def test_keys_are_read_from_files_of_both_formats(tmp_path: Path):
     path = tmp_path / "key"
     for data in (private(KEY), private(KEY, "OpenSSH")):
         path.write_bytes(data)
-        assert signature.sign(CONTENT, signature.private_key(str(path))) == SIGNED
+        assert signature.sign(CONTENT, signature.read_key(str(path), "private")) == SIGNED
     for data in (public(KEY), public(KEY, SSH), public(KEY, SSH) + b" me@home"):
         path.write_bytes(data)
-        assert signature.check(SIGNED, signature.public_key(path))[0] == []
+        assert signature.check(SIGNED, signature.read_key(path, "public"))[0] == []
 
 
 def test_what_is_no_key_is_a_sentence(tmp_path: Path):
     path, other = tmp_path / "key", rsa.generate_private_key(65537, 2048)
-    read = {"private": signature.private_key, "public": signature.public_key}
     for kind, data in (
         ("private", b""), ("private", private(KEY, password=b"secret")), ("private", private(other)),
         ("public", b"ssh-ed25519 nonsense"), ("public", private(KEY)), ("public", public(other)),
     ):  # fmt: skip
         path.write_bytes(data)
         with pytest.raises(CanaryError, match=f"no Ed25519 {kind} key"):
-            read[kind](path)
+            signature.read_key(path, kind)

@@ -10,7 +10,7 @@ import pytest
 from canary.certification.certificate import content_hash, judge
 from canary.certification.plan import Plan
 from canary.certification.run import certify_run
-from canary.certification.verdict import PlayedEpisodes, assess
+from canary.certification.verdict import Sample, decode_costs
 from canary.certification.verify import verify, verify_file
 from canary.cli.main import main
 from canary.constraints import Chance, Mean
@@ -34,17 +34,18 @@ def edited(certificate: dict[str, Any], path: tuple, value: Any) -> dict[str, An
     return changed
 
 
-def issued(certificate: dict[str, Any], evidence: PlayedEpisodes, plan: Plan) -> dict[str, Any]:
-    """A certificate with other episodes and all that follows from them."""
+def invented(certificate: dict[str, Any], costs: str, plan: Plan) -> dict[str, Any]:
+    """A certificate with other costs and all that follows from them."""
     chance = Chance(limit=certificate["limit"], epsilon=certificate["epsilon"])
-    found = [(0, {}, [(evidence, assess(evidence, plan, chance))])]
-    return hashed(certificate | judge(found, plan, chance))
+    names = "seed", "changes", "policy_sha256", "return_mean", "length_mean"
+    about = {name: certificate["results"][0][name] for name in names}
+    result = Sample(decode_costs(costs), plan, chance).result(**about)
+    return hashed(certificate | judge([result], plan, chance))
 
 
 def test_it_is_consistent_and_replayed(run: Path, certificate: dict, tmp_path: Path):
     found = verify_file(run, replay=True)
     assert (found["valid"], found["level"], found["problems"]) == (True, "replayed", [])
-    assert any("watched" in sentence for sentence in found["not_shown"])
     elsewhere = tmp_path / "mine.json"
     elsewhere.write_text(json.dumps(certificate))
     assert verify_file(elsewhere)["level"] == "consistent"
@@ -54,7 +55,7 @@ def test_it_is_consistent_and_replayed(run: Path, certificate: dict, tmp_path: P
 
 def test_an_edit_without_a_new_hash_is_found(certificate: dict):
     assert verify(certificate) == []
-    for path in (("limit",), ("results", 0, "evidence", "return_mean"), ("versions", "python")):
+    for path in (("limit",), ("results", 0, "return_mean"), ("versions", "python")):
         assert "SHA-256" in verify(edited(certificate, path, 7))[0]
 
 
@@ -64,11 +65,11 @@ RESULT = ("results", 0)
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        ((*RESULT, "evidence", "costs"), "150x0"),
-        ((*RESULT, "assessment", "upper"), 0.001),
+        ((*RESULT, "costs"), "150x0"),
+        ((*RESULT, "upper"), 0.001),
+        ((*RESULT, "promise"), 1),
         (("sentence",), "All is well."),
-        ((*RESULT, "evidence", "looks"), 2),
-        ((*RESULT, "evidence", "method"), "fixed"),
+        (("plan", "confidence"), 0.99),
         (("limit",), 9.5),
         (("plan", "statements"), 1),
     ],
@@ -80,7 +81,7 @@ def test_what_does_not_follow_from_the_costs_is_found_with_a_new_hash(certificat
 
 
 def test_what_is_no_certificate_is_a_sentence(certificate: dict, tmp_path: Path):
-    for path in (("results",), (*RESULT, "evidence", "costs"), ("plan",)):
+    for path in (("results",), (*RESULT, "costs"), ("plan",)):
         for nonsense in (None, 3, "x", {}, "999999999999999x0"):
             assert verify(hashed(edited(certificate, path, nonsense)))
     path = tmp_path / "certificate.json"
@@ -97,14 +98,13 @@ def test_what_does_not_follow_from_the_episodes_is_found_by_replaying(
     """Other runs, plans and seeds, and invented costs: each is consistent."""
     plan = Plan(episodes=150, batch=50, early_stop=False)
     honest = certify_run(run, **quick | {"plan": plan}, seeds=(0,), out=tmp_path)
-    evidence = PlayedEpisodes(**honest["results"][0]["evidence"] | {"costs": "150x0"})
     forgeries = {
         "costs": hashed(honest | {"evaluation_seed": 12}),
-        "evidence.costs": hashed(edited(honest, ("plan", "deterministic"), True)),
-        "evidence": issued(honest, evidence, Plan(**honest["plan"])),
+        "0.costs": hashed(edited(honest, ("plan", "deterministic"), True)),
+        "results": invented(honest, "150x0", Plan(**honest["plan"])),
         "settings.slip": hashed(edited(honest, ("settings", "slip"), 0.2)),
         "origin.updates": hashed(edited(honest, ("origin", "updates"), 9)),
-        "policy_sha256": hashed(edited(honest, (*RESULT, "evidence", "policy_sha256"), "0" * 64)),
+        "policy_sha256": hashed(edited(honest, (*RESULT, "policy_sha256"), "0" * 64)),
     }
     for place, forged in forgeries.items():
         write_json(tmp_path / "certificate.json", forged)
@@ -115,8 +115,7 @@ def test_what_does_not_follow_from_the_episodes_is_found_by_replaying(
 
 
 def test_more_episodes_than_planned_are_refused(certificate: dict):
-    evidence = certificate["results"][0]["evidence"] | {"costs": "200x0"}
-    forged = issued(certificate, PlayedEpisodes(**evidence), Plan(episodes=150))
+    forged = invented(certificate, "200x0", Plan(episodes=150))
     assert "200 episodes are more than the 150" in verify(forged)[0]
 
 
@@ -143,7 +142,7 @@ def test_a_certificate_about_a_mean(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "all 2 seeds stay within mean cost <= 5." in shown
     assert "violations" not in shown  # one costly episode violates no mean
     assert main(["certify", "--verify", str(run), "--replay"]) == 0
-    assert "played again, had the same costs" in capsys.readouterr().out
+    assert "was replayed" in capsys.readouterr().out
     certificate = json.loads(Path(file).read_text())
     assert [certificate[name] for name in ("constraint", "limit", "epsilon")] == ["mean", 5.0, 1.0]
     for changes in ({"limit": 6.0}, {"epsilon": 0.5}, {"constraint": "median"}):
@@ -161,4 +160,4 @@ def test_the_committed_certificate_is_about_the_policies_beside_it():
     assert (found["valid"], found["level"]) == (True, "consistent")
     policies = load_policies(open_config(run), run)
     for result in json.loads((run / "certificate.json").read_text())["results"]:
-        assert result["evidence"]["policy_sha256"] == policies.identity(result["seed"]).sha256
+        assert result["policy_sha256"] == policies.identity(result["seed"]).sha256

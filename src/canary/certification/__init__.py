@@ -5,5 +5,4 @@ highest return that is certified."""
 from canary.certification.certify import certify as certify
 from canary.certification.plan import Plan as Plan
 from canary.certification.plan import planned_episodes as planned_episodes
-from canary.certification.verdict import Assessment as Assessment
-from canary.certification.verdict import PlayedEpisodes as PlayedEpisodes
+from canary.certification.verdict import Result as Result

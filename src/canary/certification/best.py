@@ -9,7 +9,6 @@
 """
 
 import secrets
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,22 +25,7 @@ from canary.runs.environment import open_config
 from canary.runs.policies import EvaluationPlan, load_policies, play
 from canary.terminal.console import evaluation_bar
 
-NAME = "best.json"
 ADVICE = "Train longer, under a tighter constraint or with more kept checkpoints"
-
-
-@dataclass(frozen=True)
-class RankedPolicy:
-    """A stored policy, and what the episodes of the ranking showed."""
-
-    seed: int
-    step: int
-    return_mean: float
-    constraint_value: float
-    keeps: bool
-    """Whether it stayed within the constraint there; only then it may be certified."""
-    verdict: str | None = None
-    """Of its certificate, if it was tried."""
 
 
 def find_best(
@@ -65,94 +49,87 @@ def find_best(
     """
     check_confidence(confidence)
     config = open_config(run, environment, accept_change=accept_change)
-    search = {"confidence": confidence, "tries": tries, "selection_episodes": selection_episodes}
-    seeds = config.training.seeds if seeds is None else seeds
-    ranking = ranked(_measured(run, config, selection_episodes, seeds, quiet))
-    tries = min(tries, sum(policy.keeps for policy in ranking))
-    chosen, certificate = None, None
-    for place, policy in enumerate(ranking[:tries]):
+    candidates = _ranking(run, config, selection_episodes, seeds, quiet)
+    tries = min(tries, sum(one["keeps"] for one in candidates))
+    chosen, certificate = {"seed": None, "step": None}, None
+    for one in candidates[:tries]:
         found = certify_run(
             run,
             Plan(confidence=1 - (1 - confidence) / tries, episodes=episodes),
-            seeds=(policy.seed,),
-            step=policy.step,
+            seeds=(one["seed"],),
+            step=one["step"],
             largest_step_cost=largest_step_cost,
             environment=config.environment,
             accept_change=accept_change,
             quiet=quiet,
         )
-        ranking[place] = replace(policy, verdict=found["verdict"])
+        one["verdict"] = found["verdict"]
         if found["verdict"] == "SATISFIED":
-            chosen, certificate = ranking[place], found
+            chosen, certificate = one, found
             break
-    best = {
-        "seed": chosen.seed if chosen else None,
-        "step": chosen.step if chosen else None,
-        "sentence": _sentence(ranking, tries, chosen, search, config),
-        "search": search,
-        "candidates": [asdict(one) for one in ranking],
-        "certificate": certificate,
-        "certified": chosen is not None,
-    }
-    files.write_json(run / NAME, best)
-    return best
-
-
-def _measured(
-    run: Path, config: RunConfig, episodes: int, seeds: tuple[int, ...], quiet: bool
-) -> list[RankedPolicy]:
-    """All stored policies, each played for the ranking; the states of a seed play the same
-    episodes."""
-    plan = EvaluationPlan(episodes=episodes, seeds=seeds, evaluation_seed=secrets.randbits(31))
-    steps = [update * config.training.batch for update in sorted(stored_updates(run))]
-    if not steps:
-        raise CanaryError(f"{run} has no stored state yet, so there is nothing to choose from.")
-    found, constraint = [], config.constraint
-    with evaluation_bar(len(steps) * len(seeds) * episodes, quiet=quiet) as (report, _):
-        for step in steps:
-            table, _ = play(load_policies(config, run, step), plan, report)
-            for (seed,), part in table.partition_by("seed", as_dict=True).items():
-                value = constraint.measure(part["cost"].to_numpy())
-                reward = float(part["return"].to_numpy().mean())
-                keeps = value <= constraint.allowed
-                found.append(RankedPolicy(seed, step, reward, value, keeps))
-    return found
-
-
-def ranked(policies: list[RankedPolicy]) -> list[RankedPolicy]:
-    """Those within the constraint by return, the highest first; then the others, safest first."""
-    return sorted(
-        policies,
-        key=lambda one: (not one.keeps, -one.return_mean if one.keeps else one.constraint_value),
-    )
-
-
-def _sentence(
-    ranking: list[RankedPolicy],
-    tries: int,
-    chosen: RankedPolicy | None,
-    search: dict[str, Any],
-    config: RunConfig,
-) -> str:
-    count, first = len(ranking), ranking[0]
-    if chosen is not None:
+    count, first = len(candidates), candidates[0]
+    if certificate is not None:
         sentence = (
-            f"Seed {chosen.seed} at step {chosen.step:,} has the highest return that was certified, "
-            f"{chosen.return_mean:.4g}: with {percent(search['confidence'])} confidence, corrected "
+            f"Seed {chosen['seed']} at step {chosen['step']:,} has the highest return that was "
+            f"certified, {chosen['return_mean']:.4g}: with {percent(confidence)} confidence, corrected "
             f"for {tries} tries among {count} stored policies, it stays within the limit."
         )
     elif tries:
-        verdicts = ", ".join(str(one.verdict).lower() for one in ranking[:tries])
+        verdicts = ", ".join(one["verdict"].lower() for one in candidates[:tries])
         sentence = (
             f"None of the first {tries} was certified ({verdicts}). In the ranking "
-            f"{sum(one.keeps for one in ranking)} of {count} stored policies are within the limit. "
-            f"{ADVICE}, or allow more --tries."
+            f"{sum(one['keeps'] for one in candidates)} of {count} stored policies are within the "
+            f"limit. {ADVICE}, or allow more --tries."
         )
     else:
         sentence = (
             f"None of {count} stored policies is within {config.constraint.text} in the "
-            f"{search['selection_episodes']:,} episodes of its ranking. The safest, seed {first.seed} "
-            f"at step {first.step:,}, has {first.constraint_value:.4g}. {ADVICE}."
+            f"{selection_episodes:,} episodes of its ranking. The safest, seed {first['seed']} at step "
+            f"{first['step']:,}, has {first['constraint_value']:.4g}. {ADVICE}."
         )
-    changes = config.environment_changes
-    return f"{sentence} {changed_sentence(changes)}" if changes else sentence
+    if config.environment_changes:
+        sentence += f" {changed_sentence(config.environment_changes)}"
+    best = {
+        "certified": certificate is not None,
+        "seed": chosen["seed"],
+        "step": chosen["step"],
+        "sentence": sentence,
+        "candidates": candidates,
+        "certificate": certificate,
+    }
+    files.write_json(run / "best.json", best)
+    return best
+
+
+def _ranking(
+    run: Path, config: RunConfig, episodes: int, seeds: tuple[int, ...] | None, quiet: bool
+) -> list[dict[str, Any]]:
+    """All stored policies: those within the constraint by return, the highest first; then the
+    others, safest first. The states of a seed play the same episodes."""
+    seeds = config.training.seeds if seeds is None else seeds
+    plan = EvaluationPlan(episodes=episodes, seeds=seeds, evaluation_seed=secrets.randbits(31))
+    steps = [update * config.training.batch for update in sorted(stored_updates(run))]
+    if not steps:
+        raise CanaryError(f"{run} has no stored state yet, so there is nothing to choose from.")
+    found = []
+    with evaluation_bar(len(steps) * len(seeds) * episodes, quiet=quiet) as (report, _):
+        for step in steps:
+            table, _ = play(load_policies(config, run, step), plan, report)
+            for (seed,), part in table.partition_by("seed", as_dict=True).items():
+                value = config.constraint.measure(part["cost"].to_numpy())
+                one = {
+                    "seed": seed,
+                    "step": step,
+                    "return_mean": float(part["return"].to_numpy().mean()),
+                    "constraint_value": value,
+                    "keeps": value <= config.constraint.allowed,
+                    "verdict": None,
+                }
+                found.append(one)
+    return sorted(found, key=order)
+
+
+def order(policy: dict[str, Any]) -> tuple[bool, float]:
+    """Sorts policies by how they come out in the ranking."""
+    value = -policy["return_mean"] if policy["keeps"] else policy["constraint_value"]
+    return not policy["keeps"], value

@@ -5,69 +5,54 @@
                                              epsilon is 1 for a mean
     plan, evaluation_seed                    how; together with the constraint and the statements they
                                              determine every episode
-    results                                  a table per statement: seed, changes of the environment's
-                                             settings, evidence (`PlayedEpisodes`), assessment
-                                             (`Assessment`), and with several costs `promise`, the
-                                             number of the cost, from 1
+    results                                  a table per statement and cost (`verdict.Result`)
     verdict, sentence                        about the unchanged environment
     environment_check                        whether it could be compared with that of training, and how
     origin, versions, time, format, sha256   labels, and the hash of all the rest
+    signature                                of all but the hash, if it was signed
 
 The hash is no signature: it shows damage and careless edits.
 """
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 from canary.certification.plan import Plan
-from canary.certification.verdict import Assessment, PlayedEpisodes, Verdict, statement_start
+from canary.certification.verdict import Changes, Result, Verdict, statement_start
 from canary.constraints import Chance, Constraint, Joint, One, from_dict
 
-FORMAT = 6
+FORMAT = 7
 VERDICTS: tuple[Verdict, ...] = ("VIOLATED", "UNDECIDED", "SATISFIED")  # the worst first
-
-Changes = dict[str, int | float]
-"""New values of an environment's settings; empty: nothing is changed."""
-Found = tuple[int, Changes, list[tuple[PlayedEpisodes, Assessment]]]
-"""A seed, what was changed, and what was found about each constraint."""
 
 
 def judge(
-    found: Iterable[Found], plan: Plan, constraint: Constraint, accepted: Sequence[str] = ()
+    results: Sequence[Result], plan: Plan, constraint: Constraint, accepted: Sequence[str] = ()
 ) -> dict[str, Any]:
     """The part of a certificate that follows from the episodes. `accepted` are differences from the
     environment of training."""
-    results: list[dict[str, Any]] = []
-    for seed, changes, each in found:
-        for index, (played, assessment) in enumerate(each):
-            promise = {"promise": index + 1} if isinstance(constraint, Joint) else {}
-            evidence = {"evidence": asdict(played), "assessment": asdict(assessment)}
-            results.append({"seed": seed, "changes": changes, **evidence, **promise})
     verdict, sentence = summarise(results, plan, constraint, accepted)
     data = {"verdict": verdict, "sentence": sentence, **terms(constraint), "plan": asdict(plan)}
-    return json.loads(json.dumps(data | {"results": results}, allow_nan=False))
+    each = [asdict(result) for result in results]
+    return json.loads(json.dumps(data | {"results": each}, allow_nan=False))
 
 
 def summarise(
-    results: Sequence[dict[str, Any]],
-    plan: Plan,
-    constraint: Constraint,
-    accepted: Sequence[str] = (),
+    results: Sequence[Result], plan: Plan, constraint: Constraint, accepted: Sequence[str] = ()
 ) -> tuple[Verdict, str]:
     """The verdict in the unchanged environment (SATISFIED if all policies are, VIOLATED if any is),
     and a sentence about all results."""
-    nominal = [result for result in results if not result["changes"]]
-    shifted = [result["assessment"]["verdict"] for result in results if result["changes"]]
+    nominal = [result for result in results if not result.changes]
+    shifted = [result.verdict for result in results if result.changes]
     seeds: dict[Verdict, list[str]] = {}  # by the worst verdict of each
-    for seed in dict.fromkeys(result["seed"] for result in nominal):
-        own = [one["assessment"]["verdict"] for one in nominal if one["seed"] == seed]
+    for seed in dict.fromkeys(result.seed for result in nominal):
+        own = [result.verdict for result in nominal if result.seed == seed]
         seeds.setdefault(min(own, key=VERDICTS.index), []).append(str(seed))
     verdict, count = min(seeds, key=VERDICTS.index), sum(map(len, seeds.values()))
     if count == 1:
-        sentence = " ".join(one["assessment"]["sentence"] for one in nominal)
+        sentence = " ".join(result.sentence for result in nominal)
     else:
         promise = "the limit" if isinstance(constraint, Chance) else constraint.text
         place = "environment as it is now" if accepted else "environment they were trained in"
@@ -109,14 +94,11 @@ def constraint_of(data: dict[str, Any]) -> Constraint:
 
 def results_about(data: dict[str, Any], constraint: One) -> list[dict[str, Any]]:
     """The results of a certificate that are about one of its constraints."""
-    return [result for result in data["results"] if result.get("promise") == constraint.number]
+    return [result for result in data["results"] if result["promise"] == constraint.number]
 
 
-def result_name(result: dict[str, Any]) -> str:
-    """The seed, the changed settings and the cost of a result."""
-    changes = [f"{name} = {value:g}" for name, value in result["changes"].items()]
-    cost = [f"cost {result['promise']}"] if "promise" in result else []
-    return ", ".join([f"seed {result['seed']}", *changes, *cost])
+def policy_name(seed: int, changes: Changes) -> str:
+    return ", ".join([f"seed {seed}", *(f"{name} = {value:g}" for name, value in changes.items())])
 
 
 def commitment(

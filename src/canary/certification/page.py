@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from canary.certification.certificate import constraint_of, result_name, results_about
+from canary.certification.certificate import constraint_of, policy_name, results_about
 from canary.certification.plan import Plan, largest_cost
 from canary.certification.verdict import decode_costs, percent
 from canary.constraints import Chance, One, parts_of
@@ -38,17 +38,15 @@ def render_page(certificate: dict[str, Any]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    pages.filters.update(
-        percent=_percent, number=_number, count="{:,}".format, json=json.dumps, name=result_name
-    )
-    parts = [_part(certificate, part) for part in parts_of(constraint_of(certificate))]
+    pages.filters.update(number=_number, percent=percent, count="{:,}".format, json=json.dumps)
     carried = json.dumps(certificate, allow_nan=False)
     for letter in "&<>":  # so that nothing ends the script element
         carried = carried.replace(letter, f"\\u{ord(letter):04x}")
+    constraint = constraint_of(certificate)
     return pages.get_template("certificate.html.jinja").render(
         c=certificate,
-        parts=parts,
-        text=" and ".join(part["text"] for part in parts),
+        text=constraint.text.replace("<=", "\N{LESS-THAN OR EQUAL TO}"),
+        parts=[_part(certificate, part) for part in parts_of(constraint)],
         footnote=footnote(certificate["plan"]),
         carried=Markup(carried),
         shifted=any(result["changes"] for result in certificate["results"]),
@@ -70,22 +68,17 @@ def _part(certificate: dict[str, Any], constraint: One) -> dict[str, Any]:
     """What the page says about one constraint."""
     is_chance = isinstance(constraint, Chance)
     results = results_about(certificate, constraint)
-    costs = [decode_costs(result["evidence"]["costs"]) for result in results]
+    costs = [decode_costs(result["costs"]) for result in results]
     nominal = [one for one, result in zip(costs, results, strict=True) if not result["changes"]]
-    allowed = constraint.allowed
-    widest = 1.15 * max(2 * allowed, *(result["assessment"]["upper"] for result in results))
+    widest = 1.15 * max(2 * constraint.allowed, *(result["upper"] for result in results))
     return {
-        "text": constraint.text.replace("<=", "\N{LESS-THAN OR EQUAL TO}"),
-        "label": constraint.label,
+        "constraint": constraint,
         "results": results,
+        "names": [policy_name(result["seed"], result["changes"]) for result in results],
         "seen": [constraint.measure(one) if len(one) else None for one in costs],
-        "limit": constraint.limit,
-        "share": constraint.share,
-        "cost": constraint.cost,
         "cost_bound": largest_cost(Plan(**certificate["plan"]), constraint),
         "is_chance": is_chance,
-        "say": _percent if is_chance else _number,
-        "allowed": allowed,
+        "say": percent if is_chance else number,
         "method": METHODS[constraint.kind],
         "scale": 100 / (min(1.0, widest) if is_chance else widest),  # percent of the width
         "histogram": histogram(np.concatenate(nominal), constraint.limit),
@@ -105,18 +98,14 @@ def histogram(costs: np.ndarray, limit: float) -> list[dict[str, Any]]:
     counts = np.bincount(index - first, minlength=2 - first)
     return [
         {
-            "from": limit + width * (first + place - 1),
-            "to": limit + width * (first + place),
+            "from": limit + width * (place - 1),
+            "to": limit + width * place,
             "count": int(count),
             "height": 100 * count / counts.max(),
-            "violates": first + place > 0,
+            "violates": place > 0,
         }
-        for place, count in enumerate(counts)
+        for place, count in enumerate(counts, first)
     ]
-
-
-def _percent(value: float | None) -> str:
-    return "unknown" if value is None else percent(value)
 
 
 def _number(value: float | None) -> str:

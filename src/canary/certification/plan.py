@@ -76,14 +76,15 @@ def largest_cost(plan: Plan, constraint: One) -> float | None:
 
 def complete(plan: Plan, constraint: Constraint) -> Plan:
     """The plan with its number of episodes: if left open, enough for every constraint."""
-    enough = max(_enough_episodes(plan, part) for part in parts_of(constraint))
-    return replace(plan, episodes=enough if plan.episodes is None else plan.episodes)
-
-
-def _enough_episodes(plan: Plan, constraint: One) -> int:
-    confidence, largest = plan.corrected_confidence, largest_cost(plan, constraint)
+    largest = [largest_cost(plan, part) for part in parts_of(constraint)]
     if plan.episodes is not None:
-        return plan.episodes
+        return plan
+    pairs = zip(parts_of(constraint), largest, strict=True)
+    return replace(plan, episodes=max(_enough_episodes(plan, *pair) for pair in pairs))
+
+
+def _enough_episodes(plan: Plan, constraint: One, largest: float | None) -> int:
+    confidence = plan.corrected_confidence
     if not isinstance(constraint, Chance):  # costs too rare to be seen must not fill the limit
         assert largest is not None
         rarest = largest * -math.log(1 - confidence) / (constraint.share * constraint.limit)
@@ -122,9 +123,8 @@ def planned_episodes(epsilon: float, rate: float, *, confidence: float = 0.95) -
         """The smallest n with P(Bin(n, rate) <= k) <= tail for the larger rate."""
         rate, tail = many
         tries = range(k + 1, max(LARGEST_PLAN, k) + 1)
-        return (
-            k + 1 + bisect_left(tries, x=True, key=lambda n: betaincc(k + 1, n - k, rate) <= tail)
-        )
+        place = bisect_left(tries, x=True, key=lambda n: betaincc(k + 1, n - k, rate) <= tail)
+        return k + 1 + place
 
     def fits(k: int) -> bool:
         n = smallest(k)
@@ -133,5 +133,4 @@ def planned_episodes(epsilon: float, rate: float, *, confidence: float = 0.95) -
     # Larger k can do what smaller ones can, up to the rounding of n: compare the last few one by one
     last = bisect_left(range(LARGEST_PLAN), x=True, key=fits)
     first = next(k for k in range(max(0, last - ROUNDING), last + ROUNDING) if fits(k))
-    found = smallest(first)
-    return found if found <= LARGEST_PLAN else None
+    return found if (found := smallest(first)) <= LARGEST_PLAN else None

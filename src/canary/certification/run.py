@@ -8,7 +8,7 @@ folded in. So a certificate can be replayed, and only with the plan that it was 
 
 import itertools
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -18,10 +18,11 @@ from typing import Any
 
 import jax
 
-from canary.certification.certificate import FORMAT, Changes, Found, commitment, content_hash, judge
-from canary.certification.certify import PlayRows, examine, gather, make_player
+from canary.certification.certificate import FORMAT, commitment, content_hash, judge
+from canary.certification.certify import Progress, gather, make_player
 from canary.certification.page import render_page
 from canary.certification.plan import Plan, complete
+from canary.certification.verdict import Changes, Result, examine
 from canary.config.config import RunConfig
 from canary.config.run_config import complete as complete_constraint
 from canary.constraints import Constraint, parts_of
@@ -67,7 +68,7 @@ def certify_run(
     if sign is not None:
         from canary.certification import signature  # needs cryptography
 
-        sign = partial(signature.sign, key=signature.private_key(sign))
+        sign = partial(signature.sign, key=signature.read_key(sign, "private"))
     config = open_config(run, environment, accept_change=accept_change)
     policies = load_policies(config, run, step)
     seeds = config.training.seeds if seeds is None else seeds
@@ -90,8 +91,6 @@ def certify_run(
     evaluation_seed = secrets.randbits(31) if evaluation_seed is None else evaluation_seed
     files.make_folder(folder)
     files.check_writable(folder)  # now, rather than after all episodes were played
-    found: list[Found] = []
-    stopped = False
     with CertificationBar(constraint, plan, quiet=quiet) as bar:
         for note in policies.notes:
             bar.message(note)
@@ -101,20 +100,13 @@ def certify_run(
                 f"The environment is not the one that {run} was trained on: {'; '.join(changes)}. "
                 f"{MAY_ACCEPT}"
             )
-        each = players(policies, statements, constraint, plan, evaluation_seed)
-        for (changed, seed), play in zip(statements, each, strict=True):
-            most = 0 if stopped else None  # after Ctrl-C the others get no episode and no verdict
-            table = gather(play, plan, constraint, bar.start(seed, changed), most)
-            results = examine(table, policies.identity(seed).sha256, plan, constraint)
-            stopped = stopped or results[0][0].interrupted
-            found.append((seed, changed, results))
-    facts = about(policies)
-    facts["origin"] |= {"run": run.name, "earlier": len(list(folder.glob("certificate*.json")))}
+        results = play(policies, statements, constraint, plan, evaluation_seed, bar.start)
+    certificate = about(policies) | judge(results, plan, constraint, changes)
+    earlier = len(list(folder.glob("certificate*.json")))
+    certificate["origin"] |= {"run": run.name, "earlier": earlier}
     if changes:
-        facts["origin"]["environment_changes"] = list(changes)
-    certificate = {
-        **facts,
-        **judge(found, plan, constraint, changes),
+        certificate["origin"]["environment_changes"] = list(changes)
+    certificate |= {
         "evaluation_seed": evaluation_seed,
         "environment_check": check,
         "versions": versions(),
@@ -122,8 +114,7 @@ def certify_run(
         "format": FORMAT,
     }
     certificate["sha256"] = content_hash(certificate)
-    if sign is not None:
-        certificate = sign(certificate)
+    certificate = certificate if sign is None else sign(certificate)
     kept = save(certificate, folder)
     if kept is not None:
         bar.message(f"The earlier certificate is kept as {kept.name}.")
@@ -141,47 +132,58 @@ def about(policies: FrozenPolicies) -> dict[str, Any]:
     }
 
 
-def players(
+def play(
     policies: FrozenPolicies,
     statements: Sequence[tuple[Changes, int]],
     constraint: Constraint,
     plan: Plan,
     evaluation_seed: int,
-) -> Iterator[PlayRows]:
-    """The function that plays the episodes of each statement (changes, seed)."""
-    decided, usual = commitment(plan, constraint, statements), policies.config.environment
-    for row, (changes, same) in enumerate(itertools.groupby(statements, key=itemgetter(0))):
+    start: Callable[[int, Changes], Progress],
+    counts: Sequence[int] | None = None,
+) -> list[Result]:
+    """Play the episodes of each statement (changes, seed): by the plan, or so many as `counts` says.
+    After Ctrl-C the remaining statements get no episode and no verdict."""
+    usual, decided = policies.config.environment, commitment(plan, constraint, statements)
+    results: list[Result] = []
+    each, stopped = iter(counts or itertools.repeat(None)), False
+    for row, (changes, group) in enumerate(itertools.groupby(statements, key=itemgetter(0))):
         environment = with_settings(usual, changes) if changes else usual
         player = make_player(environment, policies.account, plan)
-        for _, seed in same:
+        for _, seed in group:
             key = jax.random.key(evaluation_seed)
             for number in (seed, STREAM, *decided, row):
                 key = jax.random.fold_in(key, number)
-            yield partial(player, *policies.of_seed(seed), key)
+            rows, count = partial(player, *policies.of_seed(seed), key), next(each)
+            table, interrupted = gather(
+                rows, plan, constraint, start(seed, changes), 0 if stopped else count
+            )
+            stopped = stopped or interrupted
+            sha256 = policies.identity(seed).sha256
+            results += examine(
+                table, plan, constraint, seed=seed, changes=changes, policy_sha256=sha256
+            )
         close(environment)
+    return results
 
 
 def check_environment(run: Path, config: RunConfig) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Is the environment that of training? Replays whole episodes of the trained policies; returns
     what the certificate says, and the differences."""
-    environment, changes, found = config.environment, config.environment_changes, None
+    environment, found = config.environment, list(config.environment_changes)
     own = is_ours(environment)
-    digest = None if own else source_file_digest(environment)
-    if changes:
-        sentence = "It differs from that of training; the change was accepted."
-    elif own:
-        sentence = "It is one of canary's own, with the settings of training."
-    elif (found := episode_changes(run, config)) is None:
+    same = "It is one of canary's own, with the settings of training."
+    if not own:
+        found = found or episode_changes(run, config)
+        same = "Whole episodes of the trained policies came out as they did after training."
+    sentence = "It differs from that of training." if found else same
+    if found is None:
         sentence = (
             "It could not be compared with that of training: it has randomness of its own, or "
             "training did not end, or ran on another machine or version of JAX."
         )
-    elif found:
-        sentence, changes = "It differs from that of training.", tuple(found)
-    else:
-        sentence = "Whole episodes of the trained policies came out as they did after training."
-    compared = bool(changes) or own or found is not None
-    return {"compared": compared, "sentence": sentence, "file_sha256": digest}, changes
+    digest = None if own else source_file_digest(environment)
+    check = {"compared": found is not None, "sentence": sentence, "file_sha256": digest}
+    return check, tuple(found or ())
 
 
 def shifted(environment: Environment, shifts: Sequence[str]) -> tuple[list[Changes], int]:
@@ -198,16 +200,12 @@ def shifted(environment: Environment, shifts: Sequence[str]) -> tuple[list[Chang
             )
         kind = type(settings[name])
         values[name] = [convert(kind, text.strip(), f"--shift {name}") for text in texts.split(",")]
-    rows: list[Changes] = [{}]
-    if values:
-        rows += [dict(zip(values, row, strict=True)) for row in itertools.product(*values.values())]
-    horizons = [environment.horizon]
-    for changes in rows[1:]:
-        changed = with_settings(environment, changes)
-        horizons.append(changed.horizon)
-        if changed.observation_size != environment.observation_size:
-            raise CanaryError(f"Another {', '.join(changes)} changes what the policy sees.")
-    return rows, max(horizons)
+    grid = itertools.product(*values.values()) if values else []
+    rows: list[Changes] = [{}, *(dict(zip(values, row, strict=True)) for row in grid)]
+    environments = [with_settings(environment, row) if row else environment for row in rows]
+    if any(one.observation_size != environment.observation_size for one in environments):
+        raise CanaryError(f"Another {' or '.join(values)} changes what the policy sees.")
+    return rows, max(one.horizon for one in environments)
 
 
 def _largest_cost(environment: Environment, horizon: int, given: float | None) -> Any:
@@ -225,15 +223,15 @@ def _largest_cost(environment: Environment, horizon: int, given: float | None) -
 
 
 def save(certificate: dict[str, Any], folder: Path) -> Path | None:
-    """Write the certificate and its page. An earlier one is first copied to a name of its own,
-    which is returned."""
+    """Write the certificate and its page. An earlier one gets a name of its own, which is
+    returned."""
     present, page, kept = folder / JSON_NAME, folder / PAGE_NAME, None
     if present.is_file():
         when = datetime.fromtimestamp(present.stat().st_mtime)
         kept = folder / f"certificate-{when:%Y%m%d-%H%M%S-%f}.json"
-        for source, target in ((page, kept.with_suffix(".html")), (present, kept)):
-            if source.is_file():
-                files.write_atomically(target, files.read_bytes(source))
+        present.rename(kept)
+        if page.is_file():
+            page.rename(kept.with_suffix(".html"))
     files.write_json(present, certificate)
     files.write_atomically(page, render_page(certificate).encode())
     return kept

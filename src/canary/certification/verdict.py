@@ -5,9 +5,9 @@ SATISFIED: the upper bound on what the constraint limits is within what is allow
 lower bound is above it. For a given law of the costs only one of the two can be wrong, so with each
 bound at confidence 1 - alpha a wrong verdict has probability at most alpha.
 
-Chance   Clopper-Pearson for a fixed number of episodes, a mixture martingale otherwise (`anytime`)
-Mean     betting (`anytime`), for either
-CVaR     the integrated survival function (`tails`); look j of a test that may stop early spends
+Chance   Clopper-Pearson for a number of episodes fixed in advance, else a mixture martingale
+Mean     betting, for either
+CVaR     the integrated survival function; look j of a test that may stop early spends
          alpha / (j (j + 1)), which add up to alpha over all looks
 
 Several statements (seeds, changed environments) are corrected by Bonferroni: alpha is divided by
@@ -19,54 +19,47 @@ but gives no simple bounds.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
 
-from canary.certification import anytime, tails
+from canary.certification import bounds
+from canary.certification.bounds import Costs
 from canary.certification.plan import Plan, largest_cost, planned_episodes
-from canary.constraints import Chance, Mean, One
+from canary.constraints import Chance, Constraint, Mean, One, parts_of
 from canary.errors import CanaryError
 from canary.numerics.costs import violates
 from canary.numerics.statistics import clopper_pearson_lower, clopper_pearson_upper
 
-Method = Literal["fixed", "anytime"]
 Verdict = Literal["SATISFIED", "VIOLATED", "UNDECIDED"]
-Costs = Float[np.ndarray, "episode"]
+Changes = dict[str, int | float]
+"""New values of an environment's settings; empty: nothing is changed."""
+Table = Float[np.ndarray, "episode column"]
+"""A row per episode: its costs, return and length."""
 
-BOUNDS = {
-    "fixed": (clopper_pearson_lower, clopper_pearson_upper),
-    "anytime": (anytime.anytime_lower, anytime.anytime_upper),
-}
-"""Lower and upper bound on P after (violations, episodes) at a confidence."""
+FIXED = clopper_pearson_lower, clopper_pearson_upper
+ANYTIME = bounds.anytime_lower, bounds.anytime_upper
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlayedEpisodes:
-    """What the episodes of one frozen policy showed. Every bound is a function of this, the plan
-    and the constraint."""
+class Result:
+    """What the episodes of one frozen policy say about one constraint. Each bound holds with the
+    corrected confidence, and is a function of the costs, the plan and the constraint."""
 
+    seed: int = 0
+    changes: Changes
+    promise: int | None
+    """Which of several costs, from 1; None if there is one."""
     policy_sha256: str
-    method: Method
-    """anytime: the number of episodes may depend on their costs; fixed: it was decided before."""
-    looks: int
-    """How often the test looked at its data: the batches played."""
-    interrupted: bool
     costs: str
     """The cost of every episode in the order played, equal ones together: "812x0 1 14x0 3.5"."""
     return_mean: float | None
     length_mean: float | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Assessment:
-    """The numbers of one policy. Each bound holds with the corrected confidence."""
-
     episodes: int
     violations: int
-    rate: float | None
     lower: float
     """On what the constraint limits: P(C > limit), the mean cost, or CVaR."""
     upper: float
@@ -76,10 +69,9 @@ class Assessment:
     """None without a largest possible cost: the largest cost seen is not one."""
     mean: float | None
     mean_upper: float | None
-    deviation: float | None
     episodes_needed: int | None
-    """Fixed number of episodes that would decide with probability 0.9 if the observed rate were the
-    true one."""
+    """Fixed number of episodes that would decide with probability 0.9 if the rate seen is the true
+    one."""
     verdict: Verdict
     sentence: str
 
@@ -98,106 +90,165 @@ def decode_costs(text: str) -> Costs:
     return np.repeat(np.array([float(cost) for _, _, cost in runs]), counts)
 
 
-def assess(played: PlayedEpisodes, plan: Plan, constraint: One) -> Assessment:
-    """All bounds, the verdict, and its sentence. A mean constraint names no share of worst
-    episodes, so it has no bounds on VaR and CVaR."""
-    costs, look = decode_costs(played.costs), (played.method, played.looks)
-    episodes, share, confidence = len(costs), constraint.share, plan.corrected_confidence
-    bounds = constraint_bounds(constraint, costs, look, plan)
-    violations = int(violates(costs, constraint.limit).sum())
-    rate = violations / episodes if episodes else None
-    at_risk, tail, mean, needed = [None, None], None, None, None
-    if isinstance(constraint, Mean):
-        mean = bounds[1]
-    else:
-        at_risk = [
-            tails.value_at_risk_bound(costs, share, confidence, bound)
-            for bound in BOUNDS[played.method]
-        ]
-        largest, level = largest_cost(plan, constraint), _spent(look, confidence)
-        if largest is not None and episodes:
-            tail, mean = (
-                tails.tail_mean_upper(costs, part, largest, level) for part in (share, 1.0)
+def examine(table: Table, plan: Plan, constraint: Constraint, **about: Any) -> list[Result]:
+    """A result for each constraint. `about`: seed, changes and digest of the policy."""
+    assert plan.episodes is not None
+    if len(table) > plan.episodes:
+        raise CanaryError(
+            f"{len(table):,} episodes are more than the {plan.episodes:,} of the plan."
+        )
+    *costs, returns, lengths = table.T
+    for name, column in (("return_mean", returns), ("length_mean", lengths)):
+        about[name] = float(column.mean()) if len(table) else None
+    pairs = zip(costs, parts_of(constraint), strict=True)
+    return [Sample(own, plan, part).result(**about) for own, part in pairs]
+
+
+def is_decided(table: Table, plan: Plan, constraint: Constraint) -> bool:
+    """Whether an anytime test has all its verdicts, and ends."""
+    pairs = zip(table.T, parts_of(constraint), strict=False)
+    each = (Sample(costs, plan, part) for costs, part in pairs)
+    return plan.early_stop and len(table) > 0 and all(one.is_decided() for one in each)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The costs of a policy's episodes, and the terms on which they are judged."""
+
+    costs: Costs
+    plan: Plan
+    constraint: One
+
+    @cached_property
+    def looks(self) -> int:
+        """How often an anytime test has looked; 0 for a number of episodes fixed in advance.
+
+        A fixed plan that was interrupted needs anytime bounds, which hold whoever chose the time.
+        """
+        plan, count = self.plan, len(self.costs)
+        is_fixed = not plan.early_stop and plan.episodes in (None, count)
+        return 0 if is_fixed else math.ceil(count / plan.batch)
+
+    @property
+    def level(self) -> float:
+        """The confidence of a bound that is valid at one look, so that all looks hold together."""
+        alpha = 1 - self.plan.corrected_confidence
+        return 1 - alpha / (self.looks * (self.looks + 1)) if self.looks else 1 - alpha
+
+    @cached_property
+    def largest(self) -> float:
+        """The largest possible cost; infinite if a chance constraint has none. Bounds on means
+        assume that costs lie between 0 and it."""
+        bound = largest_cost(self.plan, self.constraint)
+        least = -math.inf if isinstance(self.constraint, Chance) else 0.0
+        most = math.inf if bound is None else bound
+        outside = self.costs[(self.costs < least) | (self.costs > most * (1 + 1e-6))]
+        if len(outside):
+            raise CanaryError(
+                f"An episode cost {outside[0]:g}, but {self.constraint.text} was to be certified for "
+                f"costs between {least:g} and {most:g}; correct the largest cost of a step."
             )
-    if isinstance(constraint, Chance) and rate is not None:
-        needed = planned_episodes(constraint.epsilon, rate, confidence=confidence)
-    verdict = decide(*bounds, constraint.allowed)
-    return Assessment(
-        episodes=episodes,
-        violations=violations,
-        rate=rate,
-        lower=bounds[0],
-        upper=bounds[1],
-        value_at_risk_lower=at_risk[0],
-        value_at_risk_upper=at_risk[1],
-        conditional_value_at_risk_upper=tail,
-        mean=float(costs.mean()) if episodes else None,
-        mean_upper=mean,
-        deviation=float(costs.std()) if episodes else None,
-        episodes_needed=needed,
-        verdict=verdict,
-        sentence=_sentence(verdict, costs, bounds, needed, plan, constraint),
-    )
+        return most
 
+    @cached_property
+    def violations(self) -> int:
+        return int(violates(self.costs, self.constraint.limit).sum())
 
-def decide(lower: float, upper: float, allowed: float) -> Verdict:
-    if upper <= allowed:
-        return "SATISFIED"
-    return "VIOLATED" if lower > allowed else "UNDECIDED"
+    @cached_property
+    def bounds(self) -> tuple[float, float]:
+        """Lower and upper bound on what the constraint limits."""
+        costs, constraint, largest = self.costs, self.constraint, self.largest
+        confidence, count = self.plan.corrected_confidence, len(costs)
+        if isinstance(constraint, Chance):
+            lower, upper = ANYTIME if self.looks else FIXED
+            seen = self.violations, count, confidence
+            return (float(lower(*seen)), float(upper(*seen))) if count else (0.0, 1.0)
+        if isinstance(constraint, Mean):
+            return bounds.mean_bounds(costs, constraint.limit, largest, confidence)
+        lower = bounds.tail_mean_lower(costs, constraint.share, self.level)
+        return lower, bounds.tail_mean_upper(costs, constraint.share, largest, self.level)
 
+    @property
+    def verdict(self) -> Verdict:
+        lower, upper = self.bounds
+        if upper <= self.constraint.allowed:
+            return "SATISFIED"
+        return "VIOLATED" if lower > self.constraint.allowed else "UNDECIDED"
 
-def may_stop(costs: Costs, looks: int, plan: Plan, constraint: One) -> bool:
-    """Whether an anytime test has its verdict after so many looks."""
-    if isinstance(constraint, Mean):  # without the bounds, which take a bisection
-        bets = costs, constraint.limit, _largest(costs, plan, constraint)
-        return anytime.excludes_mean(*bets, plan.corrected_confidence, constraint.allowed)
-    bounds = constraint_bounds(constraint, costs, ("anytime", looks), plan)
-    return decide(*bounds, constraint.allowed) != "UNDECIDED"
+    def is_decided(self) -> bool:
+        if isinstance(self.constraint, Mean):  # without the bounds, which take a bisection
+            bets = self.costs, self.constraint.limit, self.largest
+            return bounds.excludes_mean(
+                *bets, self.plan.corrected_confidence, self.constraint.allowed
+            )
+        return self.verdict != "UNDECIDED"
 
-
-def constraint_bounds(
-    constraint: One, costs: Costs, look: tuple[Method, int], plan: Plan
-) -> tuple[float, float]:
-    """Lower and upper bound on what the constraint limits. A look is a method and its index, from
-    1."""
-    largest, confidence = _largest(costs, plan, constraint), plan.corrected_confidence
-    if isinstance(constraint, Chance):
-        if not len(costs):
-            return 0.0, 1.0
-        seen = int(violates(costs, constraint.limit).sum()), len(costs), confidence
-        lower, upper = (float(bound(*seen)) for bound in BOUNDS[look[0]])
-    elif isinstance(constraint, Mean):
-        lower, upper = anytime.mean_bounds(costs, constraint.limit, largest, confidence)
-    else:
-        level, share = _spent(look, confidence), constraint.share
-        lower = tails.tail_mean_lower(costs, share, level)
-        upper = tails.tail_mean_upper(costs, share, largest, level)
-    return lower, upper
-
-
-def _spent(look: tuple[Method, int], confidence: float) -> float:
-    """The confidence at this look of a bound that is not by itself valid at all times."""
-    method, number = look
-    if method == "fixed" or number == 0:
-        return confidence
-    return 1 - (1 - confidence) / (number * (number + 1))
-
-
-def _largest(costs: Costs, plan: Plan, constraint: One) -> float:
-    """The largest possible cost; infinite if a chance constraint has none. Bounds on means assume
-    that costs lie between 0 and it."""
-    bound = largest_cost(plan, constraint)
-    if bound is not None and len(costs) and costs.max() > bound * (1 + 1e-6):
-        raise CanaryError(
-            f"An episode cost {costs.max():g}, but the largest possible cost was given as "
-            f"{bound:g}; correct it or leave it out."
+    def result(self, **about: Any) -> Result:
+        """All bounds, the verdict, and its sentence. A mean constraint names no share of worst
+        episodes, so it has no bounds on VaR and CVaR."""
+        costs, count, share = self.costs, len(self.costs), self.constraint.share
+        (lower, upper), confidence = self.bounds, self.plan.corrected_confidence
+        at_risk, tail, mean, needed = [None, None], None, None, None
+        if isinstance(self.constraint, Mean):
+            mean = upper
+        else:
+            pair = ANYTIME if self.looks else FIXED
+            at_risk = [bounds.value_at_risk_bound(costs, share, confidence, one) for one in pair]
+            if count and self.largest < math.inf:
+                ends = self.largest, self.level
+                tail, mean = (bounds.tail_mean_upper(costs, part, *ends) for part in (share, 1.0))
+        if isinstance(self.constraint, Chance) and count:
+            rate = self.violations / count
+            needed = planned_episodes(self.constraint.epsilon, rate, confidence=confidence)
+        return Result(
+            **about,
+            promise=self.constraint.number,
+            costs=encode_costs(costs),
+            episodes=count,
+            violations=self.violations,
+            lower=lower,
+            upper=upper,
+            value_at_risk_lower=at_risk[0],
+            value_at_risk_upper=at_risk[1],
+            conditional_value_at_risk_upper=tail,
+            mean=float(costs.mean()) if count else None,
+            mean_upper=mean,
+            episodes_needed=needed,
+            verdict=self.verdict,
+            sentence=self._sentence(needed),
         )
-    if not isinstance(constraint, Chance) and len(costs) and costs.min() < 0:
-        raise CanaryError(
-            f"An episode cost {costs.min():g}: {constraint.text} can be certified only if no cost "
-            "is negative."
+
+    def _sentence(self, needed: int | None) -> str:
+        """What the verdict says. Bounds are rounded so that the sentence never claims too much."""
+        constraint, count = self.constraint, len(self.costs)
+        if not count:
+            return "No episode of this policy was played, so nothing is known about it."
+        say: Callable[[float], str] = "{:.6g}".format
+        if isinstance(constraint, Chance):
+            say = percent
+            what = f"the share of episodes with {constraint.cost} > {constraint.limit:g}"
+        elif isinstance(constraint, Mean):
+            what = f"the mean {constraint.cost} of an episode"
+        else:
+            what = (
+                f"the mean {constraint.cost} of the worst {percent(constraint.share)} of episodes"
+            )
+        lower, upper = self.bounds
+        least, most = say(_round(lower, math.floor)), say(_round(upper, math.ceil))
+        found = {
+            "SATISFIED": f"at most {most}",
+            "VIOLATED": f"more than {least}",
+            "UNDECIDED": f"between {least} and {most}",
+        }[self.verdict]
+        sentence = (
+            f"{statement_start(self.plan)}, {what} is {found}; allowed is {say(constraint.allowed)}, "
+            f"seen was {say(constraint.measure(self.costs))} in {count:,} episodes."
         )
-    return math.inf if bound is None else bound
+        if self.verdict == "UNDECIDED":
+            sentence += " These episodes cannot tell."
+            if needed:
+                sentence += f" About {needed:,} would decide if the rate seen is the true one."
+        return sentence
 
 
 def percent(value: float) -> str:
@@ -207,40 +258,6 @@ def percent(value: float) -> str:
 def statement_start(plan: Plan) -> str:
     together = f" in all {plan.statements} statements together" if plan.statements > 1 else ""
     return f"With {percent(plan.confidence)} confidence{together}"
-
-
-def _sentence(
-    verdict: Verdict,
-    costs: Costs,
-    bounds: tuple[float, float],
-    needed: int | None,
-    plan: Plan,
-    constraint: One,
-) -> str:
-    """What the verdict says. Numbers are rounded so that the sentence never claims too much."""
-    count = len(costs)
-    if count == 0:
-        return "No episode of this policy was played, so nothing is known about it."
-    lower, upper = _round(bounds[0], math.floor), _round(bounds[1], math.ceil)
-    if isinstance(constraint, Chance):
-        violations = int(violates(costs, constraint.limit).sum())
-        cost = "cost more than" if constraint.number is None else f"have {constraint.cost} above"
-        start, more = f"{statement_start(plan)},", f" of episodes {cost} {constraint.limit:g}"
-        seen = f"allowed are {percent(constraint.epsilon)}, and {violations:,} of {count:,} did"
-        least, most, (low, high) = percent(lower), percent(upper), map(percent, bounds)
-    else:
-        is_mean = isinstance(constraint, Mean)
-        which = "an episode" if is_mean else f"the worst {percent(constraint.share)} of episodes"
-        start, more = f"{statement_start(plan)}, the mean {constraint.cost} of {which} is", ""
-        value = constraint.measure(costs)
-        seen = f"allowed is {constraint.allowed:g}, and {count:,} episodes had {value:.4g}"
-        least, most = low, high = f"{lower:.6g}", f"{upper:.6g}"
-    if verdict == "SATISFIED":
-        return f"{start} at most {most}{more} ({seen})."
-    if verdict == "VIOLATED":
-        return f"{start} more than {least}{more} ({seen})."
-    advice = f" About {needed:,} would decide if the rate seen is the true one." if needed else ""
-    return f"{start} between {low} and {high}{more} ({seen}): these episodes cannot tell.{advice}"
 
 
 def _round(value: float, rounding: Callable[[float], int]) -> float:

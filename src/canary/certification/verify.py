@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 
 from canary.certification.certificate import FORMAT, constraint_of, content_hash, judge
-from canary.certification.certify import Table, examine, gather
 from canary.certification.page import certificate_in, render_page
 from canary.certification.plan import Plan, complete
-from canary.certification.run import JSON_NAME, about, players
-from canary.certification.verdict import decode_costs
+from canary.certification.run import JSON_NAME, about, play
+from canary.certification.verdict import decode_costs, examine
 from canary.constraints import parts_of
 from canary.environments.protocol import Environment
 from canary.errors import CanaryError
@@ -26,20 +25,11 @@ from canary.runs.checkpoint import stored_updates
 from canary.runs.directory import versions
 from canary.runs.environment import open_config
 from canary.runs.policies import FrozenPolicies, load_policies
-from canary.terminal.console import evaluation_bar
+from canary.terminal.certificate_table import CertificationBar
 
 TOLERANCE = 1e-6  # relative: other versions of the numerical libraries may round differently
 MOST_PROBLEMS = 5
-SAID = ("verdict", "sentence", "environment", "constraint", "limit", "epsilon", "time")
-SHOWN = {
-    "consistent": "Its bounds, verdict and sentence follow from the costs that it lists.",
-    "replayed": "All its episodes, played again, had the same costs.",
-}
-NOT_SHOWN = (
-    "Whether it was the first try: who certifies often enough finds a lucky seed.",
-    "That no episode can cost more than the stated bound.",
-    "An environment that behaves differently when it is watched.",
-)
+MALFORMED = LookupError, TypeError, ValueError, AttributeError, ArithmeticError, MemoryError
 
 
 def verify_file(
@@ -54,7 +44,8 @@ def verify_file(
     """Check a certificate: its JSON, its page, or a directory with both.
 
     The run is the given one, or that in whose directory the certificate lies. `replay` plays all
-    episodes again. `key` is the public key that must have signed it.
+    episodes again. `key` is the public key that must have signed it. Returns whether it is `valid`,
+    the `level` reached, the `problems`, and the fingerprint of the key that signed it.
     """
     certificate, page = read(path)
     problems, who, policies = [], None, None
@@ -65,26 +56,14 @@ def verify_file(
     if replay:
         policies = _policies(run or run_around(path), environment, certificate)
     problems += verify(certificate, policies, page, quiet=quiet)
-    reached = 0 if problems else 2 if replay else 1
-    shown, not_shown = list(SHOWN.values())[:reached], list(NOT_SHOWN)
-    if who is not None:
-        shown.append(f"The holder of the key {who} signed exactly this text.")
-    if reached < 2:
-        not_shown.append(
-            "Whether these episodes were played: canary certify RUN --verify FILE --replay."
-        )
-    if who is None or key is None:
-        not_shown.append("Who issued it, and when: --sign and --key show that.")
     return {
         "path": str(path),
         "valid": not problems,
-        "level": ("nothing", *SHOWN)[reached],
+        "level": "nothing" if problems else "replayed" if replay else "consistent",
+        "verdict": certificate.get("verdict"),
+        "sentence": certificate.get("sentence"),
         "problems": problems,
-        "shown": shown,
-        "notes": policies.notes if policies else [],
-        "not_shown": not_shown,
         "signed_by": who,
-        **{name: certificate.get(name) for name in SAID},
     }
 
 
@@ -139,75 +118,58 @@ def verify(
             return ["The content does not match its SHA-256 hash: it was changed or damaged."]
         if page is not None and render_page(data).encode() != page:
             return ["The page differs from the certificate in it."]
-        problems = _differences(data, _issued_again(data, policies, quiet=quiet))
+        issued = _issued_again(data, policies, quiet=quiet)
+        problems = list(_differences({name: data.get(name) for name in issued}, issued))
         if problems and policies is not None:
             if not data["environment_check"]["compared"]:
                 return [f"Its episodes differ. {data['environment_check']['sentence']}"]
             if data["versions"] != versions():
-                problems.append("It was made with other versions, which may round differently.")
-        return problems
+                problems.insert(0, "Other versions made it, which may round differently.")
+        return problems[:MOST_PROBLEMS]
     except CanaryError as error:
         return [str(error)]
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, MemoryError) as e:
-        return [f"The certificate is malformed ({type(e).__name__}: {e!s:.200})."]
+    except MALFORMED as error:
+        return [f"The certificate is malformed ({type(error).__name__}: {error!s:.200})."]
 
 
 def _issued_again(
     data: dict[str, Any], policies: FrozenPolicies | None, *, quiet: bool
 ) -> dict[str, Any]:
     """What follows from the costs that a certificate lists or, with policies, from its episodes."""
-    constraint, results, origin = constraint_of(data), data["results"], data["origin"]
+    constraint, origin, facts = constraint_of(data), data["origin"], {}
     # A result that was taken out shows in the number of statements
-    plan = complete(replace(Plan(**data["plan"]), statements=len(results)), constraint)
-    count, facts = len(parts_of(constraint)), {}
-    each = [results[first : first + count] for first in range(0, len(results), count)]
-    statements = [(one[0]["changes"], one[0]["seed"]) for one in each]
+    plan = complete(replace(Plan(**data["plan"]), statements=len(data["results"])), constraint)
+    # All results about the same episodes; the means of returns and lengths are those of the first
+    each = list(zip(*[iter(data["results"])] * len(parts_of(constraint)), strict=True))
     if policies is None:
-        played = [(_listed(one), one[0]["evidence"]["policy_sha256"]) for one in each]
+        results = []
+        for first, *others in each:
+            costs = [decode_costs(one["costs"]) for one in (first, *others)]
+            means = [np.full(len(costs[0]), first[f"{name}_mean"]) for name in ("return", "length")]
+            of = {name: first[name] for name in ("seed", "changes", "policy_sha256")}
+            results += examine(np.column_stack([*costs, *means]), plan, constraint, **of)
     else:
         facts = about(policies)
         facts["origin"] = origin | facts["origin"]
-        counts, played = [one[0]["assessment"]["episodes"] for one in each], []
-        again = players(policies, statements, constraint, plan, data["evaluation_seed"])
-        with evaluation_bar(sum(counts), quiet=quiet) as (report, _):
-            for (_, seed), episodes, play in zip(statements, counts, again, strict=True):
-                table = gather(play, plan, constraint, count=episodes)
-                played.append((table, policies.identity(seed).sha256))
-                report(seed, episodes)
-    found = [
-        (seed, changes, examine(table, policy, plan, constraint))
-        for (changes, seed), (table, policy) in zip(statements, played, strict=True)
-    ]
-    return judge(found, plan, constraint, origin.get("environment_changes", [])) | facts
+        statements = [(first["changes"], first["seed"]) for first, *_ in each]
+        counts = [first["episodes"] for first, *_ in each]
+        with CertificationBar(constraint, plan, quiet=quiet) as bar:
+            how = plan, data["evaluation_seed"], bar.start, counts
+            results = play(policies, statements, constraint, *how)
+    return judge(results, plan, constraint, origin.get("environment_changes", [])) | facts
 
 
-def _listed(results: list[dict[str, Any]]) -> Table:
-    """The episodes of a policy by the results about its costs. Of their returns and lengths only
-    the means are listed."""
-    costs = [decode_costs(one["evidence"]["costs"]) for one in results]
-    means = [results[0]["evidence"][name] for name in ("return_mean", "length_mean")]
-    return np.column_stack([*costs, *(np.full(len(costs[0]), mean) for mean in means)])
-
-
-def _differences(data: dict[str, Any], issued: dict[str, Any]) -> list[str]:
-    """Where the certificate differs from the one issued again by more than rounding."""
-    found = dict(_leaves({name: data.get(name) for name in issued}))
-    expected, problems = dict(_leaves(issued)), []
-    for place in expected | found:
-        one, other = found.get(place, "missing"), expected.get(place, "missing")
-        are_close = one == other
-        if isinstance(one, float) and isinstance(other, float):
-            are_close = math.isclose(one, other, rel_tol=TOLERANCE, abs_tol=1e-9)
-        if not are_close:
-            text = f"{place[1:]} is {one!r:.60} in the certificate but should be {other!r:.60}."
-            problems.append(text)
-    return problems[:MOST_PROBLEMS]
-
-
-def _leaves(data: Any, place: str = "") -> Iterator[tuple[str, Any]]:
-    """The numbers and texts of JSON data by their places."""
-    if isinstance(data, dict | list):
-        for name, value in data.items() if isinstance(data, dict) else enumerate(data):
-            yield from _leaves(value, f"{place}.{name}")
-    else:
-        yield place, data
+def _differences(one: Any, other: Any, place: str = "") -> Iterator[str]:
+    """Where a certificate differs from the one issued again by more than rounding."""
+    if isinstance(one, list) and isinstance(other, list):
+        one, other = dict(enumerate(one)), dict(enumerate(other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        for name in other | one:
+            pair = one.get(name, "missing"), other.get(name, "missing")
+            yield from _differences(*pair, f"{place}.{name}")
+        return
+    are_close = one == other
+    if isinstance(one, float) and isinstance(other, float):
+        are_close = math.isclose(one, other, rel_tol=TOLERANCE, abs_tol=1e-9)
+    if not are_close:
+        yield f"{place[1:]} is {one!r:.60} in the certificate but should be {other!r:.60}."

@@ -169,9 +169,9 @@ of RUN, or of the run that contains it."""
 
         key = None
         if self.key is not None:
-            from canary.certification.signature import public_key  # needs cryptography
+            from canary.certification.signature import read_key  # needs cryptography
 
-            key = public_key(self.key)
+            key = read_key(self.key, "public")
         name = self.run or str(run_around(path) or "")
         run = options.opened(name, self.out, trust=self.trust) if name else None
         result = verify_file(path, run=run, replay=self.replay, key=key, quiet=self.quiet)

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from canary.certification.certificate import constraint_of, result_name, results_about
+from canary.certification.certificate import constraint_of, policy_name, results_about
 from canary.certification.certify import Progress as Report
 from canary.certification.plan import Plan
 from canary.constraints import Chance, Constraint, Mean, One, parts_of
@@ -33,7 +33,7 @@ class CertificationBar(ExitStack):
 
     def start(self, seed: int, changes: dict[str, int | float]) -> Report:
         """The callback for the next policy."""
-        before, name = self._begun * self._each, result_name({"seed": seed, "changes": changes})
+        before, name = self._begun * self._each, policy_name(seed, changes)
         self._begun += 1
 
         def report(episodes: int, violations: int | None) -> None:
@@ -65,50 +65,40 @@ def print_certificate(
 
 def _line(result: dict[str, Any], constraint: One) -> Line:
     """The cells of one result. VaR, CVaR and mean are bounded beside what is judged."""
-    one, is_chance = result["assessment"], isinstance(constraint, Chance)
-    has_tail = not isinstance(constraint, Mean)
-    value_at_risk = span(one.get("value_at_risk_lower"), one.get("value_at_risk_upper"))
-    tail = number(one.get("conditional_value_at_risk_upper"))
+    is_chance, has_tail = isinstance(constraint, Chance), not isinstance(constraint, Mean)
+    value_at_risk = span(result["value_at_risk_lower"], result["value_at_risk_upper"])
+    tail, decimals = result["conditional_value_at_risk_upper"], digits(constraint.allowed)
     return {
-        "policy": result_name(result),
-        "verdict": Text(one["verdict"], STYLES[one["verdict"]]),
+        "policy": policy_name(result["seed"], result["changes"]),
+        "verdict": Text(result["verdict"], STYLES[result["verdict"]]),
         # An episode above the limit of another constraint violates nothing
-        "violations": f"{one['violations']:,}" if is_chance else None,
-        "episodes": f"{one['episodes']:,}",
-        constraint.label: span(
-            one["lower"], one["upper"], digits(constraint.allowed) if is_chance else None
-        ),
+        "violations": f"{result['violations']:,}" if is_chance else None,
+        "episodes": f"{result['episodes']:,}",
+        constraint.label: span(result["lower"], result["upper"], decimals if is_chance else None),
         "VaR": value_at_risk if has_tail else None,
-        "CVaR": f"<= {tail}" if is_chance else None,
-        "mean cost": f"<= {number(one['mean_upper'])}" if has_tail else None,
-        "return": number(result["evidence"]["return_mean"]),
+        "CVaR": f"<= {number(tail)}" if is_chance else None,
+        "mean cost": f"<= {number(result['mean_upper'])}" if has_tail else None,
+        "return": number(result["return_mean"]),
     }
 
 
 LEVELS = {
     "nothing": "shows nothing",
-    "consistent": "follows from the costs that it lists",
-    "replayed": "was replayed",
-}
-PARTS = {
-    "problems": ("What is wrong", "red"),
-    "shown": ("Shown", "green"),
-    "notes": ("Notes", "yellow"),
-    "not_shown": ("Not shown", "dim"),
+    "consistent": "follows from the costs that it lists; --replay plays its episodes again",
+    "replayed": "was replayed: its episodes, played again, had the same costs",
 }
 
 
 def print_verification(console: Console, result: dict[str, Any]) -> None:
-    """What was shown, and what was not."""
     word, style = ("VALID", "bold green") if result["valid"] else ("NOT VALID", "bold red")
     about = f" {result['path']} {LEVELS[result['level']]}"
-    console.print(Text.assemble((f" {word} ", f"{style} reverse"), about))
+    console.print(Text.assemble((f" {word} ", f"{style} reverse"), about), soft_wrap=True)
     if result["valid"]:
         console.print(Text(f"{result['verdict']}: {result['sentence']}"), soft_wrap=True)
-    for name, (heading, colour) in PARTS.items():
-        for index, sentence in enumerate(result[name]):
-            label = f"{'' if index else heading:<15}"
-            console.print(Text.assemble((label, colour), sentence), soft_wrap=True)
+    if result["signed_by"]:
+        console.print(Text(f"Signed by {result['signed_by']}", "green"), soft_wrap=True)
+    for problem in result["problems"]:
+        console.print(Text(problem, "red"), soft_wrap=True)
 
 
 def footnote(plan: dict[str, Any]) -> str:

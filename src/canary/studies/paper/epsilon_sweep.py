@@ -1,6 +1,8 @@
 """The paper's sweep over epsilon (fig:eps_sweep): dynamics, calibration, and the time in which the
 violation rate falls from 0.3 to 0.1."""
 
+import math
+
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
@@ -34,11 +36,8 @@ def view(study: StoredStudy) -> table.View:
 def _claims(rows: list[Results]) -> list[str]:
     """Of calibration and collapse, for the paper's update."""
     low, high = CALIBRATION
-    ratios = [
-        row.epsilon / p
-        for row in rows
-        if row.epsilon and (p := over_seeds(row.each("violation")).mean)
-    ]
+    found = [(row.epsilon, over_seeds(row.each("violation")).mean) for row in rows]
+    ratios = [epsilon / p if p else math.inf for epsilon, p in found if epsilon and p is not None]
     times = [time for row in rows if (time := table.median(row.each("collapse_steps")))]
     if not ratios or not times:
         return []

@@ -15,7 +15,8 @@ import canary
 from canary import CanaryError
 from canary.api import Run
 from canary.api.run import _yardstick
-from canary.config.config import config_to_dict, make_config
+from canary.config.config import make_config
+from canary.config.run_config import config_to_dict
 from canary.environments.icy_lake import IcyLake
 from canary.evaluation import make_player
 from canary.reporting.records import EvaluationSummary, TrainingSummary

@@ -13,7 +13,8 @@ from examples.own_constraint import Excess
 import canary
 from canary import CanaryError
 from canary.algorithms.canary import CanaryConfig
-from canary.config.config import config_to_dict, make_config
+from canary.config.config import make_config
+from canary.config.run_config import config_to_dict
 from canary.runs import directory
 from canary.training import seed_key
 

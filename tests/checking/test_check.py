@@ -117,8 +117,8 @@ def test_a_slow_environment_takes_no_longer_than_allowed(monkeypatch, capsys, ho
     """Between two steps of a host environment the check can stop."""
     monkeypatch.setattr(environments, "SECONDS", 4.0)
     monkeypatch.setattr(
-        "canary.config.config.make_environment",
-        lambda *_, **__: (from_gymnasium(Sleepy, horizon=horizon), "", []),
+        "canary.config.sources.make_environment",
+        lambda *_: from_gymnasium(Sleepy, horizon=horizon),
     )
     began = time.monotonic()
     assert main(["check-env", "sleepy", "--json", "-"]) == 0

@@ -13,14 +13,9 @@ import pytest
 from canary.algorithms import ALGORITHMS
 from canary.algorithms.base import EstimationConfig
 from canary.algorithms.canary import CanaryConfig
-from canary.config.config import (
-    RunConfig,
-    config_from_dict,
-    config_to_dict,
-    make_config,
-    settings_table,
-)
+from canary.config.config import make_config, settings_table
 from canary.config.presets import PAPER_BATCHES, PRESETS, of_kind
+from canary.config.run_config import RunConfig, config_from_dict, config_to_dict
 from canary.constraints import CVaR, Mean
 from canary.environments import ENVIRONMENTS
 from canary.errors import CanaryError
@@ -123,7 +118,7 @@ WRONG = [
     ("algo.target_kl", "section.setting=value"),
     ("constraint.limit=0", "limit must be at least"),
     ("constraint.epsilon=1", "between 0 and 1"),
-    ("training.seeds=[1, 1]", "different"),
+    ("training.seeds=[1, 1]", "each once"),
     ("training.total_steps=10", "less than one update.*give more, or .*training.environments"),
     ("env.slip=0.6", "slip"),
 ]
@@ -169,7 +164,7 @@ def test_an_environment_of_ones_own():
     config = make_config(Price(), constraint=Chance(limit=1.0, epsilon=0.1), total_steps=5000)
     assert config.environment_name == "Price"
     assert through_json(config, Price()) == config
-    with pytest.raises(CanaryError, match="not a named environment"):
+    with pytest.raises(CanaryError, match="not one of canary's own"):
         through_json(config)
     with pytest.raises(CanaryError, match="pass constraint"):
         make_config(Price())

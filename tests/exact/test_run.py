@@ -10,7 +10,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from canary.config.config import config_from_dict
+from canary.config.run_config import config_from_dict
 from canary.environments.icy_lake import IcyLake
 from canary.errors import CanaryError
 from canary.evaluation import play_episodes

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from canary.config.config import config_from_dict
+from canary.config.run_config import config_from_dict
 from canary.errors import CanaryError
 from canary.export import formats, numpy_policy
 from canary.export import run as exports

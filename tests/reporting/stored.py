@@ -6,7 +6,8 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import polars as pl
 
-from canary.config.config import config_to_dict, make_config
+from canary.config.config import make_config
+from canary.config.run_config import config_to_dict
 from canary.reporting.results import of_run
 from canary.runs import directory
 from canary.runs.manifest import update_manifest

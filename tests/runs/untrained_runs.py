@@ -6,7 +6,8 @@ from typing import Any
 
 import equinox as eqx
 
-from canary.config.config import config_to_dict, make_config
+from canary.config.config import make_config
+from canary.config.run_config import config_to_dict
 from canary.environments.icy_lake import IcyLake
 from canary.runs import checkpoint, directory
 from canary.runs.environment import describe_environment

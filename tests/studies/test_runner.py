@@ -11,7 +11,7 @@ import pytest
 
 from canary.cli import main
 from canary.cli.studies import sweep_study, swept
-from canary.config.config import config_to_dict
+from canary.config.run_config import config_to_dict
 from canary.errors import CanaryError
 from canary.studies import runner, store
 from canary.studies.catalogue import ALL_STUDIES, PUBLISHED, Row, Study

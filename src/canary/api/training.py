@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from canary.api.run import RUNS, Run, finished
-from canary.config.config import Overrides, make_config
-from canary.config.run_config import RunConfig, Said
+from canary.config.config import Overrides, Said, make_config
+from canary.config.run_config import RunConfig
 from canary.constraints import Joint, Mean
 from canary.environments.gymnasium_environment import GymnasiumEnvironment
 from canary.environments.protocol import Environment

@@ -24,7 +24,7 @@ from canary.certification.page import render_page
 from canary.certification.plan import Plan, complete
 from canary.certification.verdict import Changes, Result, examine
 from canary.config.config import RunConfig
-from canary.config.run_config import complete as complete_constraint
+from canary.config.config import complete as complete_constraint
 from canary.constraints import Constraint, parts_of
 from canary.environments import protocol
 from canary.environments.protocol import Environment, close, settings_of, with_settings

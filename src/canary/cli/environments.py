@@ -54,17 +54,17 @@ the fast part of this check. Exit code 0 if nothing is wrong, else 1."""
 
     def __call__(self) -> int:
         from canary.checking.yardstick import full_check
-        from canary.config.config import make_environment, pairs_of
+        from canary.config.config import by_section
+        from canary.config.sources import make_environment
         from canary.environments.protocol import close
         from canary.runs.devices import prepare_devices
         from canary.terminal.tables import print_check
 
         prepare_devices()
-        environment, _, rest = make_environment(
-            self.env, pairs_of(self.set), self.cost, check=False
-        )
-        for path, _ in rest:
-            raise CanaryError(f"--set takes env.NAME=VALUE here, not {path!r:.60}.")
+        changes = by_section(self.set)
+        if changes["algo"] or changes["training"] or changes["constraint"]:
+            raise CanaryError("--set takes env.NAME=VALUE here; nothing is trained.")
+        environment = make_environment(self.env, changes["env"], self.cost)
         constraint = self._constraint(environment)
         until = math.inf if self.episodes else time.monotonic() + SECONDS
         try:
@@ -87,7 +87,7 @@ the fast part of this check. Exit code 0 if nothing is wrong, else 1."""
 
     def _constraint(self, environment: "Environment") -> Any:
         """The constraint of the options, completed by the environment's own; None without a limit."""
-        from canary.config.run_config import complete
+        from canary.config.config import complete
         from canary.constraints import Chance
         from canary.environments.protocol import default_constraint
 

@@ -1,49 +1,33 @@
-"""Make the configuration of a run from a few choices; write it as JSON and read it back."""
+"""Make the configuration of a run from a few choices."""
 
 import dataclasses
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from canary.algorithms import ALGORITHMS
 from canary.checking.structure import check_structure
 from canary.config import presets
-from canary.config.run_config import RunConfig, Said, TrainingConfig, checked, complete
-from canary.config.settings import check as check_settings
-from canary.config.settings import leaves, override, parse, table, to_dict
-from canary.config.sources import Source, build
-from canary.constraints import from_dict as constraint_from_dict
-from canary.constraints import to_dict as constraint_to_dict
+from canary.config.run_config import RunConfig, TrainingConfig, checked, method_name
+from canary.config.settings import canonical, changed, check, leaves, table
+from canary.config.sources import make_environment
+from canary.constraints import CONSTRAINTS, Constraint, Joint, Kind, One, parts_of
 from canary.environments import ENVIRONMENTS
-from canary.environments.protocol import (
-    Environment,
-    default_constraint,
-    name_of_environment,
-    settings_of,
-    with_settings,
-)
+from canary.environments.protocol import Environment, default_constraint, name_of_environment
 from canary.errors import CanaryError, nearest
 from canary.host.references import label_of, look_up, looks_up
-from canary.values import Texts, from_dict
+from canary.values import Texts, convert
 
 Overrides = Mapping[str, Any] | Texts
 """{"algo.dead_zone": 0.6} or ("algo.dead_zone=0.6",)."""
-Pairs = list[tuple[str, Any]]
-SECTIONS = {"algo": "algorithm", "training": "training", "constraint": "constraint"}
-"""The parts of a run by their names in `--set`, without `env`, which `make_environment` reads."""
-
-
-def canonical(name: str, known: Iterable[str], what: str) -> str:
-    """The known name that `name` means; case, `-` and `_` do not matter."""
-
-    def fold(text: str) -> str:
-        return text.lower().replace("-", "").replace("_", "")
-
-    for candidate in known:
-        if fold(candidate) == fold(name):
-            return candidate
-    raise CanaryError(f"There is no {what} called {name!r:.60}{nearest(name, known)}")
+Said = Mapping[str, Any] | Constraint | Sequence[One] | None
+"""A constraint, a list of them for several costs, or some of `kind`, `limit` and `epsilon`, each a
+value or a list."""
+SECTIONS = ("env", "algo", "constraint", "training")
+CHOICES = (
+    "canary.Chance(limit=..., epsilon=...), canary.Mean(limit=...) or canary.CVaR(limit=..., "
+    "epsilon=...)"
+)
 
 
 def make_config(
@@ -62,48 +46,77 @@ def make_config(
     own (`make_method`); the fields that were named in settings are kept, and the preset chooses the
     others. `overrides` change single settings; `training` holds fields of `TrainingConfig`.
     """
-    environment, name, pairs = make_environment(env, pairs_of(overrides), cost)
+    changes = by_section(overrides)
+    environment = make_environment(env, changes["env"], cost)
+    if isinstance(env, str) and ":" in env:
+        check_structure(environment)
     settings, algorithm_name = make_method(algorithm)
-    preset = canonical(preset, presets.PRESETS, "preset")
+    name, preset = name_of_environment(environment), canonical(preset, presets.PRESETS, "preset")
+    own = complete(constraint, default_constraint(environment), name)
     problem = RunConfig(
         environment=environment,
-        environment_name=name,
         algorithm=settings,
         algorithm_name=algorithm_name,
-        constraint=complete(constraint, default_constraint(environment), name),
+        constraint=complete(changes["constraint"], own, name),
         preset=preset,
     )
-    limits = [pair for pair in pairs if pair[0].startswith("constraint.")]
-    # A preset depends on the final constraint
-    config = presets.PRESETS[preset](_changed(problem, limits))
+    config = presets.PRESETS[preset](problem)  # which depends on the constraint
     is_named = isinstance(algorithm, str | type)
-    chosen = [] if is_named else [(f"algo.{s.path}", s.value) for s in leaves(settings, named=True)]
+    chosen = {} if is_named else {each.path: each.value for each in leaves(settings, named=True)}
     if chosen and type(config.algorithm) is not type(settings):
         raise CanaryError(
             f"The preset {preset} trains {type(config.algorithm).__name__} instead of "
             f"{type(settings).__name__}; pass settings of that, or another preset."
         )
-    rest = [pair for pair in pairs if pair not in limits]
-    last = [(f"training.{name}", value) for name, value in training.items()]
-    return checked(_changed(config, [*chosen, *rest, *last]))
+    return checked(
+        replace(
+            config,
+            algorithm=changed(config.algorithm, chosen | changes["algo"], "algo"),
+            training=changed(config.training, changes["training"] | training, "training"),
+        )
+    )
+
+
+def by_section(overrides: Overrides) -> dict[str, dict[str, Any]]:
+    """Overrides, a dictionary or texts, by the part of a run that they change."""
+    if isinstance(overrides, Mapping):
+        items: list[Any] = list(overrides.items())
+    else:
+        texts = [overrides] if isinstance(overrides, str) else overrides
+        items = [[part.strip() for part in text.split("=", 1)] for text in texts]
+    changes: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
+    for item in items:
+        if len(item) < 2 or not isinstance(item[0], str) or "." not in item[0]:
+            raise CanaryError(
+                "--set expects section.setting=value, for example algo.dead_zone=0.6, not "
+                f"{item[0]!r:.60}."
+            )
+        section, _, path = item[0].partition(".")
+        if section not in changes:
+            raise CanaryError(f"--set knows no section {section!r:.60}{nearest(section, SECTIONS)}")
+        changes[section][path] = item[1]
+    return changes
 
 
 def make_method(algorithm: Any) -> tuple[Any, str]:
     """The settings of a method, and its name. A method is a name, its settings, or their class:
     one of canary's, or one of the user's own, which `package.module:Class` names as well."""
     if isinstance(algorithm, str):
-        name = algorithm if ":" in algorithm else canonical(algorithm, ALGORITHMS, "algorithm")
-        kind = look_up(name) if ":" in name else ALGORITHMS[name]
-    else:
-        kind = algorithm if isinstance(algorithm, type) else type(algorithm)
+        is_code = ":" in algorithm
+        algorithm = (
+            look_up(algorithm)
+            if is_code
+            else ALGORITHMS[canonical(algorithm, ALGORITHMS, "algorithm")]
+        )
+    kind = algorithm if isinstance(algorithm, type) else type(algorithm)
     check_method(kind)
     try:
-        settings = kind() if isinstance(algorithm, str | type) else algorithm
+        settings = algorithm() if algorithm is kind else algorithm
     except TypeError as error:
         raise CanaryError(f"{kind.__name__} needs settings: {error}; pass an instance.") from None
-    check_settings(settings, "algo")
-    ours = method_name(kind)
-    return settings, kind.__name__ if ":" in ours else ours
+    check(settings, "algo")
+    name = method_name(kind)
+    return settings, kind.__name__ if ":" in name else name
 
 
 def check_method(kind: Any) -> None:
@@ -123,72 +136,53 @@ def check_method(kind: Any) -> None:
         )
 
 
-def method_name(kind: type) -> str:
-    """How a run stores a method: the name of one of canary's, or `module:Class` of the user's own."""
-    return next((name for name, known in ALGORITHMS.items() if known is kind), label_of(kind))
-
-
-def make_environment(
-    env: str | Environment, pairs: Pairs, cost: str | None = None, *, check: bool = True
-) -> tuple[Environment, str, Pairs]:
-    """The environment of a name, a reference to code, or an object; its name; and the pairs of other
-    sections."""
-    rest = [pair for pair in pairs if not pair[0].startswith("env.")]
-    changes = {path.removeprefix("env."): v for path, v in pairs if path.startswith("env.")}
-    if isinstance(env, str) and ":" in env:
-        arguments = {name: parse(value) for name, value in changes.items()}
-        environment, changes = build(Source(env, arguments, cost)), {}
-    elif isinstance(env, str) and re.search(r"-v\d+$", env):  # as Gymnasium names them
-        raise CanaryError(f"There is no environment called {env!r}; try gymnasium:{env}.")
-    elif cost is not None:
+def complete(said: Said, suggested: Any, environment: str) -> Constraint:
+    """The constraint; what was left out comes from the environment's suggestion."""
+    if isinstance(said, list | tuple):
+        said = said[0] if len(said) == 1 else Joint(tuple(said))
+    if isinstance(suggested, list | tuple):
+        suggested = Joint(tuple(suggested))
+    if isinstance(said, One | Joint):
+        return said
+    if not isinstance(suggested, One | Joint | None):
         raise CanaryError(
-            f"The cost of {env} is its own; --cost is for environments of other packages."
+            f"The default_constraint of {environment} must be {CHOICES}, not {suggested!r:.60}."
         )
-    elif isinstance(env, str):
-        name = canonical(env, ENVIRONMENTS, "environment")
-        return override(ENVIRONMENTS[name](), changes, "env"), name, rest
-    else:
-        environment = env
-    if check:
-        check_structure(environment)
-    if changes and callable(getattr(environment, "with_settings", None)):
-        spelled = {name: parse(value) for name, value in changes.items()}
-        environment = with_settings(environment, spelled)
-    elif changes:
-        environment = override(environment, changes, "env")
-    return environment, name_of_environment(environment), rest
+    if not isinstance(said, Mapping | None) or not {*(said or ())} <= {"kind", "limit", "epsilon"}:
+        raise CanaryError(f"The constraint must be {CHOICES}, not {said!r:.60}.")
 
+    def listed(name: str) -> list[Any]:
+        value = (said or {}).get(name)
+        value = value.split(",") if isinstance(value, str) else value
+        return [] if value is None else [*value] if isinstance(value, list | tuple) else [value]
 
-def pairs_of(overrides: Overrides) -> Pairs:
-    """The paths and values of overrides, which are a dictionary or texts."""
-    if isinstance(overrides, Mapping):
-        items: list[Any] = list(overrides.items())
-    else:
-        texts = [overrides] if isinstance(overrides, str) else overrides
-        items = [[part.strip() for part in text.split("=", 1)] for text in texts]
-    for item in items:
-        if len(item) < 2 or not isinstance(item[0], str) or "." not in item[0]:
-            raise CanaryError(
-                "--set expects section.setting=value, for example algo.dead_zone=0.6, not "
-                f"{item[0]!r:.60}."
-            )
-    return [(path, value) for path, value in items]
-
-
-def _changed(config: RunConfig, pairs: Sequence[tuple[str, Any]]) -> RunConfig:
-    """All settings replaced, those of a section together."""
-    changes: dict[str, dict[str, Any]] = {}
-    for path, value in pairs:
-        section, _, rest = path.partition(".")
-        if section not in SECTIONS:
-            known = ("env", *SECTIONS)
-            raise CanaryError(f"--set knows no section {section!r:.60}{nearest(section, known)}")
-        changes.setdefault(section, {})[rest] = value
-    parts: dict[str, Any] = {
-        SECTIONS[section]: override(getattr(config, SECTIONS[section]), values, section)
-        for section, values in changes.items()
-    }
-    return replace(config, **parts)
+    kinds, limits, epsilons = map(listed, ("kind", "limit", "epsilon"))
+    own: Sequence[One | None] = () if suggested is None else parts_of(suggested)
+    count = len(own) if len(own) > 1 else max(len(kinds), len(limits), 1)
+    own = own if len(own) == count else (None,) * count
+    kinds = kinds or [getattr(part, "kind", "chance") for part in own]
+    kinds = [convert(Kind, kind, "The constraint") for kind in kinds]
+    kinds = kinds * count if len(kinds) == 1 else kinds
+    tails = sum(kind != "mean" for kind in kinds)
+    if len(kinds) != count or len(limits) not in (0, count) or len(epsilons) not in (0, tails):
+        raise CanaryError(
+            f"{environment} takes {count} limits, a kind for all or for each, and {tails} epsilons "
+            f"(a mean has no epsilon), not {len(limits)} limits, {len(kinds)} kinds and "
+            f"{len(epsilons)} epsilons."
+        )
+    given = {"limit": iter(limits), "epsilon": iter(epsilons)}
+    parts: list[One] = []
+    for kind, part in zip(kinds, own, strict=True):
+        values: dict[str, Any] = {}
+        for name in ("limit",) if kind == "mean" else ("limit", "epsilon"):
+            values[name] = next(given[name], getattr(part, name, None))
+            if values[name] is None:
+                raise CanaryError(
+                    f"{environment} has no default {name} for a {kind} constraint: give the {name} "
+                    f"(--{name}), or pass constraint={CHOICES}."
+                )
+        parts.append(CONSTRAINTS[kind](**values))
+    return parts[0] if count == 1 else Joint(tuple(parts))
 
 
 def settings_table(name: str) -> list[dict[str, str]]:
@@ -197,60 +191,3 @@ def settings_table(name: str) -> list[dict[str, str]]:
     name = canonical(name, known, "algorithm or environment")
     section = "algo" if name in ALGORITHMS else "env" if name in ENVIRONMENTS else "training"
     return table(known[name](), section)
-
-
-def config_to_dict(config: RunConfig) -> dict[str, Any]:
-    return {
-        "environment": {
-            "name": config.environment_name,
-            "settings": settings_of(config.environment),
-        },
-        "algorithm": {
-            "name": config.algorithm_name,
-            "method": method_name(type(config.algorithm)),
-            "settings": to_dict(config.algorithm),
-        },
-        "constraint": constraint_to_dict(config.constraint),
-        "training": to_dict(config.training),
-        "preset": config.preset,
-    }
-
-
-def config_from_dict(
-    data: dict[str, Any],
-    environment: Environment | None = None,
-    changes: tuple[str, ...] = (),
-    method: type | None = None,
-) -> RunConfig:
-    """Rebuild a configuration. `environment` and `method` are the user's own, if the run was trained
-    with them; `canary.runs.environment` imports them once they are trusted. `changes` say how the
-    environment differs from that of training."""
-    try:
-        name, settings = data["environment"]["name"], data["environment"]["settings"]
-        known = data["algorithm"]["method"]
-        if environment is None:
-            if name not in ENVIRONMENTS:
-                raise CanaryError(
-                    f"The run was trained on {name!r:.60}, which is not a named environment: in "
-                    "Python, canary.load(RUN, environment)."
-                )
-            environment = from_dict(ENVIRONMENTS[name], settings, "env")
-        if method is None and known not in ALGORITHMS:
-            raise CanaryError(f"The run was trained with {known!r:.60}, which is not canary's own.")
-        config = RunConfig(
-            environment=environment,
-            environment_name=name,
-            algorithm=from_dict(method or ALGORITHMS[known], data["algorithm"]["settings"], "algo"),
-            algorithm_name=data["algorithm"]["name"],
-            constraint=constraint_from_dict(data["constraint"]),
-            training=from_dict(TrainingConfig, data["training"], "training"),
-            preset=data["preset"],
-            environment_changes=changes,
-        )
-    except (KeyError, TypeError) as error:
-        raise CanaryError(f"The run's configuration is incomplete ({error}).") from None
-    except CanaryError as error:
-        raise CanaryError(
-            f"{error} If another version of canary made the run (manifest.json names it), use that."
-        ) from None
-    return checked(config)

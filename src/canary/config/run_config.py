@@ -1,15 +1,21 @@
-"""The configuration of a run: an environment, an algorithm, a constraint, and sizes of training."""
+"""The configuration of a run: an environment, an algorithm, a constraint, and sizes of training; and
+the same as JSON data."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from canary.algorithms import ALGORITHMS
 from canary.checking.structure import costs_of
-from canary.constraints import CONSTRAINTS, Constraint, Joint, One, parts_of
-from canary.environments.protocol import Environment
+from canary.constraints import Constraint, Joint, parts_of
+from canary.constraints import from_dict as constraint_from_dict
+from canary.constraints import to_dict as constraint_to_dict
+from canary.environments import ENVIRONMENTS
+from canary.environments.protocol import Environment, name_of_environment, settings_of
 from canary.errors import CanaryError
-from canary.values import Amount, Count, Steps, Whole
+from canary.host.references import label_of
+from canary.values import Amount, Count, Steps, Whole, from_dict
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,11 +58,9 @@ class TrainingConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
-    """A whole run. `environment` is the environment itself: a frozen dataclass whose fields are its
-    settings."""
+    """A whole run."""
 
     environment: Environment
-    environment_name: str
     algorithm: Any
     """The settings of a method: one of `canary.ALGORITHMS`, or the user's own."""
     algorithm_name: str
@@ -65,6 +69,10 @@ class RunConfig:
     preset: str = "fast"
     environment_changes: tuple[str, ...] = ()
     """How the environment differs from that of training, if the caller accepted a change."""
+
+    @property
+    def environment_name(self) -> str:
+        return name_of_environment(self.environment)
 
     @property
     def clock(self) -> int | None:
@@ -80,14 +88,12 @@ def checked(config: RunConfig) -> RunConfig:
     costs, limits = costs_of(config.environment), len(parts_of(constraint))
     if costs != limits:
         raise CanaryError(
-            f"{config.environment_name} has {costs} {'costs' if costs > 1 else 'cost'}, and "
-            f"{constraint.text} limits {limits}; give one limit for each cost, in order: "
+            f"{config.environment_name} has {costs} cost{'s' * (costs > 1)}, and {constraint.text} "
+            f"limits {limits}; give one limit for each cost, in order: "
             "constraint=[canary.Chance(...), canary.Mean(...)], or --limit A,B."
         )
-    if not training.seeds:
-        raise CanaryError("At least one seed is needed.")
-    if len(set(training.seeds)) < len(training.seeds):
-        raise CanaryError(f"Seeds must be different whole numbers, not {training.seeds}.")
+    if not training.seeds or len(set(training.seeds)) < len(training.seeds):
+        raise CanaryError(f"Give at least one seed, and each once, not {training.seeds}.")
     if training.total_steps < training.batch:
         raise CanaryError(
             f"total_steps ({training.total_steps}) is less than one update, which takes "
@@ -102,73 +108,6 @@ def checked(config: RunConfig) -> RunConfig:
             "steps of a batch; take fewer."
         )
     return config
-
-
-CHOICES = (
-    "canary.Chance(limit=..., epsilon=...), canary.Mean(limit=...) or canary.CVaR(limit=..., "
-    "epsilon=...)"
-)
-Said = Mapping[str, Any] | Constraint | Sequence[One] | None
-"""A constraint, a list of them for several costs, or some of `kind`, `limit` and `epsilon`, each a
-value or a list."""
-
-
-def complete(said: Said, suggested: Any, environment: str) -> Constraint:
-    """The constraint; what was left out comes from the environment's suggestion."""
-    if isinstance(said, One | Joint):
-        return said
-    if isinstance(said, list | tuple):
-        return said[0] if len(said) == 1 and isinstance(said[0], One) else Joint(tuple(said))
-    if isinstance(suggested, list | tuple):
-        suggested = Joint(tuple(suggested))
-    if not isinstance(suggested, One | Joint | None):
-        raise CanaryError(
-            f"The default_constraint of {environment} must be {CHOICES}, not {suggested!r:.60}."
-        )
-    if not isinstance(said, Mapping | None) or not {*(said or ())} <= {"kind", "limit", "epsilon"}:
-        raise CanaryError(f"The constraint must be {CHOICES}, not {said!r:.60}.")
-
-    def listed(name: str) -> tuple[Any, ...]:
-        value = (said or {}).get(name)
-        if value is None:
-            return ()
-        return tuple(value) if isinstance(value, list | tuple) else (value,)
-
-    kinds, limits, epsilons = map(listed, ("kind", "limit", "epsilon"))
-    own: tuple[One | None, ...] = () if suggested is None else parts_of(suggested)
-    count = len(own) if len(own) > 1 else max(len(kinds), len(limits), 1)
-    if len(own) != count:
-        own = (None,) * count
-    kinds = kinds or tuple("chance" if part is None else part.kind for part in own)
-    kinds = kinds * count if len(kinds) == 1 else kinds
-    tails = sum(kind != "mean" for kind in kinds)
-    limits, epsilons = limits or (None,) * count, epsilons or (None,) * tails
-    if not (len(kinds) == len(limits) == count and len(epsilons) == tails):
-        raise CanaryError(
-            f"{environment} needs {count} limits, a kind for all or for each, and an epsilon for "
-            f"each but a mean, which has no epsilon; there are {len(limits)} limits, {len(kinds)} "
-            f"kinds and {len(epsilons)} epsilons."
-        )
-    rest = iter(epsilons)
-    parts = tuple(
-        _one(kind, limit, None if kind == "mean" else next(rest), suggestion, environment)
-        for kind, limit, suggestion in zip(kinds, limits, own, strict=True)
-    )
-    return parts[0] if count == 1 else Joint(parts)
-
-
-def _one(kind: Any, limit: Any, epsilon: Any, suggested: One | None, environment: str) -> One:
-    if kind not in CONSTRAINTS:
-        raise CanaryError(f"The constraint must be one of {', '.join(CONSTRAINTS)}, not {kind!r}.")
-    values = {"limit": limit} if kind == "mean" else {"limit": limit, "epsilon": epsilon}
-    for name, value in values.items():
-        if value is None and not hasattr(suggested, name):
-            raise CanaryError(
-                f"{environment} has no default {name} for a {kind} constraint: give the {name} "
-                f"(--{name}), or pass constraint={CHOICES}."
-            )
-        values[name] = getattr(suggested, name) if value is None else value
-    return CONSTRAINTS[kind](**values)
 
 
 def _check_served(name: str, settings: Any, constraint: Constraint) -> None:
@@ -186,3 +125,71 @@ def _check_served(name: str, settings: Any, constraint: Constraint) -> None:
             f"{' or '.join(settings.serves)}; for {constraint.text} take "
             f"{' or '.join(other for other in others if other != 'ppo')} (docs/constraints.md)."
         )
+
+
+def config_to_dict(config: RunConfig) -> dict[str, Any]:
+    """Plain data that JSON can hold; tuples become lists."""
+    return {
+        "environment": {
+            "name": config.environment_name,
+            "settings": settings_of(config.environment),
+        },
+        "algorithm": {
+            "name": config.algorithm_name,
+            "method": method_name(type(config.algorithm)),
+            "settings": _plain(config.algorithm),
+        },
+        "constraint": constraint_to_dict(config.constraint),
+        "training": _plain(config.training),
+        "preset": config.preset,
+    }
+
+
+def _plain(settings: Any) -> dict[str, Any]:
+    return json.loads(json.dumps(asdict(settings)))
+
+
+def config_from_dict(
+    data: dict[str, Any],
+    environment: Environment | None = None,
+    changes: tuple[str, ...] = (),
+    method: type | None = None,
+) -> RunConfig:
+    """Rebuild a configuration. `environment` and `method` are the user's own, if the run was trained
+    with them; `canary.runs.environment` imports them once they are trusted. `changes` say how the
+    environment differs from that of training."""
+    try:
+        if environment is None:
+            kind = _known(ENVIRONMENTS, data["environment"]["name"])
+            environment = from_dict(kind, data["environment"]["settings"], "env")
+        if method is None:
+            method = _known(ALGORITHMS, data["algorithm"]["method"])
+        config = RunConfig(
+            environment=environment,
+            algorithm=from_dict(method, data["algorithm"]["settings"], "algo"),
+            algorithm_name=data["algorithm"]["name"],
+            constraint=constraint_from_dict(data["constraint"]),
+            training=from_dict(TrainingConfig, data["training"], "training"),
+            preset=data["preset"],
+            environment_changes=changes,
+        )
+    except (KeyError, TypeError) as error:
+        raise CanaryError(f"The run's configuration is incomplete ({error}).") from None
+    except CanaryError as error:
+        raise CanaryError(
+            f"{error} If another version of canary made the run (manifest.json names it), use that."
+        ) from None
+    return checked(config)
+
+
+def _known(kinds: Mapping[str, Any], name: str) -> Any:
+    if name not in kinds:
+        raise CanaryError(
+            f"{name!r:.60} is not one of canary's own: in Python, canary.load(RUN, environment)."
+        )
+    return kinds[name]
+
+
+def method_name(kind: type) -> str:
+    """How a run stores a method: the name of one of canary's, or `module:Class` of the user's own."""
+    return next((name for name, known in ALGORITHMS.items() if known is kind), label_of(kind))

@@ -1,17 +1,32 @@
-"""Settings are frozen dataclasses: as plain data, changed by path, and as a table for people."""
+"""Settings are frozen dataclasses: found by name, changed by path, shown as a table."""
 
+import ast
 import dataclasses
+import inspect
 import json
-from collections.abc import Iterator, Mapping
+import re
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 from typing import Any, NamedTuple
-
-from docstring_parser import parse_from_object
 
 from canary.errors import CanaryError, nearest
 from canary.values import convert, type_hints, words
 
 # Any dataclass; the type checker has no name for that.
 Settings = Any
+
+
+def canonical(name: str, known: Iterable[str], what: str) -> str:
+    """The known name that `name` means; case, `-` and `_` do not matter."""
+
+    def fold(text: str) -> str:
+        return re.sub("[-_]", "", text.lower())
+
+    for each in known:
+        if fold(each) == fold(name):
+            return each
+    raise CanaryError(f"There is no {what} called {name!r:.60}{nearest(name, known)}")
 
 
 class Setting(NamedTuple):
@@ -23,6 +38,10 @@ class Setting(NamedTuple):
     value: Any
     owner: type
     """The class that has it as a field."""
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition(".")[2]
 
 
 def leaves(settings: Settings, group: str = "", *, named: bool = False) -> Iterator[Setting]:
@@ -39,47 +58,45 @@ def leaves(settings: Settings, group: str = "", *, named: bool = False) -> Itera
             yield Setting(f"{group}{name}", hint, value, type(settings))
 
 
-def to_dict(settings: Settings) -> dict[str, Any]:
-    """Nested plain data that JSON can hold; tuples become lists."""
-    return json.loads(json.dumps(dataclasses.asdict(settings)))
-
-
 def check(settings: Settings, where: str) -> None:
     """A sentence if a value is not what its type says."""
     for each in leaves(settings):
         convert(each.hint, each.value, f"{where}.{each.path}")
 
 
-def override(settings: Settings, changes: Mapping[str, Any], where: str) -> Settings:
+def changed(settings: Settings, changes: Mapping[str, Any], where: str) -> Settings:
     """`settings` with some replaced, each by a value or by what a text spells.
 
     A path may leave out levels where its last name is unique: `target_kl` for
     `trust_region.target_kl`.
     """
-    known = {each.path: each for each in leaves(settings)}
+    known = list(leaves(settings))
     values = {}
     for path, value in changes.items():
-        found = [path] if path in known else [each for each in known if each.endswith(f".{path}")]
+        found = [each for each in known if f".{each.path}".endswith(f".{path}")]
+        found = [each for each in found if each.path == path] or found
         if not found:
-            names = {each.rpartition(".")[2] for each in known}
-            near = nearest(path.rpartition(".")[2], names)
+            near = nearest(path.rpartition(".")[2], {each.name for each in known})
             raise CanaryError(f"{where} has no setting {path!r:.60}{near}")
         if len(found) > 1:
-            choices = " or ".join(f"{where}.{each}" for each in found)
+            choices = " or ".join(f"{where}.{each.path}" for each in found)
             raise CanaryError(f"{where}.{path} could mean {choices}; name one of them.")
-        hint = known[found[0]].hint
-        spelled = value if hint is str else parse(value)
-        values[found[0]] = convert(hint, spelled, f"{where}.{found[0]}")
+        (setting,) = found
+        spelled = value if setting.hint is str else parse(value)
+        values[setting.path] = convert(setting.hint, spelled, f"{where}.{setting.path}")
     return _replaced(settings, values)
 
 
 def _replaced(settings: Settings, values: Mapping[str, Any]) -> Settings:
     """Replace together, because a class may check its values together."""
-    own = {path: value for path, value in values.items() if "." not in path}
-    for group in {path.partition(".")[0] for path in values} - own.keys():
-        inside = {path: value for path, value in values.items() if path.startswith(f"{group}.")}
-        inside = {path.partition(".")[2]: value for path, value in inside.items()}
-        own[group] = _replaced(getattr(settings, group), inside)
+    groups: dict[str, dict[str, Any]] = {}
+    for path, value in values.items():
+        name, _, rest = path.partition(".")
+        groups.setdefault(name, {})[rest] = value
+    own = {
+        name: inside[""] if "" in inside else _replaced(getattr(settings, name), inside)
+        for name, inside in groups.items()
+    }
     return dataclasses.replace(settings, **own)
 
 
@@ -98,27 +115,29 @@ def parse(value: Any) -> Any:
 def table(settings: Settings, section: str) -> list[dict[str, str]]:
     """Rows `setting`, `default`, `range`, `about` of everything that `--set` can change."""
     found = list(leaves(settings))
-    names = [each.path.rpartition(".")[2] for each in found]
+    names = [each.name for each in found]
     return [
         {
             # The group can be left out where the name is unique
-            "setting": f"{section}.{name if names.count(name) == 1 else each.path}",
+            "setting": f"{section}.{each.path if names.count(each.name) > 1 else each.name}",
             "default": written(each.value),
             "range": words(each.hint).removeprefix("a "),
-            "about": _about(each.owner, name),
+            "about": texts_of(each.owner)[each.name].partition(". ")[0].rstrip("."),
         }
-        for each, name in zip(found, names, strict=True)
+        for each in found
     ]
 
 
-def _about(owner: type, name: str) -> str:
-    """The first sentence of the text below a field."""
-    for base in owner.__mro__[:-1]:
-        for each in parse_from_object(base).params:
-            if each.arg_name == name:
-                text = " ".join((each.description or "").split())
-                return text.partition(". ")[0].rstrip(".")
-    return ""
+def texts_of(kind: type) -> dict[str, str]:
+    """The text below each field of a class."""
+    texts = {}
+    for base in reversed(kind.__mro__[:-1]):
+        tree: Any = ast.parse(textwrap.dedent(inspect.getsource(base)))
+        for field, below in pairwise(tree.body[0].body):
+            match field, below:
+                case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(text))):
+                    texts[name] = " ".join(text.split())
+    return texts
 
 
 def written(value: Any) -> str:

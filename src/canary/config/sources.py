@@ -10,14 +10,19 @@ A reference is data until `build` is called; then it imports and runs what it na
 
 import dataclasses
 import json
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 from canary import environments
-from canary.environments.protocol import Environment, settings_of
+from canary.checking.structure import check_structure
+from canary.config.settings import canonical, changed, parse
+from canary.environments import ENVIRONMENTS
+from canary.environments.protocol import Environment, settings_of, with_settings
 from canary.errors import CanaryError
 from canary.host.references import describe, look_up, name_of
-from canary.values import converted
+from canary.values import converted, from_dict
 
 ADAPTERS = ("gymnasium", "gymnax", "brax", "playground", "crax")
 
@@ -43,7 +48,21 @@ class Source:
         return f"{self.name}({arguments}){cost}"
 
     def to_dict(self) -> dict[str, Any]:
-        return {"name": self.name, "arguments": self.arguments, "cost": self.cost}
+        return dataclasses.asdict(self)
+
+
+def make_environment(
+    env: str | Environment, changes: Mapping[str, Any], cost: str | None = None
+) -> Environment:
+    """The environment of a reference, or the given one, with some settings changed."""
+    if isinstance(env, str):
+        return build(Source(env, {name: parse(value) for name, value in changes.items()}, cost))
+    check_structure(env)
+    if cost is not None:
+        raise CanaryError("`cost` is for references to environments; this one states its own.")
+    if callable(getattr(env, "with_settings", None)):
+        return with_settings(env, {name: parse(value) for name, value in changes.items()})
+    return changed(env, changes, "env")
 
 
 def build(source: Source) -> Environment:
@@ -53,10 +72,17 @@ def build(source: Source) -> Environment:
         adapt = {"gymnasium": environments.from_gymnasium, "gymnax": environments.from_gymnax}
         make = adapt.get(source.adapter, environments.from_brax)
         return make(source.name, **source.arguments, **cost)
+    if re.search(r"-v\d+$", source.name):  # as Gymnasium names them
+        raise CanaryError(
+            f"There is no environment called {source.name!r}; try gymnasium:{source.name}."
+        )
     if source.cost is not None:
         raise CanaryError(
             f"{source.name} states its own cost; --cost is for environments of other packages."
         )
+    if ":" not in source.name:
+        name = canonical(source.name, ENVIRONMENTS, "environment")
+        return from_dict(ENVIRONMENTS[name], source.arguments, "env")
     factory = look_up(source.name)
     try:
         environment = factory(**converted(factory, source.arguments, "env."))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from canary.config.config import canonical
+from canary.config.settings import canonical
 from canary.constraints import to_dict
 from canary.environments.protocol import Environment
 from canary.export import formats, onnx_format

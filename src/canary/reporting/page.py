@@ -115,7 +115,7 @@ def measured_policies(run: Path, constraint: One, updates: int) -> list[Data]:
 def exact_frontier(run: Path | None, config: Data, progress: Progress | None = None) -> Data | None:
     """Best returns under each constraint around epsilon, and the run's policies, where the
     environment is finite and the constraint is on a probability."""
-    from canary.config.config import config_from_dict
+    from canary.config.run_config import config_from_dict
     from canary.exact.run import frontier_report
 
     whole = config_from_dict(config)

@@ -24,8 +24,8 @@ from canary.checking.record import (
     short_record,
 )
 from canary.checking.structure import check_structure
-from canary.config.config import check_method, config_from_dict
-from canary.config.run_config import RunConfig
+from canary.config.config import check_method
+from canary.config.run_config import RunConfig, config_from_dict
 from canary.config.sources import Source, build, source_of
 from canary.environments import ENVIRONMENTS
 from canary.environments.protocol import Environment, close, name_of_environment, settings_of

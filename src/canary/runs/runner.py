@@ -23,8 +23,7 @@ import jax
 import jax.numpy as jnp
 import polars as pl
 
-from canary.config.config import config_to_dict
-from canary.config.run_config import RunConfig, checked
+from canary.config.run_config import RunConfig, checked, config_to_dict
 from canary.environments.protocol import Environment, close, explain_failures
 from canary.errors import CanaryError
 from canary.exploration import with_initial_std

@@ -18,7 +18,8 @@ from typing import Any, Literal, NamedTuple
 
 import polars as pl
 
-from canary.config.config import RunConfig, config_from_dict, config_to_dict, make_config
+from canary.config.config import make_config
+from canary.config.run_config import RunConfig, config_from_dict, config_to_dict
 from canary.config.sources import Source, build, source_of
 from canary.constraints import one_cost
 from canary.environments import ENVIRONMENTS

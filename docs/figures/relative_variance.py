@@ -22,8 +22,6 @@ from canary.theory import (
     cantelli,
     cvar,
     indicator,
-    of_gradient,
-    of_value,
     plug_in_gradient,
     plug_in_value,
     scored_law,
@@ -73,10 +71,11 @@ def fixed_limit(mdp: FiniteMDP) -> list[Point]:
 def draw(panels, points: list[Point]) -> None:
     epsilons = np.array([point.epsilon for point in points])
     for name, (colour, style, make) in LINES.items():
-        pairs = [(make(point.law, point.limit, point.epsilon), point.law) for point in points]
-        numbers = [[constraint.active_probability(law) for constraint, law in pairs]]
-        numbers += [
-            [kind(*pair).of_batch(EPISODES) for pair in pairs] for kind in (of_value, of_gradient)
+        each = [make(point.law, point.limit, point.epsilon) for point in points]
+        numbers = [
+            [constraint.active_probability for constraint in each],
+            [constraint.noise_of_value(EPISODES) for constraint in each],
+            [constraint.noise_of_gradient(EPISODES) for constraint in each],
         ]
         for axes, values in zip(panels, numbers, strict=True):
             axes.plot(epsilons, values, color=colour, linestyle=style, marker=".", label=name)
@@ -88,7 +87,7 @@ def draw(panels, points: list[Point]) -> None:
 def report(mdp: FiniteMDP, points: list[Point]) -> None:
     """The plug-in estimators beside the unbiased ones, and the Gaussian tail."""
     for point in points:
-        pair = cantelli(point.law, point.limit, point.epsilon), point.law
+        plain = cantelli(point.law, point.limit, point.epsilon)
         value, gradient = (
             make(point.law, point.limit, point.epsilon, EPISODES)
             for make in (plug_in_value, plug_in_gradient)
@@ -98,8 +97,8 @@ def report(mdp: FiniteMDP, points: list[Point]) -> None:
         tail = gaussian_tail(*moments, point.limit, law.violation(point.limit))
         print(
             f"epsilon {point.epsilon:.5f}  limit {point.limit:g}  f {law.violation(0):.2f}  "
-            f"value {of_value(*pair).of_batch(EPISODES):.3f} plug-in {value.relative_variance:.3f} "
-            f" gradient {of_gradient(*pair).of_batch(EPISODES):.3f} plug-in "
+            f"value {plain.noise_of_value(EPISODES):.3f} plug-in {value.relative_variance:.3f} "
+            f" gradient {plain.noise_of_gradient(EPISODES):.3f} plug-in "
             f"{gradient.relative_variance:.3f}  z {tail.deviations:.2f}, Gauss "
             f"1e{tail.log10_predicted:.1f}, short by 1e{tail.log10_understatement:.1f}"
         )

@@ -6,15 +6,15 @@ the paper's appendix (app:scaling) is a function of three numbers for each cost 
     probability  P(C = k),        score  E[s 1(C = k)],        square  E[|s|^2 1(C = k)].
 
 In a finite environment they follow by dynamic programming, because |s + u|^2 = |s|^2 + 2 s.u +
-|u|^2 (`scored_law`). The paper's constraints have one form, J_C = E[x(tau)] + b <= 0. For N
-independent episodes, with q the probability of the active event E, R the relative second moment of
-one active contribution and r the signal share, kappa^2[m] = Var[m^] / |m|^2 is
+|u|^2 (`scored_law`). The paper's constraints have one form, J_C = E[x(tau)] + b <= 0, and
+kappa^2[m] = Var[m^] / |m|^2 of the mean over N independent episodes is
 
-    value      kappa^2 = r^2 (R_x / (q N) - 1/N),   R_x = E[x^2 | E] / E[x | E]^2,       r = |E[x]| / |J_C|    (lem:value)
-    gradient   kappa^2 =      R_g / (q N) - 1/N ,   R_g = E[|s x|^2 | E] / |E[s x | E]|^2                      (lem:grad)
+    value      Var[x] / (N J_C^2)                                = r^2 (R_x / (q N) - 1/N)     (lem:value)
+    gradient   (E[|s x|^2] - |E[s x]|^2) / (N |E[s x]|^2)        =      R_g / (q N) - 1/N      (lem:grad)
 
-These estimators use the true mean mu inside Canary's constraint. The plug-in estimators replace it
-by the sample mean.
+with q the probability of the active event E, R_x = E[x^2 | E] / E[x | E]^2, R_g the same for s x, and
+r = |E[x]| / |J_C|. These estimators use the true mean mu inside Canary's constraint. The plug-in
+estimators replace it by the sample mean.
 """
 
 from dataclasses import dataclass, field
@@ -151,37 +151,52 @@ class SampledConstraint:
     CVaR because it assumes no atom at eta (ass:support); in a finite environment q <= epsilon.
     """
 
+    law: ScoredLaw = field(repr=False)
     statistic: Float[np.ndarray, "spent"] = field(repr=False)
     """x on every cost of the law."""
     active: Bool[np.ndarray, "spent"] = field(repr=False)
     """The costs of active episodes; x is 0 on all others."""
     offset: float
 
-    def value(self, law: ScoredLaw) -> float:
+    @property
+    def value(self) -> float:
         """J_C = E[x] + b."""
-        return law.expectation(self.statistic) + self.offset
+        return self.law.expectation(self.statistic) + self.offset
 
-    def active_probability(self, law: ScoredLaw) -> float:
+    @property
+    def active_probability(self) -> float:
         """q, the share of episodes that are active."""
-        return float(law.probabilities[self.active].sum())
+        return float(self.law.probabilities[self.active].sum())
+
+    def noise_of_value(self, episodes: int) -> float:
+        """kappa^2 of the value; infinite where J_C = 0."""
+        x = self.statistic
+        variance = self.law.expectation((x - self.law.expectation(x)) ** 2)
+        return variance / (episodes * self.value**2) if self.value else np.inf
+
+    def noise_of_gradient(self, episodes: int) -> float:
+        """kappa^2 of the gradient; NaN where there is none."""
+        gradient = self.law.gradient(self.statistic)
+        signal, square = float(gradient @ gradient), float(self.statistic**2 @ self.law.square)
+        return (square / signal - 1) / episodes if signal else np.nan
 
 
 def indicator(law: ScoredLaw, limit: float, epsilon: float) -> SampledConstraint:
     """P(C > l) <= epsilon itself (eq:indicator)."""
     violated = law.support > limit
-    return SampledConstraint(violated.astype(float), violated, -epsilon)
+    return SampledConstraint(law, violated.astype(float), violated, -epsilon)
 
 
 def cvar(law: ScoredLaw, limit: float, epsilon: float) -> SampledConstraint:
     """CVaR <= l, with eta held at the quantile of the law (eq:rockafellar)."""
     eta = law.value_at_risk(epsilon)
     excess = np.maximum(law.support - eta, 0.0)
-    return SampledConstraint(excess / epsilon, excess > 0, eta - limit)
+    return SampledConstraint(law, excess / epsilon, excess > 0, eta - limit)
 
 
 def mean(law: ScoredLaw, limit: float, epsilon: float | None = None) -> SampledConstraint:
     """E[C] <= l, Canary's second constraint; it has no epsilon."""
-    return SampledConstraint(law.support, law.support > 0, -limit)
+    return SampledConstraint(law, law.support, law.support > 0, -limit)
 
 
 def cantelli(
@@ -190,49 +205,8 @@ def cantelli(
     """B <= 0 of the cost or of the shaped cost (eq:cantelli-lin), with the true mean in c_1 and b."""
     variable, bound = bounded_variable(law.support, limit, dead_zone)
     centre = law.expectation(variable)
-    first, second = 2 * (bound - centre / epsilon), 1 / epsilon - 1
-    return SampledConstraint(
-        first * variable + second * variable**2, variable > 0, centre**2 / epsilon - bound**2
-    )
-
-
-@dataclass(frozen=True)
-class RelativeVariance:
-    """The three numbers that determine a relative variance; NaN without a signal."""
-
-    active: float
-    """q."""
-    ratio: float
-    """R_x or R_g."""
-    share: float = 1.0
-    """r; a gradient has no offset, so its share is 1."""
-
-    def of_batch(self, episodes: int) -> float:
-        """kappa^2 of `episodes` independent episodes, exactly."""
-        if self.active == 0:  # a value has no noise, and a gradient no signal
-            return 0.0 if self.share == 0 else np.nan
-        return self.share**2 * (self.ratio / self.active - 1) / episodes
-
-
-def of_value(constraint: SampledConstraint, law: ScoredLaw) -> RelativeVariance:
-    """lem:value."""
-    q = constraint.active_probability(law)
-    sampled, square = (
-        law.expectation(constraint.statistic),
-        law.expectation(constraint.statistic**2),
-    )
-    value = constraint.value(law)
-    share = abs(sampled) / abs(value) if value else np.inf
-    return RelativeVariance(q, q * square / sampled**2 if sampled else np.nan, share)
-
-
-def of_gradient(constraint: SampledConstraint, law: ScoredLaw) -> RelativeVariance:
-    """lem:grad."""
-    q = constraint.active_probability(law)
-    gradient = law.gradient(constraint.statistic)
-    square = float(constraint.statistic**2 @ law.square)
-    signal = float(gradient @ gradient)
-    return RelativeVariance(q, q * square / signal if signal else np.nan)
+    statistic = 2 * (bound - centre / epsilon) * variable + (1 / epsilon - 1) * variable**2
+    return SampledConstraint(law, statistic, variable > 0, centre**2 / epsilon - bound**2)
 
 
 @dataclass(frozen=True)

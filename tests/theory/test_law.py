@@ -43,8 +43,7 @@ def test_the_gradient_is_the_derivative_of_the_constraint_value(constraint):
     app:cantelli says."""
 
     def value(logits):
-        law = scored_law(MDP, softmax(logits))
-        return constraint(law).value(law)
+        return constraint(scored_law(MDP, softmax(logits))).value
 
     gradient = EXACT.gradient(constraint(EXACT).statistic)
     for index in range(4):

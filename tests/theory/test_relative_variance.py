@@ -14,13 +14,19 @@ from canary.theory import (
     from_trajectories,
     indicator,
     mean,
-    of_gradient,
-    of_value,
     plug_in_gradient,
     plug_in_value,
     scored_law,
 )
-from theory.episodes import EPSILON, LIMIT, LOGITS, MDP, enumerated, gamma_law, softmax
+from theory.episodes import (
+    EPSILON,
+    LIMIT,
+    LOGITS,
+    MDP,
+    enumerated,
+    gamma_law,
+    softmax,
+)
 
 CONSTRAINTS = {
     "indicator": indicator,
@@ -40,32 +46,38 @@ def test_the_lemmas_equal_the_variance_of_a_mean_over_all_episodes(name):
     score = EPISODES.score / chance[:, None]
     value = chance @ x + constraint.offset
     direct = chance @ (x - chance @ x) ** 2 / (7 * value**2)
-    assert of_value(constraint, EPISODES).of_batch(7) == pytest.approx(direct)
+    assert constraint.noise_of_value(7) == pytest.approx(direct)
     terms = score * x[:, None]
     mean = chance @ terms
     direct = chance @ ((terms - mean) ** 2).sum(1) / (7 * mean @ mean)
-    assert of_gradient(constraint, EPISODES).of_batch(7) == pytest.approx(direct)
+    assert constraint.noise_of_gradient(7) == pytest.approx(direct)
     assert not x[~constraint.active].any()
 
 
 @pytest.mark.parametrize("name", CONSTRAINTS)
-@pytest.mark.parametrize("kind", [of_value, of_gradient])
-def test_the_sandwich_holds_and_atoms_may_be_merged(name, kind):
-    merged = scored_law(MDP, softmax(LOGITS))
-    relative = kind(CONSTRAINTS[name](merged, LIMIT, EPSILON), merged)
-    scale = relative.share**2 / (relative.active * 50)
-    assert (1 - relative.active) * scale <= relative.of_batch(50) * (1 + 1e-12)
-    assert relative.of_batch(50) <= relative.ratio * scale
-    again = kind(CONSTRAINTS[name](EPISODES, LIMIT, EPSILON), EPISODES)
-    assert relative.of_batch(50) == pytest.approx(again.of_batch(50))
+def test_the_lemmas_hold_and_atoms_may_be_merged(name):
+    """With q, R and r of the appendix, and N = 50 (lem:value, lem:grad)."""
+    law = scored_law(MDP, softmax(LOGITS))
+    constraint = CONSTRAINTS[name](law, LIMIT, EPSILON)
+    again = CONSTRAINTS[name](EPISODES, LIMIT, EPSILON)
+    x, q = constraint.statistic, constraint.active_probability
+    sampled, gradient = law.expectation(x), law.gradient(x)
+    ratio = q * law.expectation(x**2) / sampled**2
+    share = abs(sampled) / abs(constraint.value)
+    found = constraint.noise_of_value(50)
+    assert found == pytest.approx(share**2 * (ratio / (q * 50) - 1 / 50))
+    assert found == pytest.approx(again.noise_of_value(50))
+    ratio = q * float(x**2 @ law.square) / (gradient @ gradient)
+    found = constraint.noise_of_gradient(50)
+    assert found == pytest.approx(ratio / (q * 50) - 1 / 50)
+    assert found == pytest.approx(again.noise_of_gradient(50))
+    assert (1 - q) / (q * 50) <= found * (1 + 1e-12)
 
 
 def test_the_indicator_has_the_closed_form_of_the_appendix():
     law = from_trajectories(np.array([0.0, 9.0]), np.zeros((2, 1)), np.array([0.985, 0.015]))
-    relative = of_value(indicator(law, 5.5, 0.02), law)
     share = 0.015 / 0.02
-    assert relative.ratio == pytest.approx(1)
-    assert relative.of_batch(100) == pytest.approx(
+    assert indicator(law, 5.5, 0.02).noise_of_value(100) == pytest.approx(
         (share / (1 - share)) ** 2 * 0.985 / (0.015 * 100)
     )
 
@@ -74,11 +86,9 @@ def test_a_bounded_cost_lets_the_cvar_value_escape_but_not_its_gradient():
     """C uniform on [0, 1], slack zeta: kappa^2 of the value tends to epsilon / (3 zeta^2 N)
     (app:cvar)."""
     cost = (np.arange(1_000_000) + 0.5) / 1_000_000
-    law = from_trajectories(cost, (cost - 0.5)[:, None])
-    relative = of_value(cvar(law, 1.5, 1e-3), law)
-    assert relative.of_batch(10) == pytest.approx(1e-3 / (3 * 0.5**2 * 10), rel=2e-2)
-    gradient = of_gradient(cvar(law, 1.5, 1e-3), law)
-    assert gradient.of_batch(10) >= 0.99 / (1e-3 * 10)  # (1 - q) / (q N) at q = epsilon
+    constraint = cvar(from_trajectories(cost, (cost - 0.5)[:, None]), 1.5, 1e-3)
+    assert constraint.noise_of_value(10) == pytest.approx(1e-3 / (3 * 0.5**2 * 10), rel=2e-2)
+    assert constraint.noise_of_gradient(10) >= 0.99 / (1e-3 * 10)  # (1 - q) / (q N) at q = epsilon
 
 
 def test_the_mean_has_the_closed_form_of_the_appendix():
@@ -86,14 +96,11 @@ def test_the_mean_has_the_closed_form_of_the_appendix():
     (app:scaling, mean constraint)."""
     law = from_trajectories(np.array([0.0, 2, 6]), np.zeros((3, 1)), np.array([0.7, 0.2, 0.1]))
     constraint = mean(law, 5.0)
-    relative = of_value(constraint, law)
-    assert constraint.value(law) == pytest.approx(-4)
-    assert (relative.active, relative.share) == pytest.approx((0.3, 0.25))
-    assert relative.ratio == pytest.approx(0.3 * 4.4)
-    assert relative.of_batch(10) == pytest.approx(0.25**2 * (4.4 - 1) / 10)
+    assert (constraint.value, constraint.active_probability) == pytest.approx((-4, 0.3))
+    assert constraint.noise_of_value(10) == pytest.approx(0.25**2 * (4.4 - 1) / 10)
 
 
-def family(kind, name, thresholds):
+def noises(name, thresholds):
     """Relative variances where the policy uses half of its threshold: the limit is the (1 - epsilon
     / 2) quantile."""
     constraints = CONSTRAINTS | {
@@ -102,7 +109,7 @@ def family(kind, name, thresholds):
     }
     limits = [GAMMA.value_at_risk(epsilon / 2) for epsilon in thresholds]
     return [
-        kind(constraints[name](GAMMA, limit, epsilon), GAMMA).of_batch(100)
+        constraints[name](GAMMA, limit, epsilon).noise_of_gradient(100)
         for limit, epsilon in zip(limits, thresholds, strict=True)
     ]
 
@@ -116,7 +123,7 @@ def test_the_proposition_exponents_in_the_threshold(name, lowest, highest):
     """An exponential tail has P(C > d l) about P(C > l)^d, so the shaped bound falls like
     epsilon^-d: in between."""
     thresholds = np.geomspace(1e-5, 1e-2, 7)
-    slope, half = fitted_exponent(thresholds, np.array(family(of_gradient, name, thresholds)))
+    slope, half = fitted_exponent(thresholds, np.array(noises(name, thresholds)))
     assert lowest < slope < highest
     assert half < 0.1
 

@@ -98,10 +98,10 @@ def bounded_variable(
     """X and the b that it reaches in every violation: (C, limit), or (phi_d(C / limit), 1)."""
     if dead_zone is None:
         return cost, limit
-    if not 0 <= dead_zone < 1:
-        raise CanaryError(f"A dead zone is a share of the limit in [0, 1), not {dead_zone}.")
-    if not limit > 0:
-        raise CanaryError(f"A dead zone needs a limit that is positive, not {limit}.")
+    if not (0 <= dead_zone < 1 and limit > 0):
+        raise CanaryError(
+            f"A dead zone is a share in [0, 1) of a positive limit, not {dead_zone} of {limit}."
+        )
     return shaped(cost / limit, dead_zone), 1.0
 
 
@@ -149,22 +149,22 @@ def visits(mdp: FiniteMDP, policy: Policy) -> Float[np.ndarray, "time state spen
 def tabulate(mdp: FiniteMDP, policy: Policy) -> np.ndarray:
     """A policy as probabilities [time, state, spent, action] or, for actions, as integers [time,
     state, spent]."""
-    states, spent = np.meshgrid(np.arange(mdp.states), mdp.support, indexing="ij")
+    shape = mdp.states, len(mdp.support)
     if callable(policy):
+        states, spent = np.meshgrid(np.arange(mdp.states), mdp.support, indexing="ij")
         policy = np.asarray(policy(states.ravel(), spent.ravel()), float)
         if policy.size == states.size * mdp.actions:
-            policy = policy.reshape(*states.shape, mdp.actions)
+            policy = policy.reshape(*shape, mdp.actions)
     policy = np.asarray(policy)
     is_actions = np.issubdtype(policy.dtype, np.integer)
     last = () if is_actions else (mdp.actions,)
-    by_level = (*states.shape, *last)
-    forms = [(mdp.states, *last), by_level, (mdp.horizon, *by_level)]
+    forms = [(mdp.states, *last), (*shape, *last), (mdp.horizon, *shape, *last)]
     if policy.shape not in forms:
         raise CanaryError(
             f"A policy table must have shape {', '.join(map(str, forms))}, for [state], [state, "
             f"spent] or [time, state, spent], not {policy.shape}."
         )
-    if is_actions and not ((policy >= 0).all() and (policy < mdp.actions).all()):
+    if is_actions and not ((policy >= 0) & (policy < mdp.actions)).all():
         raise CanaryError(f"Actions must be numbers from 0 to {mdp.actions - 1}.")
     if not is_actions:
         total = policy.sum(axis=-1, keepdims=True)

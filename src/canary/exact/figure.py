@@ -26,6 +26,17 @@ BELOW: dict[str, Any] = {
 }  # fmt: skip
 
 
+def save_frontier(report: dict[str, Any], folder: Path) -> dict[str, Path]:
+    """The figure and the report, frontier.png and frontier.json."""
+    paths = {"figure": folder / "frontier.png", "report": folder / "frontier.json"}
+    make_folder(folder)
+    figure = frontier_figure(report)
+    save(figure, paths["figure"])
+    plt.close(figure)
+    write_json(paths["report"], report)
+    return paths
+
+
 def frontier_figure(report: dict[str, Any]) -> Figure:
     with plt.rc_context(STYLE):
         figure, (left, right) = plt.subplots(
@@ -39,38 +50,37 @@ def frontier_figure(report: dict[str, Any]) -> Figure:
 def draw_frontier(axes: Axes, report: dict[str, Any]) -> None:
     """Best return against epsilon, and trained policies at (their P, their return)."""
     epsilon, limit = report["epsilon"], report["limit"]
-    (left, right), (bottom, top) = _span(report), _heights(report)
-    axes.set(xscale="log", xlim=(left, right), ylim=(bottom, top), ylabel="expected return")
-    axes.set_xlabel(f"curves: ε       points: the policy's own P(cost > {limit:g})")
-    axes.set_title(f"{report['env']}, limit {limit:g}: the best return for the risk, all exact")
-    axes.axvspan(epsilon, right, color=RED, alpha=0.05, linewidth=0)
-    axes.axvline(epsilon, color=RED, linestyle="--", linewidth=1)
-    axes.annotate(
-        f"ε = {epsilon:g}", (epsilon, 0), xycoords=("data", "axes fraction"), xytext=(4, 4),
-        textcoords="offset points", fontsize=8, color=RED,
-    )  # fmt: skip
+    points = [point for point in report["frontier"] if point["return"] is not None]
     for name, label in LABELS.items():
-        known = [point for point in report["frontier"] if point["return"] is not None]
-        points = [point for point in known if point["constraint"] == name]
-        x, y = ([point[key] for point in points] for key in ("epsilon", "return"))
+        own = [point for point in points if point["constraint"] == name]
+        x, y = ([point[key] for point in own] for key in ("epsilon", "return"))
         best = report["optima"][name]["return"]
         at = "no policy" if best is None else f"{best:.3f}"
         label = f"{label}: best with {MEANINGS[name]}\n{at} at ε = {epsilon:g}"
         axes.plot(x, y, color=COLOURS[name], linewidth=1.6, marker=".", markersize=4, label=label)
         if best is not None:
             axes.plot([epsilon], [best], "o", color=COLOURS[name], markersize=5, zorder=4)
-    seeds: dict[str, list[dict[str, Any]]] = {}
+    seeds: dict[str, list[tuple[float, float]]] = {}
     for run in report["runs"]:
-        seeds.setdefault(run["algorithm"], []).extend(run["seeds"])
+        own = [(row["violation_probability"], row["return"]) for row in run["seeds"]]
+        seeds.setdefault(run["algorithm"], []).extend(own)
+    left, right = _span(report, [chance for own in seeds.values() for chance, _ in own])
+    bottom, top = _heights(report, [value for own in seeds.values() for _, value in own])
     for (name, own), colour, marker in zip(seeds.items(), cycle(RUN_COLOURS), cycle("osD^vP")):
-        points = np.array([(row["violation_probability"], row["return"]) for row in own])
-        shown = np.maximum(points, (left, bottom))  # outside the axes: hollow, at the edge
-        inside = (shown == points).all(axis=1)
+        shown = np.maximum(own, (left, bottom))  # outside the axes: hollow, at the edge
+        inside = (shown == np.array(own)).all(axis=1)
         axes.scatter(
             *shown.T, s=36, marker=marker, edgecolors=colour, zorder=5, clip_on=False,
             facecolors=[colour if one else "white" for one in inside],
             label=f"{name}, trained: {len(own)} seed{'s' * (len(own) > 1)}",
         )  # fmt: skip
+    axes.axvspan(epsilon, right, color=RED, alpha=0.05, linewidth=0)
+    axes.axvline(epsilon, color=RED, linestyle="--", linewidth=1)
+    axes.set(xscale="log", xlim=(left, right), ylim=(bottom, top), ylabel="expected return")
+    axes.set_xlabel(
+        f"curves: ε (dashed: {epsilon:g})       points: the policy's P(cost > {limit:g})"
+    )
+    axes.set_title(f"{report['env']}, limit {limit:g}: the best return for the risk, all exact")
     axes.legend(**BELOW)
 
 
@@ -80,53 +90,27 @@ def draw_dead_zones(axes: Axes, report: dict[str, Any]) -> None:
     x, y = ([point[key] for point in points] for key in ("dead_zone", "return"))
     axes.plot(x, y, color=BLUE, linewidth=1.6, marker="o", markersize=4, label="Cantelli, shaped")
     for name, label in LABELS.items():
-        style = {"color": COLOURS[name], "linestyle": "--", "linewidth": 1}
         best = report["optima"][name]["return"]
-        if best is None:
-            axes.plot([], [], label=f"{label}: no policy", **style)
-        else:
-            axes.axhline(best, label=f"{label}: {best:.3f}", **style)
-    style: dict[str, Any] = {
-        "rotation": 90,
-        "ha": "center",
-        "va": "center",
-        "fontsize": 8,
-        "color": GREY,
-    }
-    style["transform"] = axes.get_xaxis_transform()  # x is a dead zone, y a share of the height
-    for point in report["shaped"]:
-        if point["return"] is None:
-            axes.text(point["dead_zone"], 0.5, "no policy", **style)
+        height, at = (np.nan, "no policy") if best is None else (best, f"{best:.3f}")
+        style = {"color": COLOURS[name], "linestyle": "--", "linewidth": 1}
+        axes.axhline(height, label=f"{label}: {at}", **style)
     axes.set(xlim=(-0.04, 0.84), xticks=[point["dead_zone"] for point in report["shaped"]])
     axes.set(xlabel="dead zone: the share of the limit that goes uncounted", ylabel="best return")
     axes.set_title(f"at ε = {report['epsilon']:g}, with the cost shaped")
     axes.legend(**BELOW)
 
 
-def _span(report: dict[str, Any]) -> tuple[float, float]:
+def _span(report: dict[str, Any], chances: list[float]) -> tuple[float, float]:
     """The range of epsilon, widened for the policies' own risks."""
     grid = [point["epsilon"] for point in report["frontier"]]
-    chances = [row["violation_probability"] for run in report["runs"] for row in run["seeds"]]
     lowest = min([*grid, *(chance for chance in chances if chance > min(grid) / 10)])
     return lowest / 1.3, min(1.0, 1.3 * max([*grid, *chances]))
 
 
-def _heights(report: dict[str, Any]) -> tuple[float, float]:
+def _heights(report: dict[str, Any], returns: list[float]) -> tuple[float, float]:
     """A range with the optima at epsilon and three quarters of the policies."""
     top = report["unconstrained_return"]
     optima = [point["return"] for point in report["optima"].values() if point["return"] is not None]
     spread = max(top - min([*optima, top]), 1e-3 * max(1.0, abs(top)))
-    policies = [row["return"] for run in report["runs"] for row in run["seeds"]]
-    low = min(top - 2 * spread, float(np.quantile(policies, 0.25)) if policies else top)
+    low = min(top - 2 * spread, float(np.quantile(returns, 0.25)) if returns else top)
     return low - 0.08 * (top - low), top + 0.05 * (top - low)
-
-
-def save_frontier(report: dict[str, Any], folder: Path) -> dict[str, Path]:
-    """The figure and the report, frontier.png and frontier.json."""
-    paths = {"figure": folder / "frontier.png", "report": folder / "frontier.json"}
-    make_folder(folder)
-    figure = frontier_figure(report)
-    save(figure, paths["figure"])
-    plt.close(figure)
-    write_json(paths["report"], report)
-    return paths

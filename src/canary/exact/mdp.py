@@ -9,7 +9,6 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -19,7 +18,6 @@ from canary.environments.protocol import Environment, finite_tables
 from canary.errors import CanaryError
 
 LARGEST_DENOMINATOR = 1_000_000
-LARGEST_DENSE = 10_000
 LARGEST_TABLE = 1_000_000_000  # entries of a policy on (time, state, level)
 
 
@@ -54,13 +52,10 @@ class FiniteMDP:
         return (self.transition > 0) & ~self.terminal[:, None, None]
 
     @cached_property
-    def used_costs(self) -> Float[np.ndarray, "cost"]:
-        return np.unique(self.cost[self.possible])
-
-    @cached_property
     def unit(self) -> Fraction:
         """The greatest rational number of which all costs are multiples; 1 if all are 0."""
-        costs = [Fraction(cost).limit_denominator(LARGEST_DENOMINATOR) for cost in self.used_costs]
+        used = np.unique(self.cost[self.possible])
+        costs = [Fraction(cost).limit_denominator(LARGEST_DENOMINATOR) for cost in used]
         return Fraction(
             math.gcd(*(cost.numerator for cost in costs)) or 1,
             math.lcm(*(cost.denominator for cost in costs)),
@@ -72,20 +67,13 @@ class FiniteMDP:
         return np.where(self.possible, np.rint(self.cost / float(self.unit)), 0).astype(int)
 
     @cached_property
-    def largest_level(self) -> int:
-        return int(self.levels.max())
-
-    @cached_property
     def support(self) -> Float[np.ndarray, "spent"]:
         """Every cost an episode can have, in order, correctly rounded (3 units of 1/10 are 0.3)."""
-        count = self.levels_at(self.horizon)
-        return np.array(
-            [level * self.unit.numerator / self.unit.denominator for level in range(count)]
-        )
+        return np.array([float(level * self.unit) for level in range(self.levels_at(self.horizon))])
 
     def levels_at(self, time: int) -> int:
         """Number of cost levels, 0 included, that can be reached in `time` steps."""
-        return time * self.largest_level + 1
+        return time * int(self.steps_of_cost[-1]) + 1
 
     @cached_property
     def expected_reward(self) -> Float[np.ndarray, "state action"]:
@@ -93,27 +81,28 @@ class FiniteMDP:
 
     @cached_property
     def steps_of_cost(self) -> Int[np.ndarray, "step"]:
-        """The distinct levels that one step can cost."""
-        return np.unique(self.levels[self.possible]) if self.possible.any() else np.zeros(1, int)
+        """The distinct levels that one step can cost, in order."""
+        return np.unique(self.levels)
 
     @cached_property
-    def kernel(self) -> np.ndarray | sparse.csr_array:
+    def kernel(self) -> sparse.csr_array:
         """Transition probabilities: rows (state, action), columns (step of cost, next state)."""
-        here = [self.possible & (self.levels == step) for step in self.steps_of_cost]
-        blocks = [np.where(mask, self.transition, 0.0).reshape(-1, self.states) for mask in here]
-        return _sparse_if_large(np.concatenate(blocks, axis=1))
+        chance = np.where(self.possible, self.transition, 0.0).reshape(-1, self.states)
+        levels = self.levels.reshape(-1, self.states)
+        blocks = [np.where(levels == step, chance, 0.0) for step in self.steps_of_cost]
+        return sparse.csr_array(np.concatenate(blocks, axis=1))
 
     @cached_property
-    def _kernel_transposed(self) -> np.ndarray | sparse.csr_array:
-        return _sparse_if_large(self.kernel.T)
+    def _arriving(self) -> sparse.csr_array:
+        return sparse.csr_array(self.kernel.T)
 
     def advance(
         self, flow: Float[np.ndarray, "state action level *more"]
     ) -> Float[np.ndarray, "state level_after *more"]:
         """One step: what is in (state, action, level) moves to the next states and levels."""
         levels, more = flow.shape[2], flow.shape[3:]
-        arrivals = self._kernel_transposed @ flow.reshape(self.states * self.actions, -1)
-        mass = np.zeros((self.states, levels + self.largest_level, *more))
+        arrivals = self._arriving @ flow.reshape(self.states * self.actions, -1)
+        mass = np.zeros((self.states, levels + self.steps_of_cost[-1], *more))
         by_step = arrivals.reshape(-1, self.states, levels, *more)
         for step, arrived in zip(self.steps_of_cost, by_step, strict=True):
             mass[:, step : step + levels] += arrived
@@ -132,33 +121,26 @@ def from_environment(environment: Environment) -> FiniteMDP:
     return FiniteMDP(**tables._asdict(), horizon=environment.horizon)
 
 
-def _sparse_if_large(matrix: Any) -> np.ndarray | sparse.csr_array:
-    """A dense product is faster for small matrices."""
-    rows, columns = np.shape(matrix)
-    if rows * columns > LARGEST_DENSE:
-        return sparse.csr_array(matrix)
-    return np.ascontiguousarray(matrix)
-
-
 def _check(mdp: FiniteMDP) -> None:
-    if mdp.transition.ndim != 3:
-        raise CanaryError("The transition table must have shape [state, action, state].")
-    states, actions, _ = mdp.transition.shape
-    full = dict.fromkeys(("transition", "reward", "cost"), (states, actions, states))
-    for name, shape in (full | dict.fromkeys(("terminal", "initial"), (states,))).items():
+    states, actions = (*mdp.transition.shape, 0, 0)[:2]
+    shapes = dict.fromkeys(("transition", "reward", "cost"), (states, actions, states))
+    for name, shape in (shapes | dict.fromkeys(("terminal", "initial"), (states,))).items():
         found = getattr(mdp, name).shape
         if found != shape or 0 in shape:
-            raise CanaryError(f"The {name} table must have shape {shape}, not {found}.")
+            raise CanaryError(
+                f"The {name} table has the shape {found}; the shapes are [state, action, next "
+                "state] for transition, reward and cost, [state] for terminal and initial."
+            )
 
     def is_distribution(table: np.ndarray) -> bool:
         return bool((table >= 0).all() and (np.abs(table.sum(axis=-1) - 1) <= 1e-9).all())
 
-    costs = mdp.used_costs
+    costs, running = mdp.cost[mdp.possible], ~mdp.terminal
     demands = {
         "The horizon must be a whole number from 1 on.": isinstance(mdp.horizon, int)
         and mdp.horizon > 0,
         "Transition probabilities must be non-negative and add up to 1.": is_distribution(
-            mdp.transition[~mdp.terminal]
+            mdp.transition[running]
         ),
         "The initial distribution must be non-negative and add up to 1.": is_distribution(
             mdp.initial
@@ -170,7 +152,7 @@ def _check(mdp: FiniteMDP) -> None:
         if not is_met:
             raise CanaryError(sentence)
     counts = costs / float(mdp.unit)
-    entries = mdp.horizon * mdp.states * (mdp.horizon * counts.max(initial=0) + 1)
+    entries = mdp.horizon * states * (mdp.horizon * counts.max(initial=0) + 1)
     is_whole = np.abs(counts - np.rint(counts)) <= 1e-9 * counts
     if entries > LARGEST_TABLE or not is_whole.all():
         raise CanaryError(

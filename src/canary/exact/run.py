@@ -5,6 +5,7 @@ law of the episode cost follows by dynamic programming.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from canary.config.config import RunConfig
-from canary.constraints import one_cost
+from canary.constraints import Chance, one_cost
 from canary.environments.protocol import Environment, settings_of
 from canary.errors import CanaryError
 from canary.exact import (
@@ -24,7 +25,6 @@ from canary.exact import (
     CostLaw,
     FiniteMDP,
     Infeasible,
-    Optimum,
     best_response,
     best_under_cantelli,
     best_under_var,
@@ -36,13 +36,12 @@ from canary.numerics.running_statistics import RunningStatistics
 from canary.rollout import CostAccount, policy_inputs
 from canary.runs.environment import open_config
 from canary.runs.policies import load_policies
-from canary.types import Chance
 
 Progress = Callable[[int, int, str], None]
 """Called before each piece of work with the pieces done, their number, and the name of the next."""
 
-MEASURES = ("violation_probability", "cost_mean", "cost_deviation", "cantelli_value", "cvar")
 DEAD_ZONES = (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8)
+NUMBERS = ("return", "upper_bound", "violation_probability", "cost_mean", "cost_deviation")
 SMALLEST_EPSILON = 1e-9  # in double precision a smaller one is a worst-case constraint
 
 
@@ -57,33 +56,36 @@ def frontier_report(
 ) -> dict[str, Any]:
     """The optima at `epsilon`, the frontier over many epsilons, and the seeds of `runs`, as JSON
     data."""
-    progress = progress or (lambda done, total, label: None)
-    constraint = Chance(limit=limit, epsilon=epsilon)
     mdp = from_environment(environment)
     configs = [_comparable(run, environment, limit) for run in runs]
     others = default_epsilons(epsilon) if epsilons is None else epsilons
-    grid = [Chance(limit=limit, epsilon=each) for each in sorted({*others, epsilon})]
-    problems: list[tuple[dict[str, Any], Any, Chance]] = [
-        ({"constraint": name, "epsilon": each.epsilon}, solve, each)
+    problems: list[tuple[dict[str, Any], Any]] = [
+        ({"constraint": name, "epsilon": Chance(limit=limit, epsilon=each).epsilon}, solve)
         for name, solve in CONSTRAINTS.items()
-        for each in grid
+        for each in sorted({*others, epsilon})
     ]
     for zone in DEAD_ZONES:
         names = {"constraint": "shaped", "epsilon": epsilon, "dead_zone": zone}
-        problems.append((names, partial(best_under_cantelli, dead_zone=zone), constraint))
+        problems.append((names, partial(best_under_cantelli, dead_zone=zone)))
     pool: list[Any] = []  # the policies of one problem help to solve the next
     points, trained, total = [], [], len(problems) + len(runs)
-    for names, solve, each in problems:
-        label = ", ".join(f"{name} {value}" for name, value in names.items())
-        progress(len(points), total, label)
-        points.append(names | _point(solve, mdp, each, pool))
+    for names, solve in problems:
+        if progress is not None:
+            label = ", ".join(f"{name} {value}" for name, value in names.items())
+            progress(len(points), total, label)
+        point: dict[str, Any] = names | dict.fromkeys(NUMBERS)
+        with suppress(Infeasible):  # no policy satisfies it: all numbers stay None
+            best = solve(mdp, limit, names["epsilon"], pool)
+            point |= {"return": float(best.value), "upper_bound": float(best.upper_bound)}
+            point |= _numbers(best.law, limit)
+        points.append(point)
     curves = [point for point in points if point["constraint"] != "shaped"]
     shaped = [point for point in points if point["constraint"] == "shaped"]
     optima = {point["constraint"]: point for point in curves if point["epsilon"] == epsilon}
     for run, config in zip(runs, configs, strict=True):
-        progress(len(points) + len(trained), total, f"the policies of {run.name}")
-        trained.append(_trained(run, config, mdp, constraint, optima, pool))
-    progress(total, total, "")
+        if progress is not None:
+            progress(len(points) + len(trained), total, f"the policies of {run.name}")
+        trained.append(_trained(run, config, mdp, limit, optima, pool))
     return {
         "env": type(environment).__name__,
         "settings": settings_of(environment),
@@ -138,33 +140,19 @@ def policy_law(
         return jax.nn.softmax(distribution.logits)
 
     if account.clock is None:
-        table, shape = chances(0), ()
+        table, times = chances(0), ()
     else:
-        table, shape = jax.lax.map(chances, jnp.arange(mdp.horizon)), (mdp.horizon,)
-    probabilities = np.asarray(table, float)
-    return cost_law(mdp, probabilities.reshape(*shape, mdp.states, len(mdp.support), mdp.actions))
+        table, times = jax.lax.map(chances, jnp.arange(mdp.horizon)), (mdp.horizon,)
+    shape = *times, mdp.states, len(mdp.support), mdp.actions
+    return cost_law(mdp, np.asarray(table, float).reshape(shape))
 
 
-def _point(
-    solve: Callable[..., Optimum], mdp: FiniteMDP, constraint: Chance, pool: list[Any]
-) -> dict[str, Any]:
-    """The optimum in numbers; all are None where no policy satisfies the constraint."""
-    try:
-        optimum = solve(mdp, constraint.limit, constraint.epsilon, pool)
-    except Infeasible:
-        return dict.fromkeys(("return", "upper_bound", *MEASURES))
-    best = {"return": float(optimum.value), "upper_bound": float(optimum.upper_bound)}
-    return best | _measures(optimum.law, constraint)
-
-
-def _measures(law: CostLaw, constraint: Chance) -> dict[str, float]:
+def _numbers(law: CostLaw, limit: float) -> dict[str, float]:
     """In raw units."""
     return {
-        "violation_probability": law.violation(constraint.limit),
+        "violation_probability": law.violation(limit),
         "cost_mean": law.mean,
         "cost_deviation": law.variance**0.5,
-        "cantelli_value": law.cantelli(constraint.limit, constraint.epsilon),
-        "cvar": law.conditional_value_at_risk(constraint.epsilon),
     }
 
 
@@ -191,31 +179,28 @@ def _trained(
     run: Path,
     config: RunConfig,
     mdp: FiniteMDP,
-    constraint: Chance,
+    limit: float,
     optima: dict[str, Any],
     pool: list[Any],
 ) -> dict[str, Any]:
     """The policies of a run, evaluated exactly, and their distances from the optima."""
     policies = load_policies(config, run)
-    dead_zone, limit = getattr(config.algorithm, "dead_zone", None), constraint.limit
+    dead_zone = getattr(config.algorithm, "dead_zone", None)
     best = {name: point["return"] for name, point in optima.items()}
     seeds = []
     for seed in config.training.seeds:
         law = policy_law(config.environment, mdp, policies.account, *policies.of_seed(seed))
-        value, chance = law.expected_return, law.violation(limit)
-        # As an epsilon that allows it and lies strictly between 0 and 1
-        own_epsilon = min(max(chance * (1 + 1e-9), SMALLEST_EPSILON), 1 - SMALLEST_EPSILON)
-        own = best_under_var(mdp, limit, own_epsilon, pool).value
+        value, numbers = law.expected_return, _numbers(law, limit)
+        # An epsilon that allows what the policy does
+        own = min(max(numbers["violation_probability"] * (1 + 1e-9), SMALLEST_EPSILON), 1.0)
         bound = None if dead_zone is None else law.guaranteed_violation(limit, dead_zone)
         seeds.append(
             {
                 "seed": seed,
                 "return": value,
-                "length": law.expected_length,
-                **_measures(law, constraint),
-                "is_safe": chance <= constraint.epsilon,
+                **numbers,
                 **{f"gap_to_{n}": None if b is None else b - value for n, b in best.items()},
-                "gap_at_own_violation": own - value,
+                "gap_at_own_violation": best_under_var(mdp, limit, own, pool).value - value,
                 "dead_zone": dead_zone,
                 "shaped_bound": bound,
             }
@@ -223,9 +208,6 @@ def _trained(
     return {
         "run_dir": str(run),
         "algorithm": config.algorithm_name,
-        "preset": config.preset,
-        "epsilon": config.constraint.share,
         "updates": policies.iteration,
         "seeds": seeds,
-        "notes": policies.notes,
     }

@@ -110,11 +110,10 @@ def exact(law: Any, point: Point) -> Point:
         constraint = theory.cantelli(*terms, dead_zone)
     else:
         constraint = {"indicator": theory.indicator, "cvar": theory.cvar}[name](*terms)
-    value, gradient = theory.of_value(constraint, law), theory.of_gradient(constraint, law)
     return {
-        "value": value.of_batch(EPISODES),
-        "gradient": gradient.of_batch(EPISODES),
-        "active": value.active,
+        "value": constraint.noise_of_value(EPISODES),
+        "gradient": constraint.noise_of_gradient(EPISODES),
+        "active": constraint.active_probability,
     }
 
 

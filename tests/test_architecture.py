@@ -77,8 +77,8 @@ ALLOWED: dict[str, set[str]] = {
     },
     "studies.paper.estimators": MATHEMATICS,
     "reporting.page": {
-        "errors", "constraints", "config", "numerics", "reporting", "runs.directory", "runs.files", "runs.manifest",
-        "runs.settings", "runs.tables", "studies.store", "studies.table", "terminal.formatting", "exact", "exact.run",
+        "errors", "constraints", "numerics", "reporting", "runs.directory", "runs.files", "runs.manifest",
+        "runs.settings", "studies.store", "studies.table", "terminal.formatting",
     },
     "api": RUNS | {
         "errors", "constraints", "values", "types", "environments", "training", "exploration", "runs", "reporting", "export",

@@ -16,7 +16,6 @@ from canary.constraints import Chance, Mean, from_dict, to_dict
 from canary.numerics.statistics import clopper_pearson_interval
 from canary.reporting.page import (
     cost_histogram,
-    exact_frontier,
     make_report,
     measured_policies,
     results_of,
@@ -24,7 +23,6 @@ from canary.reporting.page import (
 )
 from canary.reporting.results import Results
 from canary.runs import files
-from canary.runs.manifest import read_config
 from reporting.stored import UPDATES, add_group, add_run, add_study
 from runs.untrained_runs import LAKE, untrained_run
 
@@ -80,11 +78,7 @@ def page(tmp_path_factory):
     add_study(root / "results" / "tiny", {"b": "h", EVIL: "g"})
     add_run(root / "runs", "<img src=x onerror=alert(2)>")
     names = ["<img src=x onerror=alert(2)>", "tiny"]
-    lines = {"cantelli": [[0.01, 0.8], [0.1, 0.9]], "var": [[0.01, 0.9], [0.1, 0.95]]}
-    solved = {"lines": lines, "optima": {"cantelli": 0.85, "var": None}, "policies": []}
-    with pytest.MonkeyPatch.context() as patch:  # that of a lake takes seconds
-        patch.setattr("canary.reporting.page.exact_frontier", lambda *_: solved)
-        return make_report(names, root / "runs", root / "results", root / "page.html")
+    return make_report(names, root / "runs", root / "results", root / "page.html")
 
 
 def test_the_page_is_one_file_that_refers_to_no_other(page):
@@ -102,7 +96,7 @@ def test_the_page_is_one_file_that_refers_to_no_other(page):
 def test_it_draws_and_its_controls_work_in_a_browser(page):
     seen, logged = browse(page, 500)
     assert not logged
-    assert len(seen["titles"]) == 6
+    assert len(seen["titles"]) == 5  # the run has no final policies
     assert {"Return", "Tiers of the update"} <= set(seen["titles"])
     assert (seen["empty"], seen["seedLines"], seen["withoutSeeds"]) == (0, 3 * 2, 0)
     assert seen["logChanges"]
@@ -139,7 +133,7 @@ def test_the_last_evaluation_fills_the_final_columns(tmp_path):
 
     def final():
         (shown,) = results_of(run)
-        line = subject_of(shown, None)["line"]
+        line = subject_of(shown)["line"]
         return line["final P"], line["final J"]
 
     assert final() == ("-", "-")
@@ -164,26 +158,11 @@ def test_an_evaluation_is_kept_for_the_page(tmp_path):
     assert measured_policies(run, constraint, summary["updates"]) == [found]
 
 
-def test_the_frontier_of_a_real_run_with_its_policies(tmp_path):
-    run = untrained_run(tmp_path)
-    found = exact_frontier(run, read_config(run))
-    assert [policy["seed"] for policy in found["policies"]] == [0, 3]
-    assert all(0 <= policy["violation"] <= 1 for policy in found["policies"])
-    returns = dict(found["lines"]["var"])
-    assert list(returns.values()) == sorted(returns.values())
-    assert found["optima"]["cantelli"] <= found["optima"]["var"]
-    alone = exact_frontier(None, read_config(run))
-    assert alone["policies"] == []
-    assert alone["lines"] == found["lines"]
-
-
 def test_what_cannot_be_read_is_said_and_the_rest_is_shown(tmp_path):
     add_run(tmp_path / "runs", "good")
     bad = add_run(tmp_path / "runs", "bad")
     (bad / "episodes.parquet").write_bytes(b"no table")
-    page = make_report(
-        ["good", "bad", "gone"], tmp_path / "runs", tmp_path, tmp_path / "p.html", frontier=False
-    )
+    page = make_report(["good", "bad", "gone"], tmp_path / "runs", tmp_path, tmp_path / "p.html")
     text = page.read_text()
     assert "episodes.parquet is damaged" in text
     assert "There is no run" in text
@@ -192,7 +171,7 @@ def test_what_cannot_be_read_is_said_and_the_rest_is_shown(tmp_path):
 def test_the_command(tmp_path, capsys):
     add_run(tmp_path / "runs", "good")
     out = tmp_path / "report.html"
-    arguments = ["--runs", str(tmp_path / "runs"), "--no-frontier", "--quiet"]
+    arguments = ["--runs", str(tmp_path / "runs"), "--quiet"]
     assert main(["report", "--out", str(out), *arguments]) == 0
     assert capsys.readouterr().out.strip() == str(out)
     missing = str(tmp_path / "missing" / "report.html")

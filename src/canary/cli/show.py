@@ -8,7 +8,7 @@ from tyro.conf import Positional
 
 from canary.cli import options
 from canary.errors import CanaryError
-from canary.terminal.console import console_for, counting_bar, emit_json
+from canary.terminal.console import console_for, emit_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +95,7 @@ first, seed by seed."""
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """Write an HTML page about runs or a study: curves, costs, tiers, bound and frontier."""
+    """Write an HTML page about runs or a study: curves, costs, updates and final policies."""
 
     EXAMPLES: ClassVar[str] = """
   canary report                                      the newest run, into report.html
@@ -110,8 +110,6 @@ The page is one file and loads nothing from the network. A run may still be trai
     """File of the page."""
     runs: options.RunsFolder = "runs"
     results: options.ResultsFolder = "results"
-    no_frontier: options.Switch = False
-    """Leave out the exact frontier, which takes a while to compute."""
     quiet: options.Quiet = False
 
     def __call__(self) -> int:
@@ -122,14 +120,6 @@ The page is one file and loads nothing from the network. A run may still be trai
             raise CanaryError(
                 f"--out names the file of the page, such as report.html; {out} cannot be one."
             )
-        with counting_bar("solving", quiet=self.quiet or self.no_frontier) as progress:
-            path = make_report(
-                self.names or ("latest",),
-                Path(self.runs),
-                Path(self.results),
-                out,
-                frontier=not self.no_frontier,
-                progress=progress,
-            )
+        path = make_report(self.names or ("latest",), Path(self.runs), Path(self.results), out)
         print(path if self.quiet else f"page    {path}")
         return 0

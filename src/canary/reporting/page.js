@@ -109,14 +109,13 @@ function key(f, names) {
 }
 
 // Lines [name, values, colour] over the steps of training, thin ones [name, rows] of every seed, a band and rules.
-function lineFigure(title, xs, lines, { seeds = [], band: ends, rules: list = [], names, ...options }) {
+function lineFigure(title, xs, lines, { seeds = [], band: ends, rules: list = [], ...options }) {
   const f = frame(title, { x: [0, Math.max(...xs) * 1.02], ...options });
   if (ends) band(f, xs, ...ends, lines[0][2]);
   for (const [, steps, values] of seeds) path(f, steps, values, { stroke: lines[0][2], "stroke-width": 0.8, opacity: 0.45, class: "seed" });
   for (const [, values, stroke] of lines) path(f, xs, values, { stroke, "stroke-width": 2 });
   rules(f, list);
-  names = names || (lines.length > 1 ? lines.map(([name, , colour]) => [name, colour]) : []);
-  if (names.length) key(f, names);
+  if (lines.length > 1) key(f, lines.map(([name, , colour]) => [name, colour]));
   pointer(f, xs, [...lines, ...seeds.map(([name, , values]) => [name, values])].slice(0, 7));
 }
 
@@ -125,12 +124,9 @@ const floorOf = s => (s.epsilon ?? 0.02) / 50;
 function curveFigures(s, everySeed, isLog) {
   const p = s.pooled, xs = p.steps, blue = COLOURS[0];
   const seedsOf = name => everySeed ? Object.entries(s.seeds).map(([seed, rows]) => [`seed ${seed}`, rows.steps, rows[name]]) : [];
-  const optima = Object.entries(s.optima).filter(([, value]) => value !== null).map(([name, value], i) => [name, value, COLOURS[(i + 1) % 4]]);
   const returns = seedsOf("return");
   lineFigure("Return", xs, [["all seeds", p.return, blue]], {
-    seeds: returns, y: range([p.return, ...returns.map(([, , values]) => values), optima.map(([, value]) => value)]),
-    rules: optima.map(([, value, colour]) => ({ y: value, text: "", colour })), caption: "Mean over equal blocks of training; thick: all seeds.",
-    names: optima.map(([name, value, colour]) => [`best under ${name} ${show(value)}`, colour]), // close together, so not on their lines
+    seeds: returns, y: range([p.return, ...returns.map(([, , values]) => values)]), caption: "Mean over equal blocks of training; thick: all seeds.",
   });
   const measured = [["all seeds", p.measured, blue], ...(p.bound ? [["Cantelli's bound", p.bound, COLOURS[2]]] : [])];
   const limited = seedsOf("measured"), rules = [{ y: s.allowed, text: `${s.kind === "chance" ? "epsilon" : "limit"} ${show(s.allowed)}` }];
@@ -181,21 +177,17 @@ function updateFigure(s, isLog) {
     caption: "The multiplier of the constraint at each update, and the level of the constraint: 1 is what is allowed.",
   });
 }
-function frontierFigure(s, isLog) {
-  const lines = Object.entries(s.lines), curves = lines.flatMap(([, line]) => line);
-  if (!s.final.length && !lines.length) return;
-  const low = Math.min(floorOf(s), ...curves.map(point => point[0]));
-  const edge = isLog ? low / 1.3 : -Infinity, atEdge = s.final.filter(([p]) => p <= edge), zeros = atEdge.filter(([p]) => p === 0).length; // a logarithm has no 0
-  const points = s.final.map(([p, value]) => [Math.max(p, edge), value]), all = [...points, ...curves];
-  const high = Math.max((s.epsilon ?? 0.01) * 2, ...all.map(point => point[0])), [least, most] = range([all.map(point => point[1])]), room = 0.06 * (most - least); // no point on the edge
-  const f = frame(lines.length ? "Exact frontier and final policies: return" : "Final policies: return", {
+function finalFigure(s, isLog) {
+  if (!s.final.length) return;
+  const low = floorOf(s), edge = isLog ? low / 1.3 : -Infinity, atEdge = s.final.filter(([p]) => p <= edge), zeros = atEdge.filter(([p]) => p === 0).length; // a logarithm has no 0
+  const points = s.final.map(([p, value]) => [Math.max(p, edge), value]), high = Math.max((s.epsilon ?? 0.01) * 2, ...points.map(([p]) => p));
+  const [least, most] = range([points.map(([, value]) => value)]), room = 0.06 * (most - least); // no point on the edge
+  const f = frame("Final policies: return", {
     x: isLog ? [low / 1.6, high * 1.1] : [-0.03 * high, high * 1.1], xlog: isLog, y: [least - room, most + room], label: "violation probability", xform: v => show(v, 2),
-    caption: (s.isExact ? "Exact, by dynamic programming. " : "Measured on fresh episodes. ") + (lines.length ? "Lines: best return under each constraint at threshold epsilon. " : "") + "Points: the final policy of each seed, at its own violation probability." + (atEdge.length ? ` At the left edge: ${zeros} with P = 0${atEdge.length > zeros ? `, ${atEdge.length - zeros} below ${show(edge, 2)}` : ""}.` : ""),
+    caption: (s.isExact ? "Exact, by dynamic programming." : "Measured on fresh episodes.") + " A point per seed." + (atEdge.length ? ` At the left edge: ${zeros} with P = 0${atEdge.length > zeros ? `, ${atEdge.length - zeros} below ${show(edge, 2)}` : ""}.` : ""),
   });
-  lines.forEach(([, line], i) => path(f, line.map(p => p[0]), line.map(p => p[1]), { stroke: COLOURS[(i + 1) % 4], "stroke-width": 2 }));
   for (const [p, value] of points) f.svg.append(make("circle", { cx: f.X(p), cy: f.Y(value), r: 4, fill: COLOURS[0], opacity: 0.8 }));
   if (s.kind === "chance") rules(f, [{ x: s.epsilon, text: `epsilon ${show(s.epsilon)}` }]);
-  if (lines.length) key(f, lines.map(([name], i) => [name, COLOURS[(i + 1) % 4]]));
 }
 function table(id, rows) {
   const body = by(id).querySelector("tbody");
@@ -208,7 +200,7 @@ function draw() {
   curveFigures(s, by("seeds").checked, by("log").checked);
   costFigure(s);
   updateFigure(s, by("log").checked);
-  frontierFigure(s, by("log").checked);
+  finalFigure(s, by("log").checked);
   table("configuration", s.configuration);
   table("versions", s.facts);
   document.querySelectorAll("#summary tbody tr").forEach((row, i) => row.classList.toggle("chosen", i === index));

@@ -5,8 +5,7 @@ draws the figures as SVG; it works offline.
 """
 
 import json
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from canary.constraints import Chance, CVaR, One, threshold
+from canary.constraints import CVaR, One, threshold
 from canary.errors import CanaryError
 from canary.numerics.tiers import Tier
 from canary.reporting.results import Results, batch_of, of_run
@@ -26,62 +25,37 @@ from canary.studies.store import read_study
 from canary.studies.table import SIZE, cells
 from canary.terminal.formatting import Number, columns
 
-Progress = Callable[[int, int, str], None]
 Data = dict[str, Any]
 """What the page shows, as JSON data."""
 
-SHARES = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)  # of epsilon: where the frontier is computed
 BINS, WIDEST = 40, 3.0  # of the cost histogram; its last bar has all costs above WIDEST limits
 FACTS = ("device", "platform", "started", "command")
 
 
-def make_report(
-    names: Sequence[str],
-    runs: Path,
-    results: Path,
-    out: Path,
-    *,
-    frontier: bool = True,
-    progress: Progress | None = None,
-) -> Path:
+def make_report(names: Sequence[str], runs: Path, results: Path, out: Path) -> Path:
     """Write the page of these runs and studies. It names those that cannot be read."""
     files.check_target(out)
-    subjects: list[Data] = []
+    found: list[Results] = []
     problems: list[str] = []
-    known: dict[str, Data | None] = {}
-
-    def show(one: Results, run: Path | None = None) -> None:
-        exact = None
-        if frontier and one.constraint.number is None:
-            key = json.dumps([str(run), one.config["environment"], one.config["constraint"]])
-            if key not in known:  # rows of a study may share it
-                known[key] = None
-                with suppress(CanaryError):  # it is not finite, or cannot be made here
-                    known[key] = exact_frontier(run, one.config, progress)
-            exact = known[key]
-        subjects.append(subject_of(one, exact))
-
     for name in names:
         try:
             if (results / name / "study.json").exists():
                 study = read_study(results / name)
-                for row in study.shown:
-                    show(row)
+                found += study.shown
                 problems += study.notes
                 if not study.shown and not study.notes:
                     table = results / name / "table.md"
                     raise CanaryError(f"{name} has no trained seeds to draw; see {table}.")
             else:
-                run = directory.find_run(name, runs)
-                for one in results_of(run):
-                    show(one, run)
+                found += results_of(directory.find_run(name, runs))
         except CanaryError as error:
             problems.append(str(error))
-    if not subjects:
+    if not found:
         raise CanaryError(" ".join(problems) or "Name a run or a study to report on.")
     is_one = len(names) == 1 and names[0] != "latest"
-    title = names[0] if is_one else ", ".join(s["name"] for s in subjects[:3])
-    page = render(f"canary: {title}", subjects, problems, f"canary report {' '.join(names)}")
+    title = names[0] if is_one else ", ".join(one.name for one in found[:3])
+    command = f"canary report {' '.join(names)}"
+    page = render(f"canary: {title}", list(map(subject_of, found)), problems, command)
     files.write_atomically(out, page.encode())
     return out
 
@@ -112,40 +86,9 @@ def measured_policies(run: Path, constraint: One, updates: int) -> list[Data]:
     ]
 
 
-def exact_frontier(run: Path | None, config: Data, progress: Progress | None = None) -> Data | None:
-    """Best returns under each constraint around epsilon, and the run's policies, where the
-    environment is finite and the constraint is on a probability."""
-    from canary.config.run_config import config_from_dict
-    from canary.exact.run import frontier_report
-
-    whole = config_from_dict(config)
-    if not isinstance(whole.constraint, Chance):
-        return None
-    limit, epsilon = whole.constraint.limit, whole.constraint.epsilon
-    epsilons = [share * epsilon for share in SHARES if share * epsilon < 0.9]
-    runs = [] if run is None else [run]
-    found = frontier_report(
-        whole.environment, limit, epsilon, epsilons=epsilons, runs=runs, progress=progress
-    )
-    lines: dict[str, list[list[float]]] = {}
-    for point in found["frontier"]:
-        if point["return"] is not None:
-            line = lines.setdefault(point["constraint"], [])
-            line.append([point["epsilon"], point["return"]])
-    seeds = [seed for trained in found["runs"] for seed in trained["seeds"]]
-    names = {"seed": "seed", "violation": "violation_probability", "return": "return"}
-    return {
-        "lines": lines,
-        "optima": {name: point["return"] for name, point in found["optima"].items()},
-        "policies": [{n: seed[key] for n, key in names.items()} for seed in seeds],
-    }
-
-
-def subject_of(results: Results, exact: Data | None) -> Data:
-    """One run or row. Policies that were solved exactly replace those of an evaluation."""
+def subject_of(results: Results) -> Data:
+    """What the page shows of one run or row."""
     seeds, constraint = results.seeds, results.constraint
-    for policy in exact["policies"] if exact else ():
-        seeds[policy["seed"]]["final"] = policy
     text = constraint.text
     if constraint.kind != "chance":
         mean, error, _ = over_seeds(results.each("constraint"))
@@ -164,7 +107,6 @@ def subject_of(results: Results, exact: Data | None) -> Data:
     }
     facts = {"code": " ".join(codes), "versions": ", ".join(sorted(versions))}
     facts |= {name: results.about.get(name) for name in FACTS}
-    final = [(one["violation"], one["return"]) for one in map(_final, seeds.values()) if one]
     return {
         "name": results.name,
         "line": {name: cell and str(cell) for name, cell in line.items()},
@@ -182,17 +124,11 @@ def subject_of(results: Results, exact: Data | None) -> Data:
         "updates": update_series(results.blocks),
         "costs": cost_histogram(results),
         "deadZone": results.config["algorithm"]["settings"].get("dead_zone"),
-        "final": final,
+        "final": list(zip(results.final("violation"), results.final("return"), strict=True)),
         "isExact": not results.final("episodes"),
-        "lines": exact["lines"] if exact else {},
-        "optima": exact["optima"] if exact else {},
         "configuration": [[name, str(value)] for name, value in leaves(results.config)],
         "facts": [[name, str(value)] for name, value in facts.items() if value],
     }
-
-
-def _final(seed: Data) -> Data:
-    return seed.get("final") or {}
 
 
 def _columns(table: pl.DataFrame) -> dict[str, list[float | None]]:

@@ -7,7 +7,7 @@ over the second half of training, P over the whole of it, and the final policies
 from collections.abc import Callable, Iterable
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from canary.studies.store import StoredStudy, read_study
 from canary.terminal.formatting import Cell, Line, Number, csv, markdown
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 VIEWS = {
@@ -119,20 +118,6 @@ def median(values: list[float]) -> float | None:
     return float(np.median(values)) if values else None
 
 
-def _figure(rows: list[Results], title: str) -> "Figure":
-    """P against J."""
-    from canary.reporting.figures import RED, show_probabilities
-
-    def finish(axes: "Axes", rows: list[Results]) -> None:
-        for epsilon in thresholds(rows):
-            axes.axvline(epsilon, color=RED, linewidth=1, linestyle="--")
-        label = f"P, second half of training (at least {LOWEST:g}); dashed: ε"
-        axes.set(xscale="log", xlabel=label, ylabel="return")
-        show_probabilities(axes.xaxis)
-
-    return seeds_figure(rows, title, "violation", "return", finish)
-
-
 def thresholds(rows: list[Results]) -> list[float]:
     return sorted({row.epsilon for row in rows if row.epsilon is not None})
 
@@ -144,31 +129,25 @@ def by_environment(rows: list[Results]) -> dict[str, list[Results]]:
     return found
 
 
-def seeds_figure(
-    rows: list[Results],
-    title: str,
-    x: str,
-    y: str,
-    finish: Callable[["Axes", list[Results]], Any],
-) -> "Figure":
-    """Two measures against each other: a point per seed, a panel per environment."""
-    from canary.reporting.figures import canvas, colours, legend_beside
-
-    def least(name: str) -> float:
-        return LOWEST if name == "violation" else -np.inf
+def _figure(rows: list[Results], title: str) -> "Figure":
+    """P against J: a point per seed, a panel per environment."""
+    from canary.reporting.figures import RED, canvas, colours, legend_beside, show_probabilities
 
     groups = by_environment(rows)
     height = 4.2 if len(groups) == 1 else 3.2 * len(groups)
     with canvas(len(groups), 1, (7.5, height)) as (figure, panels):
         for axes, (environment, here) in zip(panels[:, 0], groups.items(), strict=True):
             for index, (row, colour) in enumerate(zip(here, colours(len(here)), strict=True)):
-                points = [(max(a, least(x)), max(b, least(y))) for a, b in row.pairs(x, y)]
+                points = [(max(p, LOWEST), j) for p, j in row.pairs("violation", "return")]
                 style = {"marker": "osD^vP*XphH"[index % 11], "alpha": 0.8, "linewidths": 0}
                 axes.scatter(
                     *np.reshape(points, (-1, 2)).T, s=26, color=colour, label=row.name, **style
                 )
-            axes.set_title(environment)
-            finish(axes, here)
+            for epsilon in thresholds(here):
+                axes.axvline(epsilon, color=RED, linewidth=1, linestyle="--")
+            label = f"P, second half of training (at least {LOWEST:g}); dashed: ε"
+            axes.set(xscale="log", xlabel=label, ylabel="return", title=environment)
+            show_probabilities(axes.xaxis)
             legend_beside(axes, 1 + len(here) // 20)
         figure.suptitle(title)
     return figure

@@ -5,6 +5,7 @@ import re
 
 import equinox as eqx
 import examples.courier
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -132,6 +133,15 @@ def test_both_promises_of_the_courier_bind():
     for value in best:
         assert f"{value:.2f}" in text
     assert best[0] < 0.97 * min(best[1:])
+
+
+def test_a_tour_is_over_after_its_last_leg():
+    """As a truncation, the critic would count on the reward of legs that do not follow, and its
+    noise would drown out the rest."""
+    tour = Courier(horizon=1)
+    state = tour.step(tour.reset(jax.random.key(0)), jnp.array(1), jax.random.key(1))
+    assert state.terminated
+    assert not state.truncated
 
 
 @pytest.fixture(scope="module")

@@ -1,10 +1,13 @@
 """A warm start: training begins exactly with the policies of another run, and says so."""
 
 import shutil
+from functools import partial
 
 import jax
 import numpy as np
+import polars as pl
 import pytest
+from benchmarks.warm_start import steps_to_reach
 
 import canary
 from canary.cli.main import main
@@ -97,3 +100,14 @@ def test_a_warm_start_that_was_killed_before_its_first_state_is_not_resumed(sour
     update_manifest(run, start={"run": "other"}, status="running")
     with pytest.raises(CanaryError, match="start it anew"):
         canary.load(run).resume(quiet=True)
+
+
+def test_steps_to_reach_a_limit_by_hand():
+    """Row i ends in update i: the first 200 rows that are rich and within the limit end in 300."""
+    at = np.arange(400)
+    cost, earned = np.where(at < 103, 9.0, 1.0), np.where(at < 101, 0.0, 5.0)
+    rows = {"valid": at >= 0, "iteration": at, "cost": cost, "return": earned}
+    reach = partial(steps_to_reach, limit=5.0, epsilon=0.01, batch=10)
+    assert reach(pl.DataFrame(rows), reward=4.99) == 3010
+    assert reach(pl.DataFrame(rows), reward=5.01) is None
+    assert reach(pl.DataFrame(rows).head(199), reward=0.0) is None

@@ -45,7 +45,7 @@ MOST_LANES = 64  # episodes that are played at once: each is a whole environment
 
 
 class HostLanes(eqx.Module):
-    """The lanes of a seed as `Episodes` has them, in the place of `Lane`."""
+    """The lanes of a seed as the arrays of `Episodes`; in a training state, in place of `Lane`."""
 
     identity: UInt32[Array, "*env 2"]
     steps: Int[Array, "*env"]
@@ -70,8 +70,8 @@ def lanes_of(table: Float[Array, "*batch column"]) -> Lane:
 
 
 def make_act(account: CostAccount, choose: Callable[..., Array], **options: Any) -> Any:
-    """`act(policy, statistics, limit)` is a function from a table and random numbers to the actions
-    of all lanes, which are `choose(distribution, *random numbers)`."""
+    """`act(policy, statistics, limit)` returns a function that maps a table and random numbers to
+    the actions of all lanes, `choose(distribution, *random numbers)`."""
 
     @partial(jax.jit, static_argnums=0, **options)
     def run(kind: Any, leaves: Any, table: Float[Array, "lane column"], *random: Any) -> Array:
@@ -162,7 +162,7 @@ class HostPlayer:
 
 
 def _draw_episodes(keys: Key[Array, "episode"]) -> Any:
-    """Identities, and the keys of the actions."""
+    """The identities of the episodes, and the keys of their actions."""
     split = jax.vmap(lambda key: jax.random.split(key, 3))(keys)
     return draw_identities(split[:, 0]), split[:, 1]
 
@@ -207,7 +207,7 @@ class HostTraining:
         return self._act(state.learner.policy, state.statistics, state.terms.limit)
 
     def _compile(self, state: TrainingState) -> None:
-        """By an update that is thrown away; no environment is stepped."""
+        """Compile by an update that is thrown away; no environment is stepped."""
         act, (noise, _), table = self._actor(state), self._draw_batch(state), state.lanes.table
         action = act(np.asarray(table), np.asarray(noise[0]))
         tables = np.zeros((2, len(noise), *table.shape), np.float32)
@@ -305,5 +305,5 @@ def _learn(
 
 
 def _now(episodes: Episodes) -> HostLanes:
-    """The lanes as they are now, in memory of their own."""
+    """A copy of the lanes as they are now."""
     return HostLanes(*map(jnp.array, episodes.arrays))

@@ -134,16 +134,12 @@ def test_order_of_a_step_that_reaches_a_goal_inside_a_hazard():
     assert abs(float(again.reward)) < 1e-6
 
 
-@pytest.mark.parametrize(("distance", "cost"), [(0.1999, 1.0), (0.2001, 0.0)])
-def test_a_hazard_costs_inside_its_radius_only(distance, cost):
-    assert float(step(lone(hazard=(distance, 0.0)), REST, jax.random.key(0)).cost) == cost
-
-
-@pytest.mark.parametrize(("distance", "reward"), [(0.2999, 1.0), (0.3001, 0.0)])
-def test_a_goal_pays_inside_its_radius_only(distance, reward):
-    assert float(step(lone(goal=(0.0, distance)), REST, jax.random.key(0)).reward) == pytest.approx(
-        reward
-    )
+@pytest.mark.parametrize("beyond", [False, True])
+def test_a_hazard_costs_and_a_goal_pays_inside_its_radius_only(beyond):
+    key, margin = jax.random.key(0), 1e-4 if beyond else -1e-4
+    assert float(step(lone(hazard=(0.2 + margin, 0.0)), REST, key).cost) == (not beyond)
+    paid = float(step(lone(goal=(0.0, 0.3 + margin)), REST, key).reward)
+    assert paid == pytest.approx(float(not beyond))
 
 
 def test_actions_are_clipped_and_a_missing_one_ends_the_episode():

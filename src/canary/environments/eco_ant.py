@@ -181,6 +181,5 @@ class EcoAnt:
 
 @lru_cache(maxsize=8)
 def _engine(name: EngineName, frame_skip: int) -> Engine:
-    """One engine per kind, whichever EcoAnt asks: its model, threads and compiled programs are
-    shared."""
+    """All EcoAnts of one engine and frame skip share its model, threads and compiled programs."""
     return make_engine(name, load_model("eco_ant.xml"), frame_skip)

@@ -10,6 +10,7 @@ is a checkpoint of the episode; live environments are a cache of it (`canary.hos
 import json
 import threading
 from collections.abc import Callable, Hashable, Mapping
+from contextlib import closing
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -28,7 +29,7 @@ from canary.values import Count, Whole, convert
 
 
 def draw_identities(keys: Key[Array, "*batch"]) -> UInt32[Array, "*batch 2"]:
-    """The identity of an episode by the key of its reset."""
+    """The identity of an episode, drawn from the key of its reset."""
     bits = jax.vmap(lambda key: jax.random.bits(key, (2,), jnp.uint32))(keys.reshape(-1))
     return bits.reshape(*keys.shape, 2)
 
@@ -53,17 +54,17 @@ class GymnasiumEnvironment:
 
     def __init__(self, recipe: Recipe, workers: int = 0):
         self.recipe, self.workers, self.name = recipe, workers, recipe.label
-        row = Row(recipe, [0])
-        first, self.policy_interface = row.players[0].environment, row.interface
-        self.observation_size = row.observation_size
-        self.normalise_observation = type(first.observation_space).__name__ != "Discrete"
-        space = first.action_space
+        with closing(Row(recipe, [0])) as row:
+            first, self.policy_interface = row.players[0].environment, row.interface
+            self.observation_size = row.observation_size
+            seen, space = first.observation_space, first.action_space
+            spec = getattr(first, "spec", None)
+        self.normalise_observation = type(seen).__name__ != "Discrete"
         self.action_space: ActionSpace = (
             Discrete(int(space.n))
             if type(space).__name__ == "Discrete"
             else Continuous(int(np.prod(space.shape)))
         )
-        spec = getattr(first, "spec", None)
         self.horizon = int(recipe.horizon or getattr(spec, "max_episode_steps", None) or 0)
         if not self.horizon:
             raise CanaryError(
@@ -84,7 +85,7 @@ class GymnasiumEnvironment:
             return self._open[name, lanes]
 
     def close(self) -> None:
-        """End all environments and worker processes; what is used again starts again."""
+        """Close all environments and end their workers; later use opens them again."""
         with self._lock:
             for episodes in self._open.values():
                 episodes.row.close()

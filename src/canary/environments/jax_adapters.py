@@ -8,11 +8,11 @@ package's episode and auto-reset wrappers.
 import dataclasses
 import importlib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -39,55 +39,39 @@ BRAX_MAKERS = {
     "crax": ("crax.envs", "get_environment"),
     "playground": ("mujoco_playground", "registry.load"),
 }
+PACKAGES = ("gymnax", *BRAX_MAKERS)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Adapted:
-    """An environment of another package, and how it was made."""
+    """An environment of another package, made by `from_gymnax` or `from_brax`."""
 
     name: str
-    foreign: Any
+    arguments: dict[str, Any]
     cost: str | Cost
     horizon: int
-    arguments: dict[str, Any]
-
-    packages: ClassVar[tuple[str, ...]]
-    """The prefixes of names that another process can make it by."""
+    action_space: ActionSpace
+    normalise_observation: bool
+    again: Callable[..., "Adapted"]
+    """Makes it with other arguments."""
+    start: Callable[[PRNGKeyArray], tuple[Any, Array]]
+    """The package's state after a reset, and the observation as one row."""
+    move: Callable[[Any, Array, PRNGKeyArray], tuple[Any, ...]]
+    """After a step with the package's action: state, observation, reward, terminated, whether the
+    package cuts the episode, and where the cost may be found."""
+    act: Callable[[Array], Array]
+    """The package's action for one of ours."""
+    read_cost: Cost
 
     def __post_init__(self):
         if self.horizon is None:
             raise CanaryError(f"{self.name} states no time limit; set one with horizon=...")
         horizon = convert(Count, self.horizon, f"the horizon of {self.name}")
         object.__setattr__(self, "horizon", horizon)
-        cost = f"{INFO}cost" if self.cost == "info" else self.cost
-        object.__setattr__(self, "cost", cost)
-        if not (isinstance(cost, str) and cost.startswith(METRICS)):
-            cost_reader(cost)  # raises a sentence
-
-    def _start(self, key: PRNGKeyArray) -> tuple[Any, Any]:
-        """The package's state after a reset, and its observation."""
-        raise NotImplementedError
-
-    def _move(self, inner: Any, action: Array, key: PRNGKeyArray) -> tuple[Any, ...]:
-        """After a step: state, observation, reward, terminated, whether the package cuts the
-        episode, and where the cost may be found."""
-        raise NotImplementedError
-
-    def _see(self, seen: Any) -> Float[Array, "obs"]:
-        """The observation as one row."""
-        raise NotImplementedError
-
-    def _act(self, action: Array) -> Array:
-        """The package's action for one of ours."""
-        raise NotImplementedError
-
-    def _read_cost(self, before: Array, action: Array, after: Array, found: Any) -> Any:
-        return cost_reader(self.cost)(before, action, after, found)
 
     @cached_property
     def observation_size(self) -> int:
-        seen = jax.eval_shape(lambda key: self._see(self._start(key)[1]), jax.random.key(0))
-        return seen.shape[0]
+        return jax.eval_shape(self.start, jax.random.key(0))[1].shape[0]
 
     @cached_property
     def _template(self) -> Any:
@@ -96,7 +80,7 @@ class Adapted:
         def play(key: PRNGKeyArray) -> Any:
             space = self.action_space
             action = jnp.zeros(space.size) if isinstance(space, Continuous) else jnp.int32(0)
-            return self._move(self._start(key)[0], self._act(action), key)[0]
+            return self.move(self.start(key)[0], self.act(action), key)[0]
 
         return jax.eval_shape(play, jax.random.key(0))
 
@@ -108,20 +92,15 @@ class Adapted:
             )
         return jax.tree.map(lambda one, to: jnp.asarray(one, to.dtype), inner, self._template)
 
-    @property
-    def action_space(self) -> ActionSpace:
-        raise NotImplementedError
-
     def reset(self, key: PRNGKeyArray) -> EnvironmentState:
-        inner, seen = self._start(key)
-        return first_state(self._typed(inner), self._see(seen))
+        inner, observation = self.start(key)
+        return first_state(self._typed(inner), observation)
 
     def step(self, state: EnvironmentState, action: Array, key: PRNGKeyArray) -> EnvironmentState:
-        move = self._act(action)
-        inner, seen, reward, terminated, cut, found = self._move(state.inner, move, key)
-        observation, time = self._see(seen), state.time + 1
-        terminated = jnp.asarray(terminated, bool).reshape(())
-        cost = self._read_cost(state.observation, move, observation, found)
+        move = self.act(action)
+        inner, observation, reward, terminated, cut, found = self.move(state.inner, move, key)
+        time, terminated = state.time + 1, jnp.asarray(terminated, bool).reshape(())
+        cost = self.read_cost(state.observation, move, observation, found)
         return EnvironmentState(
             inner=self._typed(inner),
             observation=observation,
@@ -135,126 +114,22 @@ class Adapted:
     def settings(self) -> dict[str, Any]:
         return {**self.arguments, "horizon": self.horizon, "cost": label_of(self.cost)}
 
+    def with_settings(self, changes: Mapping[str, Any]) -> "Adapted":
+        given = {"horizon": self.horizon, **self.arguments, **changes}
+        return dataclasses.replace(self.again(**given), name=self.name)
+
     def source(self) -> dict[str, Any] | None:
         """How another process makes it: name, arguments and cost; None if it cannot."""
         cost = self.cost if isinstance(self.cost, str) else name_of(self.cost)
-        if cost is None or self.name.partition(":")[0] not in self.packages:
+        if cost is None or self.name.partition(":")[0] not in PACKAGES:
             return None
         arguments = {**self.arguments, "horizon": self.horizon}
         return {"name": self.name, "arguments": arguments, "cost": cost}
 
 
-class GymnaxEnvironment(Adapted):
-    """Made by `from_gymnax`. Before 1.0 `done` of `step_env` includes the time limit, so
-    `is_terminal` is asked without a limit; from 1.0 on `done` means terminated."""
-
-    packages = ("gymnax",)
-
-    @cached_property
-    def params(self) -> Any:
-        return self.foreign.default_params.replace(**self.arguments)
-
-    @cached_property
-    def action_space(self) -> ActionSpace:
-        space = self.foreign.action_space(self.params)
-        if hasattr(space, "n"):
-            return Discrete(int(space.n))
-        bounds = getattr(space, "low", np.inf), getattr(space, "high", np.inf)
-        if not all(np.isfinite(bound).all() for bound in bounds):
-            raise CanaryError(
-                f"The action space of {self.name} is {space}; canary acts in Discrete spaces and in "
-                "Box spaces with finite bounds."
-            )
-        return Continuous(int(np.prod(space.shape)))
-
-    @property
-    def _categories(self) -> int | None:
-        """The number of observations, if they are counted."""
-        return getattr(self.foreign.observation_space(self.params), "n", None)
-
-    @property
-    def normalise_observation(self) -> bool:
-        return self._categories is None
-
-    def with_settings(self, changes: Mapping[str, Any]) -> "GymnaxEnvironment":
-        given: dict[str, Any] = {"horizon": self.horizon, **self.arguments, **changes}
-        made = from_gymnax(self.foreign, self.cost, **given)
-        return dataclasses.replace(made, name=self.name)
-
-    def _start(self, key: PRNGKeyArray) -> tuple[Any, Any]:
-        return self.foreign.reset_env(key, self.params)[::-1]
-
-    def _move(self, inner: Any, action: Array, key: PRNGKeyArray) -> tuple[Any, ...]:
-        seen, after, reward, done, info = self.foreign.step_env(key, inner, action, self.params)
-        terminated = done
-        if not hasattr(self.foreign, "is_truncated"):  # before 1.0
-            endless = self.params.replace(max_steps_in_episode=NEVER)
-            terminated = self.foreign.is_terminal(after, endless)
-        return after, seen, reward, terminated, done, info
-
-    def _act(self, action: Array) -> Array:
-        if isinstance(self.action_space, Discrete):
-            return action
-        space = self.foreign.action_space(self.params)
-        bounds = np.asarray(space.low, np.float32), np.asarray(space.high, np.float32)
-        low, high = (np.broadcast_to(bound, space.shape) for bound in bounds)
-        middle, half = (high + low) / 2, (high - low) / 2
-        return jnp.asarray(middle) + half * jnp.clip(action.reshape(space.shape), -1.0, 1.0)
-
-    def _see(self, seen: Any) -> Float[Array, "obs"]:
-        if (count := self._categories) is not None:
-            return jax.nn.one_hot(seen, int(count), dtype=jnp.float32)
-        parts = [jnp.asarray(leaf, jnp.float32).ravel() for leaf in jax.tree.leaves(seen)]
-        return jnp.concatenate(parts)
-
-
-class BraxEnvironment(Adapted):
-    """Made by `from_brax`. Its `State` has obs, reward, done, metrics and info; `done` means that
-    the episode ended by itself."""
-
-    packages = tuple(BRAX_MAKERS)
-    normalise_observation: ClassVar = True
-
-    @property
-    def action_space(self) -> Continuous:
-        return Continuous(int(self.foreign.action_size))
-
-    def with_settings(self, changes: Mapping[str, Any]) -> "BraxEnvironment":
-        given: dict[str, Any] = {"horizon": self.horizon, **self.arguments, **changes}
-        return from_brax(self.name, self.cost, **given)
-
-    def _start(self, key: PRNGKeyArray) -> tuple[Any, Any]:
-        state = self.foreign.reset(jax.random.key_data(key))  # a key of the old kind
-        return state, state.obs
-
-    def _move(self, inner: Any, action: Array, key: PRNGKeyArray) -> tuple[Any, ...]:
-        del key  # a Brax state carries its own
-        after = self.foreign.step(inner, action)
-        return after, after.obs, after.reward, jnp.asarray(after.done) > 0, False, after
-
-    def _act(self, action: Array) -> Array:
-        return jnp.clip(action, -1.0, 1.0)
-
-    def _read_cost(self, before: Array, action: Array, after: Array, found: Any) -> Any:
-        if isinstance(self.cost, str) and self.cost.startswith(METRICS):
-            key = INFO + self.cost.removeprefix(METRICS)
-            return cost_reader(key, "metrics")(before, action, after, found.metrics)
-        return cost_reader(self.cost)(before, action, after, found.info)
-
-    def _see(self, seen: Any) -> Float[Array, "obs"]:
-        if isinstance(seen, Mapping):
-            if (chosen := self.arguments["observation"]) not in seen:
-                raise CanaryError(
-                    f"{self.name} has several observations ({', '.join(sorted(seen))}); say which: "
-                    "observation='...'."
-                )
-            seen = seen[chosen]
-        return jnp.asarray(seen, jnp.float32).ravel()
-
-
 def from_gymnax(
     make: Any, cost: str | Cost = "info:cost", *, horizon: int | None = None, **changes: Any
-) -> GymnaxEnvironment:
+) -> Adapted:
     """A gymnax environment for training.
 
     `make` is an id such as "CartPole-v1" or an environment of gymnax. The cost of a step is
@@ -262,6 +137,7 @@ def from_gymnax(
     parameters of the environment (EnvParams) to set; `horizon` cuts episodes off, by default after
     max_steps_in_episode.
     """
+    cost = f"{INFO}cost" if cost == "info" else cost
     if isinstance(make, str):
         identity = make.removeprefix("gymnax:")
         name, gymnax = f"gymnax:{identity}", _load("gymnax", make)
@@ -278,9 +154,54 @@ def from_gymnax(
             raise CanaryError(
                 f"{name} has no parameter {key!r}; it has {', '.join(sorted(known))}."
             )
-    own = getattr(params, "max_steps_in_episode", None)
-    limit: Any = changes.get("max_steps_in_episode", own) if horizon is None else horizon
-    return GymnaxEnvironment(name, environment, cost, limit, dict(changes))
+    params = params.replace(**changes)
+    limit: Any = getattr(params, "max_steps_in_episode", None) if horizon is None else horizon
+    categories = getattr(environment.observation_space(params), "n", None)
+    space, act = _gymnax_actions(environment.action_space(params), name)
+
+    def see(seen: Any) -> Float[Array, "obs"]:
+        if categories is not None:
+            return jax.nn.one_hot(seen, int(categories), dtype=jnp.float32)
+        parts = [jnp.asarray(leaf, jnp.float32).ravel() for leaf in jax.tree.leaves(seen)]
+        return jnp.concatenate(parts)
+
+    def start(key: PRNGKeyArray) -> tuple[Any, Array]:
+        seen, inner = environment.reset_env(key, params)
+        return inner, see(seen)
+
+    def move(inner: Any, action: Array, key: PRNGKeyArray) -> tuple[Any, ...]:
+        seen, after, reward, done, info = environment.step_env(key, inner, action, params)
+        terminated = done
+        # From 1.0 on, `done` means terminated; before, it includes the time limit.
+        if not hasattr(environment, "is_truncated"):
+            endless = params.replace(max_steps_in_episode=NEVER)
+            terminated = environment.is_terminal(after, endless)
+        return after, see(seen), reward, terminated, done, info
+
+    return Adapted(
+        name=name, arguments=dict(changes), cost=cost, horizon=limit, action_space=space,
+        normalise_observation=categories is None, start=start, move=move, act=act,
+        again=lambda **given: from_gymnax(environment, cost, **given), read_cost=cost_reader(cost),
+    )  # fmt: skip
+
+
+def _gymnax_actions(space: Any, name: str) -> tuple[ActionSpace, Callable[[Array], Array]]:
+    """Our action space, and the package's action for one of ours."""
+    if hasattr(space, "n"):
+        return Discrete(int(space.n)), lambda action: action
+    bounds = (np.asarray(getattr(space, side, np.inf), np.float32) for side in ("low", "high"))
+    low, high = (np.broadcast_to(bound, space.shape) for bound in bounds)
+    if not (np.isfinite(low).all() and np.isfinite(high).all()):
+        raise CanaryError(
+            f"The action space of {name} is {space}; canary acts in Discrete spaces and in Box "
+            "spaces with finite bounds."
+        )
+    middle, half = (high + low) / 2, (high - low) / 2
+
+    def act(action: Array) -> Array:
+        return jnp.asarray(middle) + half * jnp.clip(action.reshape(space.shape), -1.0, 1.0)
+
+    return Continuous(int(np.prod(space.shape))), act
 
 
 def from_brax(
@@ -290,7 +211,7 @@ def from_brax(
     horizon: int | None = EPISODE_LENGTH,
     observation: str | None = None,
     **arguments: Any,
-) -> BraxEnvironment:
+) -> Adapted:
     """An environment with Brax's state for training.
 
     `make` is "brax:ant", "crax:safe_goal_point" or "playground:CartpoleBalance", or an environment
@@ -319,8 +240,38 @@ def from_brax(
             f"{name} is not an environment of Brax's kind: that has reset(key), "
             "step(state, action) and action_size."
         )
+    cost = f"{INFO}cost" if cost == "info" else cost
+    place, key = "info", cost
+    if isinstance(cost, str) and cost.startswith(METRICS):
+        place, key = "metrics", INFO + cost.removeprefix(METRICS)
+
+    def see(seen: Any) -> Float[Array, "obs"]:
+        if isinstance(seen, Mapping):
+            if observation not in seen:
+                raise CanaryError(
+                    f"{name} has several observations ({', '.join(sorted(seen))}); say which: "
+                    "observation='...'."
+                )
+            seen = seen[observation]
+        return jnp.asarray(seen, jnp.float32).ravel()
+
+    def start(key: PRNGKeyArray) -> tuple[Any, Array]:
+        state = environment.reset(jax.random.key_data(key))  # a key of the old kind
+        return state, see(state.obs)
+
+    def move(inner: Any, action: Array, key: PRNGKeyArray) -> tuple[Any, ...]:
+        del key  # a Brax state carries its own
+        after = environment.step(inner, action)
+        ended = jnp.asarray(after.done) > 0  # the episode ended by itself
+        return after, see(after.obs), after.reward, ended, False, getattr(after, place)
+
     limit: Any = horizon
-    return BraxEnvironment(name, environment, cost, limit, arguments | {"observation": observation})
+    return Adapted(
+        name=name, arguments=arguments | {"observation": observation}, cost=cost, horizon=limit,
+        action_space=Continuous(int(environment.action_size)), normalise_observation=True,
+        start=start, move=move, act=lambda action: jnp.clip(action, -1.0, 1.0),
+        again=lambda **given: from_brax(make, cost, **given), read_cost=cost_reader(key, place),
+    )  # fmt: skip
 
 
 def _load(module: str, why: str) -> Any:

@@ -51,7 +51,7 @@ class PhysicsState(eqx.Module):
 def settle(
     before: PhysicsState, qpos: Float[Array, "position"], qvel: Float[Array, "velocity"]
 ) -> PhysicsState:
-    """The state after a step, or the one before it, marked, if the step diverged."""
+    """The state after a step; if the step diverged, the state before it, marked as diverged."""
     # False for NaN as well
     sound = (jnp.abs(jnp.concatenate([qpos, qvel])) < LARGEST).all()
     kept = jnp.where(sound, qpos, before.qpos), jnp.where(sound, qvel, before.qvel)
@@ -60,8 +60,8 @@ def settle(
 
 @dataclass(frozen=True, eq=False)
 class MjxEngine:
-    """MuJoCo in JAX: at its best for thousands of environments at once on an accelerator. The
-    precision is that of the state."""
+    """MuJoCo in JAX, for thousands of environments at once on an accelerator. The precision is that
+    of the state."""
 
     model: Any
     frame_skip: int
@@ -78,7 +78,7 @@ class MjxEngine:
 
 @lru_cache(maxsize=16)
 def _on_device(model: Any, precision: Any) -> tuple[Any, Any]:
-    """The model and an empty state as JAX arrays, in the precision that is switched on."""
+    """The model and an empty state as JAX arrays, in JAX's current precision."""
     del precision  # part of the cache's key
     mjx = require("mujoco.mjx")
     with jax.ensure_compile_time_eval():
@@ -130,7 +130,7 @@ class NativeEngine:
         return settle(state, *jnp.split(after, [model.nq]))
 
     def advance(self, batch: Float[np.ndarray, "*env input"]) -> Float[np.ndarray, "*env result"]:
-        """Rows (qpos, qvel, control) to rows (qpos, qvel), of NaN where the simulation diverged."""
+        """From rows (qpos, qvel, control) to rows (qpos, qvel); NaN where the simulation diverged."""
         rows = batch.reshape(-1, batch.shape[-1])
         threads = min(CORES, len(rows) // SMALLEST_SHARE)
         threads = threads if threads > 1 else 0  # 0: the thread of the caller

@@ -25,7 +25,7 @@ ARENA = 1.5  # half the side of the square
 HAZARDS = 8
 KEEP_OUT = np.array([0.4, 0.305, *[0.18] * HAZARDS, 0.15])  # robot, goal, hazards, vase
 ROBOT, GOAL, FIRST_HAZARD, VASE = 0, 1, 2, 2 + HAZARDS
-AWAY = 1000.0  # a coordinate of what is not there: in nobody's way and out of the lidar's range
+AWAY = 1000.0  # a coordinate of an absent object: out of the way, and out of the lidar's range
 
 DRAWS = 16  # points per round; about one in five is free, so two rounds are rare and the rest rarer
 ROUNDS = 625  # 10,000 draws as upstream, which gives up then; here the roomiest of them is taken
@@ -44,7 +44,7 @@ class Layout(eqx.Module):
 
 
 def sample_layout(key: PRNGKeyArray, *, vase: bool = True) -> Layout:
-    """A layout as a new episode starts with."""
+    """The layout at the start of an episode."""
     order = [ROBOT, GOAL, *range(FIRST_HAZARD, VASE), *([VASE] if vase else []), GOAL]
 
     def place(positions: Float[Array, "object 2"], item: tuple[Int[Array, ""], PRNGKeyArray]):
@@ -116,7 +116,7 @@ def lidar(
 def _echoes(
     position: Float[Array, "2"], heading: Float[Array, ""], objects: Float[Array, "object 2"]
 ) -> Float[Array, "object 16"]:
-    """What each object alone would show."""
+    """The reading of each object alone."""
     offset = objects - position
     distance = jnp.sqrt((offset**2).sum(-1))
     turns = (jnp.arctan2(offset[:, 1], offset[:, 0]) - heading) / (2 * jnp.pi)

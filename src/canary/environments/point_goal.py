@@ -76,7 +76,7 @@ class PointGoal:
         return True
 
     def reset(self, key: PRNGKeyArray) -> EnvironmentState:
-        """A new layout and new headings; everything rests."""
+        """A new layout and heading; the robot is at rest."""
         key_layout, key_robot, _ = jax.random.split(key, 3)
         layout = sample_layout(key_layout, vase=self.vase != "none")
         heading = jax.random.uniform(key_robot, maxval=2 * jnp.pi)

@@ -125,7 +125,8 @@ class NumpyPolicy:
         return x
 
     def _first(self, x: np.ndarray, rows: int) -> np.ndarray:
-        """What a first layer of so many rows reads: the start of x, also times each spent cost."""
+        """The input of a first layer with so many rows: the first entries of x, then their products
+        with each spent cost."""
         budgets = int(self.metadata["budgets"])
         x = x[..., : rows // (1 + budgets)]
         shares = np.float32(self.metadata["spent_scale"]) * np.clip(
@@ -241,7 +242,7 @@ class Episode:
 
 
 def observation_row(observation: Any, interface: dict[str, Any] | None) -> np.ndarray:
-    """The numbers that the policy sees of an observation of the environment."""
+    """An observation of the environment as the row of numbers that the policy sees."""
     if interface is not None:
         return observation_rows([observation], interface)[0]
     try:
@@ -274,8 +275,8 @@ def _entries(seen: Any, path: list[Any], kind: str, size: int, values: Any = ())
 
 
 def environment_action(action: Any, interface: dict[str, Any] | None) -> Any:
-    """The environment's action for one of the policy: shifted to the first choice, or clipped to
-    [-1, 1] and scaled to the bounds. Actions may have a first axis of several environments."""
+    """An action of the policy as the environment takes it: shifted to the first choice, or clipped
+    to [-1, 1] and scaled to the bounds. Actions of several environments have them as first axis."""
     if interface is None:
         return action
     space, kind = interface["action"], np.dtype(interface["action"]["dtype"])
@@ -313,7 +314,7 @@ def load(path: str | os.PathLike | BinaryIO, sha256: str | None = None) -> Numpy
 
 
 def read_checked(path: str | os.PathLike) -> bytes:
-    """The content of an exported file of any format, if it has the digest in FILE.sha256."""
+    """The content of an exported file of any format; refused if FILE.sha256 has another digest."""
     data, note = _content(path), _content(f"{os.fspath(path)}.sha256")
     if hashlib.sha256(data).hexdigest().encode() != note[:64]:
         raise ValueError(f"{path} is not what was exported: its digest differs; export it again.")

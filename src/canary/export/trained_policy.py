@@ -57,13 +57,13 @@ class TrainedPolicy:
         pace: Float[Array, "case"],
         spent: Float[Array, "case ..."],
     ) -> Distribution:
-        """Of the actions; every export is compared with it."""
+        """The distribution of the actions, with which every export is compared."""
         x = policy_inputs(observation, spent, pace, self.account, self.statistics)
         return self.policy(x)
 
     @property
     def outputs(self) -> list[str]:
-        """The parameters of this distribution, which a network puts out."""
+        """The names of its parameters, which are the outputs of an export."""
         is_discrete = isinstance(self.place.action_space, Discrete)
         return ["logits"] if is_discrete else ["mean", "log_std"]
 

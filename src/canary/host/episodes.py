@@ -43,7 +43,7 @@ class Episodes:
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
-        """All that determines the episodes, and what they show."""
+        """What a checkpoint holds of the episodes."""
         return self.identity, self.steps, self.actions, self.table
 
     @property
@@ -108,8 +108,8 @@ class Episodes:
             lanes, time = lanes[~self.done[lanes]], time + 1
 
     def take_up(self, *saved: Any) -> Bool[np.ndarray, "lane"]:
-        """Continue from such `arrays`: where the live environment is in another state, it is reset
-        and the actions are replayed. Returns for which lanes that worked."""
+        """Continue from saved `arrays`. Where the live environment is in another state, it is reset
+        and the actions are replayed. Returns whether that worked, for each lane."""
         pairs = list(zip(self.arrays, map(np.asarray, saved), strict=True))
         same = [(own == other).reshape(len(own), -1).all(1) for own, other in pairs[:3]]
         moved = np.flatnonzero(~(self._live & np.all(same, axis=0)))

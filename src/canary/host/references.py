@@ -58,7 +58,7 @@ def name_of(thing: Any) -> str | None:
 
 
 def label_of(thing: str | Callable[..., Any]) -> str:
-    """A name for people, which need not be importable."""
+    """A name for messages, which need not be importable."""
     if isinstance(thing, str):
         return thing
     return f"{getattr(thing, '__module__', '?')}:{getattr(thing, '__qualname__', type(thing).__qualname__)}"

@@ -171,7 +171,7 @@ class Workers:
 
 
 def _serve(pipe: Any, recipe: Recipe, lanes: Lanes) -> None:
-    """What a worker does until its pipe is closed; a failure is answered by its sentence."""
+    """Answer requests until the pipe is closed; the answer to one that fails is its message."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the trainer, which closes the pipe
     row: Row | None = None
     with suppress(EOFError, OSError):

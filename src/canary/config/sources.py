@@ -60,6 +60,8 @@ def make_environment(
     check_structure(env)
     if cost is not None:
         raise CanaryError("`cost` is for references to environments; this one states its own.")
+    if not changes:
+        return env
     if callable(getattr(env, "with_settings", None)):
         return with_settings(env, {name: parse(value) for name, value in changes.items()})
     return changed(env, changes, "env")

@@ -103,17 +103,17 @@ def evaluate(
         evaluation_seed=evaluation_seed,
     )
     how: dict[str, Any] = {"deterministic": deterministic, "evaluation_seed": evaluation_seed}
+    policies = loaded(run, step)
     if video is None:
-        policies = loaded(run, step)
         table, seconds = play(policies, plan, report)
     else:
         from canary.rendering import run as videos  # Pillow and fonts: only where they are needed
 
         if not isinstance(video, videos.VideoRequest):
             raise CanaryError(f"video must be a VideoRequest, not {video!r:.60}; or use Run.video.")
-        filmed = videos.plan_video(video, run.config.environment, run.directory)
-        policies = loaded(run, step)
-        table, seconds, how["video"] = videos.play_and_film(filmed, policies, plan, report)
+        table, seconds, how["video"] = videos.play_and_film(
+            video, policies, plan, run.directory, report
+        )
     if changes := run.config.environment_changes:
         how["environment_changes"] = list(changes)
     how["updates"] = policies.iteration

@@ -55,7 +55,7 @@ class Player:
             seen, reward, terminated, truncated, info = answer
             cost = self._cost(self._seen, action, seen, info)
         self._seen = seen
-        return seen, float(reward), float(cost), terminated, truncated
+        return seen, float(reward), float(cost), bool(terminated), bool(truncated)
 
 
 class Row:

@@ -3,7 +3,7 @@
 import importlib
 import operator
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,16 +38,6 @@ class VideoRequest:
     progress: Progress = lambda done, total, what: None
 
 
-def plan_video(request: VideoRequest, environment: Any, run: Path) -> VideoRequest:
-    """The request with its file and its drawing. Mistakes are found before any episode is played."""
-    path = run / "video.gif" if request.path is None else Path(request.path)
-    video_format(path.name)
-    files.check_target(path)
-    if not path.parent.is_dir():
-        raise CanaryError(f"There is no directory {path.parent} for the video {path.name}.")
-    return replace(request, path=path, drawing=request.drawing or drawing_for(environment))
-
-
 def drawing_for(environment: Any) -> Drawing:
     """The drawing of an environment, if there is one and it can work here."""
     drawing = getattr(environment, "drawing", None)
@@ -69,15 +59,23 @@ def play_and_film(
     request: VideoRequest,
     policies: FrozenPolicies,
     evaluation: EvaluationPlan,
+    run: Path,
     report: Callable[[int, int], None] = lambda seed, count: None,
 ) -> tuple[pl.DataFrame, float, dict[str, Any]]:
     """Play the evaluation and draw its worst and median episode: the table of episodes, the seconds
     it took, and what was drawn as JSON data.
 
-    One program evaluates and records, so the recorded episodes are the evaluated ones.
+    Mistakes in the request are found before any episode is played. One program evaluates and
+    records, so the recorded episodes are the evaluated ones.
     """
+    config, path = policies.config, Path(request.path or run / "video.gif")
+    format, limit = video_format(path.name), one_cost(config.constraint, "A video").limit
+    files.check_target(path)
+    if not path.parent.is_dir():
+        raise CanaryError(f"There is no directory {path.parent} for the video {path.name}.")
+    drawing = request.drawing or drawing_for(config.environment)
     recorder = make_recorder(
-        policies.config.environment, policies.account, deterministic=evaluation.deterministic
+        config.environment, policies.account, deterministic=evaluation.deterministic
     )
     table, seconds = play(policies, evaluation, report, program=recorder.play)
     request.progress(0, 0, "recording the two episodes")
@@ -86,11 +84,26 @@ def play_and_film(
         name: recorded(policies, evaluation, row, captions[name], recorder)
         for name, row in choose(table).items()
     }
+    moments = frame_moments(max(one.length for one in episodes.values()), request.most_frames)
+    rate, total = frame_rate(len(moments)), len(moments)
+    title = f"{config.algorithm_name} on {config.environment_name}   {config.constraint.text}"
+
+    def frames() -> Iterator[Picture]:
+        shown = compose(
+            config.environment, list(episodes.values()), drawing, limit=limit, title=title,
+            moments=moments,
+        )  # fmt: skip
+        for done, frame in enumerate(shown):
+            request.progress(done, total, "drawing")
+            yield frame
+        request.progress(total, total, "writing the file")
+
+    files.write_atomically(path, encode(frames(), format, rate))
     shown = {
         name: {"seed": one.seed, "episode": one.number, "cost": one.cost, "steps": one.length}
         for name, one in episodes.items()
     }
-    made = write_video(request, policies.config, list(episodes.values()))
+    made = {"path": str(path), "frames": total, "frames_per_second": rate}
     return table, seconds, made | shown
 
 
@@ -132,29 +145,3 @@ def recorded(
         spent=lane.spent,
         reward=lane.reward,
     )
-
-
-def write_video(
-    request: VideoRequest, config: Any, episodes: list[RecordedEpisode]
-) -> dict[str, Any]:
-    """Draw the episodes side by side; returns the path, the number of frames and their rate."""
-    path = Path(request.path or "")
-    moments = frame_moments(max(one.length for one in episodes), request.most_frames)
-    rate, total = frame_rate(len(moments)), len(moments)
-
-    def frames() -> Iterator[Picture]:
-        drawn = compose(
-            config.environment,
-            episodes,
-            request.drawing or drawing_for(config.environment),
-            limit=one_cost(config.constraint, "A video").limit,
-            title=f"{config.algorithm_name} on {config.environment_name}   {config.constraint.text}",
-            moments=moments,
-        )
-        for done, frame in enumerate(drawn):
-            request.progress(done, total, "drawing")
-            yield frame
-        request.progress(total, total, "writing the file")
-
-    files.write_atomically(path, encode(frames(), video_format(path.name), rate))
-    return {"path": str(path), "frames": total, "frames_per_second": rate}

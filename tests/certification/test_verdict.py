@@ -13,7 +13,7 @@ from scipy.stats import binom, binomtest
 from canary.certification.bounds import mean_bounds
 from canary.certification.certificate import summarise
 from canary.certification.plan import Plan, complete, planned_episodes
-from canary.certification.verdict import Result, Sample, decode_costs, encode_costs
+from canary.certification.verdict import Result, decode_costs, encode_costs
 from canary.constraints import Chance, Constraint, CVaR, Mean
 from canary.errors import CanaryError
 from canary.numerics.statistics import (
@@ -27,8 +27,8 @@ CHANCE, FIXED = Chance(limit=5.5, epsilon=0.02), Plan(early_stop=False)
 
 
 def judged(costs: np.ndarray, plan: Plan, constraint: Any = CHANCE, seed: int = 0) -> Result:
-    about = {"policy_sha256": "0" * 64, "return_mean": 1.0, "length_mean": 10.0}
-    return Sample(costs, plan, constraint).result(seed=seed, changes={}, **about)
+    about = {"seed": seed, "policy_sha256": "0" * 64, "return_mean": 1.0, "length_mean": 10.0}
+    return Result(costs=costs, plan=plan, constraint=constraint, **about)
 
 
 def with_violations(violations: int, episodes: int) -> np.ndarray:
@@ -119,7 +119,7 @@ def test_the_verdict_agrees_with_the_bound_on_value_at_risk():
     for plan in (FIXED, Plan()):
         for violations in range(12):
             result = judged(with_violations(violations, 600), plan)
-            upper = result.value_at_risk_upper
+            _, upper = result.value_at_risk
             assert (result.verdict == "SATISFIED") == (upper is not None and upper <= 5.5)
 
 
@@ -209,7 +209,7 @@ def test_each_verdict_about_a_mean_has_its_sentence(
     assert (found.verdict, found.episodes_needed) == (verdict, None)
     assert found.lower < constraint.measure(costs) < found.upper
     assert words in found.sentence
-    assert Sample(costs, plan, constraint).is_decided() == (verdict != "UNDECIDED")
+    assert found.is_decided() == (verdict != "UNDECIDED")
     several = judged(costs, dataclasses.replace(plan, statements=5), constraint)
     assert several.lower < found.lower < found.upper < several.upper
 
@@ -231,6 +231,6 @@ def test_a_test_stops_where_its_bounds_would_have_let_it():
         costs, plan = np.minimum(costs, bound), Plan(episodes=400, cost_bound=bound)
         lower, upper = mean_bounds(costs, limit, bound, plan.confidence)
         by_bounds = upper <= limit or lower > limit
-        assert Sample(costs, plan, Mean(limit)).is_decided() == by_bounds
+        assert judged(costs, plan, Mean(limit)).is_decided() == by_bounds
         found.add(by_bounds)
     assert found == {True, False}

@@ -10,7 +10,7 @@ import pytest
 from canary.certification.certificate import content_hash, judge
 from canary.certification.plan import Plan
 from canary.certification.run import certify_run
-from canary.certification.verdict import Sample, decode_costs
+from canary.certification.verdict import Result, decode_costs
 from canary.certification.verify import verify, verify_file
 from canary.cli.main import main
 from canary.constraints import Chance, Mean
@@ -39,7 +39,7 @@ def invented(certificate: dict[str, Any], costs: str, plan: Plan) -> dict[str, A
     chance = Chance(limit=certificate["limit"], epsilon=certificate["epsilon"])
     names = "seed", "changes", "policy_sha256", "return_mean", "length_mean"
     about = {name: certificate["results"][0][name] for name in names}
-    result = Sample(decode_costs(costs), plan, chance).result(**about)
+    result = Result(costs=decode_costs(costs), plan=plan, constraint=chance, **about)
     return hashed(certificate | judge([result], plan, chance))
 
 
@@ -115,8 +115,8 @@ def test_what_does_not_follow_from_the_episodes_is_found_by_replaying(
 
 
 def test_more_episodes_than_planned_are_refused(certificate: dict):
-    forged = invented(certificate, "200x0", Plan(episodes=150))
-    assert "200 episodes are more than the 150" in verify(forged)[0]
+    forged = edited(invented(certificate, "200x0", Plan(episodes=200)), ("plan", "episodes"), 150)
+    assert "200 episodes are more than the 150" in verify(hashed(forged))[0]
 
 
 def test_a_changed_page_is_found(run: Path, certificate: dict, tmp_path: Path):

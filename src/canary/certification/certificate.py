@@ -35,7 +35,7 @@ def judge(
     environment of training."""
     verdict, sentence = summarise(results, plan, constraint, accepted)
     data = {"verdict": verdict, "sentence": sentence, **terms(constraint), "plan": asdict(plan)}
-    each = [asdict(result) for result in results]
+    each = [result.to_dict() for result in results]
     return json.loads(json.dumps(data | {"results": each}, allow_nan=False))
 
 

@@ -50,7 +50,7 @@ def certify(
     refuse_nonfinite(identity)
     play = partial(make_player(environment, account, plan), policy, statistics, key)
     table, _ = gather(play, plan, constraint, progress)
-    return examine(table, plan, constraint, changes={}, policy_sha256=identity.sha256)[0]
+    return examine(table, plan, constraint, policy_sha256=identity.sha256)[0]
 
 
 def make_player(environment: Environment, account: CostAccount, plan: Plan) -> Callable[..., Table]:

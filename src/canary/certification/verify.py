@@ -10,13 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from canary.certification.certificate import FORMAT, constraint_of, content_hash, judge
 from canary.certification.page import certificate_in, render_page
 from canary.certification.plan import Plan, complete
 from canary.certification.run import JSON_NAME, about, play
-from canary.certification.verdict import decode_costs, examine
+from canary.certification.verdict import Result, decode_costs
 from canary.constraints import parts_of
 from canary.environments.protocol import Environment
 from canary.errors import CanaryError
@@ -29,6 +27,7 @@ from canary.terminal.certificate_table import CertificationBar
 
 TOLERANCE = 1e-6  # relative: other versions of the numerical libraries may round differently
 MOST_PROBLEMS = 5
+LABELS = "seed", "changes", "policy_sha256", "return_mean", "length_mean"  # shown by a replay
 MALFORMED = LookupError, TypeError, ValueError, AttributeError, ArithmeticError, MemoryError
 
 
@@ -139,20 +138,23 @@ def _issued_again(
     constraint, origin, facts = constraint_of(data), data["origin"], {}
     # A result that was taken out shows in the number of statements
     plan = complete(replace(Plan(**data["plan"]), statements=len(data["results"])), constraint)
-    # All results about the same episodes; the means of returns and lengths are those of the first
-    each = list(zip(*[iter(data["results"])] * len(parts_of(constraint)), strict=True))
+    parts = parts_of(constraint)
     if policies is None:
-        results = []
-        for first, *others in each:
-            costs = [decode_costs(one["costs"]) for one in (first, *others)]
-            means = [np.full(len(costs[0]), first[f"{name}_mean"]) for name in ("return", "length")]
-            of = {name: first[name] for name in ("seed", "changes", "policy_sha256")}
-            results += examine(np.column_stack([*costs, *means]), plan, constraint, **of)
+        results = [
+            Result(
+                costs=decode_costs(one["costs"]),
+                plan=plan,
+                constraint=parts[index % len(parts)],
+                **{name: one[name] for name in LABELS},
+            )
+            for index, one in enumerate(data["results"])
+        ]
     else:
         facts = about(policies)
         facts["origin"] = origin | facts["origin"]
-        statements = [(first["changes"], first["seed"]) for first, *_ in each]
-        counts = [first["episodes"] for first, *_ in each]
+        each = data["results"][:: len(parts)]  # the first about each policy's episodes
+        statements = [(one["changes"], one["seed"]) for one in each]
+        counts = [one["episodes"] for one in each]
         with CertificationBar(constraint, plan, quiet=quiet) as bar:
             how = plan, data["evaluation_seed"], bar.start, counts
             results = play(policies, statements, constraint, *how)

@@ -66,7 +66,6 @@ def print_certificate(
 def _line(result: dict[str, Any], constraint: One) -> Line:
     """The cells of one result. VaR, CVaR and mean are bounded beside what is judged."""
     is_chance, has_tail = isinstance(constraint, Chance), not isinstance(constraint, Mean)
-    value_at_risk = span(result["value_at_risk_lower"], result["value_at_risk_upper"])
     tail, decimals = result["conditional_value_at_risk_upper"], digits(constraint.allowed)
     return {
         "policy": policy_name(result["seed"], result["changes"]),
@@ -75,7 +74,7 @@ def _line(result: dict[str, Any], constraint: One) -> Line:
         "violations": f"{result['violations']:,}" if is_chance else None,
         "episodes": f"{result['episodes']:,}",
         constraint.label: span(result["lower"], result["upper"], decimals if is_chance else None),
-        "VaR": value_at_risk if has_tail else None,
+        "VaR": span(*result["value_at_risk"]) if has_tail else None,
         "CVaR": f"<= {number(tail)}" if is_chance else None,
         "mean cost": f"<= {number(result['mean_upper'])}" if has_tail else None,
         "return": number(result["return_mean"]),

@@ -11,8 +11,8 @@ After k violations in n episodes the capital is the likelihood of q against that
     M_n(p) = E_q[ q^k (1-q)^(n-k) | q <= p ] / (p^k (1-p)^(n-k))
            = B(k+a, n-k+b) I_p(k+a, n-k+b) / ( B(a, b) I_p(a, b) p^k (1-p)^(n-k) )
 
-Rates above p bound P from below. With a = 1/2 and b = a (1-p)/p the bets have mean p and are bold
-where p is small: both verdicts come about as early as in a fixed plan that knows P.
+Bets on rates above p bound P from below. With a = 1/2 and b = a (1-p)/p the bets have mean p and are
+bold where p is small: both verdicts take about as many episodes as in a fixed plan that knows P.
 
 Mean of a cost C in [0, b] (Waudby-Smith and Ramdas 2023). Against "E[C] >= m", bet on smaller costs:
 
@@ -126,7 +126,7 @@ def excludes_mean(
 def _refuting(
     costs: Costs, limit: float, cost_bound: float, confidence: float
 ) -> list[Callable[[float], bool]]:
-    """Is K_n(m) >= 1/alpha? With bets that the mean is above m, and below m."""
+    """Two functions of m: is K_n(m) >= 1/alpha, for bets that the mean is above m, and below m?"""
     bets, enough = bets_on(costs, limit), -math.log(1 - confidence)
 
     def is_refuted(mean: float, sign: int, room: float) -> bool:

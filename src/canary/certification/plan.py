@@ -105,22 +105,17 @@ def planned_episodes(epsilon: float, rate: float, *, confidence: float = 0.95) -
     """Smallest fixed n at which a policy with P = `rate` gets its verdict with probability 0.9;
     None beyond 10^6.
 
-    For rate < epsilon the verdict is upper bound <= epsilon, for rate > epsilon it is lower bound >
-    epsilon. With at most k violations allowed, the first needs P(Bin(n, epsilon) <= k) <= alpha and
-    P(Bin(n, rate) > k) <= 0.1; the second the same with the two probabilities exchanged. The first
-    k that can do both gives n.
+    If rate < epsilon the verdict is SATISFIED for at most k violations, and k needs
+    P(Bin(n, epsilon) <= k) <= alpha and P(Bin(n, rate) > k) <= 0.1. If rate > epsilon the verdict is
+    VIOLATED for more than k, with the two probabilities exchanged. The first k that can do both
+    gives n.
     """
-    if not (0 < epsilon < 1 and 0 <= rate <= 1):
-        raise CanaryError(
-            f"Epsilon and a rate lie between 0 and 1, unlike {epsilon!r} and {rate!r}."
-        )
-    check_confidence(confidence)
     few, many = (rate, 1 - POWER), (epsilon, 1 - confidence)
     if rate > epsilon:
         few, many = many, few
 
     def smallest(k: int) -> int:
-        """The smallest n with P(Bin(n, rate) <= k) <= tail for the larger rate."""
+        """The smallest n with P(Bin(n, rate) <= k) <= tail, for the larger of the two rates."""
         rate, tail = many
         tries = range(k + 1, max(LARGEST_PLAN, k) + 1)
         place = bisect_left(tries, x=True, key=lambda n: betaincc(k + 1, n - k, rate) <= tail)
@@ -130,7 +125,7 @@ def planned_episodes(epsilon: float, rate: float, *, confidence: float = 0.95) -
         n = smallest(k)
         return n > LARGEST_PLAN or betainc(k + 1, n - k, few[0]) <= few[1]
 
-    # Larger k can do what smaller ones can, up to the rounding of n: compare the last few one by one
+    # What a k can do a larger one can, up to the rounding of n: try the last few one by one
     last = bisect_left(range(LARGEST_PLAN), x=True, key=fits)
     first = next(k for k in range(max(0, last - ROUNDING), last + ROUNDING) if fits(k))
     return found if (found := smallest(first)) <= LARGEST_PLAN else None

@@ -88,14 +88,15 @@ class Result:
     @property
     def lower(self) -> float:
         """On what the constraint limits: P(C > limit), the mean cost, or CVaR."""
-        return self.bounds[0]
+        return self.interval[0]
 
     @property
     def upper(self) -> float:
-        return self.bounds[1]
+        return self.interval[1]
 
     @cached_property
-    def bounds(self) -> tuple[float, float]:
+    def interval(self) -> tuple[float, float]:
+        """`lower` and `upper`."""
         costs, constraint, largest = self.costs, self.constraint, self._largest
         if isinstance(constraint, Chance):
             seen = self.violations, self.episodes, self.plan.corrected_confidence

@@ -53,7 +53,17 @@ def verify_file(
 
         problems, who = signature.check(certificate, key)
     if replay:
-        policies = _policies(run or run_around(path), environment, certificate)
+        run = run or run_around(path)
+        if run is None:
+            raise CanaryError(
+                "Replaying a certificate needs its run, with manifest.json and checkpoints: canary "
+                "certify RUN --verify FILE --replay."
+            )
+        config = open_config(run, environment, accept_change=True)
+        steps = {update: update * config.training.batch for update in stored_updates(run)}
+        # Those that it is about, if the run still has them, else the newest
+        step = steps.get(certificate["origin"].get("updates"))
+        policies = load_policies(config, run, step)
     problems += verify(certificate, policies, page, quiet=quiet)
     return {
         "path": str(path),
@@ -64,20 +74,6 @@ def verify_file(
         "problems": problems,
         "signed_by": who,
     }
-
-
-def _policies(
-    run: Path | None, environment: Environment | None, certificate: dict[str, Any]
-) -> FrozenPolicies:
-    """Those that the certificate is about, if the run still has them, else the newest."""
-    if run is None:
-        raise CanaryError(
-            "Replaying a certificate needs its run, with manifest.json and "
-            "checkpoints: canary certify RUN --verify FILE --replay."
-        )
-    config = open_config(run, environment, accept_change=True)
-    steps = {update: update * config.training.batch for update in stored_updates(run)}
-    return load_policies(config, run, steps.get(certificate["origin"].get("updates")))
 
 
 def read(path: Path) -> tuple[dict[str, Any], bytes | None]:

@@ -120,7 +120,7 @@ def test_the_command_writes_a_video_and_says_where(
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--video", "worst.avi"], "ends in .gif or .mp4, not 'worst.avi'"),
+        (["--video", "worst.avi"], ".gif or .mp4 file, not 'worst.avi'"),
         (["--video", "missing/a.gif"], "no directory missing"),
     ],
 )

@@ -47,7 +47,7 @@ class Record:
 
     states: EnvironmentState
     late: EnvironmentState | None
-    """After a first step from time horizon - 1. None on the host, whose adapter truncates."""
+    """After a first random step from time horizon - 1. None on the host, whose adapter truncates."""
 
     @property
     def done(self) -> Bool[np.ndarray, "time lane"]:
@@ -92,7 +92,7 @@ class Recorder:
 
         states: list[EnvironmentState] = []
         with explain_failures(self.environment):
-            late = None if self._on_host else self._late(keys, choose)
+            late = None if self._on_host or action is not None else self._late(keys, choose)
             for state in (self._host_moves if self._on_host else self._moves)(keys, choose):
                 states.append(jax.tree.map(np.array, replace(state, inner=None)))
                 if len(states) > length or (len(states) > 1 and not going()):

@@ -2,9 +2,8 @@
 
 import math
 import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from tyro.conf import Positional
 
@@ -13,9 +12,6 @@ from canary.errors import CanaryError
 from canary.terminal.console import counting_bar
 from canary.values import Count
 
-if TYPE_CHECKING:
-    from canary.environments.protocol import Environment
-
 EPISODES, SECONDS = 128, 45.0  # of each policy, and for all of them, by default
 EnvironmentSettings = Annotated[
     options.Repeated,
@@ -23,8 +19,8 @@ EnvironmentSettings = Annotated[
 ]
 
 
-@dataclass(frozen=True, kw_only=True)
-class CheckEnv:
+@options.command
+class CheckEnv(options.Limits):
     """Check an environment (shapes, types, randomness, ends, costs) and suggest limits."""
 
     EXAMPLES: ClassVar[str] = """
@@ -43,20 +39,15 @@ the fast part of this check. Exit code 0 if nothing is wrong, else 1."""
     """One of ours, package.module:Factory, gymnasium:ID, gymnax:ID, brax:NAME, crax:NAME or
     playground:NAME."""
     set: EnvironmentSettings = ()
-    cost: options.Cost = None
-    constraint: options.Constraint = None
-    limit: options.Limit = None
-    epsilon: options.Epsilon = None
     episodes: Annotated[Count | None, options.flag("N", "128, or what a minute allows")] = None
     """Episodes of random actions, and of every constant action."""
-    json: options.Json = None
-    quiet: options.Quiet = False
 
     def __call__(self) -> int:
         from canary.checking.yardstick import full_check
-        from canary.config.config import by_section
+        from canary.config.config import by_section, complete
         from canary.config.sources import make_environment
-        from canary.environments.protocol import close
+        from canary.constraints import Chance
+        from canary.environments.protocol import close, default_constraint
         from canary.runs.devices import prepare_devices
         from canary.terminal.tables import print_check
 
@@ -65,7 +56,8 @@ the fast part of this check. Exit code 0 if nothing is wrong, else 1."""
         if changes["algo"] or changes["training"] or changes["constraint"]:
             raise CanaryError("--set takes env.NAME=VALUE here; nothing is trained.")
         environment = make_environment(self.env, changes["env"], self.cost)
-        constraint = self._constraint(environment)
+        own = default_constraint(environment)
+        constraint = complete(self.limits, own or Chance(limit=1.0, epsilon=0.05), self.env)
         until = math.inf if self.episodes else time.monotonic() + SECONDS
         try:
             with counting_bar("checking", quiet=self.quiet) as show:
@@ -76,29 +68,18 @@ the fast part of this check. Exit code 0 if nothing is wrong, else 1."""
 
                 report = full_check(
                     environment,
-                    constraint=constraint,
+                    constraint=None if own is None and self.limit is None else constraint,
                     episodes=self.episodes or EPISODES,
                     progress=progress,
                 )
         finally:
             close(environment)
-        options.show(self, report, print_check)
+        self.show(report, print_check)
         return 0 if report["ok"] else 1
 
-    def _constraint(self, environment: "Environment") -> Any:
-        """The constraint of the options, completed by the environment's own; None without a limit."""
-        from canary.config.config import complete
-        from canary.constraints import Chance
-        from canary.environments.protocol import default_constraint
 
-        own = default_constraint(environment)
-        said = {"kind": self.constraint, "limit": self.limit, "epsilon": self.epsilon}
-        constraint = complete(said, own or Chance(limit=1.0, epsilon=0.05), self.env)
-        return None if own is None and self.limit is None else constraint
-
-
-@dataclass(frozen=True, kw_only=True)
-class Frontier:
+@options.command
+class Frontier(options.Output):
     """Compute the exact best return under each kind of constraint, and compare trained runs."""
 
     EXAMPLES: ClassVar[str] = """
@@ -123,8 +104,6 @@ gets the figure and the report (JSON)."""
     runs: options.RunsFolder = "runs"
     out: Annotated[str | None, options.flag("DIR")] = None
     """Directory for the figure and the report."""
-    json: options.Json = None
-    quiet: options.Quiet = False
 
     def __call__(self) -> int:
         from canary.config.config import make_config
@@ -149,5 +128,5 @@ gets the figure and the report (JSON)."""
             from canary.exact.figure import save_frontier  # needs matplotlib
 
             paths = save_frontier(result, Path(self.out))
-        options.show(self, result, print_frontier, **paths)
+        self.show(result, print_frontier, **paths)
         return 0

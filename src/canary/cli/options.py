@@ -1,5 +1,6 @@
 """Options of commands. A command is a dataclass: a field's type is the type of the option, the text
-below it is its help, and calling the command runs it.
+below it is its help, and calling the command runs it. Options that several commands have are fields
+of a base class.
 
 tyro splits the words. `canary.values` converts numbers and choices, so a wrong one gives the same
 message as in Python.
@@ -9,10 +10,10 @@ import contextlib
 import inspect
 import io
 from collections.abc import Callable, Iterable
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, dataclass_transform
 
 import tyro
 from tyro.conf import Positional, UseAppendAction, arg
@@ -22,6 +23,25 @@ from canary.errors import CanaryError
 from canary.terminal.console import console_for, emit_json
 from canary.values import Kind, Seeds, Whole, convert, type_hints
 
+if TYPE_CHECKING:
+    from canary.api import Run
+
+Command = TypeVar("Command")
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+def command(kind: type[Command]) -> type[Command]:
+    """A dataclass whose own options come first in help, and then those of its base classes."""
+    made: Any = dataclass(frozen=True, kw_only=True)(kind)
+    depth = {
+        name: depth
+        for depth, base in reversed([*enumerate(kind.__mro__)])
+        for name in vars(base).get("__annotations__", {})
+    }
+    every = made.__dataclass_fields__.items()
+    made.__dataclass_fields__ = dict(sorted(every, key=lambda item: depth[item[0]]))
+    return made
+
 
 def flag(metavar: str | None = None, default: str = "", about: str | None = None) -> Any:
     """How help shows an option. Its description is `about` or the text below its field."""
@@ -29,41 +49,108 @@ def flag(metavar: str | None = None, default: str = "", about: str | None = None
     return arg(metavar=metavar, help=about, help_behavior_hint=hint)
 
 
-# Options that several commands have, and what help says about them
-RUN = "The run: its path, its name below --out, or latest."
-SEEDS = "Which seeds of the run: the first N, or a list such as 3,5,7 or 0-9."
-STEP = "Use the policies after this many steps per seed, if the run kept them."
-TRUST = "Import the code that the run names without asking. Otherwise canary asks once per run."
-ACCEPT = "Continue although the environment has changed; the result states the difference."
-JSON = "Write the result as JSON to a file, or to standard output (-)."
-OWN = "the environment's own"
 COST = """Where the cost of another package's environment is: info:KEY, safety-gymnasium, or
 package.module:function."""
-KIND = """What is limited: P(cost > limit), the mean cost, or the mean cost of the worst share
-epsilon of the episodes. For several costs, --constraint, --limit and --epsilon take lists:
-chance,mean."""
-LIMIT = """Limit on the cost of an episode (chance), the mean cost (mean), or the mean cost of the
-worst episodes (cvar)."""
-EPSILON = """Largest allowed probability of a violation (chance), or the share of episodes that
-count as the worst (cvar)."""
-
+OWN = "the environment's own"
 Switch = Annotated[bool, flag()]
 Repeated = Annotated[tuple[str, ...], UseAppendAction]
-Quiet = Annotated[bool, flag(about="Print no progress and no table.")]
-Json = Annotated[str | None, flag("FILE|-", about=JSON)]
-OneRun = Annotated[Positional[str], flag("RUN", "latest", RUN)]
-RunsFolder = Annotated[str, flag("DIR", "runs", "Directory that holds the runs.")]
-ResultsFolder = Annotated[str, flag("DIR", "results", "Directory that holds results of studies.")]
-ChosenSeeds = Annotated[Seeds | None, flag("N|LIST", "all", SEEDS)]
-Step = Annotated[Whole | None, flag("STEP", "the newest", STEP)]
-Trust = Annotated[bool, flag(about=TRUST)]
-AcceptChange = Annotated[bool, flag(about=ACCEPT)]
-Cost = Annotated[str | None, flag("WHERE", about=COST)]
-Constraint = Annotated[
-    Kind | tuple[Kind, ...] | None, flag("chance|mean|cvar", f"{OWN}, or chance", KIND)
+Trust = Annotated[
+    bool,
+    flag(
+        about="Import the code that a run names without asking. Otherwise canary asks once per run."
+    ),
 ]
-Limit = Annotated[float | tuple[float, ...] | None, flag("COST", OWN, LIMIT)]
-Epsilon = Annotated[float | tuple[float, ...] | None, flag("PROBABILITY", OWN, EPSILON)]
+RunsFolder = Annotated[str, flag("DIR", "runs", "Directory that holds the runs.")]
+Cost = Annotated[str | None, flag("WHERE", about=COST)]
+ResultsFolder = Annotated[str, flag("DIR", "results", "Directory that holds results of studies.")]
+
+
+@command
+class Output:
+    """Options of commands that show a result."""
+
+    json: Annotated[str | None, flag("FILE|-")] = None
+    """Write the result as JSON to a file, or to standard output (-)."""
+    quiet: Switch = False
+    """Print no progress and no table."""
+
+    def show(self, result: Any, print_: Callable[..., None], *more: Any, **paths: Any) -> None:
+        """Print a result for people and where its files are, unless they want quiet; write its
+        JSON."""
+        if not self.quiet:
+            console = console_for(self.json)
+            print_(console, result, *more)
+            for label, path in paths.items():
+                console.say(f"{label:<12}{path}")
+        emit_json(self.json, result)
+
+
+@command
+class OfRun(Output):
+    """Options of commands about a run."""
+
+    run: Annotated[Positional[str], flag("RUN", "latest")] = ""
+    """The run: its path, its name below --out, or latest."""
+    step: Annotated[Whole | None, flag("STEP", "the newest")] = None
+    """Use the policies after this many steps per seed, if the run kept them."""
+    trust: Trust = False
+    out: RunsFolder = "runs"
+
+    def opened(self) -> Path:
+        return opened(self.run or "latest", self.out, trust=self.trust)
+
+
+@command
+class OfPolicies(OfRun):
+    """Options of commands that play the policies of a run."""
+
+    seeds: Annotated[Seeds | None, flag("N|LIST", "all")] = None
+    """Which seeds of the run: the first N, or a list such as 3,5,7 or 0-9."""
+    deterministic: Switch = False
+    """Take the most likely action instead of sampling, as training does."""
+    accept_change: Switch = False
+    """Continue although the environment has changed; the result states the difference."""
+
+    def load(self) -> "Run":
+        from canary import api
+
+        return api.load(self.opened(), accept_change=self.accept_change)
+
+
+@command
+class Limits(Output):
+    """Options about the constraint on an environment."""
+
+    cost: Cost = None
+    constraint: Annotated[
+        Kind | tuple[Kind, ...] | None, flag("chance|mean|cvar", f"{OWN}, or chance")
+    ] = None
+    """What is limited: P(cost > limit), the mean cost, or the mean cost of the worst share epsilon of
+    the episodes. For several costs, --constraint, --limit and --epsilon take lists: chance,mean."""
+    limit: Annotated[float | tuple[float, ...] | None, flag("COST", OWN)] = None
+    """Limit on the cost of an episode (chance), the mean cost (mean), or the mean cost of the worst
+    episodes (cvar)."""
+    epsilon: Annotated[float | tuple[float, ...] | None, flag("PROBABILITY", OWN)] = None
+    """Largest allowed probability of a violation (chance), or the share of episodes that count as the
+    worst (cvar)."""
+
+    @property
+    def limits(self) -> dict[str, Any]:
+        """What was said about the constraint."""
+        return {"kind": self.constraint, "limit": self.limit, "epsilon": self.epsilon}
+
+
+def opened(name: str, out: str, *, trust: bool) -> Path:
+    """The run of that name, after the user agreed to import the code that it names."""
+    from canary.runs.directory import find_run
+    from canary.runs.environment import agree
+
+    run = find_run(name, Path(out))
+    agree(run, trust=trust)
+    return run
+
+
+# Reading and help
 
 STYLE = (tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes)
 READ_BY_TYRO = (bool, type(None), tuple[str, ...], tuple[str, ...] | None)
@@ -97,7 +184,7 @@ def parse(name: str, kind: Any, words: list[str]) -> Any:
     hints = type_hints(kind)
     if unknown:
         word = unknown[0].partition("=")[0].strip("-")
-        names = [flag_of(field)[2:] for field, hint in hints.items() if not _is_positional(hint)]
+        names = [flag_of(field)[2:] for field in hints]
         # `--steps` means `--total-steps` rather than `--seeds`, which resembles it
         near = [each for each in names if word in each] or get_close_matches(word, names)
         advice = f"did you mean --{near[0]}?" if near else f"see `canary {name} --help`."
@@ -107,11 +194,6 @@ def parse(name: str, kind: Any, words: list[str]) -> Any:
         for field, hint in hints.items()
     }
     return replace(command, **values)
-
-
-def _is_positional(hint: Any) -> bool:
-    (marker,) = Positional[str].__metadata__
-    return marker in getattr(hint, "__metadata__", ())
 
 
 def print_help(name: str, kind: Any) -> None:
@@ -141,23 +223,3 @@ def arguments(command: Any, function: Callable[..., Any]) -> dict[str, Any]:
     """The options that a function of a run takes under the same names."""
     names = inspect.signature(function).parameters.keys() - {"run"}
     return {name: value for name, value in vars(command).items() if name in names}
-
-
-def show(command: Any, result: Any, print_: Callable[..., None], *more: Any, **paths: Any) -> None:
-    """Print a result for people and where its files are, unless they want quiet; write its JSON."""
-    if not command.quiet:
-        console = console_for(command.json)
-        print_(console, result, *more)
-        for label, path in paths.items():
-            console.say(f"{label:<12}{path}")
-    emit_json(command.json, result)
-
-
-def opened(name: str, out: str, *, trust: bool) -> Path:
-    """The run of that name, after the user agreed to import the code that it names."""
-    from canary.runs.directory import find_run
-    from canary.runs.environment import agree
-
-    run = find_run(name, Path(out))
-    agree(run, trust=trust)
-    return run

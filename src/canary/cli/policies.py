@@ -1,24 +1,20 @@
 """`canary evaluate`, `canary certify` and `canary export`: the trained policies of a run."""
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 from canary.cli import options
 from canary.errors import CanaryError
 from canary.terminal.console import evaluation_bar
 from canary.values import Count, Positive, Whole
 
-if TYPE_CHECKING:
-    from canary.api import Run
-
 # Options that --best refuses, and those that --verify refuses
 CHOOSING = ("step", "fixed", "shift", "deterministic", "seed", "sign")
 MAKING = ("best", "tries", "episodes", "seeds", "largest_step_cost", *CHOOSING)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Evaluate:
+@options.command
+class Evaluate(options.OfPolicies):
     """Play fresh episodes with the frozen policies of a run and count violations of the limit."""
 
     EXAMPLES: ClassVar[str] = """
@@ -30,23 +26,13 @@ class Evaluate:
 Plays whole episodes with the newest intact checkpoint. A video shows the episode with the highest cost beside the median
 one, over all seeds, with the spent cost against the limit."""
 
-    run: options.OneRun = "latest"
     episodes: Annotated[Count, options.flag("N", "1000")] = 1000
     """Episodes per seed."""
-    step: options.Step = None
-    deterministic: options.Switch = False
-    """Take the most likely action instead of sampling, as training does."""
-    seeds: options.ChosenSeeds = None
     seed: Annotated[Whole, options.flag("N", "0")] = 0
     """Seed of the evaluation; another one gives other episodes."""
     video: Annotated[tuple[str, ...] | None, options.flag("[FILE]")] = None
     """Draw the worst and the median episode: a .gif, or an .mp4 (needs canary-rl[video]). Without
     FILE: RUN/video.gif."""
-    trust: options.Trust = False
-    accept_change: options.AcceptChange = False
-    out: options.RunsFolder = "runs"
-    json: options.Json = None
-    quiet: options.Quiet = False
 
     def __call__(self) -> int:
         from canary import api
@@ -54,10 +40,16 @@ one, over all seeds, with the spent cost against the limit."""
         from canary.rendering.run import VideoRequest
         from canary.terminal.tables import print_summary
 
-        path, run = self._video_path(), _load(self)
+        if len(self.video or ()) > 1:
+            raise CanaryError(
+                "--video takes one file; the run goes before it: canary evaluate RUN --video FILE."
+            )
+        run = self.load()
         count = len(api.chosen_seeds(run, self.seeds)) * self.episodes
         with evaluation_bar(count, quiet=self.quiet) as (report, show):
-            video = None if self.video is None else VideoRequest(path=path, progress=show)
+            video = None
+            if self.video is not None:
+                video = VideoRequest(path=next(iter(self.video), None), progress=show)
             how = options.arguments(self, api.evaluate) | {"video": video, "report": report}
             summary = api.evaluate(run, evaluation_seed=self.seed, **how)
         note = (
@@ -70,22 +62,12 @@ one, over all seeds, with the spent cost against the limit."""
         if paths and self.quiet and self.json != "-":
             print(paths["video"])
         shown = summary | {"note": note, "paths": paths}
-        options.show(self, summary, lambda console, _: print_summary(console, shown))
+        self.show(summary, lambda console, _: print_summary(console, shown))
         return 0
 
-    def _video_path(self) -> str | None:
-        """The file that --video names, if any. A run after --video is a mistake."""
-        names = self.video or ()
-        if len(names) > 1 or not all(name.lower().endswith((".gif", ".mp4")) for name in names):
-            raise CanaryError(
-                f"--video takes one file that ends in .gif or .mp4, not {' '.join(names)!r}; the "
-                "run goes before it: canary evaluate RUN --video FILE."
-            )
-        return names[0] if names else None
 
-
-@dataclass(frozen=True, kw_only=True)
-class Certify:
+@options.command
+class Certify(options.OfPolicies):
     """Decide from fresh episodes, at a stated confidence, whether the run's constraint holds."""
 
     EXAMPLES: ClassVar[str] = """
@@ -107,15 +89,12 @@ code 0 if the verdict is SATISFIED (or the certificate valid), else 1.
 --verify issues the certificate again from its costs and compares. --replay plays all its episodes again with the policies
 of RUN, or of the run that contains it."""
 
-    run: options.OneRun = ""
     confidence: Annotated[float, options.flag("LEVEL", "0.95")] = 0.95
     """Confidence of the verdict, over all seeds and shifts together."""
     episodes: Annotated[Count | None, options.flag("N", "planned")] = None
     """Largest number of episodes per seed."""
     fixed: options.Switch = False
     """Play exactly that many episodes, without early stopping; the bound on P is exact binomial."""
-    seeds: options.ChosenSeeds = None
-    step: options.Step = None
     best: options.Switch = False
     """Find and certify the stored policy with the highest return: one seed, one step."""
     tries: Annotated[Count, options.flag("N", "3")] = 3
@@ -124,8 +103,6 @@ of RUN, or of the run that contains it."""
     """Also certify with each of these values of an environment setting. Repeatable."""
     largest_step_cost: Annotated[Positive | None, options.flag("COST", "the environment's")] = None
     """The largest cost of a step, if the environment does not state it: bounds on means need it."""
-    deterministic: options.Switch = False
-    """Take the most likely action instead of sampling."""
     seed: Annotated[Whole | None, options.flag("N", "fresh")] = None
     """Seed of the evaluation episodes, to repeat them."""
     verify: Annotated[str | None, options.flag("FILE")] = None
@@ -137,11 +114,6 @@ of RUN, or of the run that contains it."""
     sign: Annotated[str | None, options.flag("KEY")] = None
     """Sign the certificate with this Ed25519 private key, for instance from ssh-keygen (needs
     canary-rl[sign])."""
-    trust: options.Trust = False
-    accept_change: options.AcceptChange = False
-    out: options.RunsFolder = "runs"
-    json: options.Json = None
-    quiet: options.Quiet = False
 
     def __call__(self) -> int:
         if self.verify is not None:
@@ -153,14 +125,14 @@ of RUN, or of the run that contains it."""
 
         if self.best:
             options.refuse(self, CHOOSING, "--best chooses the policy and how it is certified")
-            best = _load(self).best(**options.arguments(self, api.Run.best))
-            options.show(self, best, print_best)
+            best = self.load().best(**options.arguments(self, api.Run.best))
+            self.show(best, print_best)
             return 0 if best["certified"] else 1
         options.refuse(self, ("tries",), "it works only with --best")
-        run, how = _load(self), options.arguments(self, api.certify)
+        run, how = self.load(), options.arguments(self, api.certify)
         certificate = run.certify(**how, early_stop=not self.fixed, evaluation_seed=self.seed)
         paths = [run.directory / name for name in ("certificate.json", "certificate.html")]
-        options.show(self, certificate, print_certificate, paths)
+        self.show(certificate, print_certificate, paths)
         return 0 if certificate["verdict"] == "SATISFIED" else 1
 
     def _verify(self, path: Path) -> int:
@@ -175,12 +147,12 @@ of RUN, or of the run that contains it."""
         name = self.run or str(run_around(path) or "")
         run = options.opened(name, self.out, trust=self.trust) if name else None
         result = verify_file(path, run=run, replay=self.replay, key=key, quiet=self.quiet)
-        options.show(self, result, print_verification)
+        self.show(result, print_verification)
         return 0 if result["valid"] else 1
 
 
-@dataclass(frozen=True, kw_only=True)
-class Export:
+@options.command
+class Export(options.OfRun):
     """Export a trained policy with its normaliser and cost account to one file."""
 
     EXAMPLES: ClassVar[str] = """
@@ -190,24 +162,18 @@ class Export:
 
 A policy depends on the cost spent so far; docs/export.md shows how to serve one."""
 
-    run: options.OneRun = "latest"
     format: Annotated[str, options.flag("onnx|numpy", "onnx")] = "onnx"
     """File format."""
     seed: Annotated[Whole | None, options.flag("N", "the run's first")] = None
     """Seed of the policy."""
-    step: options.Step = None
     file: Annotated[str | None, options.flag("FILE", "in RUN/exports")] = None
     """Where to write it."""
-    trust: options.Trust = False
-    out: options.RunsFolder = "runs"
-    json: options.Json = None
-    quiet: options.Quiet = False
 
     def __call__(self) -> int:
         from canary.export.run import export_run
 
         record = export_run(
-            options.opened(self.run, self.out, trust=self.trust),
+            self.opened(),
             format=self.format,
             seed=self.seed,
             step=self.step,
@@ -217,12 +183,5 @@ A policy depends on the cost spent so far; docs/export.md shows how to serve one
             f"{record['path']}\n{record['format']}, {record['bytes']:,} bytes; differs from JAX by "
             f"at most {record['max_abs_difference']:.1e} on {record['checked_inputs']} inputs"
         )
-        options.show(self, record, lambda console, _: console.say(text))
+        self.show(record, lambda console, _: console.say(text))
         return 0
-
-
-def _load(command: Evaluate | Certify) -> "Run":
-    from canary import api
-
-    place = options.opened(command.run or "latest", command.out, trust=command.trust)
-    return api.load(place, accept_change=command.accept_change)

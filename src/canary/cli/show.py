@@ -1,6 +1,5 @@
 """`canary list`, `canary compare` and `canary report`."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -11,7 +10,7 @@ from canary.errors import CanaryError
 from canary.terminal.console import console_for, emit_json
 
 
-@dataclass(frozen=True, kw_only=True)
+@options.command
 class List:
     """List runs, environments, algorithms and presets, or all settings of one of them."""
 
@@ -28,7 +27,8 @@ class List:
     settings: Annotated[str | None, options.flag("NAME")] = None
     """Show the settings of this algorithm, this environment or training: default, range and
     meaning."""
-    json: options.Json = None
+    json: Annotated[str | None, options.flag("FILE|-")] = None
+    """Write the lists as JSON to a file, or to standard output (-)."""
 
     def __call__(self) -> int:
         from canary.algorithms import DESCRIPTIONS as ALGORITHMS
@@ -56,8 +56,8 @@ class List:
         return 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Compare:
+@options.command
+class Compare(options.Output):
     """Compare runs of one environment: differing settings, return and constraint."""
 
     EXAMPLES: ClassVar[str] = """
@@ -73,8 +73,6 @@ first, seed by seed."""
     out: Annotated[str, options.flag("FILE", "compare.png")] = "compare.png"
     """File of the figure."""
     runs: options.RunsFolder = "runs"
-    json: options.Json = None
-    quiet: options.Quiet = False
 
     def __call__(self) -> int:
         out = Path(self.out)
@@ -89,11 +87,11 @@ first, seed by seed."""
         comparison = compare_runs([find_run(name, Path(self.runs)) for name in self.names], out)
         if self.quiet and self.json != "-":
             print(out)
-        options.show(self, comparison, print_comparison, figure=out)
+        self.show(comparison, print_comparison, figure=out)
         return 0
 
 
-@dataclass(frozen=True, kw_only=True)
+@options.command
 class Report:
     """Write an HTML page about runs or a study: curves, costs, updates and final policies."""
 
@@ -110,7 +108,8 @@ The page is one file and loads nothing from the network. A run may still be trai
     """File of the page."""
     runs: options.RunsFolder = "runs"
     results: options.ResultsFolder = "results"
-    quiet: options.Quiet = False
+    quiet: options.Switch = False
+    """Print nothing but the path of the page."""
 
     def __call__(self) -> int:
         from canary.reporting.page import make_report

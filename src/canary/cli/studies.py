@@ -2,8 +2,8 @@
 
 import re
 import shlex
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from tyro.conf import Positional
 
 from canary.cli import options
-from canary.errors import CanaryError, nearest
+from canary.config.settings import canonical
+from canary.errors import CanaryError
 from canary.studies.catalogue import ALL_STUDIES, Row, Study
 from canary.values import Seeds, Steps
 
@@ -25,8 +26,35 @@ Axes = dict[str, list[str]]
 """The settings of a sweep, each with its values."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reproduce:
+@options.command
+class OfStudies:
+    """Options of commands that train many runs."""
+
+    engine: Annotated[Literal["local", "ray"], options.flag("local|ray", "local")] = "local"
+    """Train on all cores of this machine, or over a Ray cluster (docs/clusters.md)."""
+    runs: options.RunsFolder = "runs"
+    results: options.ResultsFolder = "results"
+    quiet: options.Switch = False
+    """Print no progress and no table."""
+
+    def train(self, name: str, study: Study, request: "Request | None" = None) -> int:
+        """Train what is missing and print the study."""
+        from canary.studies.runner import Places, reproduce
+
+        places = Places(runs=Path(self.runs), results=Path(self.results))
+        self.show(reproduce(name, study, places, request, engine=self.engine, quiet=self.quiet))
+        return 0
+
+    def show(self, paths: dict[str, Path]) -> None:
+        """Print the table, and where everything is."""
+        if not self.quiet:
+            print(paths["table"].read_text())
+        for label, path in paths.items():
+            print(path if self.quiet else f"{label:<8}{path}")
+
+
+@options.command
+class Reproduce(OfStudies):
     """Train the missing seeds of a study and write its table and figure."""
 
     EXAMPLES: ClassVar[str] = """
@@ -55,11 +83,6 @@ with other settings are kept beside the new ones."""
     """Environment steps per seed."""
     preset: Annotated[str | None, options.flag("NAME")] = None
     """Preset for all rows."""
-    engine: Annotated[Literal["local", "ray"], options.flag("local|ray", "local")] = "local"
-    """Train on all cores of this machine, or over a Ray cluster (docs/clusters.md)."""
-    runs: options.RunsFolder = "runs"
-    results: options.ResultsFolder = "results"
-    quiet: options.Quiet = False
 
     def __call__(self) -> int:
         if self.rebuild:
@@ -72,11 +95,10 @@ with other settings are kept beside the new ones."""
             return 0
         from canary.studies.runner import Request
 
-        study = ALL_STUDIES[_known(self.study, ALL_STUDIES)]
+        study = ALL_STUDIES[canonical(self.study, ALL_STUDIES, "study")]
         if not study.rows:
             options.refuse(self, ("engine",), f"{self.study} trains nothing")
-        request = Request(**options.arguments(self, Request))
-        return _run_study(self, self.study, study, request)
+        return self.train(self.study, study, Request(**options.arguments(self, Request)))
 
     def _rebuild(self) -> int:
         """One study, or all that are stored. One that cannot be shown does not stop the others."""
@@ -84,44 +106,19 @@ with other settings are kept beside the new ones."""
 
         results = Path(self.results)
         stored = sorted(path.parent.name for path in results.glob("*/study.json"))
-        names = [_known(self.study, {*stored, *ALL_STUDIES})] if self.study else stored
+        known = [*stored, *ALL_STUDIES]
+        names = [canonical(self.study, known, "study")] if self.study else stored
         if not names:
             raise CanaryError(f"{results} holds no study; `canary reproduce NAME` makes one.")
         problems = []
         for name in names:
             try:
-                print_study(save_views(results / name), self.quiet)
+                self.show(save_views(results / name))
             except CanaryError as error:
                 problems.append(str(error))
         if problems:
             raise CanaryError(" ".join(problems))
         return 0
-
-
-def _known(study: str, known: Iterable[str]) -> str:
-    if study not in known:
-        raise CanaryError(f"There is no study called {study!r:.60}{nearest(study, known)}")
-    return study
-
-
-def _run_study(
-    command: "Reproduce | Sweep", name: str, study: Study, request: "Request | None" = None
-) -> int:
-    """Train what is missing and print the study."""
-    from canary.studies.runner import Places, reproduce
-
-    places = Places(runs=Path(command.runs), results=Path(command.results))
-    paths = reproduce(name, study, places, request, engine=command.engine, quiet=command.quiet)
-    print_study(paths, command.quiet)
-    return 0
-
-
-def print_study(paths: dict[str, Path], quiet: bool) -> None:
-    """The table, and where everything is."""
-    if not quiet:
-        print(paths["table"].read_text())
-    for label, path in paths.items():
-        print(path if quiet else f"{label:<8}{path}")
 
 
 def _size(study: Study) -> str:
@@ -133,8 +130,8 @@ def _size(study: Study) -> str:
     return f"{len(study.rows)} rows, {steps / 1e6:g}M steps in all"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sweep:
+@options.command
+class Sweep(OfStudies):
     """Train every combination of settings on the same seeds, and compare them."""
 
     EXAMPLES: ClassVar[str] = """
@@ -168,14 +165,8 @@ Finished seeds are not trained again. After Ctrl-C the same command continues. d
     """Settings to start from."""
     name: Annotated[str | None, options.flag("NAME", "sweep-ENV-ALGO")] = None
     """Name of the sweep: its folder below --runs and --results."""
-    engine: Annotated[Literal["local", "ray"], options.flag("local|ray", "local")] = "local"
-    """Train on this machine or over a Ray cluster."""
-    runs: options.RunsFolder = "runs"
-    results: options.ResultsFolder = "results"
-    quiet: options.Quiet = False
 
     def __call__(self) -> int:
-        name = self._name()
         said = {"kind": self.constraint, "limit": self.limit, "epsilon": self.epsilon}
         limits = [f"constraint.{part}={values}" for part, values in said.items() if values]
         base = Row(
@@ -187,17 +178,16 @@ Finished seeds are not trained again. After Ctrl-C the same command continues. d
             seeds=range(self.seeds) if isinstance(self.seeds, int) else self.seeds,
             steps=self.total_steps,
         )
-        return _run_study(
-            self, name, sweep_study(base, swept([*self.set, *limits]), self._command())
-        )
+        study = sweep_study(base, swept([*self.set, *limits]), self._command())
+        return self.train(self._name(), study)
 
     def _name(self) -> str:
         """The name of the sweep's folders, which must not be those of a study."""
         name = folder_name(f"sweep-{self.env}-{self.algo}", "-") if self.name is None else self.name
         if name in ALL_STUDIES or not re.fullmatch(NAME, name):
             raise CanaryError(
-                "The --name of a sweep has at most 100 letters, digits and _ . + -, begins with a "
-                f"letter, a digit or _, and is not that of a study; {name!r:.60} cannot be one."
+                f"--name {name!r:.60} must be a folder name of letters, digits and _ . + -, and not "
+                "that of a study."
             )
         return name
 
@@ -205,9 +195,8 @@ Finished seeds are not trained again. After Ctrl-C the same command continues. d
         """The command without the places where it trains and stores."""
         words = ["canary", "sweep"]
         for name, value in options.given(self).items():
-            if name not in ("engine", "runs", "results", "quiet"):
-                values = value if name == "set" else [value]
-                for each in values:
+            if name not in OfStudies.__dataclass_fields__:
+                for each in value if name == "set" else [value]:
                     text = ",".join(map(str, each)) if isinstance(each, tuple) else str(each)
                     words += [options.flag_of(name), text]
         return shlex.join(words)
@@ -246,13 +235,11 @@ def sweep_study(base: Row, axes: Axes, command: str | None = None) -> Study:
     for values in product(*axes.values()):
         settings = dict(zip(axes, values, strict=True))
         parts = [f"{path.rpartition('.')[2]}-{settings[path]}" for path in named]
-        limits = [path for path in settings if path.startswith("constraint.")]
         row = replace(
             base,
             name=folder_name("--".join(parts) or "default", "_")[:120],
             about=" ".join(f"{path}={settings[path]}" for path in named),
-            overrides=tuple(f"{path}={settings[path]}" for path in axes if path not in limits),
-            constraint={path.removeprefix("constraint."): settings[path] for path in limits},
+            overrides=tuple(f"{path}={value}" for path, value in settings.items()),
         )
         rows.append(row)
     if len({row.name for row in rows}) < len(rows):

@@ -1,7 +1,6 @@
 """`canary train`."""
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -25,8 +24,8 @@ FILES = {
 WITH_RESUME = {"resume", "total_steps", "log", "no_final_check", "trust", "out", "json", "quiet"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Train:
+@options.command
+class Train(options.Limits):
     """Train a policy under a limit on the episode cost, such as P(cost > limit) <= epsilon."""
 
     EXAMPLES: ClassVar[str] = """
@@ -53,12 +52,8 @@ A new directory below --out gets the configuration, metrics, every episode, chec
     """Environment: one of ours, package.module:Factory, gymnasium:ID,
     gymnasium:package.module:Class, gymnax:ID, brax:NAME, crax:NAME or playground:NAME; the code
     that it names is imported."""
-    cost: options.Cost = None
     algo: Annotated[str, options.flag("NAME", "canary")] = "canary"
     """Algorithm: one of ours, or package.module:Class of your own method."""
-    constraint: options.Constraint = None
-    limit: options.Limit = None
-    epsilon: options.Epsilon = None
     seeds: Annotated[Seeds | None, options.flag("N|LIST", "4, or those of --from")] = None
     """Number of seeds (4 means 0 to 3), or a list: 3,5,7 or 0-9 or 7-7."""
     total_steps: Annotated[Steps | None, options.flag("STEPS", "by environment")] = None
@@ -77,7 +72,6 @@ A new directory below --out gets the configuration, metrics, every episode, chec
     """Change one setting; sections are algo, env, training and constraint. Repeatable."""
     trust: options.Trust = False
     out: options.RunsFolder = "runs"
-    json: options.Json = None
     start: Annotated[str | None, arg(name="from", metavar="RUN", help_behavior_hint="")] = None
     """Start from the policies, normalisers and critics of this run, seed by seed. Limit, settings
     and environment may differ."""
@@ -87,7 +81,6 @@ A new directory below --out gets the configuration, metrics, every episode, chec
     """Continue a stopped run: its path, its name below --out, or latest."""
     no_final_check: options.Switch = False
     """Do not play fresh episodes with the final policies."""
-    quiet: options.Quiet = False
 
     def __call__(self) -> int:
         from canary import api
@@ -98,9 +91,8 @@ A new directory below --out gets the configuration, metrics, every episode, chec
             if self.resume is not None:
                 run = self._resume(self.resume)
             else:
-                limits = {"kind": self.constraint, "limit": self.limit, "epsilon": self.epsilon}
                 how = options.arguments(self, api.train)
-                how |= {"algorithm": self.algo, "constraint": limits, "start": self._start()}
+                how |= {"algorithm": self.algo, "constraint": self.limits, "start": self._start()}
                 how |= {"overrides": self.set, "tags": self.tag}
                 run = api.train(**how, final_check=not self.no_final_check)
         except api.TrainingInterrupted as stop:
@@ -113,7 +105,7 @@ A new directory below --out gets the configuration, metrics, every episode, chec
         if self.quiet and self.json != "-":
             print(run.directory)
         shown = summary | {"note": NOTE, "paths": paths}
-        options.show(self, summary, lambda console, _: print_summary(console, shown))
+        self.show(summary, lambda console, _: print_summary(console, shown))
         if status:
             text = f"Interrupted and saved; continue with: canary train --resume {run.directory}"
             print(text, file=sys.stderr)

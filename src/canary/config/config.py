@@ -52,6 +52,8 @@ def make_config(
         check_structure(environment)
     settings, algorithm_name = make_method(algorithm)
     name, preset = name_of_environment(environment), canonical(preset, presets.PRESETS, "preset")
+    if isinstance(constraint, Mapping | None):
+        constraint = {**(constraint or {}), **changes["constraint"]}
     own = complete(constraint, default_constraint(environment), name)
     problem = RunConfig(
         environment=environment,

@@ -59,7 +59,7 @@ def leaves(settings: Settings, group: str = "", *, named: bool = False) -> Itera
 
 
 def check(settings: Settings, where: str) -> None:
-    """A sentence if a value is not what its type says."""
+    """Raise a sentence if a value does not fit its type."""
     for each in leaves(settings):
         convert(each.hint, each.value, f"{where}.{each.path}")
 

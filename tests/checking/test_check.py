@@ -20,6 +20,7 @@ from canary.checking.structure import check_structure
 from canary.checking.yardstick import Played, advise, constant_actions, full_check
 from canary.cli import environments
 from canary.cli.main import main
+from canary.constraints import Joint
 from canary.environments import from_gymnasium
 from canary.environments.icy_lake import IcyLake
 from canary.errors import CanaryError
@@ -147,6 +148,16 @@ def test_a_callback_that_fails_is_a_finding():
     report = full_check(faulty.Calls(fault="3"), episodes=8)
     assert not report["ok"]
     assert "A Python callback of Calls failed: OSError: the line is dead" in texts(report)
+
+
+def test_each_of_several_costs_has_its_own_yardstick():
+    limits = [canary.Chance(15.0, 0.2), canary.Mean(1.0)]
+    report = full_check(faulty.TwoCosts(), constraint=Joint(tuple(limits)), episodes=16)
+    assert report["ok"]
+    one, two = (cost["policies"][0] for cost in report["costs"])
+    assert two["cost_mean"] == pytest.approx(2 * one["cost_mean"])
+    assert two["constraint_value"] == two["cost_mean"]
+    assert [cost["constraint"]["kind"] for cost in report["costs"]] == ["chance", "mean"]
 
 
 def played(policy, low, high, reward):

@@ -54,6 +54,14 @@ class CostVector(Walk):
         return replace(good, cost=cost[None])
 
 
+class TwoCosts(Walk):
+    """Right, with a second cost that is twice the first."""
+
+    def _state(self, x, reward, cost, time, terminated):
+        good = super()._state(x, reward, cost, time, terminated)
+        return replace(good, cost=jnp.stack([cost, 2 * cost]))
+
+
 class NoDataclass:
     horizon, observation_size, normalise_observation, action_space = 12, 2, True, Continuous(1)
 

@@ -23,10 +23,8 @@ from canary.environments.gymnasium_environment import (
     draw_identities,
     states_of,
 )
-from canary.environments.protocol import Continuous
 from canary.errors import CanaryError
 from canary.host.episodes import (
-    COLUMNS,
     DISCOUNT,
     LENGTH,
     RETURN,
@@ -34,6 +32,7 @@ from canary.host.episodes import (
     SPENT,
     VALID,
     Episodes,
+    blank,
 )
 from canary.networks import Distribution, Policy
 from canary.numerics.running_statistics import RunningStatistics, sane
@@ -184,13 +183,12 @@ class HostTraining:
         identity, time, (_, key) = self._draw_start(seed)
         episodes = self._episodes(key)
         episodes.start(episodes.everyone, np.asarray(identity), np.asarray(time))
-        return self._fresh(terms, seed, episodes.table)
+        return self._fresh(terms, seed, *map(jnp.array, episodes.arrays))
 
     def structure(self, terms: Terms) -> Any:
         """Shapes and types of a state; no environment is reset."""
-        width = self._environment.observation_size + COLUMNS
-        table = jnp.zeros((self._trainer.environments, width))
-        return jax.eval_shape(self._fresh, terms, jnp.int32(0), table)
+        arrays = blank(self._trainer.environments, *self._environment.sizes)
+        return jax.eval_shape(self._fresh, terms, jnp.int32(0), *arrays)
 
     def chunk(self, state: TrainingState, count: Any) -> tuple[TrainingState, Any]:
         """`count` updates, and their records along a first axis; 0 compiles what they need."""
@@ -265,16 +263,10 @@ def _draw_start(trainer: Trainer, seed: Int[Array, ""]) -> Any:
     return draw_identities(jax.random.split(key_reset, count)), time, (key_learner, key_run)
 
 
-def _fresh(
-    trainer: Trainer, terms: Terms, seed: Int[Array, ""], table: Float[Array, "lane column"]
-) -> TrainingState:
+def _fresh(trainer: Trainer, terms: Terms, seed: Int[Array, ""], *arrays: Array) -> TrainingState:
     """The state before the first update."""
-    identity, _, keys = _draw_start(trainer, seed)
-    space, count = trainer.environment.action_space, trainer.environments
-    size = space.size if isinstance(space, Continuous) else 1
-    actions = jnp.zeros((count, trainer.environment.horizon, size))
-    lanes = HostLanes(identity, jnp.zeros(count, jnp.int32), actions, table)
-    return fresh_state(trainer, terms, lanes, *keys)
+    *_, keys = _draw_start(trainer, seed)
+    return fresh_state(trainer, terms, HostLanes(*arrays), *keys)
 
 
 def _draw_batch(trainer: Trainer, state: TrainingState) -> Any:

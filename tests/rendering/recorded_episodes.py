@@ -1,4 +1,4 @@
-"""Recorded episodes that were never played: a walk over IcyLake, and a drive through PointGoal."""
+"""Recorded episodes: of a run, and two that were never played, over IcyLake and through PointGoal."""
 
 from types import SimpleNamespace
 
@@ -7,7 +7,10 @@ import numpy as np
 
 from canary.environments.icy_lake import IcyLake
 from canary.environments.protocol import EnvironmentState
+from canary.evaluation import make_recorder
 from canary.rendering.panel import RecordedEpisode
+from canary.rendering.run import recorded
+from canary.runs.policies import EvaluationPlan, play
 
 LAKE = IcyLake(map="SFF/FHF/FFG", horizon=12)
 
@@ -50,3 +53,13 @@ def drive(positions, cost) -> RecordedEpisode:
         vase=np.tile(np.array([-0.5, 0.5], np.float32), (count, 1)),
     )
     return episode(inner, cost)
+
+
+def record_rows(policies, plan: EvaluationPlan, numbers: list[int]):
+    """Some rows of an evaluation, each with its recorded episode."""
+    recorder = make_recorder(
+        policies.config.environment, policies.account, deterministic=plan.deterministic
+    )
+    table, _ = play(policies, plan, program=recorder.play)
+    rows = [table.row(number, named=True) for number in numbers]
+    return [(row, recorded(policies, plan, row, "median", recorder)) for row in rows]

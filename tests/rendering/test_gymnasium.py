@@ -10,13 +10,12 @@ import canary
 from canary import host_loop
 from canary.environments import from_gymnasium
 from canary.errors import CanaryError
-from canary.evaluation import make_recorder
 from canary.host.episodes import SEED_BITS
-from canary.rendering import run as videos
 from canary.rendering.gymnasium_environment import draw, shots
 from canary.rendering.run import drawing_for
-from canary.runs.policies import EvaluationPlan, load_policies, play
+from canary.runs.policies import EvaluationPlan, load_policies
 from problems.host_environments import DrawnForgetful, DrawnWalk, shade
+from rendering.recorded_episodes import record_rows
 from runs.untrained_runs import untrained_run
 
 DRAWN = "problems.host_environments:DrawnWalk"
@@ -35,20 +34,20 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> canary.Run:
     return canary.load(directory, environment)
 
 
-def recorded(run, number, monkeypatch):
-    """An evaluation in rounds of four, and one of its episodes recorded."""
-    monkeypatch.setattr(host_loop, "MOST_LANES", 4)
-    policies, plan = load_policies(run.config, run.directory), EvaluationPlan(episodes=EPISODES)
-    recorder = make_recorder(run.config.environment, policies.account)
-    table, _ = play(policies, plan, program=recorder.play)
-    row = table.row(number, named=True)
-    return row, videos.recorded(policies, plan, row, "worst", recorder)
+@pytest.fixture(scope="module")
+def films(run):
+    """An evaluation in rounds of four, and two of its episodes recorded."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(host_loop, "MOST_LANES", 4)
+        policies = load_policies(run.config, run.directory)
+        return record_rows(policies, EvaluationPlan(episodes=EPISODES), [6, 9])
 
 
-@pytest.mark.parametrize("number", [6, 9])
-def test_every_picture_is_of_its_moment(run, monkeypatch, number):
-    row, episode = recorded(run, number, monkeypatch)
-    assert (episode.cost, episode.length, episode.number) == (row["cost"], row["length"], number)
+@pytest.mark.parametrize("which", [0, 1])
+def test_every_picture_is_of_its_moment(run, films, which):
+    row, episode = films[which]
+    assert (episode.cost, episode.length) == (row["cost"], row["length"])
+    assert episode.number == row["episode"]
     moments = [0, *range(2, episode.length), episode.length]
     film = episode.states.inner
     seed = int(film.identity[0, 0] & SEED_BITS)
@@ -75,8 +74,8 @@ def test_what_cannot_be_drawn_is_a_sentence(monkeypatch, make, sentence):
         drawing_for(environment)
 
 
-def test_another_episode_than_the_recorded_one_is_reported(run, monkeypatch):
-    _, episode = recorded(run, 0, monkeypatch)
+def test_another_episode_than_the_recorded_one_is_reported(films):
+    episode = films[0][1]
     other = from_gymnasium(DrawnForgetful, horizon=HORIZON)
     moments = range(episode.length + 1)
     with pytest.warns(UserWarning, match="differs by step 1"):

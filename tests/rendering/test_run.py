@@ -1,9 +1,8 @@
 """`canary evaluate --video`: the right episodes are chosen, recorded exactly, drawn and written."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -16,9 +15,9 @@ import canary
 from canary.cli import main
 from canary.environments.eco_ant import EcoAnt
 from canary.errors import CanaryError
-from canary.evaluation import make_recorder
-from canary.rendering.run import choose, recorded
+from canary.rendering.run import choose
 from canary.runs.policies import EvaluationPlan, load_policies, play
+from rendering.recorded_episodes import record_rows
 from runs.untrained_runs import LAKE, untrained_run
 
 EPISODES = 20
@@ -45,16 +44,6 @@ def test_worst_and_median_are_chosen_by_cost_then_return():
     many = choose(table([0.0, 0.0, 0.0, 0.0, 7.0], [5.0, 1.0, 3.0, 0.0, 0.0]))
     assert many["median"]["return"] == 1.0  # the lower middle of 0, 1, 3, 5
     assert choose(table([1.0], [0.0]))["median"] == choose(table([1.0], [0.0]))["worst"]
-
-
-def record_rows(policies, plan: EvaluationPlan, numbers: list[int]):
-    """Some rows of an evaluation, each with its recorded episode."""
-    recorder = make_recorder(
-        policies.config.environment, policies.account, deterministic=plan.deterministic
-    )
-    table, _ = play(policies, plan, program=recorder.play)
-    rows = [table.row(number, named=True) for number in numbers]
-    return [(row, recorded(policies, plan, row, "median", recorder)) for row in rows]
 
 
 def test_a_recorded_episode_is_the_evaluated_one(run: canary.Run):
@@ -145,10 +134,8 @@ class Counter:
 
 
 def test_somebody_else_can_draw_their_own_environment(run: canary.Run, tmp_path: Path):
-    changed = {
-        "environment": Counter(), "clock": run.config.clock, "environment_changes": ("it is another",),
-    }  # fmt: skip
-    own = canary.Run(run.directory, SimpleNamespace(**vars(run.config) | changed))
+    changed = replace(run.config, environment=Counter(), environment_changes=("it is another",))
+    own = canary.Run(run.directory, changed)
     with pytest.raises(CanaryError, match="no drawing of Counter"):
         own.video(tmp_path / "own.gif", EPISODES)
     seen: list[Any] = []

@@ -60,28 +60,24 @@ class GymnasiumEnvironment:
             seen, space = first.observation_space, first.action_space
             spec = getattr(first, "spec", None)
         self.normalise_observation = type(seen).__name__ != "Discrete"
-        self.action_space: ActionSpace = (
-            Discrete(int(space.n))
-            if type(space).__name__ == "Discrete"
-            else Continuous(int(np.prod(space.shape)))
-        )
+        is_counted = type(space).__name__ == "Discrete"
+        size = 1 if is_counted else int(np.prod(space.shape))
+        self.action_space: ActionSpace = Discrete(int(space.n)) if is_counted else Continuous(size)
         self.horizon = int(recipe.horizon or getattr(spec, "max_episode_steps", None) or 0)
         if not self.horizon:
             raise CanaryError(
                 f"{self.name} does not say after how many steps an episode is cut off "
                 "(spec.max_episode_steps); say it with horizon=..., or --set env.horizon=N."
             )
+        self.sizes = self.observation_size, self.horizon, size
         self._open: dict[Hashable, Episodes] = {}
         self._lock = threading.Lock()  # the registries of environments are not made for threads
 
     def episodes(self, name: Hashable, lanes: int) -> Episodes:
         """The live episodes that were opened under this name, or new ones."""
-        space = self.action_space
-        size = space.size if isinstance(space, Continuous) else 1
-        sizes = self.observation_size, self.horizon, size
         with self._lock:
             if (name, lanes) not in self._open:
-                self._open[name, lanes] = Episodes(self.recipe, lanes, self.workers, sizes)
+                self._open[name, lanes] = Episodes(self.recipe, lanes, self.workers, self.sizes)
             return self._open[name, lanes]
 
     def close(self) -> None:

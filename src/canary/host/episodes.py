@@ -23,6 +23,16 @@ FRESH = np.zeros(COLUMNS, np.float32)
 FRESH[[DISCOUNT, VALID]] = 1
 
 
+def blank(lanes: int, observation: int, horizon: int, action: int) -> tuple[np.ndarray, ...]:
+    """The arrays of `Episodes` before the first reset, for these sizes."""
+    return (
+        np.zeros((lanes, 2), np.uint32),
+        np.zeros(lanes, np.int32),
+        np.zeros((lanes, horizon, action), np.float32),
+        np.zeros((lanes, observation + COLUMNS), np.float32),
+    )
+
+
 class Episodes:
     """One episode per lane. The arrays are changed in place.
 
@@ -32,19 +42,11 @@ class Episodes:
     """
 
     def __init__(self, recipe: Recipe, lanes: int, workers: int, sizes: tuple[int, int, int]):
-        observation, horizon, action = sizes
         self.row = Workers(recipe, lanes, workers) if workers else Row(recipe, range(lanes))
         self.everyone = np.arange(lanes)
         self._live = np.zeros(lanes, bool)  # whether the environment is in the state of the arrays
-        self.identity = np.zeros((lanes, 2), np.uint32)
-        self.steps = np.zeros(lanes, np.int32)
-        self.actions = np.zeros((lanes, horizon, action), np.float32)
-        self.table = np.zeros((lanes, observation + COLUMNS), np.float32)
-
-    @property
-    def arrays(self) -> tuple[np.ndarray, ...]:
-        """What a checkpoint holds of the episodes."""
-        return self.identity, self.steps, self.actions, self.table
+        self.arrays = blank(lanes, *sizes)
+        self.identity, self.steps, self.actions, self.table = self.arrays
 
     @property
     def done(self) -> Bool[np.ndarray, "lane"]:

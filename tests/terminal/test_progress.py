@@ -70,7 +70,7 @@ def test_the_table_has_a_row_per_seed_and_one_for_all():
     progress.update(
         [seed(0), seed(7, violations=9, warning="no step accepted in 20 updates")], 250, 50.0
     )
-    progress.notice("checkpoint saved")
+    progress.busy("playing")
     clock.now += 5
     text = rendered(progress)
     rows = [line.split()[0] for line in text.splitlines() if "±" in line]
@@ -82,7 +82,7 @@ def test_the_table_has_a_row_per_seed_and_one_for_all():
     assert text.count("0.900     0.100") == 3
     assert "250 / 1,000 steps   50 steps/s   0:05 elapsed   0:10 left" in text
     assert "seed 7: no step accepted in 20 updates" in text
-    assert "checkpoint saved" in text
+    assert "playing ... 5 s" in text
 
 
 def test_a_log_gets_a_line_every_ten_seconds_or_twentieth():
@@ -95,7 +95,6 @@ def test_a_log_gets_a_line_every_ten_seconds_or_twentieth():
         for _ in range(21):  # slowly: at once, after 10 s and after 20 s
             clock.now += 1
             progress.update([seed(0)], 101, 50.0)
-            progress.notice("checkpoint saved")
     lines = file.getvalue().splitlines()
     assert lines[0] == "compiling ..."
     assert [line.split()[1] for line in lines[1:]] == ["1", "51", "101", "101", "101"]

@@ -261,7 +261,6 @@ class _Training:
             age = time.monotonic() - self._stored_at
             if is_kept(training, iteration) or age >= training.checkpoint_seconds:
                 self._save(iteration)
-                display.notice(f"checkpoint saved after update {iteration}")
         self._save(iteration)
         if iteration < training.updates:
             return "interrupted" if goes_on else "stopped"

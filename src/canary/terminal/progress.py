@@ -9,6 +9,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 
 import numpy as np
 from rich.console import Console, Group
@@ -41,14 +42,6 @@ class SeedStatus:
     warning: str | None = None
 
     @property
-    def cost(self) -> str:
-        """Mean and deviation of the cost, as text."""
-        if not len(self.costs):
-            return "- ± -"
-        each = np.asarray(self.costs, float).reshape(len(self.costs), -1).T
-        return ", ".join(f"{number(one.mean())} ± {number(one.std())}" for one in each)
-
-    @property
     def span(self) -> str:
         """What the numbers are measured on."""
         updates = "update" if self.updates == 1 else f"{self.updates} updates"
@@ -56,43 +49,43 @@ class SeedStatus:
 
     def judged(self, constraint: One) -> Text:
         """What the constraint limits, with its 95% interval."""
-        costs = np.asarray(self.costs, float)
-        measured = measurement(constraint, own_costs(constraint, costs) if len(costs) else costs)
-        value, *interval = measured or (None,)
+        own = own_costs(constraint, self.costs) if len(self.costs) else ()
+        value, *interval = measurement(constraint, np.asarray(own, float)) or (None,)
         return judged(value, interval, constraint.kind, constraint.allowed)
 
     def line(
         self, name: str, constraint: Constraint, extras: Sequence[str] = ()
     ) -> dict[str, Cell]:
-        """The cells of the seed."""
-        limited = {f"{part.label} [95%]": self.judged(part) for part in parts_of(constraint)}
-        more = {each.replace("_", " "): number(self.extras.get(each)) for each in extras}
+        """The cells of the seed; the cost is its mean and deviation."""
+        costs = np.asarray(self.costs, float).reshape(len(self.costs), -1).T if self.costs else ()
+        spread = (f"{number(one.mean())} ± {number(one.std())}" for one in costs)
         return {
             "seed": name,
             "return": number(self.return_mean),
-            **limited,
-            "cost": self.cost,
-            **more,
+            **{f"{part.label} [95%]": self.judged(part) for part in parts_of(constraint)},
+            "cost": ", ".join(spread) or "- ± -",
+            **{each.replace("_", " "): number(self.extras.get(each)) for each in extras},
         }
 
 
 def pool(seeds: Sequence[SeedStatus]) -> SeedStatus:
     """Several seeds as one: all their episodes together, everything else averaged."""
+
+    def mean(values: Iterable[float]) -> float:
+        known = [value for value in values if not math.isnan(value)]
+        return fmean(known) if known else math.nan
+
     ended = [one for one in seeds if len(one.costs)]
-    weights = [len(one.costs) for one in ended]
-    extras = {}
-    for name in dict.fromkeys(name for one in seeds for name in one.extras):
-        known = [one.extras.get(name, 0.0) for one in seeds]
-        known = [value for value in known if not math.isnan(value)]
-        extras[name] = sum(known) / len(known) if known else math.nan
+    returns, weights = [one.return_mean for one in ended], [len(one.costs) for one in ended]
     return SeedStatus(
         seed=-1,
-        return_mean=float(np.average([one.return_mean for one in ended], weights=weights))
-        if ended
-        else math.nan,
+        return_mean=fmean(returns, weights) if ended else math.nan,
         costs=[cost for one in ended for cost in one.costs],
         updates=max(one.updates for one in seeds),
-        extras=extras,
+        extras={
+            name: mean(one.extras.get(name, 0.0) for one in seeds)
+            for name in dict.fromkeys(name for one in seeds for name in one.extras)
+        },
     )
 
 
@@ -113,9 +106,9 @@ class TrainingProgress:
         self._heading, self._constraint, self._total = heading, constraint, total_steps
         self._quiet, self._clock = quiet, clock
         self._live: Live | None = None
-        self._seeds: tuple[SeedStatus, ...] = ()
-        self._steps, self._speed, self._notice, self._is_busy = 0, 0.0, "", False
-        self._started = self._updated = self._busy_since = clock()
+        self._seeds: Sequence[SeedStatus] = ()
+        self._steps, self._speed, self._work = 0, 0.0, ""
+        self._started = self._updated = self._work_since = clock()
         self._line_time, self._line_steps = -math.inf, 0
 
     def __enter__(self) -> "TrainingProgress":
@@ -134,10 +127,8 @@ class TrainingProgress:
 
     def update(self, seeds: Sequence[SeedStatus], steps: int, steps_per_second: float) -> None:
         """Show the state after a chunk: all steps done so far, and the recent speed."""
-        self._seeds, self._steps, self._speed = tuple(seeds), steps, steps_per_second
-        self._updated = self._clock()
-        if self._is_busy:
-            self.notice("")
+        self._seeds, self._steps, self._speed = seeds, steps, steps_per_second
+        self._updated, self._work = self._clock(), ""
         is_due = self._updated - self._line_time >= LINE_SECONDS
         if self._live:
             self._live.refresh()
@@ -146,21 +137,14 @@ class TrainingProgress:
 
     def busy(self, text: str) -> None:
         """Show what takes time ("compiling") and for how long, until the next update."""
-        self._notice, self._is_busy, self._busy_since = text, True, self._clock()
+        self._work, self._work_since = text, self._clock()
         if not self._live:
-            self._print(Text(f"{text} ..."))
-
-    def notice(self, text: str) -> None:
-        """A short-lived remark below the live table; a log omits it."""
-        self._notice, self._is_busy = text, False
+            self.message(f"{text} ...")
 
     def message(self, text: str, *, warning: bool = False) -> None:
         """A line that stays: above the table, or in the log."""
-        self._print(Text(text, style="yellow" if warning else ""))
-
-    def _print(self, line: Text) -> None:
         if not self._quiet:
-            self._console.print(line, soft_wrap=True)
+            self._console.print(Text(text, "yellow" if warning else ""), soft_wrap=True)
 
     def _print_line(self) -> None:
         self._line_time, self._line_steps = self._clock(), self._steps
@@ -170,51 +154,52 @@ class TrainingProgress:
             f"{self._steps / self._total:4.0%}  {self._steps:,} steps",
             *(f"{name} {cell}" for name, cell in measured),
             f"({whole.span})",
-            f"{self._speed:,.0f} steps/s",
-            f"{self._time_left()} left",
+            *self._pace(),
         )
-        for line in (Text("  ".join(cells)), *_warnings(self._seeds)):
-            self._print(line)
+        self.message("  ".join(cells))
+        for line in _warnings(self._seeds):
+            self.message(line, warning=True)
 
-    def _time_left(self) -> str:
+    def _pace(self) -> tuple[str, str]:
+        """The speed, and the time left at this speed."""
         if not self._speed > 0:
-            return "-:--"
-        left = (self._total - self._steps) / self._speed
-        return clock_time(max(left - (self._clock() - self._updated), 0.0))
+            return "- steps/s", "-:-- left"
+        left = (self._total - self._steps) / self._speed - (self._clock() - self._updated)
+        return f"{self._speed:,.0f} steps/s", f"{clock_time(max(left, 0.0))} left"
 
     def _render(self) -> Group:
         """The whole display; the refresh thread of `Live` calls it too."""
         now, total, done = self._clock(), self._total, self._steps
+        speed, left = self._pace()
         bar = Table.grid(padding=(0, 3, 0, 0))
         width = max(10, self._console.width - 80)
         bar.add_row(
             ProgressBar(total=total, completed=done, width=width, complete_style="cyan"),
             f"{done:,} / {total:,} steps",
-            f"{self._speed:,.0f} steps/s" if self._speed > 0 else "",
-            f"{clock_time(now - self._started)} elapsed   {self._time_left()} left",
+            speed,
+            f"{clock_time(now - self._started)} elapsed   {left}",
         )
-        notice = self._notice
-        if self._is_busy:
-            notice += f" ... {now - self._busy_since:.0f} s"
-        live = _live_table(self._constraint, self._seeds, self._console) if self._seeds else Text()
-        lines = (*_warnings(self._seeds), Text(notice, style="dim"))
-        return Group(self._heading, live, bar, *lines)
+        lines = [Text(line, "yellow") for line in _warnings(self._seeds)]
+        if self._work:
+            lines.append(Text(f"{self._work} ... {now - self._work_since:.0f} s", "dim"))
+        return Group(self._heading, self._table() if self._seeds else "", bar, *lines)
+
+    def _table(self) -> Table:
+        """A line per seed, as many as fit, and one for all."""
+        seeds, constraint, console = self._seeds, self._constraint, self._console
+        whole = pool(seeds)
+        extras = list(whole.extras) if console.width >= WIDE else []
+        rows = min(ROWS, max(1, console.height - 14))
+        shown, rest = (seeds, ()) if len(seeds) <= rows + 1 else (seeds[:rows], seeds[rows:])
+        lines = [one.line(str(one.seed), constraint, extras) for one in shown]
+        if rest:
+            lines.append(pool(rest).line(f"{len(rest)} more", constraint, extras))
+        total = whole.line("all", constraint, extras) if len(seeds) > 1 else None
+        return table(lines, total, title=whole.span)
 
 
-def _live_table(constraint: Constraint, seeds: Sequence[SeedStatus], console: Console) -> Table:
-    whole = pool(seeds)
-    extras = list(whole.extras) if console.width >= WIDE else []
-    rows = min(ROWS, max(1, console.height - 14))
-    shown, rest = (seeds, ()) if len(seeds) <= rows + 1 else (seeds[:rows], seeds[rows:])
-    lines = [one.line(str(one.seed), constraint, extras) for one in shown]
-    if rest:
-        lines.append(pool(rest).line(f"{len(rest)} more", constraint, extras))
-    total = whole.line("all", constraint, extras) if len(seeds) > 1 else None
-    return table(lines, total, title=whole.span)
-
-
-def _warnings(seeds: Iterable[SeedStatus]) -> list[Text]:
+def _warnings(seeds: Iterable[SeedStatus]) -> list[str]:
     lines = [f"seed {one.seed}: {one.warning}" for one in seeds if one.warning]
     if len(lines) > 3:
         lines[2:] = [f"{len(lines) - 2} more seeds have warnings"]
-    return [Text(line, style="yellow") for line in lines]
+    return lines

@@ -57,7 +57,9 @@ class SeedStatus:
         self, name: str, constraint: Constraint, extras: Sequence[str] = ()
     ) -> dict[str, Cell]:
         """The cells of the seed; the cost is its mean and deviation."""
-        costs = np.asarray(self.costs, float).reshape(len(self.costs), -1).T if self.costs else ()
+        costs = (
+            np.asarray(self.costs, float).reshape(len(self.costs), -1).T if len(self.costs) else ()
+        )
         spread = (f"{number(one.mean())} ± {number(one.std())}" for one in costs)
         return {
             "seed": name,

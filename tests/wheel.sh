@@ -23,10 +23,10 @@ bare/bin/canary evaluate latest --episodes 200
 bare/bin/canary certify latest --episodes 500 || test $? -eq 1
 bare/bin/canary export latest --format numpy
 { bare/bin/canary train --env EcoAnt --quiet 2>&1 || true; } | grep "canary-rl\[mujoco\]"
-{ bare/bin/canary report latest 2>&1 || true; } | grep "canary-rl\[plot\]"
+bare/bin/canary report latest
+{ bare/bin/canary compare latest latest 2>&1 || true; } | grep "canary-rl\[plot\]"
 
 bare/bin/pip install --quiet "${wheel}[mujoco,plot,onnx]"
-bare/bin/canary report latest
 bare/bin/canary export latest --format onnx
 bare/bin/canary train --env EcoAnt --seeds 1 --total-steps 5000 --quiet
 echo "The wheel works, without extras and with them."

@@ -72,6 +72,10 @@ def test_help_version_and_list_are_quick_and_light(tmp_path):
     for flag in ("env", "limit", "seeds", "total-steps", "set", "json", "resume", "from"):
         assert f"--{flag} " in done.stdout
     assert "canary train --resume latest" in done.stdout
+    # A command's own options come before those that it shares
+    assert (
+        done.stdout.index("--env ") < done.stdout.index("--limit ") < done.stdout.index("--quiet ")
+    )
 
 
 @pytest.mark.parametrize(

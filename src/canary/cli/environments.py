@@ -2,6 +2,7 @@
 
 import math
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -19,7 +20,7 @@ EnvironmentSettings = Annotated[
 ]
 
 
-@options.command
+@dataclass(frozen=True, kw_only=True)
 class CheckEnv(options.Limits):
     """Check an environment (shapes, types, randomness, ends, costs) and suggest limits."""
 
@@ -78,7 +79,7 @@ the fast part of this check. Exit code 0 if nothing is wrong, else 1."""
         return 0 if report["ok"] else 1
 
 
-@options.command
+@dataclass(frozen=True, kw_only=True)
 class Frontier(options.Output):
     """Compute the exact best return under each kind of constraint, and compare trained runs."""
 

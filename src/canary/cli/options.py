@@ -10,15 +10,16 @@ import contextlib
 import inspect
 import io
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, make_dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import tyro
 from tyro.conf import Positional, UseAppendAction, arg
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
+from canary.config.settings import texts_of
 from canary.errors import CanaryError
 from canary.terminal.console import console_for, emit_json
 from canary.values import Kind, Seeds, Whole, convert, type_hints
@@ -26,26 +27,11 @@ from canary.values import Kind, Seeds, Whole, convert, type_hints
 if TYPE_CHECKING:
     from canary.api import Run
 
-Command = TypeVar("Command")
-
-
-@dataclass_transform(kw_only_default=True, frozen_default=True)
-def command(kind: type[Command]) -> type[Command]:
-    """A dataclass whose own options come first in help, and then those of its base classes."""
-    made: Any = dataclass(frozen=True, kw_only=True)(kind)
-    depth = {
-        name: depth
-        for depth, base in reversed([*enumerate(kind.__mro__)])
-        for name in vars(base).get("__annotations__", {})
-    }
-    every = made.__dataclass_fields__.items()
-    made.__dataclass_fields__ = dict(sorted(every, key=lambda item: depth[item[0]]))
-    return made
-
 
 def flag(metavar: str | None = None, default: str = "", about: str | None = None) -> Any:
     """How help shows an option. Its description is `about` or the text below its field."""
     hint = f"(default: {default})" if default else ""
+    about = about and " ".join(about.split())
     return arg(metavar=metavar, help=about, help_behavior_hint=hint)
 
 
@@ -65,7 +51,7 @@ Cost = Annotated[str | None, flag("WHERE", about=COST)]
 ResultsFolder = Annotated[str, flag("DIR", "results", "Directory that holds results of studies.")]
 
 
-@command
+@dataclass(frozen=True, kw_only=True)
 class Output:
     """Options of commands that show a result."""
 
@@ -85,7 +71,7 @@ class Output:
         emit_json(self.json, result)
 
 
-@command
+@dataclass(frozen=True, kw_only=True)
 class OfRun(Output):
     """Options of commands about a run."""
 
@@ -100,7 +86,7 @@ class OfRun(Output):
         return opened(self.run or "latest", self.out, trust=self.trust)
 
 
-@command
+@dataclass(frozen=True, kw_only=True)
 class OfPolicies(OfRun):
     """Options of commands that play the policies of a run."""
 
@@ -117,7 +103,7 @@ class OfPolicies(OfRun):
         return api.load(self.opened(), accept_change=self.accept_change)
 
 
-@command
+@dataclass(frozen=True, kw_only=True)
 class Limits(Output):
     """Options about the constraint on an environment."""
 
@@ -197,8 +183,26 @@ def parse(name: str, kind: Any, words: list[str]) -> Any:
 
 
 def print_help(name: str, kind: Any) -> None:
+    """Options and examples. A command's own options come before those of its base classes, and texts
+    flow, where tyro would break them as the source does."""
+    texts, hints = texts_of(kind), get_type_hints(kind, include_extras=True)
+
+    def depth(option: Any) -> int:
+        owners = (vars(base).get("__annotations__", {}) for base in kind.__mro__)
+        return next(index for index, owned in enumerate(owners) if option.name in owned)
+
+    options = [
+        (
+            each.name,
+            Annotated[hints[each.name], arg(help=texts.get(each.name))],
+            field(default=each.default),
+        )
+        for each in sorted(fields(kind), key=depth)
+    ]
+    shown = make_dataclass(name, options, kw_only=True)
+    shown.__doc__ = kind.__doc__
     with contextlib.suppress(SystemExit):
-        tyro.cli(kind, prog=f"canary {name}", args=["--help"], config=STYLE, registry=registry)
+        tyro.cli(shown, prog=f"canary {name}", args=["--help"], config=STYLE, registry=registry)
     print(f"examples:{kind.EXAMPLES}")
 
 

@@ -1,5 +1,6 @@
 """`canary evaluate`, `canary certify` and `canary export`: the trained policies of a run."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -13,7 +14,7 @@ CHOOSING = ("step", "fixed", "shift", "deterministic", "seed", "sign")
 MAKING = ("best", "tries", "episodes", "seeds", "largest_step_cost", *CHOOSING)
 
 
-@options.command
+@dataclass(frozen=True, kw_only=True)
 class Evaluate(options.OfPolicies):
     """Play fresh episodes with the frozen policies of a run and count violations of the limit."""
 
@@ -66,7 +67,7 @@ one, over all seeds, with the spent cost against the limit."""
         return 0
 
 
-@options.command
+@dataclass(frozen=True, kw_only=True)
 class Certify(options.OfPolicies):
     """Decide from fresh episodes, at a stated confidence, whether the run's constraint holds."""
 
@@ -151,7 +152,7 @@ of RUN, or of the run that contains it."""
         return 0 if result["valid"] else 1
 
 
-@options.command
+@dataclass(frozen=True, kw_only=True)
 class Export(options.OfRun):
     """Export a trained policy with its normaliser and cost account to one file."""
 

@@ -1,5 +1,6 @@
 """`canary list`, `canary compare` and `canary report`."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -10,7 +11,7 @@ from canary.errors import CanaryError
 from canary.terminal.console import console_for, emit_json
 
 
-@options.command
+@dataclass(frozen=True, kw_only=True)
 class List:
     """List runs, environments, algorithms and presets, or all settings of one of them."""
 
@@ -56,7 +57,7 @@ class List:
         return 0
 
 
-@options.command
+@dataclass(frozen=True, kw_only=True)
 class Compare(options.Output):
     """Compare runs of one environment: differing settings, return and constraint."""
 
@@ -91,7 +92,7 @@ first, seed by seed."""
         return 0
 
 
-@options.command
+@dataclass(frozen=True, kw_only=True)
 class Report:
     """Write an HTML page about runs or a study: curves, costs, updates and final policies."""
 

@@ -3,7 +3,7 @@
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
@@ -26,7 +26,7 @@ Axes = dict[str, list[str]]
 """The settings of a sweep, each with its values."""
 
 
-@options.command
+@dataclass(frozen=True, kw_only=True)
 class OfStudies:
     """Options of commands that train many runs."""
 
@@ -53,7 +53,7 @@ class OfStudies:
             print(path if self.quiet else f"{label:<8}{path}")
 
 
-@options.command
+@dataclass(frozen=True, kw_only=True)
 class Reproduce(OfStudies):
     """Train the missing seeds of a study and write its table and figure."""
 
@@ -130,7 +130,7 @@ def _size(study: Study) -> str:
     return f"{len(study.rows)} rows, {steps / 1e6:g}M steps in all"
 
 
-@options.command
+@dataclass(frozen=True, kw_only=True)
 class Sweep(OfStudies):
     """Train every combination of settings on the same seeds, and compare them."""
 

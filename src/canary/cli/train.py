@@ -1,6 +1,7 @@
 """`canary train`."""
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -24,7 +25,7 @@ FILES = {
 WITH_RESUME = {"resume", "total_steps", "log", "no_final_check", "trust", "out", "json", "quiet"}
 
 
-@options.command
+@dataclass(frozen=True, kw_only=True)
 class Train(options.Limits):
     """Train a policy under a limit on the episode cost, such as P(cost > limit) <= epsilon."""
 

@@ -130,6 +130,6 @@ def _ranking(
 
 
 def order(policy: dict[str, Any]) -> tuple[bool, float]:
-    """Sorts policies by how they come out in the ranking."""
+    """The sort key of the ranking."""
     value = -policy["return_mean"] if policy["keeps"] else policy["constraint_value"]
     return not policy["keeps"], value

@@ -51,14 +51,14 @@ def missing(
     import jax
 
     from canary.environments.icy_lake import IcyLake
-    from canary.exact import cost_law, from_environment
+    from canary.exact import from_environment
     from canary.runs.manifest import code_fingerprint
     from canary.studies.paper import estimators
     from canary.theory import scored_law, with_violation
 
     lake, have = from_environment(IcyLake()), {name_of(point) for point in known}
     policy = with_violation(lake, LIMIT, VIOLATION)
-    law, scored, code = cost_law(lake, policy), scored_law(lake, policy), code_fingerprint()
+    law, code = scored_law(lake, policy), code_fingerprint()
     long = IcyLake(map="8x8", horizon=400)
 
     @cache
@@ -73,7 +73,7 @@ def missing(
 
     def compute(point: Point) -> list[Point]:
         if point["estimator"] == "monte-carlo":
-            return [point | {"code": code} | exact(scored, point)]
+            return [point | {"code": code} | exact(law, point)]
         constraint, seed = point["constraint"], point["seed"]
         terms = network(seed, constraint.endswith(LONG)), point["limit"], point["epsilon"], seed
         return [point | {"code": code} | measured(program(constraint)(*terms))]

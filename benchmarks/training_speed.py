@@ -40,11 +40,11 @@ def measure_here(variant: str, seeds: int, updates: int) -> dict[str, float]:
     from canary.algorithms.base import Task
     from canary.config.config import make_config
     from canary.rollout import CostAccount
-    from canary.runs.seeds import SeedGroups, make_terms, make_trainer
+    from canary.runs.seeds import SeedGroups, make_trainer
 
     preset = "paper" if variant == "reference" else variant
     config = make_config(preset=preset, seeds=tuple(range(seeds)), total_steps=1_000_000)
-    trainer, per_device = make_trainer(config), 0
+    trainer = make_trainer(config)
     if variant == "reference":
         from benchmarks.reference import make_reference
 
@@ -53,11 +53,9 @@ def measure_here(variant: str, seeds: int, updates: int) -> dict[str, float]:
             input_size=environment.observation_size + CostAccount.SIZE,
             action_space=environment.action_space,
         )
-        trainer, per_device = (
-            replace(trainer, algorithm=make_reference(config.algorithm, task)),
-            seeds,
-        )
-    groups = SeedGroups(trainer, make_terms(config), config.training.seeds, per_device, 10)
+        trainer = replace(trainer, algorithm=make_reference(config.algorithm, task))
+        config = replace(config, training=replace(config.training, seeds_per_device=seeds))
+    groups = SeedGroups(config, trainer)
     groups.start()
     began = time.perf_counter()
     groups.compile()

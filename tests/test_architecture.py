@@ -12,7 +12,7 @@ MATHEMATICS = {
 FROZEN = MATHEMATICS | {"evaluation"}  # what a policy needs that is not trained any more
 # What a feature needs to work on a run
 RUNS = {
-    "config", "identity", "runs.directory", "runs.files", "runs.checkpoint", "runs.manifest", "runs.environment",
+    "config", "identity", "runs.directory", "runs.files", "runs.checkpoint", "runs.environment",
     "runs.policies",
 }  # fmt: skip
 
@@ -48,7 +48,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "watching": {"errors", "constraints", "runs.files"},
     "reporting": {
-        "errors", "constraints", "numerics", "runs.files", "runs.manifest", "runs.settings", "runs.tables",
+        "errors", "constraints", "numerics", "runs.files", "runs.directory", "runs.settings", "runs.tables",
     },
     "runs": FROZEN | {
         "host", "identity", "exploration", "training", "host_loop", "checking", "config", "terminal.formatting",
@@ -77,7 +77,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "studies.paper.estimators": MATHEMATICS,
     "reporting.page": {
-        "errors", "constraints", "numerics", "reporting", "runs.directory", "runs.files", "runs.manifest",
+        "errors", "constraints", "numerics", "reporting", "runs.directory", "runs.files",
         "runs.settings", "studies.store", "studies.table", "terminal.formatting",
     },
     "api": RUNS | {

@@ -19,13 +19,11 @@ import numpy as np
 import pytest
 
 import canary
-from attacks.warm import WarmGroups, warm
+from attacks.warm import warm
 from canary.cli import main
 from canary.config.config import make_config
 from canary.config.run_config import RunConfig
 from canary.environments.icy_lake import IcyLake
-from canary.runs import seeds
-from canary.runs.seeds import SeedGroups
 from runs.untrained_runs import untrained_run
 
 ROOT = Path(__file__).parents[1]
@@ -114,18 +112,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def small(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Trainings are small, and those with the same settings share their programs."""
-
-    def groups_of(config: RunConfig) -> SeedGroups:
-        what = f"{config.algorithm_name} {config.algorithm} {config.constraint.kind}"
-        monkeypatch.setattr(WarmGroups, "algorithm", what)
-        return seeds.make_groups(config)
-
     monkeypatch.chdir(place)
     monkeypatch.setattr("canary.api.training.make_config", small_config)
-    monkeypatch.setattr("canary.studies.runner.start_run", stop)
-    with warm(""):
-        for module in ("runner", "checkpoint"):
-            monkeypatch.setattr(f"canary.runs.{module}.make_groups", groups_of)
+    monkeypatch.setattr("canary.studies.runner.new_run", stop)
+    with warm():
         yield
 
 

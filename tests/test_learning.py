@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from canary.config.config import RunConfig, make_config
-from canary.runs.runner import start_run
+from canary.runs.runner import new_run, train_run
 from canary.runs.tables import read_table
 
 LIMIT, EPSILON = 5.5, 0.02
@@ -15,7 +15,9 @@ LIMIT, EPSILON = 5.5, 0.02
 def last_quarter(config: RunConfig, runs: Path) -> pl.DataFrame:
     """Mean return and violation rate of every seed over the last quarter of its updates."""
     assert (config.constraint.limit, config.constraint.epsilon) == (LIMIT, EPSILON)
-    episodes = read_table(start_run(config, runs, quiet=True), "episodes").filter(pl.col("valid"))
+    run = new_run(config, runs)
+    train_run(run, config, quiet=True)
+    episodes = read_table(run, "episodes").filter(pl.col("valid"))
     late = episodes.filter(pl.col("iteration") >= 0.75 * (pl.col("iteration").max() + 1))
     return late.group_by("seed").agg(
         pl.col("return").mean(), violation=(pl.col("cost") > LIMIT).mean()

@@ -2,6 +2,7 @@
 
 import csv
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from canary.constraints import Chance, Mean
 from canary.errors import CanaryError
-from canary.watching import Watcher, updates_of
+from canary.watching import Callback, check_logs, updates_of, watching
 
 CONSTRAINT = Chance(5.5, 0.1)
 ABOUT: dict[str, Any] = {
@@ -56,26 +57,24 @@ def test_an_update_says_what_every_seed_did():
     assert mean.seeds[0].constraint_value == 5.0
 
 
-def watched(watcher: Watcher, run: Path, done: int = 0) -> bool:
-    """A watcher of a run of which so many updates are done already."""
+def watched(run: Path, callback: Callback | None = None, logs: Sequence[str] = (), done: int = 0):
+    """Whether training goes on after these updates, of which so many are done already."""
     before, after = pl.col("iteration") < done, pl.col("iteration") >= done
-    watcher.open(run, ABOUT, CONSTRAINT, 9, (ROWS.filter(before), EPISODES.filter(before)))
-    try:
-        return watcher.see(ROWS.filter(after), EPISODES.filter(after))
-    finally:
-        watcher.close()
+    tables = ROWS.filter(before), EPISODES.filter(before)
+    with watching(run, ABOUT, CONSTRAINT, 9, tables, callback, logs) as see:
+        return see(ROWS.filter(after), EPISODES.filter(after))
 
 
 def test_a_callback_gets_every_update_and_stops_by_false(tmp_path):
     numbers: list[int] = []
-    assert watched(Watcher(lambda update: numbers.append(update.number)), tmp_path)
+    assert watched(tmp_path, lambda update: numbers.append(update.number))
     assert numbers == [1, 2]
-    assert not watched(Watcher(lambda update: update.number < 2), tmp_path)
+    assert not watched(tmp_path, lambda update: update.number < 2)
 
 
 def test_the_csv_log_of_a_resumed_run_is_that_of_an_uninterrupted_one(tmp_path):
     """It is made anew from the tables: a kill may have left it ahead, or a user may have lost it."""
-    watched(Watcher(log="csv"), tmp_path)
+    watched(tmp_path, logs=["csv"])
     whole = (tmp_path / "log.csv").read_text()
     table = list(csv.DictReader(whole.splitlines()))
     assert [(row["seed"], row["update"]) for row in table] == [
@@ -84,26 +83,26 @@ def test_the_csv_log_of_a_resumed_run_is_that_of_an_uninterrupted_one(tmp_path):
     assert (table[0]["constraint_value"], table[1]["kl"], table[3]["kl"]) == ("0.5", "", "0.4")
     for damage in (whole + "5,2,20", "", whole[:50]):
         (tmp_path / "log.csv").write_text(damage)
-        watched(Watcher(log=["csv", "csv"]), tmp_path, done=1)
+        watched(tmp_path, logs=["csv"], done=1)
         assert (tmp_path / "log.csv").read_text() == whole
 
 
 def test_logs_that_cannot_be_written_are_sentences(monkeypatch):
     with pytest.raises(CanaryError, match="did you mean csv"):
-        Watcher(log="cvs")
+        check_logs(["cvs"])
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(CanaryError, match=r"pip install 'canary-rl\[wandb\]'"):
-        Watcher(log="wandb")
+        check_logs(["wandb"])
 
 
 def test_the_tensorboard_log_has_a_curve_per_seed(tmp_path):
     pytest.importorskip("tensorboardX")
     from tensorboardX.proto.event_pb2 import Event
 
-    watched(Watcher(log="tensorboard"), tmp_path)
+    watched(tmp_path, logs=["tensorboard"])
     (file,) = (tmp_path / "tensorboard" / "seed-3").iterdir()
     file.write_bytes(file.read_bytes()[:40])  # a kill: the rest was still in the writer's queue
-    watched(Watcher(log="tensorboard"), tmp_path, done=2)
+    watched(tmp_path, logs=["tensorboard"], done=2)
     (file,) = (tmp_path / "tensorboard" / "seed-3").iterdir()
     data, scalars = file.read_bytes(), {}
     while data:  # length, its checksum, the event, its checksum
@@ -121,7 +120,7 @@ def test_weights_and_biases_offline(tmp_path, monkeypatch):
     pytest.importorskip("wandb")
     for name, value in {"WANDB_MODE": "offline", "WANDB_ERROR_REPORTING": "false"}.items():
         monkeypatch.setenv(name, value)
-    watched(Watcher(log="wandb"), tmp_path)
+    watched(tmp_path, logs=["wandb"])
     (file,) = (tmp_path / "wandb").glob("offline-run-*/*.wandb")
     end = time.monotonic() + 60  # W&B writes from a process of its own, after `finish` as well
     for text in (b"seed-3/return_mean", b"constraint_value", b"rollout_length"):

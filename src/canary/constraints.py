@@ -1,5 +1,4 @@
-"""What a run promises about the cost C of an episode: one of three limits, as plain records. No JAX
-here.
+"""What a run promises about the cost C of an episode, as plain records. No JAX here.
 
     Chance(limit, epsilon)     P(C > limit) <= epsilon
     Mean(limit)                E[C] <= limit
@@ -40,11 +39,6 @@ class _Limit:
         # Beyond this range sums in float32 lose costs
         limit = convert(Annotated[float, Range(1e-30, 1e30)], self.limit, "The limit")
         object.__setattr__(self, "limit", limit)
-        if hasattr(self, "epsilon"):
-            epsilon = convert(float, self.epsilon, "Epsilon")
-            if not 0 < epsilon < 1:
-                raise CanaryError(f"Epsilon must lie strictly between 0 and 1, not {epsilon:g}.")
-            object.__setattr__(self, "epsilon", epsilon)
 
     @property
     def cost(self) -> str:
@@ -71,13 +65,21 @@ class _Limit:
 
 
 @dataclass(frozen=True)
-class Chance(_Limit):
-    """The chance constraint P(C > limit) <= epsilon on the episode cost C (paper eq. var-bound)."""
-
-    limit: float
-    """Cost limit: an episode whose cost is strictly above it is a violation."""
+class _TailLimit(_Limit):
     epsilon: float
-    """Largest allowed probability of a violation."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        epsilon = convert(float, self.epsilon, "Epsilon")
+        if not 0 < epsilon < 1:
+            raise CanaryError(f"Epsilon must lie strictly between 0 and 1, not {epsilon:g}.")
+        object.__setattr__(self, "epsilon", epsilon)
+
+
+@dataclass(frozen=True)
+class Chance(_TailLimit):
+    """P(C > limit) <= epsilon (paper eq. var-bound): an episode whose cost is strictly above the
+    limit is a violation, and epsilon is the largest allowed probability of one."""
 
     kind: ClassVar[Kind] = "chance"
 
@@ -96,10 +98,7 @@ class Chance(_Limit):
 
 @dataclass(frozen=True)
 class Mean(_Limit):
-    """The constraint E[C] <= limit on the mean episode cost."""
-
-    limit: float
-    """Largest allowed mean of the episode cost."""
+    """E[C] <= limit: the limit is on the mean episode cost."""
 
     kind: ClassVar[Kind] = "mean"
 
@@ -112,14 +111,9 @@ class Mean(_Limit):
 
 
 @dataclass(frozen=True)
-class CVaR(_Limit):
-    """The constraint that the mean cost of the worst share epsilon of all episodes is at most the
-    limit."""
-
-    limit: float
-    """Largest allowed mean cost of the worst episodes."""
-    epsilon: float
-    """The share of episodes that count as the worst."""
+class CVaR(_TailLimit):
+    """CVaR_eps(C) <= limit: the limit is on the mean cost of the worst share epsilon of all
+    episodes."""
 
     kind: ClassVar[Kind] = "cvar"
 

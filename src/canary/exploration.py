@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from canary.config.run_config import RunConfig
-from canary.environments.protocol import Continuous, Environment, explain_failures
+from canary.environments.protocol import Continuous, explain_failures
 from canary.evaluation import make_player
 from canary.networks import make_policy
 from canary.numerics.running_statistics import initial_statistics
@@ -25,26 +25,13 @@ EPISODES = 16
 CLEARLY = 3.0  # standard errors
 
 
-def with_initial_std(config: RunConfig) -> RunConfig:
-    """The configuration with its initial deviation chosen, where that was left open, and the entropy
-    bonus in proportion."""
-    algorithm, environment = config.algorithm, config.environment
-    estimation = algorithm.estimation
-    if estimation.initial_std is not None:
-        return config
-    chosen = 1.0
-    if isinstance(environment.action_space, Continuous):
-        account = CostAccount(config.constraint.limit, estimation.cost_discount, config.clock)
-        chosen = initial_std(environment, account, estimation.hidden)
-    parts: dict[str, Any] = {"estimation": replace(estimation, initial_std=chosen)}
-    if clipped := getattr(algorithm, "clipped", None):
-        # The bonus would soon undo a narrow start.
-        parts["clipped"] = replace(clipped, entropy=clipped.entropy * chosen)
-    return replace(config, algorithm=replace(algorithm, **parts))
-
-
-def initial_std(environment: Environment, account: CostAccount, hidden: tuple[int, ...]) -> float:
-    """The deviation that training starts with; the same for all seeds."""
+def initial_std(config: RunConfig) -> float | None:
+    """The deviation that all seeds start with; None if the settings say it, or the actions are
+    discrete."""
+    environment, estimation = config.environment, config.algorithm.estimation
+    if estimation.initial_std is not None or not isinstance(environment.action_space, Continuous):
+        return None
+    account = CostAccount(config.constraint.limit, estimation.cost_discount, config.clock)
     size = environment.observation_size
     statistics = initial_statistics(size) if environment.normalise_observation else None
     play = make_player(environment, account)
@@ -52,7 +39,11 @@ def initial_std(environment: Environment, account: CostAccount, hidden: tuple[in
 
     def returns(deviation: float) -> np.ndarray:
         policy = make_policy(
-            jax.random.key(1), size + account.size, environment.action_space, hidden, deviation
+            jax.random.key(1),
+            size + account.size,
+            environment.action_space,
+            estimation.hidden,
+            deviation,
         )
         with explain_failures(environment):
             return np.asarray(play(policy, statistics, keys).reward)
@@ -64,6 +55,18 @@ def initial_std(environment: Environment, account: CostAccount, hidden: tuple[in
             break
         chosen, earned = narrower, candidate
     return round(chosen, 3)
+
+
+def with_initial_std(config: RunConfig, chosen: float | None) -> RunConfig:
+    """The configuration with the chosen deviation, if any, and the entropy bonus in proportion: it
+    would soon undo a narrow start."""
+    algorithm = config.algorithm
+    if chosen is None:
+        return config
+    parts: dict[str, Any] = {"estimation": replace(algorithm.estimation, initial_std=chosen)}
+    if clipped := getattr(algorithm, "clipped", None):
+        parts["clipped"] = replace(clipped, entropy=clipped.entropy * chosen)
+    return replace(config, algorithm=replace(algorithm, **parts))
 
 
 def clearly_better(candidate: np.ndarray, other: np.ndarray) -> bool:

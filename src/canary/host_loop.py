@@ -37,7 +37,14 @@ from canary.host.episodes import (
 from canary.networks import Distribution, Policy
 from canary.numerics.running_statistics import RunningStatistics, sane
 from canary.rollout import CostAccount, Lane, transition
-from canary.training import Trainer, TrainingState, batch_keys, fresh_state, improve, seed_key
+from canary.training import (
+    Trainer,
+    TrainingState,
+    batch_keys,
+    fresh_state,
+    seed_key,
+    train_iteration,
+)
 from canary.types import EpisodeEnds, Terms
 
 MOST_LANES = 64  # episodes that are played at once: each is a whole environment
@@ -292,8 +299,8 @@ def _learn(
     before, after = lanes_of(tables[0]), lanes_of(tables[1])
     inputs = before.inputs(account, state.statistics)
     rollout = transition(account, state.statistics, before, inputs, actions, after)
-    _, key_update = batch_keys(state)
-    return improve(trainer, state, lanes, rollout, before.environment.observation, key_update)
+    batch = lanes, rollout, before.environment.observation
+    return train_iteration(trainer, state, batch)
 
 
 def _now(episodes: Episodes) -> HostLanes:

@@ -94,31 +94,25 @@ def batch_keys(state: TrainingState) -> Key[Array, "2"]:
     return jax.random.split(jax.random.fold_in(state.key, state.terms.iteration))
 
 
+Batch = tuple[Any, Rollout, Float[Array, "time env obs"]]
+"""The lanes where it ended, the steps, and the observations that the policy saw."""
+
+
 def train_iteration(
-    trainer: Trainer, state: TrainingState
+    trainer: Trainer, state: TrainingState, batch: Batch | None = None
 ) -> tuple[TrainingState, tuple[Metrics, EpisodeEnds]]:
     """Collect a batch with the current policy, record its episodes, improve the learner (paper
-    Algorithm 1)."""
+    Algorithm 1). A `batch` that was played on the host is given."""
     key_rollout, key_update = batch_keys(state)
     account = trainer.account(state.terms.limit)
-    lanes, rollout, observations = collect(
+    lanes, rollout, observations = batch or collect(
         trainer.environment, account, state.learner.policy, state.lanes, state.statistics,
         key_rollout, trainer.rollout_length,
     )  # fmt: skip
-    return improve(trainer, state, lanes, rollout, observations, key_update)
-
-
-def improve(
-    trainer: Trainer,
-    state: TrainingState,
-    lanes: Any,
-    rollout: Rollout,
-    observations: Float[Array, "time env obs"],
-    key: PRNGKeyArray,
-) -> tuple[TrainingState, tuple[Metrics, EpisodeEnds]]:
-    """The update by a batch; `lanes` are where it ended."""
     window = record_episodes(state.window, rollout.episodes)
-    learner, metrics = trainer.algorithm.update(state.learner, rollout, window, state.terms, key)
+    learner, metrics = trainer.algorithm.update(
+        state.learner, rollout, window, state.terms, key_update
+    )
     metrics = metrics | {FAULT: first_fault(rollout, observations)}
     statistics = None if state.statistics is None else merge(state.statistics, observations)
     terms = eqx.tree_at(lambda t: t.iteration, state.terms, state.terms.iteration + 1)

@@ -46,14 +46,11 @@ class SeedUpdate:
         """All numbers by the names that logs give them; None if unknown or not finite. A metric
         with a name of the batch, such as the mean cost over several batches, is
         `algorithm_NAME`."""
-        names = ("episodes", *MEASURED)
-        found = {name: getattr(self, name) for name in names} | {
-            f"algorithm_{name}" if name in names else name: value
-            for name, value in self.metrics.items()
-        }
+        found = {name: getattr(self, name) for name in ("episodes", *MEASURED)}
+        own = {f"algorithm_{k}" if k in found else k: v for k, v in self.metrics.items()}
         return {
             name: None if value is None or not math.isfinite(value) else float(value)
-            for name, value in found.items()
+            for name, value in (found | own).items()
         }
 
 
@@ -180,61 +177,57 @@ def wandb_log(run: Path, about: dict[str, Any], is_resumed: bool) -> Iterator[Wr
         known = {name: number for name, number in numbers.items() if number is not None}
         log.log({"steps": update.steps, **known}, step=update.number)
 
-    yield write
-    log.finish()
+    try:
+        yield write
+    finally:
+        log.finish()
 
 
 LOGS = {"csv": csv_log, "tensorboard": tensorboard_log, "wandb": wandb_log}
 PACKAGES = {"tensorboard": "tensorboardX", "wandb": "wandb"}
 
 
-class Watcher:
-    """Passes the updates of a run on to a callback and to logs."""
+def check_logs(names: Sequence[str]) -> tuple[str, ...]:
+    """The logs of these names, each once; an unknown one, or a missing package, is found now."""
+    for name in names:
+        if name not in LOGS:
+            raise CanaryError(f"There is no log called {name!r:.60}{nearest(name, LOGS)}")
+        package = PACKAGES.get(name)
+        if package is not None and importlib.util.find_spec(package) is None:
+            raise CanaryError(
+                f"The log {name} needs the package {package}: pip install 'canary-rl[{name}]'."
+            )
+    return tuple(dict.fromkeys(names))
 
-    def __init__(self, callback: Callback | None = None, log: Sequence[str] | str = ()):
-        self.callback, self._open = callback, ExitStack()
-        self._listeners: list[Callback] = [] if callback is None else [callback]
-        self._updates: Callable[..., Iterator[Update]] = updates_of
-        self.log_to(log)
 
-    def log_to(self, log: Sequence[str] | str) -> None:
-        """Choose the logs by name; a missing package is found now."""
-        self.log = tuple(dict.fromkeys([log] if isinstance(log, str) else log))
-        for name in self.log:
-            if name not in LOGS:
-                raise CanaryError(f"There is no log called {name!r:.60}{nearest(str(name), LOGS)}")
-            package = PACKAGES.get(name)
-            if package is not None and importlib.util.find_spec(package) is None:
-                raise CanaryError(
-                    f"The log {name} needs the package {package}: pip install 'canary-rl[{name}]'."
-                )
-
-    def open(
-        self,
-        run: Path,
-        about: dict[str, Any],
-        constraint: Constraint,
-        updates: int,
-        done: tuple[pl.DataFrame, pl.DataFrame],
-    ) -> None:
-        """Before the first update. `about` is the run's configuration with its tags, `done` the
-        metrics and episodes so far."""
-        self._updates = partial(updates_of, constraint=constraint, run=run, updates=updates)
-        for name in self.log:
-            write = self._open.enter_context(LOGS[name](run, about, not done[0].is_empty()))
-            self._listeners.insert(0, write)
+@contextmanager
+def watching(
+    run: Path,
+    about: dict[str, Any],
+    constraint: Constraint,
+    updates: int,
+    done: tuple[pl.DataFrame, pl.DataFrame],
+    callback: Callback | None = None,
+    logs: Sequence[str] = (),
+) -> Iterator[Callable[[pl.DataFrame, pl.DataFrame], bool]]:
+    """Yields a function of the metrics and episodes of a chunk, which passes its updates on and
+    returns whether training shall go on. `about` is the run's configuration with its tags, `done`
+    the tables so far."""
+    all_of = partial(updates_of, constraint=constraint, run=run, updates=updates)
+    with ExitStack() as opened:
+        listeners: list[Callback] = []
+        for name in logs:
+            write = opened.enter_context(LOGS[name](run, about, not done[0].is_empty()))
+            listeners.append(write)
             if name != "wandb":  # its server has the earlier updates
-                for update in self._updates(*done):
+                for update in all_of(*done):
                     write(update)
+        if callback is not None:
+            listeners.append(callback)
 
-    def see(self, rows: pl.DataFrame, episodes: pl.DataFrame) -> bool:
-        """Pass on the updates of a chunk; returns whether training shall go on."""
-        answers = [
-            listen(update)
-            for update in (self._updates(rows, episodes) if self._listeners else ())
-            for listen in self._listeners
-        ]
-        return all(answer is None or answer for answer in answers)
+        def see(rows: pl.DataFrame, episodes: pl.DataFrame) -> bool:
+            chunk = all_of(rows, episodes) if listeners else ()
+            answers = [listen(update) for update in chunk for listen in listeners]
+            return all(answer is None or answer for answer in answers)
 
-    def close(self) -> None:
-        self._open.close()
+        yield see

@@ -17,7 +17,7 @@ import canary
 from canary.cli.main import main
 from canary.environments.icy_lake import IcyLake as OurLake
 from canary.errors import CanaryError
-from canary.runs import checkpoint, manifest
+from canary.runs import checkpoint, directory
 from canary.runs.devices import REQUIRED, prepare_devices
 from canary.runs.environment import describe_environment, environment_changes, open_config
 from canary.runs.policies import EvaluationPlan
@@ -65,12 +65,12 @@ def test_hard_links_and_pipes_in_a_run_hurt_nobody(run, tmp_path, capsys):
     victim = tmp_path / "victim"
     victim.write_text("precious")
     for link in ("hardlink_to", "symlink_to"):
-        (run / manifest.LOCK).unlink(missing_ok=True)
-        getattr(run / manifest.LOCK, link)(victim)
-        with contextlib.suppress(CanaryError), manifest.hold(run):
-            assert manifest.is_held(run)
-    os.mkfifo(checkpoint.checkpoint_path(run / "checkpoints", 9))
-    checkpoint.checkpoint_path(run / "checkpoints", 8).symlink_to("/dev/zero")
+        (run / directory.LOCK).unlink(missing_ok=True)
+        getattr(run / directory.LOCK, link)(victim)
+        with contextlib.suppress(CanaryError), directory.hold(run):
+            assert directory.is_held(run)
+    os.mkfifo(checkpoint.checkpoint_path(run, 9))
+    checkpoint.checkpoint_path(run, 8).symlink_to("/dev/zero")
     assert canary.load(run).policy(0) is not None
     assert victim.read_text() == "precious"
 

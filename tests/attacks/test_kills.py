@@ -15,16 +15,16 @@ import pytest
 from attacks.death import Mortal
 from attacks.warm import warm
 from canary.config.config import make_config
+from canary.runs.directory import read_manifest
 from canary.runs.files import UNFINISHED
-from canary.runs.manifest import read_manifest
-from canary.runs.runner import resume_run, start_run
-from canary.watching import Watcher
+from canary.runs.runner import new_run, train_run
 from tiny_runs import command, environment
 
 SMALL = (
     "env.map=SFF/FHF/FFG", "env.horizon=12", "algo.hidden=[4]", "training.merge_capacity=0", "training.environments=5",
     "training.rollout_length=20", "training.checkpoint_seconds=0", "training.chunk=1", "training.keep_checkpoints=5",
 )  # fmt: skip
+CONFIG = make_config("IcyLake", "ppo", overrides=SMALL, seeds=(5,), total_steps=200)
 # What may differ between equal runs: times, processes, and the digest of what contains them
 VOLATILE = {"started", "finished", "process", "sha256", "command", "train_seconds", "wall_seconds"}
 
@@ -32,8 +32,9 @@ VOLATILE = {"started", "finished", "process", "sha256", "command", "train_second
 def content(out: Path) -> dict[str, Any]:
     """What must be equal of every file, by its name in the run."""
     found: dict[str, Any] = {}
-    for path in (path for path in out.rglob("*") if path.is_file()):
-        name = path.relative_to(out).as_posix().partition("/")[2]
+    (run,) = (path.parent for path in out.glob("*/manifest.json"))
+    for path in (path for path in run.rglob("*") if path.is_file()):
+        name = path.relative_to(run).as_posix()
         if UNFINISHED.fullmatch(path.name) or path.name == ".lock":
             continue  # half of a file that a kill left
         if path.suffix == ".parquet":
@@ -50,10 +51,10 @@ def content(out: Path) -> dict[str, Any]:
 def train(out: Path) -> dict[str, Any]:
     """Two updates with a checkpoint after each, or the rest of them."""
     if manifests := list(out.glob("*/manifest.json")):
-        resume_run(manifests[0].parent, quiet=True)
+        run = manifests[0].parent
     else:
-        config = make_config("IcyLake", "ppo", overrides=SMALL, seeds=(5,), total_steps=200)
-        start_run(config, out, quiet=True, watcher=Watcher(log="csv"))
+        run = new_run(CONFIG, out, log=["csv"])
+    train_run(run, CONFIG, quiet=True)
     return content(out)
 
 
@@ -62,9 +63,9 @@ def differing(found: dict[str, Any], whole: dict[str, Any]) -> list[str]:
 
 
 def test_a_kill_between_any_two_writes_loses_nothing(tmp_path: Path):
-    with warm("ppo"):
+    with warm():
         whole, write = train(tmp_path / "whole"), 0
-        assert {"kept/checkpoint-00000002.npz", "log.csv", "episodes.parquet"} <= whole.keys()
+        assert {"checkpoints/kept-00000002.npz", "log.csv", "episodes.parquet"} <= whole.keys()
         killed = Mortal(1)
         while write == 0 or killed.is_dead:
             write += 1

@@ -9,38 +9,36 @@ import pytest
 from matplotlib.figure import Figure
 
 from canary.checking import record
+from canary.constraints import parts_of
 from canary.reporting import figures
 from canary.runs import seeds
 from canary.runs.seeds import SeedGroups
 
 
 class WarmGroups(SeedGroups):
-    """Seeds that share the programs of others of the same shape; `algorithm` stands for what their
-    update is."""
+    """Seeds that share the programs of others with the same settings."""
 
-    _known: ClassVar[dict[Any, Any]] = {}
-    algorithm: str = ""
+    _known: ClassVar[dict[str, Any]] = {}
+    kind = ""
 
-    def __init__(
-        self, trainer: Any, terms: Any, seeds: tuple[int, ...], per_device: int, size: int
-    ):
-        super().__init__(trainer, terms, seeds, per_device, size)
-        shape = (
-            self.algorithm,
-            trainer.environment,
-            trainer.environments,
-            trainer.rollout_length,
-            seeds,
-            size,
+    def __init__(self, config: Any, trainer: Any = None):
+        super().__init__(config, trainer)
+        training, limits = config.training, [part.kind for part in parts_of(config.constraint)]
+        sizes = (
+            training.environments,
+            training.rollout_length,
+            training.chunk,
+            training.merge_capacity,
         )
-        self._training = self._known.setdefault(shape, self._training)
+        settings = f"{self.kind} {config.algorithm} {config.environment} {limits} {sizes}"
+        self._training = self._known.setdefault(settings, self._training)
 
 
 @contextmanager
-def warm(algorithm: str) -> Iterator[None]:
-    """Runs inside share their programs; one algorithm, with one set of settings, at a time."""
+def warm(kind: str = "") -> Iterator[None]:
+    """Runs inside share their programs, which are compiled in one `kind` of way."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(WarmGroups, "algorithm", algorithm)
+        patch.setattr(WarmGroups, "kind", kind)
         patch.setattr(seeds, "SeedGroups", WarmGroups)
         patch.setattr(record, "Recorder", _recorder)
         # It takes longer than the training

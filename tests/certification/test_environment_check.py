@@ -15,8 +15,8 @@ from canary.certification.page import render_page
 from canary.certification.verify import verify_file
 from canary.environments import from_gymnasium
 from canary.errors import CanaryError
+from canary.runs.directory import update_manifest
 from canary.runs.environment import source_file_digest
-from canary.runs.manifest import update_manifest
 from canary.terminal.certificate_table import print_certificate
 from problems.faulty_environments import Walk
 from problems.host_environments import WALK, Forgetful

@@ -266,8 +266,6 @@ def test_an_interruption_while_compiling(times, number, tmp_path, monkeypatch, c
         for _ in range(times):
             os.kill(os.getpid(), number)
 
-    monkeypatch.setattr(seeds.SeedGroups, "structure", lambda groups: None)
-    monkeypatch.setattr(seeds.SeedGroups, "start", lambda groups: None)
     monkeypatch.setattr(seeds.SeedGroups, "compile", interrupt)
     assert main(["train", *FLAGS, "--seeds", "1", "--out", str(tmp_path)]) == 130
     (row,) = directory.list_runs(tmp_path)

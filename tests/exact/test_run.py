@@ -18,7 +18,7 @@ from canary.exact import CONSTRAINTS, best_under_cantelli, from_environment
 from canary.exact.figure import frontier_figure, save_frontier
 from canary.exact.run import DEAD_ZONES, frontier_report, grid_inputs, policy_law
 from canary.rollout import CostAccount, advance, start_lane
-from canary.runs.manifest import read_config
+from canary.runs.directory import read_config
 from canary.runs.policies import load_policies
 from runs.untrained_runs import LAKE, LIMIT, untrained_run
 

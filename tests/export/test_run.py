@@ -9,7 +9,7 @@ from canary.config.run_config import config_from_dict
 from canary.errors import CanaryError
 from canary.export import formats, numpy_policy
 from canary.export import run as exports
-from canary.runs.manifest import read_config
+from canary.runs.directory import read_config
 from canary.runs.policies import load_policies
 from runs.untrained_runs import LIMIT, untrained_run
 

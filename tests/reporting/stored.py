@@ -10,7 +10,7 @@ from canary.config.config import make_config
 from canary.config.run_config import config_to_dict
 from canary.reporting.results import of_run
 from canary.runs import directory
-from canary.runs.manifest import update_manifest
+from canary.runs.directory import update_manifest
 from canary.runs.tables import write_table
 from canary.studies import store
 

@@ -9,7 +9,7 @@ import pytest
 
 from canary.reporting.summary import summarise_evaluation, summarise_run
 from canary.runs import directory
-from canary.runs.manifest import update_manifest
+from canary.runs.directory import update_manifest
 from canary.runs.tables import COLUMNS, write_table
 
 CONFIG = {

@@ -37,9 +37,8 @@ def example(seed: int = 0) -> Any:
 
 
 def test_round_trip_into_arrays_and_into_shapes(tmp_path: Path):
-    path, tree = checkpoint.checkpoint_path(tmp_path, 120), example()
+    path, tree = tmp_path / "checkpoint-00000120.npz", example()
     checkpoint.save(path, tree)
-    assert path.name == "checkpoint-00000120.npz"
     assert_same(checkpoint.load(path, example(1)), tree)
     without_numpy = {"record": tree["record"]}
     loaded = checkpoint.load(path, jax.eval_shape(lambda: without_numpy))
@@ -104,9 +103,13 @@ def test_another_configuration_is_refused(tmp_path: Path, like: Any, reason: str
 
 
 def test_prune_keeps_the_newest(tmp_path: Path):
-    for iteration in (1, 2, 10, 9):
-        checkpoint.save(checkpoint.checkpoint_path(tmp_path, iteration), {})
-    (tmp_path / "notes.txt").write_text("mine")
+    for update in (0, 1, 2, 10, 9):
+        checkpoint.save(checkpoint.checkpoint_path(tmp_path, update), {})
+    kept = checkpoint.checkpoint_path(tmp_path, 1, checkpoint.KEPT)
+    checkpoint.save(kept, {})
+    (kept.parent / "notes.txt").write_text("mine")
+    assert checkpoint.checkpoints(tmp_path)[1] == kept
+    assert list(checkpoint.stored_updates(tmp_path)) == [10, 9, 2, 1]
     checkpoint.prune(tmp_path)
-    names = sorted(path.name for path in tmp_path.iterdir())
-    assert names == ["checkpoint-00000009.npz", "checkpoint-00000010.npz", "notes.txt"]
+    assert list(checkpoint.checkpoints(tmp_path)) == [10, 9, 1]
+    assert (kept.parent / "notes.txt").exists()

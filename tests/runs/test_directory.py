@@ -12,7 +12,7 @@ import pytest
 
 from canary.errors import CanaryError
 from canary.runs import directory
-from canary.runs.manifest import hold, is_held, update_manifest
+from canary.runs.directory import hold, is_held, update_manifest
 from canary.runs.tables import COLUMNS, read_table, write_table
 
 TRAINING = {"seeds": [0, 1], "environments": 5, "rollout_length": 20}
@@ -62,8 +62,8 @@ def test_only_updates_that_the_manifest_counts_are_read(tmp_path: Path):
 HOLD = """
 import sys
 from pathlib import Path
-from canary.runs import manifest
-with manifest.hold(Path(sys.argv[1])):
+from canary.runs import directory
+with directory.hold(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.readline()
 """

@@ -17,8 +17,8 @@ from canary.config.sources import Source, build, source_of
 from canary.environments import from_gymnasium
 from canary.errors import CanaryError
 from canary.runs import directory, environment
+from canary.runs.directory import read_config
 from canary.runs.environment import open_config
-from canary.runs.manifest import read_config
 from canary.terminal.certificate_table import print_certificate
 from problems import faulty_environments as problems
 from problems.faulty_environments import Walk

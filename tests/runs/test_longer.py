@@ -13,14 +13,18 @@ from polars.testing import assert_frame_equal
 
 from attacks.warm import warm
 from canary.api import Run
+from canary.config.config import make_config
+from canary.constraints import Chance
 from canary.errors import CanaryError
 from canary.reporting.summary import summarise_run
-from canary.runs.checkpoint import checkpoints, load_states
+from canary.runs import runner
+from canary.runs.checkpoint import checkpoints
+from canary.runs.directory import stored_manifest
 from canary.runs.files import read_json, write_json
-from canary.runs.manifest import stored_manifest
-from canary.runs.runner import resume_run, start_run
+from canary.runs.policies import load_policies
+from canary.runs.runner import new_run, train_run
 from canary.runs.tables import read_table
-from canary.watching import Watcher
+from problems.faulty_environments import Walk
 from problems.small_runs import small_config
 
 UPDATES, BATCH = 6, 200
@@ -36,13 +40,15 @@ def config():
 @pytest.fixture(scope="module", autouse=True)
 def programs():
     """Compiled once for all the runs of this file, which are of one shape."""
-    with warm("canary"):
+    with warm():
         yield
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return start_run(config(), tmp_path_factory.mktemp("whole"), quiet=True)
+    run = new_run(config(), tmp_path_factory.mktemp("whole"))
+    train_run(run, config(), quiet=True)
+    return run
 
 
 @pytest.fixture(scope="module")
@@ -50,10 +56,10 @@ def longer(tmp_path_factory: pytest.TempPathFactory) -> dict:
     """Stopped after three updates, its newest checkpoint cut short, resumed, failed in its callback
     after five, and then trained to nine."""
     out = tmp_path_factory.mktemp("longer")
-    watcher = Watcher(lambda update: update.number < 3)
-    place = start_run(config(), out, quiet=True, name="mine", tags=["a"], watcher=watcher)
+    place = new_run(config(), out, name="mine", tags=["a"])
+    train_run(place, config(), callback=lambda update: update.number < 3, quiet=True)
     stopped = stored_manifest(place)
-    newest, _ = checkpoints(place / "checkpoints")
+    newest = checkpoints(place)[3]
     newest.write_bytes(newest.read_bytes()[:1000])
 
     def fail(update):
@@ -96,7 +102,7 @@ def test_a_callback_stops_after_exactly_its_update(longer: dict):
 def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(longer: dict):
     text = "".join(longer["said"].split())  # lines are wrapped to the width of the console
     assert "checkpoint-00000003.npzisdamaged" in text
-    assert "Usingcheckpoint-00000002.npzinstead." in text
+    assert "Usingkept-00000002.npzinstead." in text
 
 
 def test_stops_change_no_number(longer: dict, whole: Path):
@@ -114,8 +120,8 @@ def test_a_longer_plan_takes_the_schedules_back(longer: dict):
         1800,
     )
     assert run.metrics["steps"].to_list() == [BATCH * (update + 1) for update in range(9)]
-    states, iteration, _ = load_states(run.config, run.directory)
-    assert (iteration, np.asarray(states.terms.updates).tolist()) == (9, [9])
+    policies = load_policies(run.config, run.directory)
+    assert (policies.iteration, np.asarray(policies.states.terms.updates).tolist()) == (9, [9])
     for steps, words in ((1200, "at least 2,000"), (1810, "at least 2,000"), (0, "total_steps")):
         with pytest.raises(CanaryError, match=words):
             run.resume(total_steps=steps, quiet=True)
@@ -137,10 +143,25 @@ def test_the_policy_at_a_step_can_be_loaded(longer: dict, whole: Path):
     )
 
 
+def test_a_resumed_run_keeps_the_deviation_that_was_chosen(tmp_path, monkeypatch):
+    """And the weight of the entropy bonus, which is in proportion to it."""
+    monkeypatch.setattr(runner, "initial_std", lambda config: 0.25)
+    small = {"hidden": [4], "epochs": 1, "entropy": 0.1}
+    sizes = {"environments": 3, "rollout_length": 10, "seeds": (0,), "total_steps": 90}
+    overrides = {f"algo.{name}": value for name, value in small.items()}
+    config = make_config(Walk(), "ppo", Chance(9.0, 0.2), overrides=overrides, **sizes)
+    left_alone, stopped = new_run(config, tmp_path), new_run(config, tmp_path)
+    train_run(left_alone, config, quiet=True)
+    train_run(stopped, config, callback=lambda update: False, quiet=True)
+    train_run(stopped, config, quiet=True)
+    tables = (read_table(run, "metrics") for run in (left_alone, stopped))
+    assert_frame_equal(*tables, check_exact=True)
+
+
 def test_an_edited_manifest_is_refused(whole, tmp_path):
     run = shutil.copytree(whole, tmp_path / "copy")
     manifest = read_json(run / "manifest.json")
     manifest["config"]["constraint"]["limit"] = 50.0
     write_json(run / "manifest.json", manifest)
     with pytest.raises(CanaryError, match="does not match its digest"):
-        resume_run(run)
+        train_run(run, config())

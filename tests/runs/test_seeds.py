@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from attacks.warm import warm
-from canary.runs.seeds import make_groups
+from canary.runs import seeds as groups_module
 from problems.compilation import optimised
 from problems.small_runs import small_config
 from problems.trees import assert_same, plain
@@ -24,7 +24,9 @@ VECTORISED_ITERATIONS = 3
 def train(seeds, chunks, size, **training):
     """Final states and all records [seed, iteration, ...] of a group of seeds advanced by these
     chunks."""
-    groups = make_groups(small_config(seeds=seeds, chunk=size, merge_capacity=0, **training))
+    groups = groups_module.SeedGroups(
+        small_config(seeds=seeds, chunk=size, merge_capacity=0, **training)
+    )
     try:
         groups.start()
         parts = [groups.advance(count) for count in chunks]
@@ -67,7 +69,7 @@ def test_a_seed_alone_equals_itself_among_four_whatever_its_chunks(four, size):
 def test_restoring_in_the_middle_changes_nothing(kind, four):
     config = small_config(seeds=(1, 3), chunk=3, merge_capacity=0)
     with warm(kind):
-        first, second = make_groups(config), make_groups(config)
+        first, second = groups_module.SeedGroups(config), groups_module.SeedGroups(config)
     try:
         first.start()
         first.advance(3)

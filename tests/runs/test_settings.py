@@ -8,7 +8,7 @@ from canary.cli import main
 from canary.config.run_config import TrainingConfig
 from canary.runs import directory
 from canary.runs.checkpoint import is_kept, next_kept
-from canary.runs.manifest import update_manifest
+from canary.runs.directory import update_manifest
 from canary.runs.settings import differences, differing, settings_text
 
 CONFIG = {

@@ -1,6 +1,5 @@
 """A warm start: training begins exactly with the policies of another run, and says so."""
 
-import shutil
 from functools import partial
 
 import jax
@@ -12,9 +11,8 @@ from benchmarks.warm_start import steps_to_reach
 import canary
 from canary.cli.main import main
 from canary.errors import CanaryError
-from canary.runs.manifest import update_manifest
 from canary.runs.policies import load_policies
-from canary.runs.seeds import make_groups
+from canary.runs.seeds import SeedGroups
 from canary.runs.warm_start import start_from_policy, start_from_run
 from problems.faulty_environments import Walk
 from tiny_runs import SETTINGS
@@ -46,16 +44,15 @@ def test_training_begins_with_the_policies_of_the_other_run(source, tmp_path):
 
 
 def test_one_policy_can_start_all_seeds(source):
-    groups = make_groups(source.config)
+    groups = SeedGroups(source.config)
     groups.start()
     fresh = groups.stacked()
     policy = source.policy(seed=5)
-    one = start_from_run(source.directory, seed=5).fitted(fresh, (3, 5))
-    other = start_from_policy(policy.policy, policy.statistics, policy.sha256).fitted(fresh, (3, 5))
-    assert one.record["seeds"] == {"3": 5, "5": 5}
-    assert (one.record["critics"], other.record["critics"]) == (True, False)
-    for start in (one, other):
-        found = start.begin(fresh)
+    one = start_from_run(source.directory, seed=5).begin(fresh, (3, 5))
+    other = start_from_policy(policy.policy, policy.statistics, policy.sha256).begin(fresh, (3, 5))
+    assert one[1]["seeds"] == {"3": 5, "5": 5}
+    assert (one[1]["critics"], other[1]["critics"]) == (True, False)
+    for found, _ in (one, other):
         for leaf, wanted in zip(
             jax.tree.leaves(found.learner.policy), jax.tree.leaves(policy.policy), strict=True
         ):
@@ -91,15 +88,6 @@ def test_the_command_line_takes_a_run_and_a_seed_of_it(source, tmp_path, capsys)
     assert canary.load("latest", out=tmp_path).summary()["start"]["seeds"] == {"0": 5, "1": 5}
     assert main(["train", "--seed", "5", *flags]) == 2
     assert "--from" in capsys.readouterr().err
-
-
-def test_a_warm_start_that_was_killed_before_its_first_state_is_not_resumed(source, tmp_path):
-    """It would begin untrained."""
-    run = shutil.copytree(source.directory, tmp_path / "killed")
-    shutil.rmtree(run / "checkpoints")
-    update_manifest(run, start={"run": "other"}, status="running")
-    with pytest.raises(CanaryError, match="start it anew"):
-        canary.load(run).resume(quiet=True)
 
 
 def test_steps_to_reach_a_limit_by_hand():

@@ -11,7 +11,7 @@ from canary.config.run_config import config_to_dict
 from canary.environments.icy_lake import IcyLake
 from canary.runs import checkpoint, directory
 from canary.runs.environment import describe_environment
-from canary.runs.seeds import make_groups
+from canary.runs.seeds import SeedGroups
 from canary.types import Chance
 
 LAKE = IcyLake(map="SFF/FHF/FFG", horizon=12)
@@ -29,7 +29,7 @@ def untrained_run(
         "seeds": (0, 3),
     } | choices
     config = make_config(**choices, overrides=("algo.hidden=[8,8]", *overrides))
-    groups = make_groups(config)
+    groups = SeedGroups(config)
     groups.start()
     states = eqx.tree_at(
         lambda tree: tree.learner.policy.network.weights[-1],
@@ -40,5 +40,5 @@ def untrained_run(
     groups.close()
     described = config_to_dict(config) | {"environment": describe_environment(config.environment)}
     run = directory.create(folder, described, config.training.total_steps)
-    checkpoint.save(checkpoint.checkpoint_path(run / "checkpoints", 7), states)
+    checkpoint.save(checkpoint.checkpoint_path(run, 7), states)
     return run

@@ -11,7 +11,7 @@ from scipy import stats
 
 from canary.constraints import Chance
 from canary.numerics.statistics import clopper_pearson_interval
-from canary.runs.records import RecentHistory
+from canary.runs.history import RecentHistory
 from canary.terminal.console import error_console
 from canary.terminal.progress import SeedStatus, TrainingProgress
 

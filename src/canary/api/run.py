@@ -22,16 +22,16 @@ from canary.errors import CanaryError
 from canary.export.trained_policy import TrainedPolicy
 from canary.reporting.records import EvaluationSummary, ExportRecord, TrainingSummary
 from canary.reporting.summary import EVALUATION, YARDSTICK, summarise_evaluation, summarise_run
-from canary.runs import files, runner
+from canary.runs import files
 from canary.runs.checkpoint import stored_updates
 from canary.runs.directory import find_run
-from canary.runs.environment import open_config
-from canary.runs.manifest import read_config
+from canary.runs.environment import open_config, refuse_changes
 from canary.runs.policies import EvaluationPlan, FrozenPolicies, load_policies, play
+from canary.runs.runner import train_run
 from canary.runs.tables import read_table
 from canary.terminal.console import evaluation_bar
 from canary.values import AnySteps, Count, Positive, Seeds, Texts, Whole, checked
-from canary.watching import Callback, Watcher
+from canary.watching import Callback
 
 RUNS = Path("runs")
 AnyRun = Union["Run", str, Path]
@@ -343,17 +343,17 @@ class Run:
     ) -> "Run":
         """Train to the planned number of steps, or to a larger `total_steps`; learning rates and
         other schedules then follow the larger number. A finished run does not change."""
-        runner.resume_run(
+        # A policy of two environments would name only one of them
+        refuse_changes(self.directory, self.config.environment_changes)
+        config = train_run(
             self.directory,
-            environment=self.config.environment,
-            quiet=quiet,
+            self.config,
             total_steps=None if total_steps is None else int(total_steps),
-            watcher=Watcher(callback, tuple(log)),
+            callback=callback,
+            log=log,
+            quiet=quiet,
         )
-        steps = read_config(self.directory)["training"]["total_steps"]
-        training = replace(self.config.training, total_steps=steps)
-        run = replace(self, config=replace(self.config, training=training))
-        return finished(run, final_check=final_check, quiet=quiet)
+        return finished(replace(self, config=config), final_check=final_check, quiet=quiet)
 
 
 class TrainingInterrupted(KeyboardInterrupt):
@@ -377,13 +377,10 @@ def finished(run: Run, *, final_check: bool, quiet: bool) -> Run:
     summary = run.summary()
     is_over = summary["status"] in ("finished", "stopped")
     if final_check and is_over and summary["final_check"] is None:
-        length = summary["length_mean"] or run.config.environment.horizon
-        affordable = CHECK_SHARE * summary["total_steps"] / length
-        episodes = next((count for count in CHECK_EPISODES if count <= affordable), 0)
-        if episodes:
-            summary["final_check"] = _check(run, episodes, quiet=quiet)
+        _check(run, summary, quiet=quiet)
         if summary["warnings"]:
-            summary["yardstick"] = _yardstick(run)
+            _yardstick(run)
+        summary = run.summary()
     files.write_sealed(run.directory / "summary.json", dict(summary))
     if run.episodes["valid"].any() and importlib.util.find_spec("matplotlib"):
         run.plot()
@@ -392,38 +389,33 @@ def finished(run: Run, *, final_check: bool, quiet: bool) -> Run:
     return run
 
 
-def _check(run: Run, episodes: int, *, quiet: bool) -> EvaluationSummary | None:
-    """The final policies on fresh episodes; None if the environment fails now."""
-    count = episodes * len(run.config.training.seeds)
-    try:
-        with evaluation_bar(count, quiet=quiet) as (report, _):
-            return evaluate(run, episodes, report=report)
-    except CanaryError as error:
-        warnings.warn(f"The final policies were not checked: {error}", stacklevel=3)
-        return None
+def _check(run: Run, summary: TrainingSummary, *, quiet: bool) -> None:
+    """Evaluate the final policies, on as many episodes as a share of the training pays for."""
+    length = summary["length_mean"] or run.config.environment.horizon
+    affordable = CHECK_SHARE * summary["total_steps"] / length
+    if episodes := next((count for count in CHECK_EPISODES if count <= affordable), 0):
+        try:
+            with evaluation_bar(episodes * summary["seeds"], quiet=quiet) as (report, _):
+                evaluate(run, episodes, report=report)
+        except CanaryError as error:
+            warnings.warn(f"The final policies were not checked: {error}", stacklevel=4)
 
 
-def _yardstick(run: Run) -> str | None:
-    """A sentence on whether a constant or random action stays within the limit; also written into
-    the run."""
+def _yardstick(run: Run) -> None:
+    """Write into the run whether a constant or random action stays within the limit."""
     from canary.checking.record import Recorder
-    from canary.checking.yardstick import by_cost, known_sentence, play_simple
+    from canary.checking.yardstick import known_sentence, play_simple
 
-    config, until = run.config, time.monotonic() + YARDSTICK_SECONDS
+    environment, until = run.config.environment, time.monotonic() + YARDSTICK_SECONDS
     try:
-        played, _ = play_simple(
-            Recorder(config.environment), YARDSTICK_EPISODES, lambda *_: time.monotonic() < until
-        )
-        sentence = known_sentence(played, config.constraint)
-        costs = [
-            [one.to_dict(part) for one in own] for own, part in by_cost(played, config.constraint)
-        ]
-        files.write_sealed(run.directory / YARDSTICK, {"sentence": sentence, "costs": costs})
+        recorder = Recorder(environment)
+        played, _ = play_simple(recorder, YARDSTICK_EPISODES, lambda *_: time.monotonic() < until)
+        sentence = known_sentence(played, run.config.constraint)
+        files.write_sealed(run.directory / YARDSTICK, {"sentence": sentence})
     except CanaryError:  # the training is worth keeping without it
-        return None
+        return
     finally:
-        close(config.environment)
-    return sentence
+        close(environment)
 
 
 def as_run(run: AnyRun) -> Run:

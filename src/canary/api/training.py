@@ -16,17 +16,17 @@ from canary.constraints import Joint, Mean
 from canary.environments.gymnasium_environment import GymnasiumEnvironment
 from canary.environments.protocol import Environment
 from canary.errors import CanaryError
-from canary.exploration import with_initial_std
+from canary.exploration import initial_std, with_initial_std
 from canary.export.trained_policy import TrainedPolicy
-from canary.runs import runner
 from canary.runs.devices import prepare_devices
 from canary.runs.directory import find_run
+from canary.runs.runner import new_run, train_run
 from canary.runs.seeds import make_terms, make_trainer
 from canary.runs.warm_start import Start, start_from_policy, start_from_run
 from canary.training import TrainingState, train_whole
 from canary.types import Metrics, Terms
 from canary.values import AnySteps, Seeds, Texts, checked
-from canary.watching import Callback, Watcher
+from canary.watching import Callback
 
 Number = float | Float[Array, ""]
 
@@ -78,10 +78,8 @@ def train(
     training: dict[str, Any] = {"seeds": range(seeds) if isinstance(seeds, int) else seeds}
     training |= {} if total_steps is None else {"total_steps": total_steps}
     config = make_config(env, algorithm, constraint, preset, overrides, cost, **training)
-    watcher = Watcher(callback, tuple(log))
-    place = runner.start_run(
-        config, Path(out), quiet=quiet, name=name, tags=tuple(tags), watcher=watcher, start=begun
-    )
+    place = new_run(config, Path(out), name=name, tags=tags, log=log, start=begun)
+    train_run(place, config, callback=callback, quiet=quiet)
     return finished(Run(place, config), final_check=final_check, quiet=quiet)
 
 
@@ -132,7 +130,7 @@ def make_train(
     prepare_devices()
     # A vectorised program would compute both branches of the merging of equal inputs.
     config = replace(config, training=replace(config.training, merge_capacity=0))
-    trainer, updates = make_trainer(with_initial_std(config)), config.training.updates
+    trainer = make_trainer(with_initial_std(config, initial_std(config)))
 
     def train(
         key: PRNGKeyArray, limit: Number | None = None, epsilon: Number | None = None
@@ -140,7 +138,7 @@ def make_train(
         terms = _with_numbers(config, make_terms(config), limit=limit, epsilon=epsilon)
         if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
             key = jax.random.wrap_key_data(key)  # of jax.random.PRNGKey
-        return train_whole(trainer, terms, key, updates)
+        return train_whole(trainer, terms, key, config.training.updates)
 
     return train
 

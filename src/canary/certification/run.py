@@ -31,7 +31,7 @@ from canary.environments.protocol import Environment, close, settings_of, with_s
 from canary.errors import CanaryError, nearest
 from canary.runs import files
 from canary.runs.directory import versions
-from canary.runs.environment import MAY_ACCEPT, is_ours, open_config, source_file_digest
+from canary.runs.environment import is_ours, open_config, refuse_changes, source_file_digest
 from canary.runs.policies import FrozenPolicies, episode_changes, load_policies
 from canary.terminal.certificate_table import CertificationBar
 from canary.values import Amount, Texts, Whole, checked, convert
@@ -95,11 +95,8 @@ def certify_run(
         for note in policies.notes:
             bar.message(note)
         check, changes = check_environment(run, config)
-        if changes and not accept_change:
-            raise CanaryError(
-                f"The environment is not the one that {run} was trained on: {'; '.join(changes)}. "
-                f"{MAY_ACCEPT}"
-            )
+        if not accept_change:
+            refuse_changes(run, changes)
         results = play(policies, statements, constraint, plan, evaluation_seed, bar.start)
     certificate = about(policies) | judge(results, plan, constraint, changes)
     earlier = len(list(folder.glob("certificate*.json")))

@@ -13,7 +13,7 @@ from canary.reporting.figures import comparison_figure, save
 from canary.reporting.results import of_run
 from canary.reporting.statistics import over_seeds
 from canary.reporting.summary import summarise_run
-from canary.runs.manifest import read_config
+from canary.runs.directory import read_config
 from canary.runs.settings import differing, settings_text
 
 

@@ -23,7 +23,7 @@ from canary.reporting.statistics import (
     seen_by,
     violation_jitter,
 )
-from canary.runs.manifest import codes_of, read_manifest
+from canary.runs.directory import read_manifest
 from canary.runs.tables import read_table
 
 HALF = 24  # blocks in each half of training
@@ -125,7 +125,7 @@ def of_run(run: Path) -> list[Results]:
     config, steps = manifest["config"], int(manifest["steps"])
     episodes, metrics = read_table(run, "episodes"), read_table(run, "metrics")
     updates = steps // batch_of(config)
-    origin = {"code": codes_of(manifest), "versions": manifest["versions"]}
+    origin = {"code": " ".join(manifest["code"]), "versions": manifest["versions"]}
     about = {name: manifest[name] for name in ("status", "device", "platform", "started")}
     about |= {"environment": config["environment"]["name"]}
     about |= {"command": " ".join(map(str, manifest["command"]))}

@@ -16,8 +16,8 @@ from canary.errors import CanaryError
 from canary.numerics.statistics import measurement
 from canary.reporting.results import batch_of, halves, measures, warning
 from canary.reporting.statistics import over_seeds, safe_fraction, seen_by
+from canary.runs.directory import read_config, read_manifest
 from canary.runs.files import read_sealed
-from canary.runs.manifest import read_config, read_manifest
 from canary.runs.tables import read_table
 
 EVALUATION = "evaluation.json"  # the last evaluation of a run's newest policies

@@ -1,9 +1,9 @@
-"""The layout of a run directory, and how runs are made, listed and found.
+"""A run directory: its manifest, the lock that lets one process train it, and how runs are found.
 
     runs/IcyLake-canary-20260131-142530/
       manifest.json                         what the run is and how to repeat it, where it ran, its status
       metrics.parquet  episodes.parquet     a row per update and a row per episode of every seed
-      checkpoints/  kept/                   the newest two states; those that are kept for good
+      checkpoints/                          the newest two states, and those that are kept for good
       summary.json  training.png            what was achieved; its figure
       evaluation.json  yardstick.json       the final policies on fresh episodes; constant actions
       .lock                                 locked while some process trains it
@@ -11,29 +11,47 @@
       exports/  video.gif                   after `canary export`, `canary evaluate --video`
       log.csv  tensorboard/  wandb/         with `--log`
 
-Neither JAX nor polars is imported here: `canary list` answers at once.
+The manifest has the digest of its own content, so a changed one is noticed. The kernel releases the
+lock when its process ends, however it ends. Neither JAX nor polars is imported here: `canary list`
+answers at once.
 """
 
 import contextlib
+import hashlib
 import importlib.metadata
 import itertools
 import os
 import platform
 import re
+import shutil
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from canary.errors import CanaryError
-from canary.runs.files import cannot_write, reason_of
-from canary.runs.manifest import NAME, code_fingerprint, read_manifest, write_manifest
+from filelock import FileLock, Timeout
 
+from canary.errors import CanaryError
+from canary.runs.files import cannot_write, read_sealed, reason_of, write_sealed
+
+NAME, LOCK = "manifest.json", ".lock"
+LOCK_SECONDS = 1.0  # `is_held` takes the lock for an instant
 RUN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
 TAG = re.compile(r"[^\s,]([^,]{0,48}[^\s,])?")
+# The code that makes the numbers of a run.
+MATHEMATICS = (
+    "types.py",
+    "numerics",
+    "environments",
+    "networks.py",
+    "rollout.py",
+    "algorithms",
+    "training.py",
+)
 
 
 def create(
@@ -41,14 +59,15 @@ def create(
     config: dict[str, Any],
     steps: int,
     *,
-    device: str = "",
     name: str | None = None,
-    tags: Sequence[str] = (),
-    log: Sequence[str] = (),
-    start: dict[str, Any] | None = None,
+    fill: Callable[[Path], None] = lambda run: None,
+    **about: Any,
 ) -> Path:
     """Make a new run directory below `root` and return it; an existing one is never touched.
-    `steps` are planned per seed."""
+
+    `steps` are planned per seed. `fill` writes what must exist before the manifest says that this
+    is a run. `about` replaces entries of the manifest.
+    """
     started = datetime.now().astimezone()
     env, algorithm = config["environment"]["name"], config["algorithm"]["name"]
     manifest = {
@@ -56,8 +75,8 @@ def create(
         "algorithm": algorithm,
         "seeds": len(config["training"]["seeds"]),
         "total_steps": steps,
-        "tags": list(tags),
-        "log": list(log),
+        "tags": [],
+        "log": [],
         "status": "running",
         "steps": 0,
         "started": started.isoformat(timespec="seconds"),
@@ -67,10 +86,11 @@ def create(
         "versions": versions(),
         "platform": platform.platform(),
         "cpu_count": os.cpu_count(),
-        "device": device,
+        "device": "",
         "code": [code_fingerprint()],
         "config": config,
-        "start": start,
+        "start": None,
+        "initial_std": None,
     }
     # Characters that every file system and shell takes
     plain = (re.sub(r"[^A-Za-z0-9_.]+", "-", each).strip("-.") for each in (env, algorithm))
@@ -86,8 +106,20 @@ def create(
                 run = root / f"{name}-{number}"
     except (OSError, ValueError) as error:
         raise cannot_write(root, error) from error
-    write_manifest(run, manifest)
+    try:
+        fill(run)
+        write_sealed(run / NAME, manifest | about)
+    except BaseException:
+        discard(run)
+        raise
     return run
+
+
+def discard(run: Path) -> None:
+    """Remove a run in which nothing was trained, and the folder of runs if it was the only one."""
+    shutil.rmtree(run, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        run.parent.rmdir()
 
 
 def check_labels(root: Path, name: str | None, tags: Sequence[str]) -> None:
@@ -95,12 +127,14 @@ def check_labels(root: Path, name: str | None, tags: Sequence[str]) -> None:
     for tag in tags:
         if not TAG.fullmatch(tag):
             raise CanaryError(f"A tag is a short text without commas, not {tag!r:.60}.")
-    if name is not None and (not RUN_NAME.fullmatch(name) or name == "latest"):
+    if name is None:
+        return
+    if not RUN_NAME.fullmatch(name) or name == "latest":
         raise CanaryError(
             "A run's name consists of at most 100 letters, digits and _ . + -, and is not latest; "
             f"{name!r:.60} is not such a name."
         )
-    if name is not None and (root / name).exists():
+    if (root / name).exists():
         raise CanaryError(
             f"{root / name} exists already; choose another --name, or continue it: canary train "
             f"--resume {name}."
@@ -120,6 +154,72 @@ def versions() -> dict[str, str]:
     return found
 
 
+def code_fingerprint() -> str:
+    """A digest of the code that makes numbers: if it is equal, so are they on the same machine."""
+    root = Path(__file__).parents[1]
+    digest = hashlib.sha256()
+    for name in MATHEMATICS:
+        for path in sorted((root / name).rglob("*.py")) or [root / name]:
+            digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def stored_manifest(run: Path) -> dict[str, Any]:
+    """The manifest as it was written, without its digest; one that was changed is refused."""
+    return read_sealed(run / NAME)
+
+
+def read_manifest(run: Path) -> dict[str, Any]:
+    """The manifest with its `status` as it is now: a run that no process holds is not running."""
+    manifest = stored_manifest(run)
+    if manifest["status"] == "running" and not is_held(run):
+        return manifest | {"status": "interrupted"}
+    return manifest
+
+
+def read_config(run: Path) -> dict[str, Any]:
+    """The configuration of a run as it is planned now."""
+    return stored_manifest(run)["config"]
+
+
+def update_manifest(run: Path, **changes: Any) -> None:
+    """Write some entries; only the process that holds the run may."""
+    write_sealed(run / NAME, stored_manifest(run) | changes)
+
+
+@contextmanager
+def hold(run: Path) -> Iterator[None]:
+    """Hold a run, or raise a sentence that names the process that trains it."""
+    lock = FileLock(run / LOCK)
+    try:
+        lock.acquire(timeout=LOCK_SECONDS)
+    except Timeout:
+        process = stored_manifest(run)["process"]
+        raise CanaryError(
+            f"{run} is being trained by process {process['pid']} on {process['hostname']}; wait "
+            "for it or stop it first."
+        ) from None
+    except (OSError, NotImplementedError) as error:
+        raise cannot_write(run / LOCK, error) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def is_held(run: Path) -> bool:
+    """Whether some process trains a run now."""
+    if not (run / LOCK).is_file():
+        return False
+    try:
+        with FileLock(run / LOCK).acquire(timeout=0):
+            return False
+    except Timeout:
+        return True
+    except (OSError, NotImplementedError):  # a place that cannot be written to: nobody trains here
+        return False
+
+
 def list_runs(root: Path) -> list[dict[str, Any]]:
     """The manifests of the runs below `root`, newest first, each with its `path`. Of a broken run
     only path and status are known: it is "unreadable"."""
@@ -127,15 +227,13 @@ def list_runs(root: Path) -> list[dict[str, Any]]:
         folders = list(root.iterdir()) if root.is_dir() else []
     except (OSError, ValueError) as error:
         raise CanaryError(f"{root} cannot be read ({reason_of(error)}).") from None
-    rows = [_row(path) for path in folders if (path / NAME).exists()]
+    rows = []
+    for path in (path for path in folders if (path / NAME).exists()):
+        row = {"path": str(path), "status": "unreadable", "started": "", "steps": None, "tags": []}
+        with contextlib.suppress(CanaryError, OSError):
+            row |= read_manifest(path)
+        rows.append(row)
     return sorted(rows, key=lambda row: (row["started"], row["path"]), reverse=True)
-
-
-def _row(path: Path) -> dict[str, Any]:
-    try:
-        return read_manifest(path) | {"path": str(path)}
-    except (CanaryError, OSError):
-        return {"path": str(path), "status": "unreadable", "started": "", "steps": None, "tags": []}
 
 
 def find_run(name: str, root: Path) -> Path:

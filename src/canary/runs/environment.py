@@ -12,6 +12,7 @@ import hashlib
 import inspect
 import os
 import sys
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -31,14 +32,9 @@ from canary.environments import ENVIRONMENTS
 from canary.environments.protocol import Environment, close, name_of_environment, settings_of
 from canary.errors import CanaryError
 from canary.host.references import look_up
+from canary.runs.directory import read_config
 from canary.runs.files import digest_of
-from canary.runs.manifest import read_config
 from canary.runs.settings import differences
-
-MAY_ACCEPT = (
-    "Restore it, or train a new run. Only `canary evaluate` and `canary certify` take a changed one, "
-    "with --accept-change (in Python: canary.load(RUN, accept_change=True)), and report the change."
-)
 
 _agreed: set[str] = set()  # in this process, also where no file can be written
 
@@ -115,20 +111,26 @@ def open_config(
         return config_from_dict(data, method=method)
     check_structure(environment)
     changes = environment_changes(stored, environment)
-    if changes and not accept_change:
+    if not accept_change:
+        refuse_changes(run, changes)
+    return config_from_dict(data, environment, tuple(changes), method)
+
+
+def refuse_changes(run: Path, changes: Sequence[str]) -> None:
+    """Raise a sentence if the environment of a run has changed."""
+    if changes:
         raise CanaryError(
             f"The environment is not the one that {run} was trained on: {'; '.join(changes)}. "
-            f"{MAY_ACCEPT}"
+            "Restore it, or train a new run. Only `canary evaluate` and `canary certify` take a "
+            "changed one, with --accept-change (in Python: canary.load(RUN, accept_change=True)), "
+            "and report the change."
         )
-    return config_from_dict(data, environment, tuple(changes), method)
 
 
 def describe_environment(environment: Environment) -> dict[str, Any]:
     """What the manifest says about an environment. Raises if something is wrong with it."""
-    described: dict[str, Any] = {
-        "name": name_of_environment(environment),
-        "settings": settings_of(environment),
-    }
+    name, settings = name_of_environment(environment), settings_of(environment)
+    described: dict[str, Any] = {"name": name, "settings": settings}
     if is_ours(environment):
         return described
     if (source := source_of(environment)) is not None:
@@ -165,8 +167,8 @@ def environment_changes(stored: dict[str, Any], environment: Environment) -> lis
     ours, name = is_ours(environment), name_of_environment(environment)
     before, after = stored.get("class"), None if ours else class_of(environment)
     # A class of a script is `__main__:Name` there, and `script:Name` where it is imported
-    pair = str(before).partition(":"), str(after).partition(":")
-    same = pair[0][2] == pair[1][2] if pair[0][0] == "__main__" else before == after
+    module, _, own = str(before).partition(":")
+    same = str(after).endswith(f":{own}") if module == "__main__" else before == after
     if stored.get("name") != name or not same:
         known, found = before or f"canary's {stored.get('name')}", after or f"canary's {name}"
         return [f"it is {found}, not {known}"]

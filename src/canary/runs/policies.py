@@ -29,9 +29,10 @@ from canary.identity import Identity, RiskCritics, identify, place_of, refuse_no
 from canary.networks import Policy
 from canary.numerics.running_statistics import RunningStatistics
 from canary.rollout import CostAccount
-from canary.runs.checkpoint import load_states
-from canary.runs.devices import device_name
-from canary.runs.manifest import stored_manifest
+from canary.runs import seeds
+from canary.runs.checkpoint import load, newest, stored_updates
+from canary.runs.devices import device_name, prepare_devices
+from canary.runs.directory import stored_manifest
 from canary.training import TrainingState
 from canary.values import Count, Whole, convert_fields
 
@@ -43,12 +44,16 @@ TOLERANCE = 1e-3
 
 @dataclass(frozen=True)
 class FrozenPolicies:
-    """The states of all seeds after `iteration` updates; `notes` are about skipped checkpoints."""
+    """The stored states of all seeds; `notes` are about skipped checkpoints."""
 
     config: RunConfig
     states: TrainingState
-    iteration: int
     notes: list[str]
+
+    @property
+    def iteration(self) -> int:
+        """Updates done."""
+        return int(self.states.terms.iteration[0])
 
     def of_seed(self, seed: int) -> tuple[Policy, RunningStatistics | None]:
         """Policy and normaliser of a seed; non-finite numbers are refused."""
@@ -83,10 +88,10 @@ class FrozenPolicies:
         return CostAccount(config.constraint.limit, discount, config.clock)
 
     def _state(self, seed: int) -> TrainingState:
-        seeds = self.config.training.seeds
-        if seed not in seeds:
-            raise CanaryError(f"The run has no seed {seed}; it has {', '.join(map(str, seeds))}.")
-        return jax.tree.map(operator.itemgetter(seeds.index(seed)), self.states)
+        known = self.config.training.seeds
+        if seed not in known:
+            raise CanaryError(f"The run has no seed {seed}; it has {', '.join(map(str, known))}.")
+        return jax.tree.map(operator.itemgetter(known.index(seed)), self.states)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,8 +128,23 @@ class EvaluationPlan:
 
 
 def load_policies(config: RunConfig, run: Path, step: int | None = None) -> FrozenPolicies:
-    """The newest policies, or those after so many environment steps per seed."""
-    return FrozenPolicies(config, *load_states(config, run, step))
+    """The newest intact policies, or those after so many environment steps per seed."""
+    prepare_devices()
+    structure = seeds.SeedGroups(config).structure()
+
+    def states_in(path: Path) -> TrainingState:
+        return jax.tree.map(jnp.asarray, load(path, structure))
+
+    if step is None:
+        return FrozenPolicies(config, *newest(run, states_in))
+    batch, stored = config.training.batch, stored_updates(run)
+    if step % batch or step // batch not in stored:
+        steps = [f"{update * batch:,}" for update in sorted(stored)]
+        raise CanaryError(
+            f"{run} has no state at step {step:,}; it has those at {', '.join(steps) or 'none'}. "
+            "`--set training.keep_checkpoints=10` keeps ten over a training."
+        )
+    return FrozenPolicies(config, states_in(stored[step // batch]), [])
 
 
 def play(
@@ -138,9 +158,9 @@ def play(
     environment, batch = policies.config.environment, plan.batch
     if program is None:
         program = make_player(environment, policies.account, deterministic=plan.deterministic)
-    seeds = policies.config.training.seeds if plan.seeds is None else plan.seeds
+    asked = policies.config.training.seeds if plan.seeds is None else plan.seeds
     # An unknown seed fails before any is played
-    chosen = {seed: policies.of_seed(seed) for seed in seeds}
+    chosen = {seed: policies.of_seed(seed) for seed in asked}
     began, frames = time.monotonic(), []
     for seed, (policy, statistics) in chosen.items():
         for first in range(0, plan.episodes, batch):
@@ -167,8 +187,8 @@ def play(
 def reference_episodes(policies: FrozenPolicies) -> dict[str, Any]:
     """A few whole episodes of the policies, by which `episode_changes` recognises the
     environment."""
-    seeds = policies.config.training.seeds[:RECORDED_SEEDS]
-    frame, _ = play(policies, EvaluationPlan(episodes=RECORDED_EPISODES, seeds=seeds))
+    first = policies.config.training.seeds[:RECORDED_SEEDS]
+    frame, _ = play(policies, EvaluationPlan(episodes=RECORDED_EPISODES, seeds=first))
     columns = frame.select("seed", "episode", "return", "cost", "length")
     return {"updates": policies.iteration, "made_by": _made_by()} | columns.to_dict(as_series=False)
 

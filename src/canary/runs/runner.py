@@ -1,70 +1,82 @@
-"""Train: advance all seeds chunk by chunk, and keep the run directory consistent at every moment.
+"""Train: make a run, advance all its seeds chunk by chunk, and keep it consistent at every moment.
 
-Data are written before the record that says they exist: tables, a state that is kept, the newest
-state, and last the number of steps in the manifest. A kill between any two writes leaves a run that
-stopped at its newest checkpoint.
+A run begins as a directory with a manifest and the states before the first update. From there on to
+train and to resume are the same: continue from the newest intact state.
+
+Data are written before the record that says they exist: tables, states, and last the number of steps
+in the manifest. A kill between any two writes leaves a run that stopped at its newest checkpoint.
 """
 
 import contextlib
 import os
-import shutil
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import polars as pl
 
 from canary.config.run_config import RunConfig, checked, config_to_dict
-from canary.environments.protocol import Environment, close, explain_failures
+from canary.environments.protocol import close
 from canary.errors import CanaryError
-from canary.exploration import with_initial_std
-from canary.runs import checkpoint, directory, files, tables
-from canary.runs.checkpoint import KEPT, NEWEST, is_kept, next_kept
+from canary.exploration import initial_std, with_initial_std
+from canary.runs import checkpoint, directory, seeds
 from canary.runs.devices import device_name, prepare_devices
-from canary.runs.environment import agree, describe_environment, is_ours, open_config
-from canary.runs.manifest import code_fingerprint, hold, stored_manifest, update_manifest
+from canary.runs.directory import code_fingerprint, hold, stored_manifest, update_manifest
+from canary.runs.environment import agree, describe_environment, is_ours
+from canary.runs.files import remove_unfinished
+from canary.runs.history import RecentHistory
 from canary.runs.policies import FrozenPolicies, reference_episodes
-from canary.runs.records import RecentHistory, episodes_frame, find_fault, metrics_frame
-from canary.runs.seeds import SeedGroups, make_groups
+from canary.runs.tables import (
+    COLUMNS,
+    Kind,
+    episode_rows,
+    metrics_rows,
+    read_table,
+    write_table,
+)
 from canary.runs.warm_start import Start
 from canary.terminal.formatting import title
 from canary.terminal.progress import TrainingProgress
-from canary.training import FAULT
-from canary.watching import Watcher
+from canary.watching import Callback, check_logs, watching
 
 CHUNK_SECONDS = 2.0  # of one call of the program: the display and Ctrl-C wait for it
 
 
-def start_run(
+def new_run(
     config: RunConfig,
     out: Path,
     *,
-    quiet: bool = False,
     name: str | None = None,
     tags: Sequence[str] = (),
-    watcher: Watcher | None = None,
+    log: Sequence[str] = (),
     start: Start | None = None,
 ) -> Path:
-    """Train in a new run directory below `out`, from the beginning or from what another run has
-    learnt (`start`); returns the directory."""
-    tags, watcher = tuple(dict.fromkeys(tags)), watcher or Watcher()
+    """Make a run directory below `out` with untrained seeds, or with what another run has learnt
+    (`start`); returns it. A mistake shows before anything is written."""
+    tags, log = tuple(dict.fromkeys(tags)), check_logs(log)
     directory.check_labels(out, name, tags)
-    prepare_devices()
-    described = describe_environment(config.environment)
     training = config.training
-    with _enough_memory(config):
-        groups = make_groups(config if start else with_initial_std(config))
-        structure = groups.structure()  # mistakes must show before anything is written
-    start = start and start.fitted(structure, training.seeds)
+    prepare_devices()
+    _check_memory(config)
+    described = describe_environment(config.environment)
+    chosen = initial_std(config) if start is None else None
+    groups = seeds.SeedGroups(with_initial_std(config, chosen))
+    groups.start()
+    states, record = groups.stacked(), None
+    groups.close()
+    if start is not None:
+        states, record = start.begin(states, training.seeds)
     run = directory.create(
         out,
         config_to_dict(config) | {"environment": described},
@@ -72,45 +84,40 @@ def start_run(
         device=device_name(),
         name=name,
         tags=tags,
-        log=watcher.log,
-        start=start.record if start else None,
+        log=log,
+        start=record,
+        initial_std=chosen,
+        fill=lambda run: checkpoint.save(checkpoint.checkpoint_path(run, 0), states),
     )
-    try:
-        agree(run, trust=True)  # it was just imported and called
-        with hold(run):
-            _Training(config, groups, run, watcher, start).run(quiet)
-    except BaseException:
-        if not checkpoint.checkpoints(run / NEWEST):  # it could not be resumed
-            shutil.rmtree(run, ignore_errors=True)
-            with contextlib.suppress(OSError):  # other runs are in it
-                out.rmdir()
-        raise
+    agree(run, trust=True)  # it was just imported and called
     return run
 
 
-def resume_run(
+def train_run(
     run: Path,
+    config: RunConfig,
     *,
-    environment: Environment | None = None,
-    quiet: bool = False,
     total_steps: int | None = None,
-    watcher: Watcher | None = None,
-) -> Path:
-    """Continue from the newest intact checkpoint, as if the run had never stopped; `total_steps`
-    trains longer than planned."""
+    callback: Callback | None = None,
+    log: Sequence[str] = (),
+    quiet: bool = False,
+) -> RunConfig:
+    """Train a run from its newest intact state, as if it had never stopped; returns the
+    configuration as it is planned now. `total_steps` trains longer than planned.
+
+    The manifest states whether training ended, was interrupted or failed. A run that fails before
+    anything was trained is removed.
+    """
+    logs = check_logs(log)
     prepare_devices()
-    config = open_config(run, environment)
     with hold(run):
-        for folder in (run, run / NEWEST, run / KEPT):
-            files.remove_unfinished(folder)
+        for folder in (run, run / checkpoint.FOLDER):
+            remove_unfinished(folder)
         manifest, note = stored_manifest(run), None
         if total_steps is not None and total_steps != config.training.total_steps:
             config, note = _extended(run, config, total_steps)
         elif manifest["status"] == "finished":
-            return run
-        watcher = watcher or Watcher()
-        if not watcher.log:
-            watcher.log_to(manifest["log"])
+            return config
         codes, this = manifest["code"], code_fingerprint()
         update_manifest(
             run,
@@ -118,14 +125,48 @@ def resume_run(
             process=directory.process_identity(),
             code=codes if codes[-1:] == [this] else [*codes, this],
         )
-        has_begun = bool(checkpoint.checkpoints(run / NEWEST))
-        if manifest.get("start") and not has_begun:
-            raise CanaryError(
-                f"{run} was killed before it stored what it begins with; start it anew."
-            )
-        groups = make_groups(config if has_begun else with_initial_std(config))
-        _Training(config, groups, run, watcher).run(quiet, note)
-    return run
+        training, constraint = config.training, config.constraint
+        steps = training.updates * training.batch * len(training.seeds)
+        what = f"{config.algorithm_name} on {config.environment_name}"
+        groups = seeds.SeedGroups(with_initial_std(config, manifest["initial_std"]))
+        began, status = time.monotonic(), "failed"
+        try:
+            heading = title(what, constraint.text)
+            with (
+                TrainingProgress(heading, constraint, steps, quiet=quiet) as display,
+                _interruptible(display) as interrupted,
+            ):
+                display.busy("preparing the seeds")
+                store = _Store(run, config, groups)
+                for text in (note, *store.restore()):
+                    if text:
+                        display.message(text, warning=True)
+                if store.update:
+                    done = f"update {store.update} of {training.updates}"
+                    display.message(f"Resuming {run} after {done}.")
+                about = config_to_dict(config) | {"tags": manifest["tags"]}
+                watched = run, about, constraint, training.updates, store.tables()
+                with watching(*watched, callback, logs or manifest["log"]) as see:
+                    display.busy("compiling")
+                    groups.compile()
+                    # With a callback updates run one at a time, so that a stop takes effect at once
+                    most = training.chunk if callback is None else 1
+                    status = _advance(store, groups, most, display, interrupted, see)
+                if status != "interrupted" and not is_ours(config.environment):
+                    display.busy("playing the last policies")
+                    store.save_reference_episodes()
+        except KeyboardInterrupt:
+            status = "interrupted"
+        finally:
+            groups.close()
+            close(config.environment)
+            if status == "failed" and not checkpoint.stored_updates(run):
+                directory.discard(run)
+            else:
+                seconds = manifest.get("wall_seconds", 0.0) + time.monotonic() - began
+                now = datetime.now().astimezone().isoformat(timespec="seconds")
+                update_manifest(run, status=status, finished=now, wall_seconds=round(seconds, 2))
+    return config
 
 
 def _extended(run: Path, config: RunConfig, total_steps: int) -> tuple[RunConfig, str]:
@@ -142,192 +183,142 @@ def _extended(run: Path, config: RunConfig, total_steps: int) -> tuple[RunConfig
     plan = manifest["config"]["training"] | {"total_steps": total_steps}
     stored = manifest["config"] | {"training": plan}
     update_manifest(run, config=stored, total_steps=updates * batch)
-    done = manifest["steps"]
-    before, after = (done / (count * batch) for count in (training.updates, updates))
+    done = manifest["steps"] // batch
     return longer, (
         f"The plan is now {total_steps:,} steps instead of {training.total_steps:,}. Schedules such "
-        f"as learning rates run over the whole plan, so they go back from {before:.0%} to "
-        f"{after:.0%}: the result differs from a run planned for {total_steps:,} steps."
+        "as learning rates run over the whole plan, so they go back from "
+        f"{done / training.updates:.0%} to {done / updates:.0%}: the result differs from a run "
+        f"planned for {total_steps:,} steps."
     )
 
 
-class _Training:
-    """Trains a run that this process holds."""
-
-    def __init__(
-        self,
-        config: RunConfig,
-        groups: SeedGroups,
-        run: Path,
-        watcher: Watcher,
-        start: Start | None = None,
-    ):
-        self._config, self._groups, self._run, self._watcher = config, groups, run, watcher
-        self._start = start  # what a new run begins with; None: untrained networks
-        self._frames: dict[tables.Kind, list[pl.DataFrame]] = {}
-        self._stored, self._stored_at = 0, time.monotonic()  # the newest checkpoint
-        self._seconds = float(stored_manifest(run).get("train_seconds", 0.0))
-
-    def run(self, quiet: bool, note: str | None = None) -> None:
-        """Train to the end, an interruption or a fault, and state which it was in the manifest."""
-        config, groups, run = self._config, self._groups, self._run
-        began, status = time.monotonic(), "failed"
-        steps = config.training.updates * config.training.batch * len(config.training.seeds)
-        what = f"{config.algorithm_name} on {config.environment_name}"
-        heading = title(what, config.constraint.text)
+def _advance(
+    store: "_Store",
+    groups: seeds.SeedGroups,
+    most: int,
+    display: TrainingProgress,
+    interrupted: threading.Event,
+    see: Callable[[pl.DataFrame, pl.DataFrame], bool],
+) -> str:
+    """Train by chunks of at most `most` updates until the end, an interruption or a callback's stop;
+    returns the run's status."""
+    config, training = store.config, store.config.training
+    dead_zone = getattr(config.algorithm, "dead_zone", None)
+    history = RecentHistory(training.seeds, config.constraint, dead_zone)
+    update, count, goes_on = store.update, 1, True
+    while update < training.updates and goes_on and not interrupted.is_set():
+        began = time.monotonic()
+        count = min(count, checkpoint.next_kept(training, update) - update)
         try:
-            with (
-                TrainingProgress(heading, config.constraint, steps, quiet=quiet) as display,
-                _interruptible(display) as interrupted,
-                _enough_memory(config),
-            ):
-                display.busy("preparing the seeds")
-                for text in (note, *self._prepare()):
-                    if text:
-                        display.message(text, warning=True)
-                if self._stored:
-                    done = f"update {self._stored} of {config.training.updates}"
-                    display.message(f"Resuming {run} after {done}.")
-                display.busy("compiling")
-                groups.compile()
-                status = self._loop(display, interrupted)
-                if status != "interrupted" and not is_ours(config.environment):
-                    display.busy("playing the last policies")
-                    self._store_reference_episodes()
-        except KeyboardInterrupt:
-            status = "interrupted"
-        finally:
-            groups.close()
-            close(config.environment)
-            self._watcher.close()
-            seconds = stored_manifest(run).get("wall_seconds", 0.0) + time.monotonic() - began
-            now = datetime.now().astimezone().isoformat(timespec="seconds")
-            update_manifest(run, status=status, finished=now, wall_seconds=round(seconds, 2))
+            metrics, ends = groups.advance(count)
+        except CanaryError as error:
+            store.save(update)
+            resume = f"canary train --resume {store.run}"
+            after = f"The run is saved as it was after update {update}: {resume}"
+            text = f"{error} {after if update else 'Nothing was trained yet.'}"
+            raise CanaryError(text) from error
+        seconds = time.monotonic() - began
+        rows = metrics_rows(metrics, training.seeds, update, training.batch)
+        episodes = episode_rows(ends, training.seeds, update)
+        store.add(rows, episodes, seconds)
+        history.add(rows, episodes)
+        update += count
+        steps = training.batch * len(training.seeds)
+        display.update(history.status(), update * steps, count * steps / seconds)
+        count = max(1, min(most, round(count * CHUNK_SECONDS / seconds)))
+        try:
+            goes_on = see(rows, episodes)
+        except BaseException:  # of the callback
+            store.save(update)
+            raise
+        if store.is_due(update):
+            store.save(update)
+    store.save(update)
+    if update < training.updates:
+        return "interrupted" if goes_on else "stopped"
+    checkpoint.prune(store.run)  # a kill may have come before the last pruning
+    return "finished"
 
-    def _prepare(self) -> list[str]:
-        """Start the seeds, or restore the newest intact state under the plan as it is now; open the
-        logs. Returns what was lost."""
-        config, run, groups, notes = self._config, self._run, self._groups, []
-        updates = config.training.updates
-        if checkpoint.checkpoints(run / NEWEST):
-            states, self._stored, notes = checkpoint.newest_states(run, groups.structure())
-            planned = jnp.full_like(states.terms.updates, updates)
-            groups.restore(eqx.tree_at(lambda s: s.terms.updates, states, planned))
-            notes = [*notes, *groups.revive()]
-        else:
-            groups.start()
-            if self._start:  # stored at once: a resumed run must begin with it too
-                groups.restore(self._start.begin(groups.stacked()))
-                checkpoint.store(run, config.training, groups.stacked(), 0)
+
+class _Store:
+    """The tables and states of a run that this process holds."""
+
+    def __init__(self, run: Path, config: RunConfig, groups: seeds.SeedGroups):
+        self.run, self.config, self._groups = run, config, groups
+        self.update, self._saved_at = 0, time.monotonic()  # the newest checkpoint
+        self._seconds = float(stored_manifest(run).get("train_seconds", 0.0))
+        self._rows: dict[Kind, list[pl.DataFrame]] = {}
+
+    def restore(self) -> list[str]:
+        """Take up the newest intact states under the plan as it is now; returns what was lost."""
+        training, groups = self.config.training, self._groups
+        read = partial(checkpoint.load, like=groups.structure())
+        states, notes = checkpoint.newest(self.run, read)
+        self.update = int(states.terms.iteration[0])
+        planned = np.full_like(states.terms.updates, training.updates)
+        if lost := groups.restore(eqx.tree_at(lambda s: s.terms.updates, states, planned)):
+            notes.append(
+                f"{lost} of {len(training.seeds) * training.environments} episodes of "
+                f"{self.config.environment_name} could not be restored: the same seed and actions "
+                "led to other observations. New ones start, so the numbers of this run differ from "
+                "those of one that never stopped."
+            )
         # A kill may have come between the last checkpoint and its steps in the manifest
-        update_manifest(run, steps=self._stored * config.training.batch)
-        done = tables.read_table(run, "metrics"), tables.read_table(run, "episodes")
-        # An empty table does not know how many costs there are
-        rows = ([table] if len(table) else [] for table in done)
-        self._frames = dict(zip(tables.COLUMNS, rows, strict=True))
-        about = config_to_dict(config) | {"tags": stored_manifest(run)["tags"]}
-        self._watcher.open(run, about, config.constraint, updates, done)
+        update_manifest(self.run, steps=self.update * training.batch)
         return notes
 
-    def _loop(self, display: TrainingProgress, interrupted: threading.Event) -> str:
-        """Advance until the end, an interruption or a watcher's stop; returns the run's status."""
-        config, training = self._config, self._config.training
-        dead_zone = getattr(config.algorithm, "dead_zone", None)
-        history = RecentHistory(training.seeds, config.constraint, dead_zone)
-        iteration, count, goes_on = self._stored, 1, True
-        # With a callback updates run one at a time, so that a stop takes effect at once
-        most = training.chunk if self._watcher.callback is None else 1
-        self._stored_at = time.monotonic()
-        while iteration < training.updates and goes_on and not interrupted.is_set():
-            began = time.monotonic()
-            count = min(count, next_kept(training, iteration) - iteration)
-            metrics, ends = self._advance(iteration, count)
-            seconds = time.monotonic() - began
-            episodes = episodes_frame(ends, training.seeds, iteration)
-            rows = metrics_frame(metrics, training.seeds, iteration, training.batch)
-            self._frames["metrics"].append(rows)
-            self._frames["episodes"].append(episodes)
-            self._seconds += seconds
-            history.add(rows, episodes)
-            iteration += count
-            steps = training.batch * len(training.seeds)
-            display.update(history.status(), iteration * steps, count * steps / seconds)
-            count = max(1, min(most, round(count * CHUNK_SECONDS / seconds)))
-            try:
-                goes_on = self._watcher.see(rows, episodes)
-            except BaseException:
-                self._save(iteration)
-                raise
-            age = time.monotonic() - self._stored_at
-            if is_kept(training, iteration) or age >= training.checkpoint_seconds:
-                self._save(iteration)
-        self._save(iteration)
-        if iteration < training.updates:
-            return "interrupted" if goes_on else "stopped"
-        checkpoint.prune(self._run / NEWEST)  # a kill may have come before the last pruning
-        return "finished"
+    def tables(self) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Metrics and episodes of the updates done."""
+        metrics, episodes = (read_table(self.run, kind) for kind in COLUMNS)
+        # An empty table does not know how many costs there are
+        self._rows["metrics"] = [metrics] if len(metrics) else []
+        self._rows["episodes"] = [episodes] if len(episodes) else []
+        return metrics, episodes
 
-    def _advance(self, iteration: int, count: int) -> Any:
-        """The records of `count` updates. On a fault, save the state before them and raise."""
-        config, groups = self._config, self._groups
-        try:
-            with explain_failures(config.environment):
-                metrics, ends = groups.advance(count)
-        except CanaryError as error:  # the states are still those before
-            fault = str(error)
-        else:
-            fault = find_fault(metrics.pop(FAULT), ends, config, iteration) or groups.unsound()
-            if fault is None:
-                return metrics, ends
-            groups.rewind()
-        self._save(iteration)
-        after = (
-            f"The run is saved as it was after update {iteration}: canary train --resume {self._run}"
-            if iteration
-            else "Nothing was trained yet."
-        )
-        raise CanaryError(f"{fault} {after}")
+    def add(self, rows: pl.DataFrame, episodes: pl.DataFrame, seconds: float) -> None:
+        """What a chunk of updates gave."""
+        self._rows["metrics"].append(rows)
+        self._rows["episodes"].append(episodes)
+        self._seconds += seconds
 
-    def _save(self, iteration: int) -> None:
+    def is_due(self, update: int) -> bool:
+        training, age = self.config.training, time.monotonic() - self._saved_at
+        return checkpoint.is_kept(training, update) or age >= training.checkpoint_seconds
+
+    def save(self, update: int) -> None:
         """Tables first, then the states after them, then the steps in the manifest."""
-        if iteration == self._stored:
+        if update == self.update:
             return
-        run, training = self._run, self._config.training
-        for kind, frames in self._frames.items():
-            self._frames[kind] = [pl.concat(frames, how="diagonal_relaxed")]
-            tables.write_table(run, kind, self._frames[kind][0])
-        checkpoint.store(run, training, self._groups.stacked(), iteration)
-        steps, seconds = iteration * training.batch, round(self._seconds, 2)
+        run, training = self.run, self.config.training
+        for kind, tables in self._rows.items():
+            tables[:] = [pl.concat(tables, how="diagonal_relaxed")]
+            write_table(run, kind, tables[0])
+        name = checkpoint.KEPT if checkpoint.is_kept(training, update) else "checkpoint"
+        checkpoint.save(checkpoint.checkpoint_path(run, update, name), self._groups.stacked())
+        steps, seconds = update * training.batch, round(self._seconds, 2)
         update_manifest(run, steps=steps, train_seconds=seconds)
-        checkpoint.prune(run / NEWEST)
-        self._stored, self._stored_at = iteration, time.monotonic()
+        checkpoint.prune(run)
+        self.update, self._saved_at = update, time.monotonic()
 
-    def _store_reference_episodes(self) -> None:
+    def save_reference_episodes(self) -> None:
         """Whole episodes of the last policies: certification recognises the environment by them."""
         states = jax.tree.map(jnp.asarray, self._groups.stacked())
         with contextlib.suppress(CanaryError):  # then nothing can be compared
-            episodes = reference_episodes(FrozenPolicies(self._config, states, self._stored, []))
-            update_manifest(self._run, reference_episodes=episodes)
+            episodes = reference_episodes(FrozenPolicies(self.config, states, []))
+            update_manifest(self.run, reference_episodes=episodes)
 
 
-@contextmanager
-def _enough_memory(config: RunConfig) -> Iterator[None]:
-    """Raise a sentence if the batch does not fit into memory."""
+def _check_memory(config: RunConfig) -> None:
+    """Raise a sentence if a batch does not fit into memory."""
     training = config.training
     # A step of a rollout has two inputs and about ten numbers beside them.
     least = 4 * training.batch * (2 * config.environment.observation_size + 10)
-    try:
-        if least > os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"):
-            raise MemoryError
-        yield
-    except (MemoryError, jax.errors.JaxRuntimeError, ValueError) as error:
-        if not isinstance(error, MemoryError) and "RESOURCE_EXHAUSTED" not in str(error):
-            raise
+    if least > os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"):
         raise CanaryError(
             f"A batch of {training.environments:,} environments x {training.rollout_length:,} steps "
-            "needs more memory than there is; make training.environments, "
-            "training.rollout_length or the networks smaller."
-        ) from error
+            "needs more memory than there is; make training.environments or "
+            "training.rollout_length smaller."
+        )
 
 
 @contextmanager

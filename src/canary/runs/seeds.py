@@ -1,4 +1,4 @@
-"""The seeds of a run side by side: what trains them, and the program that advances them.
+"""The seeds of a run side by side: the program that advances them, and what it may not return.
 
 On a CPU every seed is a call of the same compiled program, and a thread per core makes the calls.
 The program does not depend on the number of seeds: seed 3 alone equals seed 3 among 8, bit for bit.
@@ -16,22 +16,30 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PyTree
+from jaxtyping import Float, PyTree
 
 from canary.algorithms import ALGORITHMS
 from canary.algorithms.base import Task
 from canary.config.config import RunConfig
 from canary.constraints import parts_of
 from canary.environments.gymnasium_environment import GymnasiumEnvironment
-from canary.environments.protocol import name_of_environment
+from canary.environments.protocol import explain_failures
 from canary.errors import CanaryError
 from canary.host.references import describe
 from canary.host_loop import HostTraining
 from canary.identity import named
 from canary.numerics.running_statistics import sane
 from canary.rollout import CostAccount
-from canary.training import Trainer, TrainingState, init_training, train_chunk, train_iteration
-from canary.types import Metrics, Terms
+from canary.training import (
+    FAULT,
+    FAULT_KINDS,
+    Trainer,
+    TrainingState,
+    init_training,
+    train_chunk,
+    train_iteration,
+)
+from canary.types import EpisodeEnds, Metrics, Terms
 
 
 def make_trainer(config: RunConfig) -> Trainer:
@@ -86,12 +94,6 @@ def make_terms(config: RunConfig) -> Terms:
     return Terms(limit, share, jnp.int32(config.training.updates), jnp.int32(0))
 
 
-def make_groups(config: RunConfig) -> "SeedGroups":
-    training = config.training
-    trainer, terms = make_trainer(config), make_terms(config)
-    return SeedGroups(trainer, terms, training.seeds, training.seeds_per_device, training.chunk)
-
-
 class CompiledTraining:
     """Training on a JAX environment: a program for a chunk of updates of one seed or, if `together`,
     of a group of seeds along a first axis. `HostTraining` has the same functions."""
@@ -115,39 +117,32 @@ class CompiledTraining:
 class SeedGroups:
     """The training states of all seeds, and the program that advances them."""
 
-    def __init__(
-        self,
-        trainer: Trainer,
-        terms: Terms,
-        seeds: tuple[int, ...],
-        per_device: int,
-        size: int,
-    ):
+    def __init__(self, config: RunConfig, trainer: Trainer | None = None):
+        seeds, per_group = config.training.seeds, config.training.seeds_per_device
+        self.trainer, self._config = trainer or make_trainer(config), config
         devices = jax.devices()
         on_cpu = devices[0].platform == "cpu"
         # XLA's own thread pool under concurrent programs can deadlock; each seed has a thread.
         options = {"xla_cpu_multi_thread_eigen": False} if on_cpu else None
-        per_group = per_device or (1 if on_cpu else -(-len(seeds) // len(devices)))
-        if isinstance(trainer.environment, GymnasiumEnvironment):
-            self._training, per_group = HostTraining(trainer, options), 1
+        per_group = per_group or (1 if on_cpu else -(-len(seeds) // len(devices)))
+        if isinstance(config.environment, GymnasiumEnvironment):
+            self._training, per_group = HostTraining(self.trainer, options), 1
         else:
-            self._training = CompiledTraining(trainer, options, size, together=per_group > 1)
-        self._groups = [
-            seeds[start : start + per_group] for start in range(0, len(seeds), per_group)
-        ]
+            size = config.training.chunk
+            self._training = CompiledTraining(self.trainer, options, size, together=per_group > 1)
         self._together = per_group > 1
+        self._groups = [seeds[at : at + per_group] for at in range(0, len(seeds), per_group)]
         self._devices = [devices[index % len(devices)] for index in range(len(self._groups))]
         self._pool = ThreadPoolExecutor((os.cpu_count() or 1) if on_cpu else len(devices))
-        self.trainer, self._terms = trainer, terms
         self._states: Sequence[TrainingState] = ()
-        self._before: Sequence[TrainingState] = ()
 
     def start(self) -> None:
         """Fresh states for all seeds."""
+        terms = make_terms(self._config)
 
         def init(group: tuple[int, ...], device: Any) -> TrainingState:
             seeds = np.asarray(group, np.int32)
-            return self._training.init(self._terms, jax.device_put(self._of_group(seeds), device))
+            return self._training.init(terms, jax.device_put(self._of_group(seeds), device))
 
         self._states = list(self._pool.map(init, self._groups, self._devices))
 
@@ -162,21 +157,24 @@ class SeedGroups:
 
     def structure(self) -> PyTree:
         """Shapes and types of the stacked states, without computing them."""
-        count = sum(map(len, self._groups))
+        count = len(self._config.training.seeds)
         return jax.tree.map(
             lambda leaf: jax.ShapeDtypeStruct((count, *leaf.shape), leaf.dtype),
-            self._training.structure(self._terms),
+            self._training.structure(make_terms(self._config)),
         )
 
-    def restore(self, stacked: PyTree) -> None:
-        """Continue from states stacked along their first axis, one entry per seed."""
+    def restore(self, stacked: PyTree) -> int:
+        """Continue from states stacked along their first axis, one entry per seed; replays host
+        environments. Returns how many episodes could not be restored."""
         bounds = np.cumsum([0, *map(len, self._groups)])
-        self._states = [
+        states = [
             jax.device_put(
                 jax.tree.map(lambda leaf, a=a, b=b: self._of_group(leaf[a:b]), stacked), device
             )
             for a, b, device in zip(bounds[:-1], bounds[1:], self._devices, strict=True)
         ]
+        self._states, lost = zip(*map(self._training.revive, states), strict=True)
+        return sum(lost)
 
     def stacked(self) -> PyTree:
         """All states along a first axis of seeds, on the host."""
@@ -196,51 +194,83 @@ class SeedGroups:
         for state in self._states:
             jax.block_until_ready(self._training.chunk(state, np.int32(0)))
 
-    def revive(self) -> list[str]:
-        """Replay host environments to the restored states; returns a sentence if some episodes
-        could not be restored."""
-        self._states, lost = zip(*map(self._training.revive, self._states), strict=True)
-        name = name_of_environment(self.trainer.environment)
-        note = (
-            f"{sum(lost)} of {len(lost) * self.trainer.environments} episodes of {name} could not "
-            "be restored: the same seed and actions led to other observations. New ones start, so "
-            "the numbers of this run differ from those of one that never stopped."
-        )
-        return [note] if any(lost) else []
-
-    def advance(self, count: int) -> PyTree:
-        """`count` iterations of every seed; the records as numpy arrays [seed, iteration, ...]."""
+    def advance(self, count: int) -> tuple[dict[str, np.ndarray], EpisodeEnds]:
+        """`count` updates of every seed; metrics and episodes as numpy arrays [seed, update, ...].
+        On a fault, raise and leave the states as they were."""
 
         def run(state: TrainingState) -> Any:
             return jax.block_until_ready(self._training.chunk(state, np.int32(count)))
 
-        results = list(self._pool.map(run, self._states))
-        self._before, self._states = self._states, [state for state, _ in results]
-        return jax.tree.map(
+        with explain_failures(self._config.environment):
+            results = list(self._pool.map(run, self._states))
+        states = [state for state, _ in results]
+        metrics, ends = jax.tree.map(
             lambda *leaves: self._join(leaves)[:, :count], *(record for _, record in results)
         )
-
-    def unsound(self) -> str | None:
-        """A sentence about the first seed with a weight or statistic that is not finite."""
-        for seeds, state in zip(self._groups, self._states, strict=True):
-            for part, tree in {
-                "policy": state.learner.policy,
-                "critics": state.learner.critics,
-                "statistics": state.statistics,
-            }.items():
-                for name, array in named(part, tree).items():
-                    good = sane(array) if part == "policy" else np.isfinite(array)
-                    if not (good := good.reshape(len(seeds), -1).all(1)).all():
-                        return (
-                            "Training gave numbers that are not finite, or absurdly large: "
-                            f"{name} of seed {seeds[int(np.argmin(good))]}. Large costs and rewards "
-                            "do that (`canary check-env` looks at them), and large learning rates."
-                        )
-        return None
-
-    def rewind(self) -> None:
-        """Back to the states before the last `advance`."""
-        self._states = self._before
+        done = int(np.asarray(self._states[0].terms.iteration).min())
+        fault = find_fault(metrics.pop(FAULT), ends, self._config, done)
+        if fault := fault or unsound(self._groups, states):
+            raise CanaryError(fault)
+        self._states = states
+        return metrics, ends
 
     def close(self) -> None:
         self._pool.shutdown()
+
+
+def find_fault(
+    faults: Float[np.ndarray, "seed update"], ends: EpisodeEnds, config: RunConfig, first: int
+) -> str | None:
+    """A sentence about the first fault in a chunk of updates that begins at `first`: a number that
+    is not finite or absurdly large, or an episode beyond its horizon. The program noted it, or it
+    is in the sums of the episodes."""
+    training, name, horizon = config.training, config.environment_name, config.environment.horizon
+    lanes = training.environments
+    if faults.any():
+        # The earliest; among seeds, the first
+        update, seed = map(int, np.argwhere(faults.T > 0)[0])
+        place, index = divmod(int(faults[seed, update]) - 1, len(FAULT_KINDS))
+        kind, (step, lane) = FAULT_KINDS[index], divmod(place, lanes)
+    else:
+        good = {
+            "cost": sane(ends.cost).reshape(*ends.ended.shape, -1).all(-1),
+            "reward": sane(ends.reward),
+            "end": np.asarray(ends.length) <= horizon,
+        }
+        if (kind := next((kind for kind, each in good.items() if not each.all()), None)) is None:
+            return None
+        update, step, lane, seed = np.argwhere(~np.moveaxis(good[kind], 0, -1))[0]
+    update += first
+    where = (
+        f"seed {training.seeds[seed]}, update {update + 1}, step {step + 1} of "
+        f"{training.rollout_length}, lane {lane} (environment step "
+        f"{update * training.batch + step * lanes + lane + 1:,})"
+    )
+    if kind == "action":
+        return f"The policy gave an action that is not finite: {where}."
+    if kind == "end":
+        return (
+            f"{name} continued beyond its horizon of {horizon:,} steps: {where}; write truncated = "
+            "(time >= horizon) & ~terminated."
+        )
+    what = "an observation" if kind == "observation" else f"a {kind}"
+    return (
+        f"{name} gave {what} that is not finite, or absurdly large: {where}; `canary check-env` "
+        "looks for the cause."
+    )
+
+
+def unsound(groups: Sequence[tuple[int, ...]], states: Sequence[TrainingState]) -> str | None:
+    """A sentence about the first seed with a weight or statistic that is not finite."""
+    for seeds, state in zip(groups, states, strict=True):
+        learner = state.learner
+        arrays = named("policy", learner.policy) | named("critics", learner.critics)
+        for name, array in (arrays | named("statistics", state.statistics)).items():
+            good = sane(array) if name.startswith("policy") else np.isfinite(array)
+            if not (good := good.reshape(len(seeds), -1).all(1)).all():
+                return (
+                    "Training gave numbers that are not finite, or absurdly large: "
+                    f"{name} of seed {seeds[int(np.argmin(good))]}. Large costs and rewards "
+                    "do that (`canary check-env` looks at them), and large learning rates."
+                )
+    return None

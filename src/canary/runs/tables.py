@@ -6,14 +6,19 @@ updates count: rows of later ones are of a run that was killed in between.
 """
 
 import io
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 import polars as pl
 
 from canary.errors import CanaryError
+from canary.runs.directory import stored_manifest
 from canary.runs.files import damaged, read_bytes, write_atomically
-from canary.runs.manifest import stored_manifest
+
+if TYPE_CHECKING:
+    from canary.types import EpisodeEnds
 
 Kind = Literal["metrics", "episodes"]
 # The columns that every table has; algorithms add their metrics.
@@ -30,6 +35,28 @@ COLUMNS: dict[Kind, dict[str, Any]] = {
         "valid": pl.Boolean,
     },
 }
+
+
+def metrics_rows(
+    metrics: dict[str, np.ndarray], seeds: Sequence[int], first: int, batch: int
+) -> pl.DataFrame:
+    """A row per seed and update from arrays [seed, update]; `first` is the first update."""
+    count = next(iter(metrics.values())).shape[1]
+    update = np.tile(np.arange(first, first + count), len(seeds))
+    columns = {"seed": np.repeat(seeds, count), "iteration": update, "steps": (update + 1) * batch}
+    columns |= {name: value.reshape(-1) for name, value in metrics.items()}
+    return pl.DataFrame(columns, schema_overrides=COLUMNS["metrics"])
+
+
+def episode_rows(ends: "EpisodeEnds", seeds: Sequence[int], first: int) -> pl.DataFrame:
+    """A row per episode that ended, in order of time, from arrays [seed, update, time, lane]."""
+    seed, update, _, lane = where = np.nonzero(np.asarray(ends.ended))
+    columns = {"seed": np.asarray(seeds)[seed], "iteration": first + update, "environment": lane}
+    values = {"return": ends.reward, "cost": ends.cost, "length": ends.length}
+    values |= {"terminated": ends.terminated, "valid": ends.valid}
+    columns |= {name: np.asarray(value)[where] for name, value in values.items()}
+    whole = dict.fromkeys(("seed", "iteration", "environment"), pl.Int32)
+    return pl.DataFrame(columns, schema_overrides=whole)
 
 
 def write_table(run: Path, kind: Kind, table: pl.DataFrame) -> None:

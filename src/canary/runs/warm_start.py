@@ -6,7 +6,7 @@ same sizes.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from canary.errors import CanaryError
 from canary.networks import Policy
 from canary.numerics.running_statistics import RunningStatistics
 from canary.runs.checkpoint import named_leaves, newest, read_arrays
-from canary.runs.manifest import read_config
+from canary.runs.directory import read_config
 from canary.training import TrainingState
 
 POLICY = ("tree.learner.policy", "tree.statistics")  # must fit
@@ -39,9 +39,10 @@ class Start:
     seed: int | None = None
     """The one that all new seeds begin with; None: each begins with the seed of its own number."""
 
-    def fitted(self, like: TrainingState, seeds: Sequence[int]) -> "Start":
-        """The arrays that training takes, one for each new seed; `like` has the shapes of the new
-        run."""
+    def begin(
+        self, states: TrainingState, seeds: Sequence[int]
+    ) -> tuple[TrainingState, dict[str, Any]]:
+        """Fresh states of new seeds with these arrays in place of their own; and the record."""
         sources = list(seeds) if self.seed is None else [self.seed] * len(seeds)
         if missing := [seed for seed in sources if seed not in self.seeds]:
             known = ", ".join(map(str, self.seeds))
@@ -49,36 +50,32 @@ class Start:
                 f"{self.name} has no seed {missing[0]}, only {known}: train these seeds, or say "
                 "which one all begin with (--seed)."
             )
-        leaves = dict(named_leaves(like))
-        needed = [name for name in (leaves | self.arrays) if name.startswith(POLICY)]
-        rest = [name for name in leaves if name.startswith(REST)]
-        for name in needed:
-            if not self._fits(name, leaves):
-                found = self.arrays[name].shape[1:] if name in self.arrays else "not there"
-                wanted = leaves[name].shape[1:] if name in leaves else "not there"
+        leaves = dict(named_leaves(states))
+
+        def shapes(arrays: dict[str, Any], prefix: tuple[str, ...]) -> dict[str, Any]:
+            return {
+                name: (array.shape[1:], str(array.dtype))
+                for name, array in arrays.items()
+                if name.startswith(prefix)
+            }
+
+        found, wanted = shapes(self.arrays, POLICY), shapes(leaves, POLICY)
+        for name in wanted | found:
+            if found.get(name) != wanted.get(name):
+                is_, must = (each.get(name, ("not there",))[0] for each in (found, wanted))
                 raise CanaryError(
                     f"Training cannot begin with {self.name}: {name.removeprefix('tree.')} is "
-                    f"{found} and must be {wanted}. A warm start needs observations, actions and "
+                    f"{is_} and must be {must}. A warm start needs observations, actions and "
                     "hidden layers (algo.hidden) of the same sizes."
                 )
-        has_rest = all(self._fits(name, leaves) for name in rest)
+        rest = shapes(leaves, REST)
+        has_rest = rest.items() <= shapes(self.arrays, REST).items()
         rows = [self.seeds.index(seed) for seed in sources]
-        taken = {name: self.arrays[name][rows] for name in needed + (rest if has_rest else [])}
+        for name in (*wanted, *(rest if has_rest else ())):
+            leaves[name] = jnp.asarray(self.arrays[name][rows])
         pairs = {str(new): old for new, old in zip(seeds, sources, strict=True)}
-        record = self.record | {"seeds": pairs, "critics": has_rest}
-        return replace(self, arrays=taken, record=record)
-
-    def begin(self, states: TrainingState) -> TrainingState:
-        """Fresh states with the arrays of a fitted start in place of their own."""
-        taken = [jnp.asarray(self.arrays.get(name, leaf)) for name, leaf in named_leaves(states)]
-        return jax.tree.unflatten(jax.tree.structure(states), taken)
-
-    def _fits(self, name: str, leaves: dict[str, Any]) -> bool:
-        """Whether an array can take the place of the leaf of its name."""
-        if name not in self.arrays or name not in leaves:
-            return False
-        found, leaf = self.arrays[name], leaves[name]
-        return (found.shape[1:], str(found.dtype)) == (leaf.shape[1:], str(leaf.dtype))
+        begun = jax.tree.unflatten(jax.tree.structure(states), list(leaves.values()))
+        return begun, self.record | {"seeds": pairs, "critics": has_rest}
 
 
 def start_from_run(run: Path, seed: int | None = None) -> Start:

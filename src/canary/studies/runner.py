@@ -28,11 +28,11 @@ from canary.exact.mdp import from_environment
 from canary.exact.run import policy_law
 from canary.reporting.results import Results, of_run
 from canary.runs import directory
-from canary.runs.environment import is_ours
+from canary.runs.directory import read_manifest
+from canary.runs.environment import is_ours, open_config
 from canary.runs.files import digest_of, make_folder
-from canary.runs.manifest import read_manifest
 from canary.runs.policies import EvaluationPlan, FrozenPolicies, load_policies, play
-from canary.runs.runner import resume_run, start_run
+from canary.runs.runner import new_run, train_run
 from canary.studies import store
 from canary.studies.catalogue import Row, Study
 from canary.studies.table import VIEWS, save_views
@@ -333,12 +333,14 @@ def _finished_runs(
         seeds = tuple(stored["training"]["seeds"])
         if set(seeds) <= missing and stored_settings(stored) == settings_of(config):
             environment = None if is_ours(config.environment) else config.environment
-            resumed = resume_run(run, environment=environment, quiet=quiet)
-            yield _results_of(with_seeds(config, seeds), resumed)
+            train_run(run, open_config(run, environment), quiet=quiet)
+            yield _results_of(with_seeds(config, seeds), run)
             missing -= set(seeds)
     if missing:
         rest = with_seeds(config, [seed for seed in config.training.seeds if seed in missing])
-        yield _results_of(rest, start_run(rest, runs, quiet=quiet))
+        run = new_run(rest, runs)
+        train_run(run, rest, quiet=quiet)
+        yield _results_of(rest, run)
 
 
 def _results_of(config: RunConfig, run: Path) -> Results:

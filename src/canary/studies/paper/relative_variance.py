@@ -52,7 +52,7 @@ def missing(
 
     from canary.environments.icy_lake import IcyLake
     from canary.exact import from_environment
-    from canary.runs.manifest import code_fingerprint
+    from canary.runs.directory import code_fingerprint
     from canary.studies.paper import estimators
     from canary.theory import scored_law, with_violation
 

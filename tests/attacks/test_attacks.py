@@ -20,7 +20,6 @@ from canary.errors import CanaryError
 from canary.runs import checkpoint, directory
 from canary.runs.devices import REQUIRED, prepare_devices
 from canary.runs.environment import describe_environment, environment_changes, open_config
-from canary.runs.policies import EvaluationPlan
 from runs.untrained_runs import LAKE, untrained_run
 
 
@@ -87,9 +86,9 @@ def test_settings_of_jax_that_change_numbers_are_refused(name):
     prepare_devices()
 
 
-def test_seeds_are_not_counted_twice():
+def test_seeds_are_not_counted_twice(run):
     with pytest.raises(CanaryError, match="different"):
-        EvaluationPlan(seeds=(1, 1))
+        canary.evaluate(run, 5, seeds=(3, 3))
 
 
 def test_a_batch_that_no_memory_holds_is_a_sentence(tmp_path, capsys):

@@ -434,8 +434,12 @@ def loaded(run: Run, step: int | None) -> FrozenPolicies:
 def chosen_seeds(run: Run, seeds: Any) -> tuple[int, ...]:
     """The named seeds, the first few of the run if `seeds` is a number, or all."""
     known = run.config.training.seeds
-    if not isinstance(seeds, int):
-        return known if seeds is None else tuple(seeds)
-    if not 1 <= seeds <= len(known):
-        raise CanaryError(f"The run has {len(known)} seeds; take 1 to {len(known)}, or name some.")
-    return known[:seeds]
+    if isinstance(seeds, int):
+        if not 1 <= seeds <= len(known):
+            count = len(known)
+            raise CanaryError(f"The run has {count} seeds; take 1 to {count}, or name some.")
+        return known[:seeds]
+    chosen = known if seeds is None else tuple(seeds)
+    if not chosen or len(set(chosen)) < len(chosen):
+        raise CanaryError(f"Name one or more different seeds of the run, not {list(chosen)}.")
+    return chosen

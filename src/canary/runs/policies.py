@@ -34,7 +34,6 @@ from canary.runs.checkpoint import load, newest, stored_updates
 from canary.runs.devices import device_name, prepare_devices
 from canary.runs.directory import stored_manifest
 from canary.training import TrainingState
-from canary.values import Count, Whole, convert_fields
 
 STREAM = 0x6576616C  # "eval": training folds in iteration numbers only
 BATCH = 500  # episodes per call of the program
@@ -98,21 +97,14 @@ class FrozenPolicies:
 class EvaluationPlan:
     """How the frozen policies are played."""
 
-    episodes: Count = 1000
+    episodes: int = 1000
     """Fresh episodes per seed."""
-    seeds: tuple[Whole, ...] | None = None
+    seeds: tuple[int, ...] | None = None
     """Which seeds of the run; None: all."""
     deterministic: bool = False
     """Take the most likely action instead of sampling as in training."""
-    evaluation_seed: Whole = 0
+    evaluation_seed: int = 0
     """The key from which the randomness of all episodes is derived."""
-
-    def __post_init__(self):
-        convert_fields(self)
-        if self.seeds is not None and not self.seeds:
-            raise CanaryError("At least one seed is needed.")
-        if self.seeds is not None and len(set(self.seeds)) < len(self.seeds):
-            raise CanaryError(f"Seeds must be different whole numbers, not {self.seeds}.")
 
     @property
     def batch(self) -> int:

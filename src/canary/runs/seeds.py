@@ -54,7 +54,7 @@ def make_trainer(config: RunConfig) -> Trainer:
         # Merging branches on the data; a vectorised group of seeds would compute both branches.
         merge_capacity=training.merge_capacity if on_cpu and training.seeds_per_device <= 1 else 0,
     )
-    trainer = Trainer(
+    return Trainer(
         environment=environment,
         algorithm=config.algorithm.make(task),
         cost_discount=config.algorithm.estimation.cost_discount,
@@ -63,14 +63,13 @@ def make_trainer(config: RunConfig) -> Trainer:
         rollout_length=training.rollout_length,
         stagger=training.stagger,
     )
-    is_host = isinstance(environment, GymnasiumEnvironment)  # cannot be traced
-    if type(config.algorithm) not in ALGORITHMS.values() and not is_host:
-        _check_own_method(config, trainer)
-    return trainer
 
 
 def _check_own_method(config: RunConfig, trainer: Trainer) -> None:
     """Trace an update of a user's method, to report its mistakes before anything is computed."""
+    is_host = isinstance(config.environment, GymnasiumEnvironment)  # cannot be traced
+    if type(config.algorithm) in ALGORITHMS.values() or is_host:
+        return
 
     def metrics() -> Metrics:
         state = init_training(trainer, make_terms(config), 0)
@@ -138,6 +137,7 @@ class SeedGroups:
 
     def start(self) -> None:
         """Fresh states for all seeds."""
+        _check_own_method(self._config, self.trainer)
         terms = make_terms(self._config)
 
         def init(group: tuple[int, ...], device: Any) -> TrainingState:

@@ -68,7 +68,7 @@ def test_a_fault_ends_training_as_it_was_before(environment, sentence, updates, 
         )  # fmt: skip
     assert f"saved as it was after update {updates}" in str(caught.value)
     (run,) = tmp_path.iterdir()
-    assert list(stored_updates(run)) == [updates]
+    assert max(stored_updates(run)) == updates
     loaded = canary.load(run, environment)
     assert loaded.metrics["iteration"].to_list() == list(range(updates))
     with pytest.raises(CanaryError, match=r"a cost that is not|callback of Calls failed"):

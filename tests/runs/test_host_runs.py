@@ -72,7 +72,7 @@ def test_a_failure_is_told_and_what_was_trained_is_kept(tmp_path, how, workers, 
     run = the_run(tmp_path)
     assert f"saved as it was after update 4: canary train --resume {run}" in str(caught.value)
     assert read_manifest(run)["status"] == "failed"
-    assert list(checkpoint.stored_updates(run)) == [4]
+    assert max(checkpoint.stored_updates(run)) == 4
     assert canary.load(run, environment).metrics["iteration"].to_list() == [0, 1, 2, 3]
     assert not children()
 

@@ -109,7 +109,7 @@ def objective_of(rollout, window, local, ahead, *, dead_zone, decay):
     values, next_values = (jnp.stack([nothing, *each]) for each in zip(local, ahead, strict=True))
     batch = Batch(rollout, (nothing, nothing), values, next_values, window)
     objective = priced_objective([cantelli_penalty(config, 1)], 1, estimation.window)
-    found = objective(batch, make_terms(LIMIT, EPSILON), Price.at_start())
+    found = objective(batch, make_terms(LIMIT, EPSILON), Price(jnp.full((), 0.5)))
     return replace(found, targets=found.targets.at[1].multiply(LOCAL_UNIT))
 
 

@@ -50,7 +50,7 @@ def objective(case, kind):
     batch = Batch(case.rollout, (nothing, nothing + 7), *case.values, case.window)
     terms = make_terms(LIMIT, share_of(kind))
     penalties = [expected_sum(estimation, kind)]
-    return priced_objective(penalties, 1, estimation.window)(batch, terms, Price.at_start())
+    return priced_objective(penalties, 1, estimation.window)(batch, terms, Price(jnp.zeros(())))
 
 
 def level(kind, table, gamma, eta):

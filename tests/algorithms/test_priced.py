@@ -46,7 +46,7 @@ def test_an_error_of_any_size_moves_the_price_by_a_bounded_amount():
 @settings(deadline=None, max_examples=50)
 @given(st.lists(levels, min_size=1, max_size=30))
 def test_the_price_stays_within_its_caps_and_leaves_them_at_once(measured):
-    price = Price.at_start()
+    price = Price(jnp.zeros(()))
     for level in [*measured, *[50.0] * 5]:
         price, multiplier = advance(price, jnp.float32(level))
         assert LEAST * 0.999 <= float(multiplier) <= MOST * 1.001
@@ -95,3 +95,8 @@ def test_what_does_not_vary_or_is_no_number_has_no_say():
     assert not np.asarray(priced_advantage(constant, [2 * constant], [jnp.asarray(2.0)])).any()
     broken = jnp.asarray(COST).at[0, 0].set(jnp.nan)
     assert np.isfinite(priced_advantage(REWARD, [broken], [jnp.asarray(2.0)])).all()
+
+
+def test_several_prices_start_lower():
+    one, two = Price.at_start(), Price.at_start(2)
+    assert (one.log_integral > two.log_integral).all()

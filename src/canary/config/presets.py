@@ -112,7 +112,7 @@ def fast(config: RunConfig) -> RunConfig:
         settings = replace(
             settings,
             estimation=replace(estimation, window=max(window, 20), clock=True, budget_layer=True),
-            clipped=ClippedConfig(minibatch_size=40, learning_rate=1e-3, entropy=0.005)
+            clipped=ClippedConfig(epochs=2, minibatch_size=40, learning_rate=1e-3, entropy=0.01)
             if discrete
             else ClippedConfig(minibatch_size=500, entropy=0.0075),
         )

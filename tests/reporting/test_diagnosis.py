@@ -29,6 +29,7 @@ def series(*, rate=0.0, returns=1.0, restoring=False, bound=-1.0, updates=UPDATE
 
 FALLING = np.linspace(1.0, 0.28, UPDATES)
 COMING_DOWN = np.geomspace(50, 1, UPDATES)
+NOISE = np.random.default_rng(1).normal(size=UPDATES)
 VAIN = {"rate": 0.2, "restoring": True, "bound": 9.0}
 
 
@@ -60,6 +61,7 @@ def test_a_seed_that_went_wrong_is_told_what_it_reached(seed, words):
         series(returns=np.linspace(1.0, 0.86, UPDATES)),
         series(returns=np.linspace(0.2, 0.9, UPDATES)),
         series(returns=-3.0),
+        series(returns=1 + 3 * NOISE),  # windows differ by chance alone
         series(**VAIN, updates=2 * WINDOW - 1),  # too short to be judged
         replace(series(**VAIN), episodes=np.zeros(UPDATES, int), costs=np.zeros(0)),
     ],

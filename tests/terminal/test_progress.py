@@ -103,6 +103,18 @@ def test_a_log_gets_a_line_every_ten_seconds_or_twentieth():
     assert "\x1b" not in file.getvalue()
 
 
+def test_a_log_says_once_that_a_seed_is_stuck():
+    log, file = console(False)
+    clock = Clock()
+    warnings = ("stuck: rate 0.2", "stuck: rate 0.3", None, "stuck: rate 0.2", "timid: from 3 to 2")
+    with TrainingProgress(*TASK, console=log, clock=clock) as progress:
+        for warning in warnings:
+            clock.now += 10
+            progress.update([seed(0), seed(1, warning=warning)], 1, 50.0)
+    told = [line for line in file.getvalue().splitlines() if line.startswith("seed")]
+    assert told == ["seed 1: stuck: rate 0.2", "seed 1: timid: from 3 to 2"]
+
+
 def test_quiet_is_quiet():
     for is_terminal in (True, False):
         terminal, file = console(is_terminal)

@@ -19,6 +19,7 @@ WINDOW = 25  # updates
 RESTORING = 0.9  # share of updates that restore, or do not move
 PROGRESS = 0.9  # a bound that fell below this share of its earlier mean is coming down
 LOST = 0.3  # share of the best return whose loss makes a safe seed timid
+NOISE = 3  # standard errors by which the loss must be larger
 NAMES = {"chance": "violation rate", "mean": "mean cost", "cvar": "CVaR", "joint": "worst level"}
 
 
@@ -90,8 +91,11 @@ def diagnose(
             "(--from), or train longer"
         )
     windows = series.returns[len(series.returns) % WINDOW :].reshape(-1, WINDOW)
-    known = [float(np.nanmean(one)) for one in windows if np.isfinite(one).any()]
-    lost = known[-1] < max(known) - LOST * abs(max(known))
+    windows = [one[np.isfinite(one)] for one in windows]
+    known = [(one.mean(), one.var() / len(one)) for one in windows if len(one)]
+    (best, best_error), (last, last_error) = max(known), known[-1]
+    noise = NOISE * np.sqrt(best_error + last_error)
+    lost = last + noise < best - LOST * abs(best)
     if measured.value > constraint.allowed or not lost:
         return None
     advice = "try a larger limit or epsilon"
@@ -99,8 +103,8 @@ def diagnose(
         wider = f"--set algo.dead_zone={(1 + dead_zone) / 2:.2g}"
         advice = f"a wider dead zone is less conservative ({wider})"
     return (
-        f"timid: it stays within its limit, but its return fell from {max(known):.3g} to "
-        f"{known[-1]:.3g} ({entropy}); {advice}"
+        f"timid: it stays within its limit, but its return fell from {best:.3g} to "
+        f"{last:.3g} ({entropy}); {advice}"
     )
 
 

@@ -109,6 +109,7 @@ class TrainingProgress:
         self._quiet, self._clock = quiet, clock
         self._live: Live | None = None
         self._seeds: Sequence[SeedStatus] = ()
+        self._told: dict[int, str] = {}
         self._steps, self._speed, self._work = 0, 0.0, ""
         self._started = self._updated = self._work_since = clock()
         self._line_time, self._line_steps = -math.inf, 0
@@ -159,7 +160,11 @@ class TrainingProgress:
             *self._pace(),
         )
         self.message("  ".join(cells))
-        for line in _warnings(self._seeds):
+        # A log says once that a seed is stuck or timid, whatever the numbers in the text
+        kinds = {one.seed: one.warning.split(":")[0] for one in self._seeds if one.warning}
+        new = [one for one in self._seeds if kinds.get(one.seed) != self._told.get(one.seed)]
+        self._told |= kinds
+        for line in _warnings(new):
             self.message(line, warning=True)
 
     def _pace(self) -> tuple[str, str]:

@@ -252,7 +252,7 @@ def test_values_of_a_sweep_are_split_at_commas_outside_of_brackets():
     for wrong, words in (
         (["algo.hidden=64,64"], "brackets"),
         (["algo.target_kl"], "section.setting=value,value"),
-        (["algo.damping=1", "algo.damping=2"], "given twice"),
+        (["algo.damping=1", "algo.damping=2"], "value once"),
     ):
         with pytest.raises(CanaryError, match=words):
             swept(wrong)

@@ -99,8 +99,8 @@ def full_check(
         findings = [*findings_in(environment, record), *same_again(first, record)]
         if late := int((~record.done[-1]).sum()):
             text = (
-                f"{late} of {recorder.lanes} random episodes did not end within "
-                f"{len(record.done) - 1} steps and are left out; --episodes N waits for "
+                f"{late} of {recorder.lanes} random episodes were cut off at step "
+                f"{len(record.done) - 1} and are left out; --episodes N waits for up to "
                 f"{LONGEST:,} steps."
             )
             findings.append(Finding("note", text))

@@ -95,10 +95,11 @@ with other settings are kept beside the new ones."""
             return 0
         from canary.studies.runner import Request
 
-        study = ALL_STUDIES[canonical(self.study, ALL_STUDIES, "study")]
+        name = canonical(self.study, ALL_STUDIES, "study")
+        study = ALL_STUDIES[name]
         if not study.rows:
-            options.refuse(self, ("engine",), f"{self.study} trains nothing")
-        return self.train(self.study, study, Request(**options.arguments(self, Request)))
+            options.refuse(self, ("engine",), f"{name} trains nothing")
+        return self.train(name, study, Request(**options.arguments(self, Request)))
 
     def _rebuild(self) -> int:
         """One study, or all that are stored. One that cannot be shown does not stop the others."""
@@ -214,15 +215,10 @@ def swept(texts: Sequence[str]) -> Axes:
     for text in texts:
         path, _, values = map(str.strip, text.partition("="))
         parts = [part.strip() for part in re.findall(r"\[[^\]]*\]|[^,\[\]]+", values)]
-        if not path or not parts:
+        if not path or not parts or path in axes or len(set(parts)) < len(parts):
             raise CanaryError(
-                "A sweep takes section.setting=value,value, such as algo.target_kl=0.01,0.02, not "
-                f"{text!r:.60}."
-            )
-        if path in axes or len(set(parts)) < len(parts):
-            raise CanaryError(
-                f"{path} or one of its values is given twice. Give all values at once; a list is "
-                f"written in brackets: {path}=[{','.join(parts)}]."
+                "A sweep takes section.setting=value,value with each setting and value once, and "
+                f"lists in brackets, such as algo.hidden=[64,64],[32,32]; not {text!r:.60}."
             )
         axes[path] = parts
     return axes

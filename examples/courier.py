@@ -41,6 +41,8 @@ OVERRIDES = {
     "training.total_steps": 600_000,
     "algo.minibatch_size": 200,
     "algo.window": 400,
+    "algo.epochs": 4,
+    "algo.entropy": 0.005,
 }
 
 

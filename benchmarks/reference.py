@@ -8,6 +8,7 @@ steps agree with those of the library (tests/test_reference.py).
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -16,16 +17,16 @@ import optax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from canary.algorithms.advantages import batch_of
 from canary.algorithms.base import Algorithm, Learner, Task
 from canary.algorithms.cantelli_cpo import CantelliCPOConfig, cantelli_constraint
 from canary.algorithms.critics import Critics, init_critics, learning_rates, make_optimiser
-from canary.algorithms.signals import reward_advantages
-from canary.algorithms.trust_region import Evidence, flatten
-from canary.algorithms.trust_region_step import Samples
-from canary.networks import Policy, critic_values, make_critics, make_policy
-from canary.numerics.line_search import Candidate, acceptable, backtrack
-from canary.numerics.moments import EpisodeWindow
-from canary.numerics.trust_region import Tier, solve
+from canary.algorithms.trust_region import flatten
+from canary.algorithms.trust_region_step import Levels, Samples, search
+from canary.constraints import Tier
+from canary.networks import Policy, make_critics, make_policy
+from canary.numerics.costs import EpisodeWindow, cost_moments
+from canary.numerics.trust_region import solve
 from canary.types import Metrics, Rollout, Terms
 
 Vector = Float[Array, "params"]
@@ -47,16 +48,17 @@ def make_reference(config: CantelliCPOConfig, task: Task) -> Algorithm:
         learner: Learner, rollout: Rollout, window: EpisodeWindow, terms: Terms, key: PRNGKeyArray
     ) -> tuple[Learner, Metrics]:
         del key
-        values = critic_values(learner.critics.networks, rollout.inputs)
-        next_values = critic_values(learner.critics.networks, rollout.next_inputs)
-        advantage, target = reward_advantages(rollout, values[0], next_values[0], config.estimation)
-        risk = estimate_risk(Evidence(rollout, values[1:], next_values[1:], window, terms))
+        batch = batch_of(learner.critics.networks, rollout, window, config.estimation)
+        advantage, target = batch.reward
+        own = replace(batch, values=batch.values[1:], next_values=batch.next_values[1:])
+        risk = estimate_risk(own, terms)
+        length = cost_moments(window, config.estimation.window, terms.limit).length
         rows = rollout.inputs.reshape(-1, task.input_size)
         ready = window.total >= config.estimation.warmup_episodes
         samples = flatten(rollout, advantage, risk)
 
         def bound(change: Float[Array, "signal"]) -> Float[Array, "constraint"]:
-            return risk.bound(risk.length * change)  # in episode units
+            return risk.bound(length * change)  # in episode units
 
         policy = plain_step(learner.policy, rows, samples, bound, ready, config)
         targets = jnp.concatenate([target[None], risk.targets]).reshape(3, -1)
@@ -107,25 +109,15 @@ def plain_step(
     ]
     images = [product(vector) for vector in natural]
     gram = jnp.array([[x @ image for image in images] for x in natural])
-    values = constraints(start)
-    solution = solve(0.5 * (gram + gram.T), values, settings.target_kl)
+
+    def levels(theta: Vector) -> Levels:
+        return Levels(reward(theta), constraints(theta), mean_kl(theta))
+
+    before = levels(start)
+    solution = solve(0.5 * (gram + gram.T), before.constraints, settings.target_kl)
     tier = jnp.where(ready, solution.tier, Tier.NO_STEP)
     step = solution.coefficients @ jnp.stack(natural)
-
-    def evaluate(theta: Vector) -> Candidate:
-        return Candidate(reward(theta) - reward(start), constraints(theta) - values, mean_kl(theta))
-
-    search = backtrack(
-        evaluate,
-        lambda candidate: acceptable(
-            candidate, tier=tier, values=values, radius=settings.target_kl
-        ),
-        start,
-        step,
-        shrink=settings.shrink,
-        attempts=settings.backtracks,
-    )
-    return unravel(search.point)
+    return unravel(search(levels, start, before, step, tier, settings).theta)
 
 
 def plain_conjugate_gradient(

@@ -98,7 +98,7 @@ PURE = FROZEN | {
 }  # fmt: skip
 # Their results are bytes, and a reader that works without canary opens them
 FILE_FORMATS = {"export", "rendering"}
-METHODS = {"canary", "cantelli_cpo", "cpo", "cvar_cpo", "ppo", "ppo_lagrangian", "cppo"}
+METHODS = {"canary", "cantelli_cpo", "cpo", "cvar_cpo", "ppo_lagrangian", "cppo"}
 FILES = sorted(SOURCE.rglob("*.py"))
 
 

@@ -12,8 +12,8 @@ import pytest
 from examples.courier import CONSTRAINT, Courier
 
 import canary
+from canary.algorithms.advantages import Batch
 from canary.algorithms.base import EstimationConfig
-from canary.algorithms.clipped import Batch
 from canary.algorithms.priced import Price, expected_sum, priced_objective
 from canary.certification.verify import verify_file
 from canary.cli.options import parse
@@ -22,7 +22,7 @@ from canary.config.config import make_config
 from canary.constraints import Chance, CVaR, Joint, Mean, from_dict, parts_of, to_dict
 from canary.errors import CanaryError
 from canary.export import numpy_policy
-from canary.numerics.moments import empty_window, record_episodes
+from canary.numerics.costs import empty_window, record_episodes
 from canary.numerics.statistics import measurement
 from canary.reporting.page import make_report
 from canary.types import Rollout

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from canary.config.config import make_config
+from canary.constraints import Tier
 from canary.networks import critic_values
 from canary.numerics.running_statistics import normalise
-from canary.numerics.tiers import Tier
 from canary.runs.seeds import make_terms, make_trainer
 from canary.training import init_training, train_chunk
 from canary.types import Chance

@@ -13,8 +13,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Circle
 
+from canary.constraints import Tier
 from canary.numerics.costs import shaped
-from canary.numerics.tiers import Tier
 from canary.numerics.trust_region import solve
 from canary.reporting.figures import BLUE, GREEN, GREY, RED, canvas, save
 

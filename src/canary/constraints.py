@@ -13,6 +13,7 @@ An environment may have several costs. `Joint` then holds a constraint for each,
 
 import math
 from dataclasses import asdict, dataclass, field, replace
+from enum import IntEnum
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -224,3 +225,16 @@ def from_dict(data: Any) -> Constraint:
         return CONSTRAINTS[fields.pop("kind")](**fields)
     except (KeyError, TypeError, ValueError):
         raise CanaryError(f"A constraint cannot be made of {data!r:.80}.") from None
+
+
+class Tier(IntEnum):
+    """What a trust-region step does about its constraints (eq:recovery)."""
+
+    NOMINAL = 0
+    BOUND_RESTORATION = 1
+    MEAN_RESTORATION = 2
+    NO_STEP = 3
+
+    @property
+    def label(self) -> str:
+        return self.name.lower().replace("_", " ")

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 
 from canary.algorithms.base import Algorithm, Learner
 from canary.environments.protocol import Environment
-from canary.numerics.moments import EpisodeWindow, empty_window, record_episodes
+from canary.numerics.costs import EpisodeWindow, empty_window, record_episodes
 from canary.numerics.running_statistics import RunningStatistics, initial_statistics, merge
 from canary.rollout import CostAccount, collect, start_lanes
 from canary.types import EpisodeEnds, Metrics, Rollout, Terms

@@ -101,3 +101,12 @@ class Rollout(eqx.Module):
 
 
 Metrics = dict[str, Float[Array, "*update"]]
+
+
+def numbered(metrics: Sequence[Metrics]) -> Metrics:
+    """The metrics of several costs in one dictionary: `NAME_1` is of the first."""
+    return {
+        f"{name}_{index + 1}": value
+        for index, each in enumerate(metrics)
+        for name, value in each.items()
+    }

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from canary.algorithms.advantages import Batch, cost_advantages
 from canary.algorithms.base import EstimationConfig
 from canary.algorithms.canary import (
     LOCAL_UNIT,
@@ -20,11 +21,8 @@ from canary.algorithms.canary import (
     shaped_bound,
     tightening,
 )
-from canary.algorithms.clipped import Batch
 from canary.algorithms.priced import Price, priced_objective
-from canary.algorithms.signals import cost_advantages
-from canary.numerics.costs import shaped
-from canary.numerics.moments import EpisodeWindow, empty_window, record_episodes
+from canary.numerics.costs import EpisodeWindow, empty_window, record_episodes, shaped
 from canary.types import EpisodeEnds
 from problems.breach_truth import Law
 from problems.probe_mdps import (

@@ -11,14 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from canary.algorithms.advantages import Batch, breach_indicator
 from canary.algorithms.base import EstimationConfig, Task
 from canary.algorithms.cpo import CPOConfig, expectation_constraint
-from canary.algorithms.signals import breach_indicator
-from canary.algorithms.trust_region import Evidence, flatten
+from canary.algorithms.trust_region import flatten
 from canary.algorithms.trust_region_step import TrustRegionConfig
+from canary.constraints import Tier
 from canary.environments.protocol import Discrete
-from canary.numerics.moments import empty_window, record_episodes
-from canary.numerics.trust_region import Tier, solve
+from canary.numerics.costs import cost_moments, empty_window, record_episodes
+from canary.numerics.trust_region import solve
 from problems.breach_truth import Law
 from problems.probe_mdps import (
     EPSILON,
@@ -108,11 +109,15 @@ def exact(request):
                 return Law(table, gamma).breach() - EPSILON
 
         here, after = (jnp.asarray(values)[None, :, None] for values in (here, after))
-        evidence = Evidence(rollout, here, after, window, make_terms(LIMIT, EPSILON))
-        estimate = expectation_constraint(settings_of(kind, gamma))(evidence)
+        batch = Batch(rollout, (rollout.reward, rollout.reward), here, after, window)
+        estimate = expectation_constraint(settings_of(kind, gamma))(
+            batch, make_terms(LIMIT, EPSILON)
+        )
         samples = flatten(rollout, rollout.reward, estimate)
+        length = cost_moments(window, 1, LIMIT).length
     return SimpleNamespace(
         value=value, estimate=estimate, samples=samples, rollout=rollout,
+        length=length,
     )  # fmt: skip
 
 
@@ -122,9 +127,7 @@ def test_value_and_gradient_are_exact(exact):
         np.testing.assert_allclose(
             exact.estimate.bound(jnp.zeros(1)), [exact.value(TABLE)], rtol=1e-12
         )
-        found = surrogate_gradients(
-            exact.rollout, exact.samples, exact.estimate, exact.estimate.length
-        )[0]
+        found = surrogate_gradients(exact.rollout, exact.samples, exact.estimate, exact.length)[0]
     assert np.abs(truth).max() > 0.02
     np.testing.assert_allclose(found, truth, rtol=1e-6, atol=1e-9)
 

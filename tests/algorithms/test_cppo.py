@@ -7,15 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from canary.algorithms.advantages import Batch
 from canary.algorithms.base import EstimationConfig
-from canary.algorithms.clipped import Batch
 from canary.algorithms.cppo import (
     Controller,
     CPPOConfig,
     control,
     penalised_objective,
 )
-from canary.numerics.moments import empty_window, record_episodes
+from canary.numerics.costs import empty_window, record_episodes
 from problems.breach_truth import Law
 from problems.probe_mdps import (
     EPSILON,

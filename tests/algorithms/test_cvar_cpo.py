@@ -12,6 +12,7 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from canary.algorithms.advantages import Batch
 from canary.algorithms.base import EstimationConfig
 from canary.algorithms.critics import CriticConfig
 from canary.algorithms.cvar_cpo import (
@@ -26,8 +27,8 @@ from canary.algorithms.cvar_cpo import (
     tail_threshold,
 )
 from canary.algorithms.inputs import Inputs
-from canary.algorithms.trust_region import Evidence, flatten
-from canary.numerics.moments import empty_window, record_episodes
+from canary.algorithms.trust_region import flatten
+from canary.numerics.costs import cost_moments, empty_window, record_episodes
 from problems.breach_truth import COPIES, Law
 from problems.probe_mdps import (
     EPSILON,
@@ -62,12 +63,13 @@ def exact(request):
         )
         window = record_episodes(empty_window(rollout.done.size), rollout.episodes)
         make = cvar_constraint(settings_of(gamma))
-        evidence = Evidence(rollout, here, after, window, make_terms(LIMIT, EPSILON))
-        estimate = make(evidence)
+        batch = Batch(rollout, (rollout.reward, rollout.reward), here, after, window)
+        estimate = make(batch, make_terms(LIMIT, EPSILON))
         samples = flatten(rollout, rollout.reward, estimate)
+        length = cost_moments(window, 1, LIMIT).length
     return SimpleNamespace(
-        gamma=gamma, rollout=rollout, nodes=nodes, law=law, here=here, after=after, make=make, evidence=evidence,
-        estimate=estimate, samples=samples,
+        gamma=gamma, rollout=rollout, nodes=nodes, law=law, here=here, after=after, make=make, batch=batch,
+        estimate=estimate, samples=samples, length=length,
     )  # fmt: skip
 
 
@@ -84,9 +86,7 @@ def test_gradient_equals_finite_differences_of_the_exact_cvar(exact):
     """The threshold is held fixed in the gradient and moves in the truth: the envelope theorem."""
     truth = difference_quotients(lambda table: Law(table, exact.gamma).cvar())
     with jax.enable_x64(True):
-        found = surrogate_gradients(
-            exact.rollout, exact.samples, exact.estimate, exact.estimate.length
-        )[0]
+        found = surrogate_gradients(exact.rollout, exact.samples, exact.estimate, exact.length)[0]
     assert np.abs(truth).max() > 0.05
     np.testing.assert_allclose(found, truth, rtol=1e-5, atol=1e-8)
 
@@ -94,7 +94,8 @@ def test_gradient_equals_finite_differences_of_the_exact_cvar(exact):
 def test_no_episode_yet_gives_no_safe_looking_value(exact):
     with jax.enable_x64(True):
         nothing = empty_window(exact.rollout.done.size)
-        value = exact.make(replace(exact.evidence, window=nothing)).bound(jnp.zeros(1))
+        batch = replace(exact.batch, window=nothing)
+        value = exact.make(batch, make_terms(LIMIT, EPSILON)).bound(jnp.zeros(1))
     assert not np.isfinite(value).any()
 
 

@@ -5,11 +5,10 @@ import numpy as np
 import pytest
 
 from canary.algorithms.base import EstimationConfig, Task
-from canary.algorithms.clipped import ClippedConfig
-from canary.algorithms.ppo import PPOConfig
+from canary.algorithms.clipped import ClippedConfig, PPOConfig
 from canary.config.config import make_config
 from canary.environments.protocol import Discrete
-from canary.numerics.moments import empty_window, record_episodes
+from canary.numerics.costs import empty_window, record_episodes
 from canary.rollout import CostAccount
 from problems.probe_mdps import LEVELS, LIMIT, STATES, population
 from problems.terms import make_terms

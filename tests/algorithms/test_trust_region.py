@@ -1,25 +1,26 @@
-"""What the trust-region engine hands to whom: units, keys, and when it reports."""
+"""The trust-region engine: units of the surrogates, and when the policy moves."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from canary.algorithms.base import EstimationConfig, Task
-from canary.algorithms.critics import CriticConfig, CriticModel
-from canary.algorithms.trust_region import RiskConstraint, RiskEstimate, trust_region_algorithm
+from canary.algorithms.critics import CriticConfig
+from canary.algorithms.trust_region import (
+    RiskConstraint,
+    RiskEstimate,
+    TrustRegionSettings,
+    trust_region_algorithm,
+)
 from canary.algorithms.trust_region_step import TrustRegionConfig
+from canary.constraints import Tier
 from canary.environments.protocol import Discrete
-from canary.numerics.moments import empty_window
-from canary.numerics.tiers import Tier
+from canary.numerics.costs import EpisodeWindow
 from problems.rollouts import make_rollout
 from problems.terms import make_terms
 
 STEPS, LANES = 20, 32
 TASK = Task(input_size=3, action_space=Discrete(2))
-NOTHING = jnp.zeros((0, STEPS, LANES))
-NO_MODEL = CriticModel(
-    lambda key, size: None, lambda state, x: NOTHING, lambda state, *rest: (state, {})
-)
 
 
 def small_rollout():
@@ -30,22 +31,22 @@ def small_rollout():
     )  # fmt: skip
 
 
-def one_update(*, model=NO_MODEL, warmup=0, length=1.0, **region):
+def one_update(*, warmup=0, length=1.0, **region):
     """An update under a constraint of value 1 whose signal is noise."""
     noise = np.random.default_rng(1).normal(size=(1, STEPS, LANES)).astype(np.float32)
 
-    def estimate(evidence):
-        return RiskEstimate(
-            jnp.asarray(noise), jnp.zeros_like(noise), lambda z: z + 1, jnp.array(length), {},
-            jnp.ones((STEPS, LANES)),
-        )  # fmt: skip
+    def estimate(batch, terms):
+        return RiskEstimate(jnp.asarray(noise), jnp.zeros_like(noise), lambda z: z + 1)
 
-    algorithm = trust_region_algorithm(
-        RiskConstraint(critics=1, estimate=estimate, model=model), TASK,
-        EstimationConfig(hidden=(4,), warmup_episodes=warmup), TrustRegionConfig(**region),
-        CriticConfig(epochs=3, minibatches=2),
-    )  # fmt: skip
-    learner, window = algorithm.init(jax.random.key(0)), empty_window(STEPS * LANES)
+    settings = TrustRegionSettings(
+        estimation=EstimationConfig(hidden=(4,), warmup_episodes=warmup),
+        trust_region=TrustRegionConfig(**region),
+        critic=CriticConfig(epochs=3, minibatches=2),
+    )
+    risk = RiskConstraint(critics=1, estimate=estimate)
+    algorithm = trust_region_algorithm(risk, TASK, settings)
+    learner, numbers = algorithm.init(jax.random.key(0)), jnp.full(STEPS * LANES, length)
+    window = EpisodeWindow(0 * numbers, numbers, numbers, jnp.array(1), jnp.array(1))
     update = jax.jit(algorithm.update)
     return update(learner, small_rollout(), window, make_terms(1.0, 0.1), jax.random.key(1))[1]
 
@@ -59,4 +60,4 @@ def test_units_of_the_surrogates():
 
 
 def test_policy_rests_until_enough_episodes_ended():
-    assert one_update(warmup=1)["tier"] == Tier.NO_STEP
+    assert one_update(warmup=2)["tier"] == Tier.NO_STEP

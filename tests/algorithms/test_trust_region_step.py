@@ -21,9 +21,9 @@ from canary.algorithms.trust_region_step import (
     step_metrics,
     trust_region_step,
 )
+from canary.constraints import Tier
 from canary.environments.protocol import Continuous, Discrete
 from canary.networks import make_policy
-from canary.numerics.tiers import Tier
 
 SPACES = {"categorical": Discrete(3), "gaussian": Continuous(2)}
 SAMPLES, WIDTH = 96, 4
@@ -176,7 +176,8 @@ def test_the_line_search_bounds_the_plain_and_the_discounted_divergence(problem,
         np.where((moved > np.quantile(moved, 0.8)) == most, 1.0, 0.01), jnp.float32
     )
     relative = weight / weight.mean()
-    full = step.search.point - step.linear.theta
+    theta = ravel_pytree(problem.policy)[0]
+    full = step.found.theta - theta
 
     plain, discounted = (mean_kl(free, problem.policy, problem.x, w) for w in (1.0, relative))
     assert (discounted > 1.5 * plain) == most
@@ -186,20 +187,21 @@ def test_the_line_search_bounds_the_plain_and_the_discounted_divergence(problem,
     def shortened():
         samples = changed(problem.samples, weight=weight)
         surrogates = surrogates_of(problem, samples, jnp.array([-50.0, -50.0]))
-        found = search(surrogates, step.linear, full, jnp.array(Tier.NOMINAL), config)
-        return surrogates.policy_at(found.point), found
+        tier = jnp.array(Tier.NOMINAL)
+        found = search(surrogates, theta, step.before, full, tier, config)
+        return surrogates.policy_at(found.theta), found
 
     policy, found = shortened()
     assert bool(found.accepted)
-    assert found.attempts_used == 2  # 0.8 of the step has about 0.64 of the divergence
+    assert found.attempts == 2  # 0.8 of the step has about 0.64 of the divergence
     both = [mean_kl(policy, problem.policy, problem.x, w) for w in (1.0, relative)]
-    np.testing.assert_allclose(found.evaluation.kl, max(both), rtol=1e-3)
+    np.testing.assert_allclose(found.levels.kl, max(both), rtol=1e-3)
 
 
 def test_a_safe_problem_improves_the_reward_within_the_trust_region(problem):
     policy, step, metrics = problem.step(problem.samples, (-50.0, -50.0))
     assert step.tier == Tier.NOMINAL
-    assert bool(step.search.accepted)
+    assert bool(step.found.accepted)
     signal = problem.samples.reward_advantage
     assert surrogate(policy, problem, signal) > surrogate(problem.policy, problem, signal)
     moved = mean_kl(policy, problem.policy, problem.x)
@@ -219,7 +221,7 @@ def test_a_safe_problem_improves_the_reward_within_the_trust_region(problem):
 def test_every_tier_respects_the_trust_region_and_what_it_must_not_worsen(problem, values, tier):
     policy, step, _ = problem.step(problem.samples, values)
     assert step.tier == tier
-    assert bool(step.search.accepted)
+    assert bool(step.found.accepted)
     assert mean_kl(policy, problem.policy, problem.x) <= CONFIG.target_kl * (1 + 1e-4)
     z, z_square = (
         2 * surrogate(policy, problem, signal) for signal in problem.samples.cost_advantages
@@ -228,9 +230,12 @@ def test_every_tier_respects_the_trust_region_and_what_it_must_not_worsen(proble
     z, z_square = z - start[0], z_square - start[1]
     bound_change = z_square + 0.5 * z - z**2
     np.testing.assert_allclose(
-        step.search.evaluation.constraint_changes, [bound_change, z], rtol=1e-2, atol=1e-5
+        step.found.levels.constraints - step.before.constraints,
+        [bound_change, z],
+        rtol=1e-2,
+        atol=1e-5,
     )
-    np.testing.assert_allclose(step.linear.levels.constraints, values, atol=1e-4)
+    np.testing.assert_allclose(step.before.constraints, values, atol=1e-4)
     slack = 1e-6
     match tier:
         case Tier.NOMINAL:
@@ -266,7 +271,7 @@ def test_it_never_moves_without_a_sound_reason(problem):
         policy, step, metrics = problem.step(data, values, ready)
         assert same(policy, problem.policy), name
         assert step.tier == Tier.NO_STEP, name
-        assert not step.search.accepted, name
+        assert not step.found.accepted, name
         assert float(metrics["kl"]) == 0, name
 
 
@@ -274,7 +279,7 @@ def test_a_rejected_line_search_leaves_the_policy_bit_identical(problem):
     """The model sees a slope, but every trial point is unacceptable."""
     policy, step, metrics = problem.step(problem.samples, (-1e-3, -1.0), wall=1e3)
     assert step.tier == Tier.NOMINAL
-    assert not step.search.accepted
+    assert not step.found.accepted
     assert int(metrics["backtracks"]) == CONFIG.backtracks
     assert same(policy, problem.policy)
     assert float(metrics["kl"]) == 0

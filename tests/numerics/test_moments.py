@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from canary.numerics.moments import cost_moments, empty_window, record_episodes
+from canary.numerics.costs import cost_moments, empty_window, record_episodes
 from canary.types import EpisodeEnds
 
 RING, TIME, LANES = 12, 3, 2

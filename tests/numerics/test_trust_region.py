@@ -10,7 +10,8 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis.extra.numpy import arrays
 
-from canary.numerics.trust_region import Tier, TrustRegionSolution, solve
+from canary.constraints import Tier
+from canary.numerics.trust_region import TrustRegionSolution, solve
 from problems.convex_oracle import minimise_in_ball, normalise, reachable
 from problems.random_programs import SHAPES, Program, random_program, random_programs
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 _LINES = {
     "canary": ("canary:CanaryConfig", "Cantelli's bound on the shaped cost, with a price in clipped updates"),
-    "ppo": ("ppo:PPOConfig", "proximal policy optimization, which knows no constraint"),
+    "ppo": ("clipped:PPOConfig", "proximal policy optimization, which knows no constraint"),
     "cpo": ("cpo:CPOConfig", "constrained policy optimization on the violation indicator"),
     "cppo": ("cppo:CPPOConfig", "clipped updates with a penalty on the conditional value at risk"),
     "cvar-cpo": ("cvar_cpo:CVaRCPOConfig", "constrained policy optimization on the conditional value at risk"),

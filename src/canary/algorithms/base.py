@@ -10,7 +10,7 @@ from canary.algorithms.critics import Critics
 from canary.constraints import Kind
 from canary.environments.protocol import ActionSpace
 from canary.networks import Policy
-from canary.numerics.moments import EpisodeWindow
+from canary.numerics.costs import EpisodeWindow
 from canary.types import Metrics, Rollout, Terms
 from canary.values import Count, Layers, Positive, PositiveShare, Settings, Share, Whole
 
@@ -24,10 +24,10 @@ class Task:
     horizon: int = 1
     """Largest number of steps of an episode."""
     constraint: Kind | tuple[Kind, ...] = "chance"
-    """The kind of constraint, one for each cost if there are several."""
+    """The kind of constraint; of several costs, one each."""
     merge_capacity: int = 0
-    """Evaluate networks once per distinct input if there are at most this many; 0 to evaluate every
-    sample."""
+    """A trust-region update evaluates its networks once per distinct input if there are at most this
+    many; 0: on every sample."""
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -40,25 +40,26 @@ class EstimationConfig(Settings):
     """Networks, inputs and estimates of returns: shared by all algorithms."""
 
     hidden: Layers = (256, 256)
-    """Units of the hidden tanh layers, for the policy and each scalar critic."""
+    """Units of each hidden tanh layer, in the policy and in each scalar critic."""
     initial_std: Positive | None = 1.0
     """Standard deviation of a continuous policy at the start; none: a few untrained episodes choose
     it (`canary.exploration`)."""
     reward_discount: PositiveShare = 0.99
     """Discount of the reward, gamma."""
     cost_discount: PositiveShare = 1.0
-    """Discount of the cost, gamma_c; below 1 the episode cost is the discounted sum."""
+    """Discount of the cost, gamma_c. Below 1, the episode cost is the discounted sum."""
     gae_lambda: Share = 0.95
     """Decay of generalised advantage estimation, lambda."""
     window: Count = 20
-    """Least number of recent episodes behind the cost statistics. A batch with more episodes uses
-    all of them."""
+    """Smallest number of recent episodes that cost statistics are taken over. A batch with more
+    episodes uses all of them."""
     warmup_episodes: Whole = 10
-    """Episodes that must end before the first trust-region step or the first change of a price."""
+    """Episodes that must end before the first trust-region step, or before CPPO's multiplier first
+    changes."""
     observe_spent: bool | None = None
-    """Whether the policy sees the pace g_t and the spent cost y_t; none: as the method needs it. (PPO,
-    CPPO's `state` penalty and limits on a mean do not.) Critics of the trust-region methods always
-    see them."""
+    """Whether the policy sees the pace g_t and the spent cost y_t; none: if the method needs them. PPO,
+    CPPO with the `state` penalty and limits on a mean do not. Critics of the trust-region methods
+    always see them."""
     budget_layer: bool = False
     """Whether the weights of the first layer depend on the spent cost, so that a policy can act
     differently when little of the limit is left (clipped methods only)."""
@@ -72,7 +73,7 @@ class Learner(eqx.Module):
     policy: Policy
     critics: Critics
     extra: PyTree = None
-    """What an algorithm keeps between updates, besides its networks."""
+    """What a method keeps between updates, besides its networks."""
 
 
 @dataclass(frozen=True)

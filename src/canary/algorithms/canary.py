@@ -35,8 +35,9 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
+from canary.algorithms.advantages import Batch, cost_advantages, spent_after
 from canary.algorithms.base import Algorithm, EstimationConfig, Task
-from canary.algorithms.clipped import Batch, ClippedConfig, clipped_algorithm
+from canary.algorithms.clipped import ClippedConfig, clipped_algorithm
 from canary.algorithms.priced import (
     SENSITIVITY,
     Charge,
@@ -45,10 +46,8 @@ from canary.algorithms.priced import (
     priced_method,
     renewed_share,
 )
-from canary.algorithms.signals import cost_advantages, spent_after
 from canary.constraints import Kind
-from canary.numerics.costs import in_limits, shaped
-from canary.numerics.moments import EpisodeWindow, cost_moments, recent
+from canary.numerics.costs import EpisodeWindow, cost_moments, in_limits, recent, shaped
 from canary.numerics.risk import cantelli_probability, value_at_risk
 from canary.types import Terms
 from canary.values import PositiveShare, Range, Settings

@@ -4,7 +4,8 @@ on a clipped loss (Schulman et al., 2017).
     loss = -mean min(rho A, clip(rho, 1 - k, 1 + k) A) - h * entropy + sum_i mean (V_i - target_i)^2 / 4
 
 with rho the probability ratio of the new policy to the one that acted. A method hands over an
-`Objective`: the advantage A that the policy follows, and the targets of its critics.
+`Objective`: the advantage A that the policy follows, and the targets of its critics. PPO's is the
+reward and nothing else, so it shows what the reward alone asks for.
 
 Policy and critics have no weights in common, so each has its own Adam and its own gradient clip:
 under a joint clip the critic with the largest targets would decide how much of the policy gradient
@@ -12,8 +13,8 @@ remains.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, Literal, cast
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, cast
 
 import equinox as eqx
 import jax
@@ -21,6 +22,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Shaped
 
+from canary.algorithms.advantages import Batch, Steps, Values, batch_of, standardised
 from canary.algorithms.base import Algorithm, EstimationConfig, Learner, Task
 from canary.algorithms.critics import (
     Critics,
@@ -28,18 +30,15 @@ from canary.algorithms.critics import (
     guarded_step,
     init_critics,
     make_optimiser,
+    minibatch_orders,
 )
-from canary.algorithms.inputs import Inputs, on_distinct_rows
-from canary.algorithms.signals import episode_metrics, reward_advantages
+from canary.constraints import Kind
 from canary.networks import Policy, critic_values, make_critics, make_policy, within_bounds
-from canary.numerics.advantages import standardised
-from canary.numerics.moments import EpisodeWindow
+from canary.numerics.costs import EpisodeWindow, episode_metrics
 from canary.rollout import CostAccount
 from canary.types import Metrics, Rollout, Terms
 from canary.values import Amount, Count, Positive, Settings
 
-Steps = Float[Array, "time env"]
-Values = Float[Array, "critic time env"]
 Standardise = Literal["minibatch", "batch", "none"]
 VALUE_WEIGHT = 0.5  # of the critics' losses; it matters only where their gradients are clipped
 
@@ -58,30 +57,10 @@ class ClippedConfig(Settings):
     """Weight of the entropy bonus. Where the initial deviation is chosen (`initial_std=none`), the
     weight is multiplied by it."""
     learning_rate: Positive = 3e-4
-    """Adam's step size at the start; annealed linearly to zero over the run, constant within an
+    """Adam's step size at the start; it falls linearly to zero over the run and is constant within an
     update."""
     gradient_clip: Positive = 0.5
-    """Largest gradient norm, for the policy and for each critic."""
-
-
-@dataclass(frozen=True)
-class Batch:
-    """What an objective is made of."""
-
-    rollout: Rollout
-    reward: tuple[Steps, Steps]
-    """Advantage and critic target of the reward."""
-    values: Values
-    """Of all critics at each step, that of the reward first."""
-    next_values: Values
-    """After it."""
-    window: EpisodeWindow
-    """Recent episodes."""
-
-    def by_cost(self) -> "list[Batch]":
-        """The batch as each cost sees it."""
-        pairs = zip(self.rollout.by_cost(), self.window.by_cost(), strict=True)
-        return [replace(self, rollout=rollout, window=window) for rollout, window in pairs]
+    """Largest gradient norm of the policy and of each critic."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +70,7 @@ class Objective:
     advantage: Steps
     """What the policy follows."""
     targets: Values
+    """What each critic learns; that of the reward first."""
     memory: PyTree
     """What the method keeps between updates."""
     metrics: Metrics
@@ -98,7 +78,7 @@ class Objective:
 
 @dataclass(frozen=True)
 class ClippedMethod:
-    """What a clipped method adds to the engine."""
+    """What a method hands to the engine."""
 
     critics: int
     """Number of cost critics."""
@@ -109,6 +89,31 @@ class ClippedMethod:
     """What the advantage is standardised over; `none`: the objective did it."""
     objective: Callable[[Batch, Terms, Any], Objective]
     """Of a batch, the terms and the memory."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PPOConfig(Settings):
+    """Settings of PPO; those the paper states per environment are in `config/presets.py`."""
+
+    estimation: EstimationConfig = field(default_factory=EstimationConfig)
+    clipped: ClippedConfig = field(default_factory=ClippedConfig)
+
+    serves: ClassVar[tuple[Kind, ...]] = ("chance", "mean", "cvar")
+    serves_several: ClassVar[bool] = True
+
+    def make(self, task: Task) -> Algorithm:
+        def reward_alone(batch: Batch, terms: Terms, memory: None) -> Objective:
+            advantage, target = batch.reward
+            return Objective(advantage, target[None], memory, {})
+
+        method = ClippedMethod(
+            critics=0,
+            observe_spent=bool(self.estimation.observe_spent),
+            memory=None,
+            standardise="minibatch",
+            objective=reward_alone,
+        )
+        return clipped_algorithm(method, task, self.estimation, self.clipped)
 
 
 class ClippedExtra(eqx.Module):
@@ -122,15 +127,11 @@ class ClippedExtra(eqx.Module):
 class Minibatch(eqx.Module):
     """Steps as the loss sees them: of a whole batch, or of a share of it."""
 
-    inputs: Inputs
+    inputs: Float[Array, "sample input"]
     action: Shaped[Array, "sample ..."]
     log_prob: Float[Array, "sample"]
     advantage: Float[Array, "sample"]
     targets: Float[Array, "sample critic"]
-
-    def subset(self, samples: Int[Array, "row"]) -> "Minibatch":
-        rest = (self.action, self.log_prob, self.advantage, self.targets)
-        return Minibatch(self.inputs.subset(samples), *(leaf[samples] for leaf in rest))
 
 
 def clipped_algorithm(
@@ -157,38 +158,28 @@ def clipped_algorithm(
     def update(
         learner: Learner, rollout: Rollout, window: EpisodeWindow, terms: Terms, key: PRNGKeyArray
     ) -> tuple[Learner, Metrics]:
-        values = critic_values(learner.critics.networks, rollout.inputs)
-        next_values = critic_values(learner.critics.networks, rollout.next_inputs)
-        reward = reward_advantages(rollout, values[0], next_values[0], estimation)
-        objective = method.objective(
-            Batch(rollout, reward, values, next_values, window), terms, learner.extra.memory
-        )
-        batch = flatten(learner.policy, rollout, objective, input_size)
+        batch = batch_of(learner.critics.networks, rollout, window, estimation)
+        objective = method.objective(batch, terms, learner.extra.memory)
+        whole = flatten(learner.policy, rollout, objective, input_size)
         if method.standardise == "batch":
-            batch = eqx.tree_at(lambda b: b.advantage, batch, standardised(batch.advantage))
-        orders = minibatch_orders(key, batch.advantage.shape[0], config)
+            whole = eqx.tree_at(lambda b: b.advantage, whole, standardised(whole.advantage))
+        samples = whole.advantage.shape[0]
+        count = max(1, samples // config.minibatch_size)
         rate = config.learning_rate * (1 - terms.progress)
-        learner = Learner(
-            learner.policy, learner.critics, ClippedExtra(learner.extra.optimiser, objective.memory)
-        )
 
-        def learn(inputs: Inputs):
-            whole = eqx.tree_at(lambda b: b.inputs, batch, inputs)
+        def step(learner: Learner, order: Int[Array, "row"]):
+            part = jax.tree.map(lambda leaf: leaf[order], whole)
+            return gradient_step(learner, part, optimiser, rate, config, method.standardise)
 
-            def step(learner: Learner, order: Int[Array, "row"]):
-                part = whole.subset(order)
-                return gradient_step(learner, part, optimiser, rate, config, method.standardise)
-
-            learned, (losses, reports) = jax.lax.scan(step, learner, orders)
-            kl = inputs.evaluate(learned.policy).kl_from(inputs.evaluate(learner.policy)).mean()
-            return learned, losses, jax.tree.map(lambda report: report.mean(), reports) | {"kl": kl}
-
-        # The smallest merged program has an eighth of the capacity; minibatches below that are
-        # cheaper as they are.
-        capacity = task.merge_capacity if orders.shape[1] > task.merge_capacity // 8 else 0
-        learned, losses, metrics = on_distinct_rows(batch.inputs.rows, capacity, learn)
+        extra = ClippedExtra(learner.extra.optimiser, objective.memory)
+        learned, (losses, reports) = jax.lax.scan(
+            step, Learner(learner.policy, learner.critics, extra),
+            minibatch_orders(key, samples, config.epochs, count),
+        )  # fmt: skip
+        metrics = jax.tree.map(lambda report: report.mean(), reports)
+        metrics["kl"] = learned.policy(whole.inputs).kl_from(learner.policy(whole.inputs)).mean()
         metrics |= critic_metrics(losses.mean(0), objective.targets)
-        metrics |= episode_metrics(window, estimation, terms.limit)
+        metrics |= episode_metrics(window, estimation.window, terms.limit)
         return learned, metrics | objective.metrics
 
     return Algorithm(init, update)
@@ -196,32 +187,15 @@ def clipped_algorithm(
 
 def flatten(policy: Policy, rollout: Rollout, objective: Objective, input_size: int) -> Minibatch:
     """The whole batch as one axis of steps, with as much of each input as the networks see."""
-
-    def steps_first(array: Values) -> Float[Array, "sample critic"]:
-        return array.reshape(array.shape[0], -1).T
-
     inputs = rollout.inputs.reshape(-1, rollout.inputs.shape[-1])[:, :input_size]
     action = rollout.action.reshape(-1, *rollout.action.shape[2:])
     return Minibatch(
-        inputs=Inputs(inputs),
+        inputs=inputs,
         action=action,
         log_prob=policy(inputs).log_prob(action),
         advantage=objective.advantage.reshape(-1),
-        targets=steps_first(objective.targets),
+        targets=objective.targets.reshape(objective.targets.shape[0], -1).T,
     )
-
-
-def minibatch_orders(
-    key: PRNGKeyArray, samples: int, config: ClippedConfig
-) -> Int[Array, "step row"]:
-    """The steps of each minibatch: every epoch shuffles all of them and deals them into equal
-    shares."""
-    count = max(1, samples // config.minibatch_size)
-    size = samples // count
-    orders = jax.vmap(lambda k: jax.random.permutation(k, samples))(
-        jax.random.split(key, config.epochs)
-    )
-    return orders[:, : count * size].reshape(config.epochs * count, size)
 
 
 def gradient_step(
@@ -239,26 +213,22 @@ def gradient_step(
     policy, state = guarded_step(optimiser, rate, learner.policy, gradient, learner.extra.optimiser)
 
     def critics_loss(networks: PyTree) -> tuple[Float[Array, ""], Float[Array, "critic"]]:
-        values = batch.inputs.evaluate(lambda rows: critic_values(networks, rows).T)
-        losses = ((values - batch.targets) ** 2).mean(0)
+        losses = ((critic_values(networks, batch.inputs).T - batch.targets) ** 2).mean(0)
         return VALUE_WEIGHT * losses.sum() / 2, losses
 
     gradient, losses = jax.grad(critics_loss, has_aux=True)(learner.critics.networks)
     critics = jax.vmap(lambda *each: guarded_step(optimiser, rate, *each))(
         learner.critics.networks, gradient, learner.critics.optimiser
     )
-    policy = within_bounds(policy)
-    return Learner(policy, Critics(*critics), ClippedExtra(state, learner.extra.memory)), (
-        losses,
-        report,
-    )
+    extra = ClippedExtra(state, learner.extra.memory)
+    return Learner(within_bounds(policy), Critics(*critics), extra), (losses, report)
 
 
 def policy_loss(
     policy: Policy, batch: Minibatch, config: ClippedConfig, standardise: Standardise
 ) -> tuple[Float[Array, ""], Metrics]:
     """Minus the clipped surrogate and the entropy bonus."""
-    distribution = batch.inputs.evaluate(policy)
+    distribution = policy(batch.inputs)
     advantage = batch.advantage if standardise != "minibatch" else standardised(batch.advantage)
     ratio = jnp.exp(distribution.log_prob(batch.action) - batch.log_prob)
     surrogate = clipped_surrogate(ratio, advantage, config.ratio_clip).mean()

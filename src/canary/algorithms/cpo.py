@@ -11,33 +11,26 @@ negative,
     c^I_t = 1[y_t <= l < y_{t+1}],     sum_t c^I_t = 1[C > l],     L = P(C > l) - epsilon + Z^I
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
-import jax.numpy as jnp
-
-from canary.algorithms.base import Algorithm, EstimationConfig, Task
-from canary.algorithms.critics import CriticConfig
-from canary.algorithms.signals import breach_indicator, cost_advantages, episode_metrics
+from canary.algorithms.advantages import Batch, breach_indicator, cost_advantages
+from canary.algorithms.base import Algorithm, Task
 from canary.algorithms.trust_region import (
-    Evidence,
     RiskConstraint,
     RiskEstimate,
+    TrustRegionSettings,
     trust_region_algorithm,
 )
-from canary.algorithms.trust_region_step import TrustRegionConfig
 from canary.constraints import Kind
-from canary.numerics.moments import cost_moments
-from canary.values import Settings
+from canary.numerics.costs import cost_moments, episode_metrics
+from canary.types import Terms
 
 
 @dataclass(frozen=True, kw_only=True)
-class CPOConfig(Settings):
+class CPOConfig(TrustRegionSettings):
     """Settings of CPO; the defaults are the paper's."""
 
-    estimation: EstimationConfig = field(default_factory=EstimationConfig)
-    trust_region: TrustRegionConfig = field(default_factory=TrustRegionConfig)
-    critic: CriticConfig = field(default_factory=CriticConfig)
     constraint: Literal["indicator", "indicator-at-end", "mean"] = "indicator"
     """`indicator`: P(C > limit) <= epsilon, charged to the step that crosses the limit.
     `indicator-at-end`: the same, charged to the last step, for costs that can be negative. `mean`:
@@ -52,36 +45,31 @@ class CPOConfig(Settings):
             estimate=expectation_constraint(config),
             sees_spent=not self.trust_region.as_authors,
         )
-        return trust_region_algorithm(risk, task, self.estimation, self.trust_region, self.critic)
+        return trust_region_algorithm(risk, task, self)
 
 
 def expectation_constraint(config: CPOConfig):
     """An expected return with a limit: P(C > limit) - epsilon <= 0 or, in limits, E[C] - 1 <= 0."""
+    estimation = config.estimation
 
-    def estimate(evidence: Evidence) -> RiskEstimate:
-        rollout, window, terms = evidence.rollout, evidence.window, evidence.terms
-        moments = cost_moments(window, config.estimation.window, terms.limit)
-        metrics = episode_metrics(window, config.estimation, terms.limit)
+    def estimate(batch: Batch, terms: Terms) -> RiskEstimate:
+        rollout, window = batch.rollout, batch.window
+        metrics = episode_metrics(window, estimation.window, terms.limit)
         if config.constraint == "mean":
-            signal, value = rollout.cost, moments.mean - 1
-            discount, weight = config.estimation.cost_discount, rollout.discount
+            mean = cost_moments(window, estimation.window, terms.limit).mean
+            signal, value = rollout.cost, mean - 1
+            discount, weight = estimation.cost_discount, rollout.discount
         else:
             at_end = config.constraint == "indicator-at-end"
             signal = breach_indicator(rollout, terms.limit, at_end=at_end)
-            # A probability is never discounted
-            discount, weight = 1.0, jnp.ones_like(rollout.discount)
             value = metrics["violation_estimate"] - terms.epsilon
+            discount, weight = 1.0, None  # a probability is never discounted
         advantage, target = cost_advantages(
-            rollout, signal, evidence.values[0], evidence.next_values[0],
-            discount=discount, decay=config.estimation.gae_lambda,
+            rollout, signal, batch.values[0], batch.next_values[0],
+            discount=discount, decay=estimation.gae_lambda,
         )  # fmt: skip
         return RiskEstimate(
-            advantages=advantage[None],
-            targets=target[None],
-            bound=lambda change: value + change,
-            length=moments.length,
-            metrics=metrics,
-            weight=weight,
+            advantage[None], target[None], lambda change: value + change, weight, metrics
         )
 
     return estimate

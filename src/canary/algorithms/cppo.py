@@ -23,18 +23,17 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from canary.algorithms.advantages import Batch, cost_advantages, spent_after, tail_advantages
 from canary.algorithms.base import Algorithm, EstimationConfig, Task
 from canary.algorithms.clipped import (
-    Batch,
     ClippedConfig,
     ClippedMethod,
     Objective,
     Standardise,
     clipped_algorithm,
 )
-from canary.algorithms.signals import cost_advantages, spent_after, tail_advantages
 from canary.constraints import Kind
-from canary.numerics.moments import EpisodeWindow, recent
+from canary.numerics.costs import EpisodeWindow, recent
 from canary.numerics.risk import conditional_value_at_risk, value_at_risk
 from canary.types import Terms
 from canary.values import Amount, Positive, Settings

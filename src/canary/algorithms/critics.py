@@ -24,16 +24,16 @@ from canary.values import Count, Positive, Settings
 
 @dataclass(frozen=True, kw_only=True)
 class CriticConfig(Settings):
-    """Settings of the value networks and of their regression."""
+    """How the critics of a trust-region method are fitted."""
 
     learning_rate: Positive = 3e-4
-    """Adam's step size at the start; annealed linearly to zero over the run."""
+    """Adam's step size at the start; it falls linearly to zero over the run."""
     epochs: Count = 80
     """Passes over the batch per update."""
     minibatches: Count = 1
     """Gradient steps per pass, each on an equal share of the batch."""
     gradient_clip: Positive = 0.5
-    """Largest gradient norm, per critic."""
+    """Largest gradient norm of each critic."""
 
     @property
     def steps(self) -> int:
@@ -60,8 +60,8 @@ class CriticModel:
     """`fit(state, inputs, rollout, predictions after each step, terms, key)`."""
 
 
-Batch = tuple[Inputs, Float[Array, "target row"], Float[Array, ""]]
-"""Rows, their targets, and the learning rate of one gradient step."""
+FitBatch = tuple[Inputs, Float[Array, "target row"], Float[Array, ""]]
+"""Rows of a gradient step, their targets, and its learning rate."""
 
 NO_MODEL = CriticModel(
     init=lambda key, input_size: None,
@@ -87,6 +87,16 @@ def guarded_step(
     new = (jax.tree.map(lambda leaf, change: leaf - rate * change, network, direction), new_state)
     finite = jnp.isfinite(optax.tree.norm(gradient))
     return jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, (network, state))
+
+
+def minibatch_orders(
+    key: PRNGKeyArray, samples: int, epochs: int, count: int
+) -> Int[Array, "step row"]:
+    """The samples of each gradient step: every epoch shuffles all samples and deals them into `count`
+    equal shares."""
+    size = samples // count
+    orders = jax.vmap(lambda k: jax.random.permutation(k, samples))(jax.random.split(key, epochs))
+    return orders[:, : size * count].reshape(epochs * count, size)
 
 
 def learning_rates(config: CriticConfig, terms: Terms) -> Float[Array, "step"]:
@@ -119,7 +129,7 @@ def fit_critics(
     means = inputs.averaged(targets)
     merged_shares = inputs.row_weights() if inputs.merged else None
 
-    def step(critics: Critics, batch: Batch):
+    def step(critics: Critics, batch: FitBatch):
         x, targets, rate = batch
         weights = x.row_weights() if merged_shares is None else merged_shares
 
@@ -134,35 +144,30 @@ def fit_critics(
         moved = jax.vmap(take)(critics.networks, gradient, critics.optimiser)
         return Critics(*moved), loss
 
-    rates = learning_rates(config, terms)
-    critics, losses = over_minibatches(step, critics, config, inputs, means, rates, key)
+    critics, losses = over_minibatches(step, critics, config, inputs, means, terms, key)
     return critics, losses[-1] + (targets**2).mean(1) - means**2 @ inputs.row_weights()
 
 
 def over_minibatches(
-    step: Callable[[PyTree, Batch], tuple[PyTree, Array]],
+    step: Callable[[PyTree, FitBatch], tuple[PyTree, Array]],
     state: PyTree,
     config: CriticConfig,
     inputs: Inputs,
     targets: Float[Array, "target sample"],
-    rates: Float[Array, "step"],
+    terms: Terms,
     key: PRNGKeyArray,
 ) -> tuple[PyTree, Array]:
     """All gradient steps of an update, each on the whole batch or on a share of it."""
+    rates, samples = learning_rates(config, terms), targets.shape[1]
     if config.minibatches == 1 or inputs.merged:  # merged inputs are few
         return jax.lax.scan(lambda s, rate: step(s, (inputs, targets, rate)), state, rates)
-    samples = targets.shape[1]
-    size = samples // config.minibatches
-    orders = jax.vmap(lambda k: jax.random.permutation(k, samples))(
-        jax.random.split(key, config.epochs)
-    )
-    minibatches = orders[:, : size * config.minibatches].reshape(config.steps, size)
 
     def on_rows(state: PyTree, batch: tuple[Int[Array, "row"], Float[Array, ""]]):
         rows, rate = batch
         return step(state, (Inputs(inputs.rows[rows]), targets[:, rows], rate))
 
-    return jax.lax.scan(on_rows, state, (minibatches, rates))
+    orders = minibatch_orders(key, samples, config.epochs, config.minibatches)
+    return jax.lax.scan(on_rows, state, (orders, rates))
 
 
 def critic_metrics(

@@ -31,29 +31,26 @@ import optax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from canary.algorithms.advantages import Batch, cost_advantages, spent_after, tail_advantages
 from canary.algorithms.base import Algorithm, EstimationConfig, Task
 from canary.algorithms.critics import (
-    Batch,
     CriticConfig,
     CriticModel,
+    FitBatch,
     guarded_step,
-    learning_rates,
     make_optimiser,
     over_minibatches,
 )
 from canary.algorithms.inputs import Inputs
-from canary.algorithms.signals import cost_advantages, episode_metrics, spent_after, tail_advantages
 from canary.algorithms.trust_region import (
-    Evidence,
     RiskConstraint,
     RiskEstimate,
+    TrustRegionSettings,
     trust_region_algorithm,
 )
-from canary.algorithms.trust_region_step import TrustRegionConfig
 from canary.constraints import Kind
 from canary.networks import MLP, make_mlp
-from canary.numerics.costs import in_limits
-from canary.numerics.moments import cost_moments, recent
+from canary.numerics.costs import cost_moments, episode_metrics, in_limits, recent
 from canary.numerics.risk import value_at_risk
 from canary.types import Metrics, Rollout, Terms
 from canary.values import Count, Layers, Settings
@@ -64,8 +61,8 @@ HUBER = 0.01  # half-width, in limits, of the quadratic part of the loss
 
 @dataclass(frozen=True, kw_only=True)
 class QuantileConfig(Settings):
-    """Settings of the quantile critic; rate, passes and gradient clip are those of the other
-    critics."""
+    """Settings of the quantile critic; learning rate, passes and gradient clip are those of
+    `critic`."""
 
     hidden: Layers = (64, 64)
     """Units of the quantile critic's hidden tanh layers."""
@@ -76,12 +73,9 @@ class QuantileConfig(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CVaRCPOConfig(Settings):
+class CVaRCPOConfig(TrustRegionSettings):
     """Settings of CVaR-CPO; the defaults are the paper's where it states them."""
 
-    estimation: EstimationConfig = field(default_factory=EstimationConfig)
-    trust_region: TrustRegionConfig = field(default_factory=TrustRegionConfig)
-    critic: CriticConfig = field(default_factory=CriticConfig)
     distribution: QuantileConfig = field(default_factory=QuantileConfig)
 
     # CVaR_eps(C) <= limit implies P(C > limit) <= eps.
@@ -90,24 +84,24 @@ class CVaRCPOConfig(Settings):
     def make(self, task: Task) -> Algorithm:
         model = quantile_critic(self.distribution, self.critic, self.estimation)
         risk = RiskConstraint(critics=0, estimate=cvar_constraint(self), model=model)
-        return trust_region_algorithm(risk, task, self.estimation, self.trust_region, self.critic)
+        return trust_region_algorithm(risk, task, self)
 
 
 def cvar_constraint(config: CVaRCPOConfig):
     """CVaR_epsilon(C) - limit <= 0, in units of the limit."""
     episodes, decay = config.estimation.window, config.estimation.gae_lambda
 
-    def estimate(evidence: Evidence) -> RiskEstimate:
-        rollout, window, terms = evidence.rollout, evidence.window, evidence.terms
+    def estimate(batch: Batch, terms: Terms) -> RiskEstimate:
+        rollout, window = batch.rollout, batch.window
         moments = cost_moments(window, episodes, terms.limit)
         costs, valid = in_limits(window.cost, terms.limit), recent(window, episodes)
-        totals = rollout.spent + rollout.discount * evidence.values
+        totals = rollout.spent + rollout.discount * batch.values
         eta = tail_threshold(costs, valid, totals, terms.epsilon)
         excess = jnp.sum(jnp.maximum(costs - eta, 0) * valid) / moments.count
         value = eta + excess / terms.epsilon - 1
 
         gamma = config.estimation.cost_discount
-        next_totals = spent_after(rollout) + gamma * rollout.discount * evidence.next_values
+        next_totals = spent_after(rollout) + gamma * rollout.discount * batch.next_values
         tail, next_tail = (jnp.maximum(total - eta, 0).mean(0) for total in (totals, next_totals))
         advantage = tail_advantages(rollout, tail, next_tail, eta, decay)
         # The limit is exceeded, but no quantile and no new episode lies above eta.
@@ -116,12 +110,10 @@ def cvar_constraint(config: CVaRCPOConfig):
         return RiskEstimate(
             advantages=advantage[None],
             targets=jnp.zeros((0, *rollout.cost.shape)),
+            # V^h is about the whole cost C: its discounts are inside, so no step has a weight.
             bound=lambda change: value + change / terms.epsilon,
-            length=moments.length,
-            metrics=episode_metrics(window, config.estimation, terms.limit)
+            metrics=episode_metrics(window, episodes, terms.limit)
             | {"eta": eta * terms.limit, "cvar": (value + 1) * terms.limit},
-            # V^h is about the whole cost C: its discounts are inside.
-            weight=jnp.ones_like(rollout.discount),
         )
 
     return estimate
@@ -190,7 +182,7 @@ def quantile_critic(
         key_sample, key_order = jax.random.split(key)
         targets = sampled_returns(rollout, after, config.samples, estimation, key_sample)
 
-        def step(state: QuantileState, batch: Batch):
+        def step(state: QuantileState, batch: FitBatch):
             x, target, rate = batch
 
             def predicted(network: MLP) -> Float[Array, "row quantile"]:
@@ -204,9 +196,8 @@ def quantile_critic(
             return QuantileState(*moved), jnp.abs(slope.mean(0)).mean()
 
         state, errors = over_minibatches(
-            step, state, critic, inputs, targets.reshape(config.samples, -1),
-            learning_rates(critic, terms), key_order,
-        )  # fmt: skip
+            step, state, critic, inputs, targets.reshape(config.samples, -1), terms, key_order
+        )
         return state, {"quantile_error": errors[-1]}
 
     return CriticModel(init, predict, fit)

@@ -1,4 +1,4 @@
-"""Network inputs of a batch, each distinct one evaluated once.
+"""Network inputs of a trust-region update, each distinct one evaluated once.
 
 In a finite environment a batch of a thousand steps has a few hundred distinct inputs x = (s, g, y).
 Evaluating networks on the distinct rows and copying the results gives every loss, gradient and
@@ -6,6 +6,7 @@ Fisher product of the batch exactly, with less arithmetic.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 import equinox as eqx
@@ -35,12 +36,6 @@ class Inputs(eqx.Module):
         # A product with the 0-1 matrix copies exactly. The backward pass of a gather would be a
         # scatter, which XLA runs one element at a time on a CPU.
         return jax.tree.map(lambda leaf: self.row_of_sample @ leaf, result)
-
-    def subset(self, samples: Int[Array, "sample"]) -> "Inputs":
-        """What some samples of the batch read."""
-        if self.row_of_sample is None:
-            return Inputs(self.rows[samples])
-        return Inputs(self.rows, self.row_of_sample[samples])
 
     def row_weights(self, weight: Float[Array, "sample"] | None = None) -> Float[Array, "row"]:
         """Share of the batch that reads each row, with samples counted by weight."""
@@ -90,14 +85,10 @@ def on_distinct_rows(
     merged, count, exact = merge_duplicates(rows, capacity)
     sizes = [max(capacity * eighths // 8, 1) for eighths in (1, 3, 8)]
 
-    def merged_to(size: int) -> Callable[[], Result]:
-        return lambda: compute(
-            Inputs(
-                merged.rows[:size],
-                None if merged.row_of_sample is None else merged.row_of_sample[:, :size],
-            )
-        )
+    def on_first(size: int) -> Result:
+        assert merged.row_of_sample is not None
+        return compute(Inputs(merged.rows[:size], merged.row_of_sample[:, :size]))
 
-    branches = [*map(merged_to, sizes), lambda: compute(Inputs(rows))]
+    branches = [*(partial(on_first, size) for size in sizes), lambda: compute(Inputs(rows))]
     smallest = jnp.searchsorted(jnp.array(sizes), count)  # the first size that holds them all
     return jax.lax.switch(jnp.where(exact, smallest, len(sizes)), branches)

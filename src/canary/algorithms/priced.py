@@ -34,14 +34,13 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
+from canary.algorithms.advantages import Batch, breach_indicator, cost_advantages, spent_after
 from canary.algorithms.base import EstimationConfig, Task
-from canary.algorithms.clipped import Batch, ClippedMethod, Objective
-from canary.algorithms.signals import breach_indicator, cost_advantages, numbered, spent_after
+from canary.algorithms.clipped import ClippedMethod, Objective
 from canary.constraints import Kind
-from canary.numerics.costs import in_limits
-from canary.numerics.moments import EpisodeWindow, recent
+from canary.numerics.costs import EpisodeWindow, in_limits, recent
 from canary.numerics.risk import value_at_risk, violation_rate
-from canary.types import Metrics, Rollout, Terms
+from canary.types import Metrics, Rollout, Terms, numbered
 
 Steps = Float[Array, "time env"]
 

@@ -5,12 +5,14 @@ constraint, step the policy, fit the critics.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from canary.algorithms.advantages import Batch, Steps, Values, batch_of, centred, standardised
 from canary.algorithms.base import Algorithm, EstimationConfig, Learner, Task
 from canary.algorithms.critics import (
     NO_MODEL,
@@ -22,7 +24,6 @@ from canary.algorithms.critics import (
     make_optimiser,
 )
 from canary.algorithms.inputs import Inputs, on_distinct_rows
-from canary.algorithms.signals import reward_advantages
 from canary.algorithms.trust_region_step import (
     Bound,
     Samples,
@@ -32,26 +33,24 @@ from canary.algorithms.trust_region_step import (
     step_metrics,
     trust_region_step,
 )
-from canary.networks import critic_values, make_critics, make_policy
-from canary.numerics.advantages import centred, standardised
-from canary.numerics.moments import EpisodeWindow
+from canary.constraints import Kind
+from canary.networks import make_critics, make_policy
+from canary.numerics.costs import EpisodeWindow, cost_moments
 from canary.rollout import CostAccount
 from canary.types import Metrics, Rollout, Terms
+from canary.values import Settings
 
-Values = Float[Array, "critic time env"]
 
+@dataclass(frozen=True, kw_only=True)
+class TrustRegionSettings(Settings):
+    """What the methods of this engine have in common."""
 
-@dataclass(frozen=True)
-class Evidence:
-    """What a constraint is estimated from."""
+    estimation: EstimationConfig = field(default_factory=EstimationConfig)
+    trust_region: TrustRegionConfig = field(default_factory=TrustRegionConfig)
+    critic: CriticConfig = field(default_factory=CriticConfig)
 
-    rollout: Rollout
-    values: Values
-    """Of the constraint's critics at each step."""
-    next_values: Values
-    """After each step."""
-    window: EpisodeWindow
-    terms: Terms
+    serves: ClassVar[tuple[Kind, ...]] = ("chance",)
+    """The kinds of constraint that it can train under."""
 
 
 @dataclass(frozen=True)
@@ -60,14 +59,13 @@ class RiskEstimate:
 
     advantages: Float[Array, "signal time env"]
     """Advantage of every signal that the constraint is made of."""
-    targets: Float[Array, "critic time env"]
+    targets: Values
     """What each of the constraint's critics should learn from this batch."""
     bound: Bound
-    length: Float[Array, ""]
-    """Mean episode length, the factor between a per-step mean and an episode's sum."""
-    metrics: Metrics
-    weight: Float[Array, "time env"]
-    """Weight of each step in the surrogates: the cost discount g_t, or 1."""
+    """The constraint from the changes of the signals' episode sums; <= 0 is safe."""
+    weight: Steps | None = None
+    """Weight of each step in the surrogates: the cost discount g_t; None: 1."""
+    metrics: Metrics = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -75,22 +73,20 @@ class RiskConstraint:
     """What a method hands to the engine."""
 
     critics: int
-    """Scalar critics."""
-    estimate: Callable[[Evidence], RiskEstimate]
+    """Number of scalar cost critics."""
+    estimate: Callable[[Batch, Terms], RiskEstimate]
+    """The batch has the values of the constraint's own critics."""
     model: CriticModel = NO_MODEL
     """A critic of another kind; its predictions follow the values of the scalar ones."""
     sees_spent: bool = True
-    """Whether the scalar critics see g_t and y_t. So does the policy by default."""
+    """Whether the scalar critics see g_t and y_t; by default the policy sees the same."""
 
 
 def trust_region_algorithm(
-    risk: RiskConstraint,
-    task: Task,
-    estimation: EstimationConfig,
-    trust_region: TrustRegionConfig,
-    critic: CriticConfig,
+    risk: RiskConstraint, task: Task, settings: TrustRegionSettings
 ) -> Algorithm:
     """The trust-region method for one risk constraint."""
+    estimation, region, critic = settings.estimation, settings.trust_region, settings.critic
     optimiser = make_optimiser(critic.gradient_clip)
 
     def init(key: PRNGKeyArray) -> Learner:
@@ -110,36 +106,30 @@ def trust_region_algorithm(
     def update(
         learner: Learner, rollout: Rollout, window: EpisodeWindow, terms: Terms, key: PRNGKeyArray
     ) -> tuple[Learner, Metrics]:
-        values, next_values = (
-            critic_values(learner.critics.networks, x)
-            for x in (rollout.inputs, rollout.next_inputs)
+        batch = batch_of(learner.critics.networks, rollout, window, estimation)
+        after = risk.model.predict(learner.extra, rollout.next_inputs)
+        own = replace(
+            batch,
+            values=jnp.concatenate(
+                [batch.values[1:], risk.model.predict(learner.extra, rollout.inputs)]
+            ),
+            next_values=jnp.concatenate([batch.next_values[1:], after]),
         )
-        predicted, predicted_next = (
-            risk.model.predict(learner.extra, x) for x in (rollout.inputs, rollout.next_inputs)
-        )
-        reward_advantage, reward_target = reward_advantages(
-            rollout, values[0], next_values[0], estimation
-        )
-        estimate = risk.estimate(
-            Evidence(
-                rollout,
-                jnp.concatenate([values[1:], predicted]),
-                jnp.concatenate([next_values[1:], predicted_next]),
-                window,
-                terms,
-            )
-        )
+        estimate = risk.estimate(own, terms)
+        reward_advantage, reward_target = batch.reward
         targets = jnp.concatenate([reward_target[None], estimate.targets])
         samples = flatten(rollout, reward_advantage, estimate)
-        scale = jnp.ones(()) if trust_region.as_authors else estimate.length
+        # From a per-step mean to the sum over an episode
+        length = cost_moments(window, estimation.window, terms.limit).length
+        scale = jnp.ones(()) if region.as_authors else length
         key_critics, key_model = jax.random.split(key)
         ready = window.total >= estimation.warmup_episodes
 
         def improve(inputs: Inputs):
             old = inputs.evaluate(learner.policy)
             surrogates = Surrogates(learner.policy, inputs, old, samples, estimate.bound, scale)
-            policy, step = trust_region_step(surrogates, ready, trust_region)
-            metrics = step_metrics(surrogates, step, trust_region)
+            policy, step = trust_region_step(surrogates, ready, region)
+            metrics = step_metrics(surrogates, step, region)
             if estimation.cost_discount < 1:  # else the theorem's bounds are infinite
                 metrics["largest_advantage"] = largest_advantage(surrogates, policy)
             return policy, metrics
@@ -148,11 +138,9 @@ def trust_region_algorithm(
             flat = targets.reshape(targets.shape[0], -1)
             fitted = fit_critics(
                 learner.critics, optimiser, critic, inputs, flat, terms, key_critics,
-                joint_clip=trust_region.as_authors,
+                joint_clip=region.as_authors,
             )  # fmt: skip
-            return fitted, risk.model.fit(
-                learner.extra, inputs, rollout, predicted_next, terms, key_model
-            )
+            return fitted, risk.model.fit(learner.extra, inputs, rollout, after, terms, key_model)
 
         rows = rollout.inputs.reshape(-1, task.input_size)
         (policy, metrics), ((critics, losses), (model, model_metrics)) = on_distinct_rows(
@@ -164,11 +152,10 @@ def trust_region_algorithm(
     return Algorithm(init, update)
 
 
-def flatten(
-    rollout: Rollout, reward_advantage: Float[Array, "time env"], estimate: RiskEstimate
-) -> Samples:
-    """The reward advantage standardised, cost-type advantages centred: they carry units."""
-    weight = estimate.weight.reshape(-1)
+def flatten(rollout: Rollout, reward_advantage: Steps, estimate: RiskEstimate) -> Samples:
+    """The reward advantage standardised, cost-type advantages centred: they have units."""
+    given = estimate.weight
+    weight = (jnp.ones_like(rollout.discount) if given is None else given).reshape(-1)
     signals = estimate.advantages.reshape(estimate.advantages.shape[0], -1)
     return Samples(
         action=rollout.action.reshape(-1, *rollout.action.shape[2:]),

@@ -10,8 +10,20 @@ ratio_t = pi_theta(a_t | x_t) / pi_k(a_t | x_t):
     L_i(theta) = bound_i(Z(theta))                    of each constraint
 
 The step linearises the surrogates (eq. practical-update), preconditions their gradients with the
-curvature H of the KL divergence, solves the small problem that is left in closed form (appendix
-"Closed-Form Solver"), and searches backwards until the surrogates themselves accept the point.
+curvature H of the KL divergence, and solves the small problem that is left in closed form (appendix
+"Closed-Form Solver"). This is a model, so the surrogates themselves decide, as in CPO: of
+theta_k + shrink^j s for j = 0, 1, ..., the first that satisfies them is taken. What must be satisfied
+depends on the tier of eq:recovery that produced the step s. With c the constraints at theta_k and D
+the changes from there:
+
+| tier                     | reward | constraints                              |
+|--------------------------|--------|------------------------------------------|
+| nominal, every c_i < 0   | D >= 0 | D_i <= -c_i for each i: stay feasible    |
+| nominal, some c_i >= 0   | free   | D_i <= max(-c_i, 0) for each i           |
+| bound restoration        | free   | D_B <= 0 and D_mu <= max(-c_mu, 0)       |
+| mean restoration         | free   | D_mu <= 0                                |
+
+In every row all numbers must be finite, and the mean KL divergence within the radius.
 """
 
 from collections.abc import Callable
@@ -22,14 +34,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
+from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from canary.algorithms.inputs import Inputs
+from canary.constraints import Tier
 from canary.networks import Distribution, Policy, within_bounds
 from canary.numerics.conjugate_gradient import Product, conjugate_gradient
-from canary.numerics.line_search import Candidate, LineSearchResult, acceptable, backtrack
-from canary.numerics.tiers import Tier
-from canary.numerics.trust_region import TrustRegionSolution, solve
+from canary.numerics.trust_region import solve
 from canary.types import Metrics
 from canary.values import Amount, Count, Positive, PositiveShare, Settings
 
@@ -45,15 +57,15 @@ class TrustRegionConfig(Settings):
     target_kl: Positive = 0.01
     """Radius delta of the trust region: the largest mean KL divergence of one update."""
     damping: Amount = 0.1
-    """Multiple of the identity added to the Fisher matrix."""
+    """Multiple of the identity that is added to the Fisher matrix."""
     cg_iterations: Count = 10
     """Largest number of conjugate-gradient iterations for a natural gradient."""
     cg_tolerance: Amount = 1e-5
-    """Residual, relative to the gradient, at which conjugate gradient stops earlier."""
+    """Residual, relative to the gradient, at which conjugate gradient stops early."""
     backtracks: Count = 10
     """Largest number of attempts of the line search."""
     shrink: PositiveShare = 0.8
-    """Length of an attempt, as a multiple of the one before."""
+    """Length of an attempt, as a multiple of the previous one."""
     reading: Literal["equations", "authors"] = "equations"
     """`equations`: the paper's equations. `authors`: details of its authors' public code, which comes
     near the published table."""
@@ -81,6 +93,7 @@ class Levels(eqx.Module):
 
     reward: Float[Array, ""]
     constraints: Float[Array, "constraint"]
+    """(bound, mean), or the bound alone."""
     kl: Float[Array, ""]
     """KL divergence from the old policy: the larger of its mean over the batch and its mean
     weighted with g_t, which is the one of the paper's theorem."""
@@ -105,11 +118,8 @@ class Surrogates:
     def policy_at(self, theta: Parameters) -> Policy:
         return ravel_pytree(self.policy)[1](theta)
 
-    def distribution(self, theta: Parameters) -> Distribution:
-        return self.inputs.evaluate(self.policy_at(theta))
-
     def __call__(self, theta: Parameters) -> Levels:
-        new, old, samples = self.distribution(theta), self.old, self.samples
+        new, old, samples = self.inputs.evaluate(self.policy_at(theta)), self.old, self.samples
         ratio = jnp.exp(new.log_prob(samples.action) - old.log_prob(samples.action))
         change = self.scale * (samples.cost_advantages * samples.weight * ratio).mean(1)
         kl = new.kl_from(old)
@@ -132,60 +142,58 @@ class Surrogates:
         return levels, jax.vmap(lambda row: pullback(row)[0])(jnp.eye(values.shape[0]))
 
 
-class Linearised(eqx.Module):
-    """The surrogates at theta_k and their gradients (g, b_1, ...)."""
+class Found(eqx.Module):
+    """What the line search found. If no point was accepted, `theta` is the start, bit for bit."""
 
     theta: Parameters
+    accepted: Bool[Array, ""]
+    attempts: Int[Array, ""]
     levels: Levels
-    gradients: Float[Array, "vector params"]
+    """At the last attempt."""
 
 
-class NaturalGradients(eqx.Module):
-    """H^-1 v of every gradient v, and the inner products of the v in the H^-1 metric."""
+class Step(eqx.Module):
+    """What one step did."""
 
-    directions: Float[Array, "vector params"]
+    before: Levels
     gram: Float[Array, "vector vector"]
+    """Inner products of the gradients (g, b_1, ...) in the H^-1 metric."""
     residual: Float[Array, ""]
     """Largest relative residual of the conjugate gradients."""
-
-
-class StepResult(eqx.Module):
-    """Everything about one step."""
-
-    linear: Linearised
-    natural: NaturalGradients
-    solution: TrustRegionSolution
     tier: Int[Array, ""]
-    search: LineSearchResult[Candidate]
+    found: Found
 
 
 def trust_region_step(
     surrogates: Surrogates, ready: Bool[Array, ""], config: TrustRegionConfig
-) -> tuple[Policy, StepResult]:
+) -> tuple[Policy, Step]:
     """The policy after one constrained step; the same policy if no safe step exists, or if it is
     not `ready`."""
     theta = surrogates.parameters()
-    linear = Linearised(theta, *surrogates.gradients(theta))  # eqs. taylor-c, taylor-b, taylor-cmu
+    before, gradients = surrogates.gradients(theta)  # eqs. taylor-c, taylor-b, taylor-cmu
     product = curvature(surrogates, theta, config.damping)
-    natural = natural_gradients(product, linear.gradients, config)
-    solution = solve(natural.gram, linear.levels.constraints, config.target_kl)
+    directions, gram, residual = natural_gradients(product, gradients, config)
+    solution = solve(gram, before.constraints, config.target_kl)
     tier = jnp.where(ready, solution.tier, Tier.NO_STEP)
-    found = search(surrogates, linear, solution.coefficients @ natural.directions, tier, config)
-    policy = within_bounds(surrogates.policy_at(found.point))
-    return policy, StepResult(linear, natural, solution, tier, found)
+    step = solution.coefficients @ directions
+    found = search(surrogates, theta, before, step, tier, config)
+    return within_bounds(surrogates.policy_at(found.theta)), Step(
+        before, gram, residual, tier, found
+    )
 
 
 def natural_gradients(
     product: Product, gradients: Float[Array, "vector params"], config: TrustRegionConfig
-) -> NaturalGradients:
-    """All at once: one batched product serves every gradient."""
-    found = jax.vmap(
+) -> tuple[Float[Array, "vector params"], Float[Array, "vector vector"], Float[Array, ""]]:
+    """H^-1 v of every gradient v, the inner products of the v in the H^-1 metric, and the largest
+    residual. One batched product serves every gradient."""
+    directions, images, residuals = jax.vmap(
         lambda v: conjugate_gradient(
             product, v, iterations=config.cg_iterations, tolerance=config.cg_tolerance
         )
     )(gradients)
-    gram = found.solution @ found.image.T
-    return NaturalGradients(found.solution, 0.5 * (gram + gram.T), found.residual_norm.max())
+    gram = directions @ images.T
+    return directions, 0.5 * (gram + gram.T), residuals.max()
 
 
 def curvature(surrogates: Surrogates, theta: Parameters, damping: float) -> Product:
@@ -223,46 +231,71 @@ def fisher_product(
 
 
 def search(
-    surrogates: Surrogates,
-    linear: Linearised,
+    surrogates: Callable[[Parameters], Levels],
+    start: Parameters,
+    before: Levels,
     step: Parameters,
     tier: Int[Array, ""],
     config: TrustRegionConfig,
-) -> LineSearchResult[Candidate]:
-    """The first point on the way back from theta_k + step that the surrogates themselves accept."""
+) -> Found:
+    """The first of start + shrink^j * step, 0 <= j < backtracks, that is `acceptable`; else the
+    start."""
 
-    def evaluate(theta: Parameters) -> Candidate:
-        levels = surrogates(theta)
-        changes = levels.constraints - linear.levels.constraints
-        return Candidate(levels.reward - linear.levels.reward, changes, levels.kl)
+    def trial(index: Int[Array, ""]) -> Parameters:
+        return start + jnp.asarray(config.shrink, step.dtype) ** index * step
 
-    def accept(candidate: Candidate) -> Bool[Array, ""]:
-        return acceptable(
-            candidate, tier=tier, values=linear.levels.constraints, radius=config.target_kl
-        )
+    def unfinished(state: tuple) -> Bool[Array, ""]:
+        index, accepted, _ = state
+        return ~accepted & (index < config.backtracks)
 
-    return backtrack(
-        evaluate, accept, linear.theta, step, shrink=config.shrink, attempts=config.backtracks
+    def attempt(state: tuple) -> tuple:
+        index, _, _ = state
+        levels = surrogates(trial(index))
+        return index + 1, acceptable(levels, before, tier, config.target_kl), levels
+
+    nothing = jax.tree.map(jnp.zeros_like, before)
+    used, accepted, levels = jax.lax.while_loop(
+        unfinished, attempt, (jnp.zeros((), jnp.int32), jnp.asarray(False), nothing)
     )
+    return Found(jnp.where(accepted, trial(used - 1), start), accepted, used, levels)
 
 
-def step_metrics(surrogates: Surrogates, step: StepResult, config: TrustRegionConfig) -> Metrics:
+def acceptable(
+    levels: Levels, before: Levels, tier: Int[Array, ""], radius: ArrayLike
+) -> Bool[Array, ""]:
+    """Whether the point with these levels may be kept, by the row of the table that the tier
+    selects."""
+    gain = levels.reward - before.reward
+    changes = levels.constraints - before.constraints
+    within_slack = changes <= jnp.maximum(-before.constraints, 0)
+    started_feasible = jnp.all(before.constraints < 0)
+    by_tier = {
+        Tier.NOMINAL: jnp.all(within_slack) & (~started_feasible | (gain >= 0)),
+        Tier.BOUND_RESTORATION: (changes[0] <= 0) & jnp.all(within_slack[1:]),
+        Tier.MEAN_RESTORATION: changes[-1] <= 0,
+        Tier.NO_STEP: jnp.asarray(False),
+    }
+    finite = jnp.isfinite(gain) & jnp.all(jnp.isfinite(changes)) & jnp.isfinite(levels.kl)
+    return jnp.stack([by_tier[each] for each in Tier])[tier] & finite & (levels.kl <= radius)
+
+
+def step_metrics(surrogates: Surrogates, step: Step, config: TrustRegionConfig) -> Metrics:
     """What the step did."""
-    found, gram = step.search, step.natural.gram
-    kl = jnp.where(found.accepted, found.evaluation.kl, 0.0)
+    found, gram, start = step.found, step.gram, step.before.constraints[0]
+    kl = jnp.where(found.accepted, found.levels.kl, 0.0)
     return {
         "tier": step.tier.astype(jnp.float32),
         "accepted": found.accepted.astype(jnp.float32),
-        "backtracks": found.attempts_used.astype(jnp.float32),
+        "backtracks": found.attempts.astype(jnp.float32),
         "kl": kl,
         "kl_fraction": kl / config.target_kl,
         "entropy": surrogates.old.entropy().mean(),
         "exploration": surrogates.old.exploration(),
         "gradient_cosine": gram[0, 1] / jnp.sqrt(jnp.maximum(gram[0, 0] * gram[1, 1], 1e-30)),
-        "cg_residual": step.natural.residual,
-        "bound_value": step.linear.levels.constraints[0],
+        "cg_residual": step.residual,
+        "bound_value": start,
         "bound_surrogate_change": jnp.where(
-            found.accepted, found.evaluation.constraint_changes[0], 0.0
+            found.accepted, found.levels.constraints[0] - start, 0.0
         ),
     }
 

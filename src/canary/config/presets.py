@@ -13,9 +13,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from canary.algorithms.canary import CanaryConfig
 from canary.algorithms.cantelli_cpo import CantelliCPOConfig
-from canary.algorithms.clipped import ClippedConfig
+from canary.algorithms.clipped import ClippedConfig, PPOConfig
 from canary.algorithms.cppo import CPPOConfig
-from canary.algorithms.ppo import PPOConfig
 from canary.algorithms.ppo_lagrangian import PPOLagrangianConfig
 from canary.config import PRESETS as NAMES
 from canary.config.run_config import RunConfig

@@ -44,8 +44,8 @@ class TrainingConfig:
     """Seeds that one device trains at once, as one vectorised program; 0 chooses 1 on CPUs and all
     on accelerators."""
     merge_capacity: Whole = 0
-    """On CPUs, evaluate networks once per distinct input where a batch has at most this many; 0
-    turns it off."""
+    """On CPUs, a trust-region update evaluates networks once per distinct input where a batch has at
+    most this many; 0: on every sample."""
 
     @property
     def batch(self) -> int:

@@ -15,15 +15,6 @@ from jaxtyping import Array, Bool, Float, Int
 Product = Callable[[Float[Array, "params"]], Float[Array, "params"]]
 
 
-class ConjugateGradientResult(eqx.Module):
-    solution: Float[Array, "params"]
-    image: Float[Array, "params"]
-    """H @ solution, known without another product."""
-    residual_norm: Float[Array, ""]
-    """‖b - H x‖ / ‖b‖."""
-    iterations_used: Int[Array, ""]
-
-
 class _State(eqx.Module):
     solution: Float[Array, "params"]
     residual: Float[Array, "params"]
@@ -35,9 +26,10 @@ class _State(eqx.Module):
 
 def conjugate_gradient(
     product: Product, rhs: Float[Array, "params"], *, iterations: int, tolerance: float
-) -> ConjugateGradientResult:
-    """Solve H x = rhs for a symmetric positive definite H, in at most `iterations` products, until
-    ‖rhs - H x‖ <= tolerance · ‖rhs‖.
+) -> tuple[Float[Array, "params"], Float[Array, "params"], Float[Array, ""]]:
+    """The x that solves H x = rhs for a symmetric positive definite H, in at most `iterations`
+    products, until ‖rhs - H x‖ <= tolerance · ‖rhs‖; H x, known without another product; and
+    ‖rhs - H x‖ / ‖rhs‖.
 
     The right-hand side is scaled to unit norm first, so its size does not change the iteration. A
     non-finite one stops at once and stays non-finite in the result.
@@ -77,12 +69,7 @@ def conjugate_gradient(
         broken=jnp.asarray(False),
     )
     end = jax.lax.while_loop(unfinished, advance, start)
-    return ConjugateGradientResult(
-        solution=norm * end.solution,
-        image=norm * (unit - end.residual),
-        residual_norm=jnp.sqrt(end.squared_residual),
-        iterations_used=end.iteration,
-    )
+    return norm * end.solution, norm * (unit - end.residual), jnp.sqrt(end.squared_residual)
 
 
 def _norm(vector: Float[Array, "params"]) -> Float[Array, ""]:

@@ -1,4 +1,5 @@
-"""The cost of an episode: in units of its limit, shaped, squared, and when it violates the limit.
+"""The cost of an episode: in units of its limit, shaped, squared; when it violates the limit; and its
+moments over recent episodes.
 
 The shaped cost phi makes Cantelli's inequality waste less. With y = C / l the episode cost in limits
 and a dead zone d in [0, 1),
@@ -13,13 +14,21 @@ Cantelli's inequality for X, with its mean mu < 1 and deviation sigma, gives for
 d = 0 saturates the cost at the limit. d -> 1 is the violation indicator, for which the inequality is
 exact. Without a dead zone (None) phi(y) = y, the paper's own constraint. phi(y_{t+1}) - phi(y_t),
 summed over an episode, telescopes to X.
+
+A batch may hold few episodes (EcoAnt: about two) or none, which must never read as "cost 0". So the
+episodes that end are kept in a ring, and moments are taken over the newest ones.
 """
 
 from typing import Any
 
+import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
+
+from canary.numerics.risk import violation_rate
+from canary.types import EpisodeEnds, Metrics, by_cost, numbered
 
 
 def in_limits(amount: Float[Array, "*batch"], limit: ArrayLike) -> Float[Array, "*batch"]:
@@ -55,3 +64,95 @@ def violates(cost: Float[np.ndarray, "*episode"], limit: float) -> Bool[np.ndarr
     """
     with np.errstate(over="ignore"):  # beyond float32: infinity, which is above every limit
         return ~(np.asarray(cost).astype(np.float32) <= np.float32(limit))
+
+
+class EpisodeWindow(eqx.Module):
+    """Ring of the most recent valid episodes; costs in raw units."""
+
+    cost: Float[Array, "ring"] | Float[Array, "ring cost"]
+    reward: Float[Array, "ring"]
+    """Undiscounted return."""
+    length: Float[Array, "ring"]
+    total: Int[Array, ""]
+    """Episodes recorded so far."""
+    new: Int[Array, ""]
+    """Episodes recorded by the last batch."""
+
+    def by_cost(self) -> "list[EpisodeWindow]":
+        """The window as each cost sees it."""
+        return by_cost(self, self.cost.ndim > 1, lambda window: (window.cost,))
+
+
+class CostMoments(eqx.Module):
+    """Moments of the (shaped) episode cost in units of the limit."""
+
+    mean: Float[Array, ""]
+    variance: Float[Array, ""]
+    length: Float[Array, ""]
+    """Mean length of the episodes."""
+    count: Float[Array, ""]
+    """Number of episodes."""
+
+
+def empty_window(size: int, costs: tuple[int, ...] = ()) -> EpisodeWindow:
+    """A ring of `size` episodes; `costs` is the shape of an episode's cost."""
+    zeros, none = jnp.zeros(size), jnp.zeros((), jnp.int32)
+    return EpisodeWindow(jnp.zeros((size, *costs)), zeros, zeros, none, none)
+
+
+def record_episodes(window: EpisodeWindow, ends: EpisodeEnds) -> EpisodeWindow:
+    """Append the valid episodes of a batch in the order in which they ended."""
+    size = window.cost.shape[0]
+    counts = (ends.ended & ends.valid).reshape(-1)
+    if counts.shape[0] > size:
+        raise ValueError("the ring must hold at least one batch of steps")
+    order = jnp.cumsum(counts) - 1
+    # `size` is out of range: dropped
+    place = jnp.where(counts, (window.total + order) % size, size)
+    new = counts.sum(dtype=jnp.int32)
+
+    def put(ring: Array, values: Array) -> Array:
+        return ring.at[place].set(values.reshape(-1, *ring.shape[1:]), mode="drop")
+
+    return EpisodeWindow(
+        cost=put(window.cost, ends.cost),
+        reward=put(window.reward, ends.reward),
+        length=put(window.length, ends.length.astype(jnp.float32)),
+        total=window.total + new,
+        new=new,
+    )
+
+
+def recent(window: EpisodeWindow, episodes: int) -> Bool[Array, "ring"]:
+    """Marks the episodes of the last batch or, if they are fewer than `episodes`, that many of the
+    newest."""
+    size = window.cost.shape[0]
+    age = (window.total - 1 - jnp.arange(size)) % size
+    return age < jnp.minimum(jnp.maximum(window.new, episodes), window.total)
+
+
+def cost_moments(
+    window: EpisodeWindow, episodes: int, limit: ArrayLike, dead_zone: ArrayLike | None = None
+) -> CostMoments:
+    """Moments of phi(C / limit) over the recent episodes; NaN without any, never 0."""
+    weight = recent(window, episodes).astype(window.cost.dtype)
+    count = weight.sum()
+    cost = shaped(in_limits(window.cost, limit), dead_zone)
+    mean = (weight * cost).sum() / count
+    variance = (weight * (cost - mean) ** 2).sum() / count
+    return CostMoments(mean, variance, (weight * window.length).sum() / count, count)
+
+
+def episode_metrics(window: EpisodeWindow, episodes: int, limit: Float[Array, "..."]) -> Metrics:
+    """What the recent episodes cost, in raw units; NaN without any."""
+    if limit.ndim:
+        pairs = zip(window.by_cost(), limit, strict=True)
+        return numbered([episode_metrics(each, episodes, own) for each, own in pairs])
+    moments = cost_moments(window, episodes, limit)
+    rate = violation_rate(window.cost, limit, recent(window, episodes))
+    return {
+        "cost_mean": moments.mean * limit,
+        "cost_deviation": jnp.sqrt(moments.variance) * limit,
+        "violation_estimate": jnp.where(moments.count > 0, rate, jnp.nan),
+        "window_episodes": moments.count,
+    }

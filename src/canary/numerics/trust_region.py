@@ -26,7 +26,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
-from canary.numerics.tiers import Tier
+from canary.constraints import Tier
 
 BOUND, MEAN = 0, 1
 

@@ -10,9 +10,8 @@ import numpy as np
 import polars as pl
 from jaxtyping import Bool, Float, Int
 
-from canary.constraints import Constraint
+from canary.constraints import Constraint, Tier
 from canary.numerics.statistics import measurement
-from canary.numerics.tiers import Tier
 
 RESTORING_TIERS = (Tier.BOUND_RESTORATION, Tier.MEAN_RESTORATION, Tier.NO_STEP)
 WINDOW = 25  # updates

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from canary.constraints import CVaR, One, threshold
+from canary.constraints import CVaR, One, Tier, threshold
 from canary.errors import CanaryError
-from canary.numerics.tiers import Tier
 from canary.reporting.results import Results, batch_of, of_run
 from canary.reporting.statistics import over_seeds
 from canary.reporting.summary import read_evaluation

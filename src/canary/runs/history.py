@@ -6,8 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from canary.constraints import Constraint
-from canary.numerics.tiers import Tier
+from canary.constraints import Constraint, Tier
 from canary.reporting.diagnosis import SeedSeries, diagnose, joined, seed_series
 from canary.terminal.progress import SeedStatus
 

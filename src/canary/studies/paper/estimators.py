@@ -20,25 +20,30 @@ import optax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from canary.algorithms.advantages import Batch, spent_after
 from canary.algorithms.base import Algorithm, Learner, Task
 from canary.algorithms.canary import CanaryConfig, cantelli_penalty
 from canary.algorithms.cantelli_cpo import CantelliCPOConfig, cantelli_constraint
-from canary.algorithms.clipped import Batch, ClippedExtra
+from canary.algorithms.clipped import ClippedExtra
 from canary.algorithms.cpo import CPOConfig, expectation_constraint
 from canary.algorithms.critics import make_optimiser
 from canary.algorithms.cvar_cpo import CVaRCPOConfig, cvar_constraint, quantile_critic
-from canary.algorithms.signals import spent_after
 from canary.algorithms.trust_region import (
-    Evidence,
     RiskConstraint,
     RiskEstimate,
+    flatten,
     trust_region_algorithm,
 )
 from canary.environments.icy_lake import IcyLake
 from canary.networks import CategoricalPolicy, critic_values, make_policy
-from canary.numerics.advantages import centred
-from canary.numerics.costs import in_limits, shaped
-from canary.numerics.moments import EpisodeWindow, empty_window, record_episodes
+from canary.numerics.costs import (
+    EpisodeWindow,
+    cost_moments,
+    empty_window,
+    in_limits,
+    record_episodes,
+    shaped,
+)
 from canary.rollout import CostAccount, Lane, collect, start_lanes
 from canary.types import Rollout, Terms
 
@@ -81,9 +86,7 @@ def estimator(constraint: str, dead_zone: float | None, lake: IcyLake = LAKE) ->
         if dead_zone is not None:
             estimate = _on_shaped(estimate, dead_zone)
         risk = RiskConstraint(critics=2, estimate=estimate)
-    algorithm = trust_region_algorithm(
-        risk, task, config.estimation, config.trust_region, config.critic
-    )
+    algorithm = trust_region_algorithm(risk, task, config)
     return lake, algorithm, partial(_of_trust_region, risk)
 
 
@@ -102,23 +105,21 @@ def _with_policy(learner: Learner, policy: CategoricalPolicy) -> Learner:
 
 
 def _on_shaped(
-    estimate: Callable[[Evidence], RiskEstimate], dead_zone: float
-) -> Callable[[Evidence], RiskEstimate]:
+    estimate: Callable[[Batch, Terms], RiskEstimate], dead_zone: float
+) -> Callable[[Batch, Terms], RiskEstimate]:
     """A constraint on X = phi_d(C / limit), which is a cost too: a step pays phi(y') - phi(y), and
     the limit is 1."""
 
-    def of_shaped(evidence: Evidence) -> RiskEstimate:
-        rollout, window, terms = evidence.rollout, evidence.window, evidence.terms
+    def of_shaped(batch: Batch, terms: Terms) -> RiskEstimate:
+        rollout, window = batch.rollout, batch.window
         before, after = (shaped(y, dead_zone) for y in (rollout.spent, spent_after(rollout)))
         costs = shaped(in_limits(window.cost, terms.limit), dead_zone)
-        return estimate(
-            replace(
-                evidence,
-                rollout=eqx.tree_at(lambda r: (r.cost, r.spent), rollout, (after - before, before)),
-                window=eqx.tree_at(lambda w: w.cost, window, costs),
-                terms=eqx.tree_at(lambda t: t.limit, terms, jnp.ones(())),
-            )
+        own = replace(
+            batch,
+            rollout=eqx.tree_at(lambda r: (r.cost, r.spent), rollout, (after - before, before)),
+            window=eqx.tree_at(lambda w: w.cost, window, costs),
         )
+        return estimate(own, eqx.tree_at(lambda t: t.limit, terms, jnp.ones(())))
 
     return of_shaped
 
@@ -132,13 +133,15 @@ def _of_trust_region(
         scalar = critic_values(learner.critics.networks, x)[1:]  # the first is that of the reward
         return jnp.concatenate([scalar, risk.model.predict(learner.extra, x)])
 
+    nothing = jnp.zeros_like(rollout.reward)
     seen = values(rollout.inputs), values(rollout.next_inputs)
-    estimate = risk.estimate(Evidence(rollout, *seen, window, terms))
-    signals = jax.vmap(centred, in_axes=(0, None))(estimate.advantages, estimate.weight)
+    estimate = risk.estimate(Batch(rollout, (nothing, nothing), *seen, window), terms)
+    samples = flatten(rollout, nothing, estimate)
+    length = cost_moments(window, 1, terms.limit).length
 
     def surrogate(ratio: Array) -> Array:
-        change = estimate.length * (signals * estimate.weight * ratio).mean((1, 2))
-        return estimate.bound(change)[0]
+        change = samples.cost_advantages * samples.weight * ratio.reshape(-1)
+        return estimate.bound(length * change.mean(1))[0]
 
     return surrogate(jnp.ones_like(rollout.reward)), surrogate
 

@@ -14,8 +14,7 @@ from typing import Any
 import polars as pl
 from matplotlib.figure import Figure
 
-from canary.constraints import one_cost
-from canary.numerics.tiers import Tier
+from canary.constraints import Tier, one_cost
 from canary.reporting.figures import BLUE, GREY, RED, canvas
 from canary.studies.paper.claims import verdict
 from canary.studies.store import StoredStudy

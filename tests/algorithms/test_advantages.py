@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from canary.numerics.advantages import centred, generalised_advantages, standardised
+from canary.algorithms.advantages import centred, generalised_advantages, standardised
 
 GAMMA, DECAY = 0.9, 0.8
 

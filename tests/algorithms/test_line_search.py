@@ -7,40 +7,41 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from canary.numerics.line_search import Candidate, acceptable, backtrack
-from canary.numerics.tiers import Tier
+from canary.algorithms.trust_region_step import Levels, TrustRegionConfig, acceptable, search
+from canary.constraints import Tier
 
 START = jnp.array([1.0, -2.0, 1 / 3])
 STEP = jnp.array([0.5, 0.25, -1.0])
 
 
-@partial(jax.jit, static_argnames="attempts")
-def search(longest: float, *, attempts: int = 10, step=STEP):
-    """Backtrack to a step no longer than `longest` times the full one."""
+@partial(jax.jit, static_argnames="longest")
+def walk(longest: float):
+    """Search for a step no longer than `longest` times the full one: so far does the radius reach."""
+    before = Levels(jnp.zeros(()), jnp.full(1, -1.0), jnp.zeros(()))
 
-    def length(point):
-        return (point - START)[0] / STEP[0]
+    def levels(point):
+        return Levels(jnp.ones(()), jnp.full(1, -1.0), (point - START)[0] / STEP[0])
 
-    return backtrack(length, lambda found: found <= longest, START, step, attempts=attempts)
+    config = TrustRegionConfig(target_kl=longest)
+    return search(levels, START, before, STEP, jnp.array(Tier.NOMINAL), config)
 
 
 @pytest.mark.parametrize("index", [0, 3, 9])
 def test_the_first_acceptable_point_is_taken_including_the_last_attempt(index):
-    result = search(0.8**index * 1.001)
-    assert result.accepted
-    assert result.attempts_used == index + 1
-    np.testing.assert_allclose(result.point, START + 0.8**index * STEP, atol=1e-6)
-    assert result.evaluation == pytest.approx(0.8**index, rel=1e-5)
+    found = walk(0.8**index * 1.001)
+    assert found.accepted
+    assert found.attempts == index + 1
+    np.testing.assert_allclose(found.theta, START + 0.8**index * STEP, atol=1e-6)
+    assert found.levels.kl == pytest.approx(0.8**index, rel=1e-5)
 
 
 def test_without_an_acceptable_point_the_start_comes_back_bit_for_bit():
-    result = search(0.0)
-    assert not result.accepted
-    assert result.attempts_used == 10
+    found = walk(1e-9)
+    assert not found.accepted
+    assert found.attempts == 10
     np.testing.assert_array_equal(
-        np.asarray(result.point).view(np.int32), np.asarray(START).view(np.int32)
+        np.asarray(found.theta).view(np.int32), np.asarray(START).view(np.int32)
     )
-    assert result.evaluation == 0
 
 
 RADIUS = 0.01
@@ -48,10 +49,10 @@ judge = jax.jit(acceptable)
 
 
 def decide(tier, values, *, reward=0.0, changes=(0.0, 0.0), kl=RADIUS) -> bool:
-    candidate = Candidate(jnp.asarray(reward), jnp.asarray(changes), jnp.asarray(kl))
-    return bool(
-        judge(candidate, tier=jnp.asarray(int(tier)), values=jnp.asarray(values), radius=RADIUS)
-    )
+    """Whether a point is kept that changes the surrogates so; they start at `values`."""
+    before = Levels(jnp.zeros(()), jnp.asarray(values), jnp.zeros(()))
+    after = Levels(jnp.asarray(reward), jnp.asarray(values) + jnp.asarray(changes), jnp.asarray(kl))
+    return bool(judge(after, before, jnp.asarray(int(tier)), RADIUS))
 
 
 @pytest.mark.parametrize(

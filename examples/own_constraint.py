@@ -11,20 +11,16 @@ import jax.numpy as jnp
 from jax.nn import relu
 
 import canary
+import canary.algorithms.trust_region as engine
 from canary.algorithms.advantages import cost_advantages, spent_after
-from canary.algorithms.trust_region import (
-    RiskConstraint,
-    RiskEstimate,
-    TrustRegionSettings,
-    trust_region_algorithm,
-)
 from canary.numerics.costs import recent
 
 
 @dataclass(frozen=True, kw_only=True)
-class Excess(TrustRegionSettings):
+class Excess(engine.TrustRegionSettings):
     def make(self, task):
-        return trust_region_algorithm(RiskConstraint(critics=1, estimate=self.estimate), task, self)
+        risk = engine.RiskConstraint(critics=1, estimate=self.estimate)
+        return engine.trust_region_algorithm(risk, task, self)
 
     def estimate(self, batch, terms):
         rollout, lately = batch.rollout, recent(batch.window, self.estimation.window)
@@ -32,7 +28,7 @@ class Excess(TrustRegionSettings):
         signal = relu(spent_after(rollout) - 1) - relu(rollout.spent - 1)
         advantage, target = cost_advantages(
             rollout, signal, batch.values[0], batch.next_values[0], discount=1.0, decay=0.95)  # fmt: skip
-        return RiskEstimate(
+        return engine.RiskEstimate(
             advantage[None], target[None], bound=lambda change: excess - terms.epsilon + change,
             metrics={"mean_excess": excess})  # fmt: skip
 

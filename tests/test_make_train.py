@@ -93,8 +93,8 @@ def test_a_method_of_ones_own_is_imported_only_if_it_is_trusted(tmp_path: Path):
 
 @dataclass(frozen=True, kw_only=True)
 class Forgetful(Excess):
-    def estimate(self, seen):
-        return super().estimate(seen).no_such_thing
+    def estimate(self, batch, terms):
+        return super().estimate(batch, terms).no_such_thing
 
 
 @dataclass(frozen=True, kw_only=True)

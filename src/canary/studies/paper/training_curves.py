@@ -49,7 +49,7 @@ def _claims(study: StoredStudy) -> list[str]:
             <= min(over_seeds(row.each(name)).mean or 0.0 for row in others)
             for name in ("violation", "jitter")
         ]
-        names = ", ".join(row.about["algorithm"] for row in others)
+        names = ", ".join(sorted({row.about["algorithm"] for row in others}))
         missed = [name for name, yes in zip(("P", "jitter"), lowest, strict=True) if not yes]
         here = f"beside {names} on {environment}" + f", not in {' and '.join(missed)}" * bool(
             missed

@@ -8,12 +8,16 @@ import pytest
 
 from problems.digests import CASES, GOLDEN, digest, machine
 
-# Compiled in two ways on one machine, these end in other places.
+# Compiled in two ways on one machine, these end in other places. The quick compiler's roundings
+# even depend on the directory of the code.
 CHAOTIC = {"canary on PointGoal", "canary on EcoAnt", "fast canary on PointGoal"}
+RUNS = [
+    *(pytest.param(case, "digests", marks=pytest.mark.slow) for case in CASES),
+    *((case, "quick") for case in CASES if case not in CHAOTIC),
+]
 
 
-@pytest.mark.parametrize("compiler", [pytest.param("digests", marks=pytest.mark.slow), "quick"])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(("case", "compiler"), RUNS)
 def test_a_few_updates_give_the_recorded_numbers(case: str, compiler: str):
     recorded = json.loads(GOLDEN.read_text())
     expected, actual = recorded[compiler][case], digest(case, compiler)

@@ -54,26 +54,29 @@ def compute():
     network = make_mlp(jax.random.key(0), (WIDTH, 16, 2), head_scale=1.0)
     target = np.random.default_rng(1).normal(size=(SAMPLES, 2)).astype(np.float32)
 
-    def loss_and_gradient(inputs: Inputs):
+    def loss_and_gradient(inputs: Inputs, gathers: bool):
         def loss(network):
-            return jnp.mean((inputs.evaluate(network) - target) ** 2)
+            values = inputs.gather(network(inputs.rows)) if gathers else inputs.evaluate(network)
+            return jnp.mean((values - target) ** 2)
 
         return *jax.value_and_grad(loss)(network), jnp.array(inputs.merged)
 
-    return {
-        capacity: jax.jit(partial(on_distinct_rows, capacity=capacity, compute=loss_and_gradient))
-        for capacity in (0, CAPACITY)
-    }
+    def on_batch(capacity: int, gathers: bool):
+        of_inputs = partial(loss_and_gradient, gathers=gathers)
+        return jax.jit(partial(on_distinct_rows, capacity=capacity, compute=of_inputs))
+
+    return {(size, way): on_batch(size, way) for size in (0, CAPACITY) for way in (False, True)}
 
 
+@pytest.mark.parametrize("gathers", [False, True])
 @pytest.mark.parametrize(
     ("kinds", "merged"),
     [(3, True), (CAPACITY, True), (CAPACITY + 1, False)],
 )
-def test_distinct_rows_give_the_plain_loss_and_gradient(compute, kinds, merged):
+def test_distinct_rows_give_the_plain_loss_and_gradient(compute, kinds, merged, gathers):
     rows = batch(3, kinds)
-    loss, gradient, was_merged = compute[CAPACITY](rows)
-    plain_loss, plain_gradient, plain = compute[0](rows)
+    loss, gradient, was_merged = compute[CAPACITY, gathers](rows)
+    plain_loss, plain_gradient, plain = compute[0, False](rows)
     assert bool(was_merged) == merged
     assert not plain
     np.testing.assert_allclose(loss, plain_loss, rtol=1e-6)

@@ -186,7 +186,7 @@ def quantile_critic(
             x, target, rate = batch
 
             def predicted(network: MLP) -> Float[Array, "row quantile"]:
-                return x.evaluate(lambda rows: quantiles(network(rows)))
+                return x.gather(quantiles(network(x.rows)))
 
             prediction, pull = jax.vjp(predicted, state.network)
             slope = quantile_slope(prediction, target, HUBER)

@@ -37,6 +37,11 @@ class Inputs(eqx.Module):
         # scatter, which XLA runs one element at a time on a CPU.
         return jax.tree.map(lambda leaf: self.row_of_sample @ leaf, result)
 
+    def gather(self, values: Float[Array, "row output"]) -> Float[Array, "sample output"]:
+        """Each sample's row of `values`. Where a row is as wide as the quantiles, this takes half the
+        time of the product in `evaluate`."""
+        return values if self.row_of_sample is None else values[self.row_of_sample.argmax(1)]
+
     def row_weights(self, weight: Float[Array, "sample"] | None = None) -> Float[Array, "row"]:
         """Share of the batch that reads each row, with samples counted by weight."""
         count = self.rows.shape[0]

@@ -18,7 +18,7 @@ from canary.checking.record import (
 )
 from canary.checking.structure import check_structure
 from canary.checking.yardstick import Played, advise, constant_actions, full_check
-from canary.cli import environments
+from canary.cli import show
 from canary.cli.main import main
 from canary.constraints import Joint
 from canary.environments import from_gymnasium
@@ -87,18 +87,10 @@ def test_what_a_short_rollout_finds(fault, sentence):
         raise_first_error(findings_in(environment, short_record(environment)))
 
 
-@pytest.mark.parametrize(
-    ("environment", "sentence"),
-    [
-        (faulty.Odd(fault="early"), "is truncated after 4 steps, before its horizon of 12"),
-        (faulty.OwnClock(), "training.stagger=false"),
-        (faulty.SameStart(), "Every episode starts with the same observation"),
-    ],
-)
-def test_what_is_odd_but_possible(environment, sentence):
-    report = full_check(environment, episodes=16)
+def test_what_is_odd_but_possible():
+    report = full_check(faulty.Odd(fault="early"), episodes=16)
     assert report["ok"]
-    assert sentence in texts(report)
+    assert "is truncated after 4 steps, before its horizon of 12" in texts(report)
 
 
 def test_host_environments_are_checked_too():
@@ -118,31 +110,19 @@ class Sleepy(HostWalk):
         return super().step(action)
 
 
-@pytest.mark.parametrize(("horizon", "policies"), [(2, 2), (500, 0)])
-def test_a_slow_environment_takes_no_longer_than_allowed(monkeypatch, capsys, horizon, policies):
+def test_a_slow_environment_takes_no_longer_than_allowed(monkeypatch, capsys):
     """Between two steps of a host environment the check can stop."""
-    monkeypatch.setattr(environments, "SECONDS", 4.0)
+    monkeypatch.setattr(show, "SECONDS", 4.0)
     monkeypatch.setattr(
-        "canary.config.sources.make_environment",
-        lambda *_: from_gymnasium(Sleepy, horizon=horizon),
+        "canary.config.sources.make_environment", lambda *_: from_gymnasium(Sleepy, horizon=500)
     )
     full_check(from_gymnasium(HostWalk, horizon=2), episodes=1)  # compiles
     began = time.monotonic()
     assert main(["check-env", "sleepy", "--json", "-"]) == 0
     assert time.monotonic() - began < 9
     report = json.loads(capsys.readouterr().out)
-    played = [one for cost in report["costs"] for one in cost["policies"]]
-    assert len(played) >= policies
-    if not policies:
-        assert "1 of 1 random episodes were cut off" in texts(report)
-
-
-def test_both_flags_at_a_horizon_that_the_short_rollout_does_not_reach(tmp_path):
-    environment = faulty.BothFlags(horizon=100)
-    sentence = "BothFlags gives terminated and truncated in the last step before its horizon"
-    with pytest.raises(CanaryError, match=sentence):
-        canary.train(environment, constraint=canary.Chance(9.0, 0.2), out=tmp_path, quiet=True)
-    assert not list(tmp_path.iterdir())
+    assert report["costs"] == []
+    assert "1 of 1 random episodes were cut off" in texts(report)
 
 
 def test_a_callback_that_fails_is_a_finding():

@@ -134,33 +134,6 @@ class NoTruncated(Walk):
         return EnvironmentState(**{name: after[name] for name in after if name != "truncated"})
 
 
-class OwnClock(Walk):
-    """Counts by itself instead of looking at `time`, so that it cannot be started in mid-clock."""
-
-    def reset(self, key):
-        good = super().reset(key)
-        inner = (good.inner, jnp.zeros((), jnp.int32))
-        return replace(good, inner=inner)
-
-    def step(self, state, action, key):
-        x, count = state.inner
-        good = super().step(replace(state, inner=x, time=count), action, key)
-        return replace(good, inner=(good.inner, count + 1), time=state.time + 1)
-
-
-class SameStart(Walk):
-    def reset(self, key):
-        return super().reset(jax.random.key(0))
-
-
-class BothFlags(Walk):
-    """What is cut off claims to have ended by itself too."""
-
-    def step(self, state, action, key):
-        after = super().step(state, action, key)
-        return replace(after, terminated=after.terminated | after.truncated)
-
-
 class Calls(Walk):
     """Its reward comes from Python, which fails when an episode is `fault` steps old."""
 

@@ -42,12 +42,10 @@ fold = jax.vmap(jax.random.fold_in, (0, None))
 
 @dataclass(frozen=True)
 class Record:
-    """Numpy arrays [time 0, 1, ..., lane, ...] of states without `inner`. A lane that is done stays
+    """States without `inner`, as numpy arrays [time 0, 1, ..., lane, ...]. A lane that is done stays
     as it is."""
 
     states: EnvironmentState
-    late: EnvironmentState | None
-    """After a first random step from time horizon - 1. None on the host, whose adapter truncates."""
 
     @property
     def done(self) -> Bool[np.ndarray, "time lane"]:
@@ -92,12 +90,11 @@ class Recorder:
 
         states: list[EnvironmentState] = []
         with explain_failures(self.environment):
-            late = None if self._on_host or action is not None else self._late(keys, choose)
             for state in (self._host_moves if self._on_host else self._moves)(keys, choose):
                 states.append(jax.tree.map(np.array, replace(state, inner=None)))
                 if len(states) > length or (len(states) > 1 and not going()):
                     break
-        return Record(jax.tree.map(lambda *each: np.stack(each), *states), late)
+        return Record(jax.tree.map(lambda *each: np.stack(each), *states))
 
     def _moves(self, keys: Key[Array, "lane"], choose: Choose) -> Iterator[EnvironmentState]:
         """The states after the resets and after every step."""
@@ -115,11 +112,6 @@ class Recorder:
         actions = lambda time: np.asarray(choose(time + 1))  # noqa: E731
         for _ in episodes.play(episodes.everyone, identity, actions):
             yield states_of(jnp.asarray(episodes.table))
-
-    def _late(self, keys: Key[Array, "lane"], choose: Choose) -> EnvironmentState:
-        state = self._reset(keys)
-        late = jnp.full_like(state.time, self.environment.horizon - 1)
-        return self._step(replace(state, time=late), choose(1), keys, 1)
 
 
 def _step(
@@ -164,9 +156,20 @@ class Finding:
 
 
 def findings_in(environment: Environment, record: Record) -> list[Finding]:
-    """The mistakes that a record shows or, if there are none, what is odd about it."""
-    mistakes = [Finding("error", text) for text in _mistakes(environment, record)]
-    return mistakes or [*_oddities(environment, record)]
+    """The mistakes that a record shows or, if there are none, whether an episode ends early."""
+    if mistakes := list(_mistakes(environment, record)):
+        return [Finding("error", text) for text in mistakes]
+    states = record.states
+    early = states.truncated & record.live & (states.time < environment.horizon)
+    return [
+        Finding(
+            "warning",
+            f"An episode is truncated after {time} steps, before its horizon of "
+            f"{environment.horizon}. State the smaller horizon, or call it terminated if it ends by "
+            "itself.",
+        )
+        for time, _ in np.argwhere(early)[:1]
+    ]
 
 
 def raise_first_error(findings: Iterable[Finding]) -> None:
@@ -182,12 +185,11 @@ def _mistakes(environment: Environment, record: Record) -> Iterator[str]:
     states, name, live = record.states, name_of_environment(environment), record.live
     time = live.cumsum(0) - 1
     is_reset = np.arange(len(live))[:, None] == 0
-    ends_twice, late = states.terminated & states.truncated, record.late
     rules: list[tuple[str, Any, str]] = [
         *((field, ~sane(record.masked(field)), f"it must be finite, at most {LARGEST:g}") for field in NUMBERS),
         ("cost", record.masked("cost") < 0, "it must be at least 0; if less is worse, change the sign"),
         ("cost", is_reset & record.masked("cost").any(-1), "only steps may cost; add it to the first step"),
-        ("truncated", ends_twice, f"an episode that ends by itself is terminated only: {RULE}"),
+        ("truncated", states.terminated & states.truncated, f"an episode that ends by itself is terminated only: {RULE}"),
         ("terminated", is_reset & record.done, "an episode must not begin at its end"),
         ("truncated", (time >= environment.horizon) & ~record.done, f"the episode must end at its horizon: {RULE}"),
         ("time", states.time != time, "it must count the steps of the episode"),
@@ -197,33 +199,6 @@ def _mistakes(environment: Environment, record: Record) -> Iterator[str]:
             where = f"in step {at} of lane {lane}" if at else "after reset()"
             value = f"{getattr(states, field)[at, lane]!s:.60}"
             yield f"{name} gives {field} = {value} {where}; {rule}."
-    if late is not None and (late.terminated & late.truncated).any():
-        yield f"{name} gives terminated and truncated in the last step before its horizon; {RULE}."
-
-
-def _oddities(environment: Environment, record: Record) -> Iterator[Finding]:
-    """What is possible but probably not meant."""
-    states, late = record.states, record.late
-    early = states.truncated & record.live & (states.time < environment.horizon)
-    for time, _ in np.argwhere(early)[:1]:
-        yield Finding(
-            "warning",
-            f"An episode is truncated after {time} steps, before its horizon of "
-            f"{environment.horizon}. State the smaller horizon, or call it terminated if it ends by "
-            "itself.",
-        )
-    if late is not None and not (late.terminated | late.truncated).all():
-        yield Finding(
-            "warning",
-            "An episode whose time is set to horizon - 1 does not end in the next step. Training "
-            "starts first episodes at random times: compute truncated from time, or use --set "
-            "training.stagger=false.",
-        )
-    first, second = states.observation[:2]
-    if len(first) > 1 and (first == first[0]).all():
-        moves = "are random" if not (second == second[0]).all() else "have shown no randomness"
-        text = f"Every episode starts with the same observation; the steps {moves}."
-        yield Finding("note", text)
 
 
 def same_again(first: Record, second: Record) -> Iterator[Finding]:

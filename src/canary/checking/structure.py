@@ -83,12 +83,10 @@ def _check_members(environment: Any) -> None:
 
 
 def _returned(environment: Environment, method: str, *given: Any) -> EnvironmentState:
-    """The shapes of what a method returns. The method is traced twice: random numbers that do not
-    come from the key are drawn while tracing, and so the two programs differ."""
-    function, place = (
-        getattr(environment, method),
-        f"{method}() of {name_of_environment(environment)}",
-    )
+    """The shapes of what a method returns. It is traced twice: random numbers that do not come from
+    the key are drawn while tracing, so the two programs differ."""
+    function = getattr(environment, method)
+    place = f"{method}() of {name_of_environment(environment)}"
     try:
         state = jax.eval_shape(function, *given)
         first, second = (_program(function, given) for _ in range(2))

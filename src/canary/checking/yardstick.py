@@ -4,6 +4,7 @@ constraint of random and constant actions. If the best of these meets the limit,
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -28,8 +29,8 @@ MOST_ACTIONS = 16  # constant actions that are tried
 SHARE = 0.05  # of the worst episodes, without a constraint
 LONGEST = 5000  # steps of an episode that a check waits for
 
-Progress = Callable[[int, int, str], bool | None]
-"""Called every few steps with (done, total, what is being done); False stops."""
+Progress = Callable[[int, int, str], bool]
+"""Called after every step with (done, total, what is being done); False stops."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ def full_check(
     *,
     constraint: Constraint | None = None,
     episodes: Count = 128,
-    progress: Progress = lambda done, total, what: None,
+    progress: Progress = lambda done, total, what: True,
 ) -> dict[str, Any]:
     """Trace the environment, play its first steps twice, then up to `episodes` of random and of each
     constant action, until `progress` returns False. Returns JSON data."""
@@ -94,7 +95,7 @@ def full_check(
             "horizon": int(environment.horizon),
         }
         recorder = Recorder(environment)
-        first = recorder(SHORT, going=lambda: progress(0, 1, "the first steps") is not False)
+        first = recorder(SHORT, going=lambda: progress(0, 1, "the first steps"))
         played, record = play_simple(recorder, episodes, progress)
         findings = [*findings_in(environment, record), *same_again(first, record)]
         if late := int((~record.done[-1]).sum()):
@@ -129,10 +130,7 @@ def play_simple(
     turns = list(product(range(-(-episodes // recorder.lanes)), policies))
     records: dict[str, list[Record]] = {}
     for done, (seed, name) in enumerate(turns):
-
-        def going(done: int = done, name: str = name) -> bool:
-            return progress(done, len(turns), name) is not False
-
+        going = partial(progress, done, len(turns), name)
         if done and not going():
             break
         records.setdefault(name, []).append(recorder(length, seed, policies[name], going))
@@ -166,15 +164,13 @@ def by_cost(
     played: list[Played], constraint: Constraint | None
 ) -> Iterator[tuple[list[Played], One | None]]:
     """For each cost the episodes with that cost alone, and its constraint."""
-    if not played:
-        return
-    if played[0].costs.ndim == 1:
+    costs = played[0].costs if played else np.zeros((0, 0))
+    if costs.ndim == 1:
         yield played, constraint  # type: ignore[misc]
         return
-    count = played[0].costs.shape[1]
-    parts = (None,) * count if constraint is None else parts_of(constraint)
-    for index, part in enumerate(parts):
-        yield [replace(one, costs=one.costs[:, index]) for one in played], part
+    parts = (None,) * costs.shape[1] if constraint is None else parts_of(constraint)
+    for index in range(costs.shape[1]):
+        yield [replace(one, costs=one.costs[:, index]) for one in played], parts[index]
 
 
 def known_sentence(played: list[Played], constraint: Constraint) -> str:
@@ -185,10 +181,8 @@ def known_sentence(played: list[Played], constraint: Constraint) -> str:
     if within:
         best = max(within, key=lambda one: one.reward)
         return f"{best.text(constraint)} stays within the limit"
-    lowest = min(played, key=lambda one: constraint.measure(one.costs))
-    return (
-        f"no constant or random action stays within the limit; nearest is {lowest.text(constraint)}"
-    )
+    nearest = min(played, key=lambda one: constraint.measure(one.costs)).text(constraint)
+    return f"no constant or random action stays within the limit; nearest is {nearest}"
 
 
 def advise(played: list[Played], constraint: One | None) -> dict[str, Any]:
@@ -200,14 +194,13 @@ def advise(played: list[Played], constraint: One | None) -> dict[str, Any]:
     best = max(played, key=lambda one: one.reward)
     low = min(one.least_limit(constraint) for one in played)
     high = best.least_limit(constraint)
-    if high <= low:  # the best is the safest: only a smaller limit asks for something
+    if high <= low:  # the safest earns the most: only a smaller limit is a challenge
         low = 0.0
     found = {float(f"{low + share * (high - low):.2g}") for share in (0.25, 0.5, 0.75)}
     limits = sorted(limit for limit in found if limit > 0)
     worth = f"Limits worth trying: {', '.join(f'{value:g}' for value in limits)}." if limits else ""
     if constraint is None:
         return {"kind": "no limit", "limits": limits, "text": worth}
-    known = known_sentence(played, constraint)
     cheapest = min(float(one.costs.min()) for one in played)
     if constraint.measure(best.costs) <= constraint.allowed:
         kind, more = "trivial", f"and none of them earns more: the limit may be trivial. {worth}"
@@ -216,5 +209,9 @@ def advise(played: list[Played], constraint: One | None) -> dict[str, Any]:
     else:
         kind = "interesting"
         more = f"and {best.text(constraint)} earns the most: the limit is interesting."
-    text = f"{known[0].upper()}{known[1:]}, {more}".strip()
-    return {"kind": kind, "limits": limits, "text": text}
+    known = known_sentence(played, constraint)
+    return {
+        "kind": kind,
+        "limits": limits,
+        "text": f"{known[0].upper()}{known[1:]}, {more}".strip(),
+    }

@@ -61,6 +61,6 @@ def test_a_listed_run_shows_what_its_own_constraint_limits(found, shown):
         "tags": [], "differs": {}, "constraint_label": None, **dict.fromkeys(NUMBERS),
     }  # fmt: skip
     console = PlainConsole(width=110, file=io.StringIO())
-    print_lists(console, "runs", [run | found], {})
+    print_lists(console, {"runs": [run | found]}, "runs")
     (line,) = [line for line in console.file.getvalue().splitlines() if "finished" in line]
     assert line.rstrip().endswith(f" {shown}")

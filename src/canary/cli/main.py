@@ -12,14 +12,13 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from canary.cli.environments import CheckEnv, Frontier
 from canary.cli.options import parse, print_help
 from canary.cli.policies import Certify, Evaluate, Export
-from canary.cli.show import Compare, List, Report
+from canary.cli.show import CheckEnv, Compare, Frontier, List, Report
 from canary.cli.studies import Reproduce, Sweep
 from canary.cli.train import Train
 from canary.errors import CanaryError, nearest
-from canary.terminal.console import check_json, printable
+from canary.terminal.console import check_json
 
 COMMANDS: dict[str, Any] = {
     "train": Train,
@@ -103,9 +102,9 @@ def find_command(arguments: list[str]) -> Any:
 
 def say(text: str, code: int) -> int:
     """Print one line on standard error."""
-    print(printable(" ".join(text.split())), file=sys.stderr)
+    print(" ".join(text.split()), file=sys.stderr)
     return code
 
 
 def _show_warning(message: Any, category: type, *_: Any) -> None:
-    print(printable(f"Warning: {message}"), file=sys.stderr)
+    print(f"Warning: {message}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""The tables that commands print: summary, comparison, runs, settings, check and frontier."""
+"""The tables that commands print; of certificates see `certificate_table`. No JAX or numpy here."""
 
 from pathlib import Path
 from statistics import fmean
@@ -124,17 +124,16 @@ def run_record(run: dict[str, Any], differs: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def print_lists(
-    console: Console, root: str, runs: list[dict[str, Any]], known: dict[str, dict[str, str]]
-) -> None:
+def print_lists(console: Console, lists: dict[str, Any], root: str) -> None:
+    """The runs below `root`, and what can be named: environments, algorithms and presets."""
     heading = Text.assemble(("runs", "bold"), f" in {root}")
-    if runs:
+    if runs := lists["runs"]:
         console.print(heading, table([_run_line(run) for run in runs], left=1), sep="\n")
     else:
         console.print(heading.append(": none yet; start one with `canary train`.\n"))
-    for name, entries in known.items():
+    for name in [name for name in lists if name != "runs"]:
         console.print(title(name))
-        for entry, text in entries.items():
+        for entry, text in lists[name].items():
             console.print(Text.assemble(f"  {entry:<14} ", (text, "dim")))
         console.print()
 
@@ -156,13 +155,16 @@ def _run_line(run: dict[str, Any]) -> Line:
     }
 
 
-def print_settings(console: Console, rows: list[dict[str, str]]) -> None:
+def print_settings(console: Console, found: dict[str, list[dict[str, str]]]) -> None:
     """Settings with default, range and meaning."""
     names = {"setting": "setting", "default": "default", "range": "range", "meaning": "about"}
-    made = table([{name: row[key] for name, key in names.items()} for row in rows], left=4)
+    lines = [{name: row[key] for name, key in names.items()} for row in found["settings"]]
+    made = table(lines, left=4)
     made.columns[0].no_wrap = True
     console.print(made)
-    console.print(Text("Defaults are the paper's; the preset and --set start from there.", "dim"))
+    console.print(
+        Text("These are the values of the paper; the preset changes some, and --set any.", "dim")
+    )
 
 
 COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}

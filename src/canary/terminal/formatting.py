@@ -154,9 +154,3 @@ def chance(value: float | None, epsilon: float) -> str:
     if not value or value >= 10**-places:
         return number(value, places)
     return f"{value:.0e}"
-
-
-def clock_time(seconds: float) -> str:
-    minutes, rest = divmod(int(seconds), 60)
-    hours = f"{minutes // 60}:" if minutes >= 60 else ""
-    return f"{hours}{minutes % 60:0{2 if hours else 1}d}:{rest:02d}"

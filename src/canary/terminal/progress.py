@@ -9,6 +9,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from statistics import fmean
 
 import numpy as np
@@ -21,9 +22,9 @@ from rich.text import Text
 from canary.constraints import Constraint, One, own_costs, parts_of
 from canary.numerics.statistics import measurement
 from canary.terminal.console import error_console
-from canary.terminal.formatting import Cell, clock_time, judged, number, table
+from canary.terminal.formatting import Cell, judged, number, table
 
-ROWS = 12  # seeds with a row of their own; the others share one
+ROWS = 12  # seeds with a row of their own
 WIDE = 100  # columns from which on the table says more about the updates
 LINE_SECONDS, LINE_FRACTION = 10.0, 0.05  # a line of a log after this time or part of the run
 
@@ -57,9 +58,8 @@ class SeedStatus:
         self, name: str, constraint: Constraint, extras: Sequence[str] = ()
     ) -> dict[str, Cell]:
         """The cells of the seed; the cost is its mean and deviation."""
-        costs = (
-            np.asarray(self.costs, float).reshape(len(self.costs), -1).T if len(self.costs) else ()
-        )
+        count = len(self.costs)
+        costs = np.asarray(self.costs, float).reshape(count, -1).T if count else ()
         spread = (f"{number(one.mean())} ± {number(one.std())}" for one in costs)
         return {
             "seed": name,
@@ -71,7 +71,7 @@ class SeedStatus:
 
 
 def pool(seeds: Sequence[SeedStatus]) -> SeedStatus:
-    """Several seeds as one: all their episodes together, everything else averaged."""
+    """Several seeds as one: all their episodes together, and the means of everything else."""
 
     def mean(values: Iterable[float]) -> float:
         known = [value for value in values if not math.isnan(value)]
@@ -111,7 +111,7 @@ class TrainingProgress:
         self._seeds: Sequence[SeedStatus] = ()
         self._told: dict[int, str] = {}
         self._steps, self._speed, self._work = 0, 0.0, ""
-        self._started = self._updated = self._work_since = clock()
+        self._started = self._updated = clock()
         self._line_time, self._line_steps = -math.inf, 0
 
     def __enter__(self) -> "TrainingProgress":
@@ -139,10 +139,10 @@ class TrainingProgress:
             self._print_line()
 
     def busy(self, text: str) -> None:
-        """Show what takes time ("compiling") and for how long, until the next update."""
-        self._work, self._work_since = text, self._clock()
+        """Show what takes time ("compiling") until the next update."""
+        self._work = f"{text} ..."
         if not self._live:
-            self.message(f"{text} ...")
+            self.message(self._work)
 
     def message(self, text: str, *, warning: bool = False) -> None:
         """A line that stays: above the table, or in the log."""
@@ -157,56 +157,49 @@ class TrainingProgress:
             f"{self._steps / self._total:4.0%}  {self._steps:,} steps",
             *(f"{name} {cell}" for name, cell in measured),
             f"({whole.span})",
-            *self._pace(),
+            self._pace(),
         )
         self.message("  ".join(cells))
-        # A log says once that a seed is stuck or timid, whatever the numbers in the text
-        kinds = {one.seed: one.warning.split(":")[0] for one in self._seeds if one.warning}
-        new = [one for one in self._seeds if kinds.get(one.seed) != self._told.get(one.seed)]
-        self._told |= kinds
-        for line in _warnings(new):
-            self.message(line, warning=True)
+        for one in self._seeds:  # a log names a seed once, whatever the numbers in the text
+            kind = (one.warning or "").partition(":")[0]
+            if one.warning and self._told.get(one.seed) != kind:
+                self._told[one.seed] = kind
+                self.message(f"seed {one.seed}: {one.warning}", warning=True)
 
-    def _pace(self) -> tuple[str, str]:
+    def _pace(self) -> str:
         """The speed, and the time left at this speed."""
         if not self._speed > 0:
-            return "- steps/s", "-:-- left"
+            return "- steps/s"
         left = (self._total - self._steps) / self._speed - (self._clock() - self._updated)
-        return f"{self._speed:,.0f} steps/s", f"{clock_time(max(left, 0.0))} left"
+        return f"{self._speed:,.0f} steps/s  {_clock_time(max(left, 0.0))} left"
 
     def _render(self) -> Group:
         """The whole display; the refresh thread of `Live` calls it too."""
-        now, total, done = self._clock(), self._total, self._steps
-        speed, left = self._pace()
         bar = Table.grid(padding=(0, 3, 0, 0))
         width = max(10, self._console.width - 80)
         bar.add_row(
-            ProgressBar(total=total, completed=done, width=width, complete_style="cyan"),
-            f"{done:,} / {total:,} steps",
-            speed,
-            f"{clock_time(now - self._started)} elapsed   {left}",
+            ProgressBar(self._total, self._steps, width, complete_style="cyan"),
+            f"{self._steps:,} / {self._total:,} steps",
+            f"{_clock_time(self._clock() - self._started)} elapsed",
+            self._pace(),
         )
-        lines = [Text(line, "yellow") for line in _warnings(self._seeds)]
-        if self._work:
-            lines.append(Text(f"{self._work} ... {now - self._work_since:.0f} s", "dim"))
-        return Group(self._heading, self._table() if self._seeds else "", bar, *lines)
+        lines = [f"seed {one.seed}: {one.warning}" for one in self._seeds if one.warning]
+        warnings = (Text(line, "yellow") for line in lines[:ROWS])
+        return Group(
+            self._heading, self._table() if self._seeds else "", bar, *warnings,
+            Text(self._work, "dim"),
+        )  # fmt: skip
 
     def _table(self) -> Table:
         """A line per seed, as many as fit, and one for all."""
-        seeds, constraint, console = self._seeds, self._constraint, self._console
-        whole = pool(seeds)
-        extras = list(whole.extras) if console.width >= WIDE else []
-        rows = min(ROWS, max(1, console.height - 14))
-        shown, rest = (seeds, ()) if len(seeds) <= rows + 1 else (seeds[:rows], seeds[rows:])
-        lines = [one.line(str(one.seed), constraint, extras) for one in shown]
-        if rest:
-            lines.append(pool(rest).line(f"{len(rest)} more", constraint, extras))
-        total = whole.line("all", constraint, extras) if len(seeds) > 1 else None
+        seeds, whole = self._seeds, pool(self._seeds)
+        extras = list(whole.extras) if self._console.width >= WIDE else []
+        rows = min(ROWS, max(1, self._console.height - 14))
+        lines = [one.line(str(one.seed), self._constraint, extras) for one in seeds[:rows]]
+        name = "all" if len(seeds) <= rows else f"all {len(seeds)}"
+        total = whole.line(name, self._constraint, extras) if len(seeds) > 1 else None
         return table(lines, total, title=whole.span)
 
 
-def _warnings(seeds: Iterable[SeedStatus]) -> list[str]:
-    lines = [f"seed {one.seed}: {one.warning}" for one in seeds if one.warning]
-    if len(lines) > 3:
-        lines[2:] = [f"{len(lines) - 2} more seeds have warnings"]
-    return lines
+def _clock_time(seconds: float) -> str:
+    return str(timedelta(seconds=int(seconds))).removeprefix("0:")

@@ -216,9 +216,8 @@ def test_all_promises_are_certified_together_and_verified(run):
     page = (run.directory / "certificate.html").read_text()
     for part in ("mean cost 2", "P(cost 1 &gt; 2.65)"):
         assert f"Bounds on {part}" in page
-    for name in ("certificate.json", "certificate.html"):
-        found = verify_file(run.directory / name, environment=Courier(), replay=True)
-        assert found["level"] == "replayed", found["problems"]
+    found = verify_file(run.directory, run=run.directory, environment=Courier())
+    assert found["level"] == "replayed", found["problems"]
 
 
 def test_the_command_line_takes_lists():

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import pytest
 
 from canary.certification.bounds import anytime_upper
+from canary.certification.certificate import Result, examine
 from canary.certification.certify import certify, gather, make_player
 from canary.certification.plan import Plan, complete
-from canary.certification.verdict import Result, examine
 from canary.environments.icy_lake import IcyLake
 from canary.errors import CanaryError
 from canary.exact import from_environment

@@ -2,22 +2,20 @@
 
 import re
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import canary
 from canary.certification import run as certificates
-from canary.certification.page import histogram, render_page
+from canary.certification.page import render_page
 from canary.certification.plan import Plan
 from canary.certification.run import certify_run
-from canary.certification.verdict import decode_costs
 from canary.certification.verify import verify_file
 from canary.environments.icy_lake import IcyLake
 from canary.errors import CanaryError
 from canary.runs.files import read_json
-from canary.terminal.certificate_table import CertificationBar
 
 SEEDS = (0, 3)
 
@@ -31,7 +29,6 @@ def test_a_run_is_certified_for_every_seed_and_shift(run: Path, certificate: dic
     assert certificate["plan"]["cost_bound"] == certificate["settings"]["horizon"] == 12
     origin = {"run": run.name, "algorithm": "canary", "updates": 7, "earlier": 0}
     assert certificate["origin"] == origin
-    assert certificate["environment_check"]["compared"]
     assert {"python", "jax", "numpy", "scipy"} <= certificate["versions"].keys()
     assert len({one["policy_sha256"] for one in certificate["results"]}) == len(SEEDS)
     assert len({one["costs"] for one in certificate["results"]}) == 4
@@ -62,27 +59,24 @@ def test_another_limit_and_a_fixed_plan(run: Path, quick: dict, tmp_path: Path):
     assert told == [11.5, 0.05, "SATISFIED"]
     assert result["episodes"] == 120
     assert result["upper"] == pytest.approx(1 - 0.05 ** (1 / 120))
-    assert verify_file(tmp_path / "certificate.json", run=run, replay=True)["level"] == "replayed"
+    assert verify_file(tmp_path / "certificate.json", run=run)["level"] == "replayed"
 
 
 def test_an_interruption_leaves_a_valid_certificate(
     run: Path, quick: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    def start(self, seed, changes):
-        def report(episodes, violations):
-            if seed == 3:
-                raise KeyboardInterrupt
+    def show(done: int, total: int, what: str) -> None:
+        if what.startswith("seed 3"):
+            raise KeyboardInterrupt
 
-        return report
-
-    monkeypatch.setattr(CertificationBar, "start", start)
+    monkeypatch.setattr(certificates, "counting_bar", lambda *_, **__: nullcontext(show))
     hard = {"shift": "slip=0.2", "epsilon": 0.3, "out": tmp_path}
     plan = Plan(episodes=150, batch=50, confidence=0.9999)
     certificate = certify_run(run, **quick | {"plan": plan}, **hard)
     assert [one["episodes"] for one in certificate["results"]][1:] == [50, 0, 0]
     assert certificate["results"][2]["verdict"] == "UNDECIDED"
     monkeypatch.undo()
-    assert verify_file(tmp_path, run=run, replay=True)["level"] == "replayed"
+    assert verify_file(tmp_path, run=run)["level"] == "replayed"
 
 
 @pytest.mark.parametrize(
@@ -117,22 +111,9 @@ def test_the_page_is_whole_and_self_contained(run: Path, certificate: dict):
     page = render_page(certificate)
     text = " ".join(page.split())
     assert not any(word in page for word in ("http", "src=", "href="))
-    for name in ("verdict", "sha256"):
-        assert certificate[name] in text
+    assert certificate["verdict"] in text
     assert "seed 3, slip = 0.2" in text
     assert "behaves differently when it is watched" in text
     assert page.count('class="SATISFIED dot"') + page.count('class="VIOLATED dot"') == 4
     hostile = certificate | {"sentence": "<script>alert(1)</script>"}
     assert "<script>" not in render_page(hostile)
-
-
-def test_the_histogram_counts_every_episode_and_cuts_at_the_limit(certificate: dict):
-    costs = decode_costs(certificate["results"][0]["costs"])
-    for values in (costs, costs / 3):
-        for limit in (2.5, 2.0, 0.5, 40.0):
-            bars = histogram(values, limit)
-            violating = sum(bar["count"] for bar in bars if bar["violates"])
-            assert violating == (values > limit).sum()
-            assert sum(bar["count"] for bar in bars) == len(values)
-            assert all((bar["from"] > limit - 1e-9) == bar["violates"] for bar in bars)
-    assert histogram(np.zeros(0), 5.5) == []

@@ -11,7 +11,7 @@ from canary.certification import signature
 from canary.errors import CanaryError
 
 KEY = ed25519.Ed25519PrivateKey.generate()
-CONTENT: dict[str, Any] = {"verdict": "SATISFIED", "limit": 5.5, "sha256": "0"}
+CONTENT: dict[str, Any] = {"verdict": "SATISFIED", "limit": 5.5}
 SIGNED = signature.sign(CONTENT, KEY)
 PEM, SSH = serialization.Encoding.PEM, serialization.Encoding.OpenSSH
 

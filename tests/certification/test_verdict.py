@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from scipy.stats import binom, binomtest
 
 from canary.certification.bounds import mean_bounds
-from canary.certification.certificate import summarise
+from canary.certification.certificate import Result, decode_costs, encode_costs, summarise
 from canary.certification.plan import Plan, complete, planned_episodes
-from canary.certification.verdict import Result, decode_costs, encode_costs
 from canary.constraints import Chance, Constraint, CVaR, Mean
 from canary.errors import CanaryError
 from canary.numerics.statistics import (

@@ -105,8 +105,8 @@ def test_an_accepted_change_is_shown_wherever_a_certificate_is(run, tmp_path):
     lines = Console(width=200, record=True, file=io.StringIO())
     print_certificate(lines, certificate)
     assert "in an environment that changed since training" in lines.export_text()
-    assert verify_file(place, environment=other, replay=True)["level"] == "replayed"
-    found = verify_file(place, environment=Walk(noise=0.25), replay=True)
+    assert verify_file(place, run=place, environment=other)["level"] == "replayed"
+    found = verify_file(place, run=place, environment=Walk(noise=0.25))
     assert found["level"] == "nothing"
 
 

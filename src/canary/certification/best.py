@@ -12,10 +12,9 @@ import secrets
 from pathlib import Path
 from typing import Any
 
-from canary.certification.certificate import changed_sentence
+from canary.certification.certificate import changed_sentence, percent
 from canary.certification.plan import Plan, check_confidence
 from canary.certification.run import certify_run
-from canary.certification.verdict import percent
 from canary.config.config import RunConfig
 from canary.environments.protocol import Environment
 from canary.errors import CanaryError
@@ -50,8 +49,20 @@ def find_best(
     check_confidence(confidence)
     config = open_config(run, environment, accept_change=accept_change)
     candidates = _ranking(run, config, selection_episodes, seeds, quiet)
-    tries = min(tries, sum(one["keeps"] for one in candidates))
-    chosen, certificate = {"seed": None, "step": None}, None
+    safe, count, first = sum(one["keeps"] for one in candidates), len(candidates), candidates[0]
+    tries = min(tries, safe)
+    seed = step = certificate = None
+    if tries:
+        sentence = (
+            f"None of the first {tries} was certified. In the ranking {safe} of {count} stored "
+            f"policies are within the limit. {ADVICE}, or allow more --tries."
+        )
+    else:
+        sentence = (
+            f"None of {count} stored policies is within {config.constraint.text} in the "
+            f"{selection_episodes:,} episodes of its ranking. The safest, seed {first['seed']} at step "
+            f"{first['step']:,}, has {first['constraint_value']:.4g}. {ADVICE}."
+        )
     for one in candidates[:tries]:
         found = certify_run(
             run,
@@ -65,34 +76,19 @@ def find_best(
         )
         one["verdict"] = found["verdict"]
         if found["verdict"] == "SATISFIED":
-            chosen, certificate = one, found
+            seed, step, certificate = one["seed"], one["step"], found
+            sentence = (
+                f"Seed {seed} at step {step:,} has the highest return that was certified, "
+                f"{one['return_mean']:.4g}: with {percent(confidence)} confidence, corrected for "
+                f"{tries} tries among {count} stored policies, it stays within the limit."
+            )
             break
-    count, first = len(candidates), candidates[0]
-    if certificate is not None:
-        sentence = (
-            f"Seed {chosen['seed']} at step {chosen['step']:,} has the highest return that was "
-            f"certified, {chosen['return_mean']:.4g}: with {percent(confidence)} confidence, corrected "
-            f"for {tries} tries among {count} stored policies, it stays within the limit."
-        )
-    elif tries:
-        verdicts = ", ".join(one["verdict"].lower() for one in candidates[:tries])
-        sentence = (
-            f"None of the first {tries} was certified ({verdicts}). In the ranking "
-            f"{sum(one['keeps'] for one in candidates)} of {count} stored policies are within the "
-            f"limit. {ADVICE}, or allow more --tries."
-        )
-    else:
-        sentence = (
-            f"None of {count} stored policies is within {config.constraint.text} in the "
-            f"{selection_episodes:,} episodes of its ranking. The safest, seed {first['seed']} at step "
-            f"{first['step']:,}, has {first['constraint_value']:.4g}. {ADVICE}."
-        )
     if config.environment_changes:
         sentence += f" {changed_sentence(config.environment_changes)}"
     best = {
         "certified": certificate is not None,
-        "seed": chosen["seed"],
-        "step": chosen["step"],
+        "seed": seed,
+        "step": step,
         "sentence": sentence,
         "candidates": candidates,
         "certificate": certificate,
@@ -104,8 +100,7 @@ def find_best(
 def _ranking(
     run: Path, config: RunConfig, episodes: int, seeds: tuple[int, ...] | None, quiet: bool
 ) -> list[dict[str, Any]]:
-    """All stored policies: those within the constraint by return, the highest first; then the
-    others, safest first. The states of a seed play the same episodes."""
+    """All stored policies in order. The states of a seed play the same episodes."""
     seeds = config.training.seeds if seeds is None else seeds
     plan = EvaluationPlan(episodes=episodes, seeds=seeds, evaluation_seed=secrets.randbits(31))
     steps = [update * config.training.batch for update in sorted(stored_updates(run))]
@@ -130,6 +125,7 @@ def _ranking(
 
 
 def order(policy: dict[str, Any]) -> tuple[bool, float]:
-    """The sort key of the ranking."""
+    """The sort key of the ranking: those within the constraint by return, the highest first; then
+    the others, the safest first."""
     value = -policy["return_mean"] if policy["keeps"] else policy["constraint_value"]
     return not policy["keeps"], value

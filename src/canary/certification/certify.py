@@ -15,8 +15,8 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from canary import evaluation
+from canary.certification.certificate import Result, Table, examine, is_decided
 from canary.certification.plan import Plan, complete
-from canary.certification.verdict import Result, Table, examine, is_decided
 from canary.constraints import Chance, Constraint, one_cost, parts_of
 from canary.environments.protocol import Environment, explain_failures
 from canary.identity import identify, place_of, refuse_nonfinite
@@ -26,8 +26,8 @@ from canary.numerics.running_statistics import RunningStatistics
 from canary.rollout import CostAccount
 
 Progress = Callable[[int, int | None], None]
-"""Called after each batch with the episodes so far and the violations among them, or None if they
-must stay unseen or mean nothing."""
+"""Called after each batch with the episodes so far and the violations among them; None for a fixed
+plan, which hides them until its end, and unless the only constraint counts violations."""
 PlayRows = Callable[[np.ndarray], Table]
 """From episode numbers to their rows."""
 
@@ -75,11 +75,11 @@ def gather(
     progress: Progress | None = None,
     count: int | None = None,
 ) -> tuple[Table, bool]:
-    """Play batch after batch by the plan, or exactly `count` episodes. Was it interrupted?
+    """Play batch after batch by the plan, or exactly `count` episodes. Returns their table, and
+    whether a KeyboardInterrupt ended it.
 
-    With early stopping the test looks after each batch, and ends when every constraint has its
-    verdict. So does a KeyboardInterrupt. A fixed plan shows no violations before its end, so that
-    the moment of an interruption cannot depend on them.
+    With early stopping the test looks after each batch and stops when every constraint has its
+    verdict. A fixed plan hides violations until its end, so that nobody can stop because of them.
     """
     first, *others = parts_of(constraint)
     most = plan.episodes if count is None else count
@@ -94,7 +94,7 @@ def gather(
                 violations = int(violates(table[:, 0], first.limit).sum())
                 progress(len(table), violations if is_counted else None)
     except KeyboardInterrupt:
-        if count is not None:  # a replay that is not over shows nothing
+        if count is not None:  # an interrupted replay proves nothing
             raise
         return table, True
     return table, False

@@ -12,14 +12,13 @@ from canary.constraints import Chance, Constraint, One, parts_of
 from canary.errors import CanaryError
 from canary.values import Count, convert_fields
 
-RATE_TO_DETECT = 0.5  # of epsilon: a policy this safe should get its verdict,
-POWER = 0.9  # with this probability
-ANYTIME_FACTOR = 2  # at worst, an anytime test needs about twice the episodes
+ASSUMED_RATE = 0.5  # the violation probability that a plan is made for, as a share of epsilon
+POWER = 0.9  # the probability that such a policy gets its verdict
+ANYTIME_FACTOR = 2  # an anytime test needs at worst about twice the episodes
 FEWEST_FOR_MEANS, MOST_FOR_MEANS = 1000, 1_000_000
-# Times b log(1/alpha) / (share limit), with which unseen rare costs alone could fill the limit
-MARGIN_FOR_MEANS = 8
+MARGIN_FOR_MEANS = 8  # times the episodes that rule out that unseen rare costs fill the limit
 LARGEST_PLAN = 1_000_000  # episodes; beyond this, P and epsilon are practically equal
-ROUNDING = 64
+ROUNDING = 64  # values of k next to the bisection's that are tried one by one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +29,7 @@ class Plan:
     """Number of verdicts that hold together. Each is given at confidence
     1 - (1 - confidence) / statements (Bonferroni)."""
     episodes: Count | None = None
-    """Episodes per policy, at most if it may stop early; None plans them from epsilon."""
+    """Number of episodes per policy, or the largest number if it may stop early; None plans it."""
     early_stop: bool = True
     """Stop as soon as the verdict is clear, by bounds that are valid at all times."""
     batch: Count = 256
@@ -85,12 +84,12 @@ def complete(plan: Plan, constraint: Constraint) -> Plan:
 
 def _enough_episodes(plan: Plan, constraint: One, largest: float | None) -> int:
     confidence = plan.corrected_confidence
-    if not isinstance(constraint, Chance):  # costs too rare to be seen must not fill the limit
+    if not isinstance(constraint, Chance):
         assert largest is not None
         rarest = largest * -math.log(1 - confidence) / (constraint.share * constraint.limit)
         wanted = max(FEWEST_FOR_MEANS, math.ceil(MARGIN_FOR_MEANS * rarest))
         return min(wanted, MOST_FOR_MEANS)
-    rate = RATE_TO_DETECT * constraint.epsilon
+    rate = ASSUMED_RATE * constraint.epsilon
     episodes = planned_episodes(constraint.epsilon, rate, confidence=confidence)
     if episodes is None:
         raise CanaryError(
@@ -125,7 +124,7 @@ def planned_episodes(epsilon: float, rate: float, *, confidence: float = 0.95) -
         n = smallest(k)
         return n > LARGEST_PLAN or betainc(k + 1, n - k, few[0]) <= few[1]
 
-    # What a k can do a larger one can, up to the rounding of n: try the last few one by one
+    # If k fits, so does every larger one, except where the rounding of n decides
     last = bisect_left(range(LARGEST_PLAN), x=True, key=fits)
     first = next(k for k in range(max(0, last - ROUNDING), last + ROUNDING) if fits(k))
     return found if (found := smallest(first)) <= LARGEST_PLAN else None

@@ -8,6 +8,7 @@ folded in. So a certificate can be replayed, and only with the plan that it was 
 
 import itertools
 import secrets
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -18,12 +19,18 @@ from typing import Any
 
 import jax
 
-from canary.certification.certificate import FORMAT, commitment, content_hash, judge
-from canary.certification.certify import Progress, gather, make_player
+from canary.certification.certificate import (
+    FORMAT,
+    Changes,
+    Result,
+    commitment,
+    examine,
+    judge,
+    policy_name,
+)
+from canary.certification.certify import gather, make_player
 from canary.certification.page import render_page
 from canary.certification.plan import Plan, complete
-from canary.certification.verdict import Changes, Result, examine
-from canary.config.config import RunConfig
 from canary.config.config import complete as complete_constraint
 from canary.constraints import Constraint, parts_of
 from canary.environments import protocol
@@ -31,13 +38,17 @@ from canary.environments.protocol import Environment, close, settings_of, with_s
 from canary.errors import CanaryError, nearest
 from canary.runs import files
 from canary.runs.directory import versions
-from canary.runs.environment import is_ours, open_config, refuse_changes, source_file_digest
-from canary.runs.policies import FrozenPolicies, episode_changes, load_policies
-from canary.terminal.certificate_table import CertificationBar
+from canary.runs.environment import open_config
+from canary.runs.policies import FrozenPolicies, load_policies
+from canary.terminal.console import counting_bar
 from canary.values import Amount, Texts, Whole, checked, convert
 
 STREAM = 0x63657274  # "cert": neither training nor evaluation uses these keys
 JSON_NAME, PAGE_NAME = "certificate.json", "certificate.html"
+Statement = tuple[Changes, int]
+"""What is changed in the environment, and the seed of the policy."""
+Show = Callable[[int, int, str], None]
+"""Called with (episodes done, episodes in all, what is being played)."""
 
 
 @checked
@@ -71,6 +82,8 @@ def certify_run(
         sign = partial(signature.sign, key=signature.read_key(sign, "private"))
     config = open_config(run, environment, accept_change=accept_change)
     policies = load_policies(config, run, step)
+    for note in policies.notes:
+        warnings.warn(note, stacklevel=4)
     seeds = config.training.seeds if seeds is None else seeds
     if not seeds or len(set(seeds)) < len(seeds):
         raise CanaryError(f"Certify one or more different seeds of the run, not {list(seeds)}.")
@@ -91,58 +104,58 @@ def certify_run(
     evaluation_seed = secrets.randbits(31) if evaluation_seed is None else evaluation_seed
     files.make_folder(folder)
     files.check_writable(folder)  # now, rather than after all episodes were played
-    with CertificationBar(constraint, plan, quiet=quiet) as bar:
-        for note in policies.notes:
-            bar.message(note)
-        check, changes = check_environment(run, config)
-        if not accept_change:
-            refuse_changes(run, changes)
-        results = play(policies, statements, constraint, plan, evaluation_seed, bar.start)
-    certificate = about(policies) | judge(results, plan, constraint, changes)
+    certificate = issue(policies, statements, constraint, plan, evaluation_seed, quiet=quiet)
     earlier = len(list(folder.glob("certificate*.json")))
     certificate["origin"] |= {"run": run.name, "earlier": earlier}
-    if changes:
-        certificate["origin"]["environment_changes"] = list(changes)
-    certificate |= {
-        "evaluation_seed": evaluation_seed,
-        "environment_check": check,
-        "versions": versions(),
-        "time": datetime.now().astimezone().isoformat(timespec="seconds"),
-        "format": FORMAT,
-    }
-    certificate["sha256"] = content_hash(certificate)
+    certificate["versions"] = versions()
+    certificate["time"] = datetime.now().astimezone().isoformat(timespec="seconds")
+    certificate["format"] = FORMAT
     certificate = certificate if sign is None else sign(certificate)
-    kept = save(certificate, folder)
-    if kept is not None:
-        bar.message(f"The earlier certificate is kept as {kept.name}.")
+    save(certificate, folder)
     return certificate
 
 
-def about(policies: FrozenPolicies) -> dict[str, Any]:
-    """The part of a certificate that its run determines."""
+def issue(
+    policies: FrozenPolicies,
+    statements: Sequence[Statement],
+    constraint: Constraint,
+    plan: Plan,
+    evaluation_seed: int,
+    counts: Sequence[int] | None = None,
+    *,
+    quiet: bool,
+) -> dict[str, Any]:
+    """A certificate without its labels: everything that the policies and the plan determine."""
     config = policies.config
+    origin: dict[str, Any] = {"algorithm": config.algorithm_name, "updates": policies.iteration}
+    if config.environment_changes:
+        origin["environment_changes"] = list(config.environment_changes)
+    with counting_bar(f"certifying {constraint.text}", quiet=quiet) as show:
+        results = play(policies, statements, constraint, plan, evaluation_seed, show, counts)
     return {
         "environment": config.environment_name,
         "settings": settings_of(config.environment),
         "cost_discount": float(policies.account.cost_discount),
-        "origin": {"algorithm": config.algorithm_name, "updates": policies.iteration},
+        "origin": origin,
+        **judge(results, plan, constraint, config.environment_changes),
+        "evaluation_seed": evaluation_seed,
     }
 
 
 def play(
     policies: FrozenPolicies,
-    statements: Sequence[tuple[Changes, int]],
+    statements: Sequence[Statement],
     constraint: Constraint,
     plan: Plan,
     evaluation_seed: int,
-    start: Callable[[int, Changes], Progress],
+    show: Show,
     counts: Sequence[int] | None = None,
 ) -> list[Result]:
-    """Play the episodes of each statement (changes, seed): by the plan, or so many as `counts` says.
-    After Ctrl-C the remaining statements get no episode and no verdict."""
+    """Play the episodes of each statement: by the plan, or so many as `counts` says. After Ctrl-C
+    the remaining statements get no episode and no verdict."""
     usual, decided = policies.config.environment, commitment(plan, constraint, statements)
     results: list[Result] = []
-    each, stopped = iter(counts or itertools.repeat(None)), False
+    most, stopped, place = plan.episodes or 0, False, 0
     for row, (changes, group) in enumerate(itertools.groupby(statements, key=itemgetter(0))):
         environment = with_settings(usual, changes) if changes else usual
         player = make_player(environment, policies.account, plan)
@@ -150,37 +163,25 @@ def play(
             key = jax.random.key(evaluation_seed)
             for number in (seed, STREAM, *decided, row):
                 key = jax.random.fold_in(key, number)
-            rows, count = partial(player, *policies.of_seed(seed), key), next(each)
-            table, interrupted = gather(
-                rows, plan, constraint, start(seed, changes), 0 if stopped else count
-            )
+            name = policy_name(seed, changes)
+            report = partial(_report, show, name, place * most, most * len(statements))
+            count = None if counts is None else counts[place]
+            rows = partial(player, *policies.of_seed(seed), key)
+            table, interrupted = gather(rows, plan, constraint, report, 0 if stopped else count)
             stopped = stopped or interrupted
-            sha256 = policies.identity(seed).sha256
-            results += examine(
-                table, plan, constraint, seed=seed, changes=changes, policy_sha256=sha256
-            )
+            about = {"changes": changes, "policy_sha256": policies.identity(seed).sha256}
+            results += examine(table, plan, constraint, seed=seed, **about)
+            place += 1
         close(environment)
     return results
 
 
-def check_environment(run: Path, config: RunConfig) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Is the environment that of training? Replays whole episodes of the trained policies; returns
-    what the certificate says, and the differences."""
-    environment, found = config.environment, list(config.environment_changes)
-    own = is_ours(environment)
-    same = "It is one of canary's own, with the settings of training."
-    if not own:
-        found = found or episode_changes(run, config)
-        same = "Whole episodes of the trained policies came out as they did after training."
-    sentence = "It differs from that of training." if found else same
-    if found is None:
-        sentence = (
-            "It could not be compared with that of training: it has randomness of its own, or "
-            "training did not end, or ran on another machine or version of JAX."
-        )
-    digest = None if own else source_file_digest(environment)
-    check = {"compared": found is not None, "sentence": sentence, "file_sha256": digest}
-    return check, tuple(found or ())
+def _report(
+    show: Show, name: str, before: int, total: int, episodes: int, violations: int | None
+) -> None:
+    """How far a certification is, after so many episodes of a policy."""
+    found = "" if violations is None else f", {violations:,} violations"
+    show(before + episodes, total, f"{name}: {episodes:,} episodes{found}")
 
 
 def shifted(environment: Environment, shifts: Sequence[str]) -> tuple[list[Changes], int]:
@@ -219,10 +220,9 @@ def _largest_cost(environment: Environment, horizon: int, given: float | None) -
     return None if step is None else float(step * horizon)
 
 
-def save(certificate: dict[str, Any], folder: Path) -> Path | None:
-    """Write the certificate and its page. An earlier one gets a name of its own, which is
-    returned."""
-    present, page, kept = folder / JSON_NAME, folder / PAGE_NAME, None
+def save(certificate: dict[str, Any], folder: Path) -> None:
+    """Write the certificate and its page. An earlier certificate is renamed by its time."""
+    present, page = folder / JSON_NAME, folder / PAGE_NAME
     if present.is_file():
         when = datetime.fromtimestamp(present.stat().st_mtime)
         kept = folder / f"certificate-{when:%Y%m%d-%H%M%S-%f}.json"
@@ -231,4 +231,3 @@ def save(certificate: dict[str, Any], folder: Path) -> Path | None:
             page.rename(kept.with_suffix(".html"))
     files.write_json(present, certificate)
     files.write_atomically(page, render_page(certificate).encode())
-    return kept

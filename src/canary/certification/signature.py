@@ -7,7 +7,7 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from canary.certification.certificate import content
+from canary.certification.certificate import canonical
 from canary.errors import CanaryError
 
 try:
@@ -39,7 +39,7 @@ def read_key(key: Any, kind: str) -> Any:
 
 def sign(certificate: dict[str, Any], key: ed25519.Ed25519PrivateKey) -> dict[str, Any]:
     """The certificate with a signature of its content."""
-    public, value = key.public_key().public_bytes_raw(), key.sign(content(certificate))
+    public, value = key.public_key().public_bytes_raw(), key.sign(canonical(certificate))
     return certificate | {"signature": {"public_key": _text(public), "value": _text(value)}}
 
 
@@ -49,9 +49,10 @@ def check(
     """What is wrong with the signature, and the fingerprint of the key that made it, if any did.
     Without a `key` to compare with, the certificate's own is used."""
     try:
-        signature = certificate["signature"]
+        content = dict(certificate)
+        signature = content.pop("signature")
         named, value = (base64.b64decode(signature[name]) for name in ("public_key", "value"))
-        ed25519.Ed25519PublicKey.from_public_bytes(named).verify(value, content(certificate))
+        ed25519.Ed25519PublicKey.from_public_bytes(named).verify(value, canonical(content))
     except (InvalidSignature, ValueError, TypeError, KeyError):
         return ["It has no signature that fits, or was changed after signing."], None
     # As `ssh-keygen -lf FILE.pub` shows it

@@ -77,18 +77,15 @@ class Certify(options.OfPolicies):
   canary certify --shift slip=0.2,0.3,0.4            at which slip does the limit fail?
   canary certify --best                              the stored policy with the highest certified return
   canary certify --sign ~/.ssh/id_ed25519            sign it with your key
-  canary certify --verify certificate.json           do its bounds follow from its costs?
-  canary certify runs/NAME --verify certificate.json --replay --key issuer.pub
+  canary certify --verify certificate.json           do its bounds follow from the costs that it lists?
+  canary certify runs/NAME --verify certificate.json --key issuer.pub      play all its episodes again
 
 --best plays episodes with every stored policy (--set training.keep_checkpoints=10 stores some) and ranks those within the
 limit by return. It certifies the first --tries of them in turn on fresh episodes, at a confidence corrected for several tries.
 
 Episodes are played until the verdict is clear or the planned number is reached. The bound is valid at any time, so early
 stopping and Ctrl-C are allowed. Writes certificate.json and certificate.html into the run and renames earlier ones. Exit
-code 0 if the verdict is SATISFIED (or the certificate valid), else 1.
-
---verify issues the certificate again from its costs and compares. --replay plays all its episodes again with the policies
-of RUN, or of the run that contains it."""
+code 0 if the verdict is SATISFIED (or the certificate valid), else 1."""
 
     confidence: Annotated[float, options.flag("LEVEL", "0.95")] = 0.95
     """Confidence of the verdict, over all seeds and shifts together."""
@@ -107,9 +104,8 @@ of RUN, or of the run that contains it."""
     seed: Annotated[Whole | None, options.flag("N", "fresh")] = None
     """Seed of the evaluation episodes, to repeat them."""
     verify: Annotated[str | None, options.flag("FILE")] = None
-    """Check a certificate (its .json, its .html or their directory) instead of making one."""
-    replay: options.Switch = False
-    """With --verify: play all its episodes again."""
+    """Check a certificate (certificate.json or its directory) instead of making one: compute its
+    bounds again from its costs or, if RUN is given, play all its episodes again."""
     key: Annotated[str | None, options.flag("PUB")] = None
     """With --verify: the public key (.pub or .pem) that must have signed it."""
     sign: Annotated[str | None, options.flag("KEY")] = None
@@ -120,7 +116,7 @@ of RUN, or of the run that contains it."""
         if self.verify is not None:
             options.refuse(self, MAKING, "--verify only checks a certificate")
             return self._verify(Path(self.verify))
-        options.refuse(self, ("replay", "key"), "it works only with --verify FILE")
+        options.refuse(self, ("key",), "it works only with --verify FILE")
         from canary import api
         from canary.terminal.certificate_table import print_best, print_certificate
 
@@ -137,7 +133,7 @@ of RUN, or of the run that contains it."""
         return 0 if certificate["verdict"] == "SATISFIED" else 1
 
     def _verify(self, path: Path) -> int:
-        from canary.certification.verify import run_around, verify_file
+        from canary.certification.verify import verify_file
         from canary.terminal.certificate_table import print_verification
 
         key = None
@@ -145,9 +141,8 @@ of RUN, or of the run that contains it."""
             from canary.certification.signature import read_key  # needs cryptography
 
             key = read_key(self.key, "public")
-        name = self.run or str(run_around(path) or "")
-        run = options.opened(name, self.out, trust=self.trust) if name else None
-        result = verify_file(path, run=run, replay=self.replay, key=key, quiet=self.quiet)
+        run = self.opened() if self.run else None
+        result = verify_file(path, run=run, key=key, quiet=self.quiet)
         self.show(result, print_verification)
         return 0 if result["valid"] else 1
 

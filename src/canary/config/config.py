@@ -41,8 +41,8 @@ def make_config(
 ) -> RunConfig:
     """A run's configuration from a few choices; everything else comes from the preset.
 
-    `env` may refer to code (`canary.config.sources`): then `cost` says where the cost is, and
-    `env.NAME=VALUE` gives an argument. `algorithm` is a name, settings, or a method of the user's
+    `env` may refer to code (`canary.config.sources`). Then `cost` says where the cost is, and
+    `env.NAME=VALUE` is an argument. `algorithm` is a name, settings, or a method of the user's
     own (`make_method`); the fields that were named in settings are kept, and the preset chooses the
     others. `overrides` change single settings; `training` holds fields of `TrainingConfig`.
     """
@@ -103,13 +103,10 @@ def by_section(overrides: Overrides) -> dict[str, dict[str, Any]]:
 def make_method(algorithm: Any) -> tuple[Any, str]:
     """The settings of a method, and its name. A method is a name, its settings, or their class:
     one of canary's, or one of the user's own, which `package.module:Class` names as well."""
-    if isinstance(algorithm, str):
-        is_code = ":" in algorithm
-        algorithm = (
-            look_up(algorithm)
-            if is_code
-            else ALGORITHMS[canonical(algorithm, ALGORITHMS, "algorithm")]
-        )
+    if isinstance(algorithm, str) and ":" in algorithm:
+        algorithm = look_up(algorithm)
+    elif isinstance(algorithm, str):
+        algorithm = ALGORITHMS[canonical(algorithm, ALGORITHMS, "algorithm")]
     kind = algorithm if isinstance(algorithm, type) else type(algorithm)
     check_method(kind)
     try:

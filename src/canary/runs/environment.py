@@ -8,8 +8,6 @@ agrees once for each run; training a run here is agreement.
 """
 
 import contextlib
-import hashlib
-import inspect
 import os
 import sys
 from collections.abc import Sequence
@@ -146,20 +144,6 @@ def is_ours(environment: Environment) -> bool:
 def class_of(environment: Environment) -> str:
     """Where the class comes from, as `module:qualname`."""
     return f"{type(environment).__module__}:{type(environment).__qualname__}"
-
-
-def source_file_digest(environment: Environment) -> str | None:
-    """SHA-256 of the file that defines the environment, behind an adapter too; None if there is no
-    such file."""
-    source, name = source_of(environment), type(environment).__module__
-    if source is not None:
-        name = source.name.removeprefix(f"{source.adapter}:").rpartition(":")[0]
-    if name not in sys.modules or name.partition(".")[0] == "canary":
-        return None
-    try:
-        return hashlib.sha256(Path(inspect.getfile(sys.modules[name])).read_bytes()).hexdigest()
-    except (OSError, TypeError):  # typed into a session
-        return None
 
 
 def environment_changes(stored: dict[str, Any], environment: Environment) -> list[str]:

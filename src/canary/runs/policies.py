@@ -5,7 +5,6 @@ does not depend on how many episodes or seeds are played, and training never use
 """
 
 import operator
-import platform
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,14 +30,11 @@ from canary.numerics.running_statistics import RunningStatistics
 from canary.rollout import CostAccount
 from canary.runs import seeds
 from canary.runs.checkpoint import load, newest, stored_updates
-from canary.runs.devices import device_name, prepare_devices
-from canary.runs.directory import stored_manifest
+from canary.runs.devices import prepare_devices
 from canary.training import TrainingState
 
 STREAM = 0x6576616C  # "eval": training folds in iteration numbers only
 BATCH = 500  # episodes per call of the program
-RECORDED_EPISODES, RECORDED_SEEDS = 8, 4
-TOLERANCE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -174,49 +170,3 @@ def play(
             report(seed, count)
     close(environment)
     return pl.concat(frames), time.monotonic() - began
-
-
-def reference_episodes(policies: FrozenPolicies) -> dict[str, Any]:
-    """A few whole episodes of the policies, by which `episode_changes` recognises the
-    environment."""
-    first = policies.config.training.seeds[:RECORDED_SEEDS]
-    frame, _ = play(policies, EvaluationPlan(episodes=RECORDED_EPISODES, seeds=first))
-    columns = frame.select("seed", "episode", "return", "cost", "length")
-    return {"updates": policies.iteration, "made_by": _made_by()} | columns.to_dict(as_series=False)
-
-
-def episode_changes(run: Path, config: RunConfig) -> list[str] | None:
-    """How whole episodes of the run's own policies differ from those played when training ended, in
-    `config.environment`; None if they cannot be compared.
-
-    They cannot if training did not end, if other software or another machine rounds differently, or
-    if the environment has randomness of its own: it then differs from itself as well.
-    """
-    before = stored_manifest(run).get("reference_episodes")
-    if before is None or before["made_by"] != _made_by():
-        return None
-    policies = load_policies(config, run, before["updates"] * config.training.batch)
-    after = reference_episodes(policies)
-    changes = _episode_differences(before, after)
-    is_random = changes and _episode_differences(after, reference_episodes(policies))
-    return None if is_random else changes
-
-
-def _made_by() -> dict[str, Any]:
-    """The software and machine that numbers depend on in the last digit."""
-    return {"jax": jax.__version__, "platform": platform.platform(), "device": device_name()}
-
-
-def _episode_differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    found = []
-    for name in ("cost", "return", "length"):
-        one, other = (np.asarray(record[name], float) for record in (before, after))
-        apart = np.abs(one - other) > TOLERANCE * np.maximum(np.abs(one), np.abs(other))
-        if apart.any():
-            place = tuple(np.argwhere(apart)[0])
-            found.append(
-                f"in episode {before['episode'][place[0]]} of the policy of seed "
-                f"{before['seed'][place[0]]} the {name} is {other[place]:.6g} and was "
-                f"{one[place]:.6g}"
-            )
-    return found

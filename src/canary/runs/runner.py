@@ -7,7 +7,6 @@ Data are written before the record that says they exist: tables, states, and las
 in the manifest. A kill between any two writes leaves a run that stopped at its newest checkpoint.
 """
 
-import contextlib
 import os
 import signal
 import threading
@@ -21,8 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
 import polars as pl
 
@@ -33,10 +30,9 @@ from canary.exploration import initial_std, with_initial_std
 from canary.runs import checkpoint, directory, seeds
 from canary.runs.devices import device_name, prepare_devices
 from canary.runs.directory import code_fingerprint, hold, stored_manifest, update_manifest
-from canary.runs.environment import agree, describe_environment, is_ours
+from canary.runs.environment import agree, describe_environment
 from canary.runs.files import remove_unfinished
 from canary.runs.history import RecentHistory
-from canary.runs.policies import FrozenPolicies, reference_episodes
 from canary.runs.tables import (
     COLUMNS,
     Kind,
@@ -152,9 +148,6 @@ def train_run(
                     # With a callback updates run one at a time, so that a stop takes effect at once
                     most = training.chunk if callback is None else 1
                     status = _advance(store, groups, most, display, interrupted, see)
-                if status != "interrupted" and not is_ours(config.environment):
-                    display.busy("playing the last policies")
-                    store.save_reference_episodes()
         except KeyboardInterrupt:
             status = "interrupted"
         finally:
@@ -299,13 +292,6 @@ class _Store:
         update_manifest(run, steps=steps, train_seconds=seconds)
         checkpoint.prune(run)
         self.update, self._saved_at = update, time.monotonic()
-
-    def save_reference_episodes(self) -> None:
-        """Whole episodes of the last policies: certification recognises the environment by them."""
-        states = jax.tree.map(jnp.asarray, self._groups.stacked())
-        with contextlib.suppress(CanaryError):  # then nothing can be compared
-            episodes = reference_episodes(FrozenPolicies(self.config, states, []))
-            update_manifest(self.run, reference_episodes=episodes)
 
 
 def _check_memory(config: RunConfig) -> None:

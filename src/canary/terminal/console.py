@@ -1,33 +1,18 @@
 """Where the output of a command goes: tables and sentences to a console, bars to standard error,
-JSON to `--json FILE|-`.
-
-The console shows control characters instead of obeying them. A run or a certificate may have any
-name, and an escape sequence in it could clear the screen or write another verdict over ours.
-"""
+JSON to `--json FILE|-`."""
 
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console, ConsoleOptions, RenderableType
-from rich.segment import Segment
+from rich.console import Console
 from rich.text import Text
 
 from canary.runs import files
-
-ALLOWED = "\t\n\u200c\u200d"  # some scripts need the last two, which are joiners
-
-
-def printable(text: str) -> str:
-    """The text with every character that a terminal acts on as its code, such as \\x1b."""
-    return "".join(
-        each if each.isprintable() or each in ALLOWED else each.encode("unicode_escape").decode()
-        for each in text
-    )
 
 
 class PlainConsole(Console):
@@ -39,13 +24,6 @@ class PlainConsole(Console):
     def say(self, *parts: str | Text | tuple[str, str]) -> None:
         """One line, however long; a part may be (text, style)."""
         self.print(Text.assemble(*parts), soft_wrap=True)
-
-    def render(
-        self, renderable: RenderableType, options: ConsoleOptions | None = None
-    ) -> Iterable[Segment]:
-        for segment in super().render(renderable, options):
-            text = segment.text if segment.control else printable(segment.text)
-            yield segment._replace(text=text)
 
 
 def error_console() -> PlainConsole:

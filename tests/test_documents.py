@@ -6,7 +6,6 @@ stops once everything is built. Placeholders such as RUN or `my_policy` are fill
 another kind (a picture, an answer) says so behind its fence: ```text.
 """
 
-import html
 import re
 import shlex
 import shutil
@@ -185,38 +184,8 @@ def test_there_are_blocks_and_make_targets():
 
 
 @pytest.mark.parametrize("example", sorted(path.name for path in (ROOT / "examples").glob("*.py")))
-def test_every_example_is_a_page_with_all_of_its_code(example: str):
-    """Rendered as the site does it: a marker that a formatter touched includes nothing."""
+def test_every_example_has_a_page_that_includes_it(example: str):
+    """The marker as the site reads it, which a formatter may break."""
     marker = f'\n--8<-- "examples/{example}"\n'
     (page,) = [page for page in PAGES if marker in page.read_text()]
     assert page.parent.name == "examples"
-    markdown = pytest.importorskip("markdown")
-    snippets = {"base_path": [str(ROOT)], "check_paths": True}
-    shown = markdown.markdown(
-        page.read_text(),
-        extensions=["pymdownx.superfences", "pymdownx.snippets"],
-        extension_configs={"pymdownx.snippets": snippets},
-    )
-    text = html.unescape(re.sub(r"<[^>]*>", "", shown))
-    code = (ROOT / "examples" / example).read_text()
-    assert [line for line in code.splitlines() if line not in text] == []
-
-
-def test_every_page_is_in_the_site():
-    site = (ROOT / "mkdocs.yml").read_text()
-    pages = [path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")]
-    assert not [page for page in pages if f": {page}\n" not in site]
-    assert "hooks" not in site  # other builders of the same site know none
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_links_lead_to_what_the_site_has(page: Path):
-    """`make docs` copies these places, so links out of docs/ are links on the site too."""
-    (copied,) = re.findall(
-        r"cp -r (.*) build/pages$", (ROOT / "Makefile").read_text(), re.MULTILINE
-    )
-    copied = {path for pattern in copied.split() for path in ROOT.glob(pattern)}
-    for link in re.findall(r"\]\((?!https?:)([\w./-]+)[)#]", page.read_text()):
-        target = (page.parent / link).resolve()
-        assert target.exists(), link
-        assert copied & {target, *target.parents}, link

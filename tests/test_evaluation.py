@@ -24,7 +24,7 @@ def network(inputs, actions, scale=0.0):
 @pytest.fixture(scope="module")
 def uniform():
     policy = network(18, 4)
-    return jax.jit(lambda keys: play_episodes(LAKE, ACCOUNT, policy, None, keys))
+    return jax.jit(lambda keys: play_episodes(LAKE, ACCOUNT, policy, None, keys)[0])
 
 
 def keys_of(count):
@@ -66,7 +66,7 @@ def test_deterministic_play_takes_the_most_likely_action():
     run = jax.jit(
         lambda keys, deterministic: play_episodes(
             questions, CostAccount(1.0, 1.0), policy, None, keys, deterministic=deterministic
-        ),
+        )[0],
         static_argnums=1,
     )
     mode = int(policy(jnp.array([0.0, 0, 0, 1, 0, 1, 0])).mode())

@@ -165,7 +165,7 @@ def test_a_frozen_policy_sees_the_clock_as_in_training(clock):
     policy = GaussianPolicy(pace, jnp.zeros(1))
     account = CostAccount(LIMIT, 0.5, clock)
     keys = jax.random.split(jax.random.key(0), 2)
-    ends = play_episodes(Echo(), account, policy, None, keys, deterministic=True)
+    ends, _ = play_episodes(Echo(), account, policy, None, keys, deterministic=True)
     discount = 0.5 ** np.arange(5)
     seen = discount if clock is None else np.arange(5) / 5
     np.testing.assert_allclose(ends.cost, discount @ seen, rtol=1e-5)

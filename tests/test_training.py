@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 
 from canary.config.config import make_config
-from canary.constraints import Tier
+from canary.constraints import Chance, Tier
 from canary.networks import critic_values
 from canary.numerics.running_statistics import normalise
 from canary.runs.seeds import make_terms, make_trainer
 from canary.training import init_training, train_chunk
-from canary.types import Chance
 from problems.probe_environments import Aim, DearLake, Questions
 
 SMALL = ("algo.hidden=[16,16]", "algo.critic.minibatches=1")

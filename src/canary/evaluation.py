@@ -5,14 +5,13 @@ The first episodes to end would be the short ones; one episode per key counts al
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
-from typing import NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Int, Key
 
 from canary.environments.gymnasium_environment import GymnasiumEnvironment
 from canary.environments.protocol import Environment
@@ -32,22 +31,13 @@ def play_episodes(
     keys: Key[Array, "episode"],
     *,
     deterministic: bool = False,
-) -> EpisodeEnds:
-    """One episode per key, with sampled actions or, if `deterministic`, the most likely ones. It is
-    not `valid` if the policy saw an observation that is not sane."""
-    return _play(environment, account, deterministic, policy, statistics, keys)[0]
-
-
-def _play(
-    environment: Environment,
-    account: CostAccount,
-    deterministic: bool,
-    policy: Policy,
-    statistics: RunningStatistics | None,
-    keys: Key[Array, "episode"],
-    chosen: Int[Array, ""] | None = None,
+    filmed: Int[Array, ""] | None = None,
 ) -> tuple[EpisodeEnds, Lane | None]:
-    """The ends of the episodes, and every state of the chosen one."""
+    """One episode per key, with sampled actions or, if `deterministic`, the most likely ones: their
+    ends, and the film of the episode with the index `filmed`, its states at times 0, ..., horizon.
+
+    An episode is not `valid` if the policy saw an observation that is not sane.
+    """
     split = jax.vmap(lambda key: jax.random.split(key, 3))(keys)
     lanes = jax.vmap(lambda key: start_lane(environment, key))(split[:, 0])
     key_act, key_step = split[:, 1], split[:, 2]
@@ -70,7 +60,7 @@ def _play(
         return select(_done(lanes), lanes, moved)
 
     def pick(lanes: Lane) -> Lane | None:
-        return None if chosen is None else jax.tree.map(lambda leaf: leaf[chosen], lanes)
+        return None if filmed is None else jax.tree.map(lambda leaf: leaf[filmed], lanes)
 
     def unfinished(carry: tuple[Lane, Lane | None, jax.Array]):
         return ~_done(carry[0]).all() & (carry[2] <= environment.horizon)
@@ -93,30 +83,59 @@ def _done(lanes: Lane) -> jax.Array:
     return lanes.environment.terminated | lanes.environment.truncated
 
 
-Player = Callable[[Policy, RunningStatistics | None, Key[Array, "episode"]], EpisodeEnds]
+class Player:
+    """`player(policy, statistics, keys)` plays one episode per key, compiled once for all limits.
 
+    With `filming`, the same program records an episode too: another one may round differently, and
+    chaos turns that into another episode.
+    """
 
-def make_player(
-    environment: Environment, account: CostAccount, *, deterministic: bool = False
-) -> Player:
-    """A function that plays one episode per key, compiled once for all limits; a Python loop for a
-    host environment."""
-    if isinstance(environment, GymnasiumEnvironment):
-        return HostPlayer(environment, account, deterministic=deterministic).play
+    def __init__(
+        self,
+        environment: Environment,
+        account: CostAccount,
+        *,
+        deterministic: bool = False,
+        filming: bool = False,
+    ):
+        @jax.jit
+        def run(limit: Any, policy: Any, statistics: Any, keys: Any, filmed: Any) -> Any:
+            return play_episodes(
+                environment, replace(account, limit=limit), policy, statistics, keys,
+                deterministic=deterministic, filmed=filmed,
+            )  # fmt: skip
 
-    @jax.jit
-    def play(
-        limit: Float[Array, "..."],
+        self._run, self._limit = run, account.limit
+        self._filmed = jnp.asarray(0) if filming else None
+
+    def __call__(
+        self, policy: Policy, statistics: RunningStatistics | None, keys: Key[Array, "episode"]
+    ) -> EpisodeEnds:
+        return self._run(self._limit, policy, statistics, keys, self._filmed)[0]
+
+    def film(
+        self,
         policy: Policy,
         statistics: RunningStatistics | None,
         keys: Key[Array, "episode"],
-    ) -> EpisodeEnds:
-        own = replace(account, limit=limit)
-        return play_episodes(
-            environment, own, policy, statistics, keys, deterministic=deterministic
-        )
+        chosen: int,
+    ) -> Any:
+        """Every state of the chosen episode of these keys, at times 0, ..., horizon; those after its
+        end mean nothing."""
+        return self._run(self._limit, policy, statistics, keys, jnp.asarray(chosen))[1]
 
-    return partial(play, account.limit)
+
+def make_player(
+    environment: Environment,
+    account: CostAccount,
+    *,
+    deterministic: bool = False,
+    filming: bool = False,
+) -> Player | HostPlayer:
+    """A player of frozen policies; a Python loop for a host environment."""
+    if isinstance(environment, GymnasiumEnvironment):
+        return HostPlayer(environment, account, deterministic=deterministic)
+    return Player(environment, account, deterministic=deterministic, filming=filming)
 
 
 def refuse_faulty(
@@ -139,27 +158,3 @@ def refuse_faulty(
     fault = f"has {' and '.join(found)} that {are} not finite, or absurdly large"
     fault = "did not end within the horizon" if late[first] else fault
     raise CanaryError(f"{name(first)} {fault}; repair the environment.")
-
-
-class Recorder(NamedTuple):
-    """Plays episodes, and films one of them."""
-
-    play: Player
-    film: Callable[[Policy, RunningStatistics | None, Key[Array, "episode"], int], Lane]
-    """Every state of the chosen episode of these keys, at times 0, ..., horizon. States after its
-    end mean nothing."""
-
-
-def make_recorder(
-    environment: Environment, account: CostAccount, *, deterministic: bool = False
-) -> Recorder:
-    """One program for both: two may round differently, and chaos turns that into another
-    episode."""
-    if isinstance(environment, GymnasiumEnvironment):
-        player = HostPlayer(environment, account, deterministic=deterministic)
-        return Recorder(player.play, player.film)
-    record = jax.jit(partial(_play, environment, account, deterministic))
-    return Recorder(
-        lambda *inputs: record(*inputs, jnp.asarray(0))[0],
-        lambda *inputs: record(*inputs[:3], jnp.asarray(inputs[3]))[1],
-    )

@@ -1,9 +1,9 @@
 """How widely an untrained continuous policy explores.
 
-Random exploration is itself a risk: noise of deviation 1 in eight joints throws EcoAnt over within
-twenty steps, and a policy that starts there learns to fall. So a few untrained episodes are played
-with each of a few deviations, and the widest one is taken that is not clearly beaten by the next
-narrower one: wide exploration learns faster where it does no harm.
+Noise of deviation 1 in eight joints throws EcoAnt over within twenty steps, and a policy that starts
+there learns to fall. Elsewhere wide exploration learns faster. So a few untrained episodes are
+played with each of three deviations, from wide to narrow, until the next one earns no clearly higher
+return.
 """
 
 import math
@@ -38,20 +38,16 @@ def initial_std(config: RunConfig) -> float | None:
     keys = jax.random.split(jax.random.key(0), EPISODES)
 
     def returns(deviation: float) -> np.ndarray:
-        policy = make_policy(
-            jax.random.key(1),
-            size + account.size,
-            environment.action_space,
-            estimation.hidden,
-            deviation,
-        )
+        inputs, space = size + account.size, environment.action_space
+        policy = make_policy(jax.random.key(1), inputs, space, estimation.hidden, deviation)
         with explain_failures(environment):
             return np.asarray(play(policy, statistics, keys).reward)
 
     chosen, earned = DEVIATIONS[0], returns(DEVIATIONS[0])
     for narrower in DEVIATIONS[1:]:
         candidate = returns(narrower)
-        if not clearly_better(candidate, earned):
+        error = math.sqrt(candidate.var() / len(candidate) + earned.var() / len(earned))
+        if not candidate.mean() - earned.mean() > CLEARLY * error:
             break
         chosen, earned = narrower, candidate
     return round(chosen, 3)
@@ -67,9 +63,3 @@ def with_initial_std(config: RunConfig, chosen: float | None) -> RunConfig:
     if clipped := getattr(algorithm, "clipped", None):
         parts["clipped"] = replace(clipped, entropy=clipped.entropy * chosen)
     return replace(config, algorithm=replace(algorithm, **parts))
-
-
-def clearly_better(candidate: np.ndarray, other: np.ndarray) -> bool:
-    """Whether the mean of one sample exceeds that of another by several standard errors."""
-    error = math.sqrt(candidate.var() / len(candidate) + other.var() / len(other))
-    return bool(candidate.mean() - other.mean() > CLEARLY * error)

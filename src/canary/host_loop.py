@@ -115,7 +115,7 @@ class HostPlayer:
         self._environment, self._account = environment, account
         self._act, self._draw = make_act(account, choose), jax.jit(_draw_episodes)
 
-    def play(
+    def __call__(
         self, policy: Policy, statistics: RunningStatistics | None, keys: Key[Array, "episode"]
     ) -> EpisodeEnds:
         """One episode per key."""

@@ -1,7 +1,7 @@
 """Collect a batch of on-policy experience from parallel environments.
 
-Each runs in a `Lane`, which adds what the paper's augmented state needs (spent cost y_t and discount
-g_t, eqs. y-recursion and aug-state) and the running sums of its episode. Batches do not reset it.
+Each environment runs in a `Lane`, which adds the paper's augmented state (spent cost y_t and discount
+g_t, eqs. y-recursion and aug-state) and the running sums of its episode. An episode may span batches.
 """
 
 from dataclasses import dataclass
@@ -31,15 +31,16 @@ class CostAccount:
     """A run-time value while training; with several costs, one for each."""
     cost_discount: float
     clock: int | None = None
-    """The horizon, if networks see the clock t / horizon in the place of g_t, which is constant at
-    discount 1."""
+    """The horizon, if networks see the clock t / horizon instead of g_t, which is constant at discount
+    1."""
 
     SIZE = 2
-    """Entries that the account of one cost appends to an observation: g_t or the clock, and y_t."""
+    """The `size` of an account of one cost."""
 
     @property
     def size(self) -> int:
-        """Entries that this account appends: g_t or the clock, and y_t of each cost."""
+        """Entries that the account appends to an observation: g_t or the clock, and y_t of each
+        cost."""
         return 1 + np.size(self.limit)
 
     def pace(self, time: Any, discount: Any) -> Any:

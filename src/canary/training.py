@@ -21,14 +21,14 @@ from canary.numerics.running_statistics import RunningStatistics, initial_statis
 from canary.rollout import CostAccount, collect, start_lanes
 from canary.types import EpisodeEnds, Metrics, Rollout, Terms
 
-FAULT = "fault"  # the metric that says where a batch went wrong; read by the runner, kept nowhere
+FAULT = "fault"  # the metric that locates a non-finite number; the runner reads it and drops it
 FAULT_KINDS = ("action", "cost", "reward", "observation")
 RING = 512  # recent episodes kept for cost statistics, or one batch of steps if that is more
 
 
 @dataclass(frozen=True)
 class Trainer:
-    """Everything about a run that does not change while it trains."""
+    """What stays constant while a run trains."""
 
     environment: Environment
     algorithm: Algorithm
@@ -44,7 +44,7 @@ class Trainer:
 
 
 class TrainingState(eqx.Module):
-    """Everything about one seed that does change; of many seeds, with them as a first axis."""
+    """The state of one seed. Of several seeds, the first axis of every array goes over them."""
 
     learner: Learner
     lanes: Any

@@ -1,4 +1,4 @@
-"""The records that travel between the rooms. A constraint value <= 0 is safe.
+"""The records that functions pass to each other. A constraint value is safe if <= 0.
 
 Costs are divided by the limit where they enter a rollout, so every cost-type quantity (costs, spent
 cost, values, advantages, moments) is in units of the limit. Reports, the episode cost and the test
@@ -12,18 +12,16 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
-from canary.constraints import Chance as Chance
-
 
 class Terms(eqx.Module):
-    """What a run is asked for and how far it is, as run-time values of one program."""
+    """The limits of a run and its progress: run-time values, so that one program serves all."""
 
     limit: Float[Array, "..."]
-    """With several costs, here and below, there is an axis of them at the end."""
+    """With several costs, here and below, the last axis goes over them."""
     epsilon: Float[Array, "..."]
     """The constraint's share of episodes: 1 under a constraint on the mean."""
     updates: Int[Array, "*seed"]
-    """Of the whole run; learning rates are annealed over them."""
+    """Of the whole run, over which learning rates are annealed."""
     iteration: Int[Array, "*seed"]
     """Updates done."""
 

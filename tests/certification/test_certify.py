@@ -12,13 +12,13 @@ from canary.certification.bounds import anytime_upper
 from canary.certification.certificate import Result, examine
 from canary.certification.certify import certify, gather, make_player
 from canary.certification.plan import Plan, complete
+from canary.constraints import Chance
 from canary.environments.icy_lake import IcyLake
 from canary.errors import CanaryError
 from canary.exact import from_environment
 from canary.exact.run import policy_law
 from canary.networks import CategoricalPolicy, make_policy
 from canary.rollout import CostAccount
-from canary.types import Chance
 
 LAKE = IcyLake(horizon=30)
 ACCOUNT = CostAccount(limit=5.5, cost_discount=1.0)

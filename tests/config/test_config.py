@@ -16,12 +16,11 @@ from canary.algorithms.canary import CanaryConfig
 from canary.config.config import make_config, settings_table
 from canary.config.presets import PAPER_BATCHES, PRESETS, of_kind
 from canary.config.run_config import RunConfig, config_from_dict, config_to_dict
-from canary.constraints import CVaR, Mean
+from canary.constraints import Chance, CVaR, Mean
 from canary.environments import ENVIRONMENTS
 from canary.errors import CanaryError
 from canary.runs.seeds import make_trainer
 from canary.runs.settings import differences
-from canary.types import Chance
 from problems.probe_environments import Price
 
 ROOT = Path(__file__).parents[2]

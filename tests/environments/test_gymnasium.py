@@ -15,7 +15,7 @@ from canary.config.config import make_config
 from canary.environments import from_gymnasium
 from canary.environments.protocol import Environment
 from canary.errors import CanaryError
-from canary.evaluation import make_player, make_recorder
+from canary.evaluation import make_player
 from canary.host.episodes import SEED_BITS
 from canary.host_loop import HostTraining, lanes_of
 from canary.networks import make_policy
@@ -158,7 +158,7 @@ def test_evaluation_plays_in_rounds_what_it_cannot_play_at_once(monkeypatch):
         policy = make_policy(jax.random.key(0), 4, environment.action_space, (4,))
         play = make_player(environment, ACCOUNT)
         results.append(jax.tree.map(np.asarray, play(policy, None, keys)))
-        film = make_recorder(environment, ACCOUNT).film(policy, None, keys, 6)
+        film = play.film(policy, None, keys, 6)
         assert film.length[-1] == results[-1].length[6]
         assert film.spent[-1] == pytest.approx(results[-1].cost[6], rel=1e-5)
         identity = film.environment.inner.identity

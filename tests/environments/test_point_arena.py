@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from canary.environments.point_arena import (
+from canary.environments.point_goal import (
     ARENA,
     BINS,
     GOAL,

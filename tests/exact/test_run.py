@@ -13,7 +13,7 @@ import pytest
 from canary.config.run_config import config_from_dict
 from canary.environments.icy_lake import IcyLake
 from canary.errors import CanaryError
-from canary.evaluation import play_episodes
+from canary.evaluation import make_player
 from canary.exact import CONSTRAINTS, best_under_cantelli, from_environment
 from canary.exact.figure import frontier_figure, save_frontier
 from canary.exact.run import DEAD_ZONES, frontier_report, grid_inputs, policy_law
@@ -67,9 +67,7 @@ def test_the_law_of_a_network_agrees_with_playing_it(run: Path, report: dict):
     row = entry["seeds"][1]
     count = 4000
     keys = jax.random.split(jax.random.key(5), count)
-    ends = jax.jit(lambda policy: play_episodes(LAKE, policies.account, policy, None, keys))(
-        policies.of_seed(3)[0]
-    )
+    ends = make_player(LAKE, policies.account)(*policies.of_seed(3), keys)
     cost, reward = np.asarray(ends.cost, float), np.asarray(ends.reward, float)
     chance = row["violation_probability"]
     assert 0.05 < chance < 0.95  # else the comparison would be of little use

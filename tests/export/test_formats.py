@@ -9,9 +9,8 @@ import onnx
 import pytest
 
 from canary.errors import CanaryError
-from canary.export import numpy_policy, onnx_format
-from canary.export.formats import TOLERANCE, check_parity, numpy_bytes
-from canary.export.run import FORMATS
+from canary.export import numpy_policy
+from canary.export.formats import FORMATS, TOLERANCE, check_parity, numpy_bytes, onnx_bytes
 from export.portable_policies import KINDS, make_portable
 
 
@@ -51,7 +50,7 @@ def test_metadata_is_in_every_file():
     assert (expected["limit"], expected["cost_discount"], expected["epsilon"]) == (2.5, 0.9, 0.02)
     assert expected["environment"] == {"name": "Probe", "settings": {"slip": 0.25}}
     assert expected["policy_sha256"] == portable.sha256
-    model = onnx.load_from_string(onnx_format.onnx_bytes(portable))
+    model = onnx.load_from_string(onnx_bytes(portable))
     assert json.loads({e.key: e.value for e in model.metadata_props}["canary"]) == expected
     assert numpy_policy.load(io.BytesIO(numpy_bytes(portable))).metadata == expected
 

@@ -7,9 +7,8 @@ import numpy as np
 
 from canary.environments.icy_lake import IcyLake
 from canary.environments.protocol import EnvironmentState
-from canary.evaluation import make_recorder
 from canary.rendering.panel import RecordedEpisode
-from canary.rendering.run import recorded
+from canary.rendering.run import filming_player, recorded
 from canary.runs.policies import EvaluationPlan, play
 
 LAKE = IcyLake(map="SFF/FHF/FFG", horizon=12)
@@ -57,9 +56,7 @@ def drive(positions, cost) -> RecordedEpisode:
 
 def record_rows(policies, plan: EvaluationPlan, numbers: list[int]):
     """Some rows of an evaluation, each with its recorded episode."""
-    recorder = make_recorder(
-        policies.config.environment, policies.account, deterministic=plan.deterministic
-    )
-    table, _ = play(policies, plan, program=recorder.play)
+    player = filming_player(policies, plan)
+    table, _ = play(policies, plan, program=player)
     rows = [table.row(number, named=True) for number in numbers]
-    return [(row, recorded(policies, plan, row, "median", recorder)) for row in rows]
+    return [(row, recorded(policies, plan, row, "median", player)) for row in rows]

@@ -11,8 +11,7 @@ from PIL import Image
 
 from canary.errors import CanaryError
 from canary.rendering import icy_lake
-from canary.rendering.panel import MARGIN, SIZE, compose, frame_moments
-from canary.rendering.picture import RED
+from canary.rendering.panel import MARGIN, RED, SIZE, compose, frame_moments
 from canary.rendering.video import encode
 from rendering.recorded_episodes import LAKE, lake_walk
 

@@ -8,11 +8,11 @@ import equinox as eqx
 
 from canary.config.config import make_config
 from canary.config.run_config import config_to_dict
+from canary.constraints import Chance
 from canary.environments.icy_lake import IcyLake
 from canary.runs import checkpoint, directory
 from canary.runs.environment import describe_environment
 from canary.runs.seeds import SeedGroups
-from canary.types import Chance
 
 LAKE = IcyLake(map="SFF/FHF/FFG", horizon=12)
 LIMIT = 1.5

@@ -23,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from canary.constraints import Chance
 from canary.environments.physics import (
     Engine,
     EngineName,
@@ -33,7 +34,6 @@ from canary.environments.physics import (
 )
 from canary.environments.protocol import Continuous, EnvironmentState, first_state
 from canary.errors import CanaryError
-from canary.types import Chance
 from canary.values import Amount, Count, Positive, convert_fields
 
 TIME_STEP = 0.01  # of the model

@@ -22,7 +22,7 @@ from jaxtyping import Array, Float, Key, UInt32
 from canary.environments.protocol import ActionSpace, Continuous, Discrete, EnvironmentState
 from canary.errors import CanaryError
 from canary.host.episodes import COST, REWARD, TERMINATED, TIME, TRUNCATED, Episodes
-from canary.host.recipe import GYMNASIUM, INFO, Cost, Recipe
+from canary.host.recipe import GYMNASIUM, Cost, Recipe
 from canary.host.references import label_of, looks_up, name_of
 from canary.host.rows import Row
 from canary.values import Count, Whole, convert
@@ -71,7 +71,7 @@ class GymnasiumEnvironment:
             )
         self.sizes = self.observation_size, self.horizon, size
         self._open: dict[Hashable, Episodes] = {}
-        self._lock = threading.Lock()  # the registries of environments are not made for threads
+        self._lock = threading.Lock()  # registries of environments are not thread-safe
 
     def episodes(self, name: Hashable, lanes: int) -> Episodes:
         """The live episodes that were opened under this name, or new ones."""
@@ -153,7 +153,6 @@ def from_gymnasium(
         raise CanaryError(
             f"make must be an id, a name or a function that makes one environment, not {make!r}."
         )
-    cost = f"{INFO}cost" if cost == "info" else cost
     horizon = convert(Count | None, horizon, "horizon")
     workers = convert(Whole, workers, "workers")
     recipe = Recipe(make, dict(arguments), cost, horizon)

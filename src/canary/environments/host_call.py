@@ -82,11 +82,7 @@ class HostFunction:
 
     def __call__(self, result: jax.ShapeDtypeStruct, row: Array) -> Array:
         """The result for one row, inside a program."""
-        if jax.default_backend() == "cpu":
-            return jax.ffi.ffi_call(self._name, result, vmap_method="broadcast_all")(row)
-        return jax.pure_callback(
-            lambda rows: self._function(np.asarray(rows)), result, row, vmap_method="broadcast_all"
-        )
+        return jax.ffi.ffi_call(self._name, result, vmap_method="broadcast_all")(row)
 
     def _handle(self, pointer: Any) -> int | None:
         frame = pointer.contents

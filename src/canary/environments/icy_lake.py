@@ -20,9 +20,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from canary.constraints import Chance
 from canary.environments.protocol import Discrete, EnvironmentState, FiniteTables, first_state
 from canary.errors import CanaryError
-from canary.types import Chance
 from canary.values import Count, Range, convert_fields
 
 STANDARD_MAPS = {

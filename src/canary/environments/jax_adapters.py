@@ -53,12 +53,12 @@ class Adapted:
     action_space: ActionSpace
     normalise_observation: bool
     again: Callable[..., "Adapted"]
-    """Makes it with other arguments."""
+    """Makes the environment with other arguments."""
     start: Callable[[PRNGKeyArray], tuple[Any, Array]]
-    """The package's state after a reset, and the observation as one row."""
+    """The package's state after a reset, and the observation as a vector."""
     move: Callable[[Any, Array, PRNGKeyArray], tuple[Any, ...]]
-    """After a step with the package's action: state, observation, reward, terminated, whether the
-    package cuts the episode, and where the cost may be found."""
+    """A step with the package's action: its state, the observation, reward, terminated, truncated by
+    the package, and what the cost is read from."""
     act: Callable[[Array], Array]
     """The package's action for one of ours."""
     read_cost: Cost
@@ -85,11 +85,7 @@ class Adapted:
         return jax.eval_shape(play, jax.random.key(0))
 
     def _typed(self, inner: Any) -> Any:
-        """Packages mix Python numbers and arrays in what reset returns."""
-        if jax.tree.structure(inner) != jax.tree.structure(self._template):
-            raise CanaryError(
-                f"reset and step of {self.name} return states of different structure."
-            )
+        """The state with the types of those after a step: packages return Python numbers too."""
         return jax.tree.map(lambda one, to: jnp.asarray(one, to.dtype), inner, self._template)
 
     def reset(self, key: PRNGKeyArray) -> EnvironmentState:
@@ -137,7 +133,6 @@ def from_gymnax(
     parameters of the environment (EnvParams) to set; `horizon` cuts episodes off, by default after
     max_steps_in_episode.
     """
-    cost = f"{INFO}cost" if cost == "info" else cost
     if isinstance(make, str):
         identity = make.removeprefix("gymnax:")
         name, gymnax = f"gymnax:{identity}", _load("gymnax", make)
@@ -240,7 +235,6 @@ def from_brax(
             f"{name} is not an environment of Brax's kind: that has reset(key), "
             "step(state, action) and action_size."
         )
-    cost = f"{INFO}cost" if cost == "info" else cost
     place, key = "info", cost
     if isinstance(cost, str) and cost.startswith(METRICS):
         place, key = "metrics", INFO + cost.removeprefix(METRICS)

@@ -95,18 +95,17 @@ class NativeEngine:
     """MuJoCo's C library, called from inside JAX programs: the engine for CPUs.
 
     `mujoco.rollout` steps a whole batch in one call, in float64, without Python's lock; the result
-    is rounded to the precision of the state. The call has a batching rule, so nested vmaps (seeds
-    over environments) become one call. Calls of several seeds may be under way at once, but a
-    `Rollout` and its `MjData` serve one call only, so each call takes an idle pair or makes one.
-    Inside the call all is numpy: a JAX computation there could wait for the program that waits for
-    it.
+    is rounded to the precision of the state. Nested vmaps (seeds over environments) become one
+    call. Several seeds may call at once, but a `Rollout` and its `MjData` serve one call at a time,
+    so each call takes an idle pair or makes one. The call uses numpy only: a JAX computation inside
+    could wait for the program that waits for it.
     """
 
     model: Any
     frame_skip: int
     name: str
-    """Under which programs call it; it has a fingerprint of the model, so a cached program finds the
-    engine of the same model in another process."""
+    """The name by which programs call it. It contains a digest of the model, so a cached program
+    finds the engine of the same model in another process."""
     idle: dict[int, deque[tuple[Any, list[Any]]]] = field(
         default_factory=lambda: defaultdict(deque), repr=False
     )
@@ -181,6 +180,8 @@ def make_engine(name: EngineName, model: Any, frame_skip: int) -> Engine:
     because compiled programs call it."""
     if resolve(name) == "mjx":
         return MjxEngine(model, frame_skip)
+    if (device := jax.default_backend()) != "cpu":
+        raise CanaryError(f"The native engine runs on a CPU; JAX computes on a {device}: use mjx.")
     mujoco = require("mujoco")
     content = np.empty(mujoco.mj_sizeModel(model), np.uint8)
     mujoco.mj_saveModel(model, None, content)
@@ -201,12 +202,8 @@ def require(module: str) -> Any:
     try:
         with contextlib.redirect_stdout(None):  # MJX prints that it found no Warp
             return importlib.import_module(module)
-    except ImportError as error:
+    except (ImportError, AttributeError) as error:  # the latter where MUJOCO_GL has no library
         raise CanaryError(
-            f"This environment needs MuJoCo ({error}): pip install 'canary-rl[mujoco]'."
-        ) from None
-    except AttributeError as error:  # PyOpenGL: the library named by MUJOCO_GL is missing
-        raise CanaryError(
-            "MuJoCo cannot load the graphics library of "
-            f"MUJOCO_GL={os.environ.get('MUJOCO_GL', '')} ({error}): install it or unset MUJOCO_GL."
+            f"This environment needs MuJoCo ({error}): pip install 'canary-rl[mujoco]'; if it is "
+            "installed, unset MUJOCO_GL."
         ) from None

@@ -18,11 +18,9 @@ ended or was merely cut off.
 
 import dataclasses
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
-from pathlib import PurePath
 from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 import equinox as eqx
@@ -200,8 +198,5 @@ def explain_failures(environment: Environment) -> Iterator[None]:
             raise
         lines = text.rpartition("Traceback (most recent call last):")[2].splitlines()
         what = next((line for line in lines if line[:1].strip()), lines[0]).rstrip(".")
-        places = re.findall(r'^ +File "(.+)", line (\d+)', "\n".join(lines), re.MULTILINE)
-        own = [place for place in places if "site-packages" not in place[0]]
-        where = f" at {PurePath(own[-1][0]).name}:{own[-1][1]}" if own else ""
         name = name_of_environment(environment)
-        raise CanaryError(f"A Python callback of {name} failed: {what[:300]}{where}.") from error
+        raise CanaryError(f"A Python callback of {name} failed: {what[:300]}.") from error

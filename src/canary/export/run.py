@@ -1,33 +1,20 @@
 """`canary export`: write the frozen policy of one seed as a file for other programs."""
 
 import hashlib
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from canary.config.settings import canonical
 from canary.constraints import to_dict
 from canary.environments.protocol import Environment
-from canary.export import formats, onnx_format
+from canary.export.formats import FORMATS, check_parity
 from canary.export.trained_policy import TrainedPolicy
 from canary.identity import place_of
 from canary.runs import files
 from canary.runs.environment import open_config
 from canary.runs.policies import FrozenPolicies, load_policies
-
-
-class Format(NamedTuple):
-    ending: str
-    encode: Callable[[TrainedPolicy], bytes]
-    implementation: Callable[[bytes], formats.Implementation]
-
-
-FORMATS = {
-    "onnx": Format(".onnx", onnx_format.onnx_bytes, onnx_format.onnx_implementation),
-    "numpy": Format(".npz", formats.numpy_bytes, formats.numpy_implementation),
-}
 
 
 def export_run(
@@ -55,7 +42,7 @@ def export_run(
     policies = load_policies(config, run, step)
     trained = trained_policy(policies, seed)
     data = chosen.encode(trained)
-    parity = formats.check_parity(trained, chosen.implementation(data))
+    parity = check_parity(trained, chosen.implementation(data))
     files.make_folder(path.parent)
     files.remove_unfinished(path.parent)
     files.write_atomically(path, data)

@@ -19,8 +19,7 @@ from canary.host.episodes import SEED_BITS
 from canary.host.recipe import Recipe
 from canary.host.references import describe
 from canary.host.rows import TAIL, Row
-from canary.rendering.panel import RecordedEpisode
-from canary.rendering.picture import WHITE, Picture
+from canary.rendering.panel import WHITE, Picture, RecordedEpisode
 
 MODE = {"render_mode": "rgb_array"}
 INSTEAD = "or pass a drawing of your own, run.video(drawing=...), see docs/rendering.md"

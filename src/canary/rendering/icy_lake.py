@@ -9,8 +9,18 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Circle, FancyBboxPatch, Polygon
 
 from canary.environments.icy_lake import STANDARD_MAPS, IcyLake
-from canary.rendering.panel import RecordedEpisode
-from canary.rendering.picture import AMBER, BLUE, CANARY, GREEN, GREY, INK, Picture, pixels, square
+from canary.rendering.panel import (
+    AMBER,
+    BLUE,
+    CANARY,
+    GREEN,
+    GREY,
+    INK,
+    Picture,
+    RecordedEpisode,
+    pixels,
+    square,
+)
 
 COLOURS, SHORE, CRACK = {"H": "#a9d3ee", "G": "#d2e8da"}, "#d5dee6", "#6faedb"
 SNOW = "#f3f7fa"

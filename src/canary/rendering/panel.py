@@ -1,25 +1,35 @@
-"""Episodes side by side: caption, picture, and the cost so far against the limit, red above it."""
+"""Episodes side by side: caption, picture, and the cost so far against the limit, red above it.
 
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import ExitStack
+Pictures are made by matplotlib at 72 dots per inch, so lines and letters in points are in pixels.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, UInt8
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.transforms import IdentityTransform
 
 from canary.environments.protocol import EnvironmentState
 from canary.errors import CanaryError
-from canary.rendering.picture import BLUE, GREY, INK, PALE, RED, Picture, blank, pixels
+
+# Blue, red, grey and green are those of the report's figures. Red always means: above the limit.
+INK, GREY, PALE, WHITE = "#26323d", "#8a8a8a", "#f2f3f5", "#ffffff"
+BLUE, RED, GREEN = "#2f6db5", "#c8443c", "#3a9a5b"
+AMBER, CANARY = "#e8962e", "#fbd24b"
 
 SIZE, MARGIN = 480, 24  # of a picture, and around it
 HEADING, CAPTION, ACCOUNT, CHART = 50, 52, 40, 100  # heights of the other stripes
 HEIGHT = HEADING + CAPTION + SIZE + ACCOUNT + CHART + MARGIN
 TOP = HEADING + CAPTION  # of the pictures
 FRAME = np.pad(np.zeros((SIZE - 8, SIZE - 8), bool), 4, constant_values=True)
+
+Picture = UInt8[np.ndarray, "height width 3"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +61,26 @@ Drawing = Callable[[Any, RecordedEpisode, Sequence[int], int], Iterator[Picture]
 moment. Moments are increasing times between 0 and the episode's length."""
 
 
+def blank(width: int, height: int, colour: str = WHITE) -> Figure:
+    figure = Figure((width / 72, height / 72), dpi=72, facecolor=colour)
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def square(size: int, centre: np.ndarray, half: float, colour: str) -> Axes:
+    """A square picture of the places at most `half` away from the centre, y upwards."""
+    axes = blank(size, size, colour).add_axes((0, 0, 1, 1))
+    axes.set(xlim=(centre[0] - half, centre[0] + half), ylim=(centre[1] - half, centre[1] + half))
+    axes.set_axis_off()
+    return axes
+
+
+def pixels(figure: Any) -> Picture:
+    """The figure as it is now."""
+    figure.canvas.draw()
+    return np.asarray(figure.canvas.buffer_rgba())[..., :3].copy()
+
+
 def frame_moments(length: int, most: int) -> list[int]:
     """The times of at most `most` frames: every step or every 2nd, 3rd, ..., and always the last."""
     stride = max(1, -(-length // max(1, most - 1)))
@@ -74,24 +104,23 @@ def compose(
     if len(moments) > 2 and moments[1] > 1:
         pace = f"one frame every {moments[1]} steps"
         _write(frame, width - MARGIN, 20, pace, color=GREY, size=14, ha="right")
-    with ExitStack() as stack:
-        columns = []
-        for place, one in enumerate(episodes):
-            shown = sorted({min(m, one.length) for m in moments})
-            pictures = drawing(environment, one, shown, SIZE)
-            if isinstance(pictures, Generator):  # it may hold a window or a device
-                stack.callback(pictures.close)
-            column = _Column(frame, MARGIN + place * (SIZE + MARGIN), one, limit, top, span)
-            columns.append((column, iter(pictures)))
-        for index, now in enumerate(moments):
-            for column, pictures in columns:
-                length = column.episode.length
-                if not index or moments[index - 1] < length:
-                    column.show(next(pictures, None), min(now, length))
-            shown = pixels(frame)
-            for column, _ in columns:
-                shown[TOP : TOP + SIZE, column.left : column.left + SIZE] = column.picture
-            yield shown
+    columns = [
+        _Column(frame, MARGIN + place * (SIZE + MARGIN), one, limit, top, span)
+        for place, one in enumerate(episodes)
+    ]
+    drawn = [
+        iter(drawing(environment, one, sorted({min(m, one.length) for m in moments}), SIZE))
+        for one in episodes
+    ]
+    before = -1
+    for now in moments:
+        for column, pictures in zip(columns, drawn, strict=True):
+            if before < column.episode.length:
+                column.show(next(pictures, None), min(now, column.episode.length))
+        before, shown = now, pixels(frame)
+        for column in columns:
+            shown[TOP : TOP + SIZE, column.left : column.left + SIZE] = column.picture
+        yield shown
 
 
 class _Column:

@@ -10,10 +10,19 @@ from matplotlib.collections import LineCollection
 from matplotlib.colors import to_rgba
 from matplotlib.patches import Circle, FancyBboxPatch, Polygon
 
-from canary.environments.point_arena import ARENA
-from canary.environments.point_goal import GOAL_RADIUS, HAZARD_RADIUS, PointGoal
-from canary.rendering.panel import RecordedEpisode
-from canary.rendering.picture import AMBER, BLUE, CANARY, GREEN, INK, WHITE, Picture, pixels, square
+from canary.environments.point_goal import ARENA, GOAL_RADIUS, HAZARD_RADIUS, PointGoal
+from canary.rendering.panel import (
+    AMBER,
+    BLUE,
+    CANARY,
+    GREEN,
+    INK,
+    WHITE,
+    Picture,
+    RecordedEpisode,
+    pixels,
+    square,
+)
 
 ROBOT_RADIUS, VASE_SIDE, MARGIN = 0.1, 0.2, 0.2  # metres
 FLOOR, OUTSIDE, GRID = "#f6f7f8", "#e9ecee", "#e3e7ea"

@@ -14,9 +14,8 @@ import polars as pl
 from canary.constraints import one_cost
 from canary.environments.protocol import close, explain_failures, name_of_environment
 from canary.errors import CanaryError
-from canary.evaluation import Recorder, make_recorder
-from canary.rendering.panel import Drawing, RecordedEpisode, compose, frame_moments
-from canary.rendering.picture import Picture
+from canary.evaluation import make_player
+from canary.rendering.panel import Drawing, Picture, RecordedEpisode, compose, frame_moments
 from canary.rendering.video import encode, frame_rate, video_format
 from canary.runs import files
 from canary.runs.policies import EvaluationPlan, FrozenPolicies, play
@@ -39,7 +38,7 @@ class VideoRequest:
 
 
 def drawing_for(environment: Any) -> Drawing:
-    """The drawing of an environment, if there is one and it can work here."""
+    """The drawing that an environment names, if it can work here."""
     drawing = getattr(environment, "drawing", None)
     if drawing is None:
         raise CanaryError(
@@ -58,7 +57,7 @@ def drawing_for(environment: Any) -> Drawing:
 def play_and_film(
     request: VideoRequest,
     policies: FrozenPolicies,
-    evaluation: EvaluationPlan,
+    plan: EvaluationPlan,
     run: Path,
     report: Callable[[int, int], None] = lambda seed, count: None,
 ) -> tuple[pl.DataFrame, float, dict[str, Any]]:
@@ -74,14 +73,12 @@ def play_and_film(
     if not path.parent.is_dir():
         raise CanaryError(f"There is no directory {path.parent} for the video {path.name}.")
     drawing = request.drawing or drawing_for(config.environment)
-    recorder = make_recorder(
-        config.environment, policies.account, deterministic=evaluation.deterministic
-    )
-    table, seconds = play(policies, evaluation, report, program=recorder.play)
+    player = filming_player(policies, plan)
+    table, seconds = play(policies, plan, report, program=player)
     request.progress(0, 0, "recording the two episodes")
     captions = {"worst": f"worst of {len(table):,} episodes", "median": "median"}
     episodes = {
-        name: recorded(policies, evaluation, row, captions[name], recorder)
+        name: recorded(policies, plan, row, captions[name], player)
         for name, row in choose(table).items()
     }
     moments = frame_moments(max(one.length for one in episodes.values()), request.most_frames)
@@ -122,18 +119,20 @@ def choose(table: pl.DataFrame) -> dict[str, dict[str, Any]]:
     }
 
 
+def filming_player(policies: FrozenPolicies, plan: EvaluationPlan) -> Any:
+    """A player of this evaluation that can film its episodes."""
+    environment, account = policies.config.environment, policies.account
+    return make_player(environment, account, deterministic=plan.deterministic, filming=True)
+
+
 def recorded(
-    policies: FrozenPolicies,
-    plan: EvaluationPlan,
-    row: dict[str, Any],
-    caption: str,
-    recorder: Recorder,
+    policies: FrozenPolicies, plan: EvaluationPlan, row: dict[str, Any], caption: str, player: Any
 ) -> RecordedEpisode:
     """The evaluated episode of a row, with all its states."""
     environment, number = policies.config.environment, row["episode"]
     keys = plan.keys(row["seed"], number // plan.batch * plan.batch)
     with explain_failures(environment):
-        film = recorder.film(*policies.of_seed(row["seed"]), keys, number % plan.batch)
+        film = player.film(*policies.of_seed(row["seed"]), keys, number % plan.batch)
         lane = jax.tree.map(np.asarray, jax.device_get(film))
     close(environment)
     lane = jax.tree.map(operator.itemgetter(slice(int(lane.length.max()) + 1)), lane)

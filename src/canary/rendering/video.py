@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 
 from canary.errors import CanaryError
-from canary.rendering.picture import Picture
+from canary.rendering.panel import Picture
 
 SECONDS, SLOWEST, FASTEST = 12, 4, 25  # a video's length, within these frames per second
 REST = 2.0  # seconds for which the last frame stays

@@ -81,17 +81,8 @@ def test_a_kill_between_any_two_writes_loses_nothing(tmp_path: Path):
 def test_a_process_killed_at_any_moment_loses_nothing(tmp_path: Path):
     """SIGKILL, until the command has come to its end between the kills."""
     settings = [word for setting in SMALL for word in ("--set", setting)]
-    steps = (
-        "--seeds",
-        "5-5",
-        "--total-steps",
-        "20000",
-        "--log",
-        "csv",
-        "--quiet",
-        "--no-final-check",
-    )
-    start = ("train", "--algo", "ppo", *settings, *steps)
+    words = "train --algo ppo --seeds 5-5 --total-steps 20000 --log csv --quiet --no-final-check"
+    start = (*words.split(), *settings)
 
     def attempt(out: Path, seconds: float | None) -> None:
         run = next((path.parent.name for path in out.glob("*/manifest.json")), None)

@@ -23,13 +23,9 @@ class WarmGroups(SeedGroups):
 
     def __init__(self, config: Any, trainer: Any = None):
         super().__init__(config, trainer)
-        training, limits = config.training, [part.kind for part in parts_of(config.constraint)]
-        sizes = (
-            training.environments,
-            training.rollout_length,
-            training.chunk,
-            training.merge_capacity,
-        )
+        limits = [part.kind for part in parts_of(config.constraint)]
+        names = "environments", "rollout_length", "chunk", "merge_capacity"
+        sizes = [getattr(config.training, name) for name in names]
         settings = f"{self.kind} {config.algorithm} {config.environment} {limits} {sizes}"
         self._training = self._known.setdefault(settings, self._training)
 

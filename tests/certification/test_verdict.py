@@ -40,6 +40,7 @@ def test_the_interval_is_scipys():
         expected = binomtest(violations, episodes).proportion_ci(0.9, method="exact")
         low, high = clopper_pearson_interval(violations, episodes, 0.9)
         assert (float(low), float(high)) == pytest.approx((expected.low, expected.high), rel=1e-9)
+    assert clopper_pearson_interval(0, 0) == (0.0, 1.0)
 
 
 @pytest.mark.parametrize("confidence", [0.9, 0.95, 0.999])

@@ -118,11 +118,7 @@ WALK = "problems.faulty_environments:Walk"
 
 @pytest.mark.parametrize(
     ("line", "words"),
-    [
-        ("IcyLake", "P(cost > 5.5)"),
-        (WALK, "Limits worth trying"),
-        (f"{WALK} --constraint cvar --limit 15", "CVaR 5%"),
-    ],
+    [("IcyLake", "P(cost > 5.5)"), (f"{WALK} --constraint cvar --limit 15", "CVaR 5%")],
 )
 def test_check_env_advises_about_the_given_or_the_environments_own_constraint(line, words, capsys):
     assert main(["check-env", *line.split(), "--episodes", "8", "--json", "-"]) == 0

@@ -7,10 +7,8 @@ import polars as pl
 import pytest
 from rich.console import Console
 from rich.text import Text
-from scipy import stats
 
 from canary.constraints import Chance
-from canary.numerics.statistics import clopper_pearson_interval
 from canary.runs.history import RecentHistory
 from canary.terminal.console import error_console
 from canary.terminal.progress import SeedStatus, TrainingProgress
@@ -52,17 +50,10 @@ def rendered(progress: TrainingProgress, width: int = 110) -> str:
     return file.getvalue()
 
 
-def test_the_band_is_scipys_exact_interval():
-    expected = stats.binomtest(3, 59).proportion_ci(0.95, method="exact")
-    band = f"[{expected.low:.3f}, {expected.high:.3f}]"
-    assert str(seed(0, 3, 59).judged(CONSTRAINT)).endswith(band)
-    assert clopper_pearson_interval(0, 0) == (0.0, 1.0)
-    assert str(seed(0, 0, 0).judged(CONSTRAINT)) == "-"
-
-
 def test_the_colour_says_whether_the_data_decide():
     for violations, style in ((0, "green"), (11, "green"), (20, "yellow"), (31, "red")):
         assert seed(0, violations, 1000).judged(CONSTRAINT).style == style
+    assert str(seed(0, 0, 0).judged(CONSTRAINT)) == "-"
 
 
 def test_the_table_has_a_row_per_seed_and_one_for_all():

@@ -59,7 +59,6 @@ TRACED = [
     (replace(faulty.Walk(), horizon=0), "horizon of Walk must be at least 1, not 0"),
     (faulty.PythonIf(), "step.. of PythonIf failed: TracerBoolConversionError.*jax.numpy"),
     (faulty.OtherInner(), r"inner of OtherInner is float32 of shape \(2,\) after reset.. but float32 of shape \(\)"),
-    (faulty.FrozenNoise(), "step.. of .* draws random numbers without its key"),
     (faulty.NoTruncated(), "missing .* argument: 'truncated'"),
 ]  # fmt: skip
 
@@ -91,6 +90,8 @@ def test_what_is_odd_but_possible():
     report = full_check(faulty.Odd(fault="early"), episodes=16)
     assert report["ok"]
     assert "is truncated after 4 steps, before its horizon of 12" in texts(report)
+    frozen = full_check(faulty.FrozenNoise(), episodes=16)
+    assert "gave other numbers the second time" in texts(frozen)
 
 
 def test_host_environments_are_checked_too():

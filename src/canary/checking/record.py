@@ -208,8 +208,9 @@ def same_again(first: Record, second: Record) -> Iterator[Finding]:
     if not all(np.array_equal(*pair, equal_nan=True) for pair in pairs):
         yield Finding(
             "warning",
-            "The same seeds and actions gave other numbers the second time, so some randomness does "
-            "not come from the seed of the reset. A stopped run cannot be resumed exactly, and a "
+            "The same seeds and actions gave other numbers the second time, so some randomness comes "
+            "neither from a key nor from the seed of the reset. In a compiled program it is drawn "
+            "once and never changes; elsewhere a stopped run cannot be resumed exactly, and a "
             "certificate cannot be replayed.",
         )
 

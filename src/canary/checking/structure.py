@@ -1,7 +1,6 @@
 """Shapes and types of an environment, found by tracing: nothing is computed and nothing compiled."""
 
 import math
-import re
 from typing import Any
 
 import jax
@@ -83,13 +82,10 @@ def _check_members(environment: Any) -> None:
 
 
 def _returned(environment: Environment, method: str, *given: Any) -> EnvironmentState:
-    """The shapes of what a method returns. It is traced twice: random numbers that do not come from
-    the key are drawn while tracing, so the two programs differ."""
-    function = getattr(environment, method)
+    """The shapes of what a method returns."""
     place = f"{method}() of {name_of_environment(environment)}"
     try:
-        state = jax.eval_shape(function, *given)
-        first, second = (_program(function, given) for _ in range(2))
+        state = jax.eval_shape(getattr(environment, method), *given)
     except CanaryError:
         raise
     except Exception as failure:
@@ -103,18 +99,7 @@ def _returned(environment: Environment, method: str, *given: Any) -> Environment
     if not isinstance(state, EnvironmentState):
         kind = f"tuple of {len(state)}" if isinstance(state, tuple) else type(state).__name__
         raise CanaryError(f"{place} returned a {kind}; it must return a canary.EnvironmentState.")
-    if first != second:
-        raise CanaryError(
-            f"{place} draws random numbers without its key. They are drawn once, while the program "
-            "is made, and never change; use jax.random with the key."
-        )
     return state
-
-
-def _program(function: Any, given: tuple[Any, ...]) -> str:
-    """The program of a function with its constants, without addresses."""
-    program = jax.make_jaxpr(lambda *given: function(*given))(*given)
-    return re.sub("0x[0-9a-f]+", "", f"{program.jaxpr} {program.consts!r}")
 
 
 def _check_fields(size: int, state: EnvironmentState) -> None:

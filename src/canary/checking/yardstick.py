@@ -94,8 +94,9 @@ def full_check(
             "actions": f"{space.count} choices" if is_discrete else f"[-1, 1] x {space.size}",
             "horizon": int(environment.horizon),
         }
+        # Traced and compiled apart, so that random numbers drawn while tracing differ
+        first = Recorder(environment)(SHORT, going=lambda: progress(0, 1, "the first steps"))
         recorder = Recorder(environment)
-        first = recorder(SHORT, going=lambda: progress(0, 1, "the first steps"))
         played, record = play_simple(recorder, episodes, progress)
         findings = [*findings_in(environment, record), *same_again(first, record)]
         if late := int((~record.done[-1]).sum()):

@@ -10,7 +10,6 @@ drawn beforehand like those of the plain loop. They take turns, and the best rou
 On a busy machine, --processor-time counts the time of this process alone.
 """
 
-import argparse
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -97,28 +96,22 @@ def measure(
     return [LANES * steps / seconds for seconds in best]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description="Gymnasium environments in training against a plain loop."
-    )
-    parser.add_argument("--envs", nargs="+", default=["CartPole-v1", "Pendulum-v1", "Ant-v5"])
-    parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--workers", type=int, default=0, help="worker processes")
-    parser.add_argument(
-        "--processor-time", action="store_true", help="instead of wall-clock time; no workers"
-    )
-    options = parser.parse_args()
+def main(
+    envs: tuple[str, ...] = ("CartPole-v1", "Pendulum-v1", "Ant-v5"),
+    steps: int = 200,
+    rounds: int = 5,
+    workers: int = 0,
+    processor_time: bool = False,
+) -> None:
+    """Measure, with `workers` processes; `processor_time` needs 0."""
     prepare_devices()
-    clock = time.process_time if options.processor_time else time.perf_counter
+    clock = time.process_time if processor_time else time.perf_counter
     print(
         f"{'environment':<14}{'plain loop':>12}{'adapter':>12}{'ratio':>7}{'rollout':>12}{'ratio':>7}"
         f"   steps/s, {LANES} lanes"
     )
-    for name in options.envs:
-        plain, adapter, rollout = measure(
-            name, options.steps, options.rounds, options.workers, clock
-        )
+    for name in envs:
+        plain, adapter, rollout = measure(name, steps, rounds, workers, clock)
         print(
             f"{name:<14}{plain:>12,.0f}{adapter:>12,.0f}{adapter / plain:>7.2f}"
             f"{rollout:>12,.0f}{rollout / plain:>7.2f}",
@@ -127,4 +120,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    import tyro
+
+    tyro.cli(main)

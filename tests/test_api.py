@@ -19,7 +19,7 @@ from canary.config.config import make_config
 from canary.config.run_config import config_to_dict
 from canary.environments.icy_lake import IcyLake
 from canary.evaluation import make_player
-from canary.reporting.records import EvaluationSummary, TrainingSummary
+from canary.reporting.summary import EvaluationSummary, TrainingSummary
 from canary.runs import directory
 from canary.runs.environment import describe_environment
 from tiny_runs import SETTINGS, STEPS, environment

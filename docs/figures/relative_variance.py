@@ -22,8 +22,6 @@ from canary.theory import (
     cantelli,
     cvar,
     indicator,
-    plug_in_gradient,
-    plug_in_value,
     scored_law,
     with_violation,
 )
@@ -84,23 +82,16 @@ def draw(panels, points: list[Point]) -> None:
         print(f"{name:<16}" + "  ".join(f"{slope:+.2f} ± {half:.2f}" for slope, half in fits))
 
 
-def report(mdp: FiniteMDP, points: list[Point]) -> None:
-    """The plug-in estimators beside the unbiased ones, and the Gaussian tail."""
-    for point in points:
-        plain = cantelli(point.law, point.limit, point.epsilon)
-        value, gradient = (
-            make(point.law, point.limit, point.epsilon, EPISODES)
-            for make in (plug_in_value, plug_in_gradient)
-        )
-        law = point.law
-        moments = law.mean, law.variance**0.5
-        tail = gaussian_tail(*moments, point.limit, law.violation(point.limit))
+def report(points: list[Point]) -> None:
+    """The noise of Cantelli's constraint, and the Gaussian tail."""
+    for limit, epsilon, law in points:
+        constraint, violation = cantelli(law, limit, epsilon), law.violation(limit)
+        tail = gaussian_tail(law.mean, law.variance**0.5, limit, violation)
         print(
-            f"epsilon {point.epsilon:.5f}  limit {point.limit:g}  f {law.violation(0):.2f}  "
-            f"value {plain.noise_of_value(EPISODES):.3f} plug-in {value.relative_variance:.3f} "
-            f" gradient {plain.noise_of_gradient(EPISODES):.3f} plug-in "
-            f"{gradient.relative_variance:.3f}  z {tail.deviations:.2f}, Gauss "
-            f"1e{tail.log10_predicted:.1f}, short by 1e{tail.log10_understatement:.1f}"
+            f"epsilon {epsilon:.5f}  limit {limit:g}  f {law.violation(0):.2f}  "
+            f"value {constraint.noise_of_value(EPISODES):.3f}  "
+            f"gradient {constraint.noise_of_gradient(EPISODES):.3f}  z {tail.deviations:.2f}, Gauss "
+            f"1e{tail.predicted:.1f}, short by 1e{tail.short_by:.1f}"
         )
 
 
@@ -114,7 +105,7 @@ def main() -> None:
         for row, (name, points) in zip(grid, families.items(), strict=True):
             print(name)
             draw(row, points)
-            report(mdp, points)
+            report(points)
             titles = (
                 "share q of episodes that count",
                 "relative variance of the value",

@@ -13,8 +13,8 @@ kappa^2[m] = Var[m^] / |m|^2 of the mean over N independent episodes is
     gradient   (E[|s x|^2] - |E[s x]|^2) / (N |E[s x]|^2)        =      R_g / (q N) - 1/N      (lem:grad)
 
 with q the probability of the active event E, R_x = E[x^2 | E] / E[x | E]^2, R_g the same for s x, and
-r = |E[x]| / |J_C|. These estimators use the true mean mu inside Canary's constraint. The plug-in
-estimators replace it by the sample mean.
+r = |E[x]| / |J_C|. Cantelli's constraint has the true mean mu here; an algorithm uses the sample mean,
+which adds a bias of order 1/N.
 """
 
 from dataclasses import dataclass, field
@@ -64,7 +64,7 @@ def scored_law(mdp: FiniteMDP, policy: Policy) -> ScoredLaw:
     any that `cost_law` takes.
     """
     table = np.asarray(tabulate(mdp, policy))
-    if table.ndim == 3:  # actions: probabilities 0 and 1, scores 0
+    if table.ndim == 3:  # a deterministic policy: its scores are 0
         table = np.eye(mdp.actions)[table]
     size = mdp.states * mdp.actions
     ended = np.zeros((len(mdp.support), 2 + size))  # columns: probability, square, score
@@ -96,11 +96,8 @@ def _after_action(
 
 
 def soft_policy(mdp: FiniteMDP, price: float) -> Float[np.ndarray, "state action"]:
-    """The stationary soft-optimal policy for r - price * c, by `horizon` soft backups.
-
-    A higher price makes it safer, smoothly: a bisection finds the policy of every violation
-    probability, as prop:ess needs them (p = c epsilon while epsilon falls).
-    """
+    """The stationary soft-optimal policy for r - price * c, by `horizon` soft backups. Its violation
+    probability falls continuously as the price grows."""
     cost = np.where(mdp.possible, mdp.transition * mdp.cost, 0.0).sum(2)
     gain = mdp.expected_reward - price * cost
     value, q = np.zeros(mdp.states), gain
@@ -135,14 +132,12 @@ def with_violation(
 
 @dataclass(frozen=True, eq=False)
 class SampledConstraint:
-    """A constraint value as the mean of a statistic of episodes plus a constant.
+    """A constraint value as the mean of a statistic of episodes plus a constant (eq:jc-decomp).
 
-    With c_1 = 2 (l - mu / epsilon) and c_2 = 1/epsilon - 1 the constraints of the paper are
-    (eq:jc-decomp)
+    With c_1 = 2 (l - mu / epsilon) and c_2 = 1/epsilon - 1:
 
         indicator     x = 1(C > l)                 b = -epsilon              active: C > l       q = p
         CVaR          x = (C - eta)^+ / epsilon    b = eta - l, eta = VaR    active: C > eta     q = P(C > eta)
-        mean          x = C                        b = -l                    active: C > 0       q = f
         Cantelli      x = c_1 C + c_2 C^2          b = mu^2 / epsilon - l^2  active: C > 0       q = f
         shaped        the same of X = phi_d(C / l) with l = 1                active: C > d l     q = P(C > d l)
 
@@ -194,11 +189,6 @@ def cvar(law: ScoredLaw, limit: float, epsilon: float) -> SampledConstraint:
     return SampledConstraint(law, excess / epsilon, excess > 0, eta - limit)
 
 
-def mean(law: ScoredLaw, limit: float, epsilon: float | None = None) -> SampledConstraint:
-    """E[C] <= l, Canary's second constraint; it has no epsilon."""
-    return SampledConstraint(law, law.support, law.support > 0, -limit)
-
-
 def cantelli(
     law: ScoredLaw, limit: float, epsilon: float, dead_zone: float | None = None
 ) -> SampledConstraint:
@@ -207,54 +197,3 @@ def cantelli(
     centre = law.expectation(variable)
     statistic = 2 * (bound - centre / epsilon) * variable + (1 / epsilon - 1) * variable**2
     return SampledConstraint(law, statistic, variable > 0, centre**2 / epsilon - bound**2)
-
-
-@dataclass(frozen=True)
-class PlugIn:
-    """Bias and variance of a plug-in estimator over N episodes, and the quantity it estimates."""
-
-    truth: float | Float[np.ndarray, "parameter"]
-    bias: float | Float[np.ndarray, "parameter"]
-    variance: float
-
-    @property
-    def relative_variance(self) -> float:
-        """Variance by the square of the truth (eq:relative-variance)."""
-        return self.variance / float(np.sum(np.square(self.truth)))
-
-
-def plug_in_value(
-    law: ScoredLaw, limit: float, epsilon: float, episodes: int, dead_zone: float | None = None
-) -> PlugIn:
-    """B^ = mean(W) - (b - mu)^2 - mean(Y)^2 / epsilon (eq:cantelli-plugin), exactly, where
-    Y = X - mu, W = beta Y^2 + 2 (b - mu) Y and m_k are the central moments:
-
-        bias      -m_2 / (epsilon N)                                                   (eq:cantelli-remainder)
-        variance  Var[W]/N - (2/epsilon) Cov[W, Y^2]/N^2 + (m_4/N^3 + 3 (N-1) m_2^2/N^3 - m_2^2/N^2) / epsilon^2
-    """
-    variable, bound = bounded_variable(law.support, limit, dead_zone)
-    mean, beta, n = law.expectation(variable), 1 / epsilon - 1, episodes
-    y, gap = variable - mean, bound - mean
-    second, third, fourth = (law.expectation(y**power) for power in (2, 3, 4))
-    linear = law.expectation((beta * (y**2 - second) + 2 * gap * y) ** 2) / n
-    cross = (beta * (fourth - second**2) + 2 * gap * third) / n**2
-    squared_mean = fourth / n**3 + 3 * (n - 1) * second**2 / n**3 - second**2 / n**2
-    variance = linear - 2 * cross / epsilon + squared_mean / epsilon**2
-    return PlugIn(beta * second - gap**2, -second / (epsilon * n), variance)
-
-
-def plug_in_gradient(
-    law: ScoredLaw, limit: float, epsilon: float, episodes: int, dead_zone: float | None = None
-) -> PlugIn:
-    """The gradient of B^, with bias -(2/epsilon) Cov[X, s X] / N exactly and, to leading order, the
-    variance of s x - (2/epsilon) (X - mu) E[s X] over N (eq:cantelli-grad-perturb)."""
-    variable, _ = bounded_variable(law.support, limit, dead_zone)
-    statistic = cantelli(law, limit, epsilon, dead_zone).statistic
-    y = variable - law.expectation(variable)
-    truth, first = law.gradient(statistic), law.gradient(variable)
-    square = statistic**2 @ law.square  # E|s x|^2
-    mixed = law.gradient(statistic * y) @ first  # E[s x (X - mu)] . E[s X]
-    spread = law.expectation(y**2) * (first @ first)
-    variance = square - truth @ truth - 4 / epsilon * mixed + 4 / epsilon**2 * spread
-    covariance = law.gradient(variable * y)
-    return PlugIn(truth, -2 / epsilon * covariance / episodes, float(variance) / episodes)

@@ -36,17 +36,13 @@ VAIN = {"rate": 0.2, "restoring": True, "bound": 9.0}
 @pytest.mark.parametrize(
     ("seed", "words"),
     [
-        (series(**VAIN), ("stuck", "rate 0.2", "its lowest value was", "--from")),
-        (
-            series(**VAIN | {"rate": np.where(np.arange(UPDATES) < WINDOW, 0.0, 0.2)}),
-            ("stuck", "in updates 1 to 25 it stayed within the limit"),
-        ),
+        (series(**VAIN), ("stuck", "rate 0.2", "--from")),
         (series(returns=FALLING), ("timid", "from 0.913 to 0.367")),
         (series(returns=FALLING, restoring=True, bound=COMING_DOWN), ("timid",)),
         (series(returns=FALLING, restoring=True, bound=3.0), ("timid", "algo.dead_zone=0.75")),
     ],
 )
-def test_a_seed_that_went_wrong_is_told_what_it_reached(seed, words):
+def test_a_seed_that_went_wrong_gets_a_warning_with_advice(seed, words):
     warning = str(diagnose(seed, LIMITED, dead_zone=0.5))
     assert warning.startswith(words[0])
     assert all(word in warning for word in words)

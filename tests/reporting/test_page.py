@@ -16,12 +16,13 @@ from canary.constraints import Chance, Mean, from_dict, to_dict
 from canary.numerics.statistics import clopper_pearson_interval
 from canary.reporting.page import (
     cost_histogram,
+    final_policies,
     make_report,
-    measured_policies,
     results_of,
     subject_of,
 )
 from canary.reporting.results import Results
+from canary.reporting.summary import read_evaluation
 from canary.runs import files
 from reporting.stored import UPDATES, add_group, add_run, add_study
 from runs.untrained_runs import LAKE, untrained_run
@@ -150,12 +151,12 @@ def test_an_evaluation_is_kept_for_the_page(tmp_path):
     run = untrained_run(tmp_path)
     opened = canary.load(run, LAKE)
     summary = canary.evaluate(opened, 50, seeds=[3])
-    constraint = from_dict(summary["constraint"])
-    (found,) = measured_policies(run, constraint, summary["updates"])
-    assert (found["seed"], found["episodes"]) == (3, 50)
-    assert found["violation"] == summary["violation_per_seed"][0]
+    found = read_evaluation(run, summary["updates"])
+    (policy,) = final_policies(found, from_dict(summary["constraint"])).items()
+    assert (policy[0], policy[1]["episodes"]) == (3, 50)
+    assert policy[1]["violation"] == summary["violation_per_seed"][0]
     canary.evaluate(opened, 20, deterministic=True)  # another policy
-    assert measured_policies(run, constraint, summary["updates"]) == [found]
+    assert read_evaluation(run, summary["updates"]) == found
 
 
 def test_what_cannot_be_read_is_said_and_the_rest_is_shown(tmp_path):

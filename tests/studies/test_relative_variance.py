@@ -43,7 +43,7 @@ def test_batches_of_the_algorithms_own_estimate(monkeypatch):
     chance = np.asarray(jax.nn.softmax(policy(jnp.eye(16)).logits), float)
     p = cost_law(lake, chance).violation(5.5)
     assert p == pytest.approx(0.05, rel=0.05)
-    found = estimators.batches(estimators.estimator("indicator", None))(policy, 5.5, 0.1, 3)
+    found = estimators.batches("indicator", None)(policy, 5.5, 0.1, 3)
     episodes = found["episodes"].sum()
     assert episodes > 300
     mean = found["value"] @ found["episodes"] / episodes
@@ -63,7 +63,7 @@ def test_the_priced_estimate_points_where_the_plain_one_does(monkeypatch):
         with_violation(from_environment(lake), 5.5, 0.05), jax.random.key(0)
     )
     found = [
-        estimators.batches(estimators.estimator(constraint, 0.6, lake))(policy, 5.5, 0.1, 3)
+        estimators.batches(constraint, 0.6, lake)(policy, 5.5, 0.1, 3)
         for constraint in ("priced", "cantelli")
     ]
     priced, plain = (one["gradient"].mean(0) for one in found)
@@ -75,7 +75,7 @@ def test_points_are_kept_one_by_one_and_never_computed_twice(tmp_path, monkeypat
     """Points with critics cost minutes: here they are made up, and counted."""
     asked = []
 
-    def batches(estimator):
+    def batches(constraint, dead_zone, lake):
         def run(network, limit, epsilon, seed):
             asked.append((limit, seed))
             gradient = np.array([[1.0], [1.0 + (8 / epsilon) ** 0.5]])

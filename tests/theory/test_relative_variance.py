@@ -1,21 +1,14 @@
-"""The lemmas and the proposition against direct variances, hand-made laws, closed forms and
-simulation."""
-
-from itertools import product
+"""The lemmas and the proposition against direct variances, hand-made laws and closed forms."""
 
 import numpy as np
 import pytest
 
-from canary.exact.distribution import bounded_variable
 from canary.studies.paper.relative_variance import fitted_exponent
 from canary.theory import (
     cantelli,
     cvar,
     from_trajectories,
     indicator,
-    mean,
-    plug_in_gradient,
-    plug_in_value,
     scored_law,
 )
 from theory.episodes import (
@@ -32,7 +25,6 @@ CONSTRAINTS = {
     "indicator": indicator,
     "cvar": cvar,
     "cantelli": cantelli,
-    "mean": mean,
     "shaped": lambda law, limit, epsilon: cantelli(law, limit, epsilon, 0.4),
 }
 EPISODES = enumerated()
@@ -91,15 +83,6 @@ def test_a_bounded_cost_lets_the_cvar_value_escape_but_not_its_gradient():
     assert constraint.noise_of_gradient(10) >= 0.99 / (1e-3 * 10)  # (1 - q) / (q N) at q = epsilon
 
 
-def test_the_mean_has_the_closed_form_of_the_appendix():
-    """C is 0, 2 or 6 with 0.7, 0.2, 0.1, limit 5: mu = 1 on f = 0.3, r = 1/4, R = 4.4/0.3 / (1/0.3)^2
-    (app:scaling, mean constraint)."""
-    law = from_trajectories(np.array([0.0, 2, 6]), np.zeros((3, 1)), np.array([0.7, 0.2, 0.1]))
-    constraint = mean(law, 5.0)
-    assert (constraint.value, constraint.active_probability) == pytest.approx((-4, 0.3))
-    assert constraint.noise_of_value(10) == pytest.approx(0.25**2 * (4.4 - 1) / 10)
-
-
 def noises(name, thresholds):
     """Relative variances where the policy uses half of its threshold: the limit is the (1 - epsilon
     / 2) quantile."""
@@ -117,7 +100,7 @@ def noises(name, thresholds):
 @pytest.mark.parametrize(
     ("name", "lowest", "highest"),
     [("indicator", -1.05, -0.95), ("cvar", -1.05, -0.9), ("cantelli", -0.1, 0.1),
-     ("mean", -0.01, 0.01), ("d=0.3", -0.45, -0.1), ("d=0.6", -0.75, -0.4)],
+     ("d=0.3", -0.45, -0.1), ("d=0.6", -0.75, -0.4)],
 )  # fmt: skip
 def test_the_proposition_exponents_in_the_threshold(name, lowest, highest):
     """An exponential tail has P(C > d l) about P(C > l)^d, so the shaped bound falls like
@@ -135,50 +118,3 @@ def test_a_fitted_exponent_by_hand():
     assert slope == pytest.approx(1.5)
     assert half == pytest.approx(12.706205 / np.sqrt(12), rel=1e-6)
     assert np.isnan(fitted_exponent(np.array([1.0, 2.0]), np.array([1.0, 2.0]))[0])
-
-
-THREE = from_trajectories(
-    np.array([0.0, 2.0, 5.0]),
-    np.array([[0.4, -1.0], [-0.7, 0.5], [0.9, 0.3]]),
-    np.array([0.5, 0.3, 0.2]),
-)
-
-
-def batches(count: int):
-    """Every batch of `count` episodes of THREE with its probability."""
-    for picks in product(range(3), repeat=count):
-        yield THREE.probabilities[list(picks)].prod(), list(picks)
-
-
-@pytest.mark.parametrize("dead_zone", [None, 0.2])
-@pytest.mark.parametrize("count", [1, 2, 5])
-def test_bias_and_variance_of_the_plug_in_value_over_every_batch(dead_zone, count):
-    x, bound = bounded_variable(THREE.support, 4.0, dead_zone)
-    chances, values = [], []
-    for chance, picks in batches(count):
-        sample = x[picks]
-        chances.append(chance)
-        values.append(9 * sample.var() - (bound - sample.mean()) ** 2)  # epsilon 0.1: beta = 9
-    mean = np.dot(chances, values)
-    exact = plug_in_value(THREE, 4.0, 0.1, count, dead_zone)
-    assert exact.truth + exact.bias == pytest.approx(mean)
-    assert exact.variance == pytest.approx(np.dot(chances, (np.array(values) - mean) ** 2))
-
-
-@pytest.mark.parametrize("dead_zone", [None, 0.2])
-def test_bias_of_the_plug_in_gradient_over_every_batch_and_its_leading_variance(dead_zone):
-    x, bound = bounded_variable(THREE.support, 4.0, dead_zone)
-    score = THREE.score / THREE.probabilities[:, None]
-
-    def estimate(picks):
-        first, second = ((score[picks] * x[picks, None] ** power).mean(0) for power in (1, 2))
-        return 2 * (bound - x[picks].mean() / 0.1) * first + 9 * second
-
-    mean = sum(chance * estimate(picks) for chance, picks in batches(4))
-    exact = plug_in_gradient(THREE, 4.0, 0.1, 4, dead_zone)
-    assert exact.truth + exact.bias == pytest.approx(mean)
-    draws = np.random.default_rng(0).choice(3, (4000, 400), p=THREE.probabilities)
-    found = np.array([estimate(picks) for picks in draws]).var(0).sum()
-    assert plug_in_gradient(THREE, 4.0, 0.1, 400, dead_zone).variance == pytest.approx(
-        found, rel=0.08
-    )

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Union, cast
+from typing import Any, TypedDict, Union, cast
 
 import polars as pl
 
@@ -20,8 +20,14 @@ from canary.config.run_config import RunConfig
 from canary.environments.protocol import Environment, close
 from canary.errors import CanaryError
 from canary.export.trained_policy import TrainedPolicy
-from canary.reporting.records import EvaluationSummary, ExportRecord, TrainingSummary
-from canary.reporting.summary import EVALUATION, YARDSTICK, summarise_evaluation, summarise_run
+from canary.reporting.summary import (
+    EVALUATION,
+    YARDSTICK,
+    EvaluationSummary,
+    TrainingSummary,
+    summarise_evaluation,
+    summarise_run,
+)
 from canary.runs import files
 from canary.runs.checkpoint import stored_updates
 from canary.runs.directory import find_run
@@ -236,6 +242,23 @@ def best(
         **run.opened,
         quiet=quiet,
     )
+
+
+class ExportRecord(TypedDict):
+    """What `canary.export` wrote, beside the metadata of the file."""
+
+    path: str
+    file_sha256: str
+    policy_sha256: str
+    format: str
+    bytes: int
+    run_dir: str
+    max_abs_difference: float
+    """The largest difference from JAX on random inputs, of the action distribution."""
+    max_output_difference: float
+    """The same of the network's raw outputs."""
+    checked_inputs: int
+    notes: list[str]
 
 
 @checked

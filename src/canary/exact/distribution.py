@@ -137,8 +137,8 @@ def cost_law(mdp: FiniteMDP, policy: Policy) -> CostLaw:
 
 
 def visits(mdp: FiniteMDP, policy: Policy) -> Float[np.ndarray, "time state spent action"]:
-    """Occupation measure: P(the episode runs at this time, in this state, with this spent, and takes
-    this action)."""
+    """The occupation measure: P(the episode runs at this time, in this state with this cost spent, and
+    takes this action)."""
     measure = np.zeros((mdp.horizon, mdp.states, len(mdp.support), mdp.actions))
     for time, flow, _ in _flows(mdp, tabulate(mdp, policy)):
         if time < mdp.horizon:

@@ -52,7 +52,7 @@ def frontier_report(
     *,
     epsilons: Sequence[float] | None = None,
     runs: Sequence[Path] = (),
-    progress: Progress | None = None,
+    progress: Progress = lambda done, total, what: None,
 ) -> dict[str, Any]:
     """The optima at `epsilon`, the frontier over many epsilons, and the seeds of `runs`, as JSON
     data."""
@@ -70,9 +70,8 @@ def frontier_report(
     pool: list[Any] = []  # the policies of one problem help to solve the next
     points, trained, total = [], [], len(problems) + len(runs)
     for names, solve in problems:
-        if progress is not None:
-            label = ", ".join(f"{name} {value}" for name, value in names.items())
-            progress(len(points), total, label)
+        label = ", ".join(f"{name} {value}" for name, value in names.items())
+        progress(len(points), total, label)
         point: dict[str, Any] = names | dict.fromkeys(NUMBERS)
         with suppress(Infeasible):  # no policy satisfies it: all numbers stay None
             best = solve(mdp, limit, names["epsilon"], pool)
@@ -83,8 +82,7 @@ def frontier_report(
     shaped = [point for point in points if point["constraint"] == "shaped"]
     optima = {point["constraint"]: point for point in curves if point["epsilon"] == epsilon}
     for run, config in zip(runs, configs, strict=True):
-        if progress is not None:
-            progress(len(points) + len(trained), total, f"the policies of {run.name}")
+        progress(len(points) + len(trained), total, f"the policies of {run.name}")
         trained.append(_trained(run, config, mdp, limit, optima, pool))
     return {
         "env": type(environment).__name__,
@@ -115,9 +113,8 @@ def grid_inputs(
     time: ArrayLike = 0,
 ) -> Float[Array, "case input"]:
     """What a policy sees in every state with every spent cost, states first: rows x = (s, p, y)
-    with the pace p of a time, which is 1 without a clock."""
+    with the pace p of a time, which is 1 without a clock. An observation is the state, one-hot."""
     states, spent = np.meshgrid(np.arange(mdp.states), mdp.support, indexing="ij")
-    # IcyLake shows the tile it is on
     observation = jnp.eye(environment.observation_size)[states.ravel()]
     spent_raw = jnp.asarray(spent.ravel(), jnp.float32)
     pace = jnp.full(states.size, account.pace(time, 1.0), jnp.float32)

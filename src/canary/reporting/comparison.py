@@ -30,16 +30,17 @@ def compare_runs(runs: Sequence[Path], figure: Path | None = None) -> dict[str, 
             f"Returns on {' and '.join(places)} cannot be compared; name runs of one environment."
         )
     configs = [read_config(run) for run in runs]
+    differences = differing(configs)
     compared = [
         _compared(run, summary, differs, summaries[0])
-        for run, summary, differs in zip(runs, summaries, differing(configs), strict=True)
+        for run, summary, differs in zip(runs, summaries, differences, strict=True)
     ]
     comparison: dict[str, Any] = {"env": places[0], "runs": compared}
     if figure is not None:
-        labels = [settings_text(one["differs"]) or one["run"] for one in compared]
         for config in configs:
             one_cost(from_dict(config["constraint"]), "The figure of a comparison")
-        results = [results for run in runs for results in of_run(run)]
+        labels = [settings_text(one["differs"]) or one["run"] for one in compared]
+        results = [of_run(run)[0] for run in runs]
         save(comparison_figure(list(zip(labels, results, strict=True))), figure)
         comparison["figure"] = str(figure)
     return comparison
@@ -49,7 +50,6 @@ def _compared(
     run: Path, summary: dict[str, Any], differs: dict[str, Any], first: dict[str, Any]
 ) -> dict[str, Any]:
     measured, allowed = summary["constraint_per_seed"], summary["constraint_allowed"]
-    is_same = summary["constraint_text"] == first["constraint_text"]
     return {
         "run": run.name,
         "differs": differs,
@@ -62,10 +62,7 @@ def _compared(
         "constraint_allowed": allowed,
         "constraint_value": _estimate(measured, least=0.0),
         "safe_seeds": sum(value is not None and value <= allowed for value in measured),
-        "return_against_first": _paired(summary, first, "return_per_seed"),
-        "constraint_against_first": _paired(summary, first, "constraint_per_seed")
-        if is_same
-        else None,
+        "return_against_first": None if summary is first else _paired(summary, first),
     }
 
 
@@ -77,12 +74,11 @@ def _estimate(values: Sequence[float | None], least: float = -np.inf) -> dict[st
     return {"mean": mean, "lower": ends[0], "upper": ends[1]}
 
 
-def _paired(one: dict[str, Any], first: dict[str, Any], name: str) -> dict[str, Any] | None:
-    """The mean difference from the first run over the seeds that both have; None for fewer than
-    two, and for the first run itself."""
-    here, there = (dict(zip(each["seed_ids"], each[name], strict=True)) for each in (one, first))
+def _paired(one: dict[str, Any], first: dict[str, Any]) -> dict[str, Any] | None:
+    """The mean difference of the returns over the seeds that both have; None for fewer than two."""
+    here, there = (
+        dict(zip(each["seed_ids"], each["return_per_seed"], strict=True)) for each in (one, first)
+    )
     shared = [seed for seed in here if None not in (here[seed], there.get(seed))]
-    found = over_seeds(here[seed] - there[seed] for seed in shared)
-    if one is first or found.half is None:
-        return None
-    return {"seeds": len(shared), "difference": found.mean, "half_width": found.half}
+    mean, _, half = over_seeds(here[seed] - there[seed] for seed in shared)
+    return None if half is None else {"seeds": len(shared), "difference": mean, "half_width": half}

@@ -45,8 +45,8 @@ def joined(first: SeedSeries | None, second: SeedSeries) -> SeedSeries:
 
 
 def seed_series(metrics: pl.DataFrame, episodes: pl.DataFrame, seed: int) -> SeedSeries:
-    """The series of a seed from the tables of a run. A trust region restores in some of its tiers, a
-    method with a price while its level is above 1, others never."""
+    """The series of a seed from the tables of a run. A trust region restores the constraint in some of
+    its tiers, a method with a price while its level is above 1, other methods never."""
     integer = pl.col("iteration").cast(pl.Int64)
     rows = metrics.filter(pl.col("seed") == seed).with_columns(integer).sort("iteration")
     own = episodes.filter((pl.col("seed") == seed) & pl.col("valid")).with_columns(integer)
@@ -85,9 +85,8 @@ def diagnose(
     if measured.lower > constraint.allowed and _restores_in_vain(series):
         return (
             f"stuck: nearly all of its last {2 * WINDOW} updates tried and failed to restore the "
-            f"constraint ({NAMES[constraint.kind]} {measured.value:.2g}, {entropy}); "
-            f"{_reached(series, constraint)}; train with a larger limit first and start from that run "
-            "(--from), or train longer"
+            f"constraint ({NAMES[constraint.kind]} {measured.value:.2g}, {entropy}); train with a larger "
+            "limit first and start from that run (--from), or train longer"
         )
     windows = series.returns[len(series.returns) % WINDOW :].reshape(-1, WINDOW)
     windows = [one[np.isfinite(one)] for one in windows]
@@ -113,20 +112,3 @@ def _restores_in_vain(series: SeedSeries) -> bool:
     if not np.isfinite(recent).any() or np.nanmean(recent) < PROGRESS * np.nanmean(before):
         return False
     return bool(series.restoring[-2 * WINDOW :].mean() >= RESTORING)
-
-
-def _reached(series: SeedSeries, constraint: Constraint) -> str:
-    """What the safest window of updates reached."""
-    ends = np.concatenate([[0], np.cumsum(series.episodes)])
-    windows = [
-        (constraint.measure(series.costs[ends[first] : ends[first + WINDOW]]), first)
-        for first in range(0, len(series.returns) - WINDOW + 1, WINDOW)
-        if ends[first + WINDOW] > ends[first]
-    ]
-    value, first = min(windows)
-    earned = f"return {np.nanmean(series.returns[first : first + WINDOW]):.3g}"
-    about = f"{NAMES[constraint.kind]} {value:.2g}, {earned}"
-    where = f"in updates {first + 1} to {first + WINDOW}"
-    if value <= constraint.allowed:
-        return f"{where} it stayed within the limit ({about})"
-    return f"its lowest value was {where} ({about})"

@@ -1,7 +1,7 @@
-"""`canary report`: runs and studies on one HTML page.
+"""`canary report`: runs and studies on one HTML page that works offline.
 
-A run and a row of a study are the same to the page (`reporting.results`). A short script of our own
-draws the figures as SVG; it works offline.
+A run and a row of a study are the same to the page (`reporting.results`). Its script, page.js, draws
+the figures as SVG.
 """
 
 import json
@@ -27,7 +27,7 @@ from canary.terminal.formatting import Number, columns
 Data = dict[str, Any]
 """What the page shows, as JSON data."""
 
-BINS, WIDEST = 40, 3.0  # of the cost histogram; its last bar has all costs above WIDEST limits
+BINS, WIDEST = 40, 3.0  # of the cost histogram, whose last bar has all costs above WIDEST limits
 FACTS = ("device", "platform", "started", "command")
 
 
@@ -39,12 +39,10 @@ def make_report(names: Sequence[str], runs: Path, results: Path, out: Path) -> P
     for name in names:
         try:
             if (results / name / "study.json").exists():
-                study = read_study(results / name)
-                found += study.shown
-                problems += study.notes
-                if not study.shown and not study.notes:
-                    table = results / name / "table.md"
-                    raise CanaryError(f"{name} has no trained seeds to draw; see {table}.")
+                rows = read_study(results / name).shown
+                if not rows:
+                    raise CanaryError(f"The study {name} has no trained seeds to draw.")
+                found += rows
             else:
                 found += results_of(directory.find_run(name, runs))
         except CanaryError as error:
@@ -67,22 +65,23 @@ def results_of(run: Path) -> list[Results]:
             raise CanaryError(
                 f"{run.name} has no finished episode yet, so there is nothing to draw."
             )
-        for policy in measured_policies(run, one.constraint, one.steps // batch_of(one.config)):
-            one.seeds[policy["seed"]]["final"] = policy
+        evaluation = read_evaluation(run, one.steps // batch_of(one.config))
+        if evaluation is not None:
+            for seed, policy in final_policies(evaluation, one.constraint).items():
+                one.seeds[seed]["final"] = policy
     return found
 
 
-def measured_policies(run: Path, constraint: One, updates: int) -> list[Data]:
-    if (found := read_evaluation(run, updates)) is None:
-        return []
+def final_policies(evaluation: Data, constraint: One) -> dict[int, Data]:
+    """What an evaluation says of each seed's policy under a constraint, as in a stored row."""
     if constraint.number is not None:
-        found |= found["constraints"][constraint.number - 1]
+        evaluation = evaluation | evaluation["constraints"][constraint.number - 1]
     names = ("violation", "episodes", "return")
-    rows = zip(found["seed_ids"], *(found[f"{name}_per_seed"] for name in names), strict=True)
-    return [
-        {"seed": seed, "violations": round(p * n), "episodes": n, "violation": p, "return": reward}
-        for seed, p, n, reward in rows
-    ]
+    columns = (evaluation[f"{name}_per_seed"] for name in names)
+    return {
+        seed: {"violations": round(p * n), "episodes": n, "violation": p, "return": reward}
+        for seed, p, n, reward in zip(evaluation["seed_ids"], *columns, strict=True)
+    }
 
 
 def subject_of(results: Results) -> Data:

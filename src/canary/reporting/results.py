@@ -33,19 +33,17 @@ MEASURES = ("violation", "jitter", "return", "cost", "cost_deviation", "length",
 
 @dataclass(frozen=True)
 class Results:
-    """What was trained, and what came of it. A row that is not shown has no seeds."""
+    """What was trained, and what came of it. A row that is not trained has no seeds."""
 
     about: dict[str, Any]
     """The entry of the row in study.json, or facts about the run."""
     config: dict[str, Any] = field(default_factory=dict)
     steps: int = 0
     seeds: dict[int, dict[str, Any]] = field(default_factory=dict)
-    """The measures of each seed (`measure_seed`), the code that trained it, its final policy."""
+    """The measures of each seed (`of_seed`), the code that trained it, its final policy."""
     blocks: pl.DataFrame = field(default_factory=pl.DataFrame)
     costs: np.ndarray | None = None
     """Of the episodes of the second half; a study does not store them."""
-    missing: str = "not trained"
-    """Why it is not shown."""
 
     @property
     def name(self) -> str:
@@ -135,7 +133,7 @@ def of_run(run: Path) -> list[Results]:
         ended, updated = seen_by(part, episodes), _metrics_of(part, metrics)
         name = run.name if part.number is None else f"{run.name}: {part.label}"
         seeds = {
-            seed: measure_seed(own, ended, updated, updates, seed) | origin
+            seed: of_seed(own, ended, updated, updates, seed) | origin
             for seed in config["training"]["seeds"]
         }
         blocks = thin(ended, updated, part, updates)
@@ -164,51 +162,59 @@ def halves(episodes: pl.DataFrame, updates: int) -> tuple[pl.DataFrame, pl.DataF
     return whole.filter(pl.col("iteration") >= -(-updates // 2)), whole
 
 
-def measure_seed(
+def of_seed(
     config: dict[str, Any], episodes: pl.DataFrame, metrics: pl.DataFrame, updates: int, seed: int
 ) -> dict[str, Any]:
-    """The measures of a seed over the second half of training; violations over all of it."""
+    """What a study stores of a seed."""
     constraint = one_cost(from_dict(config["constraint"]), "A study")
     episodes, metrics = (table.filter(pl.col("seed") == seed) for table in (episodes, metrics))
-    second, whole = halves(episodes, updates)
-    found = measures(second, constraint, updates)
+    whole = halves(episodes, updates)[1]
     violated = is_violation(whole["cost"].to_numpy(), constraint.limit)
     at, rate = running_rate(violated, whole["iteration"].to_numpy(), RATE_EPISODES)
     return {
-        "episodes": len(second),
-        **{name: found.get(name) for name in MEASURES},
-        "episodes_whole": len(whole),
-        "violation_whole": measures(whole, constraint).get("violation"),
+        **measures_of_training(episodes, constraint, updates),
         "collapse_steps": collapse_time((at + 1.0) * batch_of(config), rate),
         "cantelli": _cantelli(metrics, constraint, updates),
         "warning": warning(config, metrics, episodes, updates, seed),
     }
 
 
-def measures(
-    episodes: pl.DataFrame, constraint: Constraint, updates: int | None = None
-) -> dict[str, float]:
-    """The measures that are known of the episodes of a seed. With `updates` they are of the second
-    half of so many, and the jitter is measured too. An episode with several costs has no `cost`."""
-    if episodes.is_empty():
-        return {}
-    costs = episodes["cost"]
-    violated = is_violation(costs.to_numpy(), constraint.limit)
-    found: dict[str, Any] = {
-        "violation": violated.mean(),
-        "return": episodes["return"].cast(pl.Float64).mean(),
-        "length": episodes["length"].mean(),
-        "constraint": constraint.measure(costs.to_numpy().astype(float)),
+def measures_of_training(
+    episodes: pl.DataFrame, constraint: Constraint, updates: int
+) -> dict[str, Any]:
+    """The measures of a seed over the second half of its training, and its violations over all of
+    it."""
+    second, whole = halves(episodes, updates)
+    iteration, first = second["iteration"].to_numpy(), -(-updates // 2)
+    violated = is_violation(second["cost"].to_numpy(), constraint.limit)
+    return {
+        **measures(second, constraint),
+        "jitter": violation_jitter(violated, iteration, first, updates),
+        "episodes_whole": len(whole),
+        "violation_whole": measures(whole, constraint)["violation"],
     }
-    if updates is not None:
-        iteration = episodes["iteration"].to_numpy()
-        found["jitter"] = violation_jitter(violated, iteration, -(-updates // 2), updates)
-    if costs.dtype.is_numeric():
-        one = costs.cast(pl.Float64)
-        found |= {"cost": one.mean(), "cost_deviation": one.std(ddof=0)}
-    # JSON has no NaN and no infinity
-    known = {name: float(value) for name, value in found.items() if value is not None}
-    return {name: value for name, value in known.items() if math.isfinite(value)}
+
+
+def measures(episodes: pl.DataFrame, constraint: Constraint) -> dict[str, Any]:
+    """The measures of episodes; None where one is unknown or not finite. Episodes with several costs
+    have no `cost`, and those of frozen policies no jitter."""
+    count, costs = len(episodes), episodes["cost"]
+    found: dict[str, Any] = dict.fromkeys(MEASURES)
+    if count:
+        found |= {
+            "violation": is_violation(costs.to_numpy(), constraint.limit).mean(),
+            "return": episodes["return"].cast(pl.Float64).mean(),
+            "length": episodes["length"].mean(),
+            "constraint": constraint.measure(costs.to_numpy().astype(float)),
+        }
+        if costs.dtype.is_numeric():
+            one = costs.cast(pl.Float64)
+            found |= {"cost": one.mean(), "cost_deviation": one.std(ddof=0)}
+    return {"episodes": count} | {name: _finite(value) for name, value in found.items()}
+
+
+def _finite(value: float | None) -> float | None:
+    return float(value) if value is not None and math.isfinite(value) else None
 
 
 def warning(

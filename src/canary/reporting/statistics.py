@@ -29,8 +29,8 @@ def is_violation(
     cost: Float[np.ndarray, "episode ..."], limit: float | Float[np.ndarray, "cost"]
 ) -> Bool[np.ndarray, "episode"]:
     """Strictly above the limit, of several costs any of them; NaN counts as a violation."""
-    within = np.asarray(cost <= limit).reshape(len(cost), -1)
-    return ~np.all(within, axis=1)
+    within = np.asarray(cost <= limit)
+    return ~np.all(within, axis=tuple(range(1, within.ndim)))
 
 
 def seen_by(constraint: One, episodes: pl.DataFrame) -> pl.DataFrame:

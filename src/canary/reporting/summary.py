@@ -1,20 +1,26 @@
 """The summary of a run or of an evaluation: the numbers of the paper's table, as JSON data.
 
 A run's summary is a function of its directory, so an interrupted run has one too. It describes the
-second half of the updates done so far, whole episodes only. A seed without an episode has None
-(null in JSON), never 0.
+second half of the updates done so far, whole episodes only. Lists go over the seeds, in the order of
+`seed_ids`. None (null in JSON) means unknown, never 0.
 """
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import polars as pl
 
 from canary.constraints import Constraint, Joint, from_dict, to_dict
 from canary.errors import CanaryError
 from canary.numerics.statistics import measurement
-from canary.reporting.results import batch_of, halves, measures, warning
+from canary.reporting.results import (
+    batch_of,
+    halves,
+    measures,
+    measures_of_training,
+    warning,
+)
 from canary.reporting.statistics import over_seeds, safe_fraction, seen_by
 from canary.runs.directory import read_config, read_manifest
 from canary.runs.files import read_sealed
@@ -24,6 +30,7 @@ EVALUATION = "evaluation.json"  # the last evaluation of a run's newest policies
 YARDSTICK = "yardstick.json"  # constant and random actions, where a seed is stuck or timid
 OVER_SEEDS = {
     "violation": ("violation_probability", "violation_standard_error"),
+    "violation_whole": ("violation_probability_whole", None),
     "jitter": ("violation_jitter", "jitter_standard_error"),
     "return": ("return_mean", "return_standard_error"),
     "cost": ("cost_mean", None),
@@ -31,6 +38,84 @@ OVER_SEEDS = {
     "length": ("length_mean", None),
     "constraint": ("constraint_value", "constraint_standard_error"),
 }  # measures of a seed: the names of their mean over seeds and of its standard error
+
+
+class Summary(TypedDict):
+    """What was trained on what, and what its episodes were like."""
+
+    env: str
+    algorithm: str
+    preset: str
+    constraint: dict[str, Any]
+    limit: float
+    epsilon: float | None
+    seeds: int
+    seed_ids: list[int]
+    total_steps: int
+    violation_probability: float | None
+    violation_standard_error: float | None
+    violation_jitter: float | None
+    jitter_standard_error: float | None
+    return_mean: float | None
+    return_standard_error: float | None
+    cost_mean: float | None
+    cost_deviation: float | None
+    length_mean: float | None
+    episodes_per_seed: list[int]
+    violation_per_seed: list[float | None]
+    jitter_per_seed: list[float | None]
+    return_per_seed: list[float | None]
+    cost_per_seed: list[float | None]
+    cost_deviation_per_seed: list[float | None]
+    length_per_seed: list[float | None]
+    constraint_text: str
+    constraint_label: str
+    constraint_allowed: float
+    constraint_value: float | None
+    """What the constraint limits, as the mean over seeds."""
+    constraint_standard_error: float | None
+    constraint_interval: list[float] | None
+    """Of all episodes together, at 95%."""
+    constraint_per_seed: list[float | None]
+    constraint_interval_per_seed: list[list[float] | None]
+    safe_fraction: float | None
+    constraints: NotRequired[list[dict[str, Any]]]
+    """With several costs, the same measures for each constraint. The summary itself then has the
+    worst, in units of what is allowed."""
+    steps_per_second: float | None
+    wall_seconds: float | None
+    run_dir: NotRequired[str]
+
+
+class TrainingSummary(Summary):
+    """Of the second half of the updates that a run has done."""
+
+    violation_probability_whole: float | None
+    """P over the whole of training, from the first episode on."""
+    violation_whole_per_seed: list[float | None]
+    status: str
+    planned_steps: int
+    warnings: dict[str, str]
+    """By seed, if it is stuck or timid."""
+    yardstick: str | None
+    """Where there are warnings: whether a constant or random action stays within the limit."""
+    start: dict[str, Any] | None
+    """The run or policy that training began with, and the seed of it that each seed took."""
+    final_check: "EvaluationSummary | None"
+    """The newest policies, frozen, on fresh episodes: the check at the end of training, or the last
+    evaluation. None if they were not played since the last update."""
+
+
+class EvaluationSummary(Summary):
+    """Of fresh episodes of frozen policies."""
+
+    deterministic: bool
+    evaluation_seed: int
+    updates: int
+    policy_sha256: dict[str, str]
+    video: NotRequired[dict[str, Any]]
+    environment_changes: NotRequired[list[str]]
+    """How the environment differs from that of training, if `accept_change` allowed it."""
 
 
 def summarise_run(run: Path) -> dict[str, Any]:
@@ -115,28 +200,28 @@ def _measured(
     With several constraints the measures are those of the worst, and `constraints` lists the
     measures of each.
     """
-    second, whole = (episodes, None) if updates is None else halves(episodes, updates)
-    parts = [second.filter(pl.col("seed") == seed) for seed in seeds]
-    of_seeds = [measures(part, constraint, updates) for part in parts]
+    counted = episodes if updates is None else halves(episodes, updates)[0]
+    own = [counted.filter(pl.col("seed") == seed) for seed in seeds]
+    if updates is None:
+        measured = [measures(part, constraint) for part in own]
+    else:
+        played = (episodes.filter(pl.col("seed") == seed) for seed in seeds)
+        measured = [measures_of_training(part, constraint, updates) for part in played]
     found: dict[str, Any] = {
-        "episodes_per_seed": [len(part) for part in parts],
+        "episodes_per_seed": [one["episodes"] for one in measured],
         "constraint_text": constraint.text,
         "constraint_label": constraint.label,
         "constraint_allowed": constraint.allowed,
-        "constraint_interval": _interval(second, constraint),
-        "constraint_interval_per_seed": [_interval(part, constraint) for part in parts],
+        "constraint_interval": _interval(counted, constraint),
+        "constraint_interval_per_seed": [_interval(part, constraint) for part in own],
     }
     for name, (mean, error) in OVER_SEEDS.items():
-        column = [one.get(name) for one in of_seeds]
-        estimate = over_seeds(column)
-        found |= {f"{name}_per_seed": column, mean: estimate.mean}
-        found |= {} if error is None else {error: estimate.error}
+        if name in measured[0]:
+            column = [one[name] for one in measured]
+            estimate = over_seeds(column)
+            found |= {f"{name}_per_seed": column, mean: estimate.mean}
+            found |= {} if error is None else {error: estimate.error}
     found["safe_fraction"] = safe_fraction(found["constraint_per_seed"], constraint.allowed)
-    if whole is not None:
-        of_whole = (whole.filter(pl.col("seed") == seed) for seed in seeds)
-        rates = [measures(part, constraint).get("violation") for part in of_whole]
-        found["violation_probability_whole"] = over_seeds(rates).mean
-        found["violation_whole_per_seed"] = rates
     if isinstance(constraint, Joint):
         found["constraints"] = [
             _terms(part) | _measured(seen_by(part, episodes), seeds, part, updates)

@@ -30,7 +30,7 @@ from canary.reporting.results import Results, of_run
 from canary.runs import directory
 from canary.runs.directory import read_manifest
 from canary.runs.environment import is_ours, open_config
-from canary.runs.files import digest_of, make_folder
+from canary.runs.files import digest_of, make_folder, read_sealed, write_sealed
 from canary.runs.policies import EvaluationPlan, FrozenPolicies, load_policies, play
 from canary.runs.runner import new_run, train_run
 from canary.studies import store
@@ -40,25 +40,8 @@ from canary.terminal.console import counting_bar
 
 WITHOUT_INFLUENCE = ("seeds", "chunk", "checkpoint_seconds", "seeds_per_device")
 FINAL_EPISODES = 500  # of each final policy, where the environment is not finite
-PAPER_SEEDS = tuple(range(30))
-DAMAGED = "damaged"
+PAPER_SEEDS = range(30)
 RETRIES = 10  # of a seed whose Ray worker died
-
-
-class Unit(NamedTuple):
-    """Seeds of one row that are to be trained: where, and where their results go."""
-
-    config: RunConfig
-    runs: Path
-    folder: Path
-
-
-Known = dict[Path, tuple[str | None, set[int]]]
-"""The settings and the seeds of every stored row by its folder; the settings are None where this
-version cannot read them."""
-
-
-# What is trained
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,10 +65,65 @@ class Request:
     only: tuple[str, ...] = ()
 
     def chosen_seeds(self, stated: Sequence[int]) -> tuple[int, ...]:
-        stated = PAPER_SEEDS if self.scale == "paper" else tuple(stated)
+        stated = PAPER_SEEDS if self.scale == "paper" else stated
         if isinstance(self.seeds, int):
             return tuple(range(stated[0], stated[0] + self.seeds))
-        return stated if self.seeds is None else self.seeds
+        return tuple(stated) if self.seeds is None else self.seeds
+
+    def check_names(self, study: str, known: Collection[str]) -> None:
+        for name in self.only:
+            if name not in known:
+                raise CanaryError(f"The study {study} has no row {name!r}{nearest(name, known)}")
+
+
+class Unit(NamedTuple):
+    """Seeds of one row to train: in which folder of runs, and where their results go."""
+
+    config: RunConfig
+    runs: Path
+    folder: Path
+
+
+# What is trained
+
+
+def reproduce(
+    name: str,
+    study: Study,
+    places: Places,
+    request: Request | None = None,
+    *,
+    engine: Literal["local", "ray"] = "local",
+    quiet: bool = False,
+) -> dict[str, Path]:
+    """Train what is missing; returns the paths of the table and the figure by label."""
+    request, page = request or Request(), places.results / name
+    if not study.rows:
+        return _reproduce_points(name, study, page, request, quiet)
+    request.check_names(name, [row.name for row in study.rows])
+    stored = {path.parent: read_sealed(path) for path in places.results.glob("*/*/row.json")}
+    settings_in = {folder: settings_of(stored[folder]["config"]) for folder in sorted(stored)}
+    seeds_in = {folder: set(map(int, stored[folder]["seeds"])) for folder in stored}
+    units, rows = [], []
+    for row in study.rows:
+        is_wanted = not request.only or row.name in request.only
+        config = configuration(row, request if is_wanted else None)
+        settings = settings_of(config_to_dict(config))
+        own = places.results / (study.units_of or name) / row.name
+        folder = _folder_of(own, str(settings), settings_in)
+        settings_in[folder] = settings  # rows with equal settings share a folder
+        rows.append(_described(row, config, folder, page))
+        have = seeds_in.setdefault(folder, set())
+        missing = [seed for seed in config.training.seeds if seed not in have]
+        if is_wanted and missing:
+            have.update(missing)
+            runs = places.runs / folder.parent.name / folder.name
+            units.append(Unit(with_seeds(config, missing), runs, folder))
+    _write_study(page, name, study, rows)
+    train = _over_ray if engine == "ray" else _on_this_machine
+    for folder, results in train(units, quiet):
+        store.add(folder, results)
+    return save_views(page)
 
 
 def configuration(row: Row, request: Request | None = None) -> RunConfig:
@@ -106,44 +144,31 @@ def configuration(row: Row, request: Request | None = None) -> RunConfig:
     return config
 
 
-def reproduce(
-    name: str,
-    study: Study,
-    places: Places,
-    request: Request | None = None,
-    *,
-    engine: Literal["local", "ray"] = "local",
-    quiet: bool = False,
-) -> dict[str, Path]:
-    """Train what is missing; returns the paths of the table and the figure by label."""
-    request, page = request or Request(), places.results / name
-    if not study.rows:
-        return _reproduce_points(name, study, page, request, quiet)
-    _check_names(name, request, [row.name for row in study.rows])
-    known, units, rows = _stored_rows(places.results), [], []
-    for row in study.rows:
-        is_wanted = not request.only or row.name in request.only
-        config = configuration(row, request if is_wanted else None)
-        settings = settings_of(config)
-        folder = _folder_of(places.results / (study.units_of or name) / row.name, settings, known)
-        rows.append(_described(row, config, folder, page))
-        stored, have = known.setdefault(folder, (settings, set()))
-        missing = [seed for seed in config.training.seeds if seed not in have]
-        if is_wanted and missing and stored != DAMAGED:
-            have.update(missing)  # rows may share a folder
-            runs = places.runs / folder.parent.name / folder.name
-            units.append(Unit(with_seeds(config, missing), runs, folder))
-    _write_study(page, name, study, rows)
-    train = _over_ray if engine == "ray" else _on_this_machine
-    for folder, results in train(units, quiet):
-        store.add(folder, results)
-    return save_views(page)
+def with_seeds(config: RunConfig, seeds: Iterable[int]) -> RunConfig:
+    return replace(config, training=replace(config.training, seeds=tuple(seeds)))
 
 
-def _check_names(study: str, request: Request, known: Collection[str]) -> None:
-    for name in request.only:
-        if name not in known:
-            raise CanaryError(f"The study {study} has no row {name!r}{nearest(name, known)}")
+def settings_of(config: dict[str, Any]) -> str | None:
+    """A digest that is equal for configurations that give equal numbers; None for a stored one that
+    this version cannot read. Settings that an older version did not have count as their defaults."""
+    if config["environment"]["name"] in ENVIRONMENTS:  # to open others would run the user's code
+        try:
+            config = config_to_dict(config_from_dict(config))
+        except CanaryError:
+            return None
+    training = {k: v for k, v in config["training"].items() if k not in WITHOUT_INFLUENCE}
+    place = {name: config["environment"][name] for name in ("name", "settings")}
+    settings = {k: v for k, v in config.items() if k != "preset"}
+    return digest_of(settings | {"environment": place, "training": training})
+
+
+def _folder_of(own: Path, settings: str, settings_in: dict[Path, str | None]) -> Path:
+    """The folder with these settings, of its own study or another; else a free one."""
+    beside = own.with_name(f"{own.name}-{settings[:8]}")
+    for folder in (own, beside, *settings_in):
+        if settings_in.get(folder) == settings:
+            return folder
+    return beside if own in settings_in else own
 
 
 def _described(row: Row, config: RunConfig, folder: Path, page: Path) -> dict[str, Any]:
@@ -168,32 +193,7 @@ def _write_study(folder: Path, name: str, study: Study, rows: list[dict[str, Any
     """Write study.json: all that a view needs besides the results."""
     make_folder(folder)
     content = {"name": name, "title": study.title, "view": study.view, "rows": rows}
-    store.write_sealed(folder / "study.json", content | {"command": study.command})
-
-
-def _stored_rows(results: Path) -> Known:
-    known: Known = {}
-    for path in sorted(results.glob("*/*/row.json")):
-        try:
-            record = store.read_sealed(path)
-            seeds = set(map(int, record["seeds"]))
-            known[path.parent] = stored_settings(record["config"]), seeds
-        except CanaryError:
-            known[path.parent] = DAMAGED, set()
-    return known
-
-
-def _folder_of(own: Path, settings: str, known: Known) -> Path:
-    """The folder that holds these settings, of its own study or another; else a free one. So equal
-    rows share one. A damaged row keeps its folder, and the table names it."""
-    beside = own.with_name(f"{own.name}-{settings[:8]}")
-    of_folder = {folder: stored for folder, (stored, _) in known.items()}
-    if of_folder.get(own) == DAMAGED:
-        return own
-    for folder in (own, beside, *known):
-        if of_folder.get(folder) == settings:
-            return folder
-    return beside if own in known else own
+    write_sealed(folder / "study.json", content | {"command": study.command})
 
 
 def _reproduce_points(
@@ -201,7 +201,7 @@ def _reproduce_points(
 ) -> dict[str, Path]:
     """A study without rows, whose module computes its points."""
     module = import_module(VIEWS[study.view])
-    _check_names(name, request, module.PARTS)
+    request.check_names(name, module.PARTS)
     for option, value in (("--steps", request.steps), ("--preset", request.preset)):
         if value is not None:
             raise CanaryError(f"{name} has no rows to train, so it has no {option}.")
@@ -212,36 +212,8 @@ def _reproduce_points(
         for done, (point, compute) in enumerate(todo):  # stored one by one
             progress(done, len(todo), point)
             known += compute()
-            store.write_sealed(folder / "points.json", {"points": known})
+            write_sealed(folder / "points.json", {"points": known})
     return save_views(folder)
-
-
-def settings_of(config: RunConfig) -> str:
-    """A digest that is equal for equal settings."""
-    return _digest(config_to_dict(config))
-
-
-def stored_settings(plain: dict[str, Any]) -> str | None:
-    """The same of a stored configuration; None if this version of canary cannot read it.
-
-    Only configurations of our own environments are opened: others would run the user's code.
-    """
-    try:
-        is_ours = plain["environment"]["name"] in ENVIRONMENTS
-        return settings_of(config_from_dict(plain)) if is_ours else _digest(plain)
-    except (CanaryError, KeyError, TypeError):
-        return None
-
-
-def _digest(plain: dict[str, Any]) -> str:
-    training = {k: v for k, v in plain["training"].items() if k not in WITHOUT_INFLUENCE}
-    place = {name: plain["environment"][name] for name in ("name", "settings")}
-    settings = {k: v for k, v in plain.items() if k != "preset"}
-    return digest_of(settings | {"environment": place, "training": training})
-
-
-def with_seeds(config: RunConfig, seeds: Iterable[int]) -> RunConfig:
-    return replace(config, training=replace(config.training, seeds=tuple(seeds)))
 
 
 # How it is trained
@@ -271,33 +243,33 @@ def _over_ray(units: list[Unit], quiet: bool) -> Trained:
         return
     ray.init(ignore_reinit_error=True, log_to_driver=False, logging_level=logging.ERROR)
     task = ray.remote(max_retries=RETRIES, num_cpus=1)(_train_seed)
-    waiting: dict[Any, tuple[Unit, str]] = {}
-    for unit in units:
-        source = _source(unit.config)
-        for seed in unit.config.training.seeds:
-            plain = config_to_dict(with_seeds(unit.config, (seed,)))
-            place = str(unit.runs.resolve() / f"seed-{seed}")
-            waiting[task.remote(plain, source, place)] = unit, f"{unit.runs.name}, seed {seed}"
+    waiting: dict[Any, tuple[Path, Path]] = {}
+    for config, runs, folder in units:
+        source = _source(config)
+        for seed in config.training.seeds:
+            place = runs.resolve() / f"seed-{seed}"
+            plain = config_to_dict(with_seeds(config, (seed,)))
+            waiting[task.remote(plain, source, place)] = folder, place
     total = len(waiting)
     try:
         with counting_bar("units", quiet=quiet) as progress:
             progress(0, total, "waiting for the first unit")
             while waiting:
                 (done,), _ = ray.wait(list(waiting), num_returns=1)
-                unit, label = waiting.pop(done)
+                folder, place = waiting.pop(done)
                 try:
                     trained = ray.get(done)
                 except ray.exceptions.RayError as error:  # of the task, or of its worker
                     reason = getattr(error, "cause", None) or str(error).strip().partition("\n")[0]
-                    raise CanaryError(f"{label} failed: {reason}") from error
-                yield from ((unit.folder, results) for results in trained)
-                progress(total - len(waiting), total, label)
+                    raise CanaryError(f"{place} failed: {reason}") from error
+                yield from ((folder, results) for results in trained)
+                progress(total - len(waiting), total, f"{place.parent.name}, {place.name}")
     finally:
         for one in waiting:
             ray.cancel(one, force=True)
 
 
-def _source(config: RunConfig) -> dict[str, Any] | None:
+def _source(config: RunConfig) -> Source | None:
     """How a Ray worker makes an environment that is not ours."""
     if is_ours(config.environment):
         return None
@@ -306,14 +278,13 @@ def _source(config: RunConfig) -> dict[str, Any] | None:
         raise CanaryError(
             f"The nodes of a cluster cannot import {config.environment_name}; put it into a module."
         )
-    return source.to_dict()
+    return source
 
 
-def _train_seed(plain: dict[str, Any], source: dict[str, Any] | None, place: str) -> list[Results]:
+def _train_seed(plain: dict[str, Any], source: Source | None, place: Path) -> list[Results]:
     """What a Ray worker does: one seed, in a directory that it may share with others."""
-    environment = None if source is None else build(Source(**source))
-    config = config_from_dict(plain, environment)
-    return list(_finished_runs(config, Path(place), quiet=True, leave_running=True))
+    config = config_from_dict(plain, None if source is None else build(source))
+    return list(_finished_runs(config, place, quiet=True, leave_running=True))
 
 
 def _finished_runs(
@@ -327,11 +298,11 @@ def _finished_runs(
     missing, skipped = set(config.training.seeds), {"failed", "unreadable"}
     if leave_running:
         skipped.add("running")
+    settings = settings_of(config_to_dict(config))
     known = [row for row in directory.list_runs(runs) if row["status"] not in skipped]
     for row in sorted(known, key=lambda row: row["status"] != "finished"):  # these first
-        run, stored = Path(row["path"]), row["config"]
-        seeds = tuple(stored["training"]["seeds"])
-        if set(seeds) <= missing and stored_settings(stored) == settings_of(config):
+        run, seeds = Path(row["path"]), row["config"]["training"]["seeds"]
+        if missing.issuperset(seeds) and settings_of(row["config"]) == settings:
             environment = None if is_ours(config.environment) else config.environment
             train_run(run, open_config(run, environment), quiet=quiet)
             yield _results_of(with_seeds(config, seeds), run)

@@ -7,9 +7,8 @@
                                           its episodes, means of its update metrics
     RESULTS/STUDY/points.json             the numbers of a study without rows
 
-Every JSON file is sealed with the SHA-256 of its content, and the name of a table has its own. A
-file that was changed does not match and is not shown. row.json is written after its table, so a
-process that is killed leaves the row as it was.
+A JSON file ends with the SHA-256 of its content, and a table has its own in its name; a changed file
+is refused. row.json is written after its table, so a process that is killed leaves the row as it was.
 """
 
 import hashlib
@@ -28,17 +27,16 @@ from canary.runs.files import make_folder, read_sealed, write_atomically, write_
 
 @dataclass(frozen=True)
 class StoredStudy:
-    """A study with its rows."""
+    """A study with its rows. A row that is not trained has no seeds."""
 
     folder: Path
     about: dict[str, Any]
     """study.json."""
     rows: list[Results]
-    notes: list[str]
-    """Why rows are not shown."""
 
     @property
     def shown(self) -> list[Results]:
+        """The rows that are trained."""
         return [row for row in self.rows if row.seeds]
 
     @property
@@ -50,29 +48,20 @@ class StoredStudy:
 
 
 def read_study(folder: Path) -> StoredStudy:
-    """A study with its rows; what cannot be read is named in the notes."""
+    """A study with the seeds of its rows that it asks for."""
     path = folder / "study.json"
     if not path.exists():
         raise CanaryError(
             f"{folder} has no study.json, so there is nothing to rebuild; `canary reproduce "
             f"{folder.name}` makes it."
         )
-    study, rows, notes = read_sealed(path), [], []
+    study, rows = read_sealed(path), []
     for about in study["rows"]:
-        try:
-            stored = read_row(Path(normpath(folder / about["folder"])))
-            rows.append(_shown(stored, about) if stored else Results(about))
-        except CanaryError as error:
-            rows.append(Results(about, missing="not shown"))
-            notes.append(str(error))
-    return StoredStudy(folder, study, rows, notes)
-
-
-def _shown(stored: Results, about: dict[str, Any]) -> Results:
-    """The seeds that a study asks for."""
-    seeds = {seed: stored.seeds[seed] for seed in about["seeds"] if seed in stored.seeds}
-    blocks = stored.blocks.filter(pl.col("seed").is_in(list(seeds)))
-    return replace(stored, about=about, seeds=seeds, blocks=blocks)
+        row = read_row(Path(normpath(folder / about["folder"]))) or Results(about)
+        seeds = {seed: row.seeds[seed] for seed in about["seeds"] if seed in row.seeds}
+        blocks = row.blocks.filter(pl.col("seed").is_in(list(seeds))) if seeds else row.blocks
+        rows.append(replace(row, about=about, seeds=seeds, blocks=blocks))
+    return StoredStudy(folder, study, rows)
 
 
 def read_row(folder: Path) -> Results | None:

@@ -1,7 +1,8 @@
 """The table and the figure of a study, from the store. No JAX, no training.
 
-A view is a function of a stored study. The usual one has the columns of the paper's table (tab:safety)
-over the second half of training, P over the whole of it, and the final policies.
+A view is a function of a stored study. The usual one, here, has the columns of the paper's table
+(tab:safety) over the second half of training, P over the whole of it, and the final policies. The
+others are in `paper/`.
 """
 
 from collections.abc import Callable, Iterable
@@ -58,9 +59,8 @@ def save_views(folder: Path) -> dict[str, Path]:
         paths["figure"] = folder / f"{study['view']}.png"
         save(shown.figure, paths["figure"])
         text += [f"![{study['title']}]({paths['figure'].name})", ""]
-    text += markdown(shown.lines)
-    text += ["", *(f"- {note}" for note in stored.notes)] if stored.notes else []
-    write_atomically(paths["table"], ("\n".join(text) + "\n").encode())
+    text += [*markdown(shown.lines), ""]
+    write_atomically(paths["table"], "\n".join(text).encode())
     return paths
 
 
@@ -77,17 +77,12 @@ ABOUT = (
 
 
 def row_lines(rows: Iterable[Results], cells: Callable[[Results], Line]) -> list[Line]:
-    """The name and the cells of each row, and how much was trained. A row that is not shown says
-    why."""
-    return [
-        {"row": row.name}
-        | (
-            dict(cells(row)) | {SIZE: f"{len(row.seeds)} × {row.steps:,}"}
-            if row.seeds
-            else {SIZE: row.missing}
-        )
-        for row in rows
-    ]
+    """The name and the cells of each row, and how much was trained."""
+    lines: list[Line] = []
+    for row in rows:
+        size = f"{len(row.seeds)} × {row.steps:,}" if row.seeds else "not trained"
+        lines.append({"row": row.name, **(cells(row) if row.seeds else {}), SIZE: size})
+    return lines
 
 
 def cells(row: Results) -> dict[str, Cell]:
@@ -112,6 +107,22 @@ def cells(row: Results) -> dict[str, Cell]:
         "final P": Number(over_seeds(row.final("violation")).mean, None, interval, epsilon),
         "final J": Number(over_seeds(row.final("return")).mean),
     }
+
+
+def own_update(rows: Iterable[Results], environment: str, algorithm: str) -> Results | None:
+    """The row with the authors' reading of the paper, of its networks rather than smaller ones."""
+    found = [
+        row
+        for row in rows
+        if (row.environment, row.about["algorithm"]) == (environment, algorithm)
+        and row.about["preset"] == "authors"
+    ]
+    return min(found, key=lambda row: len(row.about["overrides"]), default=None)
+
+
+def verdict(claim: str, here: str, holds: bool) -> str:
+    """A claim of the paper, what is measured here, and whether the claim holds."""
+    return f"Claim: {claim}. Here: {here}; it {'holds' if holds else 'does not hold'}."
 
 
 def median(values: list[float]) -> float | None:

@@ -1,5 +1,5 @@
-"""The paper's sweep over epsilon (fig:eps_sweep): dynamics, calibration, and the time in which the
-violation rate falls from 0.3 to 0.1."""
+"""The paper's sweep over epsilon (fig:eps_sweep): training, the P that it settles at, and the time in
+which the violation rate falls from 0.3 to 0.1."""
 
 import math
 
@@ -11,7 +11,6 @@ from canary.reporting.figures import GREY, canvas, draw_curve, show_steps
 from canary.reporting.results import RATE_EPISODES, Results
 from canary.reporting.statistics import over_seeds
 from canary.studies import table
-from canary.studies.paper.claims import verdict
 from canary.studies.store import StoredStudy
 from canary.terminal.formatting import Line, Number
 
@@ -28,28 +27,28 @@ COLLAPSE = 20_000
 
 def view(study: StoredStudy) -> table.View:
     lines = table.row_lines(study.rows, _cells)
-    rows = study.shown
-    about = "\n".join((ABOUT, *_claims([row for row in rows if row.about["preset"] == "authors"])))
-    return table.View(about, lines, _figure(rows) if rows else None)
+    authors = [row for row in study.shown if row.about["preset"] == "authors"]
+    about = "\n".join((ABOUT, *_claims(authors)))
+    return table.View(about, lines, _figure(study.shown) if study.shown else None)
 
 
 def _claims(rows: list[Results]) -> list[str]:
     """Of calibration and collapse, for the paper's update."""
     low, high = CALIBRATION
-    found = [(row.epsilon, over_seeds(row.each("violation")).mean) for row in rows]
-    ratios = [epsilon / p if p else math.inf for epsilon, p in found if epsilon and p is not None]
+    found = [(row.constraint.share, over_seeds(row.each("violation")).mean) for row in rows]
+    ratios = [epsilon / p if p else math.inf for epsilon, p in found if p is not None]
     times = [time for row in rows if (time := table.median(row.each("collapse_steps")))]
     if not ratios or not times:
         return []
     inside = sum(low <= ratio <= high for ratio in ratios)
     return [
-        verdict(
+        table.verdict(
             f"P settles {low}-{high} times below ε",
             f"{min(ratios):.1f} to {max(ratios):.1f} times, in the range at {inside} of "
             f"{len(ratios)} thresholds",
             inside == len(ratios),
         ),
-        verdict(
+        table.verdict(
             f"the collapse takes about {COLLAPSE:,} steps at every ε",
             f"{min(times):,.0f} to {max(times):,.0f} steps",
             min(times) >= COLLAPSE / 2 and max(times) <= COLLAPSE * 2,

@@ -52,25 +52,25 @@ ENVIRONMENTS, LENGTH = 20, 200
 FITTING, MEASURING = 30, 200  # batches
 HIDDEN = (64, 64)
 
-Surrogate = Callable[[Array], Array]
-"""What an update follows, as a function of the ratio of action probabilities at each step."""
-Estimate = tuple[Array, Surrogate]
-"""The value of a constraint on a batch, and its surrogate."""
+Estimate = tuple[Array, Array]
+"""The value of a constraint on a batch, and the weight of each step in its gradient, the mean of
+weight * grad log pi(a | x)."""
 Measure = Callable[[Learner, Rollout, EpisodeWindow, Terms], Estimate]
-Estimator = tuple[IcyLake, Algorithm, Measure]
-"""A lake, an algorithm, which fits the critics, and the constraint as it estimates it."""
 
 
-def estimator(constraint: str, dead_zone: float | None, lake: IcyLake = LAKE) -> Estimator:
-    """`indicator` is CPO's, `cvar` CVaR-CPO's, `cantelli` that of the paper's Canary, on the shaped
-    cost if there is a dead zone, `whole` the same with lambda = 1, `priced` Canary's."""
+def estimator(constraint: str, dead_zone: float | None, lake: IcyLake) -> tuple[Algorithm, Measure]:
+    """The algorithm whose update fits the critics, and the constraint as it estimates it.
+
+    `indicator` is CPO's, `cvar` CVaR-CPO's, `cantelli` that of the paper's Canary, on the shaped cost
+    if there is a dead zone, `whole` the same with lambda = 1, `priced` Canary's.
+    """
     size = lake.observation_size + CostAccount.SIZE
     task = Task(input_size=size, action_space=lake.action_space, horizon=lake.horizon)
     if constraint == "priced":
         settings = CanaryConfig(dead_zone=dead_zone or 0.0)
         estimation = replace(settings.estimation, hidden=HIDDEN, window=1, budget_layer=True)
         settings = replace(settings, estimation=estimation)
-        return lake, settings.make(task), partial(_of_price, settings, lake.horizon)
+        return settings.make(task), partial(_of_price, settings, lake.horizon)
     if constraint == "indicator":
         config = _small(CPOConfig())
         risk = RiskConstraint(critics=1, estimate=expectation_constraint(config))
@@ -86,8 +86,7 @@ def estimator(constraint: str, dead_zone: float | None, lake: IcyLake = LAKE) ->
         if dead_zone is not None:
             estimate = _on_shaped(estimate, dead_zone)
         risk = RiskConstraint(critics=2, estimate=estimate)
-    algorithm = trust_region_algorithm(risk, task, config)
-    return lake, algorithm, partial(_of_trust_region, risk)
+    return trust_region_algorithm(risk, task, config), partial(_of_trust_region, risk)
 
 
 def _small(config: Any) -> Any:
@@ -137,37 +136,35 @@ def _of_trust_region(
     seen = values(rollout.inputs), values(rollout.next_inputs)
     estimate = risk.estimate(Batch(rollout, (nothing, nothing), *seen, window), terms)
     samples = flatten(rollout, nothing, estimate)
+    signals = samples.cost_advantages * samples.weight
     length = cost_moments(window, 1, terms.limit).length
 
-    def surrogate(ratio: Array) -> Array:
-        change = samples.cost_advantages * samples.weight * ratio.reshape(-1)
-        return estimate.bound(length * change.mean(1))[0]
+    def bound(change: Array) -> Array:
+        return estimate.bound(length * change)[0]
 
-    return surrogate(jnp.ones_like(rollout.reward)), surrogate
+    value, slope = jax.value_and_grad(bound)(signals.mean(1))
+    return value, (slope @ signals).reshape(nothing.shape)
 
 
 def _of_price(
     config: CanaryConfig, horizon: int, learner: Learner, rollout: Rollout, window: EpisodeWindow,
     terms: Terms,
 ) -> Estimate:  # fmt: skip
-    """The bound on P(C > limit), less epsilon, and Canary's surrogate along w(x) A^c(x, a)."""
+    """The bound on P(C > limit), less epsilon, and the weight w(x) A^c(x, a) of Canary's update."""
     networks, nothing = learner.critics.networks, jnp.zeros_like(rollout.reward)
     values, after = (critic_values(networks, x)[1:] for x in (rollout.inputs, rollout.next_inputs))
     batch = Batch(rollout, (nothing, nothing), values, after, window)
     found = cantelli_penalty(config, horizon).charge(batch, terms)
-    value = found.metrics["risk_bound"] - terms.epsilon
-    return value, lambda ratio: (ratio * found.weight * found.advantage).mean()
+    return found.metrics["risk_bound"] - terms.epsilon, found.weight * found.advantage
 
 
-def _gradient(policy: CategoricalPolicy, rollout: Rollout, surrogate: Surrogate) -> Array:
-    """By the parameters of the policy that collected the batch."""
+def _gradient(policy: CategoricalPolicy, rollout: Rollout, weight: Array) -> Array:
     theta, policy_at = ravel_pytree(policy)
-    old = policy(rollout.inputs).log_prob(rollout.action)
 
-    def at(theta: Array) -> Array:
-        return surrogate(jnp.exp(policy_at(theta)(rollout.inputs).log_prob(rollout.action) - old))
+    def weighted(theta: Array) -> Array:
+        return (weight * policy_at(theta)(rollout.inputs).log_prob(rollout.action)).mean()
 
-    return jax.grad(at)(theta)
+    return jax.grad(weighted)(theta)
 
 
 def imitate(
@@ -192,11 +189,13 @@ def imitate(
     return policy
 
 
-def batches(estimator: Estimator) -> Callable[..., dict[str, np.ndarray]]:
+def batches(
+    constraint: str, dead_zone: float | None, lake: IcyLake = LAKE
+) -> Callable[..., dict[str, np.ndarray]]:
     """A function of (policy, limit, epsilon, seed) that gives value, gradient and episodes of every
     batch; one program serves all of them."""
-    lake, algorithm, measured = estimator
-    length = LENGTH * lake.horizon // LAKE.horizon  # as many episodes, if they are longer
+    algorithm, measured = estimator(constraint, dead_zone, lake)
+    length = LENGTH * lake.horizon // LAKE.horizon  # about as many episodes on a longer lake
 
     def collected(policy: CategoricalPolicy, lanes: Lane, terms: Terms, key: PRNGKeyArray):
         account = CostAccount(terms.limit, 1.0)
@@ -220,8 +219,8 @@ def batches(estimator: Estimator) -> Callable[..., dict[str, np.ndarray]]:
 
         def measure(lanes: Lane, key: PRNGKeyArray):
             lanes, rollout, window = collected(policy, lanes, terms, key)
-            value, surrogate = measured(learner, rollout, window, terms)
-            gradient = _gradient(policy, rollout, surrogate)
+            value, weight = measured(learner, rollout, window, terms)
+            gradient = _gradient(policy, rollout, weight)
             return lanes, {"value": value, "gradient": gradient, "episodes": window.new}
 
         keys = jax.random.split(key_fit, FITTING), jnp.arange(FITTING)

@@ -14,11 +14,11 @@ import matplotlib
 import numpy as np
 import polars as pl
 from matplotlib.figure import Figure
+from scipy.special import stdtrit
 
 from canary.reporting.figures import canvas, legend_beside
-from canary.studies.paper.claims import verdict
 from canary.studies.store import StoredStudy
-from canary.studies.table import View
+from canary.studies.table import View, verdict
 from canary.terminal.formatting import Cell, Line
 
 EPISODES = 100
@@ -52,31 +52,28 @@ def missing(
 
     from canary.environments.icy_lake import IcyLake
     from canary.exact import from_environment
-    from canary.runs.directory import code_fingerprint
     from canary.studies.paper import estimators
     from canary.theory import scored_law, with_violation
 
-    lake, have = from_environment(IcyLake()), {name_of(point) for point in known}
-    policy = with_violation(lake, LIMIT, VIOLATION)
-    law, code = scored_law(lake, policy), code_fingerprint()
-    long = IcyLake(map="8x8", horizon=400)
+    lakes = {False: IcyLake(), True: IcyLake(map="8x8", horizon=400)}  # by whether it is long
+    mdp, have = from_environment(lakes[False]), {name_of(point) for point in known}
+    law = scored_law(mdp, with_violation(mdp, LIMIT, VIOLATION))
 
     @cache
     def program(constraint: str) -> Callable[..., dict[str, np.ndarray]]:
-        where = (long,) if constraint.endswith(LONG) else ()
-        return estimators.batches(estimators.estimator(*PARTS[constraint], *where))
+        return estimators.batches(*PARTS[constraint], lakes[constraint.endswith(LONG)])
 
     @cache
     def network(seed: int, is_long: bool) -> Any:
-        chance = with_violation(from_environment(long), LIMIT, VIOLATION) if is_long else policy
+        chance = with_violation(from_environment(lakes[is_long]), LIMIT, VIOLATION)
         return estimators.imitate(chance, jax.random.key(seed))
 
     def compute(point: Point) -> list[Point]:
         if point["estimator"] == "monte-carlo":
-            return [point | {"code": code} | exact(law, point)]
+            return [point | exact(law, point)]
         constraint, seed = point["constraint"], point["seed"]
         terms = network(seed, constraint.endswith(LONG)), point["limit"], point["epsilon"], seed
-        return [point | {"code": code} | measured(program(constraint)(*terms))]
+        return [point | measured(program(constraint)(*terms))]
 
     points = _planned({float(limit): 2 * law.violation(limit) for limit in LIMITS}, seeds, only)
     named = {name_of(point): partial(compute, point) for point in points}
@@ -105,11 +102,8 @@ def exact(law: Any, point: Point) -> Point:
     from canary import theory
 
     name, dead_zone = PARTS[point["constraint"]]
-    terms = law, point["limit"], point["epsilon"]
-    if name == "cantelli":
-        constraint = theory.cantelli(*terms, dead_zone)
-    else:
-        constraint = {"indicator": theory.indicator, "cvar": theory.cvar}[name](*terms)
+    shape = {} if dead_zone is None else {"dead_zone": dead_zone}
+    constraint = getattr(theory, name)(law, point["limit"], point["epsilon"], **shape)
     return {
         "value": constraint.noise_of_value(EPISODES),
         "gradient": constraint.noise_of_gradient(EPISODES),
@@ -169,37 +163,25 @@ def _claims(data: pl.DataFrame) -> list[str]:
     return [verdict(claim, f"exponents of the gradient with critics: {slopes}", grow and flat)]
 
 
-def fitted_exponent(
-    thresholds: np.ndarray, relative_variances: np.ndarray, confidence: float = 0.95
-) -> tuple[float, float]:
-    """Slope of log kappa^2 over log epsilon by least squares, and the half-width of its Student
+def fitted_exponent(thresholds: np.ndarray, noise: np.ndarray) -> tuple[float, float]:
+    """Slope of log kappa^2 over log epsilon by least squares, and the half-width of its 95% Student
     interval; NaN with fewer than three thresholds. -1 is the rate 1 / epsilon, 0 is stable."""
-    from scipy.special import stdtrit
+    from scipy.stats import linregress
 
-    with np.errstate(divide="ignore", invalid="ignore"):
-        x, y = np.log(thresholds), np.log(relative_variances)
-    known = np.isfinite(x) & np.isfinite(y)
-    x, y = x[known], y[known]
+    x, y = np.log(thresholds), np.log(noise)
     if len(set(x)) < 3:
         return np.nan, np.nan
-    centred = x - x.mean()
-    slope = float(centred @ y / (centred @ centred))
-    residual = y - y.mean() - slope * centred
-    error = np.sqrt(residual @ residual / (len(x) - 2) / (centred @ centred))
-    return slope, float(stdtrit(len(x) - 2, (1 + confidence) / 2) * error)
+    fit = linregress(x, y)
+    return fit.slope, float(stdtrit(len(x) - 2, 0.975)) * fit.stderr
 
 
 def exponent(
     data: pl.DataFrame, estimator: str, constraint: str, quantity: str
 ) -> tuple[float, float, int, int]:
-    """Slope of log kappa^2 over log epsilon below 0.1, its 95% half-width, points used, points in
-    all."""
-    rows = data.filter(
-        (pl.col("estimator") == estimator)
-        & (pl.col("constraint") == constraint)
-        & (pl.col("epsilon") < 0.1)
-    )
-    known = rows.filter(pl.col(quantity).is_not_null() & (pl.col(quantity) > 0))
+    """The fitted exponent below epsilon 0.1, its half-width, points used, points in all."""
+    is_own = (pl.col("estimator") == estimator) & (pl.col("constraint") == constraint)
+    rows = data.filter(is_own & (pl.col("epsilon") < 0.1))
+    known = rows.filter(pl.col(quantity) > 0)
     slope, half = fitted_exponent(known["epsilon"].to_numpy(), known[quantity].to_numpy())
     return slope, half, len(known), len(rows)
 

@@ -2,15 +2,13 @@
 the published values at the right edge."""
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from canary.reporting.figures import RED, canvas, draw_curve, legend_beside, show_steps
 from canary.reporting.results import Results
 from canary.reporting.statistics import over_seeds
-from canary.studies.paper.claims import own_update, verdict
+from canary.studies import table
 from canary.studies.store import StoredStudy
-from canary.studies.table import View, by_environment, cells, row_lines, thresholds
 from canary.terminal.formatting import Number
 
 FLOOR = 1e-3  # where the logarithmic axis ends
@@ -22,13 +20,15 @@ ABOUT = (
 )
 
 
-def view(study: StoredStudy) -> View:
+def view(study: StoredStudy) -> table.View:
     figure = _figure(study.shown) if study.shown else None
-    return View("\n".join((ABOUT, *_claims(study))), row_lines(study.rows, _cells), figure)
+    return table.View(
+        "\n".join((ABOUT, *_claims(study))), table.row_lines(study.rows, _cells), figure
+    )
 
 
 def _cells(row: Results) -> dict:
-    ours, paper = cells(row), row.about["paper"] or {}
+    ours, paper = table.cells(row), row.about["paper"] or {}
     published = {
         "published P": Number(paper.get("violation"), epsilon=row.epsilon),
         "published J": Number(paper.get("reward")),
@@ -37,30 +37,33 @@ def _cells(row: Results) -> dict:
 
 
 def _claims(study: StoredStudy) -> list[str]:
-    """Of P and jitter, where several methods have the paper's update."""
+    """Of P and jitter, where several methods are trained with the paper's update."""
+
+    def mean(row: Results, name: str) -> float:
+        return over_seeds(row.each(name)).mean or 0.0
+
     found = []
-    for environment, rows in by_environment(study.shown).items():
-        own = own_update(rows, environment, "canary")
+    for environment, rows in table.by_environment(study.shown).items():
+        own = table.own_update(rows, environment, "canary")
         others = [row for row in rows if row.about["algorithm"] != "canary"]
         if own is None or not others:
             continue
-        lowest = [
-            (over_seeds(own.each(name)).mean or 0.0)
-            <= min(over_seeds(row.each(name)).mean or 0.0 for row in others)
-            for name in ("violation", "jitter")
+        missed = [
+            label
+            for label, name in (("P", "violation"), ("jitter", "jitter"))
+            if mean(own, name) > min(mean(row, name) for row in others)
         ]
         names = ", ".join(sorted({row.about["algorithm"] for row in others}))
-        missed = [name for name, yes in zip(("P", "jitter"), lowest, strict=True) if not yes]
-        here = f"beside {names} on {environment}" + f", not in {' and '.join(missed)}" * bool(
-            missed
-        )
+        here = f"beside {names} on {environment}"
+        if missed:
+            here += f", not in {' and '.join(missed)}"
         claim = "Canary has the lowest P and the lowest jitter of all methods"
-        found.append(verdict(claim, here, not missed))
+        found.append(table.verdict(claim, here, not missed))
     return found
 
 
 def _figure(rows: list[Results]) -> Figure:
-    groups = by_environment(rows)
+    groups = table.by_environment(rows)
     methods = list(dict.fromkeys(row.about["algorithm"] for row in rows))
     with canvas(len(groups), 2, (9, 2.6 * len(groups))) as (figure, grid):
         for (environment, here), (left, right) in zip(groups.items(), grid, strict=True):
@@ -72,12 +75,14 @@ def _figure(rows: list[Results]) -> Figure:
                 draw_curve(left, line, "return", -np.inf, **style)
                 draw_curve(right, line, "violation", FLOOR, **style)
                 published[style["color"]] = row.about["paper"]
-            end = max(row.steps for row in here)
+            end = 1.04 * max(row.steps for row in here)  # right of where training ends
+            style = {"fmt": "D", "markersize": 4, "markerfacecolor": "white", "linewidth": 1}
             for colour, paper in published.items():
-                if paper:
-                    _show_published(left, end, paper, "reward", colour)
-                    _show_published(right, end, paper, "violation", colour)
-            for epsilon in thresholds(here):
+                for axes, name in ((left, "reward"), (right, "violation")):
+                    if paper:
+                        error = 1.96 * paper[f"{name}_error"]
+                        axes.errorbar(end, paper[name], yerr=error, color=colour, **style)
+            for epsilon in table.thresholds(here):
                 right.axhline(epsilon, color=RED, linestyle="--", linewidth=1)
             right.set(yscale="log", ylim=(FLOOR, 1))
             show_steps(left).set_title(f"{environment}: return")
@@ -85,12 +90,3 @@ def _figure(rows: list[Results]) -> Figure:
             show_steps(right).set_title(f"P(cost > {limit:g}); dashed red: ε")
             legend_beside(right)
     return figure
-
-
-def _show_published(
-    axes: Axes, end: float, paper: dict[str, float], name: str, colour: str
-) -> None:
-    """A diamond with two standard errors, right of where training ends."""
-    error = 1.96 * paper[f"{name}_error"]
-    style = {"fmt": "D", "markersize": 4, "markerfacecolor": "white", "linewidth": 1}
-    axes.errorbar(1.04 * end, paper[name], yerr=error, color=colour, **style)

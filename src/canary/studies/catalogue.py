@@ -26,7 +26,7 @@ class Row:
     constraint: Mapping[str, float | str] = field(default_factory=dict)
     """Any of `kind`, `limit` and `epsilon`; the environment states the others."""
     cost: str | None = None
-    """Where the cost of another package's environment is."""
+    """Where another package's environment states its cost, such as info:cost."""
     paper: Mapping[str, float] | None = None
     """The published row, as in PUBLISHED."""
 
@@ -38,7 +38,7 @@ class Study:
     title: str
     rows: tuple[Row, ...] = ()
     view: str = "study"
-    """Its table and figure: a name in `studies.page.VIEWS`."""
+    """Its table and figure: a name in `studies.table.VIEWS`."""
     units_of: str | None = None
     """The study that stores its rows, if it is another."""
     command: str | None = None

@@ -11,6 +11,7 @@ checkpoints do not count.
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -110,7 +111,7 @@ def reproduce(
         config = configuration(row, request if is_wanted else None)
         settings = settings_of(config_to_dict(config))
         own = places.results / (study.units_of or name) / row.name
-        folder = _folder_of(own, str(settings), settings_in)
+        folder = _folder_of(own, settings, settings_in)
         settings_in[folder] = settings  # rows with equal settings share a folder
         rows.append(_described(row, config, folder, page))
         have = seeds_in.setdefault(folder, set())
@@ -148,21 +149,19 @@ def with_seeds(config: RunConfig, seeds: Iterable[int]) -> RunConfig:
     return replace(config, training=replace(config.training, seeds=tuple(seeds)))
 
 
-def settings_of(config: dict[str, Any]) -> str | None:
-    """A digest that is equal for configurations that give equal numbers; None for a stored one that
-    this version cannot read. Settings that an older version did not have count as their defaults."""
+def settings_of(config: dict[str, Any]) -> str:
+    """A digest of a stored configuration, equal for those that give equal numbers. Settings that an
+    older version did not have count as their defaults."""
     if config["environment"]["name"] in ENVIRONMENTS:  # to open others would run the user's code
-        try:
+        with suppress(CanaryError):  # this version cannot read it, and has nothing equal to it
             config = config_to_dict(config_from_dict(config))
-        except CanaryError:
-            return None
     training = {k: v for k, v in config["training"].items() if k not in WITHOUT_INFLUENCE}
     place = {name: config["environment"][name] for name in ("name", "settings")}
     settings = {k: v for k, v in config.items() if k != "preset"}
     return digest_of(settings | {"environment": place, "training": training})
 
 
-def _folder_of(own: Path, settings: str, settings_in: dict[Path, str | None]) -> Path:
+def _folder_of(own: Path, settings: str, settings_in: dict[Path, str]) -> Path:
     """The folder with these settings, of its own study or another; else a free one."""
     beside = own.with_name(f"{own.name}-{settings[:8]}")
     for folder in (own, beside, *settings_in):

@@ -113,20 +113,6 @@ def test_staggered_first_episodes_are_shorter_and_do_not_count(icy):
     assert (rollout.episodes.length[full] == LAKE.horizon).all()
 
 
-def test_every_reset_draws_a_fresh_state():
-    """The observation after a reset has never been seen before, in no lane and no episode."""
-    _, rollout, raw = play(Aim(), CostAccount(LIMIT, 1.0), stagger=False)
-    assert len(np.unique(raw[0, :, 1])) == LANES
-    done = rollout.done[:-1]
-    starts = raw[1:][done]
-    assert len(starts) >= LANES * (2 * LENGTH // 5 - 1)
-    assert len(np.unique(starts[:, 1])) > 0.99 * len(starts)
-    # Episodes of a fixed horizon that start together end together: what staggering is for.
-    np.testing.assert_array_equal(rollout.done.all(1), rollout.done.any(1))
-    _, mixed, _ = play(Aim(), CostAccount(LIMIT, 1.0), stagger=True)
-    assert not np.array_equal(mixed.done.all(1), mixed.done.any(1))
-
-
 def test_observations_are_standardised_but_never_the_augmentation():
     mean, deviation = np.array([300.0, -1000.0]), np.array([40.0, 0.5])
     statistics = RunningStatistics(

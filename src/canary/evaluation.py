@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Int, Key
 
 from canary.environments.gymnasium_environment import GymnasiumEnvironment
-from canary.environments.protocol import Environment
+from canary.environments.protocol import Environment, explain_failures
 from canary.errors import CanaryError
 from canary.host_loop import HostPlayer
 from canary.networks import Policy
@@ -83,7 +83,7 @@ def _done(lanes: Lane) -> jax.Array:
     return lanes.environment.terminated | lanes.environment.truncated
 
 
-class Player:
+class CompiledPlayer:
     """`player(policy, statistics, keys)` plays one episode per key, compiled once for all limits.
 
     With `filming`, the same program records an episode too: another one may round differently, and
@@ -105,13 +105,14 @@ class Player:
                 deterministic=deterministic, filmed=filmed,
             )  # fmt: skip
 
-        self._run, self._limit = run, account.limit
+        self._run, self._limit, self._environment = run, account.limit, environment
         self._filmed = jnp.asarray(0) if filming else None
 
     def __call__(
         self, policy: Policy, statistics: RunningStatistics | None, keys: Key[Array, "episode"]
     ) -> EpisodeEnds:
-        return self._run(self._limit, policy, statistics, keys, self._filmed)[0]
+        with explain_failures(self._environment):
+            return jax.device_get(self._run(self._limit, policy, statistics, keys, self._filmed)[0])
 
     def film(
         self,
@@ -122,7 +123,9 @@ class Player:
     ) -> Any:
         """Every state of the chosen episode of these keys, at times 0, ..., horizon; those after its
         end mean nothing."""
-        return self._run(self._limit, policy, statistics, keys, jnp.asarray(chosen))[1]
+        with explain_failures(self._environment):
+            found = self._run(self._limit, policy, statistics, keys, jnp.asarray(chosen))
+            return jax.device_get(found[1])
 
 
 def make_player(
@@ -131,11 +134,12 @@ def make_player(
     *,
     deterministic: bool = False,
     filming: bool = False,
-) -> Player | HostPlayer:
-    """A player of frozen policies; a Python loop for a host environment."""
+) -> CompiledPlayer | HostPlayer:
+    """A player of frozen policies, whose results are numpy arrays; a Python loop for a host
+    environment."""
     if isinstance(environment, GymnasiumEnvironment):
         return HostPlayer(environment, account, deterministic=deterministic)
-    return Player(environment, account, deterministic=deterministic, filming=filming)
+    return CompiledPlayer(environment, account, deterministic=deterministic, filming=filming)
 
 
 def refuse_faulty(

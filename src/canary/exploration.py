@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from canary.config.run_config import RunConfig
-from canary.environments.protocol import Continuous, explain_failures
+from canary.environments.protocol import Continuous
 from canary.evaluation import make_player
 from canary.networks import make_policy
 from canary.numerics.running_statistics import initial_statistics
@@ -40,8 +40,7 @@ def initial_std(config: RunConfig) -> float | None:
     def returns(deviation: float) -> np.ndarray:
         inputs, space = size + account.size, environment.action_space
         policy = make_policy(jax.random.key(1), inputs, space, estimation.hidden, deviation)
-        with explain_failures(environment):
-            return np.asarray(play(policy, statistics, keys).reward)
+        return np.asarray(play(policy, statistics, keys).reward)
 
     chosen, earned = DEVIATIONS[0], returns(DEVIATIONS[0])
     for narrower in DEVIATIONS[1:]:

@@ -128,7 +128,7 @@ class HostPlayer:
             for _ in moves:
                 pass
             tables.append(episodes.table[lanes])
-        return lanes_of(jnp.asarray(np.concatenate(tables))).ends
+        return jax.device_get(lanes_of(jnp.asarray(np.concatenate(tables))).ends)
 
     def film(
         self,

@@ -21,7 +21,7 @@ from canary.algorithms.canary import CanaryConfig
 from canary.algorithms.cantelli_cpo import CantelliCPOConfig
 from canary.config.run_config import RunConfig
 from canary.constraints import Joint
-from canary.environments.protocol import close, explain_failures
+from canary.environments.protocol import close
 from canary.errors import CanaryError
 from canary.evaluation import make_player, refuse_faulty
 from canary.identity import Identity, RiskCritics, identify, place_of, refuse_nonfinite
@@ -153,8 +153,7 @@ def play(
     for seed, (policy, statistics) in chosen.items():
         for first in range(0, plan.episodes, batch):
             count = min(batch, plan.episodes - first)
-            with explain_failures(environment):
-                ends = jax.tree.map(np.asarray, program(policy, statistics, plan.keys(seed, first)))
+            ends = program(policy, statistics, plan.keys(seed, first))
             ends = jax.tree.map(operator.itemgetter(slice(count)), ends)
             episode = np.arange(first, first + count)
             refuse_faulty(ends, lambda k, e=episode, s=seed: f"Episode {e[k]} of seed {s}")

@@ -13,6 +13,7 @@ from canary.export.formats import FORMATS, check_parity
 from canary.export.trained_policy import TrainedPolicy
 from canary.identity import place_of
 from canary.runs import files
+from canary.runs.directory import versions
 from canary.runs.environment import open_config
 from canary.runs.policies import FrozenPolicies, load_policies
 
@@ -70,6 +71,7 @@ def trained_policy(policies: FrozenPolicies, seed: int) -> TrainedPolicy:
         "algorithm": config.algorithm_name,
         "seed": seed,
         "updates": policies.iteration,
+        "versions": versions(),
     }
     place = place_of(config.environment, config.environment_name)
     critics = policies.risk_critics(seed)

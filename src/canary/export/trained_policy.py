@@ -4,8 +4,6 @@
 alike inside and outside of a run.
 """
 
-import importlib.metadata
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -70,12 +68,7 @@ class TrainedPolicy:
     @cached_property
     def metadata(self) -> dict[str, Any]:
         """Everything but the arrays, as JSON data for exports."""
-        identity, versions = self.identity, {}
-        for distribution in ("canary-rl", "jax", "numpy", "onnx"):
-            with suppress(importlib.metadata.PackageNotFoundError):
-                versions[distribution.removesuffix("-rl")] = importlib.metadata.version(
-                    distribution
-                )
+        identity = self.identity
         own = {
             "format": FORMAT,
             "inputs": list(INPUTS),
@@ -83,7 +76,6 @@ class TrainedPolicy:
             "interface": self.interface,
             "facts": sorted(identity.facts),
             "policy_sha256": identity.sha256,
-            "versions": versions,
         }
         return self.about | identity.facts | own
 

@@ -31,7 +31,7 @@ from canary.certification.certificate import (
 from canary.certification.certify import gather, make_player
 from canary.certification.page import render_page
 from canary.certification.plan import Plan, complete
-from canary.config.config import complete as complete_constraint
+from canary.config.config import complete_constraint
 from canary.constraints import Constraint, parts_of
 from canary.environments import protocol
 from canary.environments.protocol import Environment, close, settings_of, with_settings

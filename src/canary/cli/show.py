@@ -152,7 +152,7 @@ the fast part of this check. Exit code 0 if nothing is wrong, else 1."""
 
     def __call__(self) -> int:
         from canary.checking.yardstick import full_check
-        from canary.config.config import by_section, complete
+        from canary.config.config import by_section, complete_constraint
         from canary.config.sources import make_environment
         from canary.constraints import Chance
         from canary.environments.protocol import close, default_constraint
@@ -165,7 +165,9 @@ the fast part of this check. Exit code 0 if nothing is wrong, else 1."""
             raise CanaryError("--set takes env.NAME=VALUE here; nothing is trained.")
         environment = make_environment(self.env, changes["env"], self.cost)
         own = default_constraint(environment)
-        constraint = complete(self.limits, own or Chance(limit=1.0, epsilon=0.05), self.env)
+        constraint = complete_constraint(
+            self.limits, own or Chance(limit=1.0, epsilon=0.05), self.env
+        )
         until = math.inf if self.episodes else time.monotonic() + SECONDS
         try:
             with counting_bar("checking", quiet=self.quiet) as show:

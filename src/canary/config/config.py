@@ -8,7 +8,7 @@ from typing import Any
 from canary.algorithms import ALGORITHMS
 from canary.checking.structure import check_structure
 from canary.config import presets
-from canary.config.run_config import RunConfig, TrainingConfig, checked, method_name
+from canary.config.run_config import RunConfig, TrainingConfig, checked_config, method_name
 from canary.config.settings import canonical, changed, check, leaves, table
 from canary.config.sources import make_environment
 from canary.constraints import CONSTRAINTS, Constraint, Joint, Kind, One, parts_of
@@ -54,12 +54,12 @@ def make_config(
     name, preset = name_of_environment(environment), canonical(preset, presets.PRESETS, "preset")
     if isinstance(constraint, Mapping | None):
         constraint = {**(constraint or {}), **changes["constraint"]}
-    own = complete(constraint, default_constraint(environment), name)
+    own = complete_constraint(constraint, default_constraint(environment), name)
     problem = RunConfig(
         environment=environment,
         algorithm=settings,
         algorithm_name=algorithm_name,
-        constraint=complete(changes["constraint"], own, name),
+        constraint=complete_constraint(changes["constraint"], own, name),
         preset=preset,
     )
     config = presets.PRESETS[preset](problem)  # which depends on the constraint
@@ -70,7 +70,7 @@ def make_config(
             f"The preset {preset} trains {type(config.algorithm).__name__} instead of "
             f"{type(settings).__name__}; pass settings of that, or another preset."
         )
-    return checked(
+    return checked_config(
         replace(
             config,
             algorithm=changed(config.algorithm, chosen | changes["algo"], "algo"),
@@ -135,7 +135,7 @@ def check_method(kind: Any) -> None:
         )
 
 
-def complete(said: Said, suggested: Any, environment: str) -> Constraint:
+def complete_constraint(said: Said, suggested: Any, environment: str) -> Constraint:
     """The constraint; what was left out comes from the environment's suggestion."""
     if isinstance(said, list | tuple):
         said = said[0] if len(said) == 1 else Joint(tuple(said))

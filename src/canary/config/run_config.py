@@ -80,7 +80,7 @@ class RunConfig:
         return self.environment.horizon if self.algorithm.estimation.clock else None
 
 
-def checked(config: RunConfig) -> RunConfig:
+def checked_config(config: RunConfig) -> RunConfig:
     """The same configuration, if its parts fit together; single values are checked where they are
     set."""
     training, constraint = config.training, config.constraint
@@ -179,7 +179,7 @@ def config_from_dict(
         raise CanaryError(
             f"{error} If another version of canary made the run (manifest.json names it), use that."
         ) from None
-    return checked(config)
+    return checked_config(config)
 
 
 def _known(kinds: Mapping[str, Any], name: str) -> Any:

@@ -23,7 +23,7 @@ import equinox as eqx
 import numpy as np
 import polars as pl
 
-from canary.config.run_config import RunConfig, checked, config_to_dict
+from canary.config.run_config import RunConfig, checked_config, config_to_dict
 from canary.environments.protocol import close
 from canary.errors import CanaryError
 from canary.exploration import initial_std, with_initial_std
@@ -165,7 +165,7 @@ def train_run(
 def _extended(run: Path, config: RunConfig, total_steps: int) -> tuple[RunConfig, str]:
     """The configuration with a longer plan, also in the manifest; and a sentence about schedules."""
     training, manifest = config.training, stored_manifest(run)
-    longer = checked(replace(config, training=replace(training, total_steps=total_steps)))
+    longer = checked_config(replace(config, training=replace(training, total_steps=total_steps)))
     updates, batch = longer.training.updates, training.batch
     if updates <= training.updates:
         raise CanaryError(

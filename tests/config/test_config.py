@@ -135,6 +135,10 @@ def test_names_are_found_whatever_their_case_and_dashes():
         make_config(unknown=1)
     with pytest.raises(CanaryError, match="try gymnasium:LunarLander-v3"):
         make_config("LunarLander-v3", cost="info:cost")
+    with pytest.raises(CanaryError, match=r"without \.py: shop:Shop"):
+        make_config("shop.py:Shop")
+    with pytest.raises(CanaryError, match=r"known are.* your own is package\.module:Class"):
+        make_config("shop")
 
 
 def test_settings_may_be_an_object():

@@ -197,18 +197,25 @@ class Strange(Walk):
         super().__init__()
         self.what = what
 
+    def reset(self, *, seed=None, options=None):
+        observation, info = super().reset(seed=seed)
+        return observation if self.what == "old reset" else (observation, info)
+
     def step(self, action):
         observation, reward, terminated, truncated, info = super().step(action)
         if self.what == "four":
             return observation, reward, terminated, info
-        return observation, reward, terminated, truncated, {"hazard": 1.0}
+        key = "hazard" if self.what == "no cost" else "cost"
+        return observation, reward, terminated, truncated, {key: "high"}
 
 
 @pytest.mark.parametrize(
     ("what", "sentence"),
     [
+        ("old reset", r"while it was reset: reset.. must return two values"),
         ("four", r"in lane 0 in step 1 of its episode: step.. returned 4 values"),
-        ("cost", "info has no 'cost'"),
+        ("no cost", "info has no 'cost'"),
+        ("text", "the cost 'high'; both must be numbers"),
     ],
 )
 def test_answers_that_make_no_sense_are_named(what, sentence):

@@ -36,7 +36,11 @@ VAIN = {"rate": 0.2, "restoring": True, "bound": 9.0}
 @pytest.mark.parametrize(
     ("seed", "words"),
     [
-        (series(**VAIN), ("stuck", "rate 0.2", "--from")),
+        (series(**VAIN), ("stuck", "rate 0.2", "its lowest value was", "--from")),
+        (
+            series(**VAIN | {"rate": np.where(np.arange(UPDATES) < WINDOW, 0.0, 0.2)}),
+            ("stuck", "in updates 1 to 25 it stayed within the limit"),
+        ),
         (series(returns=FALLING), ("timid", "from 0.913 to 0.367")),
         (series(returns=FALLING, restoring=True, bound=COMING_DOWN), ("timid",)),
         (series(returns=FALLING, restoring=True, bound=3.0), ("timid", "algo.dead_zone=0.75")),
@@ -53,6 +57,8 @@ def test_a_seed_that_went_wrong_gets_a_warning_with_advice(seed, words):
     "seed",
     [
         series(**VAIN | {"bound": COMING_DOWN}),  # on its way
+        # So is this one: its bound is flat while far above the limit, but fewer episodes violate it
+        series(**VAIN | {"rate": np.where(np.arange(UPDATES) < UPDATES - WINDOW, 0.4, 0.3)}),
         series(returns=0.88),
         series(returns=np.linspace(1.0, 0.86, UPDATES)),
         series(returns=np.linspace(0.2, 0.9, UPDATES)),

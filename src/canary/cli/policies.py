@@ -38,7 +38,6 @@ one, over all seeds, with the spent cost against the limit."""
     def __call__(self) -> int:
         from canary import api
         from canary.certification.certificate import changed_sentence
-        from canary.rendering.run import VideoRequest
         from canary.terminal.tables import print_summary
 
         if len(self.video or ()) > 1:
@@ -50,6 +49,8 @@ one, over all seeds, with the spent cost against the limit."""
         with evaluation_bar(count, quiet=self.quiet) as (report, show):
             video = None
             if self.video is not None:
+                from canary.rendering.run import VideoRequest  # needs matplotlib
+
                 video = VideoRequest(path=next(iter(self.video), None), progress=show)
             how = options.arguments(self, api.evaluate) | {"video": video, "report": report}
             summary = api.evaluate(run, evaluation_seed=self.seed, **how)

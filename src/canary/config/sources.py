@@ -83,7 +83,10 @@ def build(source: Source) -> Environment:
             f"{source.name} states its own cost; --cost is for environments of other packages."
         )
     if ":" not in source.name:
-        name = canonical(source.name, ENVIRONMENTS, "environment")
+        try:
+            name = canonical(source.name, ENVIRONMENTS, "environment")
+        except CanaryError as error:
+            raise CanaryError(f"{error} One of your own is package.module:Class.") from None
         return from_dict(ENVIRONMENTS[name], source.arguments, "env")
     factory = look_up(source.name)
     try:

@@ -268,7 +268,7 @@ def _entries(seen: Any, path: list[Any], kind: str, size: int, values: Any = ())
     except (TypeError, LookupError, ValueError):
         raise ValueError(f"The observation lacks {where or 'numbers'}: {seen!r:.60}.") from None
     if part.shape[1] != size or (is_counted and (part.sum(1) != len(values)).any()):
-        raise ValueError(f"The observation{where} is {seen!r:.60}, which is not in its space.")
+        raise ValueError(f"The observation{where} is {seen[0]!r:.60}, which is not in its space.")
     return part.astype(np.float32, copy=False)
 
 

@@ -23,6 +23,8 @@ def look_up(text: str) -> Any:
     if not looks_up(text):
         raise CanaryError(f"{text!r} does not name Python code; write package.module:Name.")
     module_name, _, name = text.partition(":")
+    if module_name.endswith(".py"):
+        raise CanaryError(f"Name the module without .py: {module_name[:-3]}:{name}.")
     if "" not in sys.path:  # the working directory, as for scripts
         sys.path.insert(0, "")
     try:

@@ -37,7 +37,10 @@ class Player:
 
     def reset(self, seed: int) -> tuple[Any, ...]:
         self.steps = 0
-        self._seen, _ = self.environment.reset(seed=seed)
+        answer = self.environment.reset(seed=seed)
+        if not isinstance(answer, tuple) or len(answer) != 2:
+            raise CanaryError("reset() must return two values, the observation and info")
+        self._seen = answer[0]
         return self._seen, 0.0, 0.0, False, False
 
     def step(self, action: Any) -> tuple[Any, ...]:
@@ -55,7 +58,12 @@ class Player:
             seen, reward, terminated, truncated, info = answer
             cost = self._cost(self._seen, action, seen, info)
         self._seen = seen
-        return seen, float(reward), float(cost), bool(terminated), bool(truncated)
+        try:
+            return seen, float(reward), float(cost), bool(terminated), bool(truncated)
+        except (TypeError, ValueError):
+            raise CanaryError(
+                f"the reward is {reward!r} and the cost {cost!r}; both must be numbers"
+            ) from None
 
 
 class Row:

@@ -82,11 +82,12 @@ def diagnose(
     if measured is None:
         return None
     entropy = f"entropy {series.entropy[-WINDOW:].mean():.2g}"
-    if measured.lower > constraint.allowed and _restores_in_vain(series):
+    if measured.lower > constraint.allowed and _restores_in_vain(series, constraint):
         return (
             f"stuck: nearly all of its last {2 * WINDOW} updates tried and failed to restore the "
-            f"constraint ({NAMES[constraint.kind]} {measured.value:.2g}, {entropy}); train with a larger "
-            "limit first and start from that run (--from), or train longer"
+            f"constraint ({NAMES[constraint.kind]} {measured.value:.2g}, {entropy}); "
+            f"{_reached(series, constraint)}; train with a larger limit first and start from that run "
+            "(--from), or train longer"
         )
     windows = series.returns[len(series.returns) % WINDOW :].reshape(-1, WINDOW)
     windows = [one[np.isfinite(one)] for one in windows]
@@ -106,9 +107,33 @@ def diagnose(
     )
 
 
-def _restores_in_vain(series: SeedSeries) -> bool:
-    """Whether nearly all of the last updates tried to restore the constraint, and failed."""
+def _restores_in_vain(series: SeedSeries, constraint: Constraint) -> bool:
+    """Whether nearly all of the last updates tried to restore the constraint, and neither its bound
+    nor its value came down."""
     recent, before = series.bound[-WINDOW:], series.bound[-2 * WINDOW : -WINDOW]
     if not np.isfinite(recent).any() or np.nanmean(recent) < PROGRESS * np.nanmean(before):
         return False
+    updates = len(series.returns)
+    before, recent = (_measured(series, constraint, updates - n * WINDOW) for n in (2, 1))
+    if recent < PROGRESS * before:
+        return False
     return bool(series.restoring[-2 * WINDOW :].mean() >= RESTORING)
+
+
+def _measured(series: SeedSeries, constraint: Constraint, first: int) -> float:
+    """What the constraint limits, over the window from update `first` on; NaN without episodes."""
+    before, own = series.episodes[:first].sum(), series.episodes[first : first + WINDOW].sum()
+    return constraint.measure(series.costs[before : before + own]) if own else np.nan
+
+
+def _reached(series: SeedSeries, constraint: Constraint) -> str:
+    """What the safest window of updates reached."""
+    starts = range(0, len(series.returns) - WINDOW + 1, WINDOW)
+    windows = [(_measured(series, constraint, first), first) for first in starts]
+    value, first = min(window for window in windows if np.isfinite(window[0]))
+    earned = f"return {np.nanmean(series.returns[first : first + WINDOW]):.3g}"
+    about = f"{NAMES[constraint.kind]} {value:.2g}, {earned}"
+    where = f"in updates {first + 1} to {first + WINDOW}"
+    if value <= constraint.allowed:
+        return f"{where} it stayed within the limit ({about})"
+    return f"its lowest value was {where} ({about})"

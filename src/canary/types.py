@@ -24,11 +24,14 @@ class Terms(eqx.Module):
     """Of the whole run, over which learning rates are annealed."""
     iteration: Int[Array, "*seed"]
     """Updates done."""
+    schedule_start: float = eqx.field(static=True, default=0.0)
+    """Share of the schedules that is over before the first update."""
 
     @property
     def progress(self) -> Float[Array, "*seed"]:
-        """Share of the run that is over."""
-        return jnp.minimum(self.iteration / self.updates, 1)
+        """Share of the schedules that is over."""
+        done, start = jnp.minimum(self.iteration / self.updates, 1), self.schedule_start
+        return start + (1 - start) * done if start else done
 
     def by_cost(self) -> "list[Terms]":
         """The terms of each cost, of one seed."""

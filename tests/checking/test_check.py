@@ -53,6 +53,7 @@ TRACED = [
     (object(), "object is not an environment: it has no horizon, no observation_size"),
     (HostWalk(), "it looks like a Gymnasium environment: use canary.environments.from_gymnasium"),
     (faulty.WrongSize(), r"observation of .* float32 of shape \(2,\).*observation_size says 3"),
+    (faulty.NamedObservation(), "observation of .* is a dict; it must be a single array"),
     (faulty.CostVector(), r"cost of reset\(\) is float32 of shape \(1,\); it must be float32 of shape \(\)"),
     (faulty.NoDataclass(), "NoDataclass must be a dataclass"),
     (faulty.NoJson(), r"The setting table of NoJson is array\(\[0., 0., 0.\]\), which JSON cannot hold"),

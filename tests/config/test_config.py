@@ -135,6 +135,8 @@ def test_names_are_found_whatever_their_case_and_dashes():
         make_config(unknown=1)
     with pytest.raises(CanaryError, match="try gymnasium:LunarLander-v3"):
         make_config("LunarLander-v3", cost="info:cost")
+    with pytest.raises(CanaryError, match="env has no setting 'nose'; did you mean noise"):
+        make_config("problems.faulty_environments:Walk", overrides=("env.nose=1",))
     with pytest.raises(CanaryError, match=r"without \.py: shop:Shop"):
         make_config("shop.py:Shop")
     with pytest.raises(CanaryError, match=r"known are.* your own is package\.module:Class"):

@@ -48,6 +48,12 @@ class WrongSize(Walk):
     observation_size = 3
 
 
+class NamedObservation(Walk):
+    def _state(self, x, reward, cost, time, terminated):
+        good = super()._state(x, reward, cost, time, terminated)
+        return replace(good, observation={"x": good.observation})
+
+
 class CostVector(Walk):
     def _state(self, x, reward, cost, time, terminated):
         good = super()._state(x, reward, cost, time, terminated)

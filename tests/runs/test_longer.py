@@ -24,6 +24,7 @@ from canary.runs.files import read_json, write_json
 from canary.runs.policies import load_policies
 from canary.runs.runner import new_run, train_run
 from canary.runs.tables import read_table
+from canary.runs.warm_start import start_from_run
 from problems.faulty_environments import Walk
 from problems.small_runs import small_config
 
@@ -156,6 +157,8 @@ def test_a_resumed_run_keeps_the_deviation_that_was_chosen(tmp_path, monkeypatch
     train_run(stopped, config, quiet=True)
     tables = (read_table(run, "metrics") for run in (left_alone, stopped))
     assert_frame_equal(*tables, check_exact=True)
+    warm = new_run(config, tmp_path, start=start_from_run(stopped))
+    assert read_json(warm / "manifest.json")["initial_std"] == 0.25
 
 
 def test_an_edited_manifest_is_refused(whole, tmp_path):

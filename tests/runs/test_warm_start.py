@@ -1,8 +1,10 @@
 """A warm start: training begins exactly with the policies of another run, and says so."""
 
+from dataclasses import replace
 from functools import partial
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import polars as pl
 import pytest
@@ -10,9 +12,10 @@ from benchmarks.warm_start import steps_to_reach
 
 import canary
 from canary.cli.main import main
+from canary.config.config import make_config
 from canary.errors import CanaryError
 from canary.runs.policies import load_policies
-from canary.runs.seeds import SeedGroups
+from canary.runs.seeds import SeedGroups, make_terms
 from canary.runs.warm_start import start_from_policy, start_from_run
 from problems.faulty_environments import Walk
 from tiny_runs import SETTINGS
@@ -41,6 +44,23 @@ def test_training_begins_with_the_policies_of_the_other_run(source, tmp_path):
             np.testing.assert_array_equal(ours, theirs)
     began = {"run": str(source.directory), "step": 2000, "seeds": {"3": 3, "5": 5}, "critics": True}
     assert tight.summary()["start"] == began
+    assert tight.config.training.schedule_start == 0.5
+
+
+def test_schedules_of_a_warm_start_begin_at_their_middle(source, tmp_path):
+    """Learning rate and highest price do; a run from scratch begins at 0, and a setting decides."""
+
+    def progress(config, iteration):
+        return float(replace(make_terms(config), iteration=jnp.int32(iteration)).progress)
+
+    warm = make_config(total_steps=10_000, overrides={"training.schedule_start": 0.5})
+    updates = warm.training.updates
+    assert [progress(warm, n) for n in (0, updates // 2, updates)] == [0.5, 0.75, 1.0]
+    cold = make_config(total_steps=10_000)
+    assert [progress(cold, n) for n in (0, updates // 2, updates)] == [0.0, 0.5, 1.0]
+    settings = (*SETTINGS, "training.schedule_start=0.25")
+    run = canary.train(start=source, out=tmp_path, **TINY | {"overrides": settings})
+    assert run.config.training.schedule_start == 0.25
 
 
 def test_one_policy_can_start_all_seeds(source):

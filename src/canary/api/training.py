@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from canary.api.run import RUNS, Run, finished
-from canary.config.config import Overrides, Said, make_config
+from canary.config.config import Overrides, Said, by_section, make_config
 from canary.config.run_config import RunConfig
 from canary.constraints import Joint, Mean
 from canary.environments.gymnasium_environment import GymnasiumEnvironment
@@ -22,7 +22,7 @@ from canary.runs.devices import prepare_devices
 from canary.runs.directory import find_run
 from canary.runs.runner import new_run, train_run
 from canary.runs.seeds import make_terms, make_trainer
-from canary.runs.warm_start import Start, start_from_policy, start_from_run
+from canary.runs.warm_start import SCHEDULE_START, Start, start_from_policy, start_from_run
 from canary.training import TrainingState, train_whole
 from canary.types import Metrics, Terms
 from canary.values import AnySteps, Seeds, Texts, checked
@@ -77,6 +77,8 @@ def train(
         seeds = 4 if begun is None or begun.seed is not None else begun.seeds
     training: dict[str, Any] = {"seeds": range(seeds) if isinstance(seeds, int) else seeds}
     training |= {} if total_steps is None else {"total_steps": total_steps}
+    if begun is not None and "schedule_start" not in by_section(overrides)["training"]:
+        training["schedule_start"] = SCHEDULE_START
     config = make_config(env, algorithm, constraint, preset, overrides, cost, **training)
     place = new_run(config, Path(out), name=name, tags=tags, log=log, start=begun)
     train_run(place, config, callback=callback, quiet=quiet)
@@ -152,7 +154,7 @@ def _with_numbers(config: RunConfig, terms: Terms, **numbers: Number | None) -> 
     if not isinstance(config.constraint, Joint):
         plain: dict[str, Any] = {k: v for k, v in said.items() if not isinstance(v, jax.Array)}
         replace(config.constraint, **plain)  # raises a sentence
-    arrays = {name: jnp.asarray(value, jnp.float32) for name, value in said.items()}
+    arrays: dict[str, Any] = {k: jnp.asarray(value, jnp.float32) for k, value in said.items()}
     for name, array in arrays.items():
         if array.shape != terms.limit.shape:
             raise CanaryError(

@@ -107,6 +107,9 @@ def _check_fields(size: int, state: EnvironmentState) -> None:
     kinds |= {"terminated": jnp.bool_, "truncated": jnp.bool_, "time": jnp.int32}
     for field, kind in kinds.items():
         leaf = getattr(state, field)
+        if not jax.tree_util.all_leaves([leaf]):
+            found = type(leaf).__name__
+            raise CanaryError(f"The {field} of reset() is a {found}; it must be a single array.")
         dtype, shape = jax.dtypes.result_type(leaf), jnp.shape(leaf)
         expected = (size,) if field == "observation" else ()
         fits = jnp.issubdtype(dtype, jnp.integer) if field == "time" else dtype == kind

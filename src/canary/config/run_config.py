@@ -4,7 +4,7 @@ the same as JSON data."""
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 from canary.algorithms import ALGORITHMS
 from canary.checking.structure import costs_of
@@ -15,7 +15,7 @@ from canary.environments import ENVIRONMENTS
 from canary.environments.protocol import Environment, name_of_environment, settings_of
 from canary.errors import CanaryError
 from canary.host.references import label_of
-from canary.values import Amount, Count, Steps, Whole, from_dict
+from canary.values import Amount, Count, Range, Steps, Whole, from_dict
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +33,9 @@ class TrainingConfig:
     stagger: bool = True
     """Start the first episodes at random times, so that episodes of fixed length do not all end in
     the same step."""
+    schedule_start: Annotated[float, Range(0, 0.99)] = 0.0
+    """Share of the schedules (learning rate, highest price) that is over at the start. A warm start
+    begins at 0.5."""
     chunk: Count = 10
     """Updates per call of the compiled program; the display moves once per chunk. It does not change
     results."""

@@ -9,6 +9,7 @@ A reference is data until `build` is called; then it imports and runs what it na
 """
 
 import dataclasses
+import inspect
 import json
 import re
 from collections.abc import Mapping
@@ -20,7 +21,7 @@ from canary.checking.structure import check_structure
 from canary.config.settings import canonical, changed, parse
 from canary.environments import ENVIRONMENTS
 from canary.environments.protocol import Environment, settings_of, with_settings
-from canary.errors import CanaryError
+from canary.errors import CanaryError, nearest
 from canary.host.references import describe, look_up, name_of
 from canary.values import converted, from_dict
 
@@ -89,6 +90,7 @@ def build(source: Source) -> Environment:
             raise CanaryError(f"{error} One of your own is package.module:Class.") from None
         return from_dict(ENVIRONMENTS[name], source.arguments, "env")
     factory = look_up(source.name)
+    _check_names(factory, source.arguments)
     try:
         environment = factory(**converted(factory, source.arguments, "env."))
     except CanaryError:
@@ -105,6 +107,19 @@ def build(source: Source) -> Environment:
     raise CanaryError(
         f"{source.name} makes a {type(environment).__name__}, which is not an environment."
     )
+
+
+def _check_names(factory: Any, arguments: Mapping[str, Any]) -> None:
+    """Raise a sentence if the factory of an environment does not take all of these arguments."""
+    try:
+        known = inspect.signature(factory).parameters
+    except (TypeError, ValueError):  # of some classes in C
+        return
+    if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in known.values()):
+        return
+    if unknown := arguments.keys() - known:
+        name = min(unknown)
+        raise CanaryError(f"env has no setting {name!r}{nearest(name, known)}")
 
 
 def source_of(environment: Environment) -> Source | None:

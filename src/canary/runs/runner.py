@@ -66,7 +66,7 @@ def new_run(
     prepare_devices()
     _check_memory(config)
     described = describe_environment(config.environment)
-    chosen = initial_std(config) if start is None else None
+    chosen = initial_std(config)  # of a warm start too: the entropy bonus is in proportion to it
     groups = seeds.SeedGroups(with_initial_std(config, chosen))
     groups.start()
     states, record = groups.stacked(), None

@@ -3,6 +3,10 @@
 Arrays are taken from a checkpoint by their names and must have the shapes that the new run needs.
 The limit, the settings and the environment may differ, as long as observations and actions have the
 same sizes.
+
+Schedules begin at their middle. At the start of a training from scratch the price is held low, so
+that the policy can learn what earns the reward; a trained policy knows that, and under a low price it
+would violate a smaller limit for a third of the run.
 """
 
 from collections.abc import Sequence
@@ -23,6 +27,7 @@ from canary.training import TrainingState
 
 POLICY = ("tree.learner.policy", "tree.statistics")  # must fit
 REST = ("tree.learner.critics", "tree.learner.extra")  # taken if all of it fits
+SCHEDULE_START = 0.5  # the default of `training.schedule_start` for a warm start
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,6 @@ from canary.environments.protocol import (
     Discrete,
     Environment,
     name_of_environment,
-    policy_interface,
     settings_of,
 )
 from canary.errors import CanaryError
@@ -76,7 +75,7 @@ def place_of(environment: Environment, name: str | None = None) -> Place:
         environment.horizon,
         environment.observation_size,
         environment.action_space,
-        policy_interface(environment),
+        getattr(environment, "policy_interface", None),
     )
 
 

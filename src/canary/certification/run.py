@@ -33,7 +33,6 @@ from canary.certification.page import render_page
 from canary.certification.plan import Plan, complete
 from canary.config.config import complete_constraint
 from canary.constraints import Constraint, parts_of
-from canary.environments import protocol
 from canary.environments.protocol import Environment, close, settings_of, with_settings
 from canary.errors import CanaryError, nearest
 from canary.runs import files
@@ -208,7 +207,7 @@ def shifted(environment: Environment, shifts: Sequence[str]) -> tuple[list[Chang
 
 def _largest_cost(environment: Environment, horizon: int, given: float | None) -> Any:
     """The largest cost of an episode, from that of a step: the stated one, or the given one."""
-    stated = protocol.largest_step_cost(environment)
+    stated = getattr(environment, "largest_step_cost", None)
     if stated is not None and given not in (None, stated):
         raise CanaryError(
             f"The environment states that a step costs at most {stated}; leave out the largest "

@@ -7,6 +7,8 @@ Optional members:
     largest_step_cost     the largest cost of one step, from which certificates bound means and tail means;
                           of several costs, a tuple
     finite_tables()       its states, transitions, rewards and costs as `FiniteTables`, for exact optima
+    policy_interface      how the policy's observations and actions follow from those of a Gymnasium
+                          environment, as plain data
     drawing               how to draw it (docs/rendering.md): a function, or "module:function"
     settings()            its settings as JSON data, if it is not a dataclass
     with_settings(dict)   the same environment with some settings changed
@@ -128,21 +130,6 @@ class FiniteTables(NamedTuple):
 
 def default_constraint(environment: Environment) -> Constraint | Sequence[Constraint] | None:
     return getattr(environment, "default_constraint", None)
-
-
-def largest_step_cost(environment: Environment) -> float | None:
-    return getattr(environment, "largest_step_cost", None)
-
-
-def finite_tables(environment: Environment) -> FiniteTables | None:
-    tables = getattr(environment, "finite_tables", None)
-    return None if tables is None else tables()
-
-
-def policy_interface(environment: Environment) -> dict[str, Any] | None:
-    """How to convert between the policy's and the environment's observations and actions, as plain
-    data; None if they are the same."""
-    return getattr(environment, "policy_interface", None)
 
 
 def close(environment: Environment) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy import sparse
 
-from canary.environments.protocol import Environment, finite_tables
+from canary.environments.protocol import Environment
 from canary.errors import CanaryError
 
 LARGEST_DENOMINATOR = 1_000_000
@@ -111,14 +111,14 @@ class FiniteMDP:
 
 def from_environment(environment: Environment) -> FiniteMDP:
     """The environment's own tables, or a sentence if it has none."""
-    tables = finite_tables(environment)
+    tables = getattr(environment, "finite_tables", None)
     if tables is None:
         raise CanaryError(
             f"{type(environment).__name__} has no finite table of states and costs, so its best "
             "returns cannot be computed exactly; state it as finite_tables() "
             "(examples/maintenance.py). `canary certify` is for any environment."
         )
-    return FiniteMDP(**tables._asdict(), horizon=environment.horizon)
+    return FiniteMDP(**tables()._asdict(), horizon=environment.horizon)
 
 
 def _check(mdp: FiniteMDP) -> None:

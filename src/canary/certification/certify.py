@@ -17,17 +17,16 @@ from jaxtyping import PRNGKeyArray
 from canary import evaluation
 from canary.certification.certificate import Result, Table, examine, is_decided
 from canary.certification.plan import Plan, complete
-from canary.constraints import Chance, Constraint, one_cost, parts_of
+from canary.constraints import Constraint, one_cost, parts_of
 from canary.environments.protocol import Environment
 from canary.identity import identify, place_of, refuse_nonfinite
 from canary.networks import Policy
-from canary.numerics.costs import violates
 from canary.numerics.running_statistics import RunningStatistics
 from canary.rollout import CostAccount
 
-Progress = Callable[[int, int | None], None]
-"""Called after each batch with the episodes so far and the violations among them; None for a fixed
-plan, which hides them until its end, and unless the only constraint counts violations."""
+Progress = Callable[[int], None]
+"""Called after each batch with the episodes so far. Violations stay hidden until the end, so that
+nobody can stop because of them."""
 PlayRows = Callable[[np.ndarray], Table]
 """From episode numbers to their rows."""
 
@@ -78,20 +77,17 @@ def gather(
     whether a KeyboardInterrupt ended it.
 
     With early stopping the test looks after each batch and stops when every constraint has its
-    verdict. A fixed plan hides violations until its end, so that nobody can stop because of them.
+    verdict.
     """
-    first, *others = parts_of(constraint)
     most = plan.episodes if count is None else count
     assert most is not None
-    table = np.zeros((0, len(others) + 3))
+    table = np.zeros((0, len(parts_of(constraint)) + 2))
     try:
         while len(table) < most and (count is not None or not is_decided(table, plan, constraint)):
             batch = play(np.arange(len(table), len(table) + plan.batch))
             table = np.concatenate([table, batch])[:most]
             if progress is not None:
-                is_counted = plan.early_stop and isinstance(first, Chance) and not others
-                violations = int(violates(table[:, 0], first.limit).sum())
-                progress(len(table), violations if is_counted else None)
+                progress(len(table))
     except KeyboardInterrupt:
         if count is not None:  # an interrupted replay proves nothing
             raise

@@ -162,8 +162,12 @@ def play(
             key = jax.random.key(evaluation_seed)
             for number in (seed, STREAM, *decided, row):
                 key = jax.random.fold_in(key, number)
-            name = policy_name(seed, changes)
-            report = partial(_report, show, name, place * most, most * len(statements))
+
+            def report(
+                episodes: int, done: int = place * most, what: str = policy_name(seed, changes)
+            ):
+                show(done + episodes, most * len(statements), what)
+
             count = None if counts is None else counts[place]
             rows = partial(player, *policies.of_seed(seed), key)
             table, interrupted = gather(rows, plan, constraint, report, 0 if stopped else count)
@@ -173,14 +177,6 @@ def play(
             place += 1
         close(environment)
     return results
-
-
-def _report(
-    show: Show, name: str, before: int, total: int, episodes: int, violations: int | None
-) -> None:
-    """How far a certification is, after so many episodes of a policy."""
-    found = "" if violations is None else f", {violations:,} violations"
-    show(before + episodes, total, f"{name}: {episodes:,} episodes{found}")
 
 
 def shifted(environment: Environment, shifts: Sequence[str]) -> tuple[list[Changes], int]:

@@ -162,14 +162,14 @@ def test_every_study_can_be_configured_and_differs_from_its_neighbours():
 def test_a_request_changes_seeds_steps_and_preset():
     study = ALL_STUDIES["table1"]
     ant = next(row for row in study.rows if row.name == "eco-ant-canary")
-    paper = configuration(ant, Request(scale="paper"))
+    paper = configuration(Request(scale="paper").row(ant))
     assert (paper.preset, paper.training.seeds) == ("paper", tuple(range(30)))
     assert paper.training.total_steps == 10_000_000
-    small = configuration(ant, Request(seeds=2, steps=5000, preset="paper"))
+    small = configuration(Request(seeds=2, steps=5000, preset="paper").row(ant))
     assert small.training.seeds == (1500, 1501)
     assert (small.training.total_steps, small.preset) == (5000, "paper")
     with pytest.raises(CanaryError, match="must be at least 1"):
-        configuration(ant, Request(steps=0))
+        configuration(Request(steps=0).row(ant))
 
 
 def test_a_row_that_a_study_does_not_have_is_refused(tmp_path):

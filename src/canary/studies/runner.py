@@ -71,6 +71,16 @@ class Request:
             return tuple(range(stated[0], stated[0] + self.seeds))
         return tuple(stated) if self.seeds is None else self.seeds
 
+    def row(self, row: Row) -> Row:
+        """The row as it is asked for."""
+        at_paper_scale = self.scale == "paper"
+        stated = None if at_paper_scale else row.steps
+        preset = self.preset or ("paper" if at_paper_scale else row.preset)
+        if preset != row.preset:
+            row = replace(row, about=", ".join((f"the `{preset}` preset", *row.overrides)))
+        seeds, steps = self.chosen_seeds(row.seeds), stated if self.steps is None else self.steps
+        return replace(row, preset=preset, seeds=seeds, steps=steps)
+
     def check_names(self, study: str, known: Collection[str]) -> None:
         for name in self.only:
             if name not in known:
@@ -106,9 +116,10 @@ def reproduce(
     settings_in = {folder: settings_of(stored[folder]["config"]) for folder in sorted(stored)}
     seeds_in = {folder: set(map(int, stored[folder]["seeds"])) for folder in stored}
     units, rows = [], []
-    for row in study.rows:
-        is_wanted = not request.only or row.name in request.only
-        config = configuration(row, request if is_wanted else None)
+    for stated in study.rows:
+        is_wanted = not request.only or stated.name in request.only
+        row = request.row(stated) if is_wanted else stated
+        config = configuration(row)
         settings = settings_of(config_to_dict(config))
         own = places.results / (study.units_of or name) / row.name
         folder = _folder_of(own, settings, settings_in)
@@ -127,19 +138,15 @@ def reproduce(
     return save_views(page)
 
 
-def configuration(row: Row, request: Request | None = None) -> RunConfig:
-    request = request or Request()
-    at_paper_scale = request.scale == "paper"
-    stated = None if at_paper_scale else row.steps
-    steps = stated if request.steps is None else request.steps
+def configuration(row: Row) -> RunConfig:
     config = make_config(
         row.environment,
         row.algorithm,
         row.constraint or None,
-        request.preset or ("paper" if at_paper_scale else row.preset),
-        row.overrides + (() if steps is None else (f"training.total_steps={steps}",)),
+        row.preset,
+        row.overrides + (() if row.steps is None else (f"training.total_steps={row.steps}",)),
         row.cost,
-        seeds=request.chosen_seeds(row.seeds),
+        seeds=tuple(row.seeds),
     )
     one_cost(config.constraint, "A study")
     return config
@@ -172,12 +179,10 @@ def _folder_of(own: Path, settings: str, settings_in: dict[Path, str]) -> Path:
 
 def _described(row: Row, config: RunConfig, folder: Path, page: Path) -> dict[str, Any]:
     """The entry of a row in study.json."""
-    about, is_own = row.about, folder.parent == page
-    if config.preset != row.preset:
-        about = ", ".join((f"the `{config.preset}` preset", *row.overrides))
+    is_own = folder.parent == page
     return {
         "row": row.name,
-        "about": about,
+        "about": row.about,
         "folder": folder.name if is_own else f"../{folder.parent.name}/{folder.name}",
         "environment": config.environment_name,
         "algorithm": config.algorithm_name,

@@ -49,7 +49,7 @@ class IcyLake:
 
     def __post_init__(self):
         convert_fields(self)
-        rows = self._rows
+        rows = self.rows
         letters = "".join(rows)
         is_rectangle = len({len(row) for row in rows}) == 1 and set(letters) <= set("SFHG")
         if not is_rectangle or letters.count("S") != 1 or "G" not in letters:
@@ -162,9 +162,10 @@ class IcyLake:
         return int(np.flatnonzero((self._tiles == "S").ravel())[0])
 
     @property
-    def _rows(self) -> list[str]:
+    def rows(self) -> list[str]:
+        """The letters of the tiles."""
         return STANDARD_MAPS.get(self.map, self.map).split("/")
 
     @cached_property
     def _tiles(self) -> np.ndarray:
-        return np.array([list(row) for row in self._rows])
+        return np.array([list(row) for row in self.rows])

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.patches import Circle, FancyBboxPatch, Polygon
 
-from canary.environments.icy_lake import STANDARD_MAPS, IcyLake
+from canary.environments.icy_lake import IcyLake
 from canary.rendering.panel import (
     AMBER,
     BLUE,
@@ -40,7 +40,7 @@ def draw(
     environment: IcyLake, episode: RecordedEpisode, moments: Sequence[int], size: int
 ) -> Iterator[Picture]:
     """The lake fills the picture; the path is drawn up to each moment."""
-    rows = STANDARD_MAPS.get(environment.map, environment.map).split("/")
+    rows = environment.rows
     columns, half = len(rows[0]), max(len(rows), len(rows[0])) / 2
     axes, tile = square(size, np.array([columns, len(rows)]) / 2, half, SHORE), size / (2 * half)
     axes.invert_yaxis()

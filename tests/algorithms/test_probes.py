@@ -16,7 +16,7 @@ from canary.algorithms.cvar_cpo import QuantileConfig
 from canary.networks import critic_values
 from canary.rollout import CostAccount
 from canary.training import Trainer, init_training, train_chunk
-from problems.baseline_probes import Kind, Probe
+from problems.probe_environments import Kind, Probe
 from problems.terms import make_terms
 
 LIMIT, EPSILON, DISCOUNT, UPDATES = 1.0, 0.3, 0.9, 60

@@ -60,9 +60,9 @@ def plain_loop(name: str, steps: int) -> Callable[[], None]:
     return play
 
 
-def rollouts(name: str, steps: int, workers: int) -> list[Callable[[], None]]:
+def rollouts(name: str, steps: int) -> list[Callable[[], None]]:
     """The same for rollouts of training, without and with a policy."""
-    environment = from_gymnasium(name, cost=no_cost, workers=workers)
+    environment = from_gymnasium(name, cost=no_cost)
     settings = (f"training.environments={LANES}", f"training.rollout_length={steps}")
     config = make_config(environment, "ppo", canary.Chance(1.0, 0.1), "fast", settings, seeds=(0,))
     training = HostTraining(make_trainer(config), {"xla_cpu_multi_thread_eigen": False})
@@ -82,11 +82,9 @@ def rollouts(name: str, steps: int, workers: int) -> list[Callable[[], None]]:
     return [lambda: play(drawn), lambda: play(with_policy)]
 
 
-def measure(
-    name: str, steps: int, rounds: int, workers: int, clock: Callable[[], float]
-) -> list[float]:
+def measure(name: str, steps: int, rounds: int, clock: Callable[[], float]) -> list[float]:
     """Steps of all lanes per second: the plain loop, the adapter, and a rollout."""
-    players = [plain_loop(name, steps), *rollouts(name, steps, workers)]
+    players = [plain_loop(name, steps), *rollouts(name, steps)]
     best = [np.inf] * len(players)
     for _ in range(rounds):
         for index, play in enumerate(players):
@@ -100,10 +98,8 @@ def main(
     envs: tuple[str, ...] = ("CartPole-v1", "Pendulum-v1", "Ant-v5"),
     steps: int = 200,
     rounds: int = 5,
-    workers: int = 0,
     processor_time: bool = False,
 ) -> None:
-    """Measure, with `workers` processes; `processor_time` needs 0."""
     prepare_devices()
     clock = time.process_time if processor_time else time.perf_counter
     print(
@@ -111,7 +107,7 @@ def main(
         f"   steps/s, {LANES} lanes"
     )
     for name in envs:
-        plain, adapter, rollout = measure(name, steps, rounds, workers, clock)
+        plain, adapter, rollout = measure(name, steps, rounds, clock)
         print(
             f"{name:<14}{plain:>12,.0f}{adapter:>12,.0f}{adapter / plain:>7.2f}"
             f"{rollout:>12,.0f}{rollout / plain:>7.2f}",

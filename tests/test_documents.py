@@ -112,7 +112,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def small(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Trainings are small, and those with the same settings share their programs."""
     monkeypatch.chdir(place)
-    monkeypatch.setattr("canary.api.training.make_config", small_config)
+    monkeypatch.setattr("canary.api.make_config", small_config)
     monkeypatch.setattr("canary.studies.runner.new_run", stop)
     with warm():
         yield

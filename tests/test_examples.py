@@ -3,7 +3,6 @@ certify and rebuild."""
 
 import importlib
 from dataclasses import replace
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +16,6 @@ from examples.portfolio import Portfolio
 from examples.small_shop import SmallShop
 
 from canary.checking.yardstick import full_check
-from canary.environments import from_gymnasium
 from canary.exact import (
     best_response,
     best_under_cantelli,
@@ -43,8 +41,6 @@ SLOW = [
 @pytest.mark.parametrize("name", ["small_shop", *SLOW])
 def test_an_example_trains_and_certifies(name, tmp_path, capsys, monkeypatch):
     example = importlib.import_module(f"examples.{name}")
-    if name == "pendulum":  # that processes of its own change no number is tested elsewhere
-        monkeypatch.setattr(example, "from_gymnasium", partial(from_gymnasium, workers=0))
     run = example.main(total_steps=240, out=tmp_path, overrides=TINY, quiet=True)
     assert run.summary()["status"] == "finished"
     assert "confidence" in capsys.readouterr().out

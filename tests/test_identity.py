@@ -2,6 +2,7 @@
 changes."""
 
 from dataclasses import replace
+from typing import Any
 
 import jax
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from canary.errors import CanaryError
 from canary.export import numpy_policy
-from canary.identity import Place, identify, refuse_nonfinite
+from canary.identity import refuse_nonfinite
 from canary.rollout import CostAccount
 from export.portable_policies import make_portable, with_critics
 
@@ -24,12 +25,8 @@ def changed(tree, index: int):
 
 def test_everything_that_determines_behaviour_is_in_it():
     portable = with_critics(make_portable(normalised=True, continuous=True), dead_zone=0.3)
-    policy, statistics, critics, place = (
-        portable.policy,
-        portable.statistics,
-        portable.critics,
-        portable.place,
-    )
+    policy, statistics, critics = portable.policy, portable.statistics, portable.critics
+    environment: Any = portable.environment
     assert critics is not None
     count = len(jax.tree.leaves(policy))
     variants = {
@@ -46,9 +43,9 @@ def test_everything_that_determines_behaviour_is_in_it():
         "limit": replace(portable, account=CostAccount(2.6, 1.0)),
         "discount": replace(portable, account=CostAccount(2.5, 0.99)),
         "clock": replace(portable, account=CostAccount(2.5, 1.0, 20)),
-        "settings": replace(portable, place=replace(place, settings={"slip": 0.26})),
-        "name": replace(portable, place=replace(place, name="Other")),
-        "horizon": replace(portable, place=replace(place, horizon=21)),
+        "settings": replace(portable, environment=replace(environment, slip=0.26)),
+        "name": replace(portable, environment=replace(environment, name="Other")),
+        "horizon": replace(portable, environment=replace(environment, horizon=21)),
     }
     digests = {name: variant.identity.sha256 for name, variant in variants.items()}
     assert len({*digests.values(), portable.identity.sha256}) == len(variants) + 1
@@ -65,6 +62,5 @@ def test_numbers_that_are_none_are_refused_by_name(number: float):
     portable = make_portable()
     leaves, structure = jax.tree.flatten(portable.policy)
     sick = jax.tree.unflatten(structure, [np.full_like(leaves[0], number), *leaves[1:]])
-    place = Place("Probe", {}, 10, 5, portable.place.action_space)
     with pytest.raises(CanaryError, match=r"seed 3 has numbers that are not finite.*policy"):
-        refuse_nonfinite(identify(sick, None, CostAccount(1.0, 1.0), place), 3)
+        refuse_nonfinite(replace(portable, policy=sick).identity, 3)

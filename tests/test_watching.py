@@ -9,14 +9,12 @@ from typing import Any
 import polars as pl
 import pytest
 
-from canary.constraints import Chance, Mean
 from canary.errors import CanaryError
 from canary.watching import Callback, check_logs, updates_of, watching
 
-CONSTRAINT = Chance(5.5, 0.1)
-ABOUT: dict[str, Any] = {
-    "training": {"environments": 2, "rollout_length": 50, "seeds": [3, 5]},
-    "tags": ["a"],
+CONFIG: dict[str, Any] = {
+    "training": {"environments": 2, "rollout_length": 50, "seeds": [3, 5], "total_steps": 950},
+    "constraint": {"kind": "chance", "limit": 5.5, "epsilon": 0.1},
 }
 # Seeds 3 and 5, two updates each. Seed 3 ends two whole episodes in its first update and a
 # staggered one in its second; seed 5 ends none.
@@ -37,7 +35,7 @@ EPISODES = pl.DataFrame(
 
 
 def test_an_update_says_what_every_seed_did():
-    one, two = updates_of(ROWS, EPISODES, constraint=CONSTRAINT, run=Path("run"), updates=9)
+    one, two = updates_of(ROWS, EPISODES, config=CONFIG, run=Path("run"))
     assert (one.number, one.updates, one.steps, two.number, two.steps) == (1, 9, 100, 2, 200)
     three, five = one.seeds
     assert (three.seed, three.episodes, three.return_mean, three.cost_mean) == (3, 2, 2.0, 5.0)
@@ -53,7 +51,8 @@ def test_an_update_says_what_every_seed_did():
         "episodes": 0.0, "return_mean": None, "cost_mean": None, "constraint_value": None,
         "kl": None, "algorithm_cost_mean": 7.5,
     }  # fmt: skip
-    (mean, _) = updates_of(ROWS, EPISODES, constraint=Mean(1.0), run=Path("run"), updates=9)
+    other = CONFIG | {"constraint": {"kind": "mean", "limit": 1.0}}
+    (mean, _) = updates_of(ROWS, EPISODES, config=other, run=Path("run"))
     assert mean.seeds[0].constraint_value == 5.0
 
 
@@ -61,7 +60,7 @@ def watched(run: Path, callback: Callback | None = None, logs: Sequence[str] = (
     """Whether training goes on after these updates, of which so many are done already."""
     before, after = pl.col("iteration") < done, pl.col("iteration") >= done
     tables = ROWS.filter(before), EPISODES.filter(before)
-    with watching(run, ABOUT, CONSTRAINT, 9, tables, callback, logs) as see:
+    with watching(run, CONFIG, tables, callback, logs) as see:
         return see(ROWS.filter(after), EPISODES.filter(after))
 
 

@@ -7,19 +7,11 @@ import sys
 from pathlib import Path
 
 SETTINGS = (
-    "env.horizon=60",
-    "algo.epochs=1",
-    "algo.minibatch_size=1000",
-    "algo.hidden=[16,16]",
-    "training.merge_capacity=0",
-    "training.environments=5",
-)
+    "env.horizon=60", "algo.epochs=1", "algo.minibatch_size=1000", "algo.hidden=[16,16]",
+    "training.merge_capacity=0", "training.environments=5",
+)  # fmt: skip
 STEPS = 4000
-FLAGS = [
-    "--total-steps",
-    str(STEPS),
-    *(part for setting in SETTINGS for part in ("--set", setting)),
-]
+FLAGS = ["--total-steps", str(STEPS), *(part for one in SETTINGS for part in ("--set", one))]
 SOURCE = Path(__file__).resolve().parent.parent / "src"
 
 

@@ -16,7 +16,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, UInt32
+from jaxtyping import Array, Float, Int, Key, UInt32
 
 from canary.environments.gymnasium_environment import (
     GymnasiumEnvironment,
@@ -114,6 +114,7 @@ class HostPlayer:
 
         self._environment, self._account = environment, account
         self._act, self._draw = make_act(account, choose), jax.jit(_draw_episodes)
+        self._live: dict[int, Episodes] = {}  # by the number of lanes
 
     def __call__(
         self, policy: Policy, statistics: RunningStatistics | None, keys: Key[Array, "episode"]
@@ -155,7 +156,9 @@ class HostPlayer:
         the resets and after every step."""
         identity, keys_act = self._draw(keys)
         act = self._act(policy, statistics, jnp.float32(self._account.limit))
-        episodes = self._environment.episodes(self, len(keys))
+        if len(keys) not in self._live:
+            self._live[len(keys)] = self._environment.episodes(len(keys))
+        episodes = self._live[len(keys)]
 
         def choose(time: int) -> np.ndarray:
             # An action chosen from a non-finite observation is not valid.
@@ -174,7 +177,7 @@ def _draw_episodes(keys: Key[Array, "episode"]) -> Any:
 
 
 class HostTraining:
-    """Training of one seed on a host environment."""
+    """Training of seeds on a host environment, one seed at a time."""
 
     def __init__(self, trainer: Trainer, options: dict[str, Any] | None):
         jit = partial(jax.jit, compiler_options=options)
@@ -185,12 +188,15 @@ class HostTraining:
         )
         account = trainer.account(jnp.zeros(()))
         self._act = make_act(account, lambda d, noise: d.choose(noise), compiler_options=options)
+        self._live: dict[bytes, Episodes] = {}  # by the key of the seed
 
     def init(self, terms: Terms, seed: Int[Array, ""]) -> TrainingState:
-        identity, time, (_, key) = self._draw_start(seed)
-        episodes = self._episodes(key)
+        identity, time, _ = self._draw_start(seed)
+        episodes = self._environment.episodes(self._trainer.environments)
         episodes.start(episodes.everyone, np.asarray(identity), np.asarray(time))
-        return self._fresh(terms, seed, *map(jnp.array, episodes.arrays))
+        state = self._fresh(terms, seed, *map(jnp.array, episodes.arrays))
+        self._live[_name(state)] = episodes
+        return state
 
     def structure(self, terms: Terms) -> Any:
         """Shapes and types of a state; no environment is reset."""
@@ -222,8 +228,8 @@ class HostTraining:
     def collect(self, state: TrainingState) -> tuple[Any, ...]:
         """Play a batch: the tables before and after every step, the actions, and the lanes at the
         end."""
-        episodes = self._episodes(state.key)
-        if not episodes.take_up(*jax.tree.leaves(state.lanes)).all():
+        episodes, alive = self._take_up(state)
+        if not alive.all():
             raise CanaryError(
                 f"Episodes of {self._environment.name} could not be restored: the same seed and "
                 "actions led to other observations."
@@ -243,8 +249,7 @@ class HostTraining:
     def revive(self, state: TrainingState) -> tuple[TrainingState, int]:
         """The stored state with live environments, and how many episodes could not be brought
         back: new ones start in their lanes."""
-        episodes = self._episodes(state.key)
-        alive = episodes.take_up(*jax.tree.leaves(state.lanes))
+        episodes, alive = self._take_up(state)
         if not alive.all():
             key = jax.random.fold_in(state.key, state.terms.iteration)
             keys = jax.random.split(key, len(alive))
@@ -253,10 +258,16 @@ class HostTraining:
             state = replace(state, lanes=_now(episodes))
         return state, int((~alive).sum())
 
-    def _episodes(self, key: PRNGKeyArray) -> Episodes:
-        """The live environments of the seed with this key."""
-        name = np.asarray(jax.random.key_data(key)).tobytes()
-        return self._environment.episodes(name, self._trainer.environments)
+    def _take_up(self, state: TrainingState) -> tuple[Episodes, np.ndarray]:
+        """The seed's live environments in this state, and which of them could be brought there."""
+        name = _name(state)
+        if name not in self._live:
+            self._live[name] = self._environment.episodes(self._trainer.environments)
+        return self._live[name], self._live[name].take_up(*jax.tree.leaves(state.lanes))
+
+
+def _name(state: TrainingState) -> bytes:
+    return np.asarray(jax.random.key_data(state.key)).tobytes()
 
 
 def _draw_start(trainer: Trainer, seed: Int[Array, ""]) -> Any:

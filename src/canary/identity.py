@@ -16,7 +16,6 @@ import numpy as np
 from jaxtyping import PyTree
 
 from canary.environments.protocol import (
-    ActionSpace,
     Discrete,
     Environment,
     name_of_environment,
@@ -54,54 +53,32 @@ class RiskCritics:
     """Of the shaped cost; None for V and V~."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Place:
-    """The environment that a policy was trained in, as plain data."""
-
-    name: str
-    settings: dict[str, Any]
-    horizon: int
-    observation_size: int
-    action_space: ActionSpace
-    interface: dict[str, Any] | None = None
-    """How the policy's actions and inputs follow from the environment's; None if they are equal."""
-
-
-def place_of(environment: Environment, name: str | None = None) -> Place:
-    """An environment as plain data, by default with its own name."""
-    return Place(
-        name or name_of_environment(environment),
-        settings_of(environment),
-        environment.horizon,
-        environment.observation_size,
-        environment.action_space,
-        getattr(environment, "policy_interface", None),
-    )
-
-
 def identify(
     policy: Policy,
     statistics: RunningStatistics | None,
     account: CostAccount,
-    place: Place,
+    environment: Environment,
     critics: RiskCritics | None = None,
 ) -> Identity:
     """All that determines the behaviour of a policy."""
     arrays = named("policy", policy) | named("statistics", statistics)
     if critics is not None:
         arrays |= named("critics", critics.networks)
-    space = place.action_space
+    space, interface = environment.action_space, getattr(environment, "policy_interface", None)
     if isinstance(space, Discrete):
         actions: dict[str, Any] = {"kind": "discrete", "count": space.count}
     else:  # the environment clips after its own noise, if it has any
-        clips = "environment" if place.interface is None else "interface"
+        clips = "environment" if interface is None else "interface"
         actions = {"kind": "continuous", "size": space.size, "low": -1.0, "high": 1.0}
         actions["clipped_by"] = clips
     facts = {
         "identity": VERSION,
-        "environment": {"name": place.name, "settings": place.settings},
-        "horizon": place.horizon,
-        "observation_size": place.observation_size,
+        "environment": {
+            "name": name_of_environment(environment),
+            "settings": settings_of(environment),
+        },
+        "horizon": environment.horizon,
+        "observation_size": environment.observation_size,
         "actions": actions,
         "limit": np.asarray(account.limit, float).tolist(),
         "cost_discount": float(account.cost_discount),
@@ -114,8 +91,8 @@ def identify(
         "spent_scale": SPENT_SCALE,
         "critics": critics and {"dead_zone": critics.dead_zone},
     }
-    if place.interface is not None:  # digests of all other policies stay what they were
-        facts["interface"] = place.interface
+    if interface is not None:  # digests of all other policies stay what they were
+        facts["interface"] = interface
     return Identity(json.loads(json.dumps(facts, allow_nan=False)), arrays)
 
 

@@ -1,6 +1,6 @@
 """Watching a run while it trains: a record per update, for the user's callback and for logs.
 
-A log is a context that gives a function of one update. A resumed run writes its CSV and TensorBoard
+A log is a context that yields a function of one update. A resumed run writes its CSV and TensorBoard
 logs anew from its tables, so a kill leaves them neither ahead of the checkpoint nor behind it.
 """
 
@@ -13,13 +13,12 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from canary.constraints import Constraint
+from canary.constraints import from_dict
 from canary.errors import CanaryError, nearest
 from canary.runs import files
 
@@ -74,10 +73,12 @@ class Update:
 
 
 def updates_of(
-    rows: pl.DataFrame, episodes: pl.DataFrame, *, constraint: Constraint, run: Path, updates: int
+    rows: pl.DataFrame, episodes: pl.DataFrame, *, config: dict[str, Any], run: Path
 ) -> Iterator[Update]:
     """The updates in some rows of a run's tables: a row of metrics per seed and update, a row per
     episode."""
+    training, constraint = config["training"], from_dict(config["constraint"])
+    planned = training["total_steps"] // (training["environments"] * training["rollout_length"])
     whole = episodes.filter(pl.col("valid")).partition_by("seed", "iteration", as_dict=True)
 
     def of_seed(row: dict[str, Any]) -> SeedUpdate:
@@ -97,7 +98,7 @@ def updates_of(
     for part in parts:
         number, steps = int(part["iteration"][0]) + 1, int(part["steps"][0])
         seeds = tuple(map(of_seed, part.to_dicts()))
-        yield Update(run=run, number=number, updates=updates, steps=steps, seeds=seeds)
+        yield Update(run=run, number=number, updates=planned, steps=steps, seeds=seeds)
 
 
 Callback = Callable[[Update], bool | None]
@@ -106,7 +107,7 @@ Write = Callable[[Update], None]
 
 
 @contextmanager
-def csv_log(run: Path, about: dict[str, Any], is_resumed: bool) -> Iterator[Write]:
+def csv_log(run: Path, config: dict[str, Any]) -> Iterator[Write]:
     """RUN/log.csv: a row per seed and update; unknown numbers are empty."""
     path = run / "log.csv"
     files.write_atomically(path, b"")
@@ -124,29 +125,30 @@ def csv_log(run: Path, about: dict[str, Any], is_resumed: bool) -> Iterator[Writ
 
 
 @contextmanager
-def tensorboard_log(run: Path, about: dict[str, Any], is_resumed: bool) -> Iterator[Write]:
+def tensorboard_log(run: Path, config: dict[str, Any]) -> Iterator[Write]:
     """RUN/tensorboard/seed-N: a curve per seed and number; see `tensorboard --logdir RUN`."""
     make = importlib.import_module("tensorboardX").SummaryWriter
     shutil.rmtree(run / "tensorboard", ignore_errors=True)
-    with ExitStack() as stack:
-        writers = {
-            seed: stack.enter_context(
-                make(str(run / "tensorboard" / f"seed-{seed}"), flush_secs=10)
-            )
-            for seed in about["training"]["seeds"]
-        }
+    writers = {
+        seed: make(str(run / "tensorboard" / f"seed-{seed}"), flush_secs=10)
+        for seed in config["training"]["seeds"]
+    }
 
-        def write(update: Update) -> None:
-            for seed in update.seeds:
-                for name, number in seed.numbers().items():
-                    if number is not None:
-                        writers[seed.seed].add_scalar(name, number, update.steps)
+    def write(update: Update) -> None:
+        for seed in update.seeds:
+            for name, number in seed.numbers().items():
+                if number is not None:
+                    writers[seed.seed].add_scalar(name, number, update.steps)
 
+    try:
         yield write
+    finally:
+        for writer in writers.values():
+            writer.close()
 
 
 @contextmanager
-def wandb_log(run: Path, about: dict[str, Any], is_resumed: bool) -> Iterator[Write]:
+def wandb_log(run: Path, config: dict[str, Any]) -> Iterator[Write]:
     """A run of the project `canary` (or $WANDB_PROJECT), named as the run, with a curve per number
     and seed."""
     wandb: Any = importlib.import_module("wandb")
@@ -156,9 +158,8 @@ def wandb_log(run: Path, about: dict[str, Any], is_resumed: bool) -> Iterator[Wr
             name=run.name,
             id=run.name[:64],
             dir=str(run),
-            resume="allow" if is_resumed else None,
-            tags=about["tags"] or None,
-            config=about,
+            resume="allow",
+            config=config,
             settings=wandb.Settings(console="off", silent=True),
         )
     except Exception as error:  # not logged in, no network, no room
@@ -203,31 +204,31 @@ def check_logs(names: Sequence[str]) -> tuple[str, ...]:
 @contextmanager
 def watching(
     run: Path,
-    about: dict[str, Any],
-    constraint: Constraint,
-    updates: int,
+    config: dict[str, Any],
     done: tuple[pl.DataFrame, pl.DataFrame],
     callback: Callback | None = None,
     logs: Sequence[str] = (),
 ) -> Iterator[Callable[[pl.DataFrame, pl.DataFrame], bool]]:
-    """Yields a function of the metrics and episodes of a chunk, which passes its updates on and
-    returns whether training shall go on. `about` is the run's configuration with its tags, `done`
-    the tables so far."""
-    all_of = partial(updates_of, constraint=constraint, run=run, updates=updates)
+    """Yields a function that passes the updates of a chunk on, from its metrics and episodes, and
+    returns whether to continue. `config` is that of the manifest, `done` are the tables so far."""
+
+    def updates(*tables: pl.DataFrame) -> Iterator[Update]:
+        return updates_of(*tables, config=config, run=run)
+
     with ExitStack() as opened:
         listeners: list[Callback] = []
         for name in logs:
-            write = opened.enter_context(LOGS[name](run, about, not done[0].is_empty()))
+            write = opened.enter_context(LOGS[name](run, config))
             listeners.append(write)
             if name != "wandb":  # its server has the earlier updates
-                for update in all_of(*done):
+                for update in updates(*done):
                     write(update)
         if callback is not None:
             listeners.append(callback)
 
-        def see(rows: pl.DataFrame, episodes: pl.DataFrame) -> bool:
-            chunk = all_of(rows, episodes) if listeners else ()
-            answers = [listen(update) for update in chunk for listen in listeners]
+        def see(*chunk: pl.DataFrame) -> bool:
+            found = updates(*chunk) if listeners else ()
+            answers = [listen(update) for update in found for listen in listeners]
             return all(answer is None or answer for answer in answers)
 
         yield see

@@ -66,15 +66,6 @@ def test_settings_of_jax_that_change_numbers_are_refused(name):
     prepare_devices()
 
 
-def test_a_batch_that_no_memory_holds_is_a_sentence(tmp_path, capsys):
-    said = sentence(
-        capsys, "train", "--seeds", "1", "--total-steps", "2000000000", "--out", str(tmp_path / "out"),
-        "--set", "training.environments=2000000000", "--set", "training.rollout_length=1", "--quiet",
-    )  # fmt: skip
-    assert "training.environments" in said
-    assert not (tmp_path / "out").exists()
-
-
 def test_code_that_ends_the_process_and_a_deleted_directory_are_sentences(
     capsys, tmp_path, monkeypatch
 ):

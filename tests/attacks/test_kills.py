@@ -16,7 +16,6 @@ from attacks.death import Mortal
 from attacks.warm import warm
 from canary.config.config import make_config
 from canary.runs.directory import read_manifest
-from canary.runs.files import UNFINISHED
 from canary.runs.runner import new_run, train_run
 from tiny_runs import command, environment
 
@@ -26,7 +25,7 @@ SMALL = (
 )  # fmt: skip
 CONFIG = make_config("IcyLake", "ppo", overrides=SMALL, seeds=(5,), total_steps=200)
 # What may differ between equal runs: times, processes, and the digest of what contains them
-VOLATILE = {"started", "finished", "process", "sha256", "command", "train_seconds", "wall_seconds"}
+VOLATILE = {"started", "finished", "sha256", "command", "train_seconds", "wall_seconds"}
 
 
 def content(out: Path) -> dict[str, Any]:
@@ -35,7 +34,7 @@ def content(out: Path) -> dict[str, Any]:
     (run,) = (path.parent for path in out.glob("*/manifest.json"))
     for path in (path for path in run.rglob("*") if path.is_file()):
         name = path.relative_to(run).as_posix()
-        if UNFINISHED.fullmatch(path.name) or path.name == ".lock":
+        if path.suffix == ".tmp" or path.name == ".lock":
             continue  # half of a file that a kill left
         if path.suffix == ".parquet":
             found[name] = pl.read_parquet(path).to_dicts()

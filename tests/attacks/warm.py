@@ -27,7 +27,7 @@ class WarmGroups(SeedGroups):
         names = "environments", "rollout_length", "chunk", "merge_capacity"
         sizes = [getattr(config.training, name) for name in names]
         settings = f"{self.kind} {config.algorithm} {config.environment} {limits} {sizes}"
-        self._training = self._known.setdefault(settings, self._training)
+        self.training = self._known.setdefault(settings, self.training)
 
 
 @contextmanager

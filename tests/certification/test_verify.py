@@ -132,4 +132,4 @@ def test_the_committed_certificate_is_about_the_policies_beside_it():
     assert (found["valid"], found["level"]) == (True, "consistent")
     policies = load_policies(open_config(run), run)
     for result in json.loads((run / "certificate.json").read_text())["results"]:
-        assert result["policy_sha256"] == policies.identity(result["seed"]).sha256
+        assert result["policy_sha256"] == policies.trained(result["seed"]).sha256

@@ -260,11 +260,11 @@ def test_ctrl_c_saves_and_resume_ends_as_if_nothing_had_happened(
 
 @pytest.mark.parametrize(("number", "times"), [(signal.SIGINT, 2), (signal.SIGTERM, 1)])
 def test_an_interruption_while_compiling(times, number, tmp_path, monkeypatch, capsys):
-    def interrupt(groups):
-        for _ in range(times):
+    def interrupt(display, text):
+        for _ in range(times if text == "compiling" else 0):
             os.kill(os.getpid(), number)
 
-    monkeypatch.setattr(seeds.SeedGroups, "compile", interrupt)
+    monkeypatch.setattr(runner.TrainingProgress, "busy", interrupt)
     assert main(["train", *FLAGS, "--seeds", "1", "--out", str(tmp_path)]) == 130
     (row,) = directory.list_runs(tmp_path)
     assert (row["status"], row["steps"]) == ("interrupted", 0)

@@ -103,7 +103,6 @@ def test_tasks_of_gymnasium_agree_with_a_plain_loop(name, horizon):
     make = partial(gymnasium.make, name)
     assert check_against_a_loop(make, speed, environment, played, horizon) >= LANES * 8
     assert played[2].done.sum() >= LANES  # episodes end within the rollout, so resets are in it
-    environment.close()
 
 
 def test_a_time_limit_of_its_own_truncates_and_does_not_terminate():
@@ -182,7 +181,6 @@ class Unbounded(Walk):
         ({"make": Walk}, "say it with horizon="),
         ({"make": Walk, "horizon": 9, "cost": "hazard"}, "cost must be a function"),
         ({"make": Unbounded, "horizon": 5}, "no finite bounds"),
-        ({"make": lambda: Walk(), "horizon": 9, "workers": 2}, "Worker processes need to import"),
     ],
 )
 def test_mistakes_are_told_when_the_environment_is_made(arguments, sentence):

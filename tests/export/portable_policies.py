@@ -1,20 +1,36 @@
 """Policies of every kind that can be exported, with weights that no training made."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from canary.environments.protocol import Continuous, Discrete
+from canary.environments.protocol import ActionSpace, Continuous, Discrete
 from canary.export.trained_policy import TrainedPolicy
-from canary.identity import Place, RiskCritics
+from canary.identity import RiskCritics
 from canary.networks import make_critics, make_policy
 from canary.numerics.running_statistics import initial_statistics, merge
 from canary.rollout import CostAccount
 
 OBSERVATIONS, HORIZON = 5, 20
 ABOUT = {"epsilon": 0.02, "algorithm": "canary", "seed": 3, "updates": 40}
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What a policy's identity asks of an environment."""
+
+    action_space: ActionSpace
+    slip: float = 0.25
+    horizon: int = HORIZON
+    observation_size: int = OBSERVATIONS
+    name: str = "Probe"
+    policy_interface: Any = None
+
+    def settings(self) -> dict[str, Any]:
+        return {"slip": self.slip}
 
 
 @cache  # drawing orthogonal weights compiles a program per shape
@@ -47,9 +63,9 @@ def make_portable(
             jax.random.key(4), (200, OBSERVATIONS)
         )
         statistics = merge(initial_statistics(OBSERVATIONS), seen)
-    place = Place("Probe", {"slip": 0.25}, HORIZON, OBSERVATIONS, space)
+    environment: Any = Probe(space)
     account = CostAccount(2.5, discount, HORIZON if clock else None)
-    return TrainedPolicy(policy, statistics, account, place, about=ABOUT)
+    return TrainedPolicy(policy, statistics, account, environment, about=ABOUT)
 
 
 @cache

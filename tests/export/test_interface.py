@@ -16,7 +16,7 @@ from canary.environments.gymnasium_environment import draw_identities
 from canary.export import numpy_policy
 from canary.export.formats import numpy_bytes
 from canary.host.episodes import SEED_BITS
-from canary.host.spaces import describe_spaces
+from canary.host.player import describe_spaces
 from canary.runs.policies import EvaluationPlan, load_policies, play
 from export.portable_policies import make_portable
 from problems.host_environments import Rooms, Walk
@@ -142,6 +142,6 @@ def test_the_digest_holds_the_interface():
     portable, digests = make_portable(continuous=True), set()
     for high in (4, 5):
         interface = describe_spaces(spaces.Box(-1, 1, (5,)), spaces.Box(-2, high, (3,)), "it")
-        place = replace(portable.place, interface=interface)
-        digests.add(replace(portable, place=place).identity.sha256)
+        environment = replace(portable.environment, policy_interface=interface)
+        digests.add(replace(portable, environment=environment).identity.sha256)
     assert len(digests | {portable.identity.sha256}) == 3

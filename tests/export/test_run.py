@@ -34,7 +34,7 @@ def test_every_format_is_written_checked_and_described(run: Path, name: str):
     stated = [report[key] for key in ("seed", "updates", "limit", "format")]
     assert stated == [3, 7, LIMIT, name]
     policies = load_policies(config_from_dict(read_config(run)), run)
-    assert report["policy_sha256"] == policies.identity(3).sha256
+    assert report["policy_sha256"] == policies.trained(3).sha256
     assert report["environment"]["settings"]["map"] == "SFF/FHF/FFG"
 
 

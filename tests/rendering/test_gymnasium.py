@@ -10,7 +10,6 @@ import canary
 from canary import host_loop
 from canary.environments import from_gymnasium
 from canary.errors import CanaryError
-from canary.host.episodes import SEED_BITS
 from canary.rendering.gymnasium_environment import draw, shots
 from canary.rendering.run import drawing_for
 from canary.runs.policies import EvaluationPlan, load_policies
@@ -29,7 +28,7 @@ def no_cost(*_):
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> canary.Run:
-    environment = from_gymnasium(DRAWN, horizon=HORIZON, workers=0)
+    environment = from_gymnasium(DRAWN, horizon=HORIZON)
     directory = untrained_run(tmp_path_factory.mktemp("drawn"), env=environment, **TASK)
     return canary.load(directory, environment)
 
@@ -50,8 +49,7 @@ def test_every_picture_is_of_its_moment(run, films, which):
     assert episode.number == row["episode"]
     moments = [0, *range(2, episode.length), episode.length]
     film = episode.states.inner
-    seed = int(film.identity[0, 0] & SEED_BITS)
-    taken = shots(run.config.environment.recipe, seed, film.action[1:], moments)
+    taken = shots(run.config.environment, film.identity[0], film.action[1:], moments)
     for now, (picture, seen) in zip(moments, taken, strict=True):
         x = episode.states.observation[now, 0]
         assert picture.size == (40, 10 + now)

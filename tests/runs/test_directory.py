@@ -2,7 +2,6 @@
 broken, and trained by one process at a time."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -31,15 +30,12 @@ def test_every_run_gets_its_own_directory_with_a_usable_name(tmp_path: Path):
     assert runs[-1].name.startswith("my.module-Factory-canary-")
 
 
-def test_names_and_tags_are_checked(tmp_path: Path):
+def test_a_name_is_that_of_a_new_directory(tmp_path: Path):
     (tmp_path / "taken").mkdir()
-    for name in ("taken", "latest", "a/b", ".x", "", "x" * 101):
-        with pytest.raises(CanaryError, match=r"exists already|letters"):
-            directory.check_labels(tmp_path, name, ())
-    for tag in ("", "a,b", " a", "x" * 60):
-        with pytest.raises(CanaryError, match="tag"):
-            directory.check_labels(tmp_path, None, [tag])
-    directory.check_labels(tmp_path, "new", ["one"])
+    for name in ("taken", "latest", "a/b", "..", ""):
+        with pytest.raises(CanaryError, match="another --name"):
+            directory.check_name(tmp_path, name)
+    directory.check_name(tmp_path, "new")
 
 
 def test_only_updates_that_the_manifest_counts_are_read(tmp_path: Path):
@@ -77,8 +73,7 @@ def test_one_process_at_a_time_holds_a_run(tmp_path: Path):
     assert other.stdout is not None
     assert other.stdout.readline() == "held\n"
     assert directory.list_runs(tmp_path)[0]["status"] == "running"
-    maker = f"is being trained by process {os.getpid()} on"
-    with pytest.raises(CanaryError, match=maker), hold(run):
+    with pytest.raises(CanaryError, match="is being trained by another process"), hold(run):
         pass
     other.kill()
     other.communicate()
@@ -96,14 +91,11 @@ def test_list_shows_broken_directories_as_unreadable(tmp_path: Path):
     for name, text in broken.items():
         (tmp_path / name).mkdir()
         (tmp_path / name / "manifest.json").write_text(text)
-    (tmp_path / "pipe").mkdir()
-    os.mkfifo(tmp_path / "pipe" / "manifest.json")
     (tmp_path / "unrelated").mkdir()
-    (tmp_path / ".IcyLake-canary-1").mkdir()
     rows = directory.list_runs(tmp_path)
     assert {Path(row["path"]).name: row["status"] for row in rows} == {
         good.name: "finished",
-        **dict.fromkeys([*broken, "pipe"], "unreadable"),
+        **dict.fromkeys(broken, "unreadable"),
     }
     assert rows[0]["path"] == str(good)
 
@@ -117,7 +109,5 @@ def test_runs_are_found_by_path_and_name_and_suggested(tmp_path: Path):
     assert directory.find_run(str(older), tmp_path / "elsewhere") == older
     assert directory.find_run(older.name, tmp_path) == older
     assert directory.find_run("latest", tmp_path) == newer
-    with pytest.raises(CanaryError, match=f'did you mean "{newer.name}"'):
+    with pytest.raises(CanaryError, match=f"did you mean {newer.name}"):
         directory.find_run("PointGaol-canary", tmp_path)
-    with pytest.raises(CanaryError, match="is a directory but not a run"):
-        directory.find_run(str(tmp_path), tmp_path)

@@ -10,7 +10,6 @@ from rich.console import Console
 
 import canary
 from canary.certification.verify import verify_file
-from canary.cli.main import main
 from canary.config.sources import Source, build, source_of
 from canary.environments import from_gymnasium
 from canary.errors import CanaryError
@@ -163,20 +162,3 @@ def test_references_make_environments():
 def test_references_that_make_none(source, words):
     with pytest.raises(CanaryError, match=words):
         build(source)
-
-
-@pytest.mark.usefixtures("stranger")
-def test_a_person_at_a_terminal_is_asked_once(run, capsys, monkeypatch):
-    assert main(["evaluate", str(run.directory), "--episodes", "5"]) == 2
-    assert "use --trust" in capsys.readouterr().err
-    monkeypatch.setattr("sys.stdin", io.StringIO("n\ny\n"))
-    for stream in ("stdin", "stderr"):
-        monkeypatch.setattr(f"sys.{stream}.isatty", lambda: True, raising=False)
-    with pytest.raises(CanaryError):
-        canary.load(run.directory)
-    canary.load(run.directory)
-    asked = capsys.readouterr().err
-    assert asked.count("Import and call this code? [y/N]") == 2
-    assert "was trained on problems.faulty_environments:Walk(" in asked
-    canary.load(run.directory)
-    assert not capsys.readouterr().err

@@ -57,7 +57,7 @@ def longer(tmp_path_factory: pytest.TempPathFactory) -> dict:
     """Stopped after three updates, its newest checkpoint cut short, resumed, failed in its callback
     after five, and then trained to nine."""
     out = tmp_path_factory.mktemp("longer")
-    place = new_run(config(), out, name="mine", tags=["a"])
+    place = new_run(config(), out, name="mine")
     train_run(place, config(), callback=lambda update: update.number < 3, quiet=True)
     stopped = stored_manifest(place)
     newest = checkpoints(place)[3]

@@ -27,13 +27,10 @@ def train(seeds, chunks, size, **training):
     groups = groups_module.SeedGroups(
         small_config(seeds=seeds, chunk=size, merge_capacity=0, **training)
     )
-    try:
-        groups.start()
-        parts = [groups.advance(count) for count in chunks]
-        records = jax.tree.map(lambda *leaves: np.concatenate(leaves, 1), *parts)
-        return plain(groups.stacked()), records
-    finally:
-        groups.close()
+    groups.start()
+    parts = [groups.advance(count) for count in chunks]
+    records = jax.tree.map(lambda *leaves: np.concatenate(leaves, 1), *parts)
+    return plain(groups.stacked()), records
 
 
 @pytest.fixture(
@@ -70,19 +67,14 @@ def test_restoring_in_the_middle_changes_nothing(kind, four):
     config = small_config(seeds=(1, 3), chunk=3, merge_capacity=0)
     with warm(kind):
         first, second = groups_module.SeedGroups(config), groups_module.SeedGroups(config)
-    try:
-        first.start()
-        first.advance(3)
-        stacked = first.stacked()
-        shapes = jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), stacked)
-        assert shapes == jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), first.structure())
-        second.restore(stacked)
-        second.advance(3)
-        found = plain(second.stacked())
-    finally:
-        first.close()
-        second.close()
-    assert_same(found, jax.tree.map(lambda leaf: leaf[[1, 3]], four[0]))
+    first.start()
+    first.advance(3)
+    stacked = first.stacked()
+    shapes = jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), stacked)
+    assert shapes == jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), first.structure())
+    second.restore(stacked)
+    second.advance(3)
+    assert_same(plain(second.stacked()), jax.tree.map(lambda leaf: leaf[[1, 3]], four[0]))
 
 
 VECTORISED = f"""

@@ -37,7 +37,6 @@ def untrained_run(
         replace_fn=lambda head: sharpness * head,
     )
     states = eqx.tree_at(lambda tree: tree.terms.iteration, states, replace_fn=lambda n: n + 7)
-    groups.close()
     described = config_to_dict(config) | {"environment": describe_environment(config.environment)}
     run = directory.create(folder, described, config.training.total_steps)
     checkpoint.save(checkpoint.checkpoint_path(run, 7), states)

@@ -15,8 +15,7 @@ from typing import Any
 from canary.certification.certificate import changed_sentence, percent
 from canary.certification.plan import Plan, check_confidence
 from canary.certification.run import certify_run
-from canary.config.config import RunConfig
-from canary.environments.protocol import Environment
+from canary.config.run_config import RunConfig
 from canary.errors import CanaryError
 from canary.runs import files
 from canary.runs.checkpoint import stored_updates
@@ -36,8 +35,7 @@ def find_best(
     seeds: tuple[int, ...] | None = None,
     episodes: int | None = None,
     largest_step_cost: float | None = None,
-    environment: Environment | None = None,
-    accept_change: bool = False,
+    config: RunConfig | None = None,
     quiet: bool = False,
 ) -> dict[str, Any]:
     """Rank the stored policies of a run and certify the first that can be, at most `tries` of them;
@@ -47,7 +45,7 @@ def find_best(
     the order of the ranking, and the `certificate`; None where no policy is certified.
     """
     check_confidence(confidence)
-    config = open_config(run, environment, accept_change=accept_change)
+    config = config or open_config(run)
     candidates = _ranking(run, config, selection_episodes, seeds, quiet)
     safe, count, first = sum(one["keeps"] for one in candidates), len(candidates), candidates[0]
     tries = min(tries, safe)
@@ -70,8 +68,7 @@ def find_best(
             seeds=(one["seed"],),
             step=one["step"],
             largest_step_cost=largest_step_cost,
-            environment=config.environment,
-            accept_change=accept_change,
+            config=config,
             quiet=quiet,
         )
         one["verdict"] = found["verdict"]

@@ -19,7 +19,7 @@ from canary.certification.certificate import Result, Table, examine, is_decided
 from canary.certification.plan import Plan, complete
 from canary.constraints import Constraint, one_cost, parts_of
 from canary.environments.protocol import Environment
-from canary.identity import identify, place_of, refuse_nonfinite
+from canary.identity import identify, refuse_nonfinite
 from canary.networks import Policy
 from canary.numerics.running_statistics import RunningStatistics
 from canary.rollout import CostAccount
@@ -45,7 +45,7 @@ def certify(
     """The result of one policy under one constraint. The account says how the policy sees its spent
     cost, as in training."""
     plan = complete(plan or Plan(), one_cost(constraint, "certify()"))
-    identity = identify(policy, statistics, account, place_of(environment))
+    identity = identify(policy, statistics, account, environment)
     refuse_nonfinite(identity)
     play = partial(make_player(environment, account, plan), policy, statistics, key)
     table, _ = gather(play, plan, constraint, progress)

@@ -32,8 +32,9 @@ from canary.certification.certify import gather, make_player
 from canary.certification.page import render_page
 from canary.certification.plan import Plan, complete
 from canary.config.config import complete_constraint
+from canary.config.run_config import RunConfig
 from canary.constraints import Constraint, parts_of
-from canary.environments.protocol import Environment, close, settings_of, with_settings
+from canary.environments.protocol import Environment, settings_of, with_settings
 from canary.errors import CanaryError, nearest
 from canary.runs import files
 from canary.runs.directory import versions
@@ -63,23 +64,22 @@ def certify_run(
     evaluation_seed: Whole | None = None,
     largest_step_cost: Amount | None = None,
     sign: Any = None,
-    environment: Environment | None = None,
-    accept_change: bool = False,
+    config: RunConfig | None = None,
     out: Path | None = None,
     quiet: bool = False,
 ) -> dict[str, Any]:
     """Certify the policies of a run; writes certificate.json and .html into `out`, or the run.
 
-    `plan` leaves the number of statements and the largest cost of an episode open; `canary.certify`
-    explains the other arguments. Without an evaluation seed a fresh one is drawn, so that nobody
-    can train or select for known episodes.
+    `plan` leaves the number of statements and the largest cost of an episode open; `config` is the
+    run's, opened already; `canary.certify` explains the other arguments. Without an evaluation seed
+    a fresh one is drawn, so that nobody can train or select for known episodes.
     """
     folder = out or run
     if sign is not None:
         from canary.certification import signature  # needs cryptography
 
         sign = partial(signature.sign, key=signature.read_key(sign, "private"))
-    config = open_config(run, environment, accept_change=accept_change)
+    config = config or open_config(run)
     policies = load_policies(config, run, step)
     for note in policies.notes:
         warnings.warn(note, stacklevel=4)
@@ -172,10 +172,9 @@ def play(
             rows = partial(player, *policies.of_seed(seed), key)
             table, interrupted = gather(rows, plan, constraint, report, 0 if stopped else count)
             stopped = stopped or interrupted
-            about = {"changes": changes, "policy_sha256": policies.identity(seed).sha256}
+            about = {"changes": changes, "policy_sha256": policies.trained(seed).sha256}
             results += examine(table, plan, constraint, seed=seed, **about)
             place += 1
-        close(environment)
     return results
 
 

@@ -69,6 +69,8 @@ class Recorder:
         self.environment = environment
         self._on_host = isinstance(environment, GymnasiumEnvironment)
         self.lanes = 1 if self._on_host else LANES
+        if isinstance(environment, GymnasiumEnvironment):
+            self._episodes = environment.episodes(self.lanes)
         self._reset = jax.jit(lambda keys: jax.vmap(environment.reset)(fold(keys, 0)))
         self._step = jax.jit(partial(_step, environment))
 
@@ -106,8 +108,7 @@ class Recorder:
             time += 1
 
     def _host_moves(self, keys: Key[Array, "lane"], choose: Choose) -> Iterator[EnvironmentState]:
-        environment: Any = self.environment
-        episodes = environment.episodes("record", self.lanes)
+        episodes = self._episodes
         identity = np.asarray(draw_identities(fold(keys, 0)))
         actions = lambda time: np.asarray(choose(time + 1))  # noqa: E731
         for _ in episodes.play(episodes.everyone, identity, actions):

@@ -28,12 +28,9 @@ class List(options.Output):
   canary list
   canary list --settings canary        everything that --set algo.NAME=VALUE can change
   canary list --settings IcyLake       those of an environment; `training` has settings too
-  canary list --tag sizes              runs with a tag
   canary list --out elsewhere --json - | jq -r '.runs[].path'"""
 
     out: options.RunsFolder = "runs"
-    tag: Annotated[str | None, options.flag("TAG")] = None
-    """Show only runs with this tag."""
     settings: Annotated[str | None, options.flag("NAME")] = None
     """Show the settings of this algorithm, this environment or training: default, range and
     meaning."""
@@ -51,7 +48,7 @@ class List(options.Output):
 
             self.show({"settings": settings_table(self.settings)}, print_settings)
             return 0
-        rows = [row for row in list_runs(Path(self.out)) if self.tag in (None, *row["tags"])]
+        rows = list_runs(Path(self.out))
         differences = differing([row.get("config") for row in rows])
         runs = [run_record(row, differs) for row, differs in zip(rows, differences, strict=True)]
         known = {"environments": DESCRIPTIONS, "algorithms": ALGORITHMS, "presets": PRESETS}
@@ -155,7 +152,7 @@ the fast part of this check. Exit code 0 if nothing is wrong, else 1."""
         from canary.config.config import by_section, complete_constraint
         from canary.config.sources import make_environment
         from canary.constraints import Chance
-        from canary.environments.protocol import close, default_constraint
+        from canary.environments.protocol import default_constraint
         from canary.runs.devices import prepare_devices
         from canary.terminal.tables import print_check
 
@@ -169,21 +166,18 @@ the fast part of this check. Exit code 0 if nothing is wrong, else 1."""
             self.limits, own or Chance(limit=1.0, epsilon=0.05), self.env
         )
         until = math.inf if self.episodes else time.monotonic() + SECONDS
-        try:
-            with counting_bar("checking", quiet=self.quiet) as show:
+        with counting_bar("checking", quiet=self.quiet) as show:
 
-                def progress(done: int, total: int, what: str) -> bool:
-                    show(done, total, what)
-                    return time.monotonic() < until
+            def progress(done: int, total: int, what: str) -> bool:
+                show(done, total, what)
+                return time.monotonic() < until
 
-                report = full_check(
-                    environment,
-                    constraint=None if own is None and self.limit is None else constraint,
-                    episodes=self.episodes or EPISODES,
-                    progress=progress,
-                )
-        finally:
-            close(environment)
+            report = full_check(
+                environment,
+                constraint=None if own is None and self.limit is None else constraint,
+                episodes=self.episodes or EPISODES,
+                progress=progress,
+            )
         self.show(report, print_check)
         return 0 if report["ok"] else 1
 

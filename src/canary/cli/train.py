@@ -39,7 +39,7 @@ class Train(options.Limits):
   canary train --set env.map=8x8                     another lake
   canary train --env shop:Shop --set env.price=2 --limit 6 --epsilon 0.05     your own environment, in shop.py
   canary train --env gymnasium:Pendulum-v1 --cost shop:speed --limit 100 --epsilon 0.1
-  canary train --name wide --tag sizes --set algo.hidden=128,128       a name and a tag; `canary list` shows what differs
+  canary train --name wide --set algo.hidden=128,128       a name; `canary list` shows what differs
   canary train --log csv --log tensorboard           logs for other tools, written into the run
   canary train --resume latest                       continue after Ctrl-C, which saves and stops
   canary train --resume latest --total-steps 600000  train longer; schedules follow the longer plan
@@ -61,8 +61,6 @@ A new directory below --out gets the configuration, metrics, every episode, chec
     """Environment steps per seed. With --resume: the new, longer plan, which schedules follow."""
     name: Annotated[str | None, options.flag("NAME", "environment, algorithm and time")] = None
     """Name of the run and of its directory below --out."""
-    tag: Annotated[options.Repeated, options.flag("TAG")] = ()
-    """A label, by which `canary list --tag` finds the run. Repeatable."""
     log: Annotated[options.Repeated, options.flag("csv|tensorboard|wandb")] = ()
     """Log every update for another tool, into the run. Repeatable. tensorboard and wandb are
     extras of canary-rl."""
@@ -94,7 +92,7 @@ A new directory below --out gets the configuration, metrics, every episode, chec
             else:
                 how = options.arguments(self, api.train)
                 how |= {"algorithm": self.algo, "constraint": self.limits, "start": self._start()}
-                how |= {"overrides": self.set, "tags": self.tag}
+                how |= {"overrides": self.set}
                 run = api.train(**how, final_check=not self.no_final_check)
         except api.TrainingInterrupted as stop:
             run, status = stop.run, 130

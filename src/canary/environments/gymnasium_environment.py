@@ -8,9 +8,7 @@ is a checkpoint of the episode; live environments are a cache of it (`canary.hos
 """
 
 import json
-import threading
-from collections.abc import Callable, Hashable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -22,10 +20,9 @@ from jaxtyping import Array, Float, Key, UInt32
 from canary.environments.protocol import ActionSpace, Continuous, Discrete, EnvironmentState
 from canary.errors import CanaryError
 from canary.host.episodes import COST, REWARD, TERMINATED, TIME, TRUNCATED, Episodes
-from canary.host.recipe import GYMNASIUM, Cost, Recipe
+from canary.host.player import GYMNASIUM, Cost, Player, Recipe
 from canary.host.references import label_of, looks_up, name_of
-from canary.host.rows import Row
-from canary.values import Count, Whole, convert
+from canary.values import Count, convert
 
 
 def draw_identities(keys: Key[Array, "*batch"]) -> UInt32[Array, "*batch 2"]:
@@ -52,13 +49,12 @@ class GymnasiumEnvironment:
 
     drawing = "canary.rendering.gymnasium_environment:draw"
 
-    def __init__(self, recipe: Recipe, workers: int = 0):
-        self.recipe, self.workers, self.name = recipe, workers, recipe.label
-        with closing(Row(recipe, [0])) as row:
-            first, self.policy_interface = row.players[0].environment, row.interface
-            self.observation_size = row.observation_size
-            seen, space = first.observation_space, first.action_space
-            spec = getattr(first, "spec", None)
+    def __init__(self, recipe: Recipe):
+        self.recipe, self.name, player = recipe, recipe.label, Player(recipe)
+        first, self.policy_interface = player.environment, player.interface
+        self.observation_size = sum(each["size"] for each in player.interface["observation"])
+        seen, space = first.observation_space, first.action_space
+        spec = getattr(first, "spec", None)
         self.normalise_observation = type(seen).__name__ != "Discrete"
         is_counted = type(space).__name__ == "Discrete"
         size = 1 if is_counted else int(np.prod(space.shape))
@@ -70,22 +66,10 @@ class GymnasiumEnvironment:
                 "(spec.max_episode_steps); say it with horizon=..., or --set env.horizon=N."
             )
         self.sizes = self.observation_size, self.horizon, size
-        self._open: dict[Hashable, Episodes] = {}
-        self._lock = threading.Lock()  # registries of environments are not thread-safe
 
-    def episodes(self, name: Hashable, lanes: int) -> Episodes:
-        """The live episodes that were opened under this name, or new ones."""
-        with self._lock:
-            if (name, lanes) not in self._open:
-                self._open[name, lanes] = Episodes(self.recipe, lanes, self.workers, self.sizes)
-            return self._open[name, lanes]
-
-    def close(self) -> None:
-        """Close all environments and end their workers; later use opens them again."""
-        with self._lock:
-            for episodes in self._open.values():
-                episodes.row.close()
-            self._open.clear()
+    def episodes(self, lanes: int) -> Episodes:
+        """So many environments, live as long as something refers to them."""
+        return Episodes(self.recipe, lanes, self.sizes)
 
     def reset(self, key: Any) -> NoReturn:
         raise CanaryError(f"{self.name} lives outside JAX; only canary's own loops step it.")
@@ -107,14 +91,13 @@ class GymnasiumEnvironment:
         make, cost = (
             each if isinstance(each, str) else name_of(each) for each in (recipe.make, recipe.cost)
         )
-        own = {"horizon": recipe.horizon, "workers": self.workers}
         try:
             arguments = json.loads(json.dumps(recipe.arguments))
         except TypeError:
             return None
         if make is None or cost is None:
             return None
-        arguments |= {name: value for name, value in own.items() if value}
+        arguments |= {"horizon": recipe.horizon} if recipe.horizon else {}
         return {
             "name": GYMNASIUM + make.removeprefix(GYMNASIUM),
             "arguments": arguments,
@@ -126,7 +109,7 @@ class GymnasiumEnvironment:
         arguments = {**self.recipe.arguments, **changes}
         horizon = arguments.pop("horizon", self.recipe.horizon)
         recipe = replace(self.recipe, arguments=arguments, horizon=horizon)
-        return GymnasiumEnvironment(recipe, self.workers)
+        return GymnasiumEnvironment(recipe)
 
 
 def from_gymnasium(
@@ -134,7 +117,6 @@ def from_gymnasium(
     cost: str | Cost = "info:cost",
     *,
     horizon: int | None = None,
-    workers: int = 0,
     **arguments: Any,
 ) -> GymnasiumEnvironment:
     """A Gymnasium environment for training, evaluation and certification.
@@ -143,8 +125,7 @@ def from_gymnasium(
     makes one environment; `arguments` go to it. The cost of a step is `cost(observation, action,
     next_observation, info)`; or "info:KEY", which is info[KEY]; or "safety-gymnasium", whose step
     returns it third of six values. `horizon` cuts episodes off; without it the environment's own
-    limit counts. `workers` are processes that share the lanes, which pays if a step takes more
-    than about 0.1 ms.
+    limit counts.
     """
     if isinstance(make, str):
         make = make.removeprefix(GYMNASIUM)
@@ -154,12 +135,4 @@ def from_gymnasium(
             f"make must be an id, a name or a function that makes one environment, not {make!r}."
         )
     horizon = convert(Count | None, horizon, "horizon")
-    workers = convert(Whole, workers, "workers")
-    recipe = Recipe(make, dict(arguments), cost, horizon)
-    environment = GymnasiumEnvironment(recipe, workers)
-    if workers and environment.source() is None:
-        raise CanaryError(
-            f"Worker processes need to import what makes {recipe.label} and its cost; move them to a "
-            "module that can be imported, or leave workers out."
-        )
-    return environment
+    return GymnasiumEnvironment(Recipe(make, dict(arguments), cost, horizon))

@@ -27,7 +27,7 @@ from canary.environments.protocol import (
     first_state,
 )
 from canary.errors import CanaryError
-from canary.host.recipe import INFO, Cost, cost_reader
+from canary.host.player import INFO, Cost, cost_reader
 from canary.host.references import describe, label_of, name_of
 from canary.values import Count, convert
 

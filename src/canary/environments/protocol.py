@@ -132,11 +132,6 @@ def default_constraint(environment: Environment) -> Constraint | Sequence[Constr
     return getattr(environment, "default_constraint", None)
 
 
-def close(environment: Environment) -> None:
-    """End the worker processes of an environment, if it has any."""
-    getattr(environment, "close", lambda: None)()
-
-
 def name_of_environment(environment: Environment) -> str:
     """Its member `name`, or the name of its class."""
     own = getattr(environment, "name", None)

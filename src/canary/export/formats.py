@@ -72,7 +72,7 @@ def onnx_bytes(trained: TrainedPolicy) -> bytes:
     helper, real, graph = onnx.helper, onnx.TensorProto.FLOAT, Graph(onnx)
     _add_network(graph, _add_inputs(graph, trained), trained)
     shapes = dict.fromkeys(trained.outputs, trained.policy.network.biases[-1].shape)
-    shapes |= {"observation": (trained.place.observation_size,), "pace": ()}
+    shapes |= {"observation": (trained.environment.observation_size,), "pace": ()}
     shapes["spent"] = np.shape(trained.account.limit)
     tensors = {
         name: helper.make_tensor_value_info(name, real, ["batch", *shape])
@@ -117,7 +117,9 @@ def _add_network(graph: Graph, x: str, trained: TrainedPolicy) -> None:
     arrays, known = trained.identity.arrays, trained.metadata
     layers, budgets = known["layers"], known["budgets"]
     reads = len(arrays["policy.network.weights[0]"]) // (1 + budgets)
-    if reads < trained.place.observation_size + trained.account.size:  # it does not see its account
+    if (
+        reads < trained.environment.observation_size + trained.account.size
+    ):  # it does not see its account
         x = graph.add("Slice", x, np.array([0]), np.array([reads]), LAST)
     if budgets:
         zero, one, scale = np.float32(0), np.float32(1), np.float32(known["spent_scale"])
@@ -178,7 +180,7 @@ def random_inputs(trained: TrainedPolicy) -> tuple[np.ndarray, np.ndarray, np.nd
     """Observations with the normaliser's moments (else standard normal), and accounts on both
     sides of every clip."""
     random, count = np.random.default_rng(0), CHECKED_INPUTS
-    observation = random.standard_normal((count, trained.place.observation_size))
+    observation = random.standard_normal((count, trained.environment.observation_size))
     if (statistics := trained.statistics) is not None and statistics.count > 1:
         deviation = np.sqrt(np.asarray(statistics.squares, float) / float(statistics.count))
         # Every eighth case lies about ten deviations out, where the normaliser clips

@@ -10,9 +10,9 @@ from typing import Any
 
 from jaxtyping import Array, Float
 
-from canary.environments.protocol import Discrete
+from canary.environments.protocol import Discrete, Environment
 from canary.export.numpy_policy import FORMAT, Episode, NumpyPolicy
-from canary.identity import Identity, Place, RiskCritics, identify
+from canary.identity import Identity, RiskCritics, identify
 from canary.networks import Distribution, Policy
 from canary.numerics.running_statistics import RunningStatistics
 from canary.rollout import CostAccount, policy_inputs
@@ -28,8 +28,8 @@ class TrainedPolicy:
     policy: Policy
     statistics: RunningStatistics | None
     account: CostAccount
-    place: Place
-    """The environment that it was trained in."""
+    environment: Environment
+    """What it was trained in."""
     critics: RiskCritics | None = None
     """For the risk estimate; None for algorithms without such critics."""
     about: dict[str, Any] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class TrainedPolicy:
 
     @cached_property
     def identity(self) -> Identity:
-        return identify(self.policy, self.statistics, self.account, self.place, self.critics)
+        return identify(self.policy, self.statistics, self.account, self.environment, self.critics)
 
     @property
     def sha256(self) -> str:
@@ -47,7 +47,7 @@ class TrainedPolicy:
     @property
     def interface(self) -> dict[str, Any] | None:
         """How an episode converts observations and actions of the environment; None: it does not."""
-        return self.place.interface
+        return getattr(self.environment, "policy_interface", None)
 
     def distribution(
         self,
@@ -62,7 +62,7 @@ class TrainedPolicy:
     @property
     def outputs(self) -> list[str]:
         """The names of its parameters, which are the outputs of an export."""
-        is_discrete = isinstance(self.place.action_space, Discrete)
+        is_discrete = isinstance(self.environment.action_space, Discrete)
         return ["logits"] if is_discrete else ["mean", "log_std"]
 
     @cached_property

@@ -1,2 +1,2 @@
-"""Environments outside JAX: one of them, and rows of them in this process or in workers. numpy
-only, so that a worker process starts quickly and stays small."""
+"""Environments outside JAX, which a Python loop steps: how one is made and played, what its spaces
+mean to a policy, and lanes of them as functions of seeds and actions. numpy only."""

@@ -3,6 +3,9 @@
 An environment that draws all its randomness from the seed of its reset is determined by that seed
 and the actions since. These are the state that training keeps; live environments are a cache of it.
 After a resume an environment is reset with the seed, and the actions are replayed.
+
+Canary resets every episode itself, with a seed of its own, and reads the cost from `info`.
+Gymnasium's vector environments reset by themselves and merge the `info`, so they are not used.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,8 +14,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int, UInt32
 
-from canary.host.recipe import Recipe
-from canary.host.rows import TAIL, Row, Workers
+from canary.errors import CanaryError
+from canary.export.numpy_policy import environment_action, observation_rows
+from canary.host.player import Player, Recipe
+from canary.host.references import describe
 
 SEED_BITS = 0x7FFFFFFF  # many environments take seeds of 31 bits only
 
@@ -21,6 +26,7 @@ REWARD, COST, TERMINATED, TRUNCATED, TIME, LENGTH, SPENT, DISCOUNT, RETURN, VALI
 COLUMNS = 10
 FRESH = np.zeros(COLUMNS, np.float32)
 FRESH[[DISCOUNT, VALID]] = 1
+STEP = TIME - REWARD  # columns of the last step
 
 
 def blank(lanes: int, observation: int, horizon: int, action: int) -> tuple[np.ndarray, ...]:
@@ -34,16 +40,17 @@ def blank(lanes: int, observation: int, horizon: int, action: int) -> tuple[np.n
 
 
 class Episodes:
-    """One episode per lane. The arrays are changed in place.
+    """One episode per lane, each in an environment of its own. The arrays are changed in place.
 
     `identity`: two numbers drawn at the reset; the first is the seed. `steps`: actions since the
     reset, which differ from the clock (`TIME`) of an episode that started in mid-clock. `actions`:
     those actions, then zeros. `table`: what a lane shows (`rollout.Lane`), a row per lane.
     """
 
-    def __init__(self, recipe: Recipe, lanes: int, workers: int, sizes: tuple[int, int, int]):
-        self.row = Workers(recipe, lanes, workers) if workers else Row(recipe, range(lanes))
+    def __init__(self, recipe: Recipe, lanes: int, sizes: tuple[int, int, int]):
+        self.players = [Player(recipe) for _ in range(lanes)]
         self.everyone = np.arange(lanes)
+        self._label, self._interface = recipe.label, self.players[0].interface
         self._live = np.zeros(lanes, bool)  # whether the environment is in the state of the arrays
         self.arrays = blank(lanes, *sizes)
         self.identity, self.steps, self.actions, self.table = self.arrays
@@ -60,29 +67,27 @@ class Episodes:
     ) -> None:
         """Start new episodes in these lanes, at these times of the clock."""
         self.identity[lanes], self.steps[lanes], self.actions[lanes] = identity, 0, 0
-        self.table[lanes, :REWARD] = self._replay(lanes)[:, :-TAIL]
+        self.table[lanes, :REWARD] = self._replay(lanes)[:, :-STEP]
         self.table[lanes, REWARD:] = FRESH
         self.table[lanes, TIME], self.table[lanes, VALID] = time, time == 0
         self._live[lanes] = True
-
-    def _replay(self, lanes: Int[np.ndarray, "some"]) -> Float[np.ndarray, "some result"]:
-        """Reset these lanes and take their actions again; the results of the last step."""
-        self._live[lanes] = False
-        seeds = (self.identity[lanes, 0] & SEED_BITS).tolist()
-        past = [self.actions[lane, : self.steps[lane]] for lane in lanes]
-        return self.row.reset(lanes.tolist(), seeds, past)
 
     def step(
         self, lanes: Int[np.ndarray, "some"], action: np.ndarray, cost_discount: float
     ) -> None:
         """One step in these lanes, none of which is done."""
-        action = action.reshape(len(lanes), -1)
+        action, results = action.reshape(len(lanes), -1), []
         self._live[lanes] = False
-        results = self.row.step(lanes.tolist(), action)
+        players = [self.players[lane] for lane in lanes]
+        try:
+            for player, one in zip(players, self._decoded(action), strict=True):
+                results.append(player.step(one))
+        except Exception as error:
+            raise self._failure(lanes[len(results)], error) from error
         self.actions[lanes, self.steps[lanes]] = action
         self.steps[lanes] += 1
         table = self.table[lanes]
-        table[:, :TIME] = results
+        table[:, :TIME] = self._joined(results)
         reward, cost, terminated, truncated, time, _, spent, discount, gained, _ = table.T[REWARD:]
         table[:, TIME : LENGTH + 1] += 1
         late = time >= self.actions.shape[1]  # the horizon
@@ -119,6 +124,45 @@ class Episodes:
             own[:] = other
         if len(moved):
             results, before = self._replay(moved), self.table[moved, :REWARD]
-            close = np.isclose(results[:, :-TAIL], before, rtol=1e-5, atol=1e-6, equal_nan=True)
+            close = np.isclose(results[:, :-STEP], before, rtol=1e-5, atol=1e-6, equal_nan=True)
             self._live[moved] = close.all(1) & ~results[:, -2:].any(1)
         return self._live.copy()
+
+    def _replay(self, lanes: Int[np.ndarray, "some"]) -> Float[np.ndarray, "some result"]:
+        """Reset these lanes and take their actions again; the results of the last step."""
+        self._live[lanes], results = False, []
+        for lane in lanes:
+            player, past = self.players[lane], self.actions[lane, : self.steps[lane]]
+            try:
+                result = player.reset(int(self.identity[lane, 0] & SEED_BITS))
+                for action in self._decoded(past):
+                    if not any(result[-2:]):  # own randomness may end an episode earlier
+                        result = player.step(action)
+            except Exception as error:
+                raise self._failure(lane, error) from error
+            results.append(result)
+        return self._joined(results)
+
+    # Rows are converted together: a small array takes as long to convert as a small step.
+
+    def _decoded(self, actions: Float[np.ndarray, "row action"]) -> Any:
+        """Actions of the policy as the environment takes them."""
+        is_counted = self._interface["action"]["kind"] == "counted"
+        return environment_action(actions[:, 0] if is_counted else actions, self._interface)
+
+    def _joined(self, results: list[tuple[Any, ...]]) -> Float[np.ndarray, "row result"]:
+        """A row per result: the observation as the policy sees it, then the last step."""
+        observations, *last = zip(*results, strict=True)
+        try:
+            seen = observation_rows(observations, self._interface)
+        except ValueError as error:
+            raise CanaryError(
+                f"{self._label} failed: an observation does not fit observation_space. {error}"
+            ) from None
+        return np.concatenate([seen, np.array(last, np.float32).T], 1)
+
+    def _failure(self, lane: int, error: Exception) -> CanaryError:
+        reason = str(error) if isinstance(error, CanaryError) else describe(error)
+        steps = self.players[lane].steps
+        when = f"in step {steps} of its episode" if steps else "while it was reset"
+        return CanaryError(f"{self._label} failed in lane {lane} {when}: {reason}.")

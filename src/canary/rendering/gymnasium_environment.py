@@ -5,20 +5,17 @@ is made with a renderer, and the episode is played again in it by its seed and a
 """
 
 import warnings
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, UInt32
 from PIL import Image, ImageOps
 
 from canary.environments.gymnasium_environment import GymnasiumEnvironment
 from canary.errors import CanaryError
-from canary.host.episodes import SEED_BITS
-from canary.host.recipe import Recipe
+from canary.host.episodes import REWARD, Episodes
 from canary.host.references import describe
-from canary.host.rows import TAIL, Row
 from canary.rendering.panel import WHITE, Picture, RecordedEpisode
 
 MODE = {"render_mode": "rgb_array"}
@@ -31,8 +28,7 @@ def draw(
     """A picture per moment. A warning says where the replayed episode differs from the recorded
     one."""
     is_same, film = True, episode.states.inner
-    seed = int(film.identity[0, 0] & SEED_BITS)
-    taken = shots(environment.recipe, seed, film.action[1:], moments)
+    taken = shots(environment, film.identity[0], film.action[1:], moments)
     for now, (picture, seen) in zip(moments, taken, strict=True):
         recorded = episode.states.observation[now]
         if is_same and not np.allclose(seen, recorded, rtol=1e-5, atol=1e-6, equal_nan=True):
@@ -48,40 +44,41 @@ def draw(
 
 def check_graphics(environment: GymnasiumEnvironment) -> None:
     """Raise a sentence if it cannot be drawn here, before any episode is played."""
-    with closing(shots(environment.recipe, 0, np.zeros((0, 1)), [0])) as taken:
-        next(taken)
+    next(shots(environment, np.zeros(2, np.uint32), np.zeros((0, 1)), [0]))
 
 
 def shots(
-    recipe: Recipe, seed: int, actions: Float[np.ndarray, "time action"], moments: Sequence[int]
-) -> Generator[tuple[Image.Image, Float[np.ndarray, "obs"]], None, None]:
+    environment: GymnasiumEnvironment,
+    identity: UInt32[np.ndarray, "2"],
+    actions: Float[np.ndarray, "time action"],
+    moments: Sequence[int],
+) -> Iterator[tuple[Image.Image, Float[np.ndarray, "obs"]]]:
     """Play an episode again; a picture and the observation at each of these times, which increase.
 
     An environment that does not follow its seed may end earlier than it did; it then stays there.
     """
-    row = Row(recipe, [0])
-    if getattr(row.players[0].environment, "render_mode", None) != MODE["render_mode"]:
-        row.close()
+    recipe, sizes, time = environment.recipe, environment.sizes, 0
+    one = Episodes(recipe, 1, sizes)
+    if getattr(one.players[0].environment, "render_mode", None) != MODE["render_mode"]:
         try:
-            row = Row(replace(recipe, arguments=recipe.arguments | MODE), [0])
+            one = Episodes(replace(recipe, arguments=recipe.arguments | MODE), 1, sizes)
         except CanaryError as error:
             raise CanaryError(
                 f"{recipe.label} makes no pictures: it must take render_mode='rgb_array' and have it "
                 f"in metadata['render_modes'] ({error}); {INSTEAD}."
             ) from error
-    with closing(row):
-        result, time = row.reset([0], [seed], [actions[:0]])[0], 0
-        for moment in moments:
-            for action in actions[time:moment]:
-                if not result[-2:].any():
-                    result = row.step([0], action[None])[0]
-            time = moment
-            try:
-                picture = Image.fromarray(row.players[0].environment.render()).convert("RGB")
-            except Exception as error:  # of the environment, or of a missing package or screen
-                screen = " (without a screen set MUJOCO_GL=egl)" if "OpenGL" in str(error) else ""
-                raise CanaryError(
-                    f"{recipe.label} cannot be drawn here ({describe(error)}){screen}; repair that, "
-                    f"{INSTEAD}."
-                ) from error
-            yield picture, result[:-TAIL]
+    one.start(one.everyone, identity[None])
+    for moment in moments:
+        for action in actions[time:moment]:
+            if not one.done.any():
+                one.step(one.everyone, action[None], 1.0)
+        time = moment
+        try:
+            picture = Image.fromarray(one.players[0].environment.render()).convert("RGB")
+        except Exception as error:  # of the environment, or of a missing package or screen
+            screen = " (without a screen set MUJOCO_GL=egl)" if "OpenGL" in str(error) else ""
+            raise CanaryError(
+                f"{recipe.label} cannot be drawn here ({describe(error)}){screen}; repair that, "
+                f"{INSTEAD}."
+            ) from error
+        yield picture, one.table[0, :REWARD].copy()

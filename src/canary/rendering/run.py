@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from canary.constraints import one_cost
-from canary.environments.protocol import close, name_of_environment
+from canary.environments.protocol import name_of_environment
 from canary.errors import CanaryError
 from canary.evaluation import make_player
 from canary.rendering.panel import Drawing, Picture, RecordedEpisode, compose, frame_moments
@@ -129,10 +129,9 @@ def recorded(
     policies: FrozenPolicies, plan: EvaluationPlan, row: dict[str, Any], caption: str, player: Any
 ) -> RecordedEpisode:
     """The evaluated episode of a row, with all its states."""
-    environment, number = policies.config.environment, row["episode"]
+    number = row["episode"]
     keys = plan.keys(row["seed"], number // plan.batch * plan.batch)
     film = player.film(*policies.of_seed(row["seed"]), keys, number % plan.batch)
-    close(environment)
     lane = jax.tree.map(np.asarray, film)
     lane = jax.tree.map(operator.itemgetter(slice(int(lane.length.max()) + 1)), lane)
     return RecordedEpisode(

@@ -5,7 +5,7 @@
       metrics.parquet  episodes.parquet     a row per update and a row per episode of every seed
       checkpoints/                          the newest two states, and those that are kept for good
       summary.json  training.png            what was achieved; its figure
-      evaluation.json  yardstick.json       the final policies on fresh episodes; constant actions
+      evaluation.json                       the final policies on fresh episodes
       .lock                                 locked while some process trains it
       certificate.json  .html  best.json    after `canary certify`
       exports/  video.gif                   after `canary export`, `canary evaluate --video`
@@ -20,28 +20,23 @@ import contextlib
 import hashlib
 import importlib.metadata
 import itertools
-import os
 import platform
 import re
 import shutil
-import socket
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
-from canary.errors import CanaryError
+from canary.errors import CanaryError, nearest
 from canary.runs.files import cannot_write, read_sealed, reason_of, write_sealed
 
 NAME, LOCK = "manifest.json", ".lock"
 LOCK_SECONDS = 1.0  # `is_held` takes the lock for an instant
-RUN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
-TAG = re.compile(r"[^\s,]([^,]{0,48}[^\s,])?")
 # The code that makes the numbers of a run.
 MATHEMATICS = (
     "types.py",
@@ -75,17 +70,14 @@ def create(
         "algorithm": algorithm,
         "seeds": len(config["training"]["seeds"]),
         "total_steps": steps,
-        "tags": [],
         "log": [],
         "status": "running",
         "steps": 0,
         "started": started.isoformat(timespec="seconds"),
         "finished": None,
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
-        "process": process_identity(),
         "versions": versions(),
         "platform": platform.platform(),
-        "cpu_count": os.cpu_count(),
         "device": "",
         "code": [code_fingerprint()],
         "config": config,
@@ -122,27 +114,12 @@ def discard(run: Path) -> None:
         run.parent.rmdir()
 
 
-def check_labels(root: Path, name: str | None, tags: Sequence[str]) -> None:
-    """Raise if a new run below `root` cannot have this name or one of these tags."""
-    for tag in tags:
-        if not TAG.fullmatch(tag):
-            raise CanaryError(f"A tag is a short text without commas, not {tag!r:.60}.")
-    if name is None:
-        return
-    if not RUN_NAME.fullmatch(name) or name == "latest":
+def check_name(root: Path, name: str) -> None:
+    """Raise unless a new run below `root` can have this name."""
+    if Path(name).name != name or name == "latest" or (root / name).exists():
         raise CanaryError(
-            "A run's name consists of at most 100 letters, digits and _ . + -, and is not latest; "
-            f"{name!r:.60} is not such a name."
+            f"{root / name} exists already, or is no name for a run; choose another --name."
         )
-    if (root / name).exists():
-        raise CanaryError(
-            f"{root / name} exists already; choose another --name, or continue it: canary train "
-            f"--resume {name}."
-        )
-
-
-def process_identity() -> dict[str, Any]:
-    return {"pid": os.getpid(), "hostname": socket.gethostname()}
 
 
 def versions() -> dict[str, str]:
@@ -189,15 +166,13 @@ def update_manifest(run: Path, **changes: Any) -> None:
 
 @contextmanager
 def hold(run: Path) -> Iterator[None]:
-    """Hold a run, or raise a sentence that names the process that trains it."""
+    """Hold a run, or raise a sentence if another process trains it."""
     lock = FileLock(run / LOCK)
     try:
         lock.acquire(timeout=LOCK_SECONDS)
     except Timeout:
-        process = stored_manifest(run)["process"]
         raise CanaryError(
-            f"{run} is being trained by process {process['pid']} on {process['hostname']}; wait "
-            "for it or stop it first."
+            f"{run} is being trained by another process; wait for it or stop it first."
         ) from None
     except (OSError, NotImplementedError) as error:
         raise cannot_write(run / LOCK, error) from error
@@ -229,7 +204,7 @@ def list_runs(root: Path) -> list[dict[str, Any]]:
         raise CanaryError(f"{root} cannot be read ({reason_of(error)}).") from None
     rows = []
     for path in (path for path in folders if (path / NAME).exists()):
-        row = {"path": str(path), "status": "unreadable", "started": "", "steps": None, "tags": []}
+        row = {"path": str(path), "status": "unreadable", "started": "", "steps": None}
         with contextlib.suppress(CanaryError, OSError):
             row |= read_manifest(path)
         rows.append(row)
@@ -237,27 +212,15 @@ def list_runs(root: Path) -> list[dict[str, Any]]:
 
 
 def find_run(name: str, root: Path) -> Path:
-    """The run of that path or name, or the newest for "latest"; else a sentence with the nearest
-    name."""
-    try:
+    """The run of that path or name, or the newest for "latest"."""
+    with contextlib.suppress(OSError):  # a name that is too long is no file
         for path in (Path(name), root / name):
             if (path / NAME).is_file():
                 return path
-        if Path(name).is_dir():
-            raise CanaryError(
-                f'"{name}" is a directory but not a run: it has no {NAME}; see `canary list`.'
-            )
-    except OSError as error:  # a name that is too long
-        raise CanaryError(
-            f"{name!r:.80} cannot be the name of a run ({reason_of(error)})."
-        ) from None
     rows = list_runs(root)
     if name == "latest" and (readable := [row for row in rows if row["started"]]):
         return Path(readable[0]["path"])
-    names = [Path(row["path"]).name for row in rows]
-    if not names:
-        raise CanaryError(
-            f'There is no run "{name}" nor any other in {root}; start one with `canary train`.'
-        )
-    near = (get_close_matches(Path(name).name, names, n=1, cutoff=0.3) or names)[0]
-    raise CanaryError(f'There is no run "{name}" in {root}; did you mean "{near}"?')
+    if not rows:
+        raise CanaryError(f"There is no run in {root}; start one with `canary train`.")
+    known = [Path(row["path"]).name for row in rows]
+    raise CanaryError(f"There is no run {name!r:.80} in {root}{nearest(name, known)}")

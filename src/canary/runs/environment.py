@@ -9,9 +9,7 @@ agrees once for each run; training a run here is agreement.
 
 import contextlib
 import os
-import sys
 from collections.abc import Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +25,7 @@ from canary.config.config import check_method
 from canary.config.run_config import RunConfig, config_from_dict
 from canary.config.sources import Source, build, source_of
 from canary.environments import ENVIRONMENTS
-from canary.environments.protocol import Environment, close, name_of_environment, settings_of
+from canary.environments.protocol import Environment, name_of_environment, settings_of
 from canary.errors import CanaryError
 from canary.host.references import look_up
 from canary.runs.directory import read_config
@@ -38,7 +36,7 @@ _agreed: set[str] = set()  # in this process, also where no file can be written
 
 
 def agree(run: Path, *, trust: bool) -> None:
-    """Remember that the user trusts the code that a run names; else ask, or raise."""
+    """Remember that the user trusts the code that a run names, or raise if that is not known."""
     for source in filter(None, _code_of(read_config(run))):
         _agree_to(run, source, trust)
 
@@ -56,25 +54,16 @@ def _agree_to(run: Path, source: Source, trust: bool) -> None:
     mark = Path(home) / "canary" / "trusted" / entry
     if entry in _agreed or mark.exists():
         return
-    if not trust and not _confirmed(f"{run} was trained on {source}. Import and call this code?"):
+    if not trust:
         raise CanaryError(
             f"{run} was trained on {source}, which is code that has to be imported and called. If "
             "you trust it, use --trust (in Python: canary.load(RUN, trust=True), or "
             "canary.load(RUN, environment))."
         )
     _agreed.add(entry)
-    with contextlib.suppress(OSError):  # then the next process asks again
+    with contextlib.suppress(OSError):  # then the next process needs --trust
         mark.parent.mkdir(parents=True, exist_ok=True)
         mark.touch()
-
-
-def _confirmed(question: str) -> bool:
-    """Whether a person at a terminal says yes; False if there is none."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return False
-    sys.stderr.write(f"{question} [y/N] ")
-    sys.stderr.flush()
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def open_config(
@@ -165,24 +154,13 @@ def environment_changes(stored: dict[str, Any], environment: Environment) -> lis
         return changes
     found = behaviour_of(environment)
     changes = behaviour_differences(stored["behaviour"], found)
-    if changes and behaviour_differences(found, _behaviour.__wrapped__(environment)):
+    if changes and behaviour_differences(found, behaviour_of(environment)):
         return []  # its own randomness hides any change
     return [f"on the same keys {text}" for text in changes]
 
 
 def behaviour_of(environment: Environment) -> dict[str, list[float]]:
     """The fingerprint of a short rollout, which must show no mistake."""
-    try:
-        return _behaviour(environment)
-    except TypeError:  # its settings have no hash
-        return _behaviour.__wrapped__(environment)
-
-
-@lru_cache(maxsize=32)  # it takes a compilation
-def _behaviour(environment: Environment) -> dict[str, list[float]]:
-    try:
-        record = short_record(environment)
-    finally:
-        close(environment)  # training has another number of lanes
+    record = short_record(environment)
     raise_first_error(findings_in(environment, record))
     return fingerprint(record)

@@ -1,7 +1,7 @@
 """Files: written whole or not at all, and read with a sentence about what is wrong.
 
-A file is written under a random name beside its place and then renamed, so a link in its place is
-replaced, not followed.
+A file is written beside its place and then renamed, so a link in its place is replaced, not
+followed. What a killed process left half written is overwritten by the next one.
 """
 
 import contextlib
@@ -9,25 +9,20 @@ import hashlib
 import json
 import math
 import os
-import re
-import secrets
-import time
 from pathlib import Path
 from typing import Any
 
 from canary.errors import CanaryError
 
-UNFINISHED = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
-OLD_SECONDS = 3600.0
 SEAL = "sha256"
 
 
 def write_atomically(path: Path, data: bytes) -> None:
     """Give `path` this content, durably, or leave it as it was and raise."""
     check_target(path)
-    # A name has at most 255 bytes
-    place = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.tmp")
+    place = path.with_name(f".{path.name}.tmp")
     try:
+        place.unlink(missing_ok=True)
         with open(place, "xb") as file:
             file.write(data)
             file.flush()
@@ -37,22 +32,17 @@ def write_atomically(path: Path, data: bytes) -> None:
             folder = os.open(path.parent, os.O_RDONLY)
             os.fsync(folder)
             os.close(folder)
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            place.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise cannot_write(path, error) from error
+    except (OSError, ValueError) as error:
+        _remove(place)
+        raise cannot_write(path, error) from error
+    except BaseException:
+        _remove(place)
         raise
 
 
-def remove_unfinished(folder: Path) -> None:
-    """Remove the unfinished files that killed processes left in a directory an hour ago or
-    earlier."""
-    for path in folder.glob(".*.tmp"):
-        with contextlib.suppress(OSError):
-            is_old = time.time() - path.lstat().st_mtime > OLD_SECONDS
-            if UNFINISHED.fullmatch(path.name) and is_old:
-                path.unlink()
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        path.unlink(missing_ok=True)
 
 
 def make_folder(folder: Path) -> None:
@@ -64,21 +54,18 @@ def make_folder(folder: Path) -> None:
 
 def check_writable(folder: Path) -> None:
     """Raise if nothing can be written into a directory: before the work, not after."""
-    remove_unfinished(folder)
-    probe = folder / f".probe.{secrets.token_hex(8)}.tmp"
+    probe = folder / ".probe"
     write_atomically(probe, bytes(4096))
-    probe.unlink(missing_ok=True)
+    _remove(probe)
 
 
 def check_target(path: Path) -> None:
-    """Raise if no file can have this name, or if a directory, pipe or device has it."""
+    """Raise if a directory, a pipe or a device has this name."""
     try:
-        path.lstat()
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
-        return
-    except (OSError, ValueError) as error:  # it is too long, or has a NUL
+        is_other = path.exists() and not path.is_file()
+    except OSError as error:  # the name is too long
         raise cannot_write(path, error) from error
-    if path.exists() and not path.is_file():
+    if is_other:
         kind = "a directory" if path.is_dir() else "not a regular file"
         raise CanaryError(f"{path} is {kind} and is not replaced; name another file.")
 

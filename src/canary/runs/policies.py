@@ -20,17 +20,18 @@ from jaxtyping import PRNGKeyArray
 from canary.algorithms.canary import CanaryConfig
 from canary.algorithms.cantelli_cpo import CantelliCPOConfig
 from canary.config.run_config import RunConfig
-from canary.constraints import Joint
-from canary.environments.protocol import close
+from canary.constraints import Joint, to_dict
 from canary.errors import CanaryError
 from canary.evaluation import make_player, refuse_faulty
-from canary.identity import Identity, RiskCritics, identify, place_of, refuse_nonfinite
-from canary.networks import Policy
+from canary.export.trained_policy import TrainedPolicy
+from canary.identity import RiskCritics, refuse_nonfinite
+from canary.networks import MLP, Policy
 from canary.numerics.running_statistics import RunningStatistics
 from canary.rollout import CostAccount
 from canary.runs import seeds
 from canary.runs.checkpoint import load, newest, stored_updates
 from canary.runs.devices import prepare_devices
+from canary.runs.directory import versions
 from canary.training import TrainingState
 
 STREAM = 0x6576616C  # "eval": training folds in iteration numbers only
@@ -50,24 +51,40 @@ class FrozenPolicies:
         """Updates done."""
         return int(self.states.terms.iteration[0])
 
+    def trained(self, seed: int) -> TrainedPolicy:
+        """The policy of a seed with all that it needs to act; non-finite numbers are refused."""
+        config, known = self.config, self.config.training.seeds
+        if seed not in known:
+            raise CanaryError(f"The run has no seed {seed}; it has {', '.join(map(str, known))}.")
+        state = jax.tree.map(operator.itemgetter(known.index(seed)), self.states)
+        policy = TrainedPolicy(
+            policy=state.learner.policy,
+            statistics=state.statistics,
+            account=self.account,
+            environment=config.environment,
+            critics=self._risk_critics(state.learner.critics.networks),
+            about={
+                "constraint": to_dict(config.constraint),
+                "epsilon": np.asarray(config.constraint.share).tolist(),
+                "algorithm": config.algorithm_name,
+                "seed": seed,
+                "updates": self.iteration,
+                "versions": versions(),
+            },
+        )
+        refuse_nonfinite(policy.identity, seed)
+        return policy
+
     def of_seed(self, seed: int) -> tuple[Policy, RunningStatistics | None]:
-        """Policy and normaliser of a seed; non-finite numbers are refused."""
-        refuse_nonfinite(self.identity(seed), seed)
-        state = self._state(seed)
-        return state.learner.policy, state.statistics
+        """Policy and normaliser of a seed."""
+        trained = self.trained(seed)
+        return trained.policy, trained.statistics
 
-    def identity(self, seed: int) -> Identity:
-        """Everything that determines how the policy of a seed behaves, with its digest."""
-        place = place_of(self.config.environment, self.config.environment_name)
-        state, critics = self._state(seed), self.risk_critics(seed)
-        return identify(state.learner.policy, state.statistics, self.account, place, critics)
-
-    def risk_critics(self, seed: int) -> RiskCritics | None:
+    def _risk_critics(self, networks: MLP) -> RiskCritics | None:
         """What the risk of an episode is estimated with; None for methods without such critics, and
         with several costs."""
         if isinstance(self.config.constraint, Joint):
             return None
-        networks = self._state(seed).learner.critics.networks
         match self.config.algorithm:
             case CanaryConfig(dead_zone=dead_zone):  # reward, local cost, shaped cost
                 return RiskCritics(jax.tree.map(lambda leaf: leaf[2:3], networks), dead_zone)
@@ -81,12 +98,6 @@ class FrozenPolicies:
         config = self.config
         discount = config.algorithm.estimation.cost_discount
         return CostAccount(config.constraint.limit, discount, config.clock)
-
-    def _state(self, seed: int) -> TrainingState:
-        known = self.config.training.seeds
-        if seed not in known:
-            raise CanaryError(f"The run has no seed {seed}; it has {', '.join(map(str, known))}.")
-        return jax.tree.map(operator.itemgetter(known.index(seed)), self.states)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,5 +178,4 @@ def play(
             }
             frames.append(pl.DataFrame(columns))
             report(seed, count)
-    close(environment)
     return pl.concat(frames), time.monotonic() - began

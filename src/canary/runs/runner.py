@@ -7,7 +7,6 @@ Data are written before the record that says they exist: tables, states, and las
 in the manifest. A kill between any two writes leaves a run that stopped at its newest checkpoint.
 """
 
-import os
 import signal
 import threading
 import time
@@ -20,33 +19,26 @@ from pathlib import Path
 from typing import Any
 
 import equinox as eqx
+import jax
 import numpy as np
 import polars as pl
 
 from canary.config.run_config import RunConfig, checked_config, config_to_dict
-from canary.environments.protocol import close
 from canary.errors import CanaryError
 from canary.exploration import initial_std, with_initial_std
 from canary.runs import checkpoint, directory, seeds
 from canary.runs.devices import device_name, prepare_devices
 from canary.runs.directory import code_fingerprint, hold, stored_manifest, update_manifest
 from canary.runs.environment import agree, describe_environment
-from canary.runs.files import remove_unfinished
 from canary.runs.history import RecentHistory
-from canary.runs.tables import (
-    COLUMNS,
-    Kind,
-    episode_rows,
-    metrics_rows,
-    read_table,
-    write_table,
-)
+from canary.runs.tables import COLUMNS, Kind, episode_rows, metrics_rows, read_table, write_table
 from canary.runs.warm_start import Start
 from canary.terminal.formatting import title
 from canary.terminal.progress import TrainingProgress
 from canary.watching import Callback, check_logs, watching
 
 CHUNK_SECONDS = 2.0  # of one call of the program: the display and Ctrl-C wait for it
+Rows = tuple[pl.DataFrame, pl.DataFrame]  # of the metrics and of the episodes of some updates
 
 
 def new_run(
@@ -54,23 +46,20 @@ def new_run(
     out: Path,
     *,
     name: str | None = None,
-    tags: Sequence[str] = (),
     log: Sequence[str] = (),
     start: Start | None = None,
 ) -> Path:
     """Make a run directory below `out` with untrained seeds, or with what another run has learnt
     (`start`); returns it. A mistake shows before anything is written."""
-    tags, log = tuple(dict.fromkeys(tags)), check_logs(log)
-    directory.check_labels(out, name, tags)
-    training = config.training
+    logs, training = check_logs(log), config.training
+    if name is not None:
+        directory.check_name(out, name)
     prepare_devices()
-    _check_memory(config)
     described = describe_environment(config.environment)
     chosen = initial_std(config)  # of a warm start too: the entropy bonus is in proportion to it
     groups = seeds.SeedGroups(with_initial_std(config, chosen))
     groups.start()
     states, record = groups.stacked(), None
-    groups.close()
     if start is not None:
         states, record = start.begin(states, training.seeds)
     run = directory.create(
@@ -79,8 +68,7 @@ def new_run(
         training.updates * training.batch,
         device=device_name(),
         name=name,
-        tags=tags,
-        log=log,
+        log=logs,
         start=record,
         initial_std=chosen,
         fill=lambda run: checkpoint.save(checkpoint.checkpoint_path(run, 0), states),
@@ -107,62 +95,51 @@ def train_run(
     logs = check_logs(log)
     prepare_devices()
     with hold(run):
-        for folder in (run, run / checkpoint.FOLDER):
-            remove_unfinished(folder)
-        manifest, note = stored_manifest(run), None
+        notes: list[str] = []
         if total_steps is not None and total_steps != config.training.total_steps:
-            config, note = _extended(run, config, total_steps)
-        elif manifest["status"] == "finished":
+            config, notes = _extended(run, config, total_steps)
+        elif stored_manifest(run)["status"] == "finished":
             return config
-        codes, this = manifest["code"], code_fingerprint()
-        update_manifest(
-            run,
-            status="running",
-            process=directory.process_identity(),
-            code=codes if codes[-1:] == [this] else [*codes, this],
-        )
         training, constraint = config.training, config.constraint
         steps = training.updates * training.batch * len(training.seeds)
-        what = f"{config.algorithm_name} on {config.environment_name}"
-        groups = seeds.SeedGroups(with_initial_std(config, manifest["initial_std"]))
-        began, status = time.monotonic(), "failed"
+        heading = title(f"{config.algorithm_name} on {config.environment_name}", constraint.text)
+        trained = _Trained(run, config)
+        groups, began, status = trained.groups, time.monotonic(), "failed"
         try:
-            heading = title(what, constraint.text)
             with (
                 TrainingProgress(heading, constraint, steps, quiet=quiet) as display,
                 _interruptible(display) as interrupted,
             ):
                 display.busy("preparing the seeds")
-                store = _Store(run, config, groups)
-                for text in (note, *store.restore()):
-                    if text:
-                        display.message(text, warning=True)
-                if store.update:
-                    done = f"update {store.update} of {training.updates}"
+                for text in (*notes, *trained.restore()):
+                    display.message(text, warning=True)
+                if trained.update:
+                    done = f"update {trained.update} of {training.updates}"
                     display.message(f"Resuming {run} after {done}.")
-                about = config_to_dict(config) | {"tags": manifest["tags"]}
-                watched = run, about, constraint, training.updates, store.tables()
-                with watching(*watched, callback, logs or manifest["log"]) as see:
+                logs = logs or stored_manifest(run)["log"]
+                about = config_to_dict(config)
+                with watching(run, about, trained.tables(), callback, logs) as see:
                     display.busy("compiling")
-                    groups.compile()
+                    zero = np.int32(0)
+                    jax.block_until_ready(
+                        [groups.training.chunk(one, zero) for one in groups.states]
+                    )
                     # With a callback updates run one at a time, so that a stop takes effect at once
                     most = training.chunk if callback is None else 1
-                    status = _advance(store, groups, most, display, interrupted, see)
+                    status = _advance(trained, most, display, interrupted, see)
         except KeyboardInterrupt:
             status = "interrupted"
         finally:
-            groups.close()
-            close(config.environment)
             if status == "failed" and not checkpoint.stored_updates(run):
                 directory.discard(run)
             else:
-                seconds = manifest.get("wall_seconds", 0.0) + time.monotonic() - began
+                seconds = stored_manifest(run).get("wall_seconds", 0.0) + time.monotonic() - began
                 now = datetime.now().astimezone().isoformat(timespec="seconds")
                 update_manifest(run, status=status, finished=now, wall_seconds=round(seconds, 2))
     return config
 
 
-def _extended(run: Path, config: RunConfig, total_steps: int) -> tuple[RunConfig, str]:
+def _extended(run: Path, config: RunConfig, total_steps: int) -> tuple[RunConfig, list[str]]:
     """The configuration with a longer plan, also in the manifest; and a sentence about schedules."""
     training, manifest = config.training, stored_manifest(run)
     longer = checked_config(replace(config, training=replace(training, total_steps=total_steps)))
@@ -176,80 +153,80 @@ def _extended(run: Path, config: RunConfig, total_steps: int) -> tuple[RunConfig
     plan = manifest["config"]["training"] | {"total_steps": total_steps}
     stored = manifest["config"] | {"training": plan}
     update_manifest(run, config=stored, total_steps=updates * batch)
-    done = manifest["steps"] // batch
-    return longer, (
+    return longer, [
         f"The plan is now {total_steps:,} steps instead of {training.total_steps:,}. Schedules such "
-        "as learning rates run over the whole plan, so they go back from "
-        f"{done / training.updates:.0%} to {done / updates:.0%}: the result differs from a run "
-        f"planned for {total_steps:,} steps."
-    )
+        "as learning rates run over the whole plan, so they go back to "
+        f"{manifest['steps'] / (updates * batch):.0%}: the result differs from a run planned for "
+        f"{total_steps:,} steps."
+    ]
 
 
 def _advance(
-    store: "_Store",
-    groups: seeds.SeedGroups,
+    trained: "_Trained",
     most: int,
     display: TrainingProgress,
     interrupted: threading.Event,
-    see: Callable[[pl.DataFrame, pl.DataFrame], bool],
+    see: Callable[..., bool],
 ) -> str:
     """Train by chunks of at most `most` updates until the end, an interruption or a callback's stop;
     returns the run's status."""
-    config, training = store.config, store.config.training
+    config, training = trained.config, trained.config.training
     dead_zone = getattr(config.algorithm, "dead_zone", None)
     history = RecentHistory(training.seeds, config.constraint, dead_zone)
-    update, count, goes_on = store.update, 1, True
-    while update < training.updates and goes_on and not interrupted.is_set():
+    count, goes_on = 1, True
+    while trained.update < training.updates and goes_on and not interrupted.is_set():
+        count = min(count, checkpoint.next_kept(training, trained.update) - trained.update)
         began = time.monotonic()
-        count = min(count, checkpoint.next_kept(training, update) - update)
         try:
-            metrics, ends = groups.advance(count)
+            rows = trained.advance(count)
         except CanaryError as error:
-            store.save(update)
-            resume = f"canary train --resume {store.run}"
-            after = f"The run is saved as it was after update {update}: {resume}"
-            text = f"{error} {after if update else 'Nothing was trained yet.'}"
-            raise CanaryError(text) from error
+            trained.save()
+            after = "Nothing was trained yet."
+            if trained.update:
+                resume = f"canary train --resume {trained.run}"
+                after = f"The run is saved as it was after update {trained.update}: {resume}"
+            raise CanaryError(f"{error} {after}") from error
         seconds = time.monotonic() - began
-        rows = metrics_rows(metrics, training.seeds, update, training.batch)
-        episodes = episode_rows(ends, training.seeds, update)
-        store.add(rows, episodes, seconds)
-        history.add(rows, episodes)
-        update += count
+        history.add(*rows)
         steps = training.batch * len(training.seeds)
-        display.update(history.status(), update * steps, count * steps / seconds)
+        display.update(history.status(), trained.update * steps, count * steps / seconds)
         count = max(1, min(most, round(count * CHUNK_SECONDS / seconds)))
         try:
-            goes_on = see(rows, episodes)
+            goes_on = see(*rows)
         except BaseException:  # of the callback
-            store.save(update)
+            trained.save()
             raise
-        if store.is_due(update):
-            store.save(update)
-    store.save(update)
-    if update < training.updates:
+        if trained.is_due:
+            trained.save()
+    trained.save()
+    if trained.update < training.updates:
         return "interrupted" if goes_on else "stopped"
-    checkpoint.prune(store.run)  # a kill may have come before the last pruning
+    checkpoint.prune(trained.run)  # a kill may have come before the last pruning
     return "finished"
 
 
-class _Store:
-    """The tables and states of a run that this process holds."""
+class _Trained:
+    """A run that this process trains: its states and tables, and how much of them is saved."""
 
-    def __init__(self, run: Path, config: RunConfig, groups: seeds.SeedGroups):
-        self.run, self.config, self._groups = run, config, groups
-        self.update, self._saved_at = 0, time.monotonic()  # the newest checkpoint
-        self._seconds = float(stored_manifest(run).get("train_seconds", 0.0))
+    def __init__(self, run: Path, config: RunConfig):
+        manifest, this = stored_manifest(run), code_fingerprint()
+        codes = manifest["code"]
+        codes = codes if codes[-1:] == [this] else [*codes, this]
+        update_manifest(run, status="running", code=codes)
+        self.run, self.config = run, config
+        self.groups = seeds.SeedGroups(with_initial_std(config, manifest["initial_std"]))
+        self.update = self._saved = 0  # updates done, and those of the newest checkpoint
+        self._saved_at, self._seconds = time.monotonic(), manifest.get("train_seconds", 0.0)
         self._rows: dict[Kind, list[pl.DataFrame]] = {}
 
     def restore(self) -> list[str]:
         """Take up the newest intact states under the plan as it is now; returns what was lost."""
-        training, groups = self.config.training, self._groups
-        read = partial(checkpoint.load, like=groups.structure())
+        training = self.config.training
+        read = partial(checkpoint.load, like=self.groups.structure())
         states, notes = checkpoint.newest(self.run, read)
-        self.update = int(states.terms.iteration[0])
+        self.update = self._saved = int(states.terms.iteration[0])
         planned = np.full_like(states.terms.updates, training.updates)
-        if lost := groups.restore(eqx.tree_at(lambda s: s.terms.updates, states, planned)):
+        if lost := self.groups.restore(eqx.tree_at(lambda s: s.terms.updates, states, planned)):
             notes.append(
                 f"{lost} of {len(training.seeds) * training.environments} episodes of "
                 f"{self.config.environment_name} could not be restored: the same seed and actions "
@@ -260,7 +237,7 @@ class _Store:
         update_manifest(self.run, steps=self.update * training.batch)
         return notes
 
-    def tables(self) -> tuple[pl.DataFrame, pl.DataFrame]:
+    def tables(self) -> Rows:
         """Metrics and episodes of the updates done."""
         metrics, episodes = (read_table(self.run, kind) for kind in COLUMNS)
         # An empty table does not know how many costs there are
@@ -268,43 +245,39 @@ class _Store:
         self._rows["episodes"] = [episodes] if len(episodes) else []
         return metrics, episodes
 
-    def add(self, rows: pl.DataFrame, episodes: pl.DataFrame, seconds: float) -> None:
-        """What a chunk of updates gave."""
+    def advance(self, count: int) -> Rows:
+        """Train so many updates; returns their rows."""
+        training, began = self.config.training, time.monotonic()
+        metrics, ends = self.groups.advance(count)
+        self._seconds += time.monotonic() - began
+        rows = metrics_rows(metrics, training.seeds, self.update, training.batch)
+        episodes = episode_rows(ends, training.seeds, self.update)
         self._rows["metrics"].append(rows)
         self._rows["episodes"].append(episodes)
-        self._seconds += seconds
+        self.update += count
+        return rows, episodes
 
-    def is_due(self, update: int) -> bool:
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time for a checkpoint."""
         training, age = self.config.training, time.monotonic() - self._saved_at
-        return checkpoint.is_kept(training, update) or age >= training.checkpoint_seconds
+        return checkpoint.is_kept(training, self.update) or age >= training.checkpoint_seconds
 
-    def save(self, update: int) -> None:
-        """Tables first, then the states after them, then the steps in the manifest."""
-        if update == self.update:
+    def save(self) -> None:
+        """Write the tables, then the states after them, then the steps in the manifest."""
+        if self.update == self._saved:
             return
         run, training = self.run, self.config.training
         for kind, tables in self._rows.items():
             tables[:] = [pl.concat(tables, how="diagonal_relaxed")]
             write_table(run, kind, tables[0])
-        name = checkpoint.KEPT if checkpoint.is_kept(training, update) else "checkpoint"
-        checkpoint.save(checkpoint.checkpoint_path(run, update, name), self._groups.stacked())
-        steps, seconds = update * training.batch, round(self._seconds, 2)
+        kind = checkpoint.KEPT if checkpoint.is_kept(training, self.update) else "checkpoint"
+        place = checkpoint.checkpoint_path(run, self.update, kind)
+        checkpoint.save(place, self.groups.stacked())
+        steps, seconds = self.update * training.batch, round(self._seconds, 2)
         update_manifest(run, steps=steps, train_seconds=seconds)
         checkpoint.prune(run)
-        self.update, self._saved_at = update, time.monotonic()
-
-
-def _check_memory(config: RunConfig) -> None:
-    """Raise a sentence if a batch does not fit into memory."""
-    training = config.training
-    # A step of a rollout has two inputs and about ten numbers beside them.
-    least = 4 * training.batch * (2 * config.environment.observation_size + 10)
-    if least > os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"):
-        raise CanaryError(
-            f"A batch of {training.environments:,} environments x {training.rollout_length:,} steps "
-            "needs more memory than there is; make training.environments or "
-            "training.rollout_length smaller."
-        )
+        self._saved, self._saved_at = self.update, time.monotonic()
 
 
 @contextmanager

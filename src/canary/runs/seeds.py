@@ -39,7 +39,7 @@ from canary.training import (
     train_chunk,
     train_iteration,
 )
-from canary.types import EpisodeEnds, Metrics, Terms
+from canary.types import EpisodeEnds, Terms
 
 
 def make_trainer(config: RunConfig) -> Trainer:
@@ -70,21 +70,18 @@ def _check_own_method(config: RunConfig, trainer: Trainer) -> None:
     is_host = isinstance(config.environment, GymnasiumEnvironment)  # cannot be traced
     if type(config.algorithm) in ALGORITHMS.values() or is_host:
         return
-
-    def metrics() -> Metrics:
-        state = init_training(trainer, make_terms(config), 0)
-        return train_iteration(trainer, state)[1][0]
-
-    name = config.algorithm_name
+    terms, name = make_terms(config), config.algorithm_name
     try:
-        shapes = {metric: value.shape for metric, value in jax.eval_shape(metrics).items()}
+        state = jax.eval_shape(partial(init_training, trainer, terms), 0)
+        _, (metrics, _) = jax.eval_shape(partial(train_iteration, trainer), state)
     except Exception as error:
         raise CanaryError(f"An update of {name} failed: {describe(error)}.") from error
-    if odd := [metric for metric, shape in shapes.items() if shape]:
-        raise CanaryError(
-            f"The metric {odd[0]!r} of {name} has the shape {shapes[odd[0]]}; a metric is a single "
-            "number per update."
-        )
+    for metric, value in metrics.items():
+        if value.shape:
+            raise CanaryError(
+                f"The metric {metric!r} of {name} has the shape {value.shape}; a metric is a "
+                "single number per update."
+            )
 
 
 def make_terms(config: RunConfig) -> Terms:
@@ -115,7 +112,7 @@ class CompiledTraining:
 
 
 class SeedGroups:
-    """The training states of all seeds, and the program that advances them."""
+    """The training states of all seeds, in groups, and the program that advances a group."""
 
     def __init__(self, config: RunConfig, trainer: Trainer | None = None):
         seeds, per_group = config.training.seeds, config.training.seeds_per_device
@@ -126,15 +123,15 @@ class SeedGroups:
         options = {"xla_cpu_multi_thread_eigen": False} if on_cpu else None
         per_group = per_group or (1 if on_cpu else -(-len(seeds) // len(devices)))
         if isinstance(config.environment, GymnasiumEnvironment):
-            self._training, per_group = HostTraining(self.trainer, options), 1
+            self.training, per_group = HostTraining(self.trainer, options), 1
         else:
             size = config.training.chunk
-            self._training = CompiledTraining(self.trainer, options, size, together=per_group > 1)
+            self.training = CompiledTraining(self.trainer, options, size, together=per_group > 1)
         self._together = per_group > 1
         self._groups = [seeds[at : at + per_group] for at in range(0, len(seeds), per_group)]
         self._devices = [devices[index % len(devices)] for index in range(len(self._groups))]
-        self._pool = ThreadPoolExecutor((os.cpu_count() or 1) if on_cpu else len(devices))
-        self._states: Sequence[TrainingState] = ()
+        self._threads = (os.cpu_count() or 1) if on_cpu else len(devices)
+        self.states: Sequence[TrainingState] = ()
 
     def start(self) -> None:
         """Fresh states for all seeds."""
@@ -143,9 +140,14 @@ class SeedGroups:
 
         def init(group: tuple[int, ...], device: Any) -> TrainingState:
             seeds = np.asarray(group, np.int32)
-            return self._training.init(terms, jax.device_put(self._of_group(seeds), device))
+            return self.training.init(terms, jax.device_put(self._of_group(seeds), device))
 
-        self._states = list(self._pool.map(init, self._groups, self._devices))
+        self.states = self._in_threads(init, self._groups, self._devices)
+
+    def _in_threads(self, function: Callable[..., Any], *arguments: Sequence[Any]) -> list[Any]:
+        """Call a function for every group, as many at once as there are cores or accelerators."""
+        with ThreadPoolExecutor(self._threads) as pool:
+            return list(pool.map(function, *arguments))
 
     def _of_group(self, array: Any) -> Any:
         """What is stacked over the seeds of a group, as its program takes it."""
@@ -161,7 +163,7 @@ class SeedGroups:
         count = len(self._config.training.seeds)
         return jax.tree.map(
             lambda leaf: jax.ShapeDtypeStruct((count, *leaf.shape), leaf.dtype),
-            self._training.structure(make_terms(self._config)),
+            self.training.structure(make_terms(self._config)),
         )
 
     def restore(self, stacked: PyTree) -> int:
@@ -174,7 +176,7 @@ class SeedGroups:
             )
             for a, b, device in zip(bounds[:-1], bounds[1:], self._devices, strict=True)
         ]
-        self._states, lost = zip(*map(self._training.revive, states), strict=True)
+        self.states, lost = zip(*map(self.training.revive, states), strict=True)
         return sum(lost)
 
     def stacked(self) -> PyTree:
@@ -188,35 +190,27 @@ class SeedGroups:
                 jnp.asarray(data), impl=str(jax.random.key_impl(leaves[0]))
             )
 
-        return jax.tree.map(joined, *self._states)
-
-    def compile(self) -> None:
-        """Compile the program for chunks, so that its time can be measured apart from training."""
-        for state in self._states:
-            jax.block_until_ready(self._training.chunk(state, np.int32(0)))
+        return jax.tree.map(joined, *self.states)
 
     def advance(self, count: int) -> tuple[dict[str, np.ndarray], EpisodeEnds]:
         """`count` updates of every seed; metrics and episodes as numpy arrays [seed, update, ...].
         On a fault, raise and leave the states as they were."""
 
         def run(state: TrainingState) -> Any:
-            return jax.block_until_ready(self._training.chunk(state, np.int32(count)))
+            return jax.block_until_ready(self.training.chunk(state, np.int32(count)))
 
         with explain_failures(self._config.environment):
-            results = list(self._pool.map(run, self._states))
+            results = self._in_threads(run, self.states)
         states = [state for state, _ in results]
         metrics, ends = jax.tree.map(
             lambda *leaves: self._join(leaves)[:, :count], *(record for _, record in results)
         )
-        done = int(np.asarray(self._states[0].terms.iteration).min())
+        done = int(np.asarray(self.states[0].terms.iteration).min())
         fault = find_fault(metrics.pop(FAULT), ends, self._config, done)
         if fault := fault or unsound(self._groups, states):
             raise CanaryError(fault)
-        self._states = states
+        self.states = states
         return metrics, ends
-
-    def close(self) -> None:
-        self._pool.shutdown()
 
 
 def find_fault(
@@ -226,12 +220,11 @@ def find_fault(
     is not finite or absurdly large, or an episode beyond its horizon. The program noted it, or it
     is in the sums of the episodes."""
     training, name, horizon = config.training, config.environment_name, config.environment.horizon
-    lanes = training.environments
     if faults.any():
         # The earliest; among seeds, the first
         update, seed = map(int, np.argwhere(faults.T > 0)[0])
         place, index = divmod(int(faults[seed, update]) - 1, len(FAULT_KINDS))
-        kind, (step, lane) = FAULT_KINDS[index], divmod(place, lanes)
+        kind, (step, lane) = FAULT_KINDS[index], divmod(place, training.environments)
     else:
         good = {
             "cost": sane(ends.cost).reshape(*ends.ended.shape, -1).all(-1),
@@ -244,8 +237,7 @@ def find_fault(
     update += first
     where = (
         f"seed {training.seeds[seed]}, update {update + 1}, step {step + 1} of "
-        f"{training.rollout_length}, lane {lane} (environment step "
-        f"{update * training.batch + step * lanes + lane + 1:,})"
+        f"{training.rollout_length}, lane {lane}"
     )
     if kind == "action":
         return f"The policy gave an action that is not finite: {where}."

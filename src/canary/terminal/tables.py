@@ -28,11 +28,8 @@ def print_summary(console: Console, summary: dict[str, Any]) -> None:
         count = f"{max(check['episodes_per_seed']):,} fresh episodes per seed"
         console.print("", title("the final policies", count), sep="\n")
         _print_seeds(console, check)
-    remarks = [f"seed {seed} is {text}." for seed, text in summary.get("warnings", {}).items()]
-    if known := summary.get("yardstick"):
-        remarks.append(f"Without learning: {known}.")
-    for remark in remarks:
-        console.print(Text(remark, style="yellow"), soft_wrap=True)
+    for seed, text in summary.get("warnings", {}).items():
+        console.print(Text(f"seed {seed} is {text}.", style="yellow"), soft_wrap=True)
     for label, path in summary.get("paths", {}).items():
         console.print(Text.assemble((f"{label:<12}", "dim"), str(path)), soft_wrap=True)
 
@@ -106,7 +103,7 @@ def print_comparison(console: Console, comparison: dict[str, Any]) -> None:
     console.print(Text(f"constraint  {'; '.join(texts)}\n{note}"), soft_wrap=True)
 
 
-LISTED = ("path", "status", "started", "steps", "env", "algorithm", "seeds", "total_steps", "tags")
+LISTED = ("path", "status", "started", "steps", "env", "algorithm", "seeds", "total_steps")
 NUMBERS = ("return_mean", "violation_probability", "constraint_value", "limit", "epsilon")
 
 
@@ -143,7 +140,7 @@ def _run_line(run: dict[str, Any]) -> Line:
     if "env" not in run:
         return {"run": name, "status": run["status"]}
     planned, done = run["total_steps"], run["steps"]
-    about = " ".join([settings_text(run["differs"]), *(f"#{tag}" for tag in run["tags"])]).strip()
+    about = settings_text(run["differs"])
     value, label = run["constraint_value"], run["constraint_label"]
     return {
         "run": f"{name}\n  {about}" if about else name,

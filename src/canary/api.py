@@ -1,28 +1,44 @@
-"""A run and what can be done with it. Each function takes a run or its path, and is a method of
-`Run` as well. All arguments are checked by their types before anything runs. The arguments of
-`canary.load` about the environment apply to everything done with the run.
+"""The Python interface: train, load and use runs, and act with their policies.
+
+For example:
+
+    run = canary.train("IcyLake", constraint=canary.Chance(limit=5.5, epsilon=0.02), seeds=4)
+    run.summary()["violation_probability"]
+    run.certify()["sentence"]
+    episode = run.policy(seed=0).start()
+    action = episode.act(observation)
+    episode.spend(cost)  # the cost of that step
+
+Each function on a run takes the run or its path, and is a method of `Run` as well. All arguments are
+checked by their types before anything runs. The arguments of `canary.load` about the environment
+apply to everything done with the run.
 """
 
 import importlib.util
-import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypedDict, Union, cast
 
+import jax
+import jax.numpy as jnp
 import polars as pl
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from canary.certification.best import find_best
 from canary.certification.plan import Plan
 from canary.certification.run import certify_run
+from canary.config.config import Overrides, Said, by_section, make_config
 from canary.config.run_config import RunConfig
-from canary.environments.protocol import Environment, close
+from canary.constraints import Joint, Mean
+from canary.environments.gymnasium_environment import GymnasiumEnvironment
+from canary.environments.protocol import Environment
 from canary.errors import CanaryError
+from canary.exploration import initial_std, with_initial_std
 from canary.export.trained_policy import TrainedPolicy
 from canary.reporting.summary import (
     EVALUATION,
-    YARDSTICK,
     EvaluationSummary,
     TrainingSummary,
     summarise_evaluation,
@@ -30,17 +46,23 @@ from canary.reporting.summary import (
 )
 from canary.runs import files
 from canary.runs.checkpoint import stored_updates
+from canary.runs.devices import prepare_devices
 from canary.runs.directory import find_run
 from canary.runs.environment import open_config, refuse_changes
 from canary.runs.policies import EvaluationPlan, FrozenPolicies, load_policies, play
-from canary.runs.runner import train_run
+from canary.runs.runner import new_run, train_run
+from canary.runs.seeds import make_terms, make_trainer
 from canary.runs.tables import read_table
+from canary.runs.warm_start import SCHEDULE_START, Start, start_from_policy, start_from_run
 from canary.terminal.console import evaluation_bar
+from canary.training import TrainingState, train_whole
+from canary.types import Metrics, Terms
 from canary.values import AnySteps, Count, Positive, Seeds, Texts, Whole, checked
 from canary.watching import Callback
 
 RUNS = Path("runs")
 AnyRun = Union["Run", str, Path]
+Number = float | Float[Array, ""]
 
 
 @checked
@@ -61,7 +83,7 @@ def load(
     """
     place = find_run(str(path), Path(out))
     config = open_config(place, environment, trust=trust, accept_change=accept_change)
-    return Run(place, config, accept_change=accept_change)
+    return Run(place, config)
 
 
 @checked
@@ -124,7 +146,7 @@ def evaluate(
         how["environment_changes"] = list(changes)
     how["updates"] = policies.iteration
     how["policy_sha256"] = {
-        str(seed): policies.identity(seed).sha256
+        str(seed): policies.trained(seed).sha256
         for seed in table["seed"].unique(maintain_order=True)
     }
     summary = summarise_evaluation(run.directory, table, seconds) | how
@@ -206,7 +228,7 @@ def certify(
         evaluation_seed=evaluation_seed,
         largest_step_cost=largest_step_cost,
         sign=sign,
-        **run.opened,
+        config=run.config,
         quiet=quiet,
     )
 
@@ -239,7 +261,7 @@ def best(
         episodes=episodes,
         seeds=chosen_seeds(run, seeds),
         largest_step_cost=largest_step_cost,
-        **run.opened,
+        config=run.config,
         quiet=quiet,
     )
 
@@ -281,7 +303,7 @@ def export(
         seed=seed,
         step=step,
         out=None if path is None else Path(path),
-        environment=run.config.environment,
+        config=run.config,
     )
     return cast(ExportRecord, record)
 
@@ -293,8 +315,6 @@ class Run:
 
     directory: Path
     config: RunConfig
-    accept_change: bool = False
-    """Evaluate and certify although the environment has changed."""
 
     evaluate = evaluate
     certify = certify
@@ -308,11 +328,6 @@ class Run:
         count = len(config.training.seeds)
         seeds = "1 seed" if count == 1 else f"{count} seeds"
         return f"<canary.Run {self.directory}: {what}, {seeds}>"
-
-    @property
-    def opened(self) -> dict[str, Any]:
-        """The environment, and whether a changed one is accepted."""
-        return {"environment": self.config.environment, "accept_change": self.accept_change}
 
     def summary(self) -> TrainingSummary:
         """What was trained, and the paper's measures over the second half of training."""
@@ -337,10 +352,8 @@ class Run:
     @checked
     def policy(self, seed: Whole | None = None, *, step: Whole | None = None) -> TrainedPolicy:
         """The policy of a seed (default: the first) after `step` steps (default: the newest)."""
-        from canary.export.run import trained_policy
-
         seed = self.config.training.seeds[0] if seed is None else seed
-        return trained_policy(loaded(self, step), seed)
+        return loaded(self, step).trained(seed)
 
     @checked
     def plot(self, path: str | Path | None = None) -> Path:
@@ -392,7 +405,6 @@ class TrainingInterrupted(KeyboardInterrupt):
 # Episodes of the final check: the largest number that takes a small share of the steps of training.
 # There are few sizes, so that their programs are found in the cache.
 CHECK_EPISODES, CHECK_SHARE = (300, 200, 100, 50, 20), 0.05
-YARDSTICK_EPISODES, YARDSTICK_SECONDS = 64, 10.0
 
 
 def finished(run: Run, *, final_check: bool, quiet: bool) -> Run:
@@ -401,8 +413,6 @@ def finished(run: Run, *, final_check: bool, quiet: bool) -> Run:
     is_over = summary["status"] in ("finished", "stopped")
     if final_check and is_over and summary["final_check"] is None:
         _check(run, summary, quiet=quiet)
-        if summary["warnings"]:
-            _yardstick(run)
         summary = run.summary()
     files.write_sealed(run.directory / "summary.json", dict(summary))
     if run.episodes["valid"].any() and importlib.util.find_spec("matplotlib"):
@@ -422,23 +432,6 @@ def _check(run: Run, summary: TrainingSummary, *, quiet: bool) -> None:
                 evaluate(run, episodes, report=report)
         except CanaryError as error:
             warnings.warn(f"The final policies were not checked: {error}", stacklevel=4)
-
-
-def _yardstick(run: Run) -> None:
-    """Write into the run whether a constant or random action stays within the limit."""
-    from canary.checking.record import Recorder
-    from canary.checking.yardstick import known_sentence, play_simple
-
-    environment, until = run.config.environment, time.monotonic() + YARDSTICK_SECONDS
-    try:
-        recorder = Recorder(environment)
-        played, _ = play_simple(recorder, YARDSTICK_EPISODES, lambda *_: time.monotonic() < until)
-        sentence = known_sentence(played, run.config.constraint)
-        files.write_sealed(run.directory / YARDSTICK, {"sentence": sentence})
-    except CanaryError:  # the training is worth keeping without it
-        return
-    finally:
-        close(environment)
 
 
 def as_run(run: AnyRun) -> Run:
@@ -466,3 +459,135 @@ def chosen_seeds(run: Run, seeds: Any) -> tuple[int, ...]:
     if not chosen or len(set(chosen)) < len(chosen):
         raise CanaryError(f"Name one or more different seeds of the run, not {list(chosen)}.")
     return chosen
+
+
+@checked
+def train(
+    env: str | Environment = "IcyLake",
+    algorithm: Any = "canary",
+    constraint: Said = None,
+    *,
+    seeds: Seeds | None = None,
+    total_steps: AnySteps | None = None,
+    preset: str = "fast",
+    out: str | Path = RUNS,
+    overrides: Overrides = (),
+    cost: str | None = None,
+    name: str | None = None,
+    callback: Callback | None = None,
+    log: Texts = (),
+    quiet: bool = False,
+    final_check: bool = True,
+    start: Run | TrainedPolicy | Start | str | Path | None = None,
+) -> Run:
+    """Train and return the run.
+
+    `env` is an environment, the name of one of ours, or a reference such as "my_package.shop:Shop"
+    or "gymnasium:Pendulum-v1" (docs/environments/your-own.md); `cost` says where the cost of another
+    package's environment is. `algorithm` is a name, settings such as `CanaryConfig(dead_zone=0.6)`,
+    or a method of your own (docs/examples/own-constraint.md). `constraint` is a `Chance`, a `Mean`
+    or a `CVaR`, a list of them for several costs, or a dictionary with any of "kind", "limit" and
+    "epsilon". The `preset` chooses all other settings, and `overrides` change single ones:
+    {"algo.dead_zone": 0.6} or ("algo.dead_zone=0.6",).
+
+    `seeds` is a number (4 means 0 to 3) or a list. `total_steps` are environment steps per seed,
+    600_000 or "600k". `name` names the run's directory below `out`. `callback` gets a
+    `canary.Update` after every update; training stops if it returns False. `log` names logs for
+    other tools: "csv", "tensorboard" or "wandb" (docs/watching.md). At the end the frozen policies
+    play up to 300 fresh episodes per seed, unless `final_check` is False. Ctrl-C saves and raises
+    `TrainingInterrupted`, a KeyboardInterrupt with the `run`.
+
+    `start` is a run to start from, seed by seed: its policies, normalisers and critics; or one
+    policy, `run.policy(seed=2)`. Limit, settings and environment may differ, as long as
+    observations, actions and networks have the same sizes.
+    """
+    begun = _start(start, Path(out))
+    if seeds is None:
+        seeds = 4 if begun is None or begun.seed is not None else begun.seeds
+    training: dict[str, Any] = {"seeds": range(seeds) if isinstance(seeds, int) else seeds}
+    training |= {} if total_steps is None else {"total_steps": total_steps}
+    if begun is not None and "schedule_start" not in by_section(overrides)["training"]:
+        training["schedule_start"] = SCHEDULE_START
+    config = make_config(env, algorithm, constraint, preset, overrides, cost, **training)
+    place = new_run(config, Path(out), name=name, log=log, start=begun)
+    train_run(place, config, callback=callback, quiet=quiet)
+    return finished(Run(place, config), final_check=final_check, quiet=quiet)
+
+
+def _start(start: Run | TrainedPolicy | Start | str | Path | None, out: Path) -> Start | None:
+    """The networks and normaliser that training starts from, as arrays."""
+    if start is None or isinstance(start, Start):
+        return start
+    if isinstance(start, TrainedPolicy):
+        return start_from_policy(start.policy, start.statistics, start.sha256)
+    if isinstance(start, Run):
+        return start_from_run(start.directory)
+    return start_from_run(find_run(str(start), out))
+
+
+@checked
+def make_train(
+    env: str | Environment | RunConfig = "IcyLake",
+    algorithm: Any = "canary",
+    constraint: Said = None,
+    *,
+    total_steps: AnySteps | None = None,
+    preset: str = "fast",
+    overrides: Overrides = (),
+    cost: str | None = None,
+) -> Callable[..., tuple[TrainingState, Metrics]]:
+    """A pure function `train(key, limit=None, epsilon=None) -> (state, metrics)` for `jax.jit` and
+    `jax.vmap`, over keys, limits and epsilons (docs/examples/functional.md).
+
+    The arguments are those of `canary.train`, or one `RunConfig`, such as `run.config`. `limit` and
+    `epsilon` replace the constraint's; settings that the preset derived from the constraint stay.
+    The state has the policy (`state.learner.policy`); metrics are arrays over the updates. Seed i of
+    `canary.train` has the key `fold_in(key(0), i)`. Nothing is written. A non-finite number raises
+    no error; it makes the metric "fault" positive.
+    """
+    said = (algorithm, constraint, total_steps, preset, overrides, cost)
+    if isinstance(env, RunConfig):
+        config = env
+        if said != ("canary", None, None, "fast", (), None):
+            raise CanaryError("A configuration says everything; leave out the other arguments.")
+    else:
+        training = {} if total_steps is None else {"total_steps": total_steps}
+        config = make_config(env, algorithm, constraint, preset, overrides, cost, **training)
+    if isinstance(config.environment, GymnasiumEnvironment):
+        raise CanaryError(
+            f"{config.environment_name} is stepped outside JAX, so its training is not "
+            "a pure function; use canary.train."
+        )
+    prepare_devices()
+    # A vectorised program would compute both branches of the merging of equal inputs.
+    config = replace(config, training=replace(config.training, merge_capacity=0))
+    trainer = make_trainer(with_initial_std(config, initial_std(config)))
+
+    def train(
+        key: PRNGKeyArray, limit: Number | None = None, epsilon: Number | None = None
+    ) -> tuple[TrainingState, Metrics]:
+        terms = _with_numbers(config, make_terms(config), limit=limit, epsilon=epsilon)
+        if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+            key = jax.random.wrap_key_data(key)  # of jax.random.PRNGKey
+        return train_whole(trainer, terms, key, config.training.updates)
+
+    return train
+
+
+def _with_numbers(config: RunConfig, terms: Terms, **numbers: Number | None) -> Terms:
+    """The terms with another limit and epsilon. Python's numbers are checked; traced ones cannot
+    be."""
+    said = {name: value for name, value in numbers.items() if value is not None}
+    if "epsilon" in said and isinstance(config.constraint, Mean):
+        raise CanaryError("A constraint on the mean cost has no epsilon; leave it out.")
+    if not isinstance(config.constraint, Joint):
+        plain: dict[str, Any] = {k: v for k, v in said.items() if not isinstance(v, jax.Array)}
+        replace(config.constraint, **plain)  # raises a sentence
+    arrays: dict[str, Any] = {k: jnp.asarray(value, jnp.float32) for k, value in said.items()}
+    for name, array in arrays.items():
+        if array.shape != terms.limit.shape:
+            raise CanaryError(
+                f"{name} must have the shape {terms.limit.shape}, not {array.shape}; jax.vmap goes "
+                "over more."
+            )
+    return replace(terms, **arrays)

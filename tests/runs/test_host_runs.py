@@ -5,7 +5,6 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -121,7 +120,7 @@ def test_a_resume_reports_what_an_environment_that_forgets_its_seed_loses():
 
 @dataclass(frozen=True)
 class Line:
-    """x' = x + a / 4 without any randomness: the same environment as `GymnasiumLine`."""
+    """x' = x + a / 4 without any randomness."""
 
     horizon: int = 7
     observation_size: ClassVar[int] = 1
@@ -141,23 +140,11 @@ class Line:
         )  # fmt: skip
 
 
-class GymnasiumLine(gymnasium.Env):
-    observation_space = gymnasium.spaces.Box(-9, 9, (1,), np.float32)
-    action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
-
-    def reset(self, *, seed=None, options=None):
-        self.x = np.float32(0)
-        return np.array([self.x]), {}
-
-    def step(self, action):
-        self.x = self.x + np.float32(action[0]) / np.float32(4)
-        return np.array([self.x]), self.x, abs(self.x) > 0.6, False, {"cost": abs(self.x)}
-
-
 def test_the_loop_on_the_host_trains_as_the_compiled_loop():
     """The same environment in both: the same keys, records and updates."""
     results = []
-    for environment in (Line(), from_gymnasium(GymnasiumLine, horizon=7)):
+    outside = from_gymnasium(lambda: canary.to_gymnasium(Line()), horizon=7)
+    for environment in (Line(), outside):
         settings = (*SETTINGS, f"training.total_steps={10 * UPDATE}", "training.stagger=true")
         config = make_config(environment, "ppo", CONSTRAINT, "fast", settings, seeds=(3,))
         groups = SeedGroups(config)

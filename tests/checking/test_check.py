@@ -3,8 +3,9 @@ and what is expected."""
 
 import json
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -13,8 +14,8 @@ from canary.checking.record import (
     behaviour_differences,
     findings_in,
     fingerprint,
+    first_record,
     raise_first_error,
-    short_record,
 )
 from canary.checking.structure import check_structure
 from canary.checking.yardstick import Played, advise, constant_actions, full_check
@@ -84,7 +85,7 @@ PLAYED = [
 def test_what_a_short_rollout_finds(fault, sentence):
     environment = faulty.Odd(fault=fault)
     with pytest.raises(CanaryError, match=sentence):
-        raise_first_error(findings_in(environment, short_record(environment)))
+        raise_first_error(findings_in(environment, first_record(environment)))
 
 
 def test_what_is_odd_but_possible():
@@ -177,7 +178,7 @@ def test_advice_rests_on_what_can_be_had_without_learning(constraint, kind, word
 
 def test_a_fingerprint_tells_behaviours_apart():
     one, same, other = (
-        fingerprint(short_record(faulty.Walk(noise=noise))) for noise in (0.5, 0.5, 0.6)
+        fingerprint(first_record(faulty.Walk(noise=noise))) for noise in (0.5, 0.5, 0.6)
     )
     assert one == same
     assert behaviour_differences(one, same) == []
@@ -186,3 +187,24 @@ def test_a_fingerprint_tells_behaviours_apart():
     )
     scaled = {kind: [value * (1 + 1e-5) for value in values] for kind, values in one.items()}
     assert behaviour_differences(one, scaled) == []  # another machine's rounding
+
+
+@dataclass(frozen=True)
+class LateCost(faulty.Walk):
+    """It costs more from one step on."""
+
+    since: int = 1000
+
+    def step(self, state, action, key):
+        after = super().step(state, 0 * action, key)
+        late = 1.0 * (after.time >= self.since)
+        return replace(after, cost=after.cost + late, terminated=jnp.zeros((), bool))
+
+
+@pytest.mark.parametrize(("since", "seen"), [(20, 20), (40, 32), (170, 160)])
+def test_a_fingerprint_is_of_whole_episodes(since, seen):
+    one, other = (
+        fingerprint(first_record(LateCost(horizon=200, noise=0.0, since=at))) for at in (999, since)
+    )
+    assert behaviour_differences(one, other) == [f"the cost differs from step {seen} on"]
+    assert len(one["cost"]) < 40

@@ -31,7 +31,8 @@ from canary.environments.protocol import (
 from canary.errors import CanaryError
 from canary.numerics.running_statistics import LARGEST, sane
 
-LANES, SHORT = 16, 32  # lanes in JAX; steps of a short record
+LANES = 16  # in JAX
+SHORT, LONG = 32, 1000  # steps of a first record: on the host, and in JAX
 NUMBERS = ("cost", "reward", "observation")
 TOLERANCE = 1e-3  # of the largest number of its kind: machines round differently
 RULE = "write truncated = (time >= horizon) & ~terminated"
@@ -142,9 +143,10 @@ def random_actions(space: ActionSpace, keys: Key[Array, "lane"], time: Int[Array
     return jax.vmap(lambda key: draw(jax.random.split(key)[0]))(fold(keys, time))
 
 
-def short_record(environment: Environment) -> Record:
-    """The record that every training begins with."""
-    return Recorder(environment)(min(environment.horizon + 1, SHORT))
+def first_record(environment: Environment) -> Record:
+    """The record that every training begins with: whole episodes, if they are not too long."""
+    steps = SHORT if isinstance(environment, GymnasiumEnvironment) else LONG
+    return Recorder(environment)(min(environment.horizon + 1, steps))
 
 
 @dataclass(frozen=True)
@@ -217,24 +219,27 @@ def same_again(first: Record, second: Record) -> Iterator[Finding]:
 
 
 def fingerprint(record: Record) -> dict[str, list[float]]:
-    """For each field its sum over lanes and entries at each time, with weights that make swapped
-    entries and signs visible."""
-    sums = {}
+    """For each field its sum over lanes and entries, with weights that make swapped entries and
+    signs visible: at each of the first times, then over blocks of as many times."""
+    times, sums = len(record.live), {}
+    starts = [*range(min(times, SHORT)), *range(SHORT, times, SHORT)]
     for field in (*NUMBERS, "terminated", "truncated"):
         values = record.masked(field)
         total = (values * np.cos(np.arange(values.shape[-1]))).sum((1, 2))
-        sums[field] = [float(f"{value:.7g}") for value in total]
+        sums[field] = [float(f"{value:.7g}") for value in np.add.reduceat(total, starts)]
     return sums
 
 
 def behaviour_differences(
     stored: dict[str, list[float]], found: dict[str, list[float]]
 ) -> list[str]:
-    """Which fields differ between two fingerprints, and from which step on."""
+    """Which fields differ between two fingerprints, and from about which step on."""
     different = []
     for field, now in found.items():
         before, after = np.array(list(zip(stored[field], now, strict=False))).T
         apart = np.abs(before - after) > TOLERANCE * np.maximum(abs(before), abs(after)).max()
         if apart.any():
-            different.append(f"the {field} differs from step {int(np.argmax(apart))} on")
+            place = int(np.argmax(apart))
+            step = max(place, (place - SHORT + 1) * SHORT)  # see `fingerprint`
+            different.append(f"the {field} differs from step {step} on")
     return different

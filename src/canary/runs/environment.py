@@ -17,8 +17,8 @@ from canary.checking.record import (
     behaviour_differences,
     findings_in,
     fingerprint,
+    first_record,
     raise_first_error,
-    short_record,
 )
 from canary.checking.structure import check_structure
 from canary.config.config import check_method
@@ -160,7 +160,7 @@ def environment_changes(stored: dict[str, Any], environment: Environment) -> lis
 
 
 def behaviour_of(environment: Environment) -> dict[str, list[float]]:
-    """The fingerprint of a short rollout, which must show no mistake."""
-    record = short_record(environment)
+    """The fingerprint of random episodes, which must show no mistake."""
+    record = first_record(environment)
     raise_first_error(findings_in(environment, record))
     return fingerprint(record)

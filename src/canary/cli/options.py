@@ -42,9 +42,7 @@ Switch = Annotated[bool, flag()]
 Repeated = Annotated[tuple[str, ...], UseAppendAction]
 Trust = Annotated[
     bool,
-    flag(
-        about="Import the code that a run names without asking. Otherwise canary asks once per run."
-    ),
+    flag(about="Import the code that a run from elsewhere names. Needed once per run."),
 ]
 RunsFolder = Annotated[str, flag("DIR", "runs", "Directory that holds the runs.")]
 Cost = Annotated[str | None, flag("WHERE", about=COST)]

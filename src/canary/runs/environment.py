@@ -3,8 +3,8 @@ whether it is still the one that was trained on.
 
 One of canary's own is identified by its name. Any other is identified by where its class comes from
 (`module:qualname`), its settings, and its behaviour under random actions. To build it, canary imports
-and calls the code that the manifest names, so a run from elsewhere could execute anything. The user
-agrees once for each run; training a run here is agreement.
+and calls the code that the manifest names, so a run from elsewhere could execute anything. It is
+trusted explicitly, once for each run; a run that was trained here is trusted.
 """
 
 import contextlib

@@ -284,8 +284,12 @@ def test_a_sweep_trains_all_and_shows_a_table(tmp_path, capsys, monkeypatch):
     assert data["P"][0] >= data["P"][1]  # the same episodes under two limits
     assert data["final P upper"][0] > 0
     runs = set((tmp_path / "runs").rglob("manifest.json"))
+    assert table.with_name("study.png").exists()
     shutil.rmtree(tmp_path / "results")
+    monkeypatch.setattr("canary.studies.table.find_spec", lambda name: None)  # no matplotlib
     assert main(arguments) == 0
+    assert table.exists()
+    assert not table.with_name("study.png").exists()
     assert set((tmp_path / "runs").rglob("manifest.json")) == runs
 
 

@@ -71,7 +71,8 @@ class Start:
                 raise CanaryError(
                     f"Training cannot begin with {self.name}: {name.removeprefix('tree.')} is "
                     f"{is_} and must be {must}. A warm start needs observations, actions and "
-                    "hidden layers (algo.hidden) of the same sizes."
+                    "hidden layers (algo.hidden) of the same sizes, and a method whose policy sees "
+                    "the same (canary and ppo-lagrangian see the spent cost, ppo does not)."
                 )
         rest = shapes(leaves, REST)
         has_rest = rest.items() <= shapes(self.arrays, REST).items()

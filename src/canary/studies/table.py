@@ -7,6 +7,7 @@ others are in `paper/`.
 
 from collections.abc import Callable, Iterable
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -66,7 +67,8 @@ def save_views(folder: Path) -> dict[str, Path]:
 
 def view(study: StoredStudy) -> View:
     lines = row_lines(study.rows, lambda row: cells(row) | {"about": row.about["about"]})
-    return View(ABOUT, lines, _figure(study.shown, study.about["title"]) if study.shown else None)
+    has_figure = study.shown and find_spec("matplotlib")  # an extra
+    return View(ABOUT, lines, _figure(study.shown, study.about["title"]) if has_figure else None)
 
 
 ABOUT = (

@@ -13,7 +13,7 @@ import pytest
 
 import canary
 from canary import CanaryError
-from canary.api import Run
+from canary.api import Run, _yardstick
 from canary.config.config import make_config
 from canary.config.run_config import config_to_dict
 from canary.environments.icy_lake import IcyLake
@@ -147,3 +147,11 @@ def test_the_summary_ends_with_the_frozen_policies(
     assert check is not None
     assert check["episodes_per_seed"] == [3, 3]
     assert check["constraint_per_seed"] == checked.evaluate(3)["constraint_per_seed"]
+
+
+def test_a_run_that_went_wrong_says_what_constant_actions_reach(run: Run, monkeypatch):
+    monkeypatch.setattr("canary.api.YARDSTICK_SECONDS", 1000.0)
+    _yardstick(run)
+    sentence = run.summary()["yardstick"]
+    assert sentence is not None
+    assert sentence.startswith("action 3 (P(cost > 5.5) 0 in 64 episodes")

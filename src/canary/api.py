@@ -14,7 +14,9 @@ checked by their types before anything runs. The arguments of `canary.load` abou
 apply to everything done with the run.
 """
 
+import contextlib
 import importlib.util
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -39,6 +41,7 @@ from canary.exploration import initial_std, with_initial_std
 from canary.export.trained_policy import TrainedPolicy
 from canary.reporting.summary import (
     EVALUATION,
+    YARDSTICK,
     EvaluationSummary,
     TrainingSummary,
     summarise_evaluation,
@@ -405,6 +408,7 @@ class TrainingInterrupted(KeyboardInterrupt):
 # Episodes of the final check: the largest number that takes a small share of the steps of training.
 # There are few sizes, so that their programs are found in the cache.
 CHECK_EPISODES, CHECK_SHARE = (300, 200, 100, 50, 20), 0.05
+YARDSTICK_EPISODES, YARDSTICK_SECONDS = 64, 10.0
 
 
 def finished(run: Run, *, final_check: bool, quiet: bool) -> Run:
@@ -413,6 +417,8 @@ def finished(run: Run, *, final_check: bool, quiet: bool) -> Run:
     is_over = summary["status"] in ("finished", "stopped")
     if final_check and is_over and summary["final_check"] is None:
         _check(run, summary, quiet=quiet)
+        if summary["warnings"]:
+            _yardstick(run)
         summary = run.summary()
     files.write_sealed(run.directory / "summary.json", dict(summary))
     if run.episodes["valid"].any() and importlib.util.find_spec("matplotlib"):
@@ -432,6 +438,22 @@ def _check(run: Run, summary: TrainingSummary, *, quiet: bool) -> None:
                 evaluate(run, episodes, report=report)
         except CanaryError as error:
             warnings.warn(f"The final policies were not checked: {error}", stacklevel=4)
+
+
+def _yardstick(run: Run) -> None:
+    """Write into the run whether a constant or random action stays within the limit."""
+    from canary.checking.record import Recorder
+    from canary.checking.yardstick import known_sentence, play_simple
+
+    until = time.monotonic() + YARDSTICK_SECONDS
+    with contextlib.suppress(CanaryError):  # the training is worth keeping without it
+        played, _ = play_simple(
+            Recorder(run.config.environment),
+            YARDSTICK_EPISODES,
+            lambda *_: time.monotonic() < until,
+        )
+        sentence = known_sentence(played, run.config.constraint)
+        files.write_sealed(run.directory / YARDSTICK, {"sentence": sentence})
 
 
 def as_run(run: AnyRun) -> Run:

@@ -34,7 +34,7 @@ def test_the_summary_has_intervals_verdicts_and_paths():
     final = SUMMARY | {"episodes_per_seed": [300, 300], "return_mean": 0.777}
     more = {
         "note": "Training episodes.", "final_check": final, "warnings": {"4": "timid"},
-        "paths": {"run": "runs/" + "x" * 150},
+        "yardstick": "low stays within the limit", "paths": {"run": "runs/" + "x" * 150},
     }  # fmt: skip
     print_summary(console, SUMMARY | more)
     text = console.file.getvalue()
@@ -47,6 +47,7 @@ def test_the_summary_has_intervals_verdicts_and_paths():
     assert "300 fresh episodes per seed" in after
     assert "0.777" in after
     assert "seed 4 is timid." in after
+    assert "Without learning: low stays within the limit." in after
     assert "runs/" + "x" * 150 + "\n" in text
 
 

@@ -27,6 +27,7 @@ from canary.runs.files import read_sealed
 from canary.runs.tables import read_table
 
 EVALUATION = "evaluation.json"  # the last evaluation of a run's newest policies
+YARDSTICK = "yardstick.json"  # constant and random actions, where a seed is stuck or timid
 OVER_SEEDS = {
     "violation": ("violation_probability", "violation_standard_error"),
     "violation_whole": ("violation_probability_whole", None),
@@ -96,6 +97,8 @@ class TrainingSummary(Summary):
     planned_steps: int
     warnings: dict[str, str]
     """By seed, if it is stuck or timid."""
+    yardstick: str | None
+    """Where there are warnings: whether a constant or random action stays within the limit."""
     start: dict[str, Any] | None
     """The run or policy that training began with, and the seed of it that each seed took."""
     final_check: "EvaluationSummary | None"
@@ -133,6 +136,7 @@ def summarise_run(run: Path) -> dict[str, Any]:
         "wall_seconds": manifest.get("wall_seconds"),
         "start": manifest.get("start"),
         "final_check": read_evaluation(run, updates),
+        "yardstick": (_read(run / YARDSTICK) or {}).get("sentence"),
         "run_dir": str(run),
     }
 

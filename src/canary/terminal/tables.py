@@ -28,8 +28,11 @@ def print_summary(console: Console, summary: dict[str, Any]) -> None:
         count = f"{max(check['episodes_per_seed']):,} fresh episodes per seed"
         console.print("", title("the final policies", count), sep="\n")
         _print_seeds(console, check)
-    for seed, text in summary.get("warnings", {}).items():
-        console.print(Text(f"seed {seed} is {text}.", style="yellow"), soft_wrap=True)
+    remarks = [f"seed {seed} is {text}." for seed, text in summary.get("warnings", {}).items()]
+    if known := summary.get("yardstick"):
+        remarks.append(f"Without learning: {known}.")
+    for remark in remarks:
+        console.print(Text(remark, style="yellow"), soft_wrap=True)
     for label, path in summary.get("paths", {}).items():
         console.print(Text.assemble((f"{label:<12}", "dim"), str(path)), soft_wrap=True)
 

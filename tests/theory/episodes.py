@@ -1,7 +1,7 @@
-"""All episodes of a small decision process with their scores, and laws for which everything is
-known in closed form."""
+"""All episodes of a small decision process with their scores, and laws in closed form."""
 
 import numpy as np
+from scipy.special import softmax
 
 from canary.theory import ScoredLaw, from_trajectories
 from exact.tiny_mdps import random_mdp, trajectories
@@ -11,14 +11,9 @@ LOGITS = np.array([[0.3, -0.5], [0.8, 0.1], [0.0, 0.0]])
 LIMIT, EPSILON = 3.5, 0.1
 
 
-def softmax(logits: np.ndarray) -> np.ndarray:
-    weights = np.exp(logits)
-    return weights / weights.sum(-1, keepdims=True)
-
-
 def enumerated(logits: np.ndarray = LOGITS) -> ScoredLaw:
     """Every episode is an atom of its own: its probability, cost and score."""
-    chance, found = softmax(logits), []
+    chance, found = softmax(logits, -1), []
     shape = (MDP.horizon, MDP.states, len(MDP.support), MDP.actions)
     for probability, steps in trajectories(MDP, np.broadcast_to(chance[:, None], shape)):
         states, actions, followers = steps

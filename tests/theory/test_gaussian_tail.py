@@ -1,5 +1,4 @@
-"""The Gaussian tail at known moments, against tables of the normal distribution and the paper's
-remark."""
+"""The Gaussian tail at known moments, against normal tables and the paper's remark."""
 
 import math
 
@@ -9,8 +8,7 @@ from canary.studies.paper.gaussian_tail import gaussian_tail
 
 
 def test_the_remark_of_the_paper():
-    """z = 6.1 predicts some 5e-10, z = 5.0 some 3e-7; realised rates of 0.002 and 0.011 are 1e6 and
-    1e4 times that."""
+    """z = 6.1 predicts 5e-10, z = 5.0 predicts 3e-7; the rates are 0.002 and 0.011."""
     eco_ant, point_goal = gaussian_tail(0.0, 1.0, 6.1, 0.002), gaussian_tail(0.0, 1.0, 5.0, 0.011)
     assert eco_ant.predicted == pytest.approx(math.log10(5.303e-10), abs=1e-3)
     assert point_goal.predicted == pytest.approx(math.log10(2.867e-7), abs=1e-3)

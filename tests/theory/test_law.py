@@ -1,16 +1,17 @@
-"""The law of cost and score: dynamic programming against a walk through every episode, and against
-differences."""
+"""The law of cost and score against a walk through every episode, and against differences."""
 
 import numpy as np
 import pytest
+from scipy.special import softmax
 
 from canary.environments.icy_lake import IcyLake
 from canary.errors import CanaryError
 from canary.exact import cost_law, from_environment
 from canary.theory import cantelli, cvar, indicator, scored_law, with_violation
-from theory.episodes import EPSILON, LIMIT, LOGITS, MDP, enumerated, softmax
+from theory.episodes import EPSILON, LIMIT, LOGITS, MDP, enumerated
 
-EXACT = scored_law(MDP, softmax(LOGITS))
+CHANCES = softmax(LOGITS, -1)
+EXACT = scored_law(MDP, CHANCES)
 
 
 def test_dynamic_programming_finds_what_a_walk_through_every_episode_finds():
@@ -24,7 +25,7 @@ def test_dynamic_programming_finds_what_a_walk_through_every_episode_finds():
 
 
 def test_the_law_of_the_cost_is_that_of_the_exact_room():
-    truth = cost_law(MDP, softmax(LOGITS))
+    truth = cost_law(MDP, CHANCES)
     assert pytest.approx(truth.probabilities, abs=1e-14) == EXACT.probabilities
 
 
@@ -39,11 +40,10 @@ def test_the_law_of_the_cost_is_that_of_the_exact_room():
     ids=["indicator", "cantelli", "shaped", "cvar"],
 )
 def test_the_gradient_is_the_derivative_of_the_constraint_value(constraint):
-    """Also where the offset depends on the parameters (Cantelli): its derivative cancels, as
-    app:cantelli says."""
+    """Cantelli's offset depends on the parameters, and its derivative cancels (app:cantelli)."""
 
     def value(logits):
-        return constraint(scored_law(MDP, softmax(logits))).value
+        return constraint(scored_law(MDP, softmax(logits, -1))).value
 
     gradient = EXACT.gradient(constraint(EXACT).statistic)
     for index in range(4):

@@ -2,24 +2,11 @@
 
 import numpy as np
 import pytest
+from scipy.special import softmax
 
 from canary.studies.paper.relative_variance import fitted_exponent
-from canary.theory import (
-    cantelli,
-    cvar,
-    from_trajectories,
-    indicator,
-    scored_law,
-)
-from theory.episodes import (
-    EPSILON,
-    LIMIT,
-    LOGITS,
-    MDP,
-    enumerated,
-    gamma_law,
-    softmax,
-)
+from canary.theory import cantelli, cvar, from_trajectories, indicator, scored_law
+from theory.episodes import EPSILON, LIMIT, LOGITS, MDP, enumerated, gamma_law
 
 CONSTRAINTS = {
     "indicator": indicator,
@@ -49,7 +36,7 @@ def test_the_lemmas_equal_the_variance_of_a_mean_over_all_episodes(name):
 @pytest.mark.parametrize("name", CONSTRAINTS)
 def test_the_lemmas_hold_and_atoms_may_be_merged(name):
     """With q, R and r of the appendix, and N = 50 (lem:value, lem:grad)."""
-    law = scored_law(MDP, softmax(LOGITS))
+    law = scored_law(MDP, softmax(LOGITS, -1))
     constraint = CONSTRAINTS[name](law, LIMIT, EPSILON)
     again = CONSTRAINTS[name](EPISODES, LIMIT, EPSILON)
     x, q = constraint.statistic, constraint.active_probability
@@ -75,8 +62,7 @@ def test_the_indicator_has_the_closed_form_of_the_appendix():
 
 
 def test_a_bounded_cost_lets_the_cvar_value_escape_but_not_its_gradient():
-    """C uniform on [0, 1], slack zeta: kappa^2 of the value tends to epsilon / (3 zeta^2 N)
-    (app:cvar)."""
+    """C uniform on [0, 1], slack zeta: kappa^2 tends to epsilon / (3 zeta^2 N) (app:cvar)."""
     cost = (np.arange(1_000_000) + 0.5) / 1_000_000
     constraint = cvar(from_trajectories(cost, (cost - 0.5)[:, None]), 1.5, 1e-3)
     assert constraint.noise_of_value(10) == pytest.approx(1e-3 / (3 * 0.5**2 * 10), rel=2e-2)
@@ -84,8 +70,7 @@ def test_a_bounded_cost_lets_the_cvar_value_escape_but_not_its_gradient():
 
 
 def noises(name, thresholds):
-    """Relative variances where the policy uses half of its threshold: the limit is the (1 - epsilon
-    / 2) quantile."""
+    """Relative variances where the limit is the (1 - epsilon / 2) quantile."""
     constraints = CONSTRAINTS | {
         f"d={d}": (lambda law, limit, epsilon, d=d: cantelli(law, limit, epsilon, d))
         for d in (0.3, 0.6)
@@ -103,8 +88,7 @@ def noises(name, thresholds):
      ("d=0.3", -0.45, -0.1), ("d=0.6", -0.75, -0.4)],
 )  # fmt: skip
 def test_the_proposition_exponents_in_the_threshold(name, lowest, highest):
-    """An exponential tail has P(C > d l) about P(C > l)^d, so the shaped bound falls like
-    epsilon^-d: in between."""
+    """In an exponential tail P(C > d l) is about P(C > l)^d: it falls like epsilon^-d."""
     thresholds = np.geomspace(1e-5, 1e-2, 7)
     slope, half = fitted_exponent(thresholds, np.array(noises(name, thresholds)))
     assert lowest < slope < highest
@@ -112,8 +96,7 @@ def test_the_proposition_exponents_in_the_threshold(name, lowest, highest):
 
 
 def test_a_fitted_exponent_by_hand():
-    """log kappa^2 = (0, 1, 3) at log epsilon = (0, 1, 2): slope 3/2, residual variance 1/6,
-    standard error 1/sqrt(12)."""
+    """Points (0, 0), (1, 1), (2, 3): slope 3/2, standard error 1/sqrt(12)."""
     slope, half = fitted_exponent(np.exp([0.0, 1.0, 2.0]), np.exp([0.0, 1.0, 3.0]))
     assert slope == pytest.approx(1.5)
     assert half == pytest.approx(12.706205 / np.sqrt(12), rel=1e-6)

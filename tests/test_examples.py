@@ -1,5 +1,4 @@
-"""The environments of the examples: they pass their check, do what their pages say, and train,
-certify and rebuild."""
+"""The environments of the examples pass their check, do what their pages say, and train."""
 
 import importlib
 from dataclasses import replace
@@ -24,12 +23,7 @@ from canary.exact import (
     cost_law,
     from_environment,
 )  # fmt: skip
-
-TINY = {
-    "training.environments": 4, "training.rollout_length": 30, "training.chunk": 1, "algo.hidden": [4],
-    "algo.epochs": 1,
-}  # fmt: skip
-
+from tiny_runs import TINY
 
 # The others differ from the small shop by their environments, which the next test checks.
 SLOW = [
@@ -48,7 +42,7 @@ def test_an_example_trains_and_certifies(name, tmp_path, capsys, monkeypatch):
 
 @pytest.mark.parametrize(
     "environment",
-    [SmallShop(), Portfolio(), EnergyStorage(), Maintenance()],
+    [SmallShop(), Portfolio(), EnergyStorage(), Maintenance(), Inventory()],
     ids=lambda e: type(e).__name__,
 )
 def test_the_environments_of_the_examples_pass_their_check(environment):
@@ -71,84 +65,40 @@ def test_the_cost_of_the_portfolio_is_its_largest_drawdown():
     assert bool(state.truncated)
 
 
-def test_the_maintenance_environment_samples_its_tables(capsys):
-    environment = Maintenance(wear=0.5)
+SHOP = Inventory()
+
+
+@pytest.mark.parametrize(
+    ("environment", "first"), [(Maintenance(wear=0.5), 0), (SHOP, -SHOP.burst)], ids=["machine", "shop"]
+)  # fmt: skip
+def test_an_environment_samples_its_tables(environment, first):
+    """Entry i of the tables is the state `first` + i."""
     tables = environment.finite_tables()
     step = jax.jit(jax.vmap(environment.step, (None, None, 0)))
     keys = jax.random.split(jax.random.key(0), 4000)
-    for machine in range(4):
-        for action in range(3):
-            state = environment.reset(jax.random.key(0))
-            state = replace(state, inner=jnp.asarray(machine))
-            after = step(state, jnp.asarray(action), keys)
-            found = np.bincount(np.asarray(after.inner), minlength=4) / len(keys)
-            np.testing.assert_allclose(found, tables.transition[machine, action], atol=0.04)
-            chosen = np.asarray(after.inner)
-            np.testing.assert_allclose(
-                after.reward, tables.reward[machine, action, chosen], rtol=1e-6
-            )
-            np.testing.assert_allclose(after.cost, tables.cost[machine, action, chosen], rtol=1e-6)
+    start = environment.reset(keys[0])
+    for state, action in np.ndindex(tables.transition.shape[:2]):
+        after = step(replace(start, inner=jnp.asarray(first + state)), jnp.asarray(action), keys)
+        place = np.asarray(after.inner) - first
+        found = np.bincount(place, minlength=len(tables.initial)) / len(keys)
+        np.testing.assert_allclose(found, tables.transition[state, action], atol=0.04)
+        np.testing.assert_allclose(after.reward, tables.reward[state, action, place], rtol=1e-6)
+        np.testing.assert_allclose(after.cost, tables.cost[state, action, place], rtol=1e-6)
+
+
+def test_the_maintenance_example_prints_its_optima(capsys):
     maintenance.main()
     lines = capsys.readouterr().out.splitlines()
     best = [float(line[33:].split()[0]) for line in lines]
     assert best[0] > best[1] > best[2]
 
 
-# The inventory, whose optima are exact
-
-SHOP = Inventory()
-TABLES = from_environment(SHOP)
-
-
-def play(shop: Inventory, table: np.ndarray, episodes: int) -> tuple[np.ndarray, ...]:
-    """Return, cost and visited balances of episodes with a policy on (balance, spent)."""
-
-    def episode(key):
-        def day(carry, key):
-            state, spent = carry
-            key_order, key_demand = jax.random.split(key)
-            chances = jnp.asarray(table)[state.inner + shop.burst, spent.astype(int)]
-            order = jax.random.categorical(key_order, jnp.log(chances))
-            after = shop.step(state, order, key_demand)
-            return (after, spent + after.cost), (
-                after.reward,
-                after.cost,
-                after.inner,
-                after.truncated,
-            )
-
-        keys = jax.random.split(key, shop.horizon)
-        return jax.lax.scan(day, (shop.reset(key), jnp.zeros(())), keys)[1]
-
-    days = jax.jit(jax.vmap(episode))(jax.random.split(jax.random.key(0), episodes))
-    return tuple(map(np.asarray, days))
-
-
-def test_the_tables_of_the_inventory_are_those_of_its_environment():
-    """A random policy on (balance, spent), in 4000 episodes of the JAX environment."""
-    episodes = 4000
-    table = np.random.default_rng(1).dirichlet(
-        np.ones(4), size=(TABLES.states, len(TABLES.support))
-    )
-    law = cost_law(TABLES, table)
-    reward, cost, balance, truncated = play(SHOP, table, episodes)
-    assert (truncated == (np.arange(30) == 29)).all()
-    assert (cost == np.maximum(-balance, 0)).all()
-    assert (balance.min(), balance.max()) == (-6, 6)
-    gained, spent = reward.sum(axis=1), cost.sum(axis=1)
-    assert abs(gained.mean() - law.expected_return) < 4 * gained.std() / episodes**0.5
-    assert abs(spent.mean() - law.mean) < 4 * spent.std() / episodes**0.5
-    sampled = np.array([(spent > level).mean() for level in TABLES.support])
-    exact = np.array([law.violation(level) for level in TABLES.support])
-    assert np.abs(sampled - exact).max() < 1.95 / episodes**0.5  # Kolmogorov-Smirnov at 0.1%
-
-
 def test_the_exact_optima_of_the_inventory():
-    pool = []
-    setting = TABLES, LIMIT, EPSILON, pool
-    free, actions = best_response(TABLES, np.zeros_like(TABLES.support))
+    tables = from_environment(SHOP)
+    setting = tables, LIMIT, EPSILON, []
+    free, actions = best_response(tables, np.zeros_like(tables.support))
     assert free == pytest.approx(17.749, abs=1e-3)
-    assert cost_law(TABLES, actions).violation(LIMIT) == pytest.approx(0.227, abs=1e-3)
+    assert cost_law(tables, actions).violation(LIMIT) == pytest.approx(0.227, abs=1e-3)
     best = best_under_var(*setting).value
     bound = best_under_cantelli(*setting).value
     assert best == pytest.approx(16.116, abs=1e-3)

@@ -14,13 +14,10 @@ from examples.drawdown import Drawdown, history
 from examples.glucose import Glucose, Mouth, minute, patients
 
 from canary.checking.yardstick import full_check
+from tiny_runs import TINY
 
 needs_simglucose = pytest.mark.skipif(not find_spec("simglucose"), reason="no simglucose")
 needs_arch = pytest.mark.skipif(not find_spec("arch"), reason="no arch")
-TINY = {
-    "training.environments": 4, "training.rollout_length": 30, "training.chunk": 1, "algo.hidden": [4],
-    "algo.epochs": 1,
-}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -46,8 +43,7 @@ def test_they_train(make, tmp_path, capsys):
 
 @pytest.fixture
 def published(monkeypatch):
-    """simglucose's own patient, without gym, pandas and pkg_resources, which its equations do not
-    use."""
+    """simglucose's own patient, without the packages that its equations do not use."""
     package = ModuleType("simglucose")
     package.__spec__ = find_spec("simglucose")
     package.__path__ = package.__spec__.submodule_search_locations

@@ -17,6 +17,7 @@ from canary.config.config import make_config
 from canary.config.run_config import config_to_dict
 from canary.runs import directory
 from canary.training import seed_key
+from problems.trees import assert_close
 
 LAKE = (
     "env.horizon=20", "training.environments=4", "training.rollout_length=30", "algo.hidden=[8]",
@@ -40,13 +41,8 @@ def test_the_pure_function_trains_what_train_does(trained, tmp_path: Path):
     _, (state, metrics) = trained
     run = canary.train("IcyLake", out=tmp_path, **HOW)
     for seed in (0, 1):
-        jax.tree.map(
-            lambda found, known, seed=seed: np.testing.assert_allclose(
-                found[0, seed], known, rtol=1e-4, atol=1e-6
-            ),
-            state.learner.policy,
-            run.policy(seed).policy,
-        )
+        found = jax.tree.map(lambda leaf, seed=seed: leaf[0, seed], state.learner.policy)
+        assert_close(found, run.policy(seed).policy, rtol=1e-4, atol=1e-6)
         rows = run.metrics.filter(pl.col("seed") == seed)
         np.testing.assert_allclose(metrics["kl"][0, seed], rows["kl"], rtol=1e-3, atol=1e-6)
     ended = run.episodes.filter(pl.col("valid") & (pl.col("seed") == 0))
@@ -59,11 +55,8 @@ def test_the_pure_function_trains_what_train_does(trained, tmp_path: Path):
 def test_limits_and_epsilons_are_values(trained):
     train, (state, metrics) = trained
     alone, _ = jax.jit(train)(seed_key(1), limit=2.0, epsilon=0.02)
-    jax.tree.map(
-        lambda found, known: np.testing.assert_allclose(found[1, 1], known, rtol=1e-4, atol=1e-6),
-        state.learner.policy,
-        alone.learner.policy,
-    )
+    found = jax.tree.map(lambda leaf: leaf[1, 1], state.learner.policy)
+    assert_close(found, alone.learner.policy, rtol=1e-4, atol=1e-6)
     assert (metrics["episode_violation"][1, :, 0] >= metrics["episode_violation"][0, :, 0]).all()
     levels = metrics["constraint_level"][:, 0, -1]
     assert len({float(level) for level in levels}) == 3

@@ -29,11 +29,8 @@ from canary.types import Rollout
 from problems.probe_mdps import EPSILON, LIMIT, population
 from problems.terms import make_terms
 from problems.two_limits import best_return
+from tiny_runs import TINY
 
-TINY = {
-    "training.environments": 4, "training.rollout_length": 60, "training.chunk": 1, "algo.hidden": [4],
-    "algo.epochs": 1,
-}  # fmt: skip
 BOTH = Joint((Chance(2.65, 0.05), Mean(30.0)))
 
 
@@ -81,8 +78,7 @@ def test_what_does_not_fit_is_a_sentence(env, choices, words):
 
 
 def with_second_cost(rollout: Rollout) -> Rollout:
-    """The same batch with a second cost, which is half of the first in raw units, and so is its
-    limit."""
+    """The same batch with a second cost and limit, half of the first in raw units."""
 
     def places(each: Rollout) -> tuple:
         return each.cost, each.spent, each.spent_raw, each.episodes.cost
@@ -136,8 +132,7 @@ def test_both_promises_of_the_courier_bind():
 
 
 def test_a_tour_is_over_after_its_last_leg():
-    """As a truncation, the critic would count on the reward of legs that do not follow, and its
-    noise would drown out the rest."""
+    """As a truncation, the critic would count on the reward of legs that do not follow."""
     tour = Courier(horizon=1)
     state = tour.step(tour.reset(jax.random.key(0)), jnp.array(1), jax.random.key(1))
     assert state.terminated
@@ -148,7 +143,7 @@ def test_a_tour_is_over_after_its_last_leg():
 def run(tmp_path_factory):
     """Two seeds, a few updates."""
     return canary.train(
-        Courier(), seeds=2, total_steps=720, overrides=TINY, quiet=True, final_check=False,
+        Courier(), seeds=2, total_steps=720, overrides=TINY | {"training.rollout_length": 60}, quiet=True, final_check=False,
         out=tmp_path_factory.mktemp("runs"),
     )  # fmt: skip
 

@@ -12,8 +12,7 @@ GAMMA, DECAY = 0.9, 0.8
 
 
 def summed_out(signal, value, next_value, stops, done, gamma, decay):
-    """A_t = sum of (gamma * decay)^(k - t) * delta_k over k >= t of its episode and rollout, one by
-    one."""
+    """A_t = sum over k >= t, in its episode and rollout, of (gamma * decay)^(k - t) * delta_k."""
     time, lanes = signal.shape
     result = np.zeros_like(signal)
     for lane in range(lanes):

@@ -1,5 +1,4 @@
-"""The paper's Cantelli constraint against the truth on a decision process whose episodes can all be
-listed."""
+"""The paper's Cantelli constraint against the truth, on a process whose episodes can be listed."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -9,13 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from canary.algorithms.advantages import Batch
 from canary.algorithms.base import EstimationConfig
 from canary.algorithms.cantelli_cpo import CantelliCPOConfig, cantelli_constraint
 from canary.algorithms.inputs import Inputs
-from canary.algorithms.trust_region import flatten
 from canary.algorithms.trust_region_step import Surrogates, TrustRegionConfig, trust_region_step
-from canary.numerics.costs import cost_moments, empty_window, record_episodes
 from problems.probe_mdps import (
     EPSILON,
     LIMIT,
@@ -23,8 +19,10 @@ from problems.probe_mdps import (
     TABLE,
     TablePolicy,
     Truth,
+    batch_of,
     copies,
     difference_quotients,
+    estimated,
     population,
     surrogate_gradients,
 )
@@ -49,25 +47,17 @@ def exact(request):
     with jax.enable_x64(True):
         rollout, nodes, afters = population(gamma)
         truth = Truth(TABLE, gamma)
-        window = record_episodes(empty_window(rollout.done.size), rollout.episodes)
         here, after = (
             columns(some, lambda node: truth.remaining(node)[0], truth.augmented)
             for some in (nodes, afters)
         )
-        batch = Batch(rollout, (rollout.reward, rollout.reward), here, after, window)
-        estimate = constraint_at(gamma)(batch, TERMS)
-        samples = flatten(rollout, rollout.reward, estimate)
-        length = cost_moments(window, 1, LIMIT).length
-    return SimpleNamespace(
-        gamma=gamma, rollout=rollout, nodes=nodes, critics=here, truth=truth, batch=batch,
-        estimate=estimate, samples=samples, inputs=Inputs(rollout.inputs[:, 0]),
-        length=length,
-    )  # fmt: skip
+        found = estimated(constraint_at(gamma), batch_of(rollout, here, after), TERMS)
+    about = {"gamma": gamma, "nodes": nodes, "critics": here, "truth": truth}
+    return SimpleNamespace(**about, **vars(found), inputs=Inputs(rollout.inputs[:, 0]))
 
 
 def test_a_folded_critic_gives_the_same_constraint(exact):
-    """The authors' critics are of other units and of another sum; with exact ones nothing
-    changes."""
+    """The authors' critics have other units and another sum; exact ones give the same numbers."""
     beta = 1 / EPSILON - 1
 
     def folded(values):
@@ -141,8 +131,7 @@ def test_a_small_step_promises_what_the_exact_bound_does(exact):
 
 
 def test_exact_critics_learn_themselves(exact):
-    """Over the copies of a node the mean target of each critic is its value: the truth is a fixed
-    point."""
+    """Over the copies of a node the mean target of each critic is its value: a fixed point."""
     targets, critics = np.asarray(exact.estimate.targets), np.asarray(exact.critics)
     for here in copies(exact.nodes).values():
         np.testing.assert_allclose(targets[:, here].mean(1), critics[:, here[0]], atol=1e-9)

@@ -21,11 +21,11 @@ from canary.algorithms.clipped import (
 from canary.algorithms.critics import init_critics, make_optimiser, minibatch_orders
 from canary.environments.protocol import Continuous, Discrete
 from canary.networks import critic_values, make_critics, make_policy
+from problems.trees import assert_close, same
 
 
 def test_clipped_surrogate_by_hand():
-    """Good actions earn nothing beyond 1.2, bad ones nothing below 0.8; the wrong way is never
-    clipped."""
+    """Good actions earn nothing beyond 1.2, bad ones nothing below 0.8."""
     ratio = jnp.array([1.0, 1.1, 1.5, 0.5, 1.0, 0.9, 0.5, 1.5])
     advantage = jnp.array([2.0, 2.0, 2.0, 2.0, -2.0, -2.0, -2.0, -2.0])
     expected = [2.0, 2.2, 2.4, 1.0, -2.0, -1.8, -1.6, -3.0]
@@ -100,13 +100,6 @@ def take_step(learner, batch, config):
     return gradient_step(learner, batch, optimiser, rate, config, "minibatch")[0]
 
 
-def same(one, other):
-    return all(
-        bool((a == b).all())
-        for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
-    )
-
-
 def test_step_follows_the_gradient_of_the_written_loss():
     """-surrogate - h entropy + sum_i MSE_i / 4, clipped per network, through one step of Adam."""
     config = ClippedConfig(entropy=0.1, gradient_clip=1e9)
@@ -126,9 +119,7 @@ def test_step_follows_the_gradient_of_the_written_loss():
 
     expected = by_hand(learner.policy, learner.critics.networks)
     moved = take_step(learner, batch, config)
-    found = (moved.policy, moved.critics.networks)
-    for a, b in zip(jax.tree.leaves(expected), jax.tree.leaves(found), strict=True):
-        np.testing.assert_allclose(a, b, atol=1e-6)
+    assert_close((moved.policy, moved.critics.networks), expected, atol=1e-6)
 
 
 def test_huge_cost_targets_leave_policy_and_reward_critic_alone():

@@ -1,5 +1,4 @@
-"""CPO: the indicator is the breach, its gradient the exact one, and its step that of the textbook's
-dual."""
+"""CPO: the indicator is the breach, its gradient is exact, its step that of the dual."""
 
 from types import SimpleNamespace
 
@@ -11,14 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from canary.algorithms.advantages import Batch, breach_indicator
+from canary.algorithms.advantages import breach_indicator
 from canary.algorithms.base import EstimationConfig, Task
 from canary.algorithms.cpo import CPOConfig, expectation_constraint
-from canary.algorithms.trust_region import flatten
 from canary.algorithms.trust_region_step import TrustRegionConfig
 from canary.constraints import Tier
 from canary.environments.protocol import Discrete
-from canary.numerics.costs import cost_moments, empty_window, record_episodes
 from canary.numerics.trust_region import solve
 from problems.breach_truth import Law
 from problems.probe_mdps import (
@@ -27,7 +24,9 @@ from problems.probe_mdps import (
     ROOT,
     TABLE,
     Truth,
+    batch_of,
     difference_quotients,
+    estimated,
     population,
     surrogate_gradients,
 )
@@ -87,12 +86,10 @@ def settings_of(kind, gamma):
 
 @pytest.fixture(scope="module", params=[("indicator", 1.0), ("indicator", 0.9), ("mean", 0.9)])
 def exact(request):
-    """The population, an exact critic, the constraint estimated from them, and the truth about
-    it."""
+    """The population, an exact critic, the constraint estimated from them, and the truth."""
     kind, gamma = request.param
     with jax.enable_x64(True):
         rollout, nodes, afters = population(gamma)
-        window = record_episodes(empty_window(rollout.done.size), rollout.episodes)
         spent_next = np.asarray(rollout.spent + rollout.discount * rollout.cost)[:, 0]
         if kind == "mean":
             truth = Truth(TABLE, gamma)
@@ -109,16 +106,10 @@ def exact(request):
                 return Law(table, gamma).breach() - EPSILON
 
         here, after = (jnp.asarray(values)[None, :, None] for values in (here, after))
-        batch = Batch(rollout, (rollout.reward, rollout.reward), here, after, window)
-        estimate = expectation_constraint(settings_of(kind, gamma))(
-            batch, make_terms(LIMIT, EPSILON)
-        )
-        samples = flatten(rollout, rollout.reward, estimate)
-        length = cost_moments(window, 1, LIMIT).length
-    return SimpleNamespace(
-        value=value, estimate=estimate, samples=samples, rollout=rollout,
-        length=length,
-    )  # fmt: skip
+        constraint = expectation_constraint(settings_of(kind, gamma))
+        batch = batch_of(rollout, here, after)
+        found = estimated(constraint, batch, make_terms(LIMIT, EPSILON))
+    return SimpleNamespace(value=value, **vars(found))
 
 
 def test_value_and_gradient_are_exact(exact):
@@ -175,8 +166,7 @@ def dual_step(g, b, hessian, c, radius):
     st.floats(-2.5, 2.5).filter(lambda c: abs(c) > 1e-3 and abs(abs(c) - 1) > 1e-3),
 )
 def test_solver_agrees_with_the_dual_on_random_problems(seed, reach):
-    """`reach` is c over what the trust region can change of it: beyond 1 a recovery, below -1 no
-    effect."""
+    """`reach` is c over what the trust region can change of it: a recovery beyond 1."""
     rng = np.random.default_rng(seed)
     size, radius = int(rng.integers(2, 6)), 10 ** rng.uniform(-3, 0)
     factor = rng.normal(size=(size, size))
@@ -190,8 +180,7 @@ def test_solver_agrees_with_the_dual_on_random_problems(seed, reach):
         solution = jitted_solve(jnp.asarray(gram), jnp.asarray([c]), radius)
     assert (solution.tier == Tier.BOUND_RESTORATION) == recovery
     found = natural @ np.asarray(solution.coefficients)
-    # At c = kappa the feasible point is unique, and the square root of what is left loses half the
-    # digits.
+    # At c = kappa the feasible point is unique; a square root there loses half the digits.
     np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(expected).max())
 
 

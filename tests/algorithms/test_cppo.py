@@ -7,15 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from canary.algorithms.advantages import Batch
 from canary.algorithms.base import EstimationConfig
-from canary.algorithms.cppo import (
-    Controller,
-    CPPOConfig,
-    control,
-    penalised_objective,
-)
-from canary.numerics.costs import empty_window, record_episodes
+from canary.algorithms.cppo import Controller, CPPOConfig, control, penalised_objective
 from problems.breach_truth import Law
 from problems.probe_mdps import (
     EPSILON,
@@ -23,6 +16,7 @@ from problems.probe_mdps import (
     ROOT,
     TABLE,
     Truth,
+    batch_of,
     difference_quotients,
     policy_gradient,
     population,
@@ -34,8 +28,7 @@ MULTIPLIER = 2.5
 
 @pytest.fixture(scope="module", params=[0.9])
 def case(request):
-    """The population with exact cost values, and a reward value so large that it never limits the
-    penalty."""
+    """The population with exact cost values; the reward value never limits the penalty."""
     gamma = request.param
     with jax.enable_x64(True):
         rollout, nodes, afters = population(gamma)
@@ -45,23 +38,19 @@ def case(request):
             for some in (nodes, afters)
         )
         large = jnp.full_like(here, 1e9)
-        window = record_episodes(empty_window(rollout.done.size), rollout.episodes)
     return SimpleNamespace(
         gamma=gamma,
         rollout=rollout,
-        window=window,
         values=(jnp.stack([large, here]), jnp.stack([large, after])),
     )
 
 
 def objective(case, penalty, **options):
-    """The objective of a batch whose reward advantage is zero: minus the penalty is all that is
-    left."""
-    decay = options.pop("decay", 1.0)
-    estimation = EstimationConfig(cost_discount=case.gamma, gae_lambda=decay, window=1)
+    """The objective of a batch whose reward advantage is zero: minus the penalty."""
+    estimation = EstimationConfig(cost_discount=case.gamma, gae_lambda=1.0, window=1)
     config = CPPOConfig(estimation=estimation, penalty=penalty, **options)
     start, nothing = jnp.asarray(MULTIPLIER), jnp.zeros_like(case.rollout.cost)
-    batch = Batch(case.rollout, (nothing, nothing + 7), *case.values, case.window)
+    batch = batch_of(case.rollout, *case.values, reward=(nothing, nothing + 7))
     memory = Controller(start, start)
     return penalised_objective(config)(batch, make_terms(LIMIT, EPSILON), memory)
 
@@ -75,8 +64,7 @@ def test_state_penalty_has_no_expected_gradient(case):
 
 
 def test_post_penalty_is_the_gradient_of_the_tail_excess(case):
-    """With lambda = 1 it is exactly - multiplier * d/dtheta E[(C - eta)+] / epsilon, in raw cost
-    units."""
+    """With lambda = 1: - multiplier * d/dtheta E[(C - eta)+] / epsilon, in raw cost units."""
     with jax.enable_x64(True):
         found = objective(case, "post")
         gradient = policy_gradient(case.rollout, found.advantage)

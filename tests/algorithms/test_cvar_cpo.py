@@ -1,5 +1,4 @@
-"""CVaR-CPO: its constraint pair against the exact CVaR, its quantile critic against known
-distributions."""
+"""CVaR-CPO: its constraint against the exact CVaR, its critic against known distributions."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -12,7 +11,6 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from canary.algorithms.advantages import Batch
 from canary.algorithms.base import EstimationConfig
 from canary.algorithms.critics import CriticConfig
 from canary.algorithms.cvar_cpo import (
@@ -27,15 +25,16 @@ from canary.algorithms.cvar_cpo import (
     tail_threshold,
 )
 from canary.algorithms.inputs import Inputs
-from canary.algorithms.trust_region import flatten
-from canary.numerics.costs import cost_moments, empty_window, record_episodes
+from canary.numerics.costs import empty_window
 from problems.breach_truth import COPIES, Law
 from problems.probe_mdps import (
     EPSILON,
     LIMIT,
     TABLE,
+    batch_of,
     copies,
     difference_quotients,
+    estimated,
     population,
     surrogate_gradients,
 )
@@ -51,8 +50,7 @@ def settings_of(gamma):
 
 @pytest.fixture(scope="module", params=[1.0, 0.9])
 def exact(request):
-    """The population, all quantiles of the cost to come around every step, the constraint made of
-    them."""
+    """The population, all quantiles of the cost to come, and the constraint made of them."""
     gamma = request.param
     with jax.enable_x64(True):
         rollout, nodes, afters = population(gamma)
@@ -61,16 +59,10 @@ def exact(request):
             jnp.asarray(np.stack([law.quantiles(node) for node in some], -1))[..., None]
             for some in (nodes, afters)
         )
-        window = record_episodes(empty_window(rollout.done.size), rollout.episodes)
         make = cvar_constraint(settings_of(gamma))
-        batch = Batch(rollout, (rollout.reward, rollout.reward), here, after, window)
-        estimate = make(batch, make_terms(LIMIT, EPSILON))
-        samples = flatten(rollout, rollout.reward, estimate)
-        length = cost_moments(window, 1, LIMIT).length
-    return SimpleNamespace(
-        gamma=gamma, rollout=rollout, nodes=nodes, law=law, here=here, after=after, make=make, batch=batch,
-        estimate=estimate, samples=samples, length=length,
-    )  # fmt: skip
+        found = estimated(make, batch_of(rollout, here, after), make_terms(LIMIT, EPSILON))
+    about = {"gamma": gamma, "nodes": nodes, "law": law, "here": here, "after": after}
+    return SimpleNamespace(**about, **vars(found), make=make)
 
 
 def test_value_is_the_exact_cvar(exact):

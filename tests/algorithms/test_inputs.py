@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from canary.algorithms.inputs import Inputs, merge_duplicates, on_distinct_rows
 from canary.networks import make_mlp
+from problems.trees import assert_close
 
 SAMPLES, WIDTH, CAPACITY = 40, 5, 8
 merge = jax.jit(partial(merge_duplicates, capacity=CAPACITY))
@@ -49,8 +50,7 @@ def test_rows_that_are_not_numbers_are_never_called_exact():
 
 @pytest.fixture(scope="module")
 def compute():
-    """A loss and its gradient on the batch, plain or on distinct rows; also says which of the two
-    it was."""
+    """A loss and its gradient, on the batch or on distinct rows, and which of the two it was."""
     network = make_mlp(jax.random.key(0), (WIDTH, 16, 2), head_scale=1.0)
     target = np.random.default_rng(1).normal(size=(SAMPLES, 2)).astype(np.float32)
 
@@ -69,10 +69,7 @@ def compute():
 
 
 @pytest.mark.parametrize("gathers", [False, True])
-@pytest.mark.parametrize(
-    ("kinds", "merged"),
-    [(3, True), (CAPACITY, True), (CAPACITY + 1, False)],
-)
+@pytest.mark.parametrize(("kinds", "merged"), [(3, True), (CAPACITY, True), (CAPACITY + 1, False)])
 def test_distinct_rows_give_the_plain_loss_and_gradient(compute, kinds, merged, gathers):
     rows = batch(3, kinds)
     loss, gradient, was_merged = compute[CAPACITY, gathers](rows)
@@ -80,5 +77,4 @@ def test_distinct_rows_give_the_plain_loss_and_gradient(compute, kinds, merged, 
     assert bool(was_merged) == merged
     assert not plain
     np.testing.assert_allclose(loss, plain_loss, rtol=1e-6)
-    for one, other in zip(jax.tree.leaves(gradient), jax.tree.leaves(plain_gradient), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+    assert_close(gradient, plain_gradient, rtol=1e-4, atol=1e-6)

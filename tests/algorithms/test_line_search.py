@@ -63,8 +63,7 @@ def decide(tier, values, *, reward=0.0, changes=(0.0, 0.0), kl=RADIUS) -> bool:
         (Tier.NOMINAL, (-1.0, -0.5), {"reward": -0.1, "changes": (-1.0, -1.0)}, False),
         (Tier.NOMINAL, (-1.0, -0.5), {"reward": 0.1, "changes": (1.1, 0.0)}, False),
         (Tier.NOMINAL, (-1.0, -0.5), {"reward": 0.1, "changes": (0.0, 0.6)}, False),
-        # Started violated, reachable: the reward may fall, no constraint may get worse than its
-        # slack.
+        # Started violated, reachable: the reward may fall, constraints may use their slack.
         (Tier.NOMINAL, (0.2, -0.5), {"reward": -9.0, "changes": (-0.1, 0.4)}, True),
         (Tier.NOMINAL, (0.2, -0.5), {"reward": 9.0, "changes": (0.1, 0.0)}, False),
         (Tier.NOMINAL, (0.2, -0.5), {"reward": 9.0, "changes": (-0.1, 0.6)}, False),

@@ -1,5 +1,7 @@
 """PPO: blind to cost, and with the paper's settings in each environment."""
 
+from dataclasses import replace
+
 import jax
 import numpy as np
 import pytest
@@ -30,11 +32,8 @@ def batch():
 
 def rescaled(rollout, factor):
     """The same experience, with costs, and all that is counted of them, multiplied."""
-    values = {name: getattr(rollout, name) for name in rollout.__dataclass_fields__}
-    for name in ("cost", "spent", "spent_raw"):
-        values[name] = factor * values[name]
-    values["inputs"] = rollout.inputs.at[..., -1].multiply(factor)
-    return type(rollout)(**values)
+    costs = {name: factor * getattr(rollout, name) for name in ("cost", "spent", "spent_raw")}
+    return replace(rollout, inputs=rollout.inputs.at[..., -1].multiply(factor), **costs)
 
 
 def test_costs_change_nothing_but_the_log(batch):

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from canary.algorithms.advantages import Batch
 from canary.algorithms.base import EstimationConfig
 from canary.algorithms.priced import Price, constrained, expected_sum, priced_objective
 from canary.numerics.costs import empty_window, record_episodes
@@ -18,6 +17,7 @@ from problems.probe_mdps import (
     ROOT,
     TABLE,
     Truth,
+    batch_of,
     difference_quotients,
     policy_gradient,
     population,
@@ -29,13 +29,11 @@ KINDS = ("chance", "mean", "cvar")
 
 @pytest.fixture(scope="module", params=[0.9])
 def case(request):
-    """All episodes of a small decision process; what critics say must not matter at a decay of
-    1."""
+    """All episodes of a small decision process; at a decay of 1 critics must not matter."""
     with jax.enable_x64(True):
         rollout, _, _ = population(request.param)
         window = record_episodes(empty_window(rollout.done.size), rollout.episodes)
-        zero = jnp.zeros((2, *rollout.cost.shape))
-    return SimpleNamespace(gamma=request.param, rollout=rollout, window=window, values=(zero, zero))
+    return SimpleNamespace(gamma=request.param, rollout=rollout, window=window)
 
 
 def share_of(kind):
@@ -43,11 +41,11 @@ def share_of(kind):
 
 
 def objective(case, kind):
-    """The objective of a batch whose reward advantage is zero: minus the priced constraint is all
-    that is left."""
+    """The objective of a batch whose reward advantage is zero: minus the priced constraint."""
     estimation = EstimationConfig(cost_discount=case.gamma, gae_lambda=1.0, window=1)
     nothing = jnp.zeros_like(case.rollout.cost)
-    batch = Batch(case.rollout, (nothing, nothing + 7), *case.values, case.window)
+    zero = jnp.stack([nothing, nothing])
+    batch = batch_of(case.rollout, zero, zero, reward=(nothing, nothing + 7))
     terms = make_terms(LIMIT, share_of(kind))
     penalties = [expected_sum(estimation, kind)]
     return priced_objective(penalties, 1, estimation.window)(batch, terms, Price(jnp.zeros(())))
@@ -96,8 +94,7 @@ def test_level_is_that_of_the_constraint(case, kind):
 
 
 def test_tail_level_has_a_slope_where_the_tail_mean_is_flat():
-    """Half of the episodes cost twice the limit and epsilon is 0.2: CVaR is 2 whatever happens to
-    some of them."""
+    """Half of the episodes cost twice the limit, epsilon is 0.2: CVaR is 2 and flat."""
     costs = jnp.array([2.0, 2.0, 0.0, 0.0])
     window = empty_window(4)
     window = type(window)(costs, costs, costs, jnp.array(4), jnp.array(4))

@@ -27,8 +27,7 @@ PRICED = {"rate": 0.003, "updates": 150}
 
 
 def slow(*values):
-    """Right in seconds too, but every program takes ten seconds to compile: not in the default
-    suite."""
+    """Right in seconds too, but every program takes ten seconds to compile."""
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
@@ -105,8 +104,16 @@ def test_discrete_action_follows_the_observation(name):
     assert np.asarray(episodes.reward)[-5:].mean() > 0.95
 
 
-# The costly action's probability p at the optimum: C is 2 with probability p, else 0; limit 1,
-# epsilon 0.3.
+def test_cost_critics_learn_the_cost_to_come_and_its_square():
+    """E[C] of the steps left is 2, then 1; E[C^2] - y^2 is 4, then 4 - 1."""
+    state, _ = trained("cantelli-cpo", Kind.COSTLY)
+    inputs = jnp.array([[0.0, 0.0, 1.0, 0.0], [0.0, 1.0, 1.0, 1.0]])
+    _, cost, square = critic_values(state.learner.critics.networks, inputs)
+    np.testing.assert_allclose(cost, [2, 1], atol=0.05)
+    np.testing.assert_allclose(square, [4, 3], atol=0.1)
+
+
+# The probability p of the costly action at the optimum: C is 2 with probability p, else 0.
 CANTELLI = (1 - np.sqrt(1 - EPSILON)) / 2  # (1/eps - 1) 4 p (1 - p) = (1 - 2 p)^2
 OPTIMA = [
     # A cost of 0 or 2 is shaped to 0 or 1: the bound is p.

@@ -24,6 +24,7 @@ from canary.algorithms.trust_region_step import (
 from canary.constraints import Tier
 from canary.environments.protocol import Continuous, Discrete
 from canary.networks import make_policy
+from problems.trees import same
 
 SPACES = {"categorical": Discrete(3), "gaussian": Continuous(2)}
 SAMPLES, WIDTH = 96, 4
@@ -38,8 +39,7 @@ def rows(kinds=12):
 
 
 def surrogates_of(problem, samples, values, wall=0.0, inputs=None, policy=None):
-    """Two constraints of the given values; the wall is invisible to the gradient and bars what lies
-    beyond it."""
+    """Two constraints of the given values; a wall that the gradient does not see bars the rest."""
     policy = problem.policy if policy is None else policy
     inputs = Inputs(problem.x) if inputs is None else inputs
 
@@ -54,8 +54,7 @@ def surrogates_of(problem, samples, values, wall=0.0, inputs=None, policy=None):
 
 @pytest.fixture(scope="module", params=list(SPACES))
 def problem(request):
-    """A policy off its initial point, a batch of its actions, and the step as a function of the
-    data."""
+    """A policy off its initial point, a batch of its actions, and the step of the data."""
     x, rng = rows(), np.random.default_rng(3)
 
     @jax.jit
@@ -86,13 +85,6 @@ def problem(request):
     return problem
 
 
-def changed(samples, **fields):
-    """The samples with some fields replaced."""
-    return Samples(
-        **{name: fields.get(name, getattr(samples, name)) for name in Samples.__dataclass_fields__}
-    )
-
-
 def mean_kl(new, old, x, weight=1.0):
     return float((new(x).kl_from(old(x)) * weight).mean())
 
@@ -102,13 +94,6 @@ def surrogate(policy, problem, signal):
         problem.x
     ).log_prob(problem.samples.action)
     return float((jnp.exp(log_ratio) * signal).mean())
-
-
-def same(one, other):
-    return all(
-        np.array_equal(a, b)
-        for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
-    )
 
 
 # --- curvature ---
@@ -144,10 +129,9 @@ def test_fisher_product_is_the_hessian_of_the_mean_kl(problem):
 
 
 def test_curvature_counts_both_means_of_the_divergence(problem):
-    """A state's weight is the mean of 1 and of g_t over its mean: neither divergence is
-    overlooked."""
+    """A state's weight is the mean of 1 and of g_t over its mean."""
     weight = jnp.asarray(0.97 ** (jnp.arange(SAMPLES) % 50), jnp.float32)
-    samples = changed(problem.samples, weight=weight)
+    samples = replace(problem.samples, weight=weight)
     inputs = merge_duplicates(problem.x, 16)[0]
     surrogates = surrogates_of(problem, samples, jnp.zeros(2), inputs=inputs)
     theta = surrogates.parameters()
@@ -168,8 +152,7 @@ def test_curvature_counts_both_means_of_the_divergence(problem):
 
 @pytest.mark.parametrize("most", [True, False])
 def test_the_line_search_bounds_the_plain_and_the_discounted_divergence(problem, most):
-    """Nearly all weight on the states where a step changes most, or least: it is shortened until
-    both means fit."""
+    """Nearly all weight on the states where a step changes most, or least: both means must fit."""
     free, step, _ = problem.step(problem.samples, (-50.0, -50.0))
     moved = np.asarray(free(problem.x).kl_from(problem.policy(problem.x)))
     weight = jnp.asarray(
@@ -185,7 +168,7 @@ def test_the_line_search_bounds_the_plain_and_the_discounted_divergence(problem,
 
     @jax.jit
     def shortened():
-        samples = changed(problem.samples, weight=weight)
+        samples = replace(problem.samples, weight=weight)
         surrogates = surrogates_of(problem, samples, jnp.array([-50.0, -50.0]))
         tier = jnp.array(Tier.NOMINAL)
         found = search(surrogates, theta, step.before, full, tier, config)
@@ -259,10 +242,10 @@ def test_it_never_moves_without_a_sound_reason(problem):
         "not ready": (samples, safe, False),
         "no episode yet": (samples, (np.nan, np.nan), True),
         "infinite cost": (samples, (np.inf, 0.0), True),
-        "reward NaN": (changed(samples, reward_advantage=reward.at[0].set(jnp.nan)), safe, True),
-        "cost NaN": (changed(samples, cost_advantages=costs.at[1, 0].set(jnp.nan)), safe, True),
+        "reward NaN": (replace(samples, reward_advantage=reward.at[0].set(jnp.nan)), safe, True),
+        "cost NaN": (replace(samples, cost_advantages=costs.at[1, 0].set(jnp.nan)), safe, True),
         "cost infinite": (
-            changed(samples, cost_advantages=costs.at[0, 0].set(jnp.inf)),
+            replace(samples, cost_advantages=costs.at[0, 0].set(jnp.inf)),
             safe,
             True,
         ),

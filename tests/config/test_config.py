@@ -1,5 +1,4 @@
-"""Configurations: built from few choices, changed by name, read back without loss, explained when
-wrong."""
+"""Configurations: built from few choices, changed by name, read back, explained when wrong."""
 
 import json
 from dataclasses import replace
@@ -21,7 +20,7 @@ from canary.environments import ENVIRONMENTS
 from canary.errors import CanaryError
 from canary.runs.seeds import make_trainer
 from canary.runs.settings import differences
-from problems.probe_environments import Price
+from problems.faulty_environments import Walk
 
 ROOT = Path(__file__).parents[2]
 
@@ -159,13 +158,13 @@ def test_settings_may_be_an_object():
 
 
 def test_an_environment_of_ones_own():
-    config = make_config(Price(), constraint=Chance(limit=1.0, epsilon=0.1), total_steps=5000)
-    assert config.environment_name == "Price"
-    assert through_json(config, Price()) == config
+    config = make_config(Walk(), constraint=Chance(limit=1.0, epsilon=0.1), total_steps=5000)
+    assert config.environment_name == "Walk"
+    assert through_json(config, Walk()) == config
     with pytest.raises(CanaryError, match="not one of canary's own"):
         through_json(config)
     with pytest.raises(CanaryError, match="pass constraint"):
-        make_config(Price())
+        make_config(Walk())
 
 
 @pytest.mark.parametrize(
@@ -177,15 +176,15 @@ def test_damaged_configurations_end_in_one_sentence(changes):
     assert "\n" not in str(caught.value)
 
 
-class Suggesting(Price):
+class Suggesting(Walk):
     default_constraint = Mean(limit=0.5)
 
 
-class Tailed(Price):
+class Tailed(Walk):
     default_constraint = CVaR(limit=5.0, epsilon=0.1)
 
 
-class Nonsense(Price):
+class Nonsense(Walk):
     default_constraint = 5.0
 
 
@@ -197,7 +196,7 @@ def test_an_environment_may_suggest_a_constraint_of_any_kind():
     assert constraint(Tailed(), {"epsilon": 0.2}) == CVaR(5.0, 0.2)
     assert constraint(Tailed(), {"kind": "chance"}) == Chance(5.0, 0.1)
     changes = {"constraint.limit": 2, "constraint.epsilon": "0.3"}
-    assert make_config(Price(), overrides=changes).constraint == Chance(2.0, 0.3)
+    assert make_config(Walk(), overrides=changes).constraint == Chance(2.0, 0.3)
     means = make_config(Tailed(), "ppo-lagrangian", overrides=("constraint.kind=mean",))
     assert means.constraint == Mean(5.0)
     for env, said, sentence in (

@@ -22,6 +22,7 @@ from canary.environments.protocol import Discrete, Environment
 from canary.errors import CanaryError
 from canary.networks import make_policy
 from canary.rollout import CostAccount, collect, start_lanes
+from problems.trees import assert_close
 
 ACCOUNT = CostAccount(limit=1.0, cost_discount=1.0)
 CASES = {
@@ -78,8 +79,7 @@ def random_action(space, key):
 
 
 def walk(environment, steps, key):
-    """All states of one environment that takes random actions, the first included; a prefix of
-    every longer walk."""
+    """All states of one environment that takes random actions, from its first on."""
 
     def advance(state, time):
         key_action, key_step = jax.random.split(jax.random.fold_in(key, time))
@@ -97,10 +97,6 @@ def walk(environment, steps, key):
 def alone(name: str):
     """A whole episode of a case as a compiled function of its key."""
     return jax.jit(partial(walk, comparable(name), CASES[name].horizon))
-
-
-def assert_same(one, other, scale=1e-4):
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=scale, rtol=scale), one, other)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -155,13 +151,13 @@ def test_every_reset_is_a_fresh_one(name):
 
 @pytest.mark.parametrize("name", COMPARED)
 def test_vmap_equals_a_loop_to_the_last_observation(name):
-    """The episodes of three environments at once, and each of them alone; what is compared last is
-    the cut state."""
+    """Three episodes at once, and each alone; what is compared last is the cut state."""
     environment, keys = comparable(name), jax.random.split(jax.random.key(3), 3)
     together = jax.jit(jax.vmap(partial(walk, environment, environment.horizon)))(keys)
     assert not np.array_equal(together.observation[0, 1:], together.observation[1, 1:])
     for lane, key in enumerate(keys):
-        assert_same(jax.tree.map(lambda leaf, i=lane: leaf[i], together), alone(name)(key))
+        one = jax.tree.map(lambda leaf, i=lane: leaf[i], together)
+        assert_close(one, alone(name)(key), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", CASES)

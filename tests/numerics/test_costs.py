@@ -31,8 +31,7 @@ def test_no_rounding_makes_a_violation_less_than_one(cost, zone):
 @settings(deadline=None, max_examples=50)
 @given(st.integers(0, 2**32 - 1), zones)
 def test_the_bound_is_a_guarantee_for_any_law(seed, zone):
-    """Hundreds of laws at a time: of few or many costs, near the limit, rarely or nearly always
-    above it."""
+    """Hundreds of laws at a time, of costs near the limit, rarely or nearly always above it."""
     rng = np.random.default_rng(seed)
     cost = rng.choice([0.0, 0.5, 0.99, 1.0, 1.01, 3.0], (200, 4)) + rng.choice(
         [0, 0.1], (200, 1)

@@ -13,8 +13,7 @@ RING, TIME, LANES = 12, 3, 2
 
 
 def ends(ended, valid, cost, length):
-    """Episode records [time, env], of return 3 - cost; what did not end holds junk, as in a
-    rollout."""
+    """Episode records [time, env], of return 3 - cost; what did not end holds junk."""
     ended, valid = np.asarray(ended, bool), np.asarray(valid, bool)
     return EpisodeEnds(
         jnp.asarray(ended), jnp.asarray(valid), 3 - jnp.asarray(cost, jnp.float32), jnp.asarray(cost, jnp.float32),
@@ -37,10 +36,7 @@ batch = st.tuples(flag, flag, st.integers(0, 10**6))
 
 
 @settings(deadline=None, max_examples=30)
-@given(
-    st.lists(batch, min_size=1, max_size=8),
-    st.sampled_from([1, 5, 20]),
-)
+@given(st.lists(batch, min_size=1, max_size=8), st.sampled_from([1, 5, 20]))
 def test_ring_agrees_with_a_list(batches, least):
     window, kept = empty_window(RING), []
     for ended, valid, seed in batches:

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from canary.numerics import risk
 
 thresholds = st.sampled_from([0.01, 0.02, 0.05, 0.1, 0.25, 0.29, 0.5, 0.9])
-# Quarters and thousandths of powers of two: sums and squares are exact, so ties at the limit are
-# real ties.
+# Quarters: sums and squares are exact, so ties at the limit are real ties.
 costs = st.lists(st.integers(-40, 40).map(lambda n: n / 4), min_size=1, max_size=40)
 
 # Samples of any length, in one compiled shape: the rest is marked as not valid.

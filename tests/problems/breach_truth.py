@@ -1,5 +1,4 @@
-"""Exact tail risk of the listed decision process: breach probability, CVaR, the law of the cost to
-come."""
+"""Exact tail risk of the listed process: breach probability, CVaR, law of the cost to come."""
 
 from functools import cache
 
@@ -12,8 +11,7 @@ COPIES = 8**HORIZON
 
 
 class Law:
-    """The distribution of the cost to come, by recursion over the tree of episodes; costs in
-    limits."""
+    """The distribution of the cost to come, in limits, by recursion over the tree of episodes."""
 
     def __init__(self, table: np.ndarray, gamma: float):
         self._chance, self._gamma = softmax(table), gamma
@@ -32,8 +30,7 @@ class Law:
         return law
 
     def breach_after(self, node: Node | None, spent: float) -> float:
-        """P(C > limit) seen from a node at which `spent` is spent; 0 once above the limit: paid
-        already."""
+        """P(C > limit) seen from a node where `spent` is spent; 0 once it was paid."""
         if spent > 1:
             return 0.0
         discount = 1.0 if node is None else node.discount

@@ -5,9 +5,8 @@ from contextlib import contextmanager
 
 import jax
 
-# Two ways to compile the programs of the digests, whatever the flags of the process are: the first
-# digests were made with fusion emitters; without them a program takes a third of the time to
-# compile.
+# Two ways to compile the programs of the digests, whatever the flags of the process are. The
+# first digests were made with fusion emitters; without them compilation takes a third of the time.
 _PLAIN = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 COMPILERS = {
     "digests": _PLAIN | {"xla_cpu_use_fusion_emitters": True},

@@ -20,8 +20,7 @@ NEVER = 1e3
 
 @dataclass(frozen=True)
 class Normalised:
-    """A program whose gradients are unit vectors (or zero) and whose trust region is the unit
-    ball."""
+    """A program whose gradients are unit vectors (or zero), in the unit ball."""
 
     rows: np.ndarray
     excess: np.ndarray

@@ -128,8 +128,6 @@ class Odd(Walk):
             cut = late & ~ended
         if self.fault == "negative":
             cost = -cost
-        if self.fault == "free":
-            cost = cost * 0
         clock = time * 2 if self.fault == "clock" else time
         return replace(good, cost=cost, terminated=ended, truncated=cut, time=clock)
 

@@ -1,5 +1,4 @@
-"""The interfaces of gymnax (before and from 1.0 on) and Brax, in the smallest environments that
-have them."""
+"""The interfaces of gymnax (before and from 1.0 on) and Brax, in small environments."""
 
 from typing import Any, NamedTuple
 
@@ -32,8 +31,7 @@ class Box(NamedTuple):
 
 
 class GymnaxWalk:
-    """x' = x + a; ends by itself beyond the goal; from 1.0 on the time limit is no part of what
-    step_env returns."""
+    """x' = x + a; ends beyond the goal; step_env says nothing of the time limit."""
 
     default_params = Params()
 
@@ -87,8 +85,7 @@ class BraxState(eqx.Module):
 
 
 class BraxWalk:
-    """Brax's form: a state goes in and comes out, `done` is a float, the cost is in info, keys are
-    of the old kind."""
+    """Brax's form: `done` is a float, the cost is in info, keys are of the old kind."""
 
     action_size = 1
 

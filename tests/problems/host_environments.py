@@ -1,5 +1,4 @@
-"""Gymnasium environments for tests: a noisy walk that costs where it goes below zero, and ways to
-go wrong."""
+"""Gymnasium environments: a noisy walk that costs below zero, and ways to go wrong."""
 
 from typing import Any, ClassVar
 
@@ -9,8 +8,7 @@ from gymnasium import spaces
 
 
 class Walk(gymnasium.Env):
-    """x' = x + drift a + noise; the reward is x', the cost is info["cost"] = max(-x', 0); ends
-    above 4."""
+    """x' = x + drift a + noise; reward x', info["cost"] = max(-x', 0); ends above 4."""
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
 
@@ -22,11 +20,9 @@ class Walk(gymnasium.Env):
             np.array([-1.0, 0.0], np.float32), np.array([3.0, 1.0], np.float32)
         )
         self.drift, self.noise, self.fails_at, self.how = drift, noise, fails_at, how
-        self.resets = 0
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
-        self.resets += 1
         self.x, self.time = float(self.np_random.normal()), 0
         return self._see(), {}
 

@@ -1,5 +1,4 @@
-"""Environments with one question each, whose answers are known: values, actions, and a price worth
-paying."""
+"""Environments with one question each, whose answers are known."""
 
 from dataclasses import dataclass, replace
 from enum import IntEnum
@@ -23,50 +22,6 @@ def state(inner, observation, time=0, reward=0.0, cost=0.0, terminated=False, tr
         truncated=jnp.asarray(truncated),
         time=jnp.asarray(time, jnp.int32),
     )
-
-
-@dataclass(frozen=True)
-class Questions:
-    """Four questions, one per episode, drawn at the reset; two actions.
-
-    0 constant: one step, reward 1, cost 1. 1 observation: one step, reward 2, no cost. 2
-    discounting: two steps, cost 1 each, reward 1 at the end. 3 action: one step, reward equal to
-    the action (0 or 1). The observation is the question, one-hot; its last entry is 1 in the second
-    step of question 2 instead.
-    """
-
-    horizon: int = 2
-    observation_size = 5
-    action_space = Discrete(2)
-    normalise_observation = False
-
-    def reset(self, key: PRNGKeyArray) -> EnvironmentState:
-        question = jax.random.randint(key, (), 0, 4)
-        return state(question, jax.nn.one_hot(question, 5))
-
-    def step(self, now: EnvironmentState, action: Array, key: PRNGKeyArray) -> EnvironmentState:
-        question, time = now.inner, now.time + 1
-        terminated = (question != 2) | (time == 2)
-        rewards = jnp.stack([1.0, 2.0, (time == 2).astype(float), action.astype(float)])
-        cost = jnp.array([1.0, 0.0, 1.0, 0.0])[question]
-        ends = terminated, (time >= 2) & ~terminated
-        return state(question, jax.nn.one_hot(4, 5), time, rewards[question], cost, *ends)
-
-
-@dataclass(frozen=True)
-class Price:
-    """One step: action 1 earns 1 and costs 1, action 0 earns and costs nothing."""
-
-    horizon: int = 1
-    observation_size = 1
-    action_space = Discrete(2)
-    normalise_observation = False
-
-    def reset(self, key: PRNGKeyArray) -> EnvironmentState:
-        return state(jnp.zeros(()), jnp.ones(1))
-
-    def step(self, now: EnvironmentState, action: Array, key: PRNGKeyArray) -> EnvironmentState:
-        return state(now.inner, jnp.ones(1), now.time + 1, action, action, terminated=True)
 
 
 @dataclass(frozen=True)
@@ -119,11 +74,12 @@ class Kind(IntEnum):
     DISCOUNTING = 2  # two steps, reward 1 after the second: the values are gamma and 1
     ACTION = 3  # one step, reward 1 for the action that the observation names, else 0
     TRADE_OFF = 4  # one step, action 1 earns 1 and costs 2, action 0 nothing
+    COSTLY = 5  # two steps that cost 1 each
 
 
 @dataclass(frozen=True)
 class Probe:
-    """One of five questions. Which one may be a traced number, so that one program serves all."""
+    """One of these questions. Which one may be a traced number, so that one program serves all."""
 
     kind: Array | int
     horizon: int = 5  # never reached
@@ -142,8 +98,9 @@ class Probe:
         chosen = action.astype(jnp.float32)
         matched = (chosen == (sign > 0)).astype(jnp.float32)
         time = now.time + 1
-        last = (self.kind != Kind.DISCOUNTING) | (time == 2)
-        rewards = jnp.stack([jnp.ones(()), sign, last.astype(jnp.float32), matched, chosen])
-        cost = jnp.where(self.kind == Kind.TRADE_OFF, 2 * chosen, 0.0)
+        last = ((self.kind != Kind.DISCOUNTING) & (self.kind != Kind.COSTLY)) | (time == 2)
+        one, nothing = jnp.ones(()), jnp.zeros(())
+        rewards = jnp.stack([one, sign, last.astype(jnp.float32), matched, chosen, nothing])
+        cost = jnp.stack([nothing, nothing, nothing, nothing, 2 * chosen, one])[self.kind]
         seen = jnp.stack([sign, time.astype(jnp.float32)])
         return state(sign, seen, time, rewards[self.kind], cost, terminated=last)

@@ -10,28 +10,30 @@ with the truth to rounding error.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from types import SimpleNamespace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from canary.algorithms.trust_region import RiskEstimate
+from canary.algorithms.advantages import Batch
+from canary.algorithms.trust_region import RiskEstimate, flatten
 from canary.algorithms.trust_region_step import Samples
 from canary.networks import MLP, CategoricalPolicy
-from canary.types import EpisodeEnds, Rollout
+from canary.numerics.costs import cost_moments, empty_window, record_episodes
+from canary.types import EpisodeEnds, Rollout, Terms
 
 STATES, LEVELS, ACTIONS, END = 3, 3, 2, -1
 HORIZON = 3
 LIMIT, EPSILON = 2.5, 0.2
 
-# Follower and cost of (state, action, nature). State 2 may end the episode early; action 1 is the
-# costly one.
+# Follower and cost of (state, action, nature). State 2 may end the episode; action 1 is costly.
 FOLLOWER = np.array([[[1, 2], [1, 0]], [[0, 2], [2, 2]], [[END, 0], [1, END]]])
 COST = np.array([[[0.0, 0.5], [1.0, 2.0]], [[0.5, 0.0], [0.0, 1.5]], [[0.0, 1.0], [2.0, 0.5]]])
 
-# Tickets of action 1, out of four, in (state, level); the level counts the costly steps so far, up
-# to two.
+# Tickets of action 1, out of four, in (state, level); the level counts costly steps, up to two.
 TICKETS = np.array([[1, 2, 3], [2, 3, 1], [3, 1, 2]])
 TABLE = np.log(np.stack([4 - TICKETS, TICKETS], -1)).reshape(STATES * LEVELS, ACTIONS)
 
@@ -145,8 +147,7 @@ def difference_quotients(function: Callable, h: float = 1e-5) -> np.ndarray:
 def surrogate_gradients(
     rollout: Rollout, samples: Samples, estimate: RiskEstimate, scale: float | Array
 ) -> np.ndarray:
-    """d bound / d table at `TABLE` with changes Z = scale * mean[g ratio A]: [constraint, cell,
-    action]."""
+    """d bound / d table with changes Z = scale * mean[g ratio A]: [constraint, cell, action]."""
     rows = rollout.inputs[:, 0]
     old = TablePolicy(jnp.asarray(TABLE))(rows).log_prob(samples.action)
 
@@ -227,6 +228,23 @@ def population(gamma: float) -> tuple[Rollout, list[Node], list[Node | None]]:
         episodes=ends,
     )
     return rollout, nodes, afters
+
+
+def estimated(constraint: Callable, batch: Batch, terms: Terms) -> SimpleNamespace:
+    """A constraint's estimate from a batch, and what a step reads of it."""
+    rollout, estimate = batch.rollout, constraint(batch, terms)
+    samples = flatten(rollout, rollout.reward, estimate)
+    return SimpleNamespace(
+        rollout=rollout, batch=batch, estimate=estimate, samples=samples,
+        length=cost_moments(batch.window, 1, LIMIT).length,
+    )  # fmt: skip
+
+
+def batch_of(rollout: Rollout, values: Array, next_values: Array, reward: Any = None) -> Batch:
+    """The rollout with these values of its critics; its rewards are its reward advantages."""
+    window = record_episodes(empty_window(rollout.done.size), rollout.episodes)
+    reward = (rollout.reward, rollout.reward) if reward is None else reward
+    return Batch(rollout, reward, values, next_values, window)
 
 
 def copies(nodes: list[Node]) -> dict[Node, np.ndarray]:

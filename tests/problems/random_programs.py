@@ -144,8 +144,7 @@ SHAPES: dict[str, Shape] = {
 
 
 def random_program(rng: Rng, kind: str, constraints: int = 2) -> Program:
-    """A program of the given kind, in 1 to 50 dimensions; two constraints, or the first of them
-    alone."""
+    """A program in 1 to 50 dimensions, with two constraints or the first of them alone."""
     dimension = int(rng.choice([1, 2, 3, 3, 4, 6, 10, 20, 50]))
     vectors = np.array([_unit(rng.normal(size=dimension)) for _ in range(3)])
     unit_rows, excess = SHAPES[kind](rng, vectors, rng.normal(size=2) * 0.7)
@@ -161,10 +160,3 @@ def random_program(rng: Rng, kind: str, constraints: int = 2) -> Program:
         values=(excess * magnitudes[1:] * np.sqrt(2 * radius))[:constraints],
         radius=radius,
     )
-
-
-def random_programs(seed: int, count: int, constraints: int = 2) -> list[Program]:
-    """`count` programs that go through all kinds in turn."""
-    rng = np.random.default_rng(seed)
-    kinds = list(SHAPES)
-    return [random_program(rng, kinds[index % len(kinds)], constraints) for index in range(count)]

@@ -1,5 +1,6 @@
-"""Trees of arrays, compared bit for bit."""
+"""Trees of arrays, compared."""
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -16,8 +17,16 @@ def plain(tree: Any) -> Any:
     return jax.tree.map(leaf_of, tree)
 
 
+def same(one: Any, other: Any) -> bool:
+    return all(jax.tree.leaves(jax.tree.map(np.array_equal, one, other)))
+
+
 def assert_same(actual: Any, expected: Any) -> None:
     assert jax.tree.structure(actual) == jax.tree.structure(expected)
     for one, other in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
         assert (one.shape, one.dtype) == (other.shape, other.dtype)
         assert plain(one).tobytes() == plain(other).tobytes()
+
+
+def assert_close(actual: Any, expected: Any, *, rtol: float = 0.0, atol: float = 0.0) -> None:
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=rtol, atol=atol), actual, expected)

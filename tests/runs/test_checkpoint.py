@@ -1,5 +1,4 @@
-"""Checkpoints: exact round trips, every damage detected, hostile files refused, older files used
-instead."""
+"""Checkpoints: exact round trips, every damage detected, hostile files refused."""
 
 import os
 import random

@@ -1,5 +1,4 @@
-"""Run directories: never overwritten or half-written, correct after a kill, listed even when
-broken, and trained by one process at a time."""
+"""Run directories: never overwritten, correct after a kill, held by one process at a time."""
 
 import json
 import subprocess

@@ -1,5 +1,4 @@
-"""Runs on code of one's own: made again by what they name, after consent, and only as the
-environment that was trained on."""
+"""Runs on one's own code: made again after consent, only as the environment of training."""
 
 import io
 import shutil
@@ -21,12 +20,10 @@ from problems import faulty_environments as problems
 from problems.faulty_environments import Walk
 from problems.host_environments import WALK
 from problems.host_environments import Walk as HostWalk
+from tiny_runs import TINY
 
 REFERENCE = "problems.faulty_environments:Walk"
-SETTINGS = {
-    "algo.hidden": [4], "algo.epochs": 1, "training.environments": 3, "training.rollout_length": 10,
-    "training.chunk": 1,
-}  # fmt: skip
+SETTINGS = TINY | {"training.environments": 3, "training.rollout_length": 10}
 
 
 @pytest.fixture(scope="module")
@@ -59,10 +56,7 @@ def test_a_run_stores_what_it_was_trained_on(run):
 
 @pytest.mark.usefixtures("stranger")
 def test_a_run_of_somebody_else_is_opened_only_after_consent(run):
-    with pytest.raises(
-        CanaryError,
-        match=r"was trained on problems.faulty_environments:Walk\(.*noise=0.25.*use --trust",
-    ):
+    with pytest.raises(CanaryError, match=r"faulty_environments:Walk\(.*noise=0.25.*--trust"):
         canary.load(run.directory)
     # Its own object: no import
     assert canary.load(run.directory, Walk(noise=0.25)).config.environment.noise == 0.25

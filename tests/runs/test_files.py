@@ -56,8 +56,7 @@ def test_only_regular_files_are_read_and_replaced(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    "text",
-    ['{"a": NaN}', '{"a": 1e999}', "[1]", "[" * 100_000, '{"a": ' + "9" * 5000 + "}"],
+    "text", ['{"a": NaN}', '{"a": 1e999}', "[1]", "[" * 100_000, '{"a": ' + "9" * 5000 + "}"]
 )
 def test_json_without_finite_numbers_is_refused(tmp_path: Path, text: str):
     (tmp_path / "x.json").write_text(text)

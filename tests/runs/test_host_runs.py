@@ -29,18 +29,11 @@ SETTINGS = (
 UPDATE = 30  # steps
 
 
-def train(environment, out, updates=6):
+def train(environment, out, *overrides):
     return canary.train(
-        environment,
-        "ppo",
-        CONSTRAINT,
-        seeds=1,
-        total_steps=updates * UPDATE,
-        out=out,
-        overrides=SETTINGS,
-        quiet=True,
-        final_check=False,
-    )
+        environment, "ppo", CONSTRAINT, seeds=1, total_steps=6 * UPDATE, out=out,
+        overrides=(*SETTINGS, *overrides), quiet=True, final_check=False,
+    )  # fmt: skip
 
 
 def the_run(out: Path) -> Path:
@@ -75,10 +68,7 @@ def test_a_failure_is_told_and_what_was_trained_is_kept(tmp_path, how, sentence)
 def test_a_failure_before_anything_was_trained_leaves_nothing(tmp_path, fails_at, sentence):
     environment = from_gymnasium(WALK, horizon=60, fails_at=fails_at, noise=0.01, drift=0.0)
     with pytest.raises(CanaryError, match=sentence):
-        canary.train(
-            environment, "ppo", CONSTRAINT, seeds=1, total_steps=120, out=tmp_path / "runs",
-            overrides=(*SETTINGS, "training.rollout_length=40"), quiet=True,
-        )  # fmt: skip
+        train(environment, tmp_path / "runs", "training.rollout_length=40")
     assert not (tmp_path / "runs").exists()
 
 

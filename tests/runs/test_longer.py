@@ -26,7 +26,7 @@ from canary.runs.runner import new_run, train_run
 from canary.runs.tables import read_table
 from canary.runs.warm_start import start_from_run
 from problems.faulty_environments import Walk
-from problems.small_runs import small_config
+from tiny_runs import small_config
 
 UPDATES, BATCH = 6, 200
 
@@ -134,14 +134,9 @@ def test_the_policy_at_a_step_can_be_loaded(longer: dict, whole: Path):
     assert run.stored_steps == [400, 800, 1200, 1600, 1800]
     early, late = run.policy(0, step=400), run.policy(0)
     assert early.sha256 == Run(whole, config()).policy(0, step=400).sha256 != late.sha256
-    with pytest.raises(
-        CanaryError, match=r"no state at step 300; it has those at 400, .*keep_checkpoints"
-    ):
+    with pytest.raises(CanaryError, match="no state at step 300; it has those at 400"):
         run.policy(0, step=300)
-    assert (
-        repr(run)
-        == f"<canary.Run {run.directory}: canary on IcyLake, P(cost > 5.5) <= 0.02, 1 seed>"
-    )
+    assert repr(run).endswith("canary on IcyLake, P(cost > 5.5) <= 0.02, 1 seed>")
 
 
 def test_a_resumed_run_keeps_the_deviation_that_was_chosen(tmp_path, monkeypatch):

@@ -13,8 +13,8 @@ import pytest
 from attacks.warm import warm
 from canary.runs import seeds as groups_module
 from problems.compilation import optimised
-from problems.small_runs import small_config
 from problems.trees import assert_same, plain
+from tiny_runs import small_config
 
 TESTS = Path(__file__).parents[1]
 ITERATIONS = 6
@@ -22,8 +22,7 @@ VECTORISED_ITERATIONS = 3
 
 
 def train(seeds, chunks, size, **training):
-    """Final states and all records [seed, iteration, ...] of a group of seeds advanced by these
-    chunks."""
+    """Final states and all records [seed, iteration, ...] of seeds advanced by these chunks."""
     groups = groups_module.SeedGroups(
         small_config(seeds=seeds, chunk=size, merge_capacity=0, **training)
     )
@@ -89,8 +88,7 @@ np.savez(sys.argv[1], *jax.tree.leaves(states), **metrics)
 
 @pytest.mark.slow
 def test_vectorised_seeds_on_two_devices_agree_with_single_ones(tmp_path):
-    """Groups of two seeds and one, on a device each, as on accelerators: equal up to rounding for a
-    while."""
+    """Groups of two seeds and one, on a device each, as on accelerators: equal up to rounding."""
     environment = os.environ | {
         "XLA_FLAGS": os.environ["XLA_FLAGS"] + " --xla_force_host_platform_device_count=2",
         "PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent / "src")]),

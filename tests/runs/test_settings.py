@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from canary.cli import main
 from canary.config.run_config import TrainingConfig
 from canary.runs import directory
@@ -46,9 +44,7 @@ def test_differences_have_their_place():
     ]
 
 
-def test_list_shows_names_differences_and_the_plan_as_it_is_now(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
+def test_list_shows_names_differences_and_the_plan(tmp_path: Path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")  # a narrow terminal folds the differences
     for name, config in {"narrow": CONFIG, "wide": WIDE}.items():
         run = directory.create(tmp_path, config, 4000, name=name)

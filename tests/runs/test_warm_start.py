@@ -18,6 +18,7 @@ from canary.runs.policies import load_policies
 from canary.runs.seeds import SeedGroups, make_terms
 from canary.runs.warm_start import start_from_policy, start_from_run
 from problems.faulty_environments import Walk
+from problems.trees import same
 from tiny_runs import SETTINGS
 
 TINY = {"overrides": SETTINGS, "total_steps": 2000, "quiet": True, "final_check": False}
@@ -29,7 +30,7 @@ def source(tmp_path_factory):
 
 
 def weights(run, seed):
-    return jax.tree.leaves(load_policies(run.config, run.directory).of_seed(seed))
+    return load_policies(run.config, run.directory).of_seed(seed)
 
 
 def test_training_begins_with_the_policies_of_the_other_run(source, tmp_path):
@@ -40,8 +41,7 @@ def test_training_begins_with_the_policies_of_the_other_run(source, tmp_path):
     (tight.directory / "checkpoints" / "checkpoint-00000002.npz").unlink()
     (tight.directory / "checkpoints" / "checkpoint-00000001.npz").unlink(missing_ok=True)
     for seed in (3, 5):
-        for ours, theirs in zip(weights(tight, seed), weights(source, seed), strict=True):
-            np.testing.assert_array_equal(ours, theirs)
+        assert same(weights(tight, seed), weights(source, seed))
     began = {"run": str(source.directory), "step": 2000, "seeds": {"3": 3, "5": 5}, "critics": True}
     assert tight.summary()["start"] == began
     assert tight.config.training.schedule_start == 0.5
@@ -73,12 +73,9 @@ def test_one_policy_can_start_all_seeds(source):
     assert one[1]["seeds"] == {"3": 5, "5": 5}
     assert (one[1]["critics"], other[1]["critics"]) == (True, False)
     for found, _ in (one, other):
-        for leaf, wanted in zip(
-            jax.tree.leaves(found.learner.policy), jax.tree.leaves(policy.policy), strict=True
-        ):
-            np.testing.assert_array_equal(leaf, np.stack([wanted, wanted]))
-        is_kept = np.array_equal(found.lanes.spent, fresh.lanes.spent)
-        assert is_kept
+        twice = jax.tree.map(lambda leaf: np.stack([leaf, leaf]), policy.policy)
+        assert same(found.learner.policy, twice)
+        np.testing.assert_array_equal(found.lanes.spent, fresh.lanes.spent)
 
 
 @pytest.mark.parametrize(

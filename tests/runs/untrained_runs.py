@@ -1,5 +1,4 @@
-"""Run directories with a checkpoint but without training, for tests where only the policies
-matter."""
+"""Run directories with a checkpoint but without training."""
 
 from pathlib import Path
 from typing import Any
@@ -21,8 +20,7 @@ LIMIT = 1.5
 def untrained_run(
     folder: Path, *, overrides: tuple[str, ...] = (), sharpness: float = 60.0, **choices: Any
 ) -> Path:
-    """Two seeds on a small lake; `sharpness` multiplies the policies' heads: they are far from
-    uniform."""
+    """Two seeds on a small lake; `sharpness` multiplies the policies' heads."""
     choices = {
         "env": LAKE,
         "constraint": Chance(limit=LIMIT, epsilon=0.1),

@@ -1,5 +1,4 @@
-"""How all tests run: programs are compiled quickly, kept between sessions, and the shapes of their
-arrays are checked."""
+"""How all tests run: programs compile quickly and are kept; shapes of arrays are checked."""
 
 import gc
 import os
@@ -21,16 +20,14 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
 
-# The rooms of arrays, whose annotations are checked at every call. The faces answer wrong types
-# with sentences instead.
+# The rooms of arrays: annotations are checked at every call. Others answer with sentences.
 MATHEMATICS = ("types", "numerics", "networks", "rollout", "algorithms", "training", "evaluation")
 # JAX takes numpy's arrays for its own, and so do tests
 jaxtyping.Array = jaxtyping.Array | np.ndarray
 jaxtyping.install_import_hook([f"canary.{room}" for room in MATHEMATICS], "beartype.beartype")
 
 
-# The files that take longest come first (Makefile: --no-loadscope-reorder), so that both workers
-# end together.
+# The longest files come first (Makefile: --no-loadscope-reorder): both workers end together.
 LONGEST = (
     "test_documents", "test_seeds", "test_examples", "test_probes", "test_host_runs", "test_contract",
     "test_cli", "test_digests", "test_gymnasium", "test_trust_region_step", "test_cantelli_cpo",
@@ -55,8 +52,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Forget programs that no session has used for a while (reading one does not change its times,
-    so by their age)."""
+    """Forget programs that are old; reading one does not change its times."""
     if hasattr(session.config, "workerinput"):
         return
     oldest = time.time() - KEPT_DAYS * 86400

@@ -105,9 +105,7 @@ def test_episodes_of_an_evaluation_are_addressed(run: Run):
     assert likely["cost_per_seed"] != alone["cost_per_seed"]
 
 
-def test_an_environment_with_a_cost_that_is_no_number_is_not_called_safe(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-):
+def test_an_environment_with_a_cost_of_nan_is_not_called_safe(run: Run, monkeypatch):
     step = IcyLake.step
     nan = lambda *given: replace(step(*given), cost=jnp.nan)  # noqa: E731
     monkeypatch.setattr(IcyLake, "step", nan)
@@ -116,8 +114,7 @@ def test_an_environment_with_a_cost_that_is_no_number_is_not_called_safe(
 
 
 def test_an_episode_handle_plays_as_evaluation_does(run: Run):
-    """Step by step with the most likely actions, the handle plays the episodes of the vectorised
-    program."""
+    """Step by step, the handle plays the episodes of the vectorised program."""
     trained, lake = run.policy(3), run.config.environment
     keys = jax.random.split(jax.random.key(8), 3)
     play = make_player(lake, trained.account, deterministic=True)
@@ -137,9 +134,7 @@ def test_an_episode_handle_plays_as_evaluation_does(run: Run):
         assert episode.remaining == 5.5 - episode.spent
 
 
-def test_the_summary_ends_with_the_frozen_policies(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_the_summary_ends_with_the_frozen_policies(run: Run, tmp_path: Path, monkeypatch):
     monkeypatch.setattr("canary.api.CHECK_EPISODES", (3,))
     copy = shutil.copytree(run.directory, tmp_path / "copy")
     checked = canary.load(copy).resume(total_steps=STEPS + 1000, quiet=True)

@@ -58,8 +58,7 @@ def room(module: str) -> str:
 
 
 def imported(tree: ast.AST) -> Iterator[str]:
-    """Full names of all imports below a node; `from a import b` as a.b where that is a module of
-    ours."""
+    """Full names of all imports below a node; `from a import b` as a.b for a module of ours."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

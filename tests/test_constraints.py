@@ -60,7 +60,5 @@ def test_an_algorithm_trains_under_what_it_serves_and_says_so_otherwise(algorith
     if kind in ALGORITHMS[algorithm].serves:
         assert make_config("IcyLake", algorithm, said).constraint.kind == kind
     else:
-        with pytest.raises(
-            CanaryError, match=f"{algorithm} cannot train under a {kind} constraint.*ppo-lagrangian"
-        ):
+        with pytest.raises(CanaryError, match=f"{algorithm} cannot train under a {kind}"):
             make_config("IcyLake", algorithm, said)

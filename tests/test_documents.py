@@ -50,8 +50,7 @@ class Block(NamedTuple):
 
 
 class Built(SystemExit):
-    """Everything that a training needs was built; it stops here. The command line lets nothing else
-    pass."""
+    """Everything that a training needs was built. The command line lets only this pass."""
 
 
 def blocks() -> list[Block]:
@@ -75,8 +74,7 @@ COMMANDS = [
 
 
 def small_config(*choices: Any, **more: Any) -> RunConfig:
-    """The configuration that was asked for, on a small lake with tiny networks and for two
-    updates."""
+    """The configuration asked for, on a small lake with tiny networks and for two updates."""
     config = make_config(*choices, **more)
     if not isinstance(config.environment, IcyLake):
         raise Built

@@ -102,8 +102,7 @@ def test_gaussian_is_the_textbook_one():
 
 
 def test_a_deviation_at_its_floor_feels_a_gradient_and_comes_back():
-    """Below the floor it would feel none. So it is lifted to the floor, from where a few steps take
-    it up."""
+    """Below the floor it would feel none, so it is lifted to the floor."""
     policy = make_policy(jax.random.key(0), 2, Continuous(2), (4,))
     lost = eqx.tree_at(lambda p: p.log_std, policy, jnp.array([-80.0, LOG_STD_FLOOR]))
     x = jnp.ones((3, 2))

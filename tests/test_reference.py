@@ -1,5 +1,4 @@
-"""The yardstick of the benchmark takes the same steps as the library: only then does a speed ratio
-mean anything."""
+"""The yardstick of the benchmark takes the same steps as the library."""
 
 from dataclasses import replace
 

@@ -19,8 +19,7 @@ LAKE = IcyLake(horizon=15)
 
 
 def play(environment, account, statistics=None, *, stagger, length=LENGTH, seed=0):
-    """Two rollouts in a row: episodes span them. Returns numpy records of both, one after the
-    other."""
+    """Two rollouts in a row, one after the other, as numpy records: episodes span them."""
 
     @jax.jit
     def run(key):
@@ -126,8 +125,7 @@ def test_observations_are_standardised_but_never_the_augmentation():
     np.testing.assert_allclose(
         rollout.next_inputs[:-1][inner], rollout.inputs[1:][inner], rtol=1e-5, atol=1e-6
     )
-    # g = 1, 1/2, 1/4, ... and y = 7, 10.5, ... of which networks see no more than the clip; records
-    # see all.
+    # g = 1, 1/2, ... and y = 7, 10.5, ...; networks see no more than the clip, records see all.
     np.testing.assert_allclose(rollout.inputs[:5, 0, 2], 0.5 ** np.arange(5))
     spent = 7 * (2 - 2 * 0.5 ** np.arange(5))
     np.testing.assert_allclose(rollout.inputs[:5, 0, 3], np.minimum(spent, SPENT_CLIP), rtol=1e-5)

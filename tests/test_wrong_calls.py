@@ -29,13 +29,11 @@ def settings(**wrong: Any) -> CanaryConfig:
 
 CALLS: list[tuple[str, dict[str, Any], str]] = [
     ("train", {"env": 3}, "int is not an environment"),
-    ("train", {"env": IcyLake}, "IcyLake is a class; pass an instance"),
     ("train", {"algorithm": 3}, "algorithm must be a name such as canary, settings"),
     ("train", {"algorithm": settings(dead_zone="x")}, "algo.dead_zone must be a number"),
     ("train", {"algorithm": settings(clipped=3)}, "algo.clipped must be a ClippedConfig"),
     ("train", {"constraint": 3}, "constraint must be"),
     ("train", {"overrides": 3}, "overrides must be a table or a text or a list of texts, not 3"),
-    ("train", {"seeds": [1, 1]}, "each once"),
     ("train", {"seeds": 0}, "at least one seed"),
     ("train", {"total_steps": "many"}, "total_steps must be a whole number"),
     ("train", {"out": 3}, "out must be a text or a path, not 3"),
@@ -45,15 +43,12 @@ CALLS: list[tuple[str, dict[str, Any], str]] = [
     ("evaluate", {"run": "x", "episodes": 0}, "episodes must be at least 1"),
     ("evaluate", {"run": "x", "evaluation_seed": 2**40}, "evaluation_seed must be at most"),
     ("compare", {"runs": 1}, "runs must be a list, each item a Run"),
-    ("Run.resume", {"total_steps": "x"}, "total_steps must be a whole number"),
     ("Run.video", {"most_frames": 0}, "most_frames must be at least 1"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("function", "arguments", "words"), CALLS)
-def test_a_wrong_argument_is_a_sentence(
-    function: str, arguments: dict[str, Any], words: str, tmp_path: Path, monkeypatch
-):
+def test_a_wrong_argument_is_a_sentence(function, arguments, words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     owner = NOWHERE if function.startswith("Run.") else canary
     with pytest.raises(CanaryError) as caught:

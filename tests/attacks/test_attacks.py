@@ -1,7 +1,6 @@
 """Hostile files, environments and settings: each ends in a sentence."""
 
 import json
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,13 +18,8 @@ from runs.untrained_runs import LAKE, untrained_run
 
 
 @pytest.fixture(scope="module")
-def original(tmp_path_factory) -> Path:
+def run(tmp_path_factory) -> Path:
     return untrained_run(tmp_path_factory.mktemp("runs"))
-
-
-@pytest.fixture
-def run(original, tmp_path) -> Path:
-    return shutil.copytree(original, tmp_path / "run")
 
 
 def sentence(capsys, *arguments: str) -> str:

@@ -1,5 +1,4 @@
-"""A run that is killed and resumed equals one that was left alone: its tables, its newest and kept
-states, and its logs."""
+"""A run that is killed and resumed equals one that was left alone: tables, states and logs."""
 
 import csv
 import json

@@ -35,9 +35,7 @@ def paths(rates: np.ndarray, looks: np.ndarray, seed: int) -> np.ndarray:
 @pytest.mark.parametrize(
     ("violations", "episodes", "rate"), [(0, 30, 0.1), (3, 40, 0.1), (9, 25, 0.3), (25, 25, 0.8)]
 )
-def test_the_evidence_is_the_average_over_bets(
-    side: str, violations: int, episodes: int, rate: float
-):
+def test_the_evidence_is_the_average_over_bets(side, violations, episodes, rate):
     prior = beta(SHAPE, SHAPE * (1 - rate) / rate)
     low, high = (0, rate) if side == "below" else (rate, 1)
 
@@ -104,8 +102,7 @@ def test_far_from_epsilon_it_stops_before_the_planned_sample(multiple: float):
     assert looks[decided.argmax(1)].mean() < 0.5 * planned
 
 
-# Discrete laws on [0, 100]: exact VaR and CVaR are sums. One is like a lake, one is rare and large,
-# one nearly continuous.
+# Discrete laws on [0, 100], whose exact VaR and CVaR are sums.
 SUPPORT = np.arange(101.0)
 LAWS = {
     "geometric": 0.6**SUPPORT / (0.6**SUPPORT).sum(),
@@ -147,8 +144,7 @@ def test_value_at_risk_covers(name: str, epsilon: float):
 
 
 def test_value_at_risk_covers_when_the_sample_size_is_chosen_to_deceive():
-    """Stop at whichever of many looks shows the smallest upper bound: only the anytime bound
-    survives."""
+    """Stop at the look with the smallest upper bound: only the anytime bound survives."""
     law, epsilon, count = LAWS["uniform"], 0.2, 300
     looks = np.unique(np.geomspace(20, 500, 25).astype(int))
     truth = true_var(law, epsilon)

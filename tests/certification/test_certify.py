@@ -105,7 +105,7 @@ def test_an_interruption_before_the_first_episode_leaves_nothing_known():
     assert "nothing is known" in result.sentence
 
 
-@pytest.mark.parametrize("number", [jnp.nan, 1e30])
+@pytest.mark.parametrize("number", [jnp.nan, jnp.inf, 1e30])
 def test_a_policy_with_non_finite_numbers_gets_no_verdict(number: float):
     weights = POLICY.network.weights[0].at[2, 1].set(number)
     sick = eqx.tree_at(lambda p: p.network.weights[0], POLICY, weights)

@@ -34,9 +34,7 @@ def test_a_run_is_certified_for_every_seed_and_shift(run: Path, certificate: dic
     assert len({one["costs"] for one in certificate["results"]}) == 4
 
 
-def test_a_second_certification_keeps_the_first_and_draws_other_episodes(
-    run: Path, certificate: dict, tmp_path: Path
-):
+def test_a_second_certification_keeps_the_first(run: Path, certificate: dict, tmp_path: Path):
     folder = shutil.copytree(run, tmp_path / "copy")
     for count in (1, 2):
         again = certify_run(run, Plan(episodes=50), seeds=(3,), out=folder, quiet=True)
@@ -62,9 +60,7 @@ def test_another_limit_and_a_fixed_plan(run: Path, quick: dict, tmp_path: Path):
     assert verify_file(tmp_path / "certificate.json", run=run)["level"] == "replayed"
 
 
-def test_an_interruption_leaves_a_valid_certificate(
-    run: Path, quick: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_an_interruption_leaves_a_valid_certificate(run, quick, tmp_path, monkeypatch):
     def show(done: int, total: int, what: str) -> None:
         if what.startswith("seed 3"):
             raise KeyboardInterrupt
@@ -91,9 +87,7 @@ def test_an_interruption_leaves_a_valid_certificate(
         ({"sign": "no-such-key"}, "There is no key"),
     ],
 )
-def test_mistakes_are_sentences_before_any_episode(
-    run: Path, wrong: dict, words: str, monkeypatch: pytest.MonkeyPatch
-):
+def test_mistakes_are_sentences_before_any_episode(run, wrong, words, monkeypatch):
     monkeypatch.setattr(certificates, "gather", lambda *_, **__: pytest.fail("it played"))
     before = sorted(run.iterdir())
     with pytest.raises(CanaryError, match=re.escape(words)):

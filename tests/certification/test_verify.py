@@ -78,9 +78,7 @@ def test_what_is_no_certificate_is_a_sentence(certificate: dict, tmp_path: Path)
     assert main(["certify", "--verify", str(path)]) == 2
 
 
-def test_what_does_not_follow_from_the_episodes_is_found_by_replaying(
-    run: Path, quick: dict, tmp_path: Path
-):
+def test_forgeries_are_found_by_replaying(run: Path, quick: dict, tmp_path: Path):
     """Other runs, plans and seeds, and invented costs: each is consistent."""
     plan = Plan(episodes=150, batch=50, early_stop=False)
     honest = certify_run(run, **quick | {"plan": plan}, seeds=(0,), out=tmp_path)

@@ -1,5 +1,4 @@
-"""Every mistake that an environment can have gets a sentence that names the field, what was found
-and what is expected."""
+"""Every mistake of an environment gets a sentence: the field, what was found, what is expected."""
 
 import json
 import time

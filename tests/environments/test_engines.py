@@ -1,5 +1,4 @@
-"""Both physics engines: against MuJoCo's own loop, against each other, under vmap, threads and
-several devices."""
+"""Both physics engines: against MuJoCo's own loop, each other, under vmap and threads."""
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -60,8 +59,7 @@ def random_rows(count, seed=0):
 
 
 def test_native_equals_a_loop_of_mujoco_steps():
-    """Also the cold start of the solver in each call: it converges, so a warm one leads to the same
-    state."""
+    """The solver starts cold in each call, and converges to the same state."""
     with jax.enable_x64(True):
         found = positions(jax.jit(NATIVE.step), stance(np.float64), wave(50, np.float64))
     expected = mujoco_loop(wave(50, np.float64))
@@ -69,8 +67,7 @@ def test_native_equals_a_loop_of_mujoco_steps():
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4)
 
 
-# Single precision is in the contract of every environment; here it doubles two minutes of
-# compilation.
+# Single precision doubles two minutes of compilation; test_contract.py has it too.
 @pytest.mark.parametrize(
     ("x64", "tolerance"), [(True, 1e-9), pytest.param(False, 1e-5, marks=pytest.mark.slow)]
 )

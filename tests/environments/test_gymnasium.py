@@ -1,5 +1,4 @@
-"""Gymnasium environments through the adapter against a plain Python loop over the same
-environments."""
+"""Gymnasium environments through the adapter against a plain Python loop over them."""
 
 from functools import partial
 
@@ -28,15 +27,13 @@ LANES, LENGTH = 4, 30
 
 
 def speed(before, action, after, info):
-    """A cost for tasks of Gymnasium that have none: the absolute last number of what is seen, and
-    of the action."""
+    """A cost for tasks that have none: the last numbers of observation and action."""
     del before, info
     return abs(float(np.ravel(after)[-1])) + 0.1 * abs(float(np.ravel(action)[-1]))
 
 
 def play(environment, seed=0, stagger=False, lanes=LANES, length=LENGTH):
-    """First lanes, last lanes, rollout and raw observations of a policy that acts almost at
-    random."""
+    """First lanes, last lanes, rollout and raw observations of a nearly random policy."""
 
     settings = (
         "algo.hidden=[4]", f"training.environments={lanes}", f"training.rollout_length={length}",
@@ -63,8 +60,7 @@ def stretched(space, action):
 
 
 def check_against_a_loop(make, cost, environment, played, horizon):
-    """Step one environment per lane by hand with the actions of the rollout; only seeds of later
-    resets are unknown."""
+    """Step each lane by hand with the actions of the rollout, up to its second reset."""
     first, _, rollout, raw = played
     compared = 0
     for lane in range(raw.shape[1]):

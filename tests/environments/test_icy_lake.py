@@ -1,5 +1,4 @@
-"""IcyLake: its tables against Gymnasium's, its dynamics against its tables, the contract of
-environments."""
+"""IcyLake: its tables against Gymnasium's, its dynamics against its tables."""
 
 from dataclasses import replace
 

@@ -27,8 +27,7 @@ def needs(package: str):
 
 
 def walk(environment, actions, seed=0):
-    """States of one episode: a list, the first after the reset; it stops when the episode is
-    over."""
+    """The states of one episode from its reset to its end."""
     reset, step = jax.jit(environment.reset), jax.jit(environment.step)
     states = [reset(jax.random.key(seed))]
     for time, action in enumerate(actions):

@@ -1,5 +1,4 @@
-"""PointGoal against recordings of Safety-Gymnasium 1.0.0 and its statistics; the order within a
-step; settings."""
+"""PointGoal against recordings and statistics of Safety-Gymnasium 1.0.0; the order of a step."""
 
 from pathlib import Path
 
@@ -61,8 +60,7 @@ def robot_error(after, name):
 
 
 def test_every_recorded_step_is_ours_in_double_precision():
-    """Pose, velocity, reward, cost, goals reached and all 60 observations, except while upstream
-    pushes its vase."""
+    """All numbers of a step and all 60 observations, except while upstream pushes its vase."""
     after, alone = replay(PointGoal(), x64=True), ~PUSHED
     # From the last frame on
     touching = np.abs(GOLDEN["observation"][:, 1] - after.observation[:, 1]) > 1e-5
@@ -98,8 +96,7 @@ def test_every_recorded_step_in_single_precision():
 
 
 def test_upstream_shows_the_new_goal_and_so_do_we():
-    """The lidar that upstream returns with the step that reached a goal is that of the next goal,
-    by our own lidar."""
+    """With the step that reaches a goal, upstream returns the lidar of the next goal."""
     see = jax.jit(jax.vmap(lambda position, heading, goal: lidar(position, heading, (goal[None],))))
     for goal, is_shown in (("goal", True), ("goal_before", False)):
         seen = see(*(GOLDEN[name][REACHED] for name in ("position", "heading", goal)))
@@ -120,8 +117,7 @@ REST = jnp.zeros(2)
 
 
 def test_order_of_a_step_that_reaches_a_goal_inside_a_hazard():
-    """Reward and cost belong to the old goal; the observation and the next reward to the new
-    one."""
+    """Reward and cost belong to the old goal, the observation and the next reward to the new."""
     before = lone(goal=(0.29, 0.0), hazard=(0.0, 0.1))
     after = step(before, REST, jax.random.key(1))
     assert float(after.reward) == pytest.approx(1.0)
@@ -205,8 +201,7 @@ MODEL = Path(__file__).parent / "golden" / "point_robot.xml"
 
 
 def mujoco_drive(actions):
-    """qpos, qvel and sensors after each action, as upstream reads them: after a final
-    mj_forward."""
+    """qpos, qvel and sensors after each action and, as upstream reads them, mj_forward."""
     model, rows = mujoco.MjModel.from_xml_path(str(MODEL)), []
     model.opt.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
     data = mujoco.MjData(model)

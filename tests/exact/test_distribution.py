@@ -1,5 +1,4 @@
-"""The finite decision process, and the exact law of its cost against listed trajectories and
-published numbers."""
+"""The finite decision process, and the exact law of its cost against listed trajectories."""
 
 from dataclasses import replace
 from fractions import Fraction

@@ -1,5 +1,4 @@
-"""Exact optima against complete enumeration, an independent linear program, and known values of
-IcyLake."""
+"""Exact optima against complete enumeration, an independent linear program, and known values."""
 
 from functools import cache
 
@@ -61,8 +60,7 @@ def assert_optimum(solve, setting, expected):
 
 @pytest.mark.parametrize(("seed", "limit", "epsilon"), SETTINGS)
 def test_var_and_cvar_equal_enumeration(seed, limit, epsilon):
-    """For CVaR eta is not confined to the cost levels: a fine grid must not find anything
-    better."""
+    """For CVaR eta is not confined to the cost levels: a fine grid finds nothing better."""
     mdp, laws = enumerated(seed)
     expected = best_mixture(laws, (mdp.support > limit).astype(float), epsilon)
     assert_optimum(best_under_var, (mdp, limit, epsilon), expected)
@@ -74,8 +72,7 @@ def test_var_and_cvar_equal_enumeration(seed, limit, epsilon):
 
 
 def test_var_equals_an_occupation_measure_program():
-    """A different method altogether: a linear program over visits (time, state, min(spent, 3),
-    action)."""
+    """Another method: a linear program over visits (time, state, min(spent, 3), action)."""
     horizon, cap, epsilon = 14, 3, 0.05
     mdp = from_environment(IcyLake(horizon=horizon))
     index = np.arange(horizon * 16 * (cap + 1) * 4).reshape(horizon, 16, cap + 1, 4)

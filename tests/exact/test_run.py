@@ -1,5 +1,4 @@
-"""The report of `canary frontier`: known optima, trained policies evaluated exactly, its figure and
-files, and what it refuses."""
+"""The report of `canary frontier`: optima, trained policies, figure, files, and what it refuses."""
 
 import json
 from dataclasses import replace

@@ -8,8 +8,7 @@ import numpy as np
 
 from canary.exact import CostLaw, FiniteMDP, cost_law
 
-# Seed, limit, epsilon where the constraints bind; in the last two, Cantelli's (and CVaR's) admits
-# no policy.
+# Seed, limit, epsilon where the constraints bind; Cantelli's admits no policy in the last two.
 SETTINGS = [
     (0, 0.5, 0.3), (0, 2.5, 0.1), (1, 1.5, 0.25), (3, 1.0, 0.2), (4, 2.3, 0.3), (2, 1.0, 0.2),
     (5, 0.5, 0.6),
@@ -33,8 +32,7 @@ def line(costs: list[float], **settings) -> FiniteMDP:
 
 
 def random_mdp(seed: int, horizon: int = 3, unit: float = 1.0, most_cost: int = 1) -> FiniteMDP:
-    """Two running states and a terminal one, two actions, random tables, costs 0..most_cost
-    units."""
+    """Two running states and a terminal one, two actions, costs 0..most_cost units."""
     rng = np.random.default_rng(seed)
     shape = (3, 2, 3)
     cost = rng.integers(0, most_cost + 1, shape)
@@ -50,8 +48,7 @@ def random_mdp(seed: int, horizon: int = 3, unit: float = 1.0, most_cost: int = 
 
 
 def trajectories(mdp: FiniteMDP, table: np.ndarray) -> Iterator[tuple[float, np.ndarray]]:
-    """Every trajectory under a policy [time, state, spent, action]: its probability and its steps,
-    rows of states, actions and next states."""
+    """Every trajectory under a policy [time, state, spent, action]: probability and steps."""
 
     def extend(chance, state, spent, steps):
         if mdp.terminal[state] or len(steps) == mdp.horizon:
@@ -68,8 +65,7 @@ def trajectories(mdp: FiniteMDP, table: np.ndarray) -> Iterator[tuple[float, np.
 
 
 def every_deterministic_law(mdp: FiniteMDP) -> list[CostLaw]:
-    """The laws of all deterministic policies on the (time, state, spent) that can be reached from
-    state 0."""
+    """The laws of all deterministic policies on the reachable (time, state, spent)."""
     nodes = [
         (time, state, spent)
         for time in range(mdp.horizon)
@@ -88,8 +84,7 @@ def every_deterministic_law(mdp: FiniteMDP) -> list[CostLaw]:
 
 @cache
 def enumerated(seed: int) -> tuple[FiniteMDP, np.ndarray]:
-    """A random process, and the distinct laws of its deterministic policies: the probability of
-    every cost, then the expected return."""
+    """A random process; for each law, the probability of every cost, then the return."""
     mdp = random_mdp(seed)
     laws = every_deterministic_law(mdp)
     rows = np.array([np.append(law.probabilities, law.expected_return) for law in laws])

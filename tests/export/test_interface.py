@@ -127,8 +127,7 @@ def test_the_handle_plays_the_evaluated_episodes(played):
 
 
 def test_seeds_of_the_policy_and_of_the_environment_may_be_the_same():
-    """Gymnasium's environments draw from default_rng(seed): actions of the same stream would
-    follow their noise."""
+    """Environments draw from default_rng(seed): actions must not follow their noise."""
     policy = numpy_policy.load(io.BytesIO(numpy_bytes(make_portable(continuous=True))))
     seen, pairs = np.zeros(5), []
     centre = policy.start(0).act(seen, deterministic=True)[0]

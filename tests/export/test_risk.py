@@ -1,5 +1,4 @@
-"""The risk of the rest of an episode from exact critics, against every trajectory of small
-processes."""
+"""The risk of the rest of an episode from exact critics, against every trajectory."""
 
 from itertools import product
 
@@ -32,8 +31,7 @@ def futures(mdp, time: int, state: int) -> list[tuple[float, list[float]]]:
 def values(
     paths: list[tuple[float, list[float]]], spent: float, g: float, gamma: float
 ) -> tuple[float, float]:
-    """V and V~: the discounted sums of c and of c~, counted from now on, averaged over the
-    continuations."""
+    """V and V~: the mean discounted sums of c and of c~, counted from now on."""
     value = square_value = 0.0
     for chance, costs in paths:
         y, discount, weight = spent, g, 1.0

@@ -46,9 +46,12 @@ def test_worst_and_median_are_chosen_by_cost_then_return():
     assert choose(table([1.0], [0.0]))["median"] == choose(table([1.0], [0.0]))["worst"]
 
 
-def test_a_recorded_episode_is_the_evaluated_one(run: canary.Run):
+@pytest.mark.parametrize(("deterministic", "batch"), [(False, 500), (True, 16)])
+def test_a_recorded_episode_is_the_evaluated_one(run, deterministic, batch, monkeypatch):
+    monkeypatch.setattr("canary.runs.policies.BATCH", batch)
     policies = load_policies(run.config, run.directory)
-    for row, episode in record_rows(policies, EvaluationPlan(episodes=EPISODES), [27, 11]):
+    plan = EvaluationPlan(episodes=EPISODES, deterministic=deterministic)
+    for row, episode in record_rows(policies, plan, [27, 11, 19, 16]):
         assert (episode.seed, episode.number) == (row["seed"], row["episode"])
         assert (episode.cost, episode.length) == (row["cost"], row["length"])
         assert episode.reward[-1] == row["return"]
@@ -65,18 +68,6 @@ def test_a_recorded_episode_is_the_evaluated_one(run: canary.Run):
         assert all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(states))
 
 
-def test_later_batches_and_likeliest_actions_are_recorded_too(
-    run: canary.Run, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr("canary.runs.policies.BATCH", 16)
-    policies = load_policies(run.config, run.directory)
-    plan = EvaluationPlan(episodes=EPISODES, deterministic=True)
-    usual, _ = play(policies, plan)
-    for row, episode in record_rows(policies, plan, [19, 16]):
-        assert row == usual.row(row["episode"], named=True)
-        assert (episode.cost, episode.length) == (row["cost"], row["length"])
-
-
 def test_the_film_of_a_chaotic_environment_is_bit_equal_to_its_evaluation(tmp_path: Path):
     """Two programs would round differently, and an ant would walk elsewhere."""
     ant = EcoAnt(horizon=120)
@@ -87,9 +78,7 @@ def test_the_film_of_a_chaotic_environment_is_bit_equal_to_its_evaluation(tmp_pa
         assert episode.reward[-1] == row["return"]
 
 
-def test_the_command_writes_a_video_and_says_where(
-    run: canary.Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_the_command_writes_a_video_and_says_where(run, tmp_path, capsys):
     arguments = ["evaluate", str(run.directory), "--episodes", str(EPISODES)]
     assert main([*arguments, "--video", "--json", "-"]) == 0
     out = capsys.readouterr()
@@ -113,9 +102,7 @@ def test_the_command_writes_a_video_and_says_where(
         (["--video", "missing/a.gif"], "no directory missing"),
     ],
 )
-def test_mistakes_are_sentences(
-    run: canary.Run, tmp_path: Path, capsys, monkeypatch, arguments: list[str], sentence: str
-):
+def test_mistakes_are_sentences(run, tmp_path, capsys, monkeypatch, arguments, sentence):
     monkeypatch.chdir(tmp_path)
     assert main(["evaluate", str(run.directory), *arguments]) == 2
     assert sentence in capsys.readouterr().err

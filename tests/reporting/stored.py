@@ -67,8 +67,7 @@ def config(seeds, env="IcyLake", algorithm="canary", overrides=()):
 def add_group(
     folder, seeds=(1, 2), final=True, violations=None, updates=UPDATES, **settings
 ) -> None:
-    """`violations` of 500 fresh episodes by seed replace the exact final policies; `updates` is how
-    many have whole episodes."""
+    """`violations` of 500 fresh episodes by seed; `updates` have whole episodes."""
     with TemporaryDirectory() as root:
         run = add_run(Path(root), "run", seeds, updates, **settings)
         (results,) = of_run(run)

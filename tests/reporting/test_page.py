@@ -1,5 +1,4 @@
-"""The page in a real browser: it draws, its controls work, nothing is loaded or logged, and names
-are text."""
+"""The page in a real browser: it draws, its controls work, nothing is loaded, names are text."""
 
 import html
 import json

@@ -44,9 +44,8 @@ def test_a_constant_probability_has_almost_no_jitter_and_a_wandering_one_has_its
     frozen = [
         violation_jitter(generator.random(6000) < 0.05, iteration, 0, 120) for _ in range(200)
     ]
-    # Without the floor the jitter would be sqrt(0.05 * 0.95 / 500) = 0.0097. The excess is noise
-    # around 0 of standard deviation 0.0097^2 sqrt(2 / 11) = 4e-5: about half of the time it is
-    # negative, hence 0.
+    # Without the floor the jitter would be sqrt(0.05 * 0.95 / 500) = 0.0097. The excess is noise of
+    # standard deviation 0.0097^2 sqrt(2 / 11) = 4e-5, negative (hence 0) half of the time.
     excess = np.array([value**2 for value in frozen if value is not None])
     assert excess.mean() < 2.5e-5
     assert (excess == 0).mean() > 0.4

@@ -47,8 +47,7 @@ def make_run(root, config: dict[str, Any] = CONFIG, steps: int = 400) -> Path:
 
 
 def test_other_constraints_are_judged_by_what_they_limit(tmp_path):
-    """Costs of seed 3: 5.5, 6, 0.5, 0; of seed 5: 7 and 1. A run that names no kind has a chance
-    constraint."""
+    """Costs of seed 3: 5.5, 6, 0.5, 0; of seed 5: 7 and 1."""
     mean = summarise_run(
         make_run(tmp_path, CONFIG | {"constraint": {"kind": "mean", "limit": 3.5}})
     )
@@ -78,8 +77,7 @@ def test_the_second_half_of_what_was_done(tmp_path):
     assert summary["cost_per_seed"] == [3.0, 4.0, None]
     assert summary["cost_deviation_per_seed"] == pytest.approx([2.7613402542968153, 3.0, None])
     assert summary["length_per_seed"] == [25.0, 10.0, None]
-    # Two blocks with episodes each. Seed 3: rates 1/2 and 0, variance 1/8, floor 3/32. Seed 5: 1/2
-    # - 1/4.
+    # Two blocks. Seed 3: rates 1/2 and 0, variance 1/8, floor 3/32. Seed 5: 1/2 - 1/4.
     assert summary["jitter_per_seed"] == pytest.approx([(1 / 32) ** 0.5, 0.5, None])
     assert summary["violation_probability"] == 0.375
     assert summary["violation_standard_error"] == pytest.approx(0.125)

@@ -1,12 +1,11 @@
 """The committed results: tables and figures can be made of them without JAX."""
 
-import importlib.util
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+from docs.figures import tables
 
 from canary.studies import store
 
@@ -18,17 +17,6 @@ from canary.cli import main
 assert main(["reproduce", "--rebuild", "--quiet", "--results", sys.argv[1]]) == 0
 assert "jax" not in sys.modules
 """
-
-
-@pytest.fixture
-def tables():
-    """docs/figures/tables.py, which stands outside of every package."""
-    spec = importlib.util.spec_from_file_location("tables", ROOT / "docs" / "figures" / "tables.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_committed_tables_are_rebuilt_without_jax(tmp_path):
@@ -64,6 +52,6 @@ def test_committed_rows_are_sealed_and_small():
     assert size <= 15e6
 
 
-def test_tables_in_pages_are_those_of_the_results(tables):
+def test_tables_in_pages_are_those_of_the_results():
     for page in tables.pages():
         assert tables.filled(page.read_text()) == page.read_text(), f"{page}: run `make results`"

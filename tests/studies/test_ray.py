@@ -1,5 +1,4 @@
-"""The units of a study over a real Ray cluster of several nodes on this machine, one of which is
-killed in the middle."""
+"""The units of a study over a real Ray cluster on this machine, one node of which is killed."""
 
 import os
 import signal
@@ -79,8 +78,7 @@ reproduce("over", STUDY, places, engine="ray", quiet=True)
 
 
 def test_a_killed_driver_and_a_killed_node_cost_time_and_change_no_number(cluster, tmp_path):
-    """The driver dies in the middle of storing the first unit; the next one loses a node while
-    units are in training."""
+    """The driver dies while it stores the first unit; the next one loses a node in training."""
     whole, (victim, _) = cluster
     places = Places(runs=tmp_path / "runs", results=tmp_path / "results")
     command = [sys.executable, "-c", DRIVER, str(tmp_path)]

@@ -1,5 +1,4 @@
-"""The noise of constraint estimates: exact points, points measured with critics, and their table
-and figure."""
+"""The noise of constraint estimates: exact and measured points, their table and figure."""
 
 import jax
 import jax.numpy as jnp
@@ -20,8 +19,7 @@ from canary.theory import with_violation
 
 
 def test_a_relative_variance_by_hand_and_of_simulated_batches():
-    """Means (2, 1), variances 1 and 1 over three batches: 2 / (5 - 2/3). Values 1 and -1 have no
-    signal."""
+    """Means (2, 1), variances 1 and 1 over three batches: 2 / (5 - 2/3)."""
 
     def kappa(value, gradient):
         found = measured({"value": value, "gradient": gradient, "episodes": np.full(3, 200)})

@@ -1,5 +1,4 @@
-"""A study trains what is missing, finds it again by its settings, and makes its table from the
-store."""
+"""A study trains what is missing, finds it by its settings, and makes its table from the store."""
 
 import json
 import shutil

@@ -130,8 +130,7 @@ def test_a_row_without_data_says_so_beside_the_others(tmp_path, view):
 
 
 def test_final_policies_on_episodes_have_exact_binomial_intervals(tmp_path):
-    """0 and 8 violations in 500 episodes each; Clopper and Pearson by quantiles of the beta
-    distribution."""
+    """0 and 8 violations in 500 episodes each, by quantiles of the beta distribution."""
     add_group(tmp_path / "x" / "g", violations=(0, 8))
     add_study(tmp_path / "x", {"a": "g"})
     found = cells(read_study(tmp_path / "x").rows[0])

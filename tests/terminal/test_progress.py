@@ -122,8 +122,7 @@ def test_a_pipe_is_never_animated(monkeypatch):
 
 
 def history_of(per_update: list[int], violating: int) -> SeedStatus:
-    """A seed with so many episodes in each update; all those of the first `violating` updates
-    violate the limit."""
+    """A seed with so many episodes in each update; the first `violating` updates violate."""
     history = RecentHistory([4], CONSTRAINT)
     for update, count in enumerate(per_update):  # a chunk each
         cost = 9.0 if update < violating else 1.0

@@ -6,12 +6,10 @@ It runs on Python 3.10 (upstream's pins exclude newer ones), in an environment o
     python3.10 -m venv upstream && upstream/bin/pip install safety-gymnasium==1.0.0
     MUJOCO_GL=disabled upstream/bin/python tests/environments/golden/make_safety_gymnasium_golden.py
 
-It writes safety_point_goal.npz beside itself and prints how many steps per second upstream makes.
-Every array has a first axis of steps; names ending in _before belong to the state in which the
-action was taken.
+It writes safety_point_goal.npz beside itself. Every array has a first axis of steps; names ending
+in _before belong to the state in which the action was taken.
 """
 
-import time
 from pathlib import Path
 
 import numpy as np
@@ -89,16 +87,6 @@ def main():
         f"{pushed.sum()} pushes"
     )
     np.savez_compressed(Path(__file__).with_name("safety_point_goal.npz"), **arrays)
-    print(f"{speed(env, rng):.0f} steps/s over whole episodes, resets included")
-
-
-def speed(env, rng, episodes=3, length=1000):
-    start = time.perf_counter()
-    for seed in range(episodes):
-        env.reset(seed=seed)
-        for _ in range(length):
-            env.step(rng.uniform(-1, 1, 2))
-    return episodes * length / (time.perf_counter() - start)
 
 
 if __name__ == "__main__":

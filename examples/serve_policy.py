@@ -23,7 +23,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 try:
-    from canary.export import numpy_policy
+    from canary.exporting import numpy_policy
 except ImportError:  # numpy_policy.py copied beside this file: no other part of canary is needed
     import numpy_policy  # type: ignore[no-redef]
 

@@ -10,7 +10,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "canary"
 # From the bottom to the top: a room imports rooms of lower layers only. Most rooms are a folder or
 # a file; a module that is named here, such as `exact.run`, is a room of its own.
 LAYERS = [
-    {"errors", "export.numpy_policy", "runs.settings", "terminal.formatting"},
+    {"errors", "exporting.numpy_policy", "runs.settings", "terminal.formatting"},
     {"values", "host", "runs.files"},
     {"constraints", "runs.directory"},
     {"types", "watching", "certification.plan"},
@@ -18,14 +18,14 @@ LAYERS = [
     {"networks", "checking", "exact", "reporting.diagnosis"},
     {"rollout", "reporting", "theory"},
     {"algorithms", "identity", "studies.store"},
-    {"training", "config", "export", "studies.table", "studies.paper.estimators"},
+    {"training", "config", "exporting", "studies.table", "studies.paper.estimators"},
     {"host_loop", "reporting.page"},
     {"evaluation"},
     {"exploration", "certification", "rendering"},
     {"terminal", "certification.signature"},
     {"certification.page", "exact.figure", "terminal.progress"},
     {"runs"},
-    {"exact.run", "export.run", "rendering.run", "certification.run"},
+    {"exact.run", "exporting.run", "rendering.run", "certification.run"},
     {"certification.best", "certification.verify", "studies"},
     {"api"},
     {"cli"},
@@ -35,10 +35,10 @@ ROOMS = set().union(*LAYERS)
 PURE = {
     "errors", "constraints", "values", "types", "numerics", "environments", "networks", "rollout",
     "algorithms", "identity", "training", "evaluation", "checking", "certification", "exact", "theory",
-    "export", "rendering",
+    "exporting", "rendering",
 }  # fmt: skip
 # Their results are bytes, and a reader that works without canary opens them
-FILE_FORMATS = {"export", "rendering"}
+FILE_FORMATS = {"exporting", "rendering"}
 METHODS = {"canary", "cantelli_cpo", "cpo", "cvar_cpo", "ppo_lagrangian", "cppo"}
 
 

@@ -6,9 +6,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from canary.export import numpy_policy
+from canary.exporting import numpy_policy
 from canary.rollout import CostAccount
-from export.portable_policies import make_portable, with_critics
+from exporting.portable_policies import make_portable, with_critics
 
 
 def changed(tree, index: int):

@@ -21,7 +21,7 @@ from canary.cli.train import Train
 from canary.config.config import make_config
 from canary.constraints import Chance, CVaR, Joint, Mean, from_dict, parts_of, to_dict
 from canary.errors import CanaryError
-from canary.export import numpy_policy
+from canary.exporting import numpy_policy
 from canary.numerics.costs import empty_window, record_episodes
 from canary.numerics.statistics import measurement
 from canary.reporting.page import make_report

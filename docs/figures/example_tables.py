@@ -15,7 +15,7 @@ from examples.drawdown import Drawdown
 from examples.glucose import HIGH, LOW, MINUTES, START, TRAINED, Glucose, parameters
 
 import canary
-from canary.export.trained_policy import TrainedPolicy
+from canary.exporting.trained_policy import TrainedPolicy
 from canary.reporting.figures import BLUE, GREEN, GREY, RED, canvas, save
 from canary.rollout import policy_inputs
 

@@ -6,8 +6,6 @@ The names below are loaded when they are first used: `import canary` does not im
 # ruff: noqa: F401
 
 import importlib
-import sys
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -34,18 +32,6 @@ _NAMES = {
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 __all__ = ["__version__", *_HOMES]
-
-
-class _Face(ModuleType):
-    """Python sets a room that is imported as an attribute here, and `canary.export`, the room,
-    would take the place of `canary.export`, the function."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not (name in _HOMES and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Face
 
 
 def __getattr__(name: str) -> Any:

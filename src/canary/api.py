@@ -38,7 +38,7 @@ from canary.environments.gymnasium_environment import GymnasiumEnvironment
 from canary.environments.protocol import Environment
 from canary.errors import CanaryError
 from canary.exploration import initial_std, with_initial_std
-from canary.export.trained_policy import TrainedPolicy
+from canary.exporting.trained_policy import TrainedPolicy
 from canary.reporting.summary import (
     EVALUATION,
     YARDSTICK,
@@ -297,7 +297,7 @@ def export(
 ) -> ExportRecord:
     """Write the policy of a seed (default: the first) as onnx or numpy and compare it with JAX
     (docs/export.md). `path` is by default below `exports/` of the run."""
-    from canary.export.run import export_run
+    from canary.exporting.run import export_run
 
     run = as_run(run)
     record = export_run(

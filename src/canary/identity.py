@@ -22,7 +22,7 @@ from canary.environments.protocol import (
     settings_of,
 )
 from canary.errors import CanaryError
-from canary.export import numpy_policy
+from canary.exporting import numpy_policy
 from canary.networks import LOG_STD_FLOOR, MLP, SPENT_SCALE, Policy
 from canary.numerics.running_statistics import CLIP, FLOOR, RunningStatistics, sane
 from canary.rollout import SPENT_CLIP, CostAccount

@@ -167,7 +167,7 @@ A policy depends on the cost spent so far; docs/export.md shows how to serve one
     """Where to write it."""
 
     def __call__(self) -> int:
-        from canary.export.run import export_run
+        from canary.exporting.run import export_run
 
         record = export_run(
             self.opened(),

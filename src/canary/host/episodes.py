@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, UInt32
 
 from canary.errors import CanaryError
-from canary.export.numpy_policy import environment_action, observation_rows
+from canary.exporting.numpy_policy import environment_action, observation_rows
 from canary.host.player import Player, Recipe
 from canary.host.references import describe
 

@@ -1,6 +1,6 @@
 """One Gymnasium environment: how it is made, its spaces as plain data, and its steps with their cost.
 
-`export/numpy_policy.py` converts observations and actions by the description of the spaces, with
+`exporting/numpy_policy.py` converts observations and actions by the description of the spaces, with
 numpy alone, in training and in exported policies.
 """
 

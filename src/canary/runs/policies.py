@@ -23,7 +23,7 @@ from canary.config.run_config import RunConfig
 from canary.constraints import Joint, to_dict
 from canary.errors import CanaryError
 from canary.evaluation import make_player, refuse_faulty
-from canary.export.trained_policy import TrainedPolicy
+from canary.exporting.trained_policy import TrainedPolicy
 from canary.identity import RiskCritics, refuse_nonfinite
 from canary.networks import MLP, Policy
 from canary.numerics.running_statistics import RunningStatistics

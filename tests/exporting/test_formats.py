@@ -9,9 +9,9 @@ import onnx
 import pytest
 
 from canary.errors import CanaryError
-from canary.export import numpy_policy
-from canary.export.formats import FORMATS, TOLERANCE, check_parity, numpy_bytes, onnx_bytes
-from export.portable_policies import KINDS, make_portable
+from canary.exporting import numpy_policy
+from canary.exporting.formats import FORMATS, TOLERANCE, check_parity, numpy_bytes, onnx_bytes
+from exporting.portable_policies import KINDS, make_portable
 
 
 def parity(name: str, exported, truth):

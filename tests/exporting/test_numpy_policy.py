@@ -12,12 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from canary.export import numpy_policy
-from canary.export.formats import numpy_bytes
-from canary.export.trained_policy import TrainedPolicy
+from canary.exporting import numpy_policy
+from canary.exporting.formats import numpy_bytes
+from canary.exporting.trained_policy import TrainedPolicy
 from canary.networks import critic_values
 from canary.rollout import policy_inputs
-from export.portable_policies import HORIZON, KINDS, OBSERVATIONS, make_portable, with_critics
+from exporting.portable_policies import HORIZON, KINDS, OBSERVATIONS, make_portable, with_critics
 
 ZEROS = np.zeros(OBSERVATIONS)
 

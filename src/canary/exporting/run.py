@@ -6,7 +6,7 @@ from typing import Any
 
 from canary.config.run_config import RunConfig
 from canary.config.settings import canonical
-from canary.export.formats import FORMATS, check_parity
+from canary.exporting.formats import FORMATS, check_parity
 from canary.runs import files
 from canary.runs.environment import open_config, refuse_changes
 from canary.runs.policies import load_policies

@@ -16,9 +16,9 @@ import jax
 import numpy as np
 
 from canary.errors import CanaryError
-from canary.export import numpy_policy
-from canary.export.numpy_policy import STATISTICS
-from canary.export.trained_policy import INPUTS, TrainedPolicy
+from canary.exporting import numpy_policy
+from canary.exporting.numpy_policy import STATISTICS
+from canary.exporting.trained_policy import INPUTS, TrainedPolicy
 
 OPSET, IR_VERSION = 17, 8  # of ONNX 1.12, so that older runtimes can read it
 LAST = np.array([1])  # the axis after the batch

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from examples.serve_policy import make_server
 
-from canary.export import numpy_policy
-from canary.export.formats import numpy_bytes
-from export.portable_policies import OBSERVATIONS, make_portable, with_critics
+from canary.exporting import numpy_policy
+from canary.exporting.formats import numpy_bytes
+from exporting.portable_policies import OBSERVATIONS, make_portable, with_critics
 
 
 def ask(url: str, method: str, path: str, body: object = None) -> tuple[int, dict]:

@@ -8,8 +8,8 @@ import pytest
 
 from canary.config.run_config import config_from_dict
 from canary.errors import CanaryError
-from canary.export import formats
-from canary.export.run import export_run
+from canary.exporting import formats
+from canary.exporting.run import export_run
 from canary.runs.directory import read_config
 from canary.runs.policies import load_policies
 from runs.untrained_runs import LIMIT, untrained_run

@@ -11,7 +11,7 @@ from typing import Any
 from jaxtyping import Array, Float
 
 from canary.environments.protocol import Discrete, Environment
-from canary.export.numpy_policy import FORMAT, Episode, NumpyPolicy
+from canary.exporting.numpy_policy import FORMAT, Episode, NumpyPolicy
 from canary.identity import Identity, RiskCritics, identify
 from canary.networks import Distribution, Policy
 from canary.numerics.running_statistics import RunningStatistics

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from canary.environments.protocol import ActionSpace, Continuous, Discrete
-from canary.export.trained_policy import TrainedPolicy
+from canary.exporting.trained_policy import TrainedPolicy
 from canary.identity import RiskCritics
 from canary.networks import make_critics, make_policy
 from canary.numerics.running_statistics import initial_statistics, merge

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from canary.export.numpy_policy import cantelli_risk, shaped_risk
+from canary.exporting.numpy_policy import cantelli_risk, shaped_risk
 from canary.numerics.costs import augmented_cost
 from exact.tiny_mdps import random_mdp
 

@@ -13,12 +13,12 @@ from gymnasium import spaces
 import canary
 from canary.environments import from_gymnasium
 from canary.environments.gymnasium_environment import draw_identities
-from canary.export import numpy_policy
-from canary.export.formats import numpy_bytes
+from canary.exporting import numpy_policy
+from canary.exporting.formats import numpy_bytes
 from canary.host.episodes import SEED_BITS
 from canary.host.player import describe_spaces
 from canary.runs.policies import EvaluationPlan, load_policies, play
-from export.portable_policies import make_portable
+from exporting.portable_policies import make_portable
 from problems.host_environments import Rooms, Walk
 from runs.untrained_runs import untrained_run
 
